@@ -1,0 +1,197 @@
+//! Settling afterwards: a charge turns out to cost more or less than it was taken for, or is cancelled.
+//!
+//! Less is the delicate direction. Take a row that is charged `n` at once and given `r` back later. Had it been charged `n - r`
+//! in the first place, it would sometimes have run empty meanwhile, and what is paid back while nothing is owed is lost; so
+//! giving back all of `r` would lift the row above what an honest history allows. Three rules keep every bound:
+//!
+//! 1. **A charge gives back at most what is still spent from it.** Debts are paid back first come, first served: of a row that
+//!    stood at `x` just after the charge, `x - paid back since - given back since` is what remains of everything up to and
+//!    including the charge. Counting what other charges gave back is what [`State::carry`] is for; without it, two give-backs
+//!    and a refill in between let a burst through twice.
+//! 2. **A turn that has not come yet can be given back only whole, and only if it is the last one promised.** Otherwise those
+//!    behind it keep their promised times while a newcomer gets one that is taken.
+//! 3. **While promised turns are still to come, other give-backs are forfeited**, for the same reason.
+//!
+//! If the row holds less than these sums say, it was reset or evicted in between: then nothing is given back.
+
+use super::{roll, sliding_window, spent, Algorithm, Micros, Quota, State, Step, Verdict, MOST_SPENT};
+
+/// What is needed to settle a charge later: its cost, and the row as the charge left it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Receipt {
+    /// Tokens that were charged.
+    pub cost: u64,
+    /// The row just after the charge.
+    pub state: State,
+    /// When the charge's turn comes: the instant of the decision, or later for a reservation.
+    pub due: Micros,
+}
+
+impl Receipt {
+    /// The receipt for `cost` tokens granted by `step`; `None` if it was a denial.
+    pub fn new(cost: u64, step: &Step) -> Option<Receipt> {
+        let due = match step.verdict {
+            Verdict::Allow => step.now,
+            Verdict::Reserve { wait } => step.now + wait,
+            Verdict::Deny { .. } => return None,
+        };
+        Some(Receipt { cost, state: step.state, due })
+    }
+}
+
+/// The row after a charge is settled: it was taken for `receipt.cost` tokens and truly cost `actual`.
+///
+/// More is charged in full, even into debt. Less is given back by the rules of this module: in whole tokens, never so that
+/// the bound of the quota is passed or a promised turn is taken twice. A charge is to be settled at most once.
+///
+/// ```
+/// use tollgate::algorithm::{settle, step, Ask, Micros, Receipt, State};
+/// use tollgate::{Quota, MINUTE};
+///
+/// let quota = Quota::token_bucket(100_000, MINUTE);
+/// let now = Micros::new(1_700_000_000_000_000);
+/// let estimated = step(&quota, &State::default(), now, Ask::cost(1000));
+/// let receipt = Receipt::new(1000, &estimated).expect("allowed");
+///
+/// assert_eq!(settle(&quota, &estimated.state, &receipt, now, 300).spent, 300.0);
+/// assert_eq!(settle(&quota, &estimated.state, &receipt, now, 1700).spent, 1700.0);
+/// ```
+pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actual: u64) -> State {
+    let row = roll(quota, state, now);
+    if actual >= receipt.cost {
+        let more = row.spent + (actual - receipt.cost) as f64;
+        return State { spent: more.min(MOST_SPENT as f64), ..row };
+    }
+    let wanted = (receipt.cost - actual) as f64;
+    if state.stamp != receipt.state.stamp || quota.stamp() != receipt.state.stamp {
+        // The quota changed in between: the row may have been capped, which forgave more than this asks for.
+        return row;
+    }
+    if quota.algorithm() == Algorithm::SlidingWindow {
+        return settle_window(quota, &row, receipt, now, wanted);
+    }
+
+    let stands = spent(quota, &row, now);
+    // What would stand if nothing had happened since the charge but paying back.
+    let own = spent(quota, &roll(quota, &receipt.state, now), now);
+    if receipt.due > now {
+        let last = (stands - own).abs() <= ROUNDING;
+        return if actual == 0 && last { less(row, wanted.min(own), stands, now) } else { row };
+    }
+    if quota.reserves() && stands > quota.limit() as f64 {
+        return row;
+    }
+    let left = own - (row.carry - receipt.state.carry);
+    if row.carry < receipt.state.carry || stands < left - ROUNDING {
+        return row;
+    }
+    let given = wanted.min(left).floor();
+    if given <= 0.0 {
+        return row;
+    }
+    let row = less(row, given, stands, now);
+    State { carry: row.carry + given, ..row }
+}
+
+/// A window's count is not paid back bit by bit, so the charge is still there whole, in this window or the one before.
+fn settle_window(quota: &Quota, row: &State, receipt: &Receipt, now: Micros, wanted: f64) -> State {
+    let then = sliding_window::roll(quota, &State { spent: wanted, carry: 0.0, ..receipt.state }, now);
+    State { spent: (row.spent - then.spent).max(0.0), carry: (row.carry - then.carry).max(0.0), ..*row }
+}
+
+fn less(row: State, given: f64, stands: f64, now: Micros) -> State {
+    if given >= stands {
+        State { spent: 0.0, at: row.at.max(now), ..row }
+    } else {
+        State { spent: row.spent - given.floor(), ..row }
+    }
+}
+
+/// Two sums of the same whole tokens, less the same fraction of one, differ by less than this.
+const ROUNDING: f64 = 1e-6;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{step, Ask, MINUTE, SECOND};
+    use super::*;
+    use std::time::Duration;
+
+    const NOW: Micros = Micros::new(1_700_000_000_000_000);
+
+    fn charge(quota: &Quota, state: &mut State, now: Micros, ask: Ask) -> Receipt {
+        let step = step(quota, state, now, ask);
+        *state = step.state;
+        Receipt::new(ask.tokens(), &step).expect("granted")
+    }
+
+    #[test]
+    fn a_late_refund_does_not_lift_the_burst() {
+        let quota = Quota::token_bucket(10, MINUTE);
+        let mut state = State::default();
+        let receipt = charge(&quota, &mut state, NOW, Ask::cost(10));
+        let later = NOW + MINUTE;
+        charge(&quota, &mut state, later, Ask::cost(10));
+        // The first ten were paid back long ago.
+        assert_eq!(settle(&quota, &state, &receipt, later, 0).spent, 10.0);
+    }
+
+    #[test]
+    fn a_refund_counts_what_others_gave_back_before() {
+        let quota = Quota::token_bucket(10, MINUTE);
+        let mut state = State::default();
+        let first = charge(&quota, &mut state, NOW, Ask::cost(5));
+        let second = charge(&quota, &mut state, NOW, Ask::cost(5));
+        state = settle(&quota, &state, &first, NOW, 0);
+        // The refill pays back the second, which is alone now.
+        let later = NOW + Duration::from_secs(30);
+        charge(&quota, &mut state, later, Ask::cost(10));
+        assert_eq!(settle(&quota, &state, &second, later, 0).spent, 10.0);
+    }
+
+    #[test]
+    fn the_last_turn_can_be_given_back_and_no_other() {
+        let quota = Quota::token_bucket(1, SECOND).unlimited_reservations();
+        let mut state = State::default();
+        let turns: Vec<_> = (0..20).map(|_| charge(&quota, &mut state, NOW, Ask::cost(1).reserve())).collect();
+        let forfeited = settle(&quota, &state, &turns[10], NOW, 0);
+        assert_eq!(forfeited.spent, 20.0);
+        for turn in turns[10..].iter().rev() {
+            state = settle(&quota, &state, turn, NOW, 0);
+        }
+        let inherited = charge(&quota, &mut state, NOW, Ask::cost(1).reserve());
+        assert_eq!(inherited.due, turns[10].due);
+    }
+
+    #[test]
+    fn a_plain_refund_is_forfeited_while_turns_are_promised() {
+        let quota = Quota::token_bucket(10, SECOND).max_reserved(50);
+        let mut state = State::default();
+        let plain = charge(&quota, &mut state, NOW, Ask::cost(10));
+        let promised = charge(&quota, &mut state, NOW, Ask::cost(10).reserve());
+        state = settle(&quota, &state, &plain, NOW, 0);
+        let next = charge(&quota, &mut state, NOW, Ask::cost(10).reserve());
+        assert!(next.due > promised.due);
+    }
+
+    #[test]
+    fn a_row_that_was_reset_gives_nothing_back() {
+        let quota = Quota::token_bucket(10, MINUTE);
+        let mut state = State::default();
+        let receipt = charge(&quota, &mut state, NOW, Ask::cost(8));
+        let mut state = State::default();
+        charge(&quota, &mut state, NOW, Ask::cost(3));
+        assert_eq!(settle(&quota, &state, &receipt, NOW, 0).spent, 3.0);
+    }
+
+    #[test]
+    fn a_window_finds_its_charge_in_the_window_before() {
+        let quota = Quota::sliding_window(10, MINUTE);
+        let begin = Micros::new(1_700_000_040_000_000);
+        let mut state = State::default();
+        let receipt = charge(&quota, &mut state, begin, Ask::cost(8));
+        let settled = settle(&quota, &state, &receipt, begin + MINUTE, 2);
+        assert_eq!((settled.spent, settled.carry), (0.0, 2.0));
+        let settled = settle(&quota, &state, &receipt, begin + 2 * MINUTE, 2);
+        assert_eq!((settled.spent, settled.carry), (0.0, 0.0));
+    }
+}

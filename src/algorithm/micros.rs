@@ -1,0 +1,108 @@
+//! Integer time.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// An instant: whole microseconds since the Unix epoch.
+///
+/// Its range is `0 ..= 2^53 - 1` (the year 2255): every instant is exact in an `f64`, and so in Lua and JavaScript.
+/// Whatever lies outside is brought to the nearer end.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::algorithm::Micros;
+///
+/// let noon = Micros::new(43_200_000_000);
+/// assert_eq!(noon + Duration::from_secs(1), Micros::new(43_201_000_000));
+/// assert_eq!(noon.since(Micros::EPOCH), Duration::from_secs(12 * 3600));
+/// assert_eq!(Micros::EPOCH.since(noon), Duration::ZERO);
+/// ```
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Micros(u64);
+
+impl Micros {
+    /// 1970-01-01T00:00:00Z.
+    pub const EPOCH: Micros = Micros(0);
+
+    /// The last instant, `2^53 - 1` microseconds after the epoch.
+    pub const MAX: Micros = Micros((1 << 53) - 1);
+
+    /// The instant `micros` microseconds after the epoch, at most [`Micros::MAX`].
+    pub const fn new(micros: u64) -> Micros {
+        if micros > Micros::MAX.0 {
+            Micros::MAX
+        } else {
+            Micros(micros)
+        }
+    }
+
+    /// Microseconds since the epoch.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The time from `earlier` to `self`, zero if `earlier` is later.
+    pub const fn since(self, earlier: Micros) -> Duration {
+        Duration::from_micros(self.micros_since(earlier))
+    }
+
+    pub(crate) const fn micros_since(self, earlier: Micros) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    pub(crate) const fn plus(self, micros: u64) -> Micros {
+        Micros::new(self.0.saturating_add(micros))
+    }
+
+    pub(crate) const fn minus(self, micros: u64) -> Micros {
+        Micros(self.0.saturating_sub(micros))
+    }
+}
+
+impl std::ops::Add<Duration> for Micros {
+    type Output = Micros;
+
+    fn add(self, duration: Duration) -> Micros {
+        self.plus(whole_micros(duration))
+    }
+}
+
+impl From<SystemTime> for Micros {
+    /// Times before the epoch become the epoch.
+    fn from(time: SystemTime) -> Micros {
+        Micros::EPOCH + time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO)
+    }
+}
+
+impl fmt::Debug for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}us", self.0)
+    }
+}
+
+/// A duration in microseconds, rounded up: a wait that is cut short would be refused again.
+pub(crate) fn whole_micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_hold() {
+        assert_eq!(Micros::new(u64::MAX), Micros::MAX);
+        assert_eq!(Micros::MAX + Duration::MAX, Micros::MAX);
+        assert_eq!(Micros::EPOCH.minus(1), Micros::EPOCH);
+        assert_eq!(Micros::from(UNIX_EPOCH - Duration::from_secs(1)), Micros::EPOCH);
+        assert_eq!((Micros::MAX.get() as f64) as u64, Micros::MAX.get());
+    }
+
+    #[test]
+    fn durations_round_up() {
+        assert_eq!(whole_micros(Duration::from_nanos(1)), 1);
+        assert_eq!(whole_micros(Duration::from_nanos(1000)), 1);
+        assert_eq!(whole_micros(Duration::from_nanos(1001)), 2);
+        assert_eq!(whole_micros(Duration::MAX), u64::MAX);
+    }
+}

@@ -1,0 +1,351 @@
+//! The arithmetic: what a quota says to a row of state, at an instant, about a cost.
+//!
+//! Pure functions of numbers: no clock, no heap, no waiting. Every backend does this arithmetic and no other, so that each
+//! decides alike; anyone may use it to project a limit without a backend.
+//!
+//! A key's state is how much is **spent** and the instant **at** which that was so. What is spent is paid back as time goes by,
+//! each algorithm in its own way; what is left of the capacity is available. A key that was never seen has spent nothing.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tollgate::algorithm::{step, Ask, Micros, State, Verdict};
+//! use tollgate::{Quota, MINUTE};
+//!
+//! let quota = Quota::token_bucket(10, MINUTE);
+//! let now = Micros::new(1_700_000_000_000_000);
+//!
+//! let first = step(&quota, &State::default(), now, Ask::cost(10));
+//! assert_eq!(first.verdict, Verdict::Allow);
+//!
+//! let next = step(&quota, &first.state, now, Ask::cost(1));
+//! assert_eq!(next.verdict, Verdict::Deny { retry: Some(Duration::from_secs(6)) });
+//! assert!(step(&quota, &first.state, now + Duration::from_secs(6), Ask::cost(1)).is_allowed());
+//! ```
+
+mod fixed_window;
+mod give_back;
+mod micros;
+mod quota;
+mod sliding_window;
+mod token_bucket;
+
+use std::time::Duration;
+
+pub use give_back::{settle, Receipt};
+pub(crate) use micros::whole_micros;
+pub use micros::Micros;
+pub(crate) use quota::{Problem, MOST_SPENT};
+pub use quota::{Algorithm, Quota, QuotaError, DAY, HOUR, MINUTE, SECOND, WEEK};
+
+/// What a backend remembers of one key under one policy. The default is a key never seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct State {
+    /// Tokens spent and, at [`at`](State::at), not yet paid back. More than the capacity while reservations are due.
+    pub spent: f64,
+    /// The instant from which `spent` is paid back: for windows the last boundary that has been counted.
+    pub at: Micros,
+    /// Sliding window: the count of the window before. Other algorithms: tokens given back so far, which late give-backs
+    /// need to know. Mostly 0.
+    pub carry: f64,
+    /// The [stamp](Quota::stamp) of the quota under which the row was written.
+    pub stamp: u16,
+}
+
+/// What is asked of a key: so many tokens, at once or within a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    cost: u64,
+    max_wait: Option<u64>,
+}
+
+impl Ask {
+    /// `cost` tokens at once. 0 asks whether the key is out of debt.
+    pub const fn cost(cost: u64) -> Ask {
+        Ask { cost, max_wait: None }
+    }
+
+    /// The caller may be told to wait for its turn, up to `wait`, where the quota allows reservations.
+    #[must_use]
+    pub fn wait_up_to(mut self, wait: Duration) -> Ask {
+        self.max_wait = Some(whole_micros(wait));
+        self
+    }
+
+    /// The caller may be told to wait for its turn, however long, where the quota allows reservations.
+    #[must_use]
+    pub const fn reserve(mut self) -> Ask {
+        self.max_wait = Some(u64::MAX);
+        self
+    }
+
+    /// The tokens asked for.
+    pub const fn tokens(&self) -> u64 {
+        self.cost
+    }
+
+    /// How long the caller may be told to wait: `None` = not at all.
+    pub const fn max_wait(&self) -> Option<Duration> {
+        match self.max_wait {
+            Some(micros) => Some(Duration::from_micros(micros)),
+            None => None,
+        }
+    }
+}
+
+/// The answer to an [`Ask`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums)] // There is nothing else to say.
+pub enum Verdict {
+    /// Go ahead now.
+    Allow,
+    /// Go ahead after `wait`: the tokens are spent already, and this turn is the caller's.
+    Reserve {
+        /// Until the caller's turn, whole microseconds, more than zero.
+        wait: Duration,
+    },
+    /// No. Nothing was spent.
+    Deny {
+        /// The shortest wait after which the same ask succeeds if nobody else spends, in whole microseconds; `None` if it can
+        /// never succeed.
+        retry: Option<Duration>,
+    },
+}
+
+/// A verdict, and the row that it leaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// The answer.
+    pub verdict: Verdict,
+    /// The row after it. After a denial: the row as it stands, unchanged but for what has been paid back.
+    pub state: State,
+    /// The instant at which it was decided.
+    pub now: Micros,
+}
+
+impl Step {
+    /// Whether the tokens were spent, now or for a later turn.
+    pub const fn is_allowed(&self) -> bool {
+        !matches!(self.verdict, Verdict::Deny { .. })
+    }
+}
+
+/// Decides `ask` under `quota`, for a key whose row is `state`, at `now`.
+///
+/// The returned row is to be stored if the verdict is not a denial.
+///
+/// A quota whose boundaries are not fixed has them aligned to UTC here; see [`Quota::seeded`].
+///
+/// - Decisions agree with exact arithmetic, except within 10^-6 token of the boundary (and, where `rate / period` in lowest
+///   terms exceeds 2^32 tokens, within the relative precision of an `f64`, 2^-52).
+/// - A clock that steps back finds nothing paid back meanwhile. A row further ahead of `now` than a full refill takes is
+///   treated as if written now.
+/// - A row that was written under another quota (another stamp) keeps its spending up to this quota's capacity.
+pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
+    let row = roll(quota, state, now);
+    let cost = ask.cost as f64;
+    if ask.cost <= quota.limit() && within(quota, &row, now, (quota.limit() - ask.cost) as f64) {
+        return Step { verdict: Verdict::Allow, state: State { spent: row.spent + cost, ..row }, now };
+    }
+    let (Some(max_wait), true) = (ask.max_wait, quota.reserves()) else {
+        let retry = retry_at(quota, &row, now, ask.cost);
+        return Step { verdict: Verdict::Deny { retry: retry.map(|at| at.since(now)) }, state: row, now };
+    };
+    if let Some(due) = turn(quota, &row, now, ask.cost, max_wait) {
+        let state = State { spent: row.spent + cost, ..row };
+        return Step { verdict: Verdict::Reserve { wait: due.since(now) }, state, now };
+    }
+    let retry = retry_turn(quota, &row, now, ask.cost, max_wait);
+    Step { verdict: Verdict::Deny { retry: retry.map(|at| at.since(now)) }, state: row, now }
+}
+
+/// The row brought to `now`: what has been paid back is off it.
+pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
+    let mut row = *state;
+    if row.stamp != quota.stamp() {
+        // Capped before anything is paid back: a denial stores nothing, so capping afterwards would begin anew at each
+        // try and lock a downgraded key out for longer than the new quota needs to refill.
+        let most = quota.limit() as f64;
+        row = State { spent: row.spent.min(most), stamp: quota.stamp(), ..row };
+        if quota.algorithm() == Algorithm::SlidingWindow {
+            row.carry = row.carry.min(most);
+        }
+    } else if quota.algorithm() == Algorithm::SlidingWindow && !sliding_window::aligned(quota, &row) {
+        row = State { spent: 0.0, carry: 0.0, ..row };
+    }
+    if row.at.micros_since(now) > quota.fill_micros() {
+        row.at = now;
+    }
+    match quota.algorithm() {
+        Algorithm::TokenBucket => token_bucket::roll(quota, &row, now),
+        Algorithm::FixedWindow => fixed_window::roll(quota, &row, now),
+        Algorithm::SlidingWindow => sliding_window::roll(quota, &row, now),
+    }
+}
+
+/// What stands as spent at `now`, of a row that was rolled there.
+pub(crate) fn spent(quota: &Quota, row: &State, now: Micros) -> f64 {
+    match quota.algorithm() {
+        Algorithm::TokenBucket => token_bucket::spent(quota, row, now),
+        Algorithm::FixedWindow => row.spent,
+        Algorithm::SlidingWindow => sliding_window::spent(quota, row, now),
+    }
+}
+
+/// Whole tokens that could be spent at once at `now`, of a row that was rolled there.
+pub(crate) fn available(quota: &Quota, row: &State, now: Micros) -> u64 {
+    let limit = quota.limit();
+    // Whatever `step` would allow, and not one more: so let its own test have the last word.
+    let guess = (limit as f64 - spent(quota, row, now) + 1e-6).clamp(0.0, limit as f64) as u64;
+    if guess > 0 && !within(quota, row, now, (limit - guess) as f64) {
+        guess - 1
+    } else {
+        guess
+    }
+}
+
+/// The first instant from `now` on at which no more than `level` stands as spent, if nobody spends meanwhile.
+pub(crate) fn when(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micros> {
+    match quota.algorithm() {
+        Algorithm::TokenBucket => token_bucket::when(quota, row, now, level),
+        Algorithm::FixedWindow => fixed_window::when(quota, row, now, level),
+        Algorithm::SlidingWindow => sliding_window::when(quota, row, now, level),
+    }
+}
+
+/// The end of the window in which `now` lies; for a token bucket the next whole token, `now` if none is owed.
+pub(crate) fn next_change(quota: &Quota, row: &State, now: Micros) -> Option<Micros> {
+    match quota.algorithm() {
+        Algorithm::TokenBucket => when(quota, row, now, (spent(quota, row, now).ceil() - 1.0).max(0.0)),
+        _ => Some(fixed_window::boundary(quota, fixed_window::index(quota, now) + 1)),
+    }
+}
+
+fn within(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
+    match quota.algorithm() {
+        Algorithm::TokenBucket => token_bucket::within(quota, row, now, level),
+        Algorithm::FixedWindow => row.spent <= level,
+        Algorithm::SlidingWindow => sliding_window::within(quota, row, now, level),
+    }
+}
+
+/// When `cost` fits without waiting.
+fn retry_at(quota: &Quota, row: &State, now: Micros, cost: u64) -> Option<Micros> {
+    let level = quota.limit().checked_sub(cost)?;
+    when(quota, row, now, level as f64)
+}
+
+/// The turn that a reservation of `cost` made at `now` would get, if one is to be had within `max_wait`.
+fn turn(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
+    let level = quota.ceiling().checked_sub(cost)?;
+    if !within(quota, row, now, level as f64) {
+        return None;
+    }
+    let charged = State { spent: row.spent + cost as f64, ..*row };
+    let due = when(quota, &charged, now, quota.limit() as f64)?;
+    (due.micros_since(now) <= max_wait).then_some(due)
+}
+
+/// When a reservation of `cost` would be granted, a turn within `max_wait` of then.
+fn retry_turn(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
+    let granted_at = |at: Micros| {
+        let then = roll(quota, row, at);
+        cost <= quota.limit() && within(quota, &then, at, (quota.limit() - cost) as f64)
+            || turn(quota, &then, at, cost, max_wait).is_some()
+    };
+    let room = when(quota, row, now, quota.ceiling().checked_sub(cost)? as f64)?;
+    let charged = State { spent: row.spent + cost as f64, ..*row };
+    let due = when(quota, &charged, now, quota.limit() as f64)?;
+    let at = room.max(due.minus(max_wait)).max(now);
+    if granted_at(at) {
+        return Some(at);
+    }
+    // What is owed is all paid back by then, and still the cost, larger than the capacity, waits too long. A bucket's wait
+    // stays as it is; a window's shrinks towards its end.
+    if quota.algorithm() != Algorithm::FixedWindow {
+        return None;
+    }
+    let clear = when(quota, row, now, 0.0)?;
+    let begin = fixed_window::boundary(quota, fixed_window::index(quota, clear));
+    let charged = State { spent: cost as f64, at: begin, ..*row };
+    let due = when(quota, &charged, clear, quota.limit() as f64)?;
+    let at = due.minus(max_wait).max(clear);
+    if granted_at(at) {
+        return Some(at);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Micros = Micros::new(1_700_000_000_000_000);
+
+    #[test]
+    fn a_denial_leaves_the_row_alone() {
+        let quota = Quota::fixed_window(10, MINUTE).start(Duration::ZERO);
+        let state = step(&quota, &State::default(), NOW, Ask::cost(8)).state;
+        let denied = step(&quota, &state, NOW, Ask::cost(3));
+        assert!(!denied.is_allowed());
+        assert_eq!(denied.state, state);
+    }
+
+    #[test]
+    fn what_never_fits_has_no_retry_time() {
+        for quota in [
+            Quota::token_bucket(10, MINUTE).max_reserved(5),
+            Quota::fixed_window(10, MINUTE).max_reserved(5),
+            Quota::sliding_window(10, MINUTE),
+        ] {
+            let never = Verdict::Deny { retry: None };
+            assert_eq!(step(&quota, &State::default(), NOW, Ask::cost(16)).verdict, never);
+            assert_eq!(step(&quota, &State::default(), NOW, Ask::cost(16).reserve()).verdict, never);
+            assert_eq!(step(&quota, &State::default(), NOW, Ask::cost(u64::MAX).reserve()).verdict, never);
+        }
+    }
+
+    #[test]
+    fn a_capacity_of_zero_spaces_turns_evenly() {
+        let quota = Quota::token_bucket(10, MINUTE).capacity(0).unlimited_reservations();
+        let mut state = State::default();
+        for turn in 1..=10 {
+            let step = step(&quota, &state, NOW, Ask::cost(1).reserve());
+            assert_eq!(step.verdict, Verdict::Reserve { wait: Duration::from_secs(6 * turn) });
+            state = step.state;
+        }
+    }
+
+    #[test]
+    fn a_wait_too_long_is_told_when_to_come_back() {
+        let quota = Quota::token_bucket(1, SECOND).unlimited_reservations();
+        let state = step(&quota, &State::default(), NOW, Ask::cost(10).reserve()).state;
+        let ask = Ask::cost(1).wait_up_to(Duration::from_secs(4));
+        let Verdict::Deny { retry: Some(retry) } = step(&quota, &state, NOW, ask).verdict else { panic!() };
+        assert_eq!(retry, Duration::from_secs(6));
+        assert!(!step(&quota, &state, NOW + (retry - Duration::from_micros(1)), ask).is_allowed());
+        assert!(step(&quota, &state, NOW + retry, ask).is_allowed());
+    }
+
+    #[test]
+    fn a_downgrade_locks_nobody_out_longer_than_a_refill() {
+        let (premium, free) = (Quota::token_bucket(200, MINUTE), Quota::token_bucket(6, MINUTE));
+        let state = step(&premium, &State::default(), NOW, Ask::cost(200)).state;
+        assert_eq!(
+            step(&free, &state, NOW, Ask::cost(1)).verdict,
+            Verdict::Deny { retry: Some(Duration::from_secs(10)) }
+        );
+        assert!(step(&free, &state, NOW + MINUTE, Ask::cost(6)).is_allowed());
+        // And an upgrade gives its room at once, less what was spent.
+        let state = step(&free, &State::default(), NOW, Ask::cost(6)).state;
+        assert_eq!(available(&premium, &roll(&premium, &state, NOW), NOW), 194);
+    }
+
+    #[test]
+    fn a_row_far_ahead_of_the_clock_counts_as_written_now() {
+        let quota = Quota::token_bucket(10, MINUTE);
+        let century = NOW + Duration::from_secs(100 * 365 * 86_400);
+        let state = step(&quota, &State::default(), century, Ask::cost(10)).state;
+        let step = step(&quota, &state, NOW, Ask::cost(1));
+        assert_eq!(step.verdict, Verdict::Deny { retry: Some(Duration::from_secs(6)) });
+    }
+}

@@ -1,0 +1,593 @@
+//! The plain numbers of a quota, checked when built. Text and serde forms are in `policy`.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{token_bucket, Micros};
+
+/// One second.
+pub const SECOND: Duration = Duration::from_secs(1);
+/// Sixty seconds.
+pub const MINUTE: Duration = Duration::from_secs(60);
+/// Sixty minutes.
+pub const HOUR: Duration = Duration::from_secs(3600);
+/// Twenty-four hours.
+pub const DAY: Duration = Duration::from_secs(86_400);
+/// Seven days.
+pub const WEEK: Duration = Duration::from_secs(604_800);
+
+/// How spending is paid back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// Smoothly, `rate` tokens every `period`; up to `capacity` at once.
+    TokenBucket,
+    /// `rate` tokens at each window boundary; unused tokens roll over up to `capacity`.
+    FixedWindow,
+    /// `rate` tokens in the current window and a share of the window before, weighted by how much of it is still in view.
+    SlidingWindow,
+}
+
+/// How much may be spent how fast: plain data, the same for every key it is applied to.
+///
+/// Tokens are whole: `rate`, `capacity`, `max_reserved` and costs go up to [`Quota::MAX_TOKENS`]. Times are whole
+/// microseconds.
+///
+/// The constructors are `const`: a quota that makes no sense, written as a `const`, does not compile. With values known only
+/// at run time use the `try_` twins, [`FromStr`](std::str::FromStr) or (feature `serde`) a configuration file.
+///
+/// ```
+/// use tollgate::{Quota, DAY, MINUTE, SECOND};
+///
+/// const SEARCH: Quota = Quota::token_bucket(10, SECOND).capacity(50);
+/// assert_eq!(SEARCH, "10/s burst 50".parse()?);
+///
+/// let per_day = Quota::fixed_window(1000, DAY).start(8 * tollgate::HOUR); // days that begin at 08:00 UTC
+/// let strict = Quota::sliding_window(100, MINUTE);
+/// assert!(Quota::try_token_bucket(0, MINUTE).is_err());
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+///
+/// A `const` that cannot work does not compile:
+///
+/// ```compile_fail
+/// const NEVER: tollgate::Quota = tollgate::Quota::token_bucket(0, tollgate::MINUTE);
+/// # let _ = NEVER;
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Quota {
+    algorithm: Algorithm,
+    stamp: u16,
+    aligned: bool,
+    rate: u64,
+    period: u64,
+    capacity: u64,
+    /// `UNLIMITED` stands for no bound.
+    max_reserved: u64,
+    start: u64,
+    /// `rate / period` in lowest terms: after `grain_micros`, exactly `grain_tokens` are paid back.
+    pub(super) grain_tokens: u64,
+    pub(super) grain_micros: u64,
+    /// Microseconds in which a full capacity is paid back.
+    fill: u64,
+}
+
+const UNLIMITED: u64 = u64::MAX;
+
+impl Quota {
+    /// The most tokens that any number of a quota, or a cost, can be: `10^15 - 1`, the largest integer of a structured
+    /// header (RFC 9651, section 3.3.1), and exact in an `f64`.
+    pub const MAX_TOKENS: u64 = 999_999_999_999_999;
+
+    /// The longest period: 100 years.
+    pub const MAX_PERIOD: Duration = Duration::from_secs(3_155_760_000);
+
+    /// The longest time in which a full capacity, or all that may be reserved, is paid back: `2^53 - 1` microseconds, 285
+    /// years.
+    pub const MAX_WINDOW: Duration = Duration::from_micros(Micros::MAX.get());
+
+    /// A token bucket: `rate` tokens every `period`, paid back smoothly, up to `rate` at once
+    /// ([`capacity`](Quota::capacity) changes that).
+    ///
+    /// Over any interval it admits at most `capacity + rate * interval / period` tokens.
+    ///
+    /// # Panics
+    /// If `rate` is 0 or over [`Quota::MAX_TOKENS`], or `period` is 0, over [`Quota::MAX_PERIOD`] or not whole microseconds;
+    /// as a `const`, it does not compile. See [`Quota::try_token_bucket`].
+    #[track_caller]
+    pub const fn token_bucket(rate: u64, period: Duration) -> Quota {
+        built(Quota::try_token_bucket(rate, period))
+    }
+
+    /// A fixed window: `rate` tokens at each boundary; unused tokens roll over up to
+    /// [`capacity`](Quota::capacity), which is `rate` unless said.
+    ///
+    /// Boundaries are a `period` apart. Unless [`start`](Quota::start) says where they lie, each key has its own (derived
+    /// from its digest), so that keys do not all refill at the same instant.
+    ///
+    /// # Panics
+    /// As [`Quota::token_bucket`]. See [`Quota::try_fixed_window`].
+    #[track_caller]
+    pub const fn fixed_window(rate: u64, period: Duration) -> Quota {
+        built(Quota::try_fixed_window(rate, period))
+    }
+
+    /// A sliding window: at most `limit` tokens in the current window plus the part of the window before that is still in
+    /// view, taking that one's tokens as spread evenly. Windows are aligned to UTC, or to [`start`](Quota::start).
+    ///
+    /// It never admits `limit` twice around a boundary, as a fixed window does. It has no reservations and its capacity is
+    /// its limit.
+    ///
+    /// # Panics
+    /// As [`Quota::token_bucket`]. See [`Quota::try_sliding_window`].
+    #[track_caller]
+    pub const fn sliding_window(limit: u64, period: Duration) -> Quota {
+        built(Quota::try_sliding_window(limit, period))
+    }
+
+    /// [`Quota::token_bucket`] for values known only at run time.
+    ///
+    /// # Errors
+    /// Says which value is wrong and what it may be.
+    pub const fn try_token_bucket(rate: u64, period: Duration) -> Result<Quota, QuotaError> {
+        Quota::base(Algorithm::TokenBucket, rate, period)
+    }
+
+    /// [`Quota::fixed_window`] for values known only at run time.
+    ///
+    /// # Errors
+    /// Says which value is wrong and what it may be.
+    pub const fn try_fixed_window(rate: u64, period: Duration) -> Result<Quota, QuotaError> {
+        Quota::base(Algorithm::FixedWindow, rate, period)
+    }
+
+    /// [`Quota::sliding_window`] for values known only at run time.
+    ///
+    /// # Errors
+    /// Says which value is wrong and what it may be.
+    pub const fn try_sliding_window(limit: u64, period: Duration) -> Result<Quota, QuotaError> {
+        Quota::base(Algorithm::SlidingWindow, limit, period)
+    }
+
+    /// How many tokens may be spent at once after a long idle time. Defaults to `rate`.
+    ///
+    /// 0 is legal together with reservations: no burst at all, every request gets a turn of its own.
+    ///
+    /// # Panics
+    /// If `capacity` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to be paid back, or the quota is a sliding
+    /// window. See [`Quota::try_capacity`].
+    #[track_caller]
+    #[must_use]
+    pub const fn capacity(self, capacity: u64) -> Quota {
+        built(self.try_capacity(capacity))
+    }
+
+    /// [`Quota::capacity`] for values known only at run time.
+    ///
+    /// # Errors
+    /// Says which value is wrong and what it may be.
+    pub const fn try_capacity(mut self, capacity: u64) -> Result<Quota, QuotaError> {
+        if matches!(self.algorithm, Algorithm::SlidingWindow) {
+            return Err(QuotaError::new(Problem::SlidingCapacity, capacity));
+        }
+        self.capacity = capacity;
+        self.finish()
+    }
+
+    /// How many tokens over the capacity a caller that is ready to wait may reserve. Defaults to 0: no reservations.
+    ///
+    /// # Panics
+    /// If `tokens` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to be paid back, or the quota is a sliding
+    /// window. See [`Quota::try_max_reserved`].
+    #[track_caller]
+    #[must_use]
+    pub const fn max_reserved(self, tokens: u64) -> Quota {
+        built(self.try_max_reserved(tokens))
+    }
+
+    /// [`Quota::max_reserved`] for values known only at run time.
+    ///
+    /// # Errors
+    /// Says which value is wrong and what it may be.
+    pub const fn try_max_reserved(mut self, tokens: u64) -> Result<Quota, QuotaError> {
+        if tokens > Quota::MAX_TOKENS {
+            return Err(QuotaError::new(Problem::ReservedTooLarge, tokens));
+        }
+        if matches!(self.algorithm, Algorithm::SlidingWindow) && tokens > 0 {
+            return Err(QuotaError::new(Problem::SlidingReservation, tokens));
+        }
+        self.max_reserved = tokens;
+        self.finish()
+    }
+
+    /// Callers that are ready to wait may reserve without bound: each gets its turn, however far away.
+    ///
+    /// # Panics
+    /// If the quota is a sliding window. See [`Quota::try_unlimited_reservations`].
+    #[track_caller]
+    #[must_use]
+    pub const fn unlimited_reservations(self) -> Quota {
+        built(self.try_unlimited_reservations())
+    }
+
+    /// [`Quota::unlimited_reservations`] for an algorithm known only at run time.
+    ///
+    /// # Errors
+    /// If the quota is a sliding window.
+    pub const fn try_unlimited_reservations(mut self) -> Result<Quota, QuotaError> {
+        if matches!(self.algorithm, Algorithm::SlidingWindow) {
+            return Err(QuotaError::new(Problem::SlidingReservation, UNLIMITED));
+        }
+        self.max_reserved = UNLIMITED;
+        self.finish()
+    }
+
+    /// Where window boundaries lie: `start` after the epoch, and every `period` before and after; so modulo `period`.
+    /// `Duration::ZERO` aligns them to UTC. Without it a fixed window's boundaries differ from key to key, and a sliding
+    /// window's are aligned to UTC. A token bucket has no boundaries and ignores it.
+    ///
+    /// # Panics
+    /// If `start` is not whole microseconds. See [`Quota::try_start`].
+    #[track_caller]
+    #[must_use]
+    pub const fn start(self, start: Duration) -> Quota {
+        built(self.try_start(start))
+    }
+
+    /// [`Quota::start`] for values known only at run time.
+    ///
+    /// # Errors
+    /// If `start` is not whole microseconds.
+    pub const fn try_start(mut self, start: Duration) -> Result<Quota, QuotaError> {
+        if start.subsec_nanos() % 1000 != 0 {
+            return Err(QuotaError::new(Problem::StartNotMicros, start.subsec_nanos() as u64));
+        }
+        self.start = (start.as_micros() % self.period as u128) as u64;
+        self.aligned = true;
+        self.finish()
+    }
+
+    /// The algorithm.
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Tokens paid back every [`period`](Quota::period).
+    pub const fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// The time in which [`rate`](Quota::rate) tokens are paid back.
+    pub const fn period(&self) -> Duration {
+        Duration::from_micros(self.period)
+    }
+
+    /// The most tokens spent at once; `q` of `RateLimit-Policy`.
+    pub const fn limit(&self) -> u64 {
+        self.capacity
+    }
+
+    /// What may be reserved over the capacity: 0 = no reservations, `None` = without bound.
+    pub const fn reservable(&self) -> Option<u64> {
+        match self.max_reserved {
+            UNLIMITED => None,
+            tokens => Some(tokens),
+        }
+    }
+
+    /// Where window boundaries lie after the epoch, modulo the period; `None` = not said.
+    pub const fn phase(&self) -> Option<Duration> {
+        if self.aligned {
+            Some(Duration::from_micros(self.start))
+        } else {
+            None
+        }
+    }
+
+    /// The time in which a full capacity is paid back; `w` of `RateLimit-Policy` is this in whole seconds, rounded up.
+    pub const fn window(&self) -> Duration {
+        Duration::from_micros(self.fill)
+    }
+
+    /// Ten bits that tell this quota from another: a row remembers them.
+    pub const fn stamp(&self) -> u16 {
+        self.stamp
+    }
+
+    /// This quota with its boundaries fixed: at its `start`, else (a fixed window) where `seed`, a key's digest, puts them.
+    /// The stamp stays: it says which quota was chosen, not for which key.
+    #[must_use]
+    pub const fn seeded(mut self, seed: u64) -> Quota {
+        if !self.aligned && matches!(self.algorithm, Algorithm::FixedWindow) {
+            self.start = seed % self.period;
+            self.aligned = true;
+        }
+        self
+    }
+
+    /// What only the finished quota can tell: a capacity of 0 needs reservations.
+    ///
+    /// # Errors
+    /// If the quota would refuse everything.
+    pub const fn validate(&self) -> Result<(), QuotaError> {
+        if self.capacity == 0 && self.max_reserved == 0 {
+            return Err(QuotaError::new(Problem::NothingFits, 0));
+        }
+        Ok(())
+    }
+
+    pub(crate) const fn period_micros(&self) -> u64 {
+        self.period
+    }
+
+    pub(crate) const fn start_micros(&self) -> u64 {
+        self.start
+    }
+
+    pub(crate) const fn fill_micros(&self) -> u64 {
+        self.fill
+    }
+
+    pub(crate) const fn reserves(&self) -> bool {
+        self.max_reserved > 0
+    }
+
+    /// The most that can ever stand as spent after a reservation.
+    pub(crate) const fn ceiling(&self) -> u64 {
+        if self.max_reserved == UNLIMITED {
+            MOST_SPENT
+        } else {
+            self.capacity + self.max_reserved
+        }
+    }
+
+    const fn base(algorithm: Algorithm, rate: u64, period: Duration) -> Result<Quota, QuotaError> {
+        if rate == 0 || rate > Quota::MAX_TOKENS {
+            return Err(QuotaError::new(Problem::Rate, rate));
+        }
+        if period.subsec_nanos() % 1000 != 0 {
+            return Err(QuotaError::new(Problem::PeriodNotMicros, period.subsec_nanos() as u64));
+        }
+        if period.is_zero() || period.as_micros() > Quota::MAX_PERIOD.as_micros() {
+            return Err(QuotaError::new(Problem::Period, period.as_secs()));
+        }
+        let micros = period.as_micros() as u64;
+        let common = gcd(rate, micros);
+        Quota {
+            algorithm,
+            stamp: 0,
+            aligned: false,
+            rate,
+            period: micros,
+            capacity: rate,
+            max_reserved: 0,
+            start: 0,
+            grain_tokens: rate / common,
+            grain_micros: micros / common,
+            fill: 0,
+        }
+        .finish()
+    }
+
+    /// Checks what involves several numbers, and derives the rest.
+    const fn finish(mut self) -> Result<Quota, QuotaError> {
+        if self.capacity > Quota::MAX_TOKENS {
+            return Err(QuotaError::new(Problem::CapacityTooLarge, self.capacity));
+        }
+        let span = Quota::MAX_WINDOW.as_micros();
+        // At least one token: a capacity of 0 must not make every clock step look like a jump.
+        let full = if self.capacity == 0 { 1 } else { self.capacity };
+        let fill = self.micros_to_repay(full);
+        if fill > span {
+            return Err(QuotaError::new(Problem::FillTooLong, self.capacity));
+        }
+        if self.max_reserved != UNLIMITED && self.micros_to_repay(self.max_reserved) > span {
+            return Err(QuotaError::new(Problem::ReservedTooLong, self.max_reserved));
+        }
+        self.fill = fill as u64;
+        self.stamp = self.digest();
+        Ok(self)
+    }
+
+    const fn micros_to_repay(&self, tokens: u64) -> u128 {
+        let period = self.period as u128;
+        match self.algorithm {
+            Algorithm::TokenBucket => token_bucket::micros_to_repay(self, tokens),
+            Algorithm::FixedWindow => (tokens as u128).div_ceil(self.rate as u128) * period,
+            Algorithm::SlidingWindow => 2 * period,
+        }
+    }
+
+    const fn digest(&self) -> u16 {
+        // FNV-1a over the numbers, folded to ten bits.
+        let numbers = [
+            self.algorithm as u64,
+            self.rate,
+            self.period,
+            self.capacity,
+            self.max_reserved,
+            if self.aligned { self.start + 1 } else { 0 },
+        ];
+        let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+        let mut i = 0;
+        while i < numbers.len() {
+            let bytes = numbers[i].to_le_bytes();
+            let mut j = 0;
+            while j < bytes.len() {
+                hash = (hash ^ bytes[j] as u64).wrapping_mul(0x0100_0000_01b3);
+                j += 1;
+            }
+            i += 1;
+        }
+        ((hash ^ (hash >> 32) ^ (hash >> 20) ^ (hash >> 10)) & 0x3ff) as u16
+    }
+}
+
+/// Nothing spends more than an `f64` counts exactly.
+pub(crate) const MOST_SPENT: u64 = (1 << 53) - 1;
+
+impl fmt::Debug for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Quota")
+            .field("algorithm", &self.algorithm)
+            .field("rate", &self.rate)
+            .field("period", &self.period())
+            .field("capacity", &self.capacity)
+            .field("max_reserved", &self.reservable())
+            .field("start", &self.phase())
+            .finish()
+    }
+}
+
+/// Why a quota was refused: which value, and what it may be.
+///
+/// ```
+/// use tollgate::{Quota, MINUTE};
+///
+/// let error = Quota::try_token_bucket(0, MINUTE).unwrap_err();
+/// assert_eq!(error.to_string(), "rate is 0; it must be from 1 to 999999999999999 tokens");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaError {
+    problem: Problem,
+    value: u64,
+}
+
+/// What can be wrong with a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Problem {
+    CapacityTooLarge,
+    FillTooLong,
+    NothingFits,
+    Period,
+    PeriodNotMicros,
+    Rate,
+    ReservedTooLarge,
+    ReservedTooLong,
+    SlidingCapacity,
+    SlidingReservation,
+    StartNotMicros,
+}
+
+impl QuotaError {
+    pub(crate) const fn new(problem: Problem, value: u64) -> QuotaError {
+        QuotaError { problem, value }
+    }
+
+    /// A panic in a `const` takes a fixed text only.
+    #[track_caller]
+    const fn panic(&self) -> ! {
+        match self.problem {
+            Problem::CapacityTooLarge => panic!("tollgate: capacity must be at most 999999999999999 tokens"),
+            Problem::FillTooLong => panic!("tollgate: a full capacity must be paid back within 285 years"),
+            Problem::NothingFits => panic!("tollgate: a capacity of 0 without reservations refuses everything"),
+            Problem::Period => panic!("tollgate: period must be from 1 microsecond to 100 years"),
+            Problem::PeriodNotMicros => panic!("tollgate: period must be whole microseconds"),
+            Problem::Rate => panic!("tollgate: rate must be from 1 to 999999999999999 tokens"),
+            Problem::ReservedTooLarge => panic!("tollgate: max_reserved must be at most 999999999999999 tokens"),
+            Problem::ReservedTooLong => panic!("tollgate: max_reserved must be paid back within 285 years"),
+            Problem::SlidingCapacity => panic!("tollgate: a sliding window's capacity is its limit; it takes no other"),
+            Problem::SlidingReservation => panic!("tollgate: a sliding window cannot reserve"),
+            Problem::StartNotMicros => panic!("tollgate: start must be whole microseconds"),
+        }
+    }
+}
+
+impl fmt::Display for QuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, max) = (self.value, Quota::MAX_TOKENS);
+        match self.problem {
+            Problem::CapacityTooLarge => write!(f, "capacity is {value}; it must be at most {max} tokens"),
+            Problem::FillTooLong => write!(f, "capacity is {value}; at this rate it takes over 285 years to be paid back"),
+            Problem::NothingFits => {
+                write!(f, "capacity is {value} and nothing may be reserved: every request would be refused")
+            }
+            Problem::Period => write!(f, "period is {value} s; it must be from 1 microsecond to 100 years"),
+            Problem::PeriodNotMicros => {
+                write!(f, "period ends in {value} ns; it must be whole microseconds")
+            }
+            Problem::Rate => write!(f, "rate is {value}; it must be from 1 to {max} tokens"),
+            Problem::ReservedTooLarge => write!(f, "max_reserved is {value}; it must be at most {max} tokens"),
+            Problem::ReservedTooLong => {
+                write!(f, "max_reserved is {value}; at this rate it takes over 285 years to be paid back")
+            }
+            Problem::SlidingCapacity => {
+                write!(f, "capacity {value} for a sliding window; its capacity is its limit, so leave it out")
+            }
+            Problem::SlidingReservation => {
+                write!(f, "reservations for a sliding window, which cannot keep a promise; use a token bucket")
+            }
+            Problem::StartNotMicros => write!(f, "start ends in {value} ns; it must be whole microseconds"),
+        }
+    }
+}
+
+impl std::error::Error for QuotaError {}
+
+#[track_caller]
+const fn built(result: Result<Quota, QuotaError>) -> Quota {
+    match result {
+        Ok(quota) => quota,
+        Err(error) => error.panic(),
+    }
+}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_kept_in_lowest_terms() {
+        let quota = Quota::token_bucket(10, MINUTE);
+        assert_eq!((quota.grain_tokens, quota.grain_micros), (1, 6_000_000));
+        let quota = Quota::token_bucket(1_000_000_000_000, 30 * DAY);
+        assert_eq!((quota.grain_tokens, quota.grain_micros), (125, 324));
+    }
+
+    #[test]
+    fn extremes_are_refused_and_named() {
+        let most = Quota::MAX_TOKENS;
+        for (result, text) in [
+            (Quota::try_token_bucket(most + 1, SECOND), "rate is 1000000000000000"),
+            (Quota::try_token_bucket(1, Duration::ZERO), "period is 0 s"),
+            (Quota::try_token_bucket(1, Duration::MAX), "period"),
+            (Quota::try_token_bucket(1, Duration::from_nanos(1500)), "period ends in 1500 ns"),
+            (Quota::token_bucket(1, SECOND).try_capacity(u64::MAX), "capacity is 18446744073709551615"),
+            (Quota::token_bucket(1, WEEK).try_capacity(most), "over 285 years"),
+            (Quota::token_bucket(1, SECOND).try_max_reserved(u64::MAX), "max_reserved is 18446744073709551615"),
+            (Quota::fixed_window(1, WEEK).try_max_reserved(most), "over 285 years"),
+            (Quota::sliding_window(1, SECOND).try_capacity(2), "sliding window"),
+            (Quota::sliding_window(1, SECOND).try_max_reserved(2), "sliding window"),
+            (Quota::sliding_window(1, SECOND).try_unlimited_reservations(), "sliding window"),
+            (Quota::fixed_window(1, SECOND).try_start(Duration::from_nanos(1)), "start ends in 1 ns"),
+        ] {
+            let error = result.unwrap_err().to_string();
+            assert!(error.contains(text), "{error}");
+        }
+        assert!(Quota::try_token_bucket(most, SECOND).is_ok());
+        assert!(Quota::try_fixed_window(1, Quota::MAX_PERIOD).is_ok());
+    }
+
+    #[test]
+    fn a_capacity_of_nothing_needs_reservations() {
+        let quota = Quota::token_bucket(10, MINUTE).capacity(0);
+        assert!(quota.validate().is_err());
+        assert!(quota.max_reserved(5).validate().is_ok());
+        assert!(quota.unlimited_reservations().validate().is_ok());
+    }
+
+    #[test]
+    fn stamps_tell_quotas_apart() {
+        let quota = Quota::fixed_window(10, MINUTE);
+        assert_ne!(quota.stamp(), quota.capacity(11).stamp());
+        assert_ne!(quota.stamp(), quota.start(Duration::ZERO).stamp());
+        assert_eq!(quota.stamp(), quota.seeded(12345).stamp());
+    }
+}

@@ -1,0 +1,105 @@
+//! Sliding window: the current window's count and, weighted by how much of it is still in view, the one before.
+//!
+//! `spent` is the current window's count, `at` the boundary where it began, `carry` the count of the window before.
+
+use super::fixed_window::{boundary, index, offset};
+use super::quota::Quota;
+use super::{Micros, State};
+
+/// The row as of `now`: the current window has become the one before, or is forgotten.
+pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
+    let (then, here) = (index(quota, state.at), index(quota, now));
+    let at = boundary(quota, then.max(here));
+    match here.saturating_sub(then) {
+        0 => State { at, ..*state },
+        1 => State { spent: 0.0, carry: state.spent, at, ..*state },
+        _ => State { spent: 0.0, carry: 0.0, at, ..*state },
+    }
+}
+
+/// Whether `at` is one of this quota's boundaries. A row that is not was not written under this quota.
+pub(super) fn aligned(quota: &Quota, state: &State) -> bool {
+    boundary(quota, index(quota, state.at)) == state.at
+}
+
+/// What stands as spent at `now`.
+pub(super) fn spent(quota: &Quota, state: &State, now: Micros) -> f64 {
+    state.spent + in_view(quota, state.carry, elapsed(quota, state, now))
+}
+
+/// Whether no more than `level` stands as spent at `now`.
+pub(super) fn within(quota: &Quota, state: &State, now: Micros, level: f64) -> bool {
+    in_view(quota, state.carry, elapsed(quota, state, now)) <= level - state.spent
+}
+
+/// The first instant from `now` on at which [`within`] holds, if nothing is spent meanwhile.
+pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Option<Micros> {
+    let period = quota.period_micros();
+    let end = boundary(quota, index(quota, state.at) + 1);
+    let room = level - state.spent;
+    let instant = if room >= 0.0 {
+        if state.carry <= room {
+            return Some(now);
+        }
+        // Later in this window, when less of the one before is in view.
+        end.minus(period - out_of_view(quota, state.carry, room))
+    } else {
+        // Not before the next window, in which this one is the one before.
+        end.plus(out_of_view(quota, state.spent, level))
+    };
+    let instant = instant.max(now);
+    (instant < Micros::MAX).then_some(instant)
+}
+
+/// Microseconds into the window; a row ahead of the clock is at its beginning.
+fn elapsed(quota: &Quota, state: &State, now: Micros) -> u64 {
+    if now < state.at {
+        0
+    } else {
+        offset(quota, now)
+    }
+}
+
+/// The part of the window before's `count` that is still in view after `elapsed` microseconds of this one.
+fn in_view(quota: &Quota, count: f64, elapsed: u64) -> f64 {
+    count * (quota.period_micros() - elapsed) as f64 / quota.period_micros() as f64
+}
+
+/// The microseconds of a window after which at most `room` of the window before's `count` is in view.
+fn out_of_view(quota: &Quota, count: f64, room: f64) -> u64 {
+    if count <= room {
+        return 0;
+    }
+    let period = quota.period_micros();
+    let mut elapsed = ((count - room) * period as f64 / count).ceil().min(period as f64) as u64;
+    // Rounded twice; step onto the very microsecond.
+    for _ in 0..4 {
+        if elapsed < period && in_view(quota, count, elapsed) > room {
+            elapsed += 1;
+        } else if elapsed > 0 && in_view(quota, count, elapsed - 1) <= room {
+            elapsed -= 1;
+        } else {
+            break;
+        }
+    }
+    elapsed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{step, Ask, Verdict};
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_window_end_is_not_yet_enough() {
+        // 10 of 10 used at the start of a window: the first success is a tenth of the next one in, not at its boundary.
+        let quota = Quota::sliding_window(10, Duration::from_secs(10));
+        let begin = Micros::new(1_700_000_000_000_000);
+        let full = step(&quota, &State::default(), begin, Ask::cost(10)).state;
+        let denied = step(&quota, &full, begin.plus(9_999_000), Ask::cost(1));
+        assert_eq!(denied.verdict, Verdict::Deny { retry: Some(Duration::from_micros(1_001_000)) });
+        assert!(!step(&quota, &full, begin.plus(10_999_999), Ask::cost(1)).is_allowed());
+        assert!(step(&quota, &full, begin.plus(11_000_000), Ask::cost(1)).is_allowed());
+    }
+}

@@ -1,0 +1,3 @@
+//! tollgate
+pub mod algorithm;
+pub use algorithm::{Quota, QuotaError, DAY, HOUR, MINUTE, SECOND, WEEK};

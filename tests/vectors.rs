@@ -1,0 +1,281 @@
+//! The exact vectors, every line: decisions computed in rational arithmetic, independently of this crate.
+//!
+//! `TOLLGATE_VECTORS` names another file of the same kind to check instead.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use tollgate::algorithm::{step, Algorithm, Ask, Micros, State, Verdict};
+use tollgate::Quota;
+
+#[derive(Deserialize)]
+struct Line {
+    r#type: String,
+    id: String,
+    algorithm: String,
+    config: Config,
+    rand: Option<f64>,
+    // single
+    state_before: Option<Before>,
+    now_ms: Option<u64>,
+    count: Option<u64>,
+    #[serde(default)]
+    reserve: bool,
+    expect: Option<Expect>,
+    // sequence
+    #[serde(default)]
+    steps: Vec<SequenceStep>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Config {
+    rate: u64,
+    period: u64,
+    capacity: Option<u64>,
+    max_reserved: Option<u64>,
+    start: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct Before {
+    value: f64,
+    ts: u64,
+    aux_value: Option<f64>,
+    aux_ts: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct SequenceStep {
+    op: String,
+    now_ms: u64,
+    #[serde(default)]
+    count: u64,
+    #[serde(default)]
+    reserve: bool,
+    expect: Option<Expect>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expect {
+    ok: bool,
+    #[serde(default)]
+    retry_after_ceil_ms: Retry,
+    retry_after_exact: Option<String>,
+    value_after: Option<String>,
+    ts_after: Option<String>,
+    remaining_exact: Option<String>,
+    #[serde(default)]
+    retry_after_tight_ms: Retry,
+    window_start: Option<u64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(untagged)]
+enum Retry {
+    #[default]
+    None,
+    Millis(u64),
+    Never(String),
+}
+
+#[test]
+fn every_line_holds() {
+    let path = std::env::var("TOLLGATE_VECTORS")
+        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/exact.jsonl").into());
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let (mut singles, mut sequences) = (0, 0);
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let line: Line = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line}"));
+        match line.r#type.as_str() {
+            "single" => {
+                single(&line);
+                singles += 1;
+            }
+            "sequence" => {
+                sequence(&line);
+                sequences += 1;
+            }
+            other => panic!("{}: a line of type {other}", line.id),
+        }
+    }
+    println!("{singles} singles and {sequences} sequences of {path}");
+    assert!(singles + sequences > 0, "no line in {path}");
+    if std::env::var_os("TOLLGATE_VECTORS").is_none() {
+        assert_eq!((singles, sequences), (492, 38));
+    }
+}
+
+fn single(line: &Line) {
+    let id = &line.id;
+    let (now_ms, count) = (line.now_ms.expect("now_ms"), line.count.expect("count"));
+    let expect = line.expect.as_ref().expect("expect");
+    let anchor = match (&line.state_before, line.rand) {
+        (Some(before), _) => Some(before.ts),
+        (None, Some(rand)) => Some(now_ms - (rand * line.config.period as f64).floor() as u64),
+        (None, None) => None,
+    };
+    let quota = quota(line, anchor);
+    let now = millis(now_ms);
+    let state = before(line, &quota);
+
+    let ask = if line.reserve { Ask::cost(count).reserve() } else { Ask::cost(count) };
+    let step = step(&quota, &state, now, ask);
+    verdict(id, &step.verdict, expect);
+    if let Verdict::Allow | Verdict::Reserve { .. } = step.verdict {
+        tight(id, &quota, &state, now, ask, &step.verdict);
+    }
+
+    // What the call would leave: of a denial, what it would have left had it been stored.
+    let mut after = step.state;
+    if !step.is_allowed() {
+        after.spent += count as f64;
+    }
+    if let Some(value) = &expect.value_after {
+        let ts: u64 = expect.ts_after.as_ref().expect("ts_after").parse().expect("ts_after");
+        match quota.algorithm() {
+            Algorithm::TokenBucket => assert_eq!(millis(ts), now, "{id}: ts_after"),
+            // Instants end in the year 2255; a vector of the year 3871 is decided at the last of them.
+            _ if ts * 1000 > Micros::MAX.get() => assert!(after.at + quota.period() >= Micros::MAX, "{id}: ts_after"),
+            _ => assert_eq!(after.at, millis(ts), "{id}: ts_after"),
+        }
+        let left = quota.limit() as f64 - spent_at(&quota, &after, now);
+        close(id, left, value);
+    }
+    if let Some(remaining) = &expect.remaining_exact {
+        // The quota's room at `now`, less the count, whether it was taken or not.
+        close(id, quota.limit() as f64 - spent_at(&quota, &after, now), remaining);
+        assert_eq!(after.at, millis(expect.window_start.expect("window_start")), "{id}: window_start");
+    }
+}
+
+fn sequence(line: &Line) {
+    let first = line.steps.first().expect("a step").now_ms;
+    let quota = quota(line, Some(first));
+    let mut state = State::default();
+    for (i, operation) in line.steps.iter().enumerate() {
+        let id = format!("{} step {i}", line.id);
+        let now = millis(operation.now_ms);
+        let ask = Ask::cost(operation.count);
+        let ask = if operation.reserve { ask.reserve() } else { ask };
+        match operation.op.as_str() {
+            "reset" => state = State::default(),
+            op @ ("limit" | "check") => {
+                let step = step(&quota, &state, now, ask);
+                verdict(&id, &step.verdict, operation.expect.as_ref().expect("expect"));
+                tight(&id, &quota, &state, now, ask, &step.verdict);
+                if op == "limit" && step.is_allowed() {
+                    state = step.state;
+                }
+            }
+            other => panic!("{id}: operation {other}"),
+        }
+    }
+}
+
+fn quota(line: &Line, anchor_ms: Option<u64>) -> Quota {
+    let config = &line.config;
+    let period = Duration::from_millis(config.period);
+    let mut quota = match line.algorithm.as_str() {
+        "token_bucket" => Quota::token_bucket(config.rate, period),
+        "fixed_window" => Quota::fixed_window(config.rate, period),
+        "sliding_window" => return Quota::sliding_window(config.rate, period),
+        other => panic!("{}: algorithm {other}", line.id),
+    };
+    if let Some(capacity) = config.capacity {
+        quota = quota.capacity(capacity);
+    }
+    quota = match config.max_reserved {
+        Some(tokens) => quota.max_reserved(tokens),
+        None => quota.unlimited_reservations(),
+    };
+    let start = config.start.or(anchor_ms.map(|ms| ms as i64));
+    match start {
+        Some(ms) => quota.start(Duration::from_millis(ms.rem_euclid(config.period as i64) as u64)),
+        None => quota,
+    }
+}
+
+fn before(line: &Line, quota: &Quota) -> State {
+    let Some(before) = &line.state_before else { return State::default() };
+    let at = millis(before.ts);
+    match quota.algorithm() {
+        Algorithm::SlidingWindow => {
+            let mut carry = before.aux_value.unwrap_or(0.0);
+            if before.aux_ts.is_some_and(|ts| ts + line.config.period != before.ts) {
+                carry = 0.0;
+            }
+            State { spent: before.value, at, carry, stamp: quota.stamp() }
+        }
+        _ => State { spent: quota.limit() as f64 - before.value, at, carry: 0.0, stamp: quota.stamp() },
+    }
+}
+
+fn verdict(id: &str, verdict: &Verdict, expect: &Expect) {
+    let retry = match (&expect.retry_after_ceil_ms, &expect.retry_after_tight_ms) {
+        (Retry::None, other) => other,
+        (other, _) => other,
+    };
+    let wait = match (verdict, expect.ok, retry) {
+        (Verdict::Allow, true, Retry::None) => return,
+        (Verdict::Deny { retry: None }, false, Retry::Never(text)) if text == "Infinity" => return,
+        (Verdict::Reserve { wait }, true, Retry::Millis(ms)) => (wait, ms),
+        (Verdict::Deny { retry: Some(wait) }, false, Retry::Millis(ms)) => (wait, ms),
+        (verdict, ok, _) => panic!("{id}: {verdict:?} where ok should be {ok}, or the retry time differs in kind"),
+    };
+    // The crate answers in microseconds; a millisecond of the vectors is that rounded up.
+    let (wait, ms) = wait;
+    assert_eq!(wait.as_micros().div_ceil(1000), u128::from(*ms), "{id}: wait {wait:?}");
+    if let Some(exact) = &expect.retry_after_exact {
+        // At most one microsecond later than exact, and not earlier.
+        let exact = rational(exact);
+        let micros = wait.as_micros() as f64 / 1000.0;
+        assert!(micros >= exact - 1e-9 && micros <= exact + 0.001 + 1e-9, "{id}: {micros} ms where exact is {exact}");
+    }
+}
+
+/// The promise is kept at its microsecond, and was not to be had a microsecond before.
+fn tight(id: &str, quota: &Quota, state: &State, now: Micros, ask: Ask, verdict: &Verdict) {
+    let plain = Ask::cost(ask.tokens());
+    match *verdict {
+        Verdict::Deny { retry: Some(retry) } => {
+            assert!(step(quota, state, now + retry, ask).is_allowed(), "{id}: still refused after {retry:?}");
+            let before = now + (retry - Duration::from_micros(1));
+            assert!(!step(quota, state, before, ask).is_allowed(), "{id}: {retry:?} is not tight");
+        }
+        Verdict::Reserve { wait } if ask.tokens() <= quota.limit() => {
+            assert!(step(quota, state, now + wait, plain).is_allowed(), "{id}: turn after {wait:?} too early");
+            let before = now + (wait - Duration::from_micros(1));
+            assert!(!step(quota, state, before, plain).is_allowed(), "{id}: turn after {wait:?} too late");
+        }
+        _ => {}
+    }
+}
+
+/// What stands as spent at `now`, from the definitions and not from the crate's own reading.
+fn spent_at(quota: &Quota, state: &State, now: Micros) -> f64 {
+    let (rate, period) = (quota.rate() as f64, quota.period().as_micros() as f64);
+    let elapsed = now.since(state.at).as_micros() as f64;
+    match quota.algorithm() {
+        Algorithm::TokenBucket => (state.spent - elapsed * rate / period).max(0.0),
+        Algorithm::SlidingWindow => state.spent + state.carry * (period - elapsed) / period,
+        _ => state.spent,
+    }
+}
+
+fn close(id: &str, value: f64, exact: &str) {
+    let exact = rational(exact);
+    assert!((value - exact).abs() <= 1e-9 * exact.abs().max(1.0), "{id}: {value} where exact is {exact}");
+}
+
+fn rational(text: &str) -> f64 {
+    match text.split_once('/') {
+        Some((n, d)) => n.parse::<f64>().expect("number") / d.parse::<f64>().expect("number"),
+        None => text.parse().expect("number"),
+    }
+}
+
+fn millis(ms: u64) -> Micros {
+    Micros::new(ms * 1000)
+}
