@@ -17,7 +17,7 @@ struct Line {
     rand: Option<f64>,
     // single
     state_before: Option<Before>,
-    now_ms: Option<u64>,
+    now_ms: Option<i64>,
     count: Option<u64>,
     #[serde(default)]
     reserve: bool,
@@ -31,7 +31,7 @@ struct Line {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Config {
     rate: u64,
-    period: u64,
+    period: i64,
     capacity: Option<u64>,
     max_reserved: Option<u64>,
     start: Option<i64>,
@@ -40,15 +40,15 @@ struct Config {
 #[derive(Deserialize)]
 struct Before {
     value: f64,
-    ts: u64,
+    ts: i64,
     aux_value: Option<f64>,
-    aux_ts: Option<u64>,
+    aux_ts: Option<i64>,
 }
 
 #[derive(Deserialize)]
 struct SequenceStep {
     op: String,
-    now_ms: u64,
+    now_ms: i64,
     #[serde(default)]
     count: u64,
     #[serde(default)]
@@ -59,6 +59,8 @@ struct SequenceStep {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Expect {
+    /// Absent only of a `reset`.
+    #[serde(default)]
     ok: bool,
     #[serde(default)]
     retry_after_ceil_ms: Retry,
@@ -68,7 +70,7 @@ struct Expect {
     remaining_exact: Option<String>,
     #[serde(default)]
     retry_after_tight_ms: Retry,
-    window_start: Option<u64>,
+    window_start: Option<i64>,
 }
 
 #[derive(Deserialize, Default)]
@@ -111,14 +113,10 @@ fn single(line: &Line) {
     let id = &line.id;
     let (now_ms, count) = (line.now_ms.expect("now_ms"), line.count.expect("count"));
     let expect = line.expect.as_ref().expect("expect");
-    let anchor = match (&line.state_before, line.rand) {
-        (Some(before), _) => Some(before.ts),
-        (None, Some(rand)) => Some(now_ms - (rand * line.config.period as f64).floor() as u64),
-        (None, None) => None,
-    };
-    let quota = quota(line, anchor);
-    let now = millis(now_ms);
-    let state = before(line, &quota);
+    let quota = quota(line, line.state_before.as_ref().map_or(drawn(line, now_ms), |before| before.ts));
+    let clock = Clock::of(line);
+    let now = clock.instant(now_ms);
+    let state = before(line, &quota, &clock);
 
     let ask = if line.reserve { Ask::cost(count).reserve() } else { Ask::cost(count) };
     let step = step(&quota, &state, now, ask);
@@ -133,12 +131,12 @@ fn single(line: &Line) {
         after.spent += count as f64;
     }
     if let Some(value) = &expect.value_after {
-        let ts: u64 = expect.ts_after.as_ref().expect("ts_after").parse().expect("ts_after");
+        let ts: i64 = expect.ts_after.as_ref().expect("ts_after").parse().expect("ts_after");
         match quota.algorithm() {
-            Algorithm::TokenBucket => assert_eq!(millis(ts), now, "{id}: ts_after"),
+            Algorithm::TokenBucket => assert_eq!(clock.instant(ts), now, "{id}: ts_after"),
             // Instants end in the year 2255; a vector of the year 3871 is decided at the last of them.
-            _ if ts * 1000 > Micros::MAX.get() => assert!(after.at + quota.period() >= Micros::MAX, "{id}: ts_after"),
-            _ => assert_eq!(after.at, millis(ts), "{id}: ts_after"),
+            _ if clock.instant(ts) == Micros::MAX => assert!(after.at + quota.period() >= Micros::MAX, "{id}: ts_after"),
+            _ => assert_eq!(after.at, clock.instant(ts), "{id}: ts_after"),
         }
         let left = quota.limit() as f64 - spent_at(&quota, &after, now);
         close(id, left, value);
@@ -146,17 +144,18 @@ fn single(line: &Line) {
     if let Some(remaining) = &expect.remaining_exact {
         // The quota's room at `now`, less the count, whether it was taken or not.
         close(id, quota.limit() as f64 - spent_at(&quota, &after, now), remaining);
-        assert_eq!(after.at, millis(expect.window_start.expect("window_start")), "{id}: window_start");
+        assert_eq!(after.at, clock.instant(expect.window_start.expect("window_start")), "{id}: window_start");
     }
 }
 
 fn sequence(line: &Line) {
     let first = line.steps.first().expect("a step").now_ms;
-    let quota = quota(line, Some(first));
+    let quota = quota(line, drawn(line, first));
+    let clock = Clock::of(line);
     let mut state = State::default();
     for (i, operation) in line.steps.iter().enumerate() {
         let id = format!("{} step {i}", line.id);
-        let now = millis(operation.now_ms);
+        let now = clock.instant(operation.now_ms);
         let ask = Ask::cost(operation.count);
         let ask = if operation.reserve { ask.reserve() } else { ask };
         match operation.op.as_str() {
@@ -174,9 +173,14 @@ fn sequence(line: &Line) {
     }
 }
 
-fn quota(line: &Line, anchor_ms: Option<u64>) -> Quota {
+/// Where the first window begins that `first_ms` falls into: `rand` of a period before it.
+fn drawn(line: &Line, first_ms: i64) -> i64 {
+    first_ms - (line.rand.unwrap_or(0.0) * line.config.period as f64).floor() as i64
+}
+
+fn quota(line: &Line, anchor_ms: i64) -> Quota {
     let config = &line.config;
-    let period = Duration::from_millis(config.period);
+    let period = Duration::from_millis(config.period as u64);
     let mut quota = match line.algorithm.as_str() {
         "token_bucket" => Quota::token_bucket(config.rate, period),
         "fixed_window" => Quota::fixed_window(config.rate, period),
@@ -190,16 +194,13 @@ fn quota(line: &Line, anchor_ms: Option<u64>) -> Quota {
         Some(tokens) => quota.max_reserved(tokens),
         None => quota.unlimited_reservations(),
     };
-    let start = config.start.or(anchor_ms.map(|ms| ms as i64));
-    match start {
-        Some(ms) => quota.start(Duration::from_millis(ms.rem_euclid(config.period as i64) as u64)),
-        None => quota,
-    }
+    let start = config.start.unwrap_or(anchor_ms);
+    quota.start(Duration::from_millis(start.rem_euclid(config.period) as u64))
 }
 
-fn before(line: &Line, quota: &Quota) -> State {
+fn before(line: &Line, quota: &Quota, clock: &Clock) -> State {
     let Some(before) = &line.state_before else { return State::default() };
-    let at = millis(before.ts);
+    let at = clock.instant(before.ts);
     match quota.algorithm() {
         Algorithm::SlidingWindow => {
             let mut carry = before.aux_value.unwrap_or(0.0);
@@ -276,6 +277,23 @@ fn rational(text: &str) -> f64 {
     }
 }
 
-fn millis(ms: u64) -> Micros {
-    Micros::new(ms * 1000)
+/// Instants of the crate begin at the epoch. The vectors of a clock that ran before it are moved by whole periods, which
+/// changes no decision.
+struct Clock {
+    moved_ms: i64,
+}
+
+impl Clock {
+    fn of(line: &Line) -> Clock {
+        let mut earliest = line.steps.iter().map(|step| step.now_ms).chain(line.now_ms).min().expect("a time");
+        if let Some(before) = &line.state_before {
+            earliest = earliest.min(before.ts - line.config.period);
+        }
+        let periods = (-earliest).max(0) as u64;
+        Clock { moved_ms: periods.div_ceil(line.config.period as u64) as i64 * line.config.period }
+    }
+
+    fn instant(&self, ms: i64) -> Micros {
+        Micros::new(u64::try_from(ms + self.moved_ms).expect("after the epoch").saturating_mul(1000))
+    }
 }
