@@ -34,7 +34,7 @@ use std::time::Duration;
 pub use give_back::{settle, Receipt};
 pub(crate) use micros::whole_micros;
 pub use micros::Micros;
-pub(crate) use quota::{Problem, MOST_SPENT};
+pub(crate) use quota::MOST_SPENT;
 pub use quota::{Algorithm, Quota, QuotaError, DAY, HOUR, MINUTE, SECOND, WEEK};
 
 /// What a backend remembers of one key under one policy. The default is a key never seen.

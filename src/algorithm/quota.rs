@@ -58,7 +58,7 @@ pub enum Algorithm {
 pub struct Quota {
     algorithm: Algorithm,
     stamp: u16,
-    aligned: bool,
+    phase: Phase,
     rate: u64,
     period: u64,
     capacity: u64,
@@ -70,6 +70,14 @@ pub struct Quota {
     pub(super) grain_micros: u64,
     /// Microseconds in which a full capacity is paid back.
     fill: u64,
+}
+
+/// Who chose where boundaries lie.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Phase {
+    Nobody,
+    Start,
+    Seed,
 }
 
 const UNLIMITED: u64 = u64::MAX;
@@ -243,7 +251,7 @@ impl Quota {
             return Err(QuotaError::new(Problem::StartNotMicros, start.subsec_nanos() as u64));
         }
         self.start = (start.as_micros() % self.period as u128) as u64;
-        self.aligned = true;
+        self.phase = Phase::Start;
         self.finish()
     }
 
@@ -275,12 +283,12 @@ impl Quota {
         }
     }
 
-    /// Where window boundaries lie after the epoch, modulo the period; `None` = not said.
+    /// Where window boundaries lie after the epoch, modulo the period; `None` = nothing says so, neither
+    /// [`start`](Quota::start) nor [a key](Quota::seeded).
     pub const fn phase(&self) -> Option<Duration> {
-        if self.aligned {
-            Some(Duration::from_micros(self.start))
-        } else {
-            None
+        match self.phase {
+            Phase::Nobody => None,
+            Phase::Start | Phase::Seed => Some(Duration::from_micros(self.start)),
         }
     }
 
@@ -298,9 +306,9 @@ impl Quota {
     /// The stamp stays: it says which quota was chosen, not for which key.
     #[must_use]
     pub const fn seeded(mut self, seed: u64) -> Quota {
-        if !self.aligned && matches!(self.algorithm, Algorithm::FixedWindow) {
+        if !matches!(self.phase, Phase::Start) && matches!(self.algorithm, Algorithm::FixedWindow) {
             self.start = seed % self.period;
-            self.aligned = true;
+            self.phase = Phase::Seed;
         }
         self
     }
@@ -356,7 +364,7 @@ impl Quota {
         Quota {
             algorithm,
             stamp: 0,
-            aligned: false,
+            phase: Phase::Nobody,
             rate,
             period: micros,
             capacity: rate,
@@ -406,7 +414,7 @@ impl Quota {
             self.period,
             self.capacity,
             self.max_reserved,
-            if self.aligned { self.start + 1 } else { 0 },
+            if matches!(self.phase, Phase::Start) { self.start + 1 } else { 0 },
         ];
         let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
         let mut i = 0;

@@ -1,0 +1,65 @@
+//! Why a backend could not decide.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// A backend could not decide. This is never a denial.
+///
+/// With feature `axum` it is a response: 503 Service Unavailable.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// What kind of failure, for those who act on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The store answered something that makes no sense, or refused the command: a mistake in set-up or in the code.
+    Protocol,
+    /// No answer in time. Whether the charge happened is unknown.
+    Timeout,
+    /// The store cannot be reached, or says that it cannot serve now.
+    Unavailable,
+    /// The backend does not do this.
+    Unsupported,
+}
+
+impl Error {
+    /// An error of `kind`; the message says what happened, with which value, and what to do.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error { kind, message: message.into(), source: None }
+    }
+
+    /// The same with the error that caused it.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// The kind.
+    pub const fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            ErrorKind::Protocol => "backend answered wrongly",
+            ErrorKind::Timeout => "backend did not answer in time",
+            ErrorKind::Unavailable => "backend is unavailable",
+            ErrorKind::Unsupported => "backend does not support this",
+        };
+        write!(f, "{kind}: {}", self.message)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}

@@ -1,0 +1,68 @@
+//! A backend's answer: there at once, or on its way.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use super::Error;
+
+/// What a backend returns: an answer that is there already (no allocation, no waiting), or a boxed future.
+#[must_use = "futures do nothing unless awaited"]
+pub struct BackendFuture<T>(Kind<T>);
+
+enum Kind<T> {
+    /// `None` once it was taken.
+    Ready(Option<Result<T, Error>>),
+    Boxed(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),
+}
+
+impl<T> BackendFuture<T> {
+    /// An answer that is there already.
+    pub fn ready(answer: Result<T, Error>) -> BackendFuture<T> {
+        BackendFuture(Kind::Ready(Some(answer)))
+    }
+
+    /// An answer that is on its way.
+    pub fn boxed(future: impl Future<Output = Result<T, Error>> + Send + 'static) -> BackendFuture<T> {
+        BackendFuture(Kind::Boxed(Box::pin(future)))
+    }
+
+    /// The answer if it is there already, else the future to wait for.
+    ///
+    /// # Errors
+    /// The future itself, if its answer is still on its way or was taken before.
+    pub fn try_ready(self) -> Result<Result<T, Error>, BackendFuture<T>> {
+        match self.0 {
+            Kind::Ready(Some(answer)) => Ok(answer),
+            other => Err(BackendFuture(other)),
+        }
+    }
+}
+
+// Nothing in it is pinned in place: a boxed future is pinned in its box.
+impl<T> Unpin for BackendFuture<T> {}
+
+impl<T> Future for BackendFuture<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Kind::Ready(answer) => match answer.take() {
+                Some(answer) => Poll::Ready(answer),
+                None => panic!("a BackendFuture was polled after it had answered"),
+            },
+            Kind::Boxed(future) => future.as_mut().poll(context),
+        }
+    }
+}
+
+impl<T> fmt::Debug for BackendFuture<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.0 {
+            Kind::Ready(Some(_)) => "BackendFuture(ready)",
+            Kind::Ready(None) => "BackendFuture(answered)",
+            Kind::Boxed(_) => "BackendFuture(pending)",
+        })
+    }
+}

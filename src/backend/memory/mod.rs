@@ -1,0 +1,408 @@
+//! Rows in this process: a sharded table, bounded, with no background task.
+
+mod row;
+mod table;
+mod worth;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dashmap::RwLockWriteGuard;
+use smallvec::SmallVec;
+
+use self::row::{Row, Slot};
+use self::table::{find, find_mut, put, remove, Room, Shard, Table};
+use super::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use crate::algorithm::{settle, step, Algorithm, Micros, State, Step};
+use crate::clock::{Clock, SystemClock};
+
+/// Rows in this process's memory: the default backend.
+///
+/// - A key has a row of 32 bytes (38 to 75 with the table around it) while something of its spending is not paid back; a key
+///   that went idle has none. Worthless rows are dropped as newcomers come: no timer, no sweep, no pause.
+/// - There are never more than [`max_rows`](MemoryBackendBuilder::max_rows). When a newcomer finds no place, the least spent of
+///   a few rows makes room, which forgives that key what it had spent; rows that deny their keys stay. If all rows looked at
+///   deny, newcomers of a policy share one overflow row until that changes: under a flood of keys that exhausts the table,
+///   unknown keys are limited together rather than not at all, and a denied key stays denied.
+/// - Several charges of one call are decided under the locks of all their shards, taken in order: all or none, no deadlock.
+pub struct MemoryBackend {
+    table: Table,
+    /// For each policy, what newcomers share that have no place. Locked after shards, never before.
+    overflow: Mutex<HashMap<u64, State>>,
+    clock: AnyClock,
+    max_rows: usize,
+}
+
+impl MemoryBackend {
+    /// A backend with the default number of rows on the system's clock.
+    pub fn new() -> MemoryBackend {
+        MemoryBackend::builder().build()
+    }
+
+    /// A backend with choices.
+    pub fn builder() -> MemoryBackendBuilder {
+        MemoryBackendBuilder { max_rows: DEFAULT_MAX_ROWS, clock: None }
+    }
+
+    /// Rows that are held, worthless ones included that no newcomer has come across yet.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether no row is held.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The most rows that are ever held.
+    pub fn max_rows(&self) -> usize {
+        self.max_rows
+    }
+
+    fn decide(&self, takes: &[Take<'_>], store: bool) -> Steps {
+        match takes {
+            [take] => self.decide_one(take, store),
+            takes => self.decide_all(takes, store),
+        }
+    }
+
+    /// One take on a row that is there, without a twin: one lookup, one lock, one look at the clock.
+    fn decide_one(&self, take: &Take<'_>, store: bool) -> Steps {
+        let slot = Slot::of(take.row.digest());
+        let mut shard = self.table.lock(self.table.shard_of(slot));
+        if let Some(row) = find_mut(&mut shard, slot) {
+            if !row.has_twin() {
+                // The row's line was touched above: it is on its way while the clock is read.
+                let now = self.clock.now();
+                let step = step(&take.quota, &row.state(), now, take.ask);
+                if step.state.carry == 0.0 {
+                    if store && step.is_allowed() {
+                        if step.state.stamp != row.stamp() {
+                            self.table.worth.learn(&take.quota);
+                        }
+                        *row = Row::new(&step.state, false);
+                    }
+                    return step.into();
+                }
+            }
+        }
+        drop(shard);
+        self.decide_all(std::slice::from_ref(take), store)
+    }
+
+    fn decide_all(&self, takes: &[Take<'_>], store: bool) -> Steps {
+        let mut locked = Locked::new(&self.table, takes.iter().map(|take| Slot::of(take.row.digest())));
+        let now = self.clock.now();
+        let mut overflow = None;
+        let mut loaded: SmallVec<[Loaded; 4]> = SmallVec::new();
+        let mut steps: SmallVec<[Step; 4]> = SmallVec::new();
+        for take in takes {
+            let slot = Slot::of(take.row.digest());
+            let index = match loaded.iter().position(|row| row.slot == slot) {
+                Some(index) => index,
+                None => {
+                    loaded.push(locked.load(slot, &take.quota, now, &loaded));
+                    loaded.len() - 1
+                }
+            };
+            let row = &mut loaded[index];
+            if row.place == Place::Overflow && overflow.is_none() {
+                overflow = Some(self.overflow.lock().unwrap_or_else(PoisonError::into_inner));
+            }
+            let step = match (&row.place, overflow.as_deref()) {
+                (Place::Overflow, Some(overflow)) => {
+                    if !row.is_loaded {
+                        row.state = overflow.get(&shared_id(overflow, take)).copied().unwrap_or_default();
+                        row.is_loaded = true;
+                    }
+                    // Window boundaries that differ from newcomer to newcomer would pay the shared row back at each.
+                    let quota = take.quota.seeded(take.row.policy.id());
+                    step(&quota, &row.state, now, take.ask)
+                }
+                _ => step(&take.quota, &row.state, now, take.ask),
+            };
+            if step.is_allowed() {
+                row.before = Some(row.before.unwrap_or(row.state));
+                row.state = step.state;
+            }
+            steps.push(step);
+        }
+
+        if steps.iter().all(Step::is_allowed) {
+            if store {
+                for row in &loaded {
+                    // Tiers of one policy share a row, so the last quota is the one that wrote it.
+                    let Some(take) = takes.iter().rev().find(|take| Slot::of(take.row.digest()) == row.slot) else {
+                        continue;
+                    };
+                    match &mut overflow {
+                        Some(overflow) if row.place == Place::Overflow => {
+                            let id = shared_id(overflow, take);
+                            overflow.insert(id, row.state);
+                        }
+                        _ => locked.store(row, take, now),
+                    }
+                }
+            }
+        } else {
+            // Nothing is spent: whatever fitted leaves its row as it was.
+            for (step, take) in steps.iter_mut().zip(takes) {
+                let slot = Slot::of(take.row.digest());
+                if let Some(before) = loaded.iter().find(|row| row.slot == slot).and_then(|row| row.before) {
+                    step.state = before;
+                }
+            }
+        }
+        steps.into_iter().collect()
+    }
+
+    fn settle_one(&self, settlement: &Settle<'_>) {
+        let slot = Slot::of(settlement.row.digest());
+        let mut locked = Locked::new(&self.table, std::iter::once(slot));
+        let now = self.clock.now();
+        let mut row = locked.load(slot, &settlement.quota, now, &[]);
+        let state = settle(&settlement.quota, &row.state, &settlement.receipt, now, settlement.actual);
+        if state == row.state || row.place == Place::Overflow || (row.place != Place::Found && state.spent == 0.0) {
+            return;
+        }
+        row.state = state;
+        let take = Take {
+            row: settlement.row,
+            quota: settlement.quota,
+            ask: crate::algorithm::Ask::cost(settlement.actual),
+        };
+        locked.store(&row, &take, now);
+    }
+}
+
+impl Backend for MemoryBackend {
+    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        BackendFuture::ready(Ok(self.decide(takes, true)))
+    }
+
+    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        BackendFuture::ready(Ok(self.decide(takes, false)))
+    }
+
+    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+        for settlement in settlements {
+            self.settle_one(settlement);
+        }
+        BackendFuture::ready(Ok(()))
+    }
+
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+        for row in rows {
+            let slot = Slot::of(row.digest());
+            let mut shard = self.table.lock(self.table.shard_of(slot));
+            remove(&mut shard, slot);
+            remove(&mut shard, slot.twin());
+        }
+        BackendFuture::ready(Ok(()))
+    }
+}
+
+impl Default for MemoryBackend {
+    fn default() -> MemoryBackend {
+        MemoryBackend::new()
+    }
+}
+
+impl fmt::Debug for MemoryBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryBackend").field("len", &self.len()).field("max_rows", &self.max_rows).finish_non_exhaustive()
+    }
+}
+
+/// Choices for a [`MemoryBackend`].
+#[derive(Clone, Debug)]
+pub struct MemoryBackendBuilder {
+    max_rows: usize,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl MemoryBackendBuilder {
+    /// The most rows to hold, at least 16. Defaults to 1,000,000: at most 75 MB in use, and 150 MB under constant churn.
+    ///
+    /// The room is divided among shards, so the table may be full a little before. A sliding window's key needs two rows.
+    #[must_use]
+    pub fn max_rows(mut self, rows: usize) -> MemoryBackendBuilder {
+        self.max_rows = rows.max(16);
+        self
+    }
+
+    /// The clock to go by. Defaults to [`SystemClock`].
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> MemoryBackendBuilder {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// The backend.
+    pub fn build(self) -> MemoryBackend {
+        MemoryBackend {
+            table: Table::new(self.max_rows),
+            overflow: Mutex::new(HashMap::new()),
+            clock: match self.clock {
+                Some(clock) => AnyClock::Other(clock),
+                None => AnyClock::System(SystemClock::new()),
+            },
+            max_rows: self.max_rows,
+        }
+    }
+}
+
+const DEFAULT_MAX_ROWS: usize = 1_000_000;
+
+/// The usual clock without the call through a pointer.
+enum AnyClock {
+    System(SystemClock),
+    Other(Arc<dyn Clock>),
+}
+
+impl AnyClock {
+    fn now(&self) -> Micros {
+        match self {
+            AnyClock::System(clock) => clock.now(),
+            AnyClock::Other(clock) => clock.now(),
+        }
+    }
+}
+
+/// The shards of a call, locked in the order of their numbers, and what is done to their rows.
+struct Locked<'a> {
+    table: &'a Table,
+    shards: SmallVec<[(usize, RwLockWriteGuard<'a, Shard>); 2]>,
+}
+
+/// A row of a call.
+struct Loaded {
+    slot: Slot,
+    state: State,
+    /// The row before the first take of the call that was granted.
+    before: Option<State>,
+    place: Place,
+    has_twin: bool,
+    is_loaded: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// It is in the table.
+    Found,
+    /// It is not, and has room there.
+    New(Room),
+    /// It is not, and has no room.
+    Overflow,
+}
+
+impl<'a> Locked<'a> {
+    fn new(table: &'a Table, slots: impl Iterator<Item = Slot>) -> Locked<'a> {
+        let mut numbers: SmallVec<[usize; 8]> = slots.map(|slot| table.shard_of(slot)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        Locked { table, shards: numbers.into_iter().map(|number| (number, table.lock(number))).collect() }
+    }
+
+    fn shard(&mut self, slot: Slot) -> (usize, &mut Shard) {
+        let number = self.table.shard_of(slot);
+        match self.shards.iter_mut().find(|(other, _)| *other == number) {
+            Some((_, shard)) => (number, shard),
+            None => unreachable!("every shard of the call was locked"),
+        }
+    }
+
+    fn load(&mut self, slot: Slot, quota: &crate::algorithm::Quota, now: Micros, others: &[Loaded]) -> Loaded {
+        let table = self.table;
+        let (number, shard) = self.shard(slot);
+        let mut row = Loaded {
+            slot,
+            state: State::default(),
+            before: None,
+            place: Place::Found,
+            has_twin: false,
+            is_loaded: true,
+        };
+        let found = find(shard, slot);
+        if let Some(found) = found {
+            row.state = found.state();
+        } else {
+            // Neither the other rows of this call nor what makes room for them may be in the way.
+            let mut busy: SmallVec<[Slot; 8]> = others.iter().map(|other| other.slot).collect();
+            busy.push(slot);
+            let mut coming = 0;
+            for other in others.iter().filter(|other| table.shard_of(other.slot) == number) {
+                match other.place {
+                    Place::New(Room::InPlaceOf(victim)) => busy.push(victim),
+                    Place::New(_) => coming += 1,
+                    _ => {}
+                }
+            }
+            row.place = match table.room(shard, number, coming, &busy, now) {
+                Room::None => Place::Overflow,
+                room => Place::New(room),
+            };
+            row.is_loaded = row.place != Place::Overflow;
+        }
+        // A token bucket's twin outlives its row: late give-backs go by it. A window without its row means nothing.
+        if found.is_none_or(|found| found.has_twin()) {
+            let sliding = quota.algorithm() == Algorithm::SlidingWindow;
+            if let Some(twin) = find(shard, slot.twin()) {
+                row.has_twin = true;
+                let holds = if sliding { found.is_some() } else { twin.at() > now };
+                if holds && row.place != Place::Overflow {
+                    row.state.carry = twin.spent();
+                }
+            }
+        }
+        row
+    }
+
+    fn store(&mut self, row: &Loaded, take: &Take<'_>, now: Micros) {
+        let table = self.table;
+        let (number, shard) = self.shard(row.slot);
+        table.worth.learn(&take.quota);
+        if let Place::New(Room::InPlaceOf(victim)) = row.place {
+            remove(shard, victim);
+            remove(shard, victim.twin());
+        }
+        let state = &row.state;
+        let mut has_twin = false;
+        if state.carry > 0.0 {
+            let until = match take.quota.algorithm() {
+                Algorithm::SlidingWindow => state.at.plus(take.quota.period_micros()),
+                // As long as any receipt made before now could be worth anything.
+                _ => table.worth.until(take.quota.stamp(), state.spent + state.carry, now),
+            };
+            has_twin = row.has_twin
+                || match table.room(shard, number, 1, &[row.slot], now) {
+                    Room::Free => true,
+                    Room::InPlaceOf(victim) => {
+                        remove(shard, victim);
+                        remove(shard, victim.twin());
+                        true
+                    }
+                    Room::None => false,
+                };
+            if has_twin {
+                put(shard, row.slot.twin(), Row::twin(state.carry, until, take.quota.stamp()));
+            }
+        } else if row.has_twin {
+            remove(shard, row.slot.twin());
+        }
+        put(shard, row.slot, Row::new(state, has_twin));
+    }
+}
+
+/// The policy's overflow row; policies without number share one.
+fn shared_id(overflow: &HashMap<u64, State>, take: &Take<'_>) -> u64 {
+    let id = take.row.policy.id();
+    if overflow.len() < MOST_OVERFLOW_ROWS || overflow.contains_key(&id) {
+        id
+    } else {
+        0
+    }
+}
+
+const MOST_OVERFLOW_ROWS: usize = 1024;

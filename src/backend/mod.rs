@@ -1,0 +1,139 @@
+//! Where the numbers live: the contract between a limiter and whatever remembers its rows.
+//!
+//! A limiter turns each call into [takes](Take): a row, the quota that applies to it, what is asked. A [`Backend`] does the
+//! [arithmetic](crate::algorithm) on its rows and remembers the outcome. [`MemoryBackend`] is the one that comes with the
+//! crate.
+
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod error;
+mod future;
+mod memory;
+
+use std::fmt;
+
+use smallvec::SmallVec;
+
+use crate::algorithm::{Ask, Quota, Receipt, Step};
+use crate::policy::{Digest, PolicyName};
+
+pub use error::{Error, ErrorKind};
+pub use future::BackendFuture;
+pub use memory::{MemoryBackend, MemoryBackendBuilder};
+
+/// A place where rows live, and where charges on them are decided.
+///
+/// # Contract
+/// This trait is between implementers of backends and this crate; those who limit call
+/// [`RateLimiter`](crate::RateLimiter). An implementation passes the suite in `tollgate::backend::conformance` (feature
+/// `conformance`).
+///
+/// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call against one instant, each seeing what the takes
+///   before it would spend, and stores all of them, or none if one is denied. Two calls on the same row never both see the
+///   state from before either.
+/// - **The same arithmetic.** A decision is what [`algorithm::step`](crate::algorithm::step) says of the row, the quota and
+///   the backend's time, down to the last bit of `spent` and the microsecond of a wait.
+/// - **Time is the backend's**: the process's clock in memory, the server's where several processes share rows.
+/// - **Loss forgives.** A backend may lose a row; the key starts afresh. It may never invent spending, and a denied key that
+///   it has no room to remember must not be allowed for that reason alone.
+/// - **Cancellation.** If a returned future is dropped, the charge may have happened or not. It is never undone or repeated
+///   behind the caller's back, and a charge whose outcome is unknown (a timeout) is never sent again.
+/// - **Unavailable is not limited.** A backend that cannot decide returns an [`Error`], never a denial.
+/// - Calls do not block. A future that is [ready](BackendFuture::ready) at once is best.
+pub trait Backend: fmt::Debug + Send + Sync + 'static {
+    /// Decides every take and stores all of them, or none if one is denied. One step for each take, in their order.
+    ///
+    /// In a refused call, the steps of takes that would have fitted leave their rows as they were.
+    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
+
+    /// Decides as [`acquire`](Backend::acquire) would, and stores nothing.
+    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
+
+    /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row by itself.
+    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()>;
+
+    /// Forgets rows. Those that are not there are not missed.
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()>;
+}
+
+/// Which row: a key under a policy.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs)] // A key and a policy are what a row is.
+pub struct RowId<'a> {
+    /// The policy.
+    pub policy: &'a PolicyName,
+    /// The key, the same under every policy.
+    pub key: Digest,
+}
+
+impl RowId<'_> {
+    /// One digest for key and policy together, for tables that hold the rows of all policies.
+    pub fn digest(&self) -> Digest {
+        self.key.under(self.policy)
+    }
+}
+
+/// One line of what is asked: so much of a row, under a quota.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
+pub struct Take<'a> {
+    /// The row.
+    pub row: RowId<'a>,
+    /// The quota, its window boundaries fixed by the row's digest if nothing else fixes them
+    /// ([`Quota::seeded`]).
+    pub quota: Quota,
+    /// The cost, and whether the caller would wait.
+    pub ask: Ask,
+}
+
+impl<'a> Take<'a> {
+    /// What `ask` takes of `row` under `quota`.
+    pub fn new(row: RowId<'a>, quota: &Quota, ask: Ask) -> Take<'a> {
+        Take { row, quota: quota.seeded(row.digest().seed()), ask }
+    }
+}
+
+/// A charge to be settled: it was taken for so much, and truly cost `actual`.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
+pub struct Settle<'a> {
+    /// The row.
+    pub row: RowId<'a>,
+    /// The quota under which it was charged, as in its [`Take`].
+    pub quota: Quota,
+    /// What the charge left.
+    pub receipt: Receipt,
+    /// Tokens that it truly cost.
+    pub actual: u64,
+}
+
+/// The answers to a call, in the order of its takes. A single one needs no allocation.
+#[derive(Clone, Debug, Default)]
+pub struct Steps(SmallVec<[Step; 1]>);
+
+impl Steps {
+    /// Whether every take was granted.
+    pub fn all_granted(&self) -> bool {
+        self.0.iter().all(Step::is_allowed)
+    }
+}
+
+impl std::ops::Deref for Steps {
+    type Target = [Step];
+
+    fn deref(&self) -> &[Step] {
+        &self.0
+    }
+}
+
+impl From<Step> for Steps {
+    fn from(step: Step) -> Steps {
+        Steps(SmallVec::from_buf([step]))
+    }
+}
+
+impl FromIterator<Step> for Steps {
+    fn from_iter<I: IntoIterator<Item = Step>>(steps: I) -> Steps {
+        Steps(steps.into_iter().collect())
+    }
+}

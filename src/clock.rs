@@ -1,0 +1,195 @@
+//! Where in-process limiters take the time from.
+
+use std::fmt;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::algorithm::{whole_micros, Micros};
+
+/// A source of instants.
+///
+/// Limiters bear any clock: one that steps back, jumps ahead or stands still costs at most one extra capacity per jump.
+pub trait Clock: fmt::Debug + Send + Sync + 'static {
+    /// The present.
+    fn now(&self) -> Micros;
+}
+
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Micros {
+        (**self).now()
+    }
+}
+
+/// The machine's time, read from the processor's time stamp counter where that can be trusted: a third of the cost of
+/// [`Instant::now`](std::time::Instant::now).
+///
+/// It begins at the system's time and follows it, but never by leaps: where the two differ it runs at most 0.05 % faster or
+/// slower until they agree. So a system clock that is set does not open or shut anybody's limit, and windows stay aligned to
+/// UTC for as long as the process runs.
+///
+/// ```
+/// use tollgate::{Clock, SystemClock};
+///
+/// let clock = SystemClock::new();
+/// let then = clock.now();
+/// assert!(clock.now() >= then);
+/// ```
+pub struct SystemClock {
+    counter: quanta::Clock,
+    origin: u64,
+    began: Micros,
+    /// Microseconds to add to the counter's time: what the system's time has drifted from it so far.
+    drift: AtomicI64,
+    /// The counter's time at which the drift was last looked at.
+    checked: AtomicU64,
+}
+
+impl SystemClock {
+    /// A clock that begins now. The first one of a process calibrates the counter, for some milliseconds.
+    pub fn new() -> SystemClock {
+        let counter = quanta::Clock::new();
+        SystemClock {
+            origin: counter.raw(),
+            counter,
+            began: Micros::from(SystemTime::now()),
+            drift: AtomicI64::new(0),
+            checked: AtomicU64::new(0),
+        }
+    }
+
+    /// Brings the drift a little nearer to what the system's clock says, once a second.
+    #[cold]
+    fn follow(&self, ran: u64, checked: u64, system: Micros) {
+        if self.checked.compare_exchange(checked, ran, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return; // Another thread does it.
+        }
+        let drift = self.drift.load(Ordering::Relaxed);
+        let shown = self.began.plus(ran).get() as i64 + drift;
+        let most = (ran.saturating_sub(checked) / SLOWEST_CATCH_UP) as i64;
+        let correction = (system.get() as i64 - shown).clamp(-most, most);
+        self.drift.store(drift + correction, Ordering::Relaxed);
+    }
+}
+
+/// Microseconds between two looks at the system's clock: a look costs more than a decision.
+const FOLLOW_EVERY: u64 = 1_000_000;
+
+/// One part in so many is how much faster or slower the clock runs to catch up: 500 ppm, the most that ntpd slews by.
+const SLOWEST_CATCH_UP: u64 = 2000;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Micros {
+        let ran = self.counter.delta_as_nanos(self.origin, self.counter.raw()) / 1000;
+        let checked = self.checked.load(Ordering::Relaxed);
+        if ran.saturating_sub(checked) > FOLLOW_EVERY {
+            self.follow(ran, checked, Micros::from(SystemTime::now()));
+        }
+        Micros::new(self.began.plus(ran).get().saturating_add_signed(self.drift.load(Ordering::Relaxed)))
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> SystemClock {
+        SystemClock::new()
+    }
+}
+
+impl fmt::Debug for SystemClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SystemClock").field(&self.now()).finish()
+    }
+}
+
+/// A clock that stands still until it is told to move: for testing your own limits without waiting.
+///
+/// Clones show the same time. It begins at 2026-01-01T00:00:00Z.
+///
+/// ```
+/// use tollgate::{ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// const RESET_MAIL: Policy = Policy::new("reset-mail", Quota::token_bucket(1, HOUR));
+///
+/// let clock = ManualClock::new();
+/// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
+/// assert!(limiter.limit(&RESET_MAIL, "ada").await?.is_allowed());
+/// assert!(!limiter.limit(&RESET_MAIL, "ada").await?.is_allowed());
+/// clock.advance(HOUR);
+/// assert!(limiter.limit(&RESET_MAIL, "ada").await?.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ManualClock(Arc<AtomicU64>);
+
+impl ManualClock {
+    /// A clock that stands at 2026-01-01T00:00:00Z.
+    pub fn new() -> ManualClock {
+        ManualClock::at(Micros::new(1_767_225_600_000_000))
+    }
+
+    /// A clock that stands at `instant`.
+    pub fn at(instant: Micros) -> ManualClock {
+        ManualClock(Arc::new(AtomicU64::new(instant.get())))
+    }
+
+    /// Moves on by `duration`, rounded up to whole microseconds.
+    pub fn advance(&self, duration: Duration) {
+        let micros = whole_micros(duration);
+        // `Micros::new` on every read keeps the sum in range, so wrapping is the only thing to prevent here.
+        let _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| Some(now.saturating_add(micros)));
+    }
+
+    /// Stands at `instant`, be it earlier or later.
+    pub fn set(&self, instant: Micros) {
+        self.0.store(instant.get(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Micros {
+        Micros::new(self.0.load(Ordering::SeqCst))
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> ManualClock {
+        ManualClock::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_shows_the_systems_time() {
+        let clock = SystemClock::new();
+        let difference = clock.now().get().abs_diff(Micros::from(SystemTime::now()).get());
+        assert!(difference < 1_000_000, "{difference} us");
+    }
+
+    #[test]
+    fn it_follows_the_systems_clock_without_a_leap() {
+        let clock = SystemClock::new();
+        // Ten seconds later the system's clock was set an hour ahead: half a millisecond a second is made good.
+        let ran = 10_000_000;
+        let set = clock.began.plus(ran + 3_600_000_000);
+        clock.follow(ran, 0, set);
+        assert_eq!(clock.drift.load(Ordering::Relaxed), 5_000);
+        // A second thread that saw the same check due changes nothing.
+        clock.follow(ran, 0, set);
+        assert_eq!(clock.drift.load(Ordering::Relaxed), 5_000);
+        // And back.
+        clock.follow(2 * ran, ran, clock.began.plus(2 * ran));
+        assert_eq!(clock.drift.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_manual_clock_saturates() {
+        let clock = ManualClock::at(Micros::MAX);
+        clock.advance(Duration::MAX);
+        assert_eq!(clock.now(), Micros::MAX);
+    }
+}

@@ -1,0 +1,57 @@
+//! One line of what is asked.
+
+use std::time::Duration;
+
+use crate::algorithm::Ask;
+use crate::policy::{Policy, Subject};
+
+/// So much of one policy for one subject: what [`RateLimiter::limit_all`](crate::RateLimiter::limit_all) takes several of.
+#[derive(Clone, Debug)]
+pub struct Charge<'a> {
+    policy: &'a Policy,
+    subject: Subject,
+    ask: Ask,
+}
+
+impl<'a> Charge<'a> {
+    /// One token of `policy` for `subject`.
+    pub fn new(policy: &'a Policy, subject: impl Into<Subject>) -> Charge<'a> {
+        Charge { policy, subject: subject.into(), ask: Ask::cost(1) }
+    }
+
+    /// How many tokens. Defaults to 1. With 0 nothing is spent; it is denied while the key is in debt.
+    #[must_use]
+    pub fn cost(mut self, tokens: u64) -> Charge<'a> {
+        self.ask = match self.ask.max_wait() {
+            Some(wait) => Ask::cost(tokens).wait_up_to(wait),
+            None => Ask::cost(tokens),
+        };
+        self
+    }
+
+    /// Reserves a turn, however far away, where the quota allows reservations: the decision then says how long to wait.
+    #[must_use]
+    pub fn reserve(mut self) -> Charge<'a> {
+        self.ask = self.ask.reserve();
+        self
+    }
+
+    /// Reserves a turn that is at most `wait` away, where the quota allows reservations.
+    #[must_use]
+    pub fn reserve_within(mut self, wait: Duration) -> Charge<'a> {
+        self.ask = self.ask.wait_up_to(wait);
+        self
+    }
+
+    pub(super) fn policy(&self) -> &'a Policy {
+        self.policy
+    }
+
+    pub(super) fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    pub(super) fn ask(&self) -> Ask {
+        self.ask
+    }
+}

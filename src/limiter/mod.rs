@@ -1,0 +1,309 @@
+//! The engine: what a policy says of a caller, decided by a backend.
+
+mod acquire;
+mod charge;
+mod future;
+mod snapshot;
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::algorithm::Ask;
+use crate::backend::{Backend, BackendFuture, Error, MemoryBackend, RowId, Take};
+use crate::policy::{Digest, Key, Policy, Secret, Subject};
+
+pub use acquire::Acquire;
+pub use charge::Charge;
+pub use future::{DecisionFuture, DecisionsFuture};
+pub use snapshot::Snapshot;
+
+/// Limits callers, from any handler: by a policy, under a key, on a backend.
+///
+/// It is cheap to clone; clones share their rows. The [layer](crate::RateLimitLayer) has one inside, and may be given yours.
+///
+/// ```
+/// use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, HOUR, MINUTE};
+///
+/// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+/// const CHAT: Policy = Policy::new("chat", Quota::token_bucket(10_000, MINUTE));
+/// const DAILY: Policy = Policy::new("daily", Quota::fixed_window(500, DAY));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = RateLimiter::default();
+///
+/// // One token of one policy; a denial as an error.
+/// limiter.limit(&LOGIN, "ada@example.com").await?.into_result()?;
+///
+/// // Several policies at once: all of them are charged, or none.
+/// limiter.limit_all([Charge::new(&CHAT, 7).cost(1200), Charge::new(&DAILY, 7)]).await?.into_result()?;
+/// assert_eq!(limiter.remaining(&CHAT, 7).await?, 8800);
+///
+/// limiter.reset(&LOGIN, "ada@example.com").await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # How a call is decided
+/// The same steps, with the same numbers, wherever a limit is met:
+///
+/// 3. the **quota**: the policy's own, or its tier's;
+/// 5. the **backend** decides all charges of the call against one instant: all or none.
+///
+/// (1, 2, 4 and 6 to 8 are for skip rules, deny lists, the block cache, failure modes, protection and observers.)
+#[derive(Clone, Debug)]
+pub struct RateLimiter {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    backend: Box<dyn Backend>,
+    secret: Secret,
+    anonymous: Digest,
+}
+
+impl RateLimiter {
+    /// A limiter on `backend`, with a random secret.
+    pub fn new(backend: impl Backend) -> RateLimiter {
+        RateLimiter::builder(backend).build()
+    }
+
+    /// A limiter with choices.
+    pub fn builder(backend: impl Backend) -> RateLimiterBuilder {
+        RateLimiterBuilder { backend: Box::new(backend), secret: Secret::random() }
+    }
+
+    /// Takes one token for `subject` under `policy`, or denies it.
+    ///
+    /// # Errors
+    /// If the backend cannot decide. A denial is no error: see [`Decision::into_result`](crate::Decision::into_result).
+    pub fn limit(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
+        self.acquire(policy, subject).send()
+    }
+
+    /// What [`limit`](RateLimiter::limit) would answer, without taking anything.
+    ///
+    /// # Errors
+    /// If the backend cannot decide.
+    pub fn check(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
+        self.acquire(policy, subject).check()
+    }
+
+    /// Begins a call with choices: a [cost](Acquire::cost), a [reservation](Acquire::reserve).
+    ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, RateLimiter, SECOND};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// const MAIL: Policy = Policy::new("mail", Quota::token_bucket(10, SECOND).unlimited_reservations());
+    ///
+    /// let limiter = RateLimiter::default();
+    /// assert!(limiter.acquire(&MAIL, "team").cost(10).await?.is_allowed());
+    /// let turn = limiter.acquire(&MAIL, "team").cost(5).reserve().await?;
+    /// assert!(turn.is_allowed() && turn.delay() > SECOND / 4);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn acquire<'a>(&'a self, policy: &'a Policy, subject: impl Into<Subject>) -> Acquire<'a> {
+        Acquire::new(self, Charge::new(policy, subject))
+    }
+
+    /// Takes every charge, or none of them if one does not fit.
+    ///
+    /// ```
+    /// # use tollgate::{Charge, Policy, Quota, RateLimiter, MINUTE};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// const USER: Policy = Policy::new("user", Quota::token_bucket(10, MINUTE));
+    /// const GLOBAL: Policy = Policy::new("global", Quota::token_bucket(1, MINUTE));
+    ///
+    /// let limiter = RateLimiter::default();
+    /// for _ in 0..3 {
+    ///     limiter.limit_all([Charge::new(&USER, 7), Charge::new(&GLOBAL, "all")]).await?;
+    /// }
+    /// // The second and third call were refused by GLOBAL and cost the user nothing.
+    /// assert_eq!(limiter.remaining(&USER, 7).await?, 9);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the backend cannot decide.
+    pub fn limit_all<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> DecisionsFuture {
+        self.decide(charges, true)
+    }
+
+    /// What [`limit_all`](RateLimiter::limit_all) would answer, without taking anything.
+    ///
+    /// # Errors
+    /// If the backend cannot decide.
+    pub fn check_all<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> DecisionsFuture {
+        self.decide(charges, false)
+    }
+
+    /// Whole tokens that `subject` could spend at once now.
+    ///
+    /// # Errors
+    /// If the backend cannot tell.
+    pub async fn remaining(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<u64, Error> {
+        let decision = self.acquire(policy, subject).cost(0).check().await?;
+        Ok(decision.remaining())
+    }
+
+    /// The row behind a limit as it stands, with the quota that applies: from these anyone can tell what any later call would
+    /// be answered, if nobody spends meanwhile.
+    ///
+    /// # Errors
+    /// If the backend cannot tell.
+    pub async fn value(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Snapshot, Error> {
+        let decision = self.acquire(policy, subject).cost(0).check().await?;
+        Ok(Snapshot::of(&decision))
+    }
+
+    /// Forgets what `subject` spent under `policy`.
+    ///
+    /// # Errors
+    /// If the backend cannot.
+    pub fn reset(&self, policy: &Policy, subject: impl Into<Subject>) -> BackendFuture<()> {
+        let key = self.digest(subject.into().key());
+        self.inner.backend.reset(&[RowId { policy: policy.name(), key }])
+    }
+
+    /// The digest under which this limiter knows a key; `None` = the anonymous one.
+    pub fn digest(&self, key: Option<&Key>) -> Digest {
+        key.map_or(self.inner.anonymous, |key| self.inner.secret.digest(key))
+    }
+
+    /// The one place where a call is decided.
+    pub(crate) fn decide<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>, take: bool) -> DecisionsFuture {
+        let charges: SmallVec<[Charge<'a>; 2]> = charges.into_iter().collect();
+        let takes: SmallVec<[Take<'_>; 2]> = charges
+            .iter()
+            .map(|charge| {
+                // 3. The quota: the policy's, or the tier's.
+                let quota = charge.policy().quota_for(charge.subject().tier_name());
+                let row = RowId { policy: charge.policy().name(), key: self.digest(charge.subject().key()) };
+                Take::new(row, quota, charge.ask())
+            })
+            .collect();
+        // 5. The backend: all of them, or none.
+        let steps = if take { self.inner.backend.acquire(&takes) } else { self.inner.backend.peek(&takes) };
+        DecisionsFuture::new(&takes, steps)
+    }
+
+    /// [`decide`](RateLimiter::decide) for the one charge that most calls are.
+    fn decide_one(&self, policy: &Policy, subject: &Subject, ask: Ask, take: bool) -> DecisionFuture {
+        // 3. The quota: the policy's, or the tier's.
+        let quota = policy.quota_for(subject.tier_name());
+        let row = RowId { policy: policy.name(), key: self.digest(subject.key()) };
+        let takes = [Take::new(row, quota, ask)];
+        // 5. The backend.
+        let steps = if take { self.inner.backend.acquire(&takes) } else { self.inner.backend.peek(&takes) };
+        DecisionFuture::new(&takes[0], steps)
+    }
+}
+
+impl Default for RateLimiter {
+    /// A limiter on a new [`MemoryBackend`].
+    fn default() -> RateLimiter {
+        RateLimiter::new(MemoryBackend::new())
+    }
+}
+
+/// Choices for a [`RateLimiter`].
+#[derive(Debug)]
+pub struct RateLimiterBuilder {
+    backend: Box<dyn Backend>,
+    secret: Secret,
+}
+
+impl RateLimiterBuilder {
+    /// The secret under which keys are hashed. Defaults to a random one; processes that share a backend need the same.
+    #[must_use]
+    pub fn secret(mut self, secret: Secret) -> RateLimiterBuilder {
+        self.secret = secret;
+        self
+    }
+
+    /// The limiter.
+    pub fn build(self) -> RateLimiter {
+        let anonymous = self.secret.digest(&Key::anonymous());
+        RateLimiter { inner: Arc::new(Inner { backend: self.backend, secret: self.secret, anonymous }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::{Quota, MINUTE};
+    use crate::clock::ManualClock;
+    use crate::policy::Reason;
+
+    const API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+
+    fn limiter() -> (RateLimiter, ManualClock) {
+        let clock = ManualClock::new();
+        (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
+    }
+
+    #[tokio::test]
+    async fn a_tier_change_keeps_what_was_spent() {
+        let (limiter, clock) = limiter();
+        let api = API.tier("premium", Quota::token_bucket(100, MINUTE));
+        let (free, premium) = (Subject::new(7), Subject::new(7).tier("premium"));
+        for _ in 0..10 {
+            assert!(limiter.limit(&api, free.clone()).await.unwrap().is_allowed());
+        }
+        assert!(!limiter.limit(&api, free.clone()).await.unwrap().is_allowed());
+        let upgraded = limiter.limit(&api, premium.clone()).await.unwrap();
+        assert_eq!((upgraded.limit(), upgraded.remaining()), (100, 89));
+        // Back again: capped at the free capacity, so a full refill later at the latest all of it is there.
+        clock.advance(MINUTE);
+        assert_eq!(limiter.remaining(&api, free).await.unwrap(), 10);
+    }
+
+    #[tokio::test]
+    async fn a_refused_call_says_which_charge_was_in_the_way() {
+        let (limiter, _clock) = limiter();
+        let tight = Policy::new("tight", Quota::token_bucket(1, MINUTE));
+        limiter.limit(&tight, 1).await.unwrap();
+        let decisions = limiter.limit_all([Charge::new(&API, 1), Charge::new(&tight, 1)]).await.unwrap();
+        let reasons: Vec<_> = decisions.iter().map(|decision| decision.reason()).collect();
+        assert_eq!(reasons, [Reason::RefusedElsewhere, Reason::QuotaExceeded]);
+        assert_eq!(decisions.iter().next().unwrap().remaining(), 10);
+        assert_eq!(decisions.retry_after(), Some(MINUTE));
+    }
+
+    #[tokio::test]
+    async fn the_same_row_twice_in_one_call_is_charged_twice() {
+        let (limiter, _clock) = limiter();
+        let api = API;
+        let charge = || Charge::new(&api, 1).cost(4);
+        assert!(limiter.limit_all([charge(), charge()]).await.unwrap().is_allowed());
+        let refused = limiter.limit_all([Charge::new(&API, 1).cost(2), Charge::new(&API, 1)]).await.unwrap();
+        assert!(!refused.is_allowed());
+        assert_eq!(limiter.remaining(&API, 1).await.unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn anonymous_callers_share_one_bucket_that_no_key_shares() {
+        let (limiter, _clock) = limiter();
+        limiter.limit(&API, Subject::anonymous()).await.unwrap();
+        limiter.limit(&API, None::<u64>).await.unwrap();
+        assert_eq!(limiter.remaining(&API, Subject::anonymous()).await.unwrap(), 8);
+        assert_eq!(limiter.remaining(&API, "").await.unwrap(), 10);
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_projects_itself() {
+        let (limiter, clock) = limiter();
+        limiter.acquire(&API, 1).cost(10).await.unwrap();
+        let snapshot = limiter.value(&API, 1).await.unwrap();
+        assert_eq!(snapshot.available(snapshot.now()), 0);
+        assert_eq!(snapshot.available(snapshot.now() + MINUTE / 2), 5);
+        clock.advance(MINUTE / 2);
+        assert_eq!(limiter.remaining(&API, 1).await.unwrap(), 5);
+    }
+}

@@ -1,0 +1,311 @@
+//! What is answered: a decision for each charge, all of them together, and the error that a denial makes.
+
+use std::fmt;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::name::PolicyName;
+use crate::algorithm::{available, next_change, roll, when, Algorithm, Micros, Quota, State, Step, Verdict};
+
+/// The answer to one charge.
+///
+/// ```
+/// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, MINUTE));
+///
+/// let limiter = RateLimiter::default();
+/// let decision = limiter.limit(&LOGIN, "ada@example.com").await?;
+/// assert!(decision.is_allowed());
+/// assert_eq!((decision.limit(), decision.remaining()), (5, 4));
+/// assert_eq!(decision.retry_after(), None);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Decision {
+    policy: PolicyName,
+    quota: Quota,
+    cost: u64,
+    step: Step,
+    reason: Reason,
+}
+
+/// Why a decision is what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It fits.
+    WithinQuota,
+    /// It fits after a wait.
+    Reserved,
+    /// It does not fit now; it will after [`Decision::retry_after`].
+    QuotaExceeded,
+    /// The cost is more than the quota ever has: it will never fit.
+    CostTooLarge,
+    /// It fits by itself, but another charge of the same call was refused, so nothing was spent.
+    RefusedElsewhere,
+}
+
+impl Decision {
+    pub(crate) fn new(policy: PolicyName, quota: Quota, cost: u64, step: Step, all_granted: bool) -> Decision {
+        let reason = match step.verdict {
+            Verdict::Deny { retry: Some(_) } => Reason::QuotaExceeded,
+            Verdict::Deny { retry: None } => Reason::CostTooLarge,
+            _ if !all_granted => Reason::RefusedElsewhere,
+            Verdict::Reserve { .. } => Reason::Reserved,
+            Verdict::Allow => Reason::WithinQuota,
+        };
+        Decision { policy, quota, cost, step, reason }
+    }
+
+    /// Whether the tokens were spent: go ahead, after [`delay`](Decision::delay) if there is one. Of a `check`: would have
+    /// been.
+    pub fn is_allowed(&self) -> bool {
+        matches!(self.reason, Reason::WithinQuota | Reason::Reserved)
+    }
+
+    /// Whether this quota stood in the way.
+    pub fn is_violated(&self) -> bool {
+        matches!(self.reason, Reason::QuotaExceeded | Reason::CostTooLarge)
+    }
+
+    /// Why.
+    pub const fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// The policy's name.
+    pub const fn policy(&self) -> &PolicyName {
+        &self.policy
+    }
+
+    /// The quota that was applied: the policy's, or its tier's.
+    pub const fn quota(&self) -> &Quota {
+        &self.quota
+    }
+
+    /// Tokens asked for.
+    pub const fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// The most tokens that can be spent at once.
+    pub const fn limit(&self) -> u64 {
+        self.quota.limit()
+    }
+
+    /// Tokens left to be spent at once, after this decision.
+    pub fn remaining(&self) -> u64 {
+        available(&self.quota, &self.row(), self.step.now)
+    }
+
+    /// The time until everything is paid back and the whole limit available, if nobody spends.
+    pub fn reset(&self) -> Duration {
+        when(&self.quota, &self.row(), self.step.now, 0.0).unwrap_or(Micros::MAX).since(self.step.now)
+    }
+
+    /// After a denial: the time after which the same call succeeds if nobody else spends, to the microsecond. `None` if it is
+    /// allowed, or can never succeed.
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self.step.verdict {
+            Verdict::Deny { retry } => retry,
+            _ => None,
+        }
+    }
+
+    /// After a reservation: the time until the caller's turn. Zero if it need not wait.
+    pub const fn delay(&self) -> Duration {
+        match self.step.verdict {
+            Verdict::Reserve { wait } => wait,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The time for which [`remaining`](Decision::remaining) is what may be spent without outpacing the quota: `t` of the
+    /// `RateLimit` header.
+    ///
+    /// To the end of the window; for a token bucket as long as so many tokens take to be paid back, or the next one if none
+    /// remains. After a denial of this quota it is [`retry_after`](Decision::retry_after).
+    pub fn window(&self) -> Duration {
+        if let Some(retry) = self.retry_after() {
+            return retry;
+        }
+        let remaining = self.remaining();
+        if self.quota.algorithm() == Algorithm::TokenBucket && remaining > 0 {
+            let tokens = State { spent: remaining as f64, at: self.step.now, carry: 0.0, stamp: self.quota.stamp() };
+            return when(&self.quota, &tokens, self.step.now, 0.0).unwrap_or(Micros::MAX).since(self.step.now);
+        }
+        next_change(&self.quota, &self.row(), self.step.now).unwrap_or(Micros::MAX).since(self.step.now)
+    }
+
+    /// The verdict, the row and the instant behind this answer.
+    pub const fn step(&self) -> &Step {
+        &self.step
+    }
+
+    /// `Ok` if allowed, else the error to return from a handler.
+    ///
+    /// # Errors
+    /// If it is a denial.
+    pub fn into_result(self) -> Result<Decision, Denied> {
+        if self.is_allowed() {
+            Ok(self)
+        } else {
+            Err(Denied::new(Decisions { all: SmallVec::from_buf([self]) }))
+        }
+    }
+
+    fn row(&self) -> State {
+        roll(&self.quota, &self.step.state, self.step.now)
+    }
+}
+
+/// The answers to several charges that were decided together: all of them were spent, or none.
+#[derive(Clone, Debug)]
+pub struct Decisions {
+    all: SmallVec<[Decision; 1]>,
+}
+
+impl Decisions {
+    /// Whether all tokens were spent: go ahead, after [`delay`](Decisions::delay) if there is one.
+    pub fn is_allowed(&self) -> bool {
+        self.all.iter().all(Decision::is_allowed)
+    }
+
+    /// Each decision, in the order of the charges.
+    pub fn iter(&self) -> std::slice::Iter<'_, Decision> {
+        self.all.iter()
+    }
+
+    /// The decisions that stood in the way.
+    pub fn violated(&self) -> impl Iterator<Item = &Decision> {
+        self.all.iter().filter(|decision| decision.is_violated())
+    }
+
+    /// After a denial: the longest wait of the violated policies. `None` if all is allowed, or one of them can never fit.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let mut longest = None;
+        for decision in self.violated() {
+            longest = longest.max(Some(decision.retry_after()?));
+        }
+        longest
+    }
+
+    /// The longest time until a reserved turn.
+    pub fn delay(&self) -> Duration {
+        self.all.iter().map(Decision::delay).max().unwrap_or(Duration::ZERO)
+    }
+
+    /// `Ok` if allowed, else the error to return from a handler.
+    ///
+    /// # Errors
+    /// If it is a denial.
+    pub fn into_result(self) -> Result<Decisions, Denied> {
+        if self.is_allowed() {
+            Ok(self)
+        } else {
+            Err(Denied::new(self))
+        }
+    }
+}
+
+impl FromIterator<Decision> for Decisions {
+    fn from_iter<I: IntoIterator<Item = Decision>>(decisions: I) -> Decisions {
+        Decisions { all: decisions.into_iter().collect() }
+    }
+}
+
+impl<'a> IntoIterator for &'a Decisions {
+    type Item = &'a Decision;
+    type IntoIter = std::slice::Iter<'a, Decision>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.all.iter()
+    }
+}
+
+/// A denial as an error: `limiter.limit(..).await?.into_result()?`.
+///
+/// With feature `axum` it is a response too: 429 with the same headers and body as the layer's.
+#[derive(Clone, Debug)]
+pub struct Denied(Box<Decisions>);
+
+impl Denied {
+    fn new(decisions: Decisions) -> Denied {
+        Denied(Box::new(decisions))
+    }
+
+    /// Every decision of the call.
+    pub fn decisions(&self) -> &Decisions {
+        &self.0
+    }
+
+    /// The time after which the same call succeeds; `None` if it never will.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after()
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("rate limit exceeded:")?;
+        for (i, decision) in self.0.violated().enumerate() {
+            write!(f, "{} {:?}", if i == 0 { "" } else { "," }, decision.policy())?;
+            if decision.reason() == Reason::CostTooLarge {
+                write!(f, " never has {} tokens at once", decision.cost())?;
+            }
+        }
+        match self.retry_after() {
+            Some(wait) => write!(f, "; retry after {wait:?}"),
+            None => f.write_str("; retrying will not help"),
+        }
+    }
+}
+
+impl std::error::Error for Denied {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::{step, Ask, MINUTE};
+
+    const NOW: Micros = Micros::new(1_700_000_000_000_000);
+
+    fn decide(name: &'static str, quota: Quota, state: &State, cost: u64) -> Decision {
+        Decision::new(PolicyName::new(name), quota, cost, step(&quota, state, NOW, Ask::cost(cost)), true)
+    }
+
+    #[test]
+    fn the_longest_wait_counts() {
+        let empty = State { spent: 10.0, at: NOW, carry: 0.0, stamp: Quota::token_bucket(10, MINUTE).stamp() };
+        let short = decide("short", Quota::token_bucket(10, MINUTE), &empty, 1);
+        let long = decide("long", Quota::token_bucket(10, MINUTE), &empty, 3);
+        let fits = decide("fits", Quota::token_bucket(10, MINUTE), &State::default(), 1);
+        let decisions: Decisions = [short, long, fits].into_iter().collect();
+        assert_eq!(decisions.retry_after(), Some(Duration::from_secs(18)));
+        let denied = decisions.into_result().unwrap_err();
+        assert_eq!(denied.to_string(), "rate limit exceeded: \"short\", \"long\"; retry after 18s");
+    }
+
+    #[test]
+    fn what_never_fits_is_not_worth_a_retry() {
+        let denied = decide("api", Quota::token_bucket(10, MINUTE), &State::default(), 11).into_result().unwrap_err();
+        assert_eq!(denied.retry_after(), None);
+        assert_eq!(
+            denied.to_string(),
+            "rate limit exceeded: \"api\" never has 11 tokens at once; retrying will not help"
+        );
+    }
+
+    #[test]
+    fn the_window_never_invites_more_than_the_pace() {
+        let quota = Quota::token_bucket(10, MINUTE);
+        let decision = decide("api", quota, &State::default(), 1);
+        assert_eq!((decision.remaining(), decision.window(), decision.reset()), (9, 54 * crate::SECOND, 6 * crate::SECOND));
+        let last = decide("api", quota, &State { spent: 9.0, at: NOW, carry: 0.0, stamp: quota.stamp() }, 1);
+        assert_eq!((last.remaining(), last.window(), last.reset()), (0, 6 * crate::SECOND, MINUTE));
+    }
+}

@@ -1,0 +1,72 @@
+//! Durations as text: `250ms`, `30 s`, `5min`, `1 day`.
+
+use std::time::Duration;
+
+use crate::algorithm::{DAY, HOUR, MINUTE, SECOND, WEEK};
+
+/// The units that are read, shortest name first: that one is written.
+const UNITS: [(Duration, &[&str]); 7] = [
+    (WEEK, &["w", "week", "weeks"]),
+    (DAY, &["d", "day", "days"]),
+    (HOUR, &["h", "hr", "hour", "hours"]),
+    (MINUTE, &["min", "m", "mins", "minute", "minutes"]),
+    (SECOND, &["s", "sec", "secs", "second", "seconds"]),
+    (Duration::from_millis(1), &["ms", "millisecond", "milliseconds"]),
+    (Duration::from_micros(1), &["us", "\u{b5}s", "microsecond", "microseconds"]),
+];
+
+/// Reads a whole number of one unit, with or without a space between; the number may be missing and is 1 then.
+pub(super) fn parse(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_').len();
+    let count = if digits == 0 { 1 } else { number(&text[..digits])? };
+    let name = text[digits..].trim_start();
+    let (unit, _) = UNITS.iter().find(|(_, names)| names.contains(&name))?;
+    let micros = u64::try_from(unit.as_micros()).ok()?.checked_mul(count)?;
+    Some(Duration::from_micros(micros))
+}
+
+/// Reads a whole number; `_` may group its digits.
+pub(super) fn number(text: &str) -> Option<u64> {
+    if !text.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    text.replace('_', "").parse().ok()
+}
+
+/// The number of the largest unit that divides `duration`, and that unit's name.
+pub(super) fn parts(duration: Duration) -> (u64, &'static str) {
+    let micros = duration.as_micros();
+    if micros == 0 {
+        return (0, "s");
+    }
+    for (unit, names) in UNITS {
+        if micros % unit.as_micros() == 0 {
+            return (u64::try_from(micros / unit.as_micros()).unwrap_or(u64::MAX), names[0]);
+        }
+    }
+    (0, "s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_unit_with_and_without_space() {
+        for (unit, names) in UNITS {
+            for name in names {
+                assert_eq!(parse(&format!("3{name}")), Some(unit * 3));
+                assert_eq!(parse(&format!(" 3  {name} ")), Some(unit * 3));
+                assert_eq!(parse(name), Some(unit));
+            }
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in ["", "3", "3x", "-3s", "3.5s", "_s", "99999999999999999999s", "99999999999999999w", "3 s s"] {
+            assert_eq!(parse(text), None, "{text:?}");
+        }
+    }
+}

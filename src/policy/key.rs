@@ -1,0 +1,397 @@
+//! Keys: whom a policy counts. Typed parts, written so that no two different keys ever read the same, then hashed.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use siphasher::sip128::SipHasher13;
+use smallvec::SmallVec;
+
+use super::name::PolicyName;
+
+/// Whom a policy counts: a user, an address, a tenant, or several of these together.
+///
+/// A key is typed: the string `"7"` and the number 7 are two keys; 7 as `u32` and as `u64` is one. Each part is written with its
+/// type and length, so `("ab", "c")` and `("a", "bc")` differ too. An IPv4-mapped IPv6 address is its IPv4 address.
+///
+/// The limiter hashes a key once, under its secret, and keeps nothing else of it. Its `Debug` shows no content.
+///
+/// ```
+/// use std::net::IpAddr;
+/// use tollgate::Key;
+///
+/// let user = Key::from(42);
+/// let login = Key::from(("ada@example.com", IpAddr::from([203, 0, 113, 7])));
+/// assert_ne!(Key::from("42"), user);
+/// assert_eq!(format!("{login:?}"), "Key(30 bytes)");
+/// ```
+///
+/// Text up to about fifty bytes needs no allocation.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key(SmallVec<[u8; 64]>);
+
+impl Key {
+    /// The key shared by all callers that have none of their own.
+    pub fn anonymous() -> Key {
+        Key::of(Tag::Anonymous, &[])
+    }
+
+    /// The network of `prefix_v4` or `prefix_v6` leading bits in which an address lies. Prefixes beyond the address's length
+    /// mean the whole address.
+    ///
+    /// ```
+    /// use std::net::IpAddr;
+    /// use tollgate::Key;
+    ///
+    /// let one: IpAddr = "2001:db8::1".parse()?;
+    /// let other: IpAddr = "2001:db8::ffff:2".parse()?;
+    /// assert_eq!(Key::network(one, 32, 64), Key::network(other, 32, 64));
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn network(address: IpAddr, prefix_v4: u8, prefix_v6: u8) -> Key {
+        match address.to_canonical() {
+            IpAddr::V4(address) => {
+                let prefix = prefix_v4.min(32);
+                let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+                Key::address(prefix, &(u32::from(address) & mask).to_be_bytes())
+            }
+            IpAddr::V6(address) => {
+                let prefix = prefix_v6.min(128);
+                let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+                Key::address(prefix, &(u128::from(address) & mask).to_be_bytes())
+            }
+        }
+    }
+
+    fn address(prefix: u8, bytes: &[u8]) -> Key {
+        let mut key = Key::of(if bytes.len() == 4 { Tag::V4 } else { Tag::V6 }, bytes);
+        key.0.push(prefix);
+        key
+    }
+
+    /// A part of fixed length.
+    fn of(tag: Tag, bytes: &[u8]) -> Key {
+        let mut key = SmallVec::new();
+        key.push(tag as u8);
+        key.extend_from_slice(bytes);
+        Key(key)
+    }
+
+    /// A part of any length, which is written before it.
+    fn sized(tag: Tag, bytes: &[u8]) -> Key {
+        let mut key = SmallVec::with_capacity(1 + LENGTH + bytes.len());
+        key.push(tag as u8);
+        key.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        key.extend_from_slice(bytes);
+        Key(key)
+    }
+
+    fn tuple(parts: &[Key]) -> Key {
+        let mut key = Key::of(Tag::Tuple, &[parts.len() as u8]);
+        for part in parts {
+            key.0.extend_from_slice(&part.0);
+        }
+        key
+    }
+}
+
+/// Bytes in which a length is written.
+const LENGTH: usize = size_of::<u64>();
+
+/// The first byte of each part: what it is. Stored digests depend on these numbers.
+#[repr(u8)]
+enum Tag {
+    Anonymous = 0,
+    Text = 1,
+    Bytes = 2,
+    NonNegative = 3,
+    Negative = 4,
+    V4 = 5,
+    V6 = 6,
+    #[cfg(feature = "uuid")]
+    Uuid = 7,
+    Tuple = 8,
+    Bool = 9,
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({} bytes)", self.0.len())
+    }
+}
+
+impl From<&Key> for Key {
+    fn from(key: &Key) -> Key {
+        key.clone()
+    }
+}
+
+impl From<&str> for Key {
+    fn from(text: &str) -> Key {
+        Key::sized(Tag::Text, text.as_bytes())
+    }
+}
+
+impl From<&[u8]> for Key {
+    fn from(bytes: &[u8]) -> Key {
+        Key::sized(Tag::Bytes, bytes)
+    }
+}
+
+impl<const N: usize> From<[u8; N]> for Key {
+    fn from(bytes: [u8; N]) -> Key {
+        Key::sized(Tag::Bytes, &bytes)
+    }
+}
+
+impl<const N: usize> From<&[u8; N]> for Key {
+    fn from(bytes: &[u8; N]) -> Key {
+        Key::sized(Tag::Bytes, bytes)
+    }
+}
+
+impl From<u128> for Key {
+    fn from(number: u128) -> Key {
+        Key::of(Tag::NonNegative, &number.to_be_bytes())
+    }
+}
+
+impl From<i128> for Key {
+    fn from(number: i128) -> Key {
+        let tag = if number < 0 { Tag::Negative } else { Tag::NonNegative };
+        Key::of(tag, &number.unsigned_abs().to_be_bytes())
+    }
+}
+
+impl From<IpAddr> for Key {
+    /// The whole address. See [`Key::network`] for all of a customer's addresses in one.
+    fn from(address: IpAddr) -> Key {
+        Key::network(address, 32, 128)
+    }
+}
+
+impl From<bool> for Key {
+    fn from(value: bool) -> Key {
+        Key::of(Tag::Bool, &[u8::from(value)])
+    }
+}
+
+#[cfg(feature = "uuid")]
+impl From<uuid::Uuid> for Key {
+    fn from(uuid: uuid::Uuid) -> Key {
+        Key::of(Tag::Uuid, uuid.as_bytes())
+    }
+}
+
+macro_rules! from_via {
+    ($($from:ty => |$value:ident| $key:expr;)*) => {$(
+        impl From<$from> for Key {
+            fn from($value: $from) -> Key {
+                Key::from($key)
+            }
+        }
+    )*};
+}
+
+from_via! {
+    String => |text| text.as_str();
+    &String => |text| text.as_str();
+    Cow<'_, str> => |text| &*text;
+    Box<str> => |text| &*text;
+    std::sync::Arc<str> => |text| &*text;
+    Vec<u8> => |bytes| bytes.as_slice();
+    &Vec<u8> => |bytes| bytes.as_slice();
+    Ipv4Addr => |address| IpAddr::V4(address);
+    Ipv6Addr => |address| IpAddr::V6(address);
+    &IpAddr => |address| *address;
+    u8 => |number| u128::from(number);
+    u16 => |number| u128::from(number);
+    u32 => |number| u128::from(number);
+    u64 => |number| u128::from(number);
+    usize => |number| number as u128;
+    i8 => |number| i128::from(number);
+    i16 => |number| i128::from(number);
+    i32 => |number| i128::from(number);
+    i64 => |number| i128::from(number);
+    isize => |number| number as i128;
+    &u64 => |number| *number;
+    &i64 => |number| *number;
+}
+
+macro_rules! from_tuple {
+    ($($part:ident)+) => {
+        impl<$($part: Into<Key>),+> From<($($part,)+)> for Key {
+            fn from(parts: ($($part,)+)) -> Key {
+                #[allow(non_snake_case)]
+                let ($($part,)+) = parts;
+                Key::tuple(&[$($part.into()),+])
+            }
+        }
+    };
+}
+
+from_tuple!(A);
+from_tuple!(A B);
+from_tuple!(A B C);
+from_tuple!(A B C D);
+from_tuple!(A B C D E);
+from_tuple!(A B C D E F);
+
+/// What a backend knows of a key under a policy: 128 bits, keyed by the limiter's [`Secret`].
+///
+/// Two keys share a digest with a chance of 2^-127 a pair; who does not know the secret cannot look for such a pair.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest(u128);
+
+impl Digest {
+    /// The digest with these bits.
+    pub const fn from_bits(bits: u128) -> Digest {
+        Digest(bits)
+    }
+
+    /// The bits.
+    pub const fn to_bits(self) -> u128 {
+        self.0
+    }
+
+    /// The digest of the same key's row under `policy`: in a table of all policies, one row each.
+    #[must_use]
+    pub fn under(self, policy: &PolicyName) -> Digest {
+        // Digests are random already; a different constant for each policy keeps their rows apart.
+        let id = u128::from(policy.id());
+        Digest(self.0 ^ (id << 64 | id).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+    }
+
+    /// 64 of the bits, for whatever has to differ from key to key.
+    pub const fn seed(self) -> u64 {
+        self.0 as u64
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// What a limiter hashes keys under: 128 bits that nobody outside knows. Random unless given; processes that share a backend
+/// need the same one. Its `Debug` shows nothing.
+#[derive(Clone, Copy)]
+pub struct Secret(SipHasher13);
+
+impl Secret {
+    /// A secret of your own.
+    pub fn new(bytes: [u8; 16]) -> Secret {
+        Secret(SipHasher13::new_with_key(&bytes))
+    }
+
+    /// A new secret, different in every process and at every call.
+    pub fn random() -> Secret {
+        // The standard library's hash keys come from the operating system; hashing under them passes that on.
+        let draw = || RandomState::new().build_hasher().finish();
+        Secret(SipHasher13::new_with_keys(draw(), draw()))
+    }
+
+    /// The digest of `key`: SipHash-1-3 with 128 bits out.
+    pub fn digest(&self, key: &Key) -> Digest {
+        Digest(self.0.hash(&key.0).as_u128())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug, PartialEq)]
+    enum Part {
+        Text(String),
+        Bytes(Vec<u8>),
+        Number(i128),
+        Address(IpAddr),
+        Tuple(Box<Part>, Box<Part>),
+    }
+
+    impl From<Part> for Key {
+        fn from(part: Part) -> Key {
+            match part {
+                Part::Text(text) => text.into(),
+                Part::Bytes(bytes) => bytes.into(),
+                Part::Number(number) => number.into(),
+                Part::Address(address) => address.into(),
+                Part::Tuple(a, b) => (Key::from(*a), Key::from(*b)).into(),
+            }
+        }
+    }
+
+    fn part() -> impl Strategy<Value = Part> {
+        let leaf = prop_oneof![
+            "[:a\0{}]{0,3}".prop_map(Part::Text),
+            proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(8), Just(b':')], 0..4).prop_map(Part::Bytes),
+            (-2i128..3).prop_map(Part::Number),
+            any::<[u8; 2]>().prop_map(|[a, b]| Part::Address(IpAddr::from([10, 0, a & 1, b & 1]))),
+        ];
+        leaf.prop_recursive(3, 12, 2, |inner| {
+            (inner.clone(), inner).prop_map(|(a, b)| Part::Tuple(Box::new(a), Box::new(b)))
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+        #[test]
+        fn no_two_keys_read_the_same(a in part(), b in part()) {
+            prop_assert_eq!(a == b, Key::from(a) == Key::from(b));
+        }
+    }
+
+    #[test]
+    fn every_spelling_of_an_address_is_one_key() {
+        let key = Key::from(IpAddr::from([1, 2, 3, 4]));
+        for text in ["1.2.3.4", "::ffff:1.2.3.4", "::ffff:102:304", "0:0:0:0:0:ffff:0102:0304"] {
+            assert_eq!(Key::from(text.parse::<IpAddr>().unwrap()), key);
+            assert_eq!(Key::network(text.parse().unwrap(), 32, 64), key);
+        }
+    }
+
+    #[test]
+    fn networks_are_masked() {
+        let key = |text: &str, v4, v6| Key::network(text.parse().unwrap(), v4, v6);
+        assert_eq!(key("10.1.2.3", 24, 64), key("10.1.2.99", 24, 64));
+        assert_ne!(key("10.1.2.3", 24, 64), key("10.1.3.3", 24, 64));
+        assert_eq!(key("10.1.2.3", 0, 0), key("99.1.2.3", 0, 0));
+        assert_eq!(key("10.1.2.3", 255, 64), Key::from(IpAddr::from([10, 1, 2, 3])));
+        assert_ne!(key("10.1.2.0", 24, 64), key("10.1.2.0", 32, 64));
+        assert_ne!(key("2001:db8::", 32, 0), key("0.0.0.0", 0, 0));
+    }
+
+    #[test]
+    fn integers_are_one_key_in_every_width() {
+        assert_eq!(Key::from(7u8), Key::from(7i64));
+        assert_eq!(Key::from(u128::MAX), Key::from(u128::MAX));
+        assert_ne!(Key::from(-7), Key::from(7));
+        assert_ne!(Key::from(i128::MIN), Key::from(i128::MIN.unsigned_abs()));
+    }
+
+    #[test]
+    fn neither_keys_nor_secrets_show() {
+        assert_eq!(format!("{:?}", Key::from("hunter2")), "Key(16 bytes)");
+        assert_eq!(format!("{:?}", Secret::new(*b"0123456789abcdef")), "Secret(..)");
+    }
+
+    #[test]
+    fn secrets_and_policies_keep_digests_apart() {
+        let key = Key::from("ada");
+        let digest = Secret::new([1; 16]).digest(&key);
+        assert_eq!(digest, Secret::new([1; 16]).digest(&key));
+        assert_ne!(digest, Secret::new([2; 16]).digest(&key));
+        assert_ne!(Secret::random().digest(&key), Secret::random().digest(&key));
+        assert_ne!(digest.under(&PolicyName::new("a")), digest.under(&PolicyName::new("b")));
+    }
+}

@@ -1,0 +1,127 @@
+//! A policy's name, cheap to clone.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use super::named::PolicyError;
+
+/// The name of a policy: 1 to 128 printable ASCII characters, shown in `RateLimit-Policy` and `RateLimit`.
+///
+/// ```
+/// use tollgate::PolicyName;
+///
+/// const LOGIN: PolicyName = PolicyName::new("login");
+/// assert_eq!(LOGIN.as_str(), "login");
+/// assert_eq!(PolicyName::try_new(String::from("login"))?, LOGIN);
+/// assert!(PolicyName::try_new("two\nlines").is_err());
+/// # Ok::<(), tollgate::PolicyError>(())
+/// ```
+#[derive(Clone)]
+pub struct PolicyName {
+    text: Text,
+    id: u64,
+}
+
+#[derive(Clone)]
+enum Text {
+    Static(&'static str),
+    Shared(Arc<str>),
+}
+
+impl PolicyName {
+    /// The longest name: headers carry it in every response.
+    pub const MAX_LENGTH: usize = 128;
+
+    /// A name written in the program.
+    ///
+    /// # Panics
+    /// If it is empty, longer than [`PolicyName::MAX_LENGTH`] or has a character other than printable ASCII, which a
+    /// structured header's string cannot hold (RFC 9651, section 3.3.3). As a `const` it does not compile.
+    #[track_caller]
+    pub const fn new(name: &'static str) -> PolicyName {
+        if !is_valid(name) {
+            panic!("tollgate: a policy's name must be 1 to 128 printable ASCII characters");
+        }
+        PolicyName { text: Text::Static(name), id: id(name) }
+    }
+
+    /// A name known only at run time.
+    ///
+    /// # Errors
+    /// Where [`PolicyName::new`] panics; the error shows the name.
+    pub fn try_new(name: impl Into<Arc<str>>) -> Result<PolicyName, PolicyError> {
+        let name = name.into();
+        if is_valid(&name) {
+            Ok(PolicyName { id: id(&name), text: Text::Shared(name) })
+        } else {
+            Err(PolicyError::name(&name))
+        }
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        match &self.text {
+            Text::Static(text) => text,
+            Text::Shared(text) => text,
+        }
+    }
+
+    /// A number that stands for the name: equal names have equal numbers, in every process.
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+impl fmt::Debug for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Display for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Eq for PolicyName {}
+
+impl PartialEq for PolicyName {
+    fn eq(&self, other: &PolicyName) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Hash for PolicyName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+pub(super) const fn is_valid(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    if bytes.is_empty() || bytes.len() > PolicyName::MAX_LENGTH {
+        return false;
+    }
+    let mut i = 0;
+    while i < bytes.len() {
+        if !matches!(bytes[i], 0x20..=0x7e) {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+/// FNV-1a: names are the operator's, so nobody picks two that collide.
+const fn id(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    let mut i = 0;
+    while i < bytes.len() {
+        hash = (hash ^ bytes[i] as u64).wrapping_mul(0x0100_0000_01b3);
+        i += 1;
+    }
+    hash
+}

@@ -1,0 +1,215 @@
+//! A policy: a quota with a name, and quotas by tier.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::name::PolicyName;
+use crate::algorithm::{Quota, QuotaError};
+
+/// A named quota, with other quotas for other tiers of callers.
+///
+/// Every key has one row under a policy, whatever its tier: a caller that changes tier keeps what it spent, and the new tier's
+/// room is there at once. Two policies of one limiter share rows exactly if they have the same name.
+///
+/// ```
+/// use tollgate::{Policy, Quota, HOUR, MINUTE};
+///
+/// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+///
+/// let api = Policy::new("api", Quota::token_bucket(30, MINUTE))
+///     .tier("free", Quota::token_bucket(60, MINUTE))
+///     .tier("premium", Quota::token_bucket(200, MINUTE));
+/// assert_eq!(api.quota_for(Some("premium")).limit(), 200);
+/// assert_eq!(api.quota_for(Some("unheard of")).limit(), 30);
+/// ```
+///
+/// A quota alone will do where a policy is wanted; it is then named from itself:
+///
+/// ```
+/// # use tollgate::{Policy, Quota, MINUTE};
+/// let policy = Policy::from(Quota::token_bucket(10, MINUTE).capacity(20));
+/// assert_eq!(policy.name().as_str(), "10/min burst 20");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Policy {
+    name: PolicyName,
+    quota: Quota,
+    tiers: Vec<(Cow<'static, str>, Quota)>,
+}
+
+impl Policy {
+    /// A policy written in the program.
+    ///
+    /// # Panics
+    /// If the name is not 1 to 128 printable ASCII characters, or the quota refuses everything (capacity 0 without
+    /// reservations). As a `const` it does not compile. See [`Policy::try_new`].
+    #[track_caller]
+    pub const fn new(name: &'static str, quota: Quota) -> Policy {
+        if quota.validate().is_err() {
+            panic!("tollgate: a capacity of 0 without reservations refuses everything");
+        }
+        Policy { name: PolicyName::new(name), quota, tiers: Vec::new() }
+    }
+
+    /// A policy known only at run time.
+    ///
+    /// # Errors
+    /// Where [`Policy::new`] panics; the error shows the offending value.
+    pub fn try_new(name: impl Into<String>, quota: Quota) -> Result<Policy, PolicyError> {
+        let name = PolicyName::try_new(name.into())?;
+        quota.validate().map_err(|error| PolicyError::quota(name.as_str(), error))?;
+        Ok(Policy { name, quota, tiers: Vec::new() })
+    }
+
+    /// Adds a quota for callers of one tier. Callers of a tier that is not added have the policy's own quota.
+    ///
+    /// # Panics
+    /// If the tier was added before, or its quota has another algorithm than the policy's: they share rows. See
+    /// [`Policy::try_tier`].
+    #[track_caller]
+    #[must_use]
+    pub fn tier(self, name: impl Into<Cow<'static, str>>, quota: Quota) -> Policy {
+        match self.try_tier(name, quota) {
+            Ok(policy) => policy,
+            Err(error) => panic!("tollgate: {error}"),
+        }
+    }
+
+    /// [`Policy::tier`] for tiers known only at run time.
+    ///
+    /// # Errors
+    /// Where [`Policy::tier`] panics.
+    pub fn try_tier(mut self, name: impl Into<Cow<'static, str>>, quota: Quota) -> Result<Policy, PolicyError> {
+        let tier = name.into();
+        quota.validate().map_err(|error| PolicyError::quota(self.name.as_str(), error))?;
+        if quota.algorithm() != self.quota.algorithm() {
+            return Err(PolicyError(Fault::TierAlgorithm(self.name, tier.into_owned(), quota)));
+        }
+        if self.tiers.iter().any(|(known, _)| *known == tier) {
+            return Err(PolicyError(Fault::TierTwice(self.name, tier.into_owned())));
+        }
+        self.tiers.push((tier, quota));
+        Ok(self)
+    }
+
+    /// The name.
+    pub const fn name(&self) -> &PolicyName {
+        &self.name
+    }
+
+    /// The quota of callers without a tier, or of an unknown one.
+    pub const fn quota(&self) -> &Quota {
+        &self.quota
+    }
+
+    /// The quota of a tier's callers.
+    pub fn quota_for(&self, tier: Option<&str>) -> &Quota {
+        tier.and_then(|tier| self.tiers.iter().find(|(name, _)| name == tier))
+            .map_or(&self.quota, |(_, quota)| quota)
+    }
+
+    /// Every tier that was added, in that order.
+    pub fn tiers(&self) -> impl Iterator<Item = (&str, &Quota)> {
+        self.tiers.iter().map(|(name, quota)| (name.as_ref(), quota))
+    }
+}
+
+impl From<Quota> for Policy {
+    /// Named from itself, `"10/min burst 20"`.
+    ///
+    /// # Panics
+    /// If the quota refuses everything, see [`Quota::validate`].
+    #[track_caller]
+    fn from(quota: Quota) -> Policy {
+        match Policy::try_new(quota.to_string(), quota) {
+            Ok(policy) => policy,
+            Err(error) => panic!("tollgate: {error}"),
+        }
+    }
+}
+
+impl From<&Policy> for Policy {
+    fn from(policy: &Policy) -> Policy {
+        policy.clone()
+    }
+}
+
+/// Why a policy was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyError(Fault);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fault {
+    Name(String),
+    Quota(String, QuotaError),
+    TierAlgorithm(PolicyName, String, Quota),
+    TierTwice(PolicyName, String),
+}
+
+impl PolicyError {
+    pub(super) fn name(name: &str) -> PolicyError {
+        PolicyError(Fault::Name(name.chars().take(PolicyName::MAX_LENGTH + 1).collect()))
+    }
+
+    fn quota(name: &str, error: QuotaError) -> PolicyError {
+        PolicyError(Fault::Quota(name.to_owned(), error))
+    }
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Fault::Name(name) => write!(
+                f,
+                "policy name {name:?}: it must be 1 to {} printable ASCII characters, as headers show it",
+                PolicyName::MAX_LENGTH
+            ),
+            Fault::Quota(name, error) => write!(f, "policy {name:?}: {error}"),
+            Fault::TierAlgorithm(policy, tier, quota) => write!(
+                f,
+                "policy {policy:?}: tier {tier:?} has another algorithm ({quota}); tiers share their keys' rows, so all have the policy's"
+            ),
+            Fault::TierTwice(policy, tier) => write!(f, "policy {policy:?}: tier {tier:?} is there twice"),
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0 {
+            Fault::Quota(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::MINUTE;
+
+    const QUOTA: Quota = Quota::token_bucket(10, MINUTE);
+
+    #[test]
+    fn faults_name_policy_and_value() {
+        for (result, part) in [
+            (Policy::try_new("", QUOTA), "policy name \"\""),
+            (Policy::try_new("caf\u{e9}", QUOTA), "policy name \"caf\u{e9}\""),
+            (Policy::try_new("x".repeat(129), QUOTA), "1 to 128"),
+            (Policy::try_new("p", QUOTA.capacity(0)), "policy \"p\": capacity is 0"),
+            (Policy::new("p", QUOTA).try_tier("t", Quota::sliding_window(1, MINUTE)), "tier \"t\" has another algorithm"),
+            (Policy::new("p", QUOTA).tier("t", QUOTA).try_tier("t", QUOTA), "tier \"t\" is there twice"),
+        ] {
+            let error = result.unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_quota_can_name_itself() {
+        let longest = Quota::fixed_window(999_999_999_999_999, Quota::MAX_PERIOD)
+            .unlimited_reservations()
+            .start(std::time::Duration::from_micros(86_399_999_999));
+        assert!(Policy::from(longest).name().as_str().len() <= PolicyName::MAX_LENGTH);
+    }
+}

@@ -1,0 +1,230 @@
+//! Quotas as text, both ways.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::duration::{self, number};
+use crate::algorithm::{Algorithm, Quota, QuotaError};
+
+impl FromStr for Quota {
+    type Err = ParseQuotaError;
+
+    /// Reads `RATE/PERIOD` or `RATE per PERIOD`, then in any order `sliding` or `fixed` (a token bucket unless said),
+    /// `burst N` (the capacity), `reserve N` or `reserve unlimited`, and `start DURATION`.
+    ///
+    /// A period is a unit with or without a number: `us ms s min h d w`, or their long names.
+    ///
+    /// ```
+    /// use tollgate::{Quota, DAY, HOUR, MINUTE, SECOND};
+    ///
+    /// assert_eq!("100/min".parse(), Ok(Quota::token_bucket(100, MINUTE)));
+    /// assert_eq!("10/s burst 50".parse(), Ok(Quota::token_bucket(10, SECOND).capacity(50)));
+    /// assert_eq!("5 per 30 s".parse(), Ok(Quota::token_bucket(5, 30 * SECOND)));
+    /// assert_eq!("1_000/day fixed start 8h".parse(), Ok(Quota::fixed_window(1000, DAY).start(8 * HOUR)));
+    /// assert_eq!("50/min sliding".parse(), Ok(Quota::sliding_window(50, MINUTE)));
+    ///
+    /// let error = "10/fortnight".parse::<Quota>().unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     r#"quota "10/fortnight": "fortnight" is no period; write a unit (us ms s min h d w) with or without a number"#
+    /// );
+    /// ```
+    fn from_str(text: &str) -> Result<Quota, ParseQuotaError> {
+        read(text).map_err(|fault| ParseQuotaError { text: text.chars().take(LONGEST_QUOTE).collect(), fault })
+    }
+}
+
+/// Writes what [`FromStr`] reads back to the same quota: `10/s burst 50`, `100/min sliding`.
+impl fmt::Display for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, unit) = duration::parts(self.period());
+        write!(f, "{}/", self.rate())?;
+        if count != 1 {
+            write!(f, "{count}")?;
+        }
+        f.write_str(unit)?;
+        match self.algorithm() {
+            Algorithm::TokenBucket => {}
+            Algorithm::FixedWindow => f.write_str(" fixed")?,
+            Algorithm::SlidingWindow => f.write_str(" sliding")?,
+        }
+        if self.limit() != self.rate() {
+            write!(f, " burst {}", self.limit())?;
+        }
+        match self.reservable() {
+            Some(0) => {}
+            Some(tokens) => write!(f, " reserve {tokens}")?,
+            None => f.write_str(" reserve unlimited")?,
+        }
+        if let Some(start) = self.phase() {
+            let (count, unit) = duration::parts(start);
+            write!(f, " start {count}{unit}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a text is no quota: the text, the word that could not be read, what would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseQuotaError {
+    text: String,
+    fault: Fault,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fault {
+    Number(String, &'static str),
+    Period(String),
+    Quota(QuotaError),
+    Shape,
+    Twice(&'static str),
+    Word(String),
+}
+
+impl fmt::Display for ParseQuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "quota {:?}: ", self.text)?;
+        match &self.fault {
+            Fault::Number(text, what) => {
+                write!(f, "{text:?} is no {what}; write a whole number of tokens from 0 to {}", Quota::MAX_TOKENS)
+            }
+            Fault::Period(text) => {
+                write!(f, "{text:?} is no period; write a unit (us ms s min h d w) with or without a number")
+            }
+            Fault::Quota(error) => error.fmt(f),
+            Fault::Shape => f.write_str("write RATE/PERIOD, as in \"100/min\" or \"10/s burst 50\""),
+            Fault::Twice(what) => write!(f, "{what} is said twice"),
+            Fault::Word(text) => {
+                write!(f, "{text:?} is not understood; after RATE/PERIOD come sliding, fixed, burst N, reserve N, start DURATION")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ParseQuotaError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.fault {
+            Fault::Quota(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Enough to recognise a text by in a log line, and no more.
+const LONGEST_QUOTE: usize = 80;
+
+fn read(text: &str) -> Result<Quota, Fault> {
+    let (rate, rest) = match text.split_once('/') {
+        Some(halves) => halves,
+        None => text.split_once(" per ").ok_or(Fault::Shape)?,
+    };
+    let rate = tokens(rate.trim(), "rate")?;
+    let mut words = rest.split_whitespace().peekable();
+    let period = span(&mut words)?;
+
+    let (mut algorithm, mut capacity, mut reserve, mut start) = (None, None, None, None);
+    while let Some(word) = words.next() {
+        match word {
+            "fixed" | "sliding" => once(&mut algorithm, word, "the algorithm")?,
+            "burst" => once(&mut capacity, tokens(words.next().unwrap_or(""), "burst")?, "burst")?,
+            "reserve" => {
+                let value = words.next().unwrap_or("");
+                let most = if value == "unlimited" { None } else { Some(tokens(value, "reserve")?) };
+                once(&mut reserve, most, "reserve")?;
+            }
+            "start" => once(&mut start, span(&mut words)?, "start")?,
+            other => return Err(Fault::Word(other.chars().take(LONGEST_QUOTE).collect())),
+        }
+    }
+
+    let build = || -> Result<Quota, QuotaError> {
+        let mut quota = match algorithm {
+            Some("fixed") => Quota::try_fixed_window(rate, period)?,
+            Some(_) => Quota::try_sliding_window(rate, period)?,
+            None => Quota::try_token_bucket(rate, period)?,
+        };
+        if let Some(capacity) = capacity {
+            quota = quota.try_capacity(capacity)?;
+        }
+        match reserve {
+            Some(Some(tokens)) => quota = quota.try_max_reserved(tokens)?,
+            Some(None) => quota = quota.try_unlimited_reservations()?,
+            None => {}
+        }
+        if let Some(start) = start {
+            quota = quota.try_start(start)?;
+        }
+        quota.validate()?;
+        Ok(quota)
+    };
+    build().map_err(Fault::Quota)
+}
+
+/// A duration in one word or two: `30s`, `30 s`.
+fn span<'a>(words: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>) -> Result<std::time::Duration, Fault> {
+    let mut text = words.next().unwrap_or("").to_owned();
+    if number(&text).is_some() {
+        text.push_str(words.next().unwrap_or(""));
+    }
+    duration::parse(&text).ok_or_else(|| Fault::Period(text.chars().take(LONGEST_QUOTE).collect()))
+}
+
+fn tokens(text: &str, what: &'static str) -> Result<u64, Fault> {
+    number(text).ok_or_else(|| Fault::Number(text.chars().take(LONGEST_QUOTE).collect(), what))
+}
+
+fn once<T>(slot: &mut Option<T>, value: T, what: &'static str) -> Result<(), Fault> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Fault::Twice(what)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::{DAY, HOUR, MINUTE, SECOND};
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for (quota, text) in [
+            (Quota::token_bucket(100, MINUTE), "100/min"),
+            (Quota::token_bucket(10, SECOND).capacity(50), "10/s burst 50"),
+            (Quota::token_bucket(5, 30 * SECOND), "5/30s"),
+            (Quota::token_bucket(5, Duration::from_micros(1500)), "5/1500us"),
+            (Quota::token_bucket(10, MINUTE).capacity(0).unlimited_reservations(), "10/min burst 0 reserve unlimited"),
+            (Quota::fixed_window(9, 36 * HOUR).max_reserved(4).start(90 * MINUTE), "9/36h fixed reserve 4 start 90min"),
+            (Quota::fixed_window(9, DAY).start(Duration::ZERO), "9/d fixed start 0s"),
+            (Quota::sliding_window(7, 14 * DAY), "7/2w sliding"),
+        ] {
+            assert_eq!(quota.to_string(), text);
+            assert_eq!(text.parse(), Ok(quota));
+        }
+    }
+
+    #[test]
+    fn every_fault_names_the_text_and_the_word() {
+        for (text, part) in [
+            ("", "write RATE/PERIOD"),
+            ("100", "write RATE/PERIOD"),
+            ("ten/min", "\"ten\" is no rate"),
+            ("-1/min", "\"-1\" is no rate"),
+            ("0/min", "rate is 0"),
+            ("10/", "\"\" is no period"),
+            ("10/min bursts 5", "\"bursts\" is not understood"),
+            ("10/min burst", "\"\" is no burst"),
+            ("10/min burst 5 burst 6", "burst is said twice"),
+            ("10/min fixed sliding", "the algorithm is said twice"),
+            ("10/min sliding burst 5", "its capacity is its limit"),
+            ("10/min burst 0", "every request would be refused"),
+            ("10/min reserve some", "\"some\" is no reserve"),
+            ("10/min start 5", "\"5\" is no period"),
+            ("10/0s", "period is 0 s"),
+        ] {
+            let error = text.parse::<Quota>().unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+            assert!(error.starts_with(&format!("quota {text:?}: ")), "{error}");
+        }
+    }
+}

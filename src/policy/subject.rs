@@ -1,0 +1,64 @@
+//! A subject: a key, if there is one, and the tier it belongs to.
+
+use std::borrow::Cow;
+
+use super::key::Key;
+
+/// Who is asking, as a policy sees it: a key and a tier, either of which may be missing.
+///
+/// Anything that makes a [`Key`] makes a subject without a tier; `None` makes the anonymous one.
+///
+/// ```
+/// use tollgate::{Key, Subject};
+///
+/// let user = Subject::new(42).tier("premium");
+/// assert_eq!(user.key(), Some(&Key::from(42)));
+/// assert_eq!(Subject::from(None::<u64>), Subject::anonymous());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    key: Option<Key>,
+    tier: Option<Cow<'static, str>>,
+}
+
+impl Subject {
+    /// A caller known by `key`.
+    pub fn new(key: impl Into<Key>) -> Subject {
+        Subject { key: Some(key.into()), tier: None }
+    }
+
+    /// A caller known by nothing. All of them share one bucket.
+    pub const fn anonymous() -> Subject {
+        Subject { key: None, tier: None }
+    }
+
+    /// The tier the caller belongs to: it chooses the policy's quota. A tier that the policy does not know chooses the
+    /// policy's own.
+    #[must_use]
+    pub fn tier(mut self, tier: impl Into<Cow<'static, str>>) -> Subject {
+        self.tier = Some(tier.into());
+        self
+    }
+
+    /// The key, if the caller has one.
+    pub const fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
+    }
+
+    /// The tier's name, if the caller has one.
+    pub fn tier_name(&self) -> Option<&str> {
+        self.tier.as_deref()
+    }
+}
+
+impl<K: Into<Key>> From<K> for Subject {
+    fn from(key: K) -> Subject {
+        Subject::new(key)
+    }
+}
+
+impl<K: Into<Key>> From<Option<K>> for Subject {
+    fn from(key: Option<K>) -> Subject {
+        Subject { key: key.map(Into::into), tier: None }
+    }
+}
