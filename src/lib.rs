@@ -1,11 +1,79 @@
-//! tollgate
+//! Rate limiting for [Tower] and [axum]: exact, bounded in memory, with headers that clients can rely on.
+//!
+//! ```
+//! use axum::{routing::get, Router};
+//! use tollgate::{key, Quota, RateLimitLayer, MINUTE};
+//!
+//! let app: Router = Router::new()
+//!     .route("/", get(|| async { "hello" }))
+//!     .layer(RateLimitLayer::new(Quota::token_bucket(10, MINUTE).capacity(20), key::client_ip()));
+//! // axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())
+//! ```
+//!
+//! The eleventh request of a burst too many gets 429, a `Retry-After` that is right to the second, and never reaches the
+//! handler. From a handler the same engine is a call:
+//!
+//! ```
+//! use tollgate::{Policy, Quota, RateLimiter, HOUR};
+//!
+//! const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let limiter = RateLimiter::default();
+//! limiter.limit(&LOGIN, "ada@example.com").await?.into_result()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is where, in reading order
+//! - [`Quota`], [`Policy`]: how much how fast, and what it is called; quotas by tier.
+//! - [`Key`], [`Subject`], [`key`]: whom a policy counts, and how a request tells.
+//! - [`RateLimitLayer`]: limits in front of a service; [`RateLimitStatus`] tells the handler about them.
+//! - [`RateLimiter`]: the engine, for calls from handlers; [`Charge`], [`Decision`], [`Denied`].
+//! - [`backend`]: where the numbers live; [`MemoryBackend`], and the contract for others.
+//! - [`algorithm`]: the arithmetic by itself, pure functions of numbers.
+//! - [`Clock`], [`ManualClock`]: time, and how to test your own limits without waiting.
+//! - [`docs`]: how it is built and why, and what it does not do.
+//!
+//! # Which algorithm
+//! A [token bucket](Quota::token_bucket) is the right default: smooth, with a burst you choose; over any interval it admits at
+//! most `capacity + rate * interval / period`, so up to `capacity + rate` in one `period` that follows an idle time. A
+//! [sliding window](Quota::sliding_window) admits at most its limit in any window, as nearly as two counters can tell. A
+//! [fixed window](Quota::fixed_window) is for budgets that people read: so many a day, unused ones rolling over if you like.
+//!
+//! # Features
+//! | feature | default | adds |
+//! | --- | --- | --- |
+//! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] as an extractor, the peer address from `ConnectInfo` |
+//! | `serde` | | quotas from configuration: `"100/min burst 20"`, or a table |
+//! | `uuid` | | `Uuid` as a key |
+//! | `conformance` | | the suite that every backend must pass |
+//!
+//! Features only add. Without any there is no axum and no runtime in the tree.
+//!
+//! [Tower]: https://docs.rs/tower
+//! [axum]: https://docs.rs/axum
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod algorithm;
 pub mod backend;
 mod clock;
+pub mod docs;
 mod limiter;
+mod middleware;
 mod policy;
+
 pub use algorithm::{Quota, QuotaError, DAY, HOUR, MINUTE, SECOND, WEEK};
-pub use backend::*;
+pub use backend::{Error, ErrorKind, MemoryBackend};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use limiter::*;
-pub use policy::*;
+pub use limiter::{
+    Acquire, Charge, DecisionFuture, DecisionsFuture, RateLimiter, RateLimiterBuilder, Snapshot,
+};
+pub use middleware::{
+    key, KeyError, KeyExtractor, RateLimit, RateLimitLayer, RateLimitStatus, RefusalBody, ResponseFuture,
+};
+pub use policy::{
+    Decision, Decisions, Denied, Digest, Key, ParseQuotaError, Policy, PolicyError, PolicyName, Reason, Secret, Subject,
+};

@@ -292,7 +292,7 @@ impl Quota {
         }
     }
 
-    /// The time in which a full capacity is paid back; `w` of `RateLimit-Policy` is this in whole seconds, rounded up.
+    /// The time in which a full capacity is paid back (of one token if the capacity is 0); `w` of `RateLimit-Policy` is this in whole seconds, rounded up.
     pub const fn window(&self) -> Duration {
         Duration::from_micros(self.fill)
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::algorithm::Ask;
-use crate::backend::{Backend, BackendFuture, Error, MemoryBackend, RowId, Take};
+use crate::backend::{Backend, BackendFuture, Error, MemoryBackend, RowId, Steps, Take};
 use crate::policy::{Digest, Key, Policy, Secret, Subject};
 
 pub use acquire::Acquire;
@@ -132,7 +132,7 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot decide.
     pub fn limit_all<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> DecisionsFuture {
-        self.decide(charges, true)
+        self.decide_charges(charges, true)
     }
 
     /// What [`limit_all`](RateLimiter::limit_all) would answer, without taking anything.
@@ -140,7 +140,7 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot decide.
     pub fn check_all<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> DecisionsFuture {
-        self.decide(charges, false)
+        self.decide_charges(charges, false)
     }
 
     /// Whole tokens that `subject` could spend at once now.
@@ -171,37 +171,48 @@ impl RateLimiter {
         self.inner.backend.reset(&[RowId { policy: policy.name(), key }])
     }
 
+    fn decide_charges<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>, take: bool) -> DecisionsFuture {
+        let charges: SmallVec<[Charge<'a>; 2]> = charges.into_iter().collect();
+        self.decide(charges.iter().map(|charge| (charge.policy(), charge.subject(), charge.ask())), take)
+    }
+
     /// The digest under which this limiter knows a key; `None` = the anonymous one.
     pub fn digest(&self, key: Option<&Key>) -> Digest {
         key.map_or(self.inner.anonymous, |key| self.inner.secret.digest(key))
     }
 
     /// The one place where a call is decided.
-    pub(crate) fn decide<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>, take: bool) -> DecisionsFuture {
-        let charges: SmallVec<[Charge<'a>; 2]> = charges.into_iter().collect();
-        let takes: SmallVec<[Take<'_>; 2]> = charges
-            .iter()
-            .map(|charge| {
-                // 3. The quota: the policy's, or the tier's.
-                let quota = charge.policy().quota_for(charge.subject().tier_name());
-                let row = RowId { policy: charge.policy().name(), key: self.digest(charge.subject().key()) };
-                Take::new(row, quota, charge.ask())
-            })
-            .collect();
-        // 5. The backend: all of them, or none.
-        let steps = if take { self.inner.backend.acquire(&takes) } else { self.inner.backend.peek(&takes) };
+    pub(crate) fn decide<'a, L>(&self, lines: L, take: bool) -> DecisionsFuture
+    where
+        L: IntoIterator<Item = (&'a Policy, &'a Subject, Ask)>,
+    {
+        let takes: SmallVec<[Take<'a>; 2]> =
+            lines.into_iter().map(|(policy, subject, ask)| self.take(policy, subject, ask)).collect();
+        let steps = self.ask_backend(&takes, take);
         DecisionsFuture::new(&takes, steps)
     }
 
     /// [`decide`](RateLimiter::decide) for the one charge that most calls are.
     fn decide_one(&self, policy: &Policy, subject: &Subject, ask: Ask, take: bool) -> DecisionFuture {
+        let takes = [self.take(policy, subject, ask)];
+        let steps = self.ask_backend(&takes, take);
+        DecisionFuture::new(&takes[0], steps)
+    }
+
+    fn take<'a>(&self, policy: &'a Policy, subject: &Subject, ask: Ask) -> Take<'a> {
         // 3. The quota: the policy's, or the tier's.
         let quota = policy.quota_for(subject.tier_name());
         let row = RowId { policy: policy.name(), key: self.digest(subject.key()) };
-        let takes = [Take::new(row, quota, ask)];
-        // 5. The backend.
-        let steps = if take { self.inner.backend.acquire(&takes) } else { self.inner.backend.peek(&takes) };
-        DecisionFuture::new(&takes[0], steps)
+        Take::new(row, quota, ask)
+    }
+
+    fn ask_backend(&self, takes: &[Take<'_>], take: bool) -> BackendFuture<Steps> {
+        // 5. The backend: all of them, or none.
+        if take {
+            self.inner.backend.acquire(takes)
+        } else {
+            self.inner.backend.peek(takes)
+        }
     }
 }
 

@@ -1,0 +1,7 @@
+//! Pages about the crate: how it is built and why.
+
+#[doc = include_str!("design.md")]
+pub mod design {}
+
+#[doc = include_str!("limitations.md")]
+pub mod limitations {}

@@ -1,0 +1,73 @@
+//! What axum makes of this crate's types.
+
+use axum::body::Body;
+use axum::extract::FromRequestParts;
+use axum::response::{IntoResponse, Response};
+use http::request::Parts;
+
+use super::key::KeyError;
+use super::problem;
+use super::status::RateLimitStatus;
+use crate::backend::Error;
+use crate::policy::Denied;
+
+/// 429 with the headers and the body that the layer would send.
+///
+/// ```
+/// use axum::extract::State;
+/// use tollgate::{Policy, Quota, RateLimiter, HOUR};
+///
+/// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+///
+/// async fn login(State(limiter): State<RateLimiter>, email: String) -> axum::response::Result<&'static str> {
+///     limiter.limit(&LOGIN, email).await?.into_result()?;
+///     Ok("come in")
+/// }
+/// # let _: axum::Router = axum::Router::new()
+/// #     .route("/", axum::routing::post(login)).with_state(RateLimiter::default());
+/// ```
+impl IntoResponse for Denied {
+    fn into_response(self) -> Response {
+        problem::denied(self.decisions(), true).map(Body::from)
+    }
+}
+
+/// For handlers that return `Result<_, Response>`.
+impl From<Denied> for Response {
+    fn from(denied: Denied) -> Response {
+        denied.into_response()
+    }
+}
+
+/// 503: the limiter's backend cannot decide.
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        problem::unavailable(std::iter::empty(), &self).map(Body::from)
+    }
+}
+
+/// For handlers that return `Result<_, Response>`.
+impl From<Error> for Response {
+    fn from(error: Error) -> Response {
+        error.into_response()
+    }
+}
+
+/// 500, with what to do.
+impl IntoResponse for KeyError {
+    fn into_response(self) -> Response {
+        problem::no_key(&self).map(Body::from)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for RateLimitStatus {
+    type Rejection = KeyError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<RateLimitStatus, KeyError> {
+        parts.extensions.get::<RateLimitStatus>().cloned().ok_or_else(|| {
+            KeyError::new(
+                "tollgate: no RateLimitStatus in this request. Put a `RateLimitLayer` with `.with_status()` around this route",
+            )
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! The response on its way.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{ready, Context, Poll};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use super::headers::Report;
+use super::refusal::RefusalBody;
+use super::service::{Outcome, Verdict};
+
+pin_project! {
+    /// The future of [`RateLimit`](super::RateLimit): the inner service's response, or a refusal.
+    pub struct ResponseFuture<S: Service<Request<B>>, B> {
+        #[pin]
+        state: State<S, S::Future, B>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<S, F, B> {
+        // The verdict is on its way. The service was ready when it was called and is not touched before.
+        Deciding { verdict: Verdict, held: Option<(S, Parts, B)> },
+        Inner { #[pin] future: F, report: Option<Report> },
+        // `None` once it was returned.
+        Refused { response: Option<Response<Bytes>> },
+    }
+}
+
+impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
+    pub(super) fn deciding(verdict: Verdict, service: S, parts: Parts, body: B) -> ResponseFuture<S, B> {
+        ResponseFuture { state: State::Deciding { verdict, held: Some((service, parts, body)) } }
+    }
+
+    pub(super) fn inner(future: S::Future, report: Report) -> ResponseFuture<S, B> {
+        ResponseFuture { state: State::Inner { future, report: Some(report) } }
+    }
+
+    pub(super) fn refused(response: Response<Bytes>) -> ResponseFuture<S, B> {
+        ResponseFuture { state: State::Refused { response: Some(response) } }
+    }
+}
+
+impl<S, B, R> Future for ResponseFuture<S, B>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+{
+    type Output = Result<Response<RefusalBody<R>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            let next = match state.as_mut().project() {
+                StateProj::Deciding { verdict, held } => match ready!(verdict.as_mut().poll(context)) {
+                    Outcome::Refuse(response) => State::Refused { response: Some(response) },
+                    Outcome::Proceed(pass) => {
+                        let (mut service, mut parts, body) = held.take().expect(POLLED_AGAIN);
+                        let report = pass.apply(&mut parts);
+                        let future = service.call(Request::from_parts(parts, body));
+                        State::Inner { future, report: Some(report) }
+                    }
+                },
+                StateProj::Inner { future, report } => {
+                    let mut response = ready!(future.poll(context))?;
+                    if let Some(report) = report.take() {
+                        report.append_to(response.headers_mut());
+                    }
+                    return Poll::Ready(Ok(response.map(RefusalBody::inner)));
+                }
+                StateProj::Refused { response } => {
+                    let response = response.take().expect(POLLED_AGAIN);
+                    return Poll::Ready(Ok(response.map(RefusalBody::refusal)));
+                }
+            };
+            state.set(next);
+        }
+    }
+}
+
+impl<S: Service<Request<B>>, B> fmt::Debug for ResponseFuture<S, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.state {
+            State::Deciding { .. } => "ResponseFuture(deciding)",
+            State::Inner { .. } => "ResponseFuture(inner)",
+            State::Refused { .. } => "ResponseFuture(refused)",
+        })
+    }
+}
+
+/// A future that has answered must not be polled again; this is the caller's mistake.
+const POLLED_AGAIN: &str = "tollgate: ResponseFuture was polled after it had answered";

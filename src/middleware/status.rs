@@ -1,0 +1,44 @@
+//! What a handler may know of the limits its request passed.
+
+use std::sync::Arc;
+
+use crate::policy::{Decision, Decisions};
+
+/// The decisions on a request, for its handler: an extension, and with feature `axum` an extractor.
+///
+/// Only there if the layer was told [`with_status`](super::RateLimitLayer::with_status).
+///
+/// ```
+/// use axum::{routing::get, Router};
+/// use tollgate::{key, Quota, RateLimitLayer, RateLimitStatus, MINUTE};
+///
+/// async fn hello(status: RateLimitStatus) -> String {
+///     format!("{} left", status.tightest().map_or(0, |decision| decision.remaining()))
+/// }
+///
+/// let app: Router = Router::new()
+///     .route("/", get(hello))
+///     .layer(RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::global()).with_status());
+/// ```
+#[derive(Clone, Debug)]
+pub struct RateLimitStatus(Arc<Decisions>);
+
+impl RateLimitStatus {
+    pub(super) fn new(decisions: Decisions) -> RateLimitStatus {
+        RateLimitStatus(Arc::new(decisions))
+    }
+
+    /// One decision for each rule, in their order.
+    pub fn decisions(&self) -> &Decisions {
+        &self.0
+    }
+
+    /// The decision with the smallest share of its limit left.
+    pub fn tightest(&self) -> Option<&Decision> {
+        // a / b < c / d, without dividing by a limit of 0.
+        self.0.iter().min_by(|one, other| {
+            let product = |a: &Decision, b: &Decision| u128::from(a.remaining()) * u128::from(b.limit());
+            product(one, other).cmp(&product(other, one))
+        })
+    }
+}
