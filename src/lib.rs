@@ -68,9 +68,7 @@ mod policy;
 pub use algorithm::{Quota, QuotaError, DAY, HOUR, MINUTE, SECOND, WEEK};
 pub use backend::{Error, ErrorKind, MemoryBackend};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use limiter::{
-    Acquire, Charge, DecisionFuture, DecisionsFuture, RateLimiter, RateLimiterBuilder, Snapshot,
-};
+pub use limiter::{Acquire, Charge, DecisionFuture, DecisionsFuture, RateLimiter, RateLimiterBuilder, Snapshot};
 pub use middleware::{
     key, KeyError, KeyExtractor, RateLimit, RateLimitLayer, RateLimitStatus, RefusalBody, ResponseFuture,
 };

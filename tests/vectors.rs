@@ -135,7 +135,9 @@ fn single(line: &Line) {
         match quota.algorithm() {
             Algorithm::TokenBucket => assert_eq!(clock.instant(ts), now, "{id}: ts_after"),
             // Instants end in the year 2255; a vector of the year 3871 is decided at the last of them.
-            _ if clock.instant(ts) == Micros::MAX => assert!(after.at + quota.period() >= Micros::MAX, "{id}: ts_after"),
+            _ if clock.instant(ts) == Micros::MAX => {
+                assert!(after.at + quota.period() >= Micros::MAX, "{id}: ts_after")
+            }
             _ => assert_eq!(after.at, clock.instant(ts), "{id}: ts_after"),
         }
         let left = quota.limit() as f64 - spent_at(&quota, &after, now);

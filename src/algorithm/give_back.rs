@@ -41,8 +41,8 @@ impl Receipt {
 
 /// The row after a charge is settled: it was taken for `receipt.cost` tokens and truly cost `actual`.
 ///
-/// More is charged in full, even into debt. Less is given back by the rules of this module: in whole tokens, never so that
-/// the bound of the quota is passed or a promised turn is taken twice. A charge is to be settled at most once.
+/// More is charged in full, even into debt. Less is given back by the rules of this module: never so that the bound of the
+/// quota is passed or a promised turn is taken twice. A charge is to be settled at most once.
 ///
 /// ```
 /// use tollgate::algorithm::{settle, step, Ask, Micros, Receipt, State};
@@ -85,7 +85,7 @@ pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actu
     if row.carry < receipt.state.carry || stands < left - ROUNDING {
         return row;
     }
-    let given = wanted.min(left).floor();
+    let given = wanted.min(left);
     if given <= 0.0 {
         return row;
     }
@@ -99,12 +99,15 @@ fn settle_window(quota: &Quota, row: &State, receipt: &Receipt, now: Micros, wan
     State { spent: (row.spent - then.spent).max(0.0), carry: (row.carry - then.carry).max(0.0), ..*row }
 }
 
+/// The row, which stands at `stands`, with `given` tokens less. They are a fraction if part of the charge was paid back already;
+/// what is left is whole again then, if nothing but this charge was ever owed in parts, and else rounded against the spender.
 fn less(row: State, given: f64, stands: f64, now: Micros) -> State {
-    if given >= stands {
-        State { spent: 0.0, at: row.at.max(now), ..row }
-    } else {
-        State { spent: row.spent - given.floor(), ..row }
+    if given.fract() == 0.0 && given < stands {
+        return State { spent: row.spent - given, ..row };
     }
+    let rest = (stands - given).max(0.0);
+    let whole = if (rest - rest.round()).abs() <= ROUNDING { rest.round() } else { rest.ceil() };
+    State { spent: whole, at: row.at.max(now), ..row }
 }
 
 /// Two sums of the same whole tokens, less the same fraction of one, differ by less than this.
@@ -133,6 +136,21 @@ mod tests {
         charge(&quota, &mut state, later, Ask::cost(10));
         // The first ten were paid back long ago.
         assert_eq!(settle(&quota, &state, &receipt, later, 0).spent, 10.0);
+    }
+
+    #[test]
+    fn a_refund_of_a_charge_partly_paid_back_gives_the_rest() {
+        // Found by the conformance suite in real time: rounding down to whole tokens gave nothing at all back.
+        let quota = Quota::token_bucket(5, MINUTE);
+        let mut state = State::default();
+        let receipt = charge(&quota, &mut state, NOW, Ask::cost(1));
+        let later = NOW + Duration::from_millis(30);
+        let settled = settle(&quota, &state, &receipt, later, 0);
+        assert_eq!((settled.spent, settled.at), (0.0, later));
+        // With others' spending behind it, exactly that stays.
+        charge(&quota, &mut state, later, Ask::cost(3));
+        let settled = settle(&quota, &state, &receipt, later, 0);
+        assert_eq!((settled.spent, settled.at), (3.0, later));
     }
 
     #[test]

@@ -506,7 +506,9 @@ impl fmt::Display for QuotaError {
         let (value, max) = (self.value, Quota::MAX_TOKENS);
         match self.problem {
             Problem::CapacityTooLarge => write!(f, "capacity is {value}; it must be at most {max} tokens"),
-            Problem::FillTooLong => write!(f, "capacity is {value}; at this rate it takes over 285 years to be paid back"),
+            Problem::FillTooLong => {
+                write!(f, "capacity is {value}; at this rate it takes over 285 years to be paid back")
+            }
             Problem::NothingFits => {
                 write!(f, "capacity is {value} and nothing may be reserved: every request would be refused")
             }

@@ -1,1 +1,359 @@
-//! placeholder
+//! The suite that every [`Backend`] must pass. Feature `conformance`; outside semver: it may grow in any release.
+//!
+//! Each function drives a backend and panics where it breaks the contract. None needs a clock that can be set: every answer
+//! carries the instant at which it was decided, so the suite replays it with [`algorithm::step`](crate::algorithm::step) at
+//! that instant and demands the same, down to the last bit.
+//!
+//! ```
+//! use tollgate::backend::{conformance, MemoryBackend};
+//! use tollgate::ManualClock;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let clock = ManualClock::new();
+//! let backend = MemoryBackend::builder().clock(clock.clone()).build();
+//! let pass = |time| {
+//!     clock.advance(time);
+//!     std::future::ready(())
+//! };
+//! conformance::all(&backend, pass).await; // with a real clock: `tokio::time::sleep`
+//! # }
+//! ```
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::time::Duration;
+
+use super::{Backend, RowId, Settle, Steps, Take};
+use crate::algorithm::{roll, settle, step, Ask, Quota, Receipt, State, Step, HOUR, SECOND};
+use crate::policy::{Digest, Key, PolicyName, Secret};
+
+/// All of the suite but what needs several threads ([`spend`] is for those). `pass` lets time go by; it is asked for less than
+/// a second in all.
+pub async fn all<P, F>(backend: &dyn Backend, pass: P)
+where
+    P: Fn(Duration) -> F,
+    F: Future<Output = ()>,
+{
+    decides_as_the_algebra_does(backend, &pass).await;
+    stores_all_or_none(backend).await;
+    peeks_without_a_trace(backend).await;
+    keeps_rows_apart(backend).await;
+    charges_a_row_named_twice_twice(backend).await;
+    caps_spending_when_the_quota_changes(backend).await;
+    settles_by_the_rules(backend).await;
+    forgets_what_is_reset(backend).await;
+    bears_extremes(backend).await;
+}
+
+/// Random histories over rows of every kind of quota: each decision equals the algebra's at the instant of the answer.
+pub async fn decides_as_the_algebra_does<P, F>(backend: &dyn Backend, pass: P)
+where
+    P: Fn(Duration) -> F,
+    F: Future<Output = ()>,
+{
+    let ms = Duration::from_millis(1);
+    let policies = [
+        ("conformance tb", Quota::token_bucket(3, 7 * ms).capacity(5)),
+        ("conformance tb reserve", Quota::token_bucket(1000, SECOND).capacity(10).max_reserved(7)),
+        ("conformance tb none", Quota::token_bucket(100, SECOND).capacity(0).unlimited_reservations()),
+        ("conformance fw", Quota::fixed_window(4, 5 * ms)),
+        ("conformance fw roll", Quota::fixed_window(4, 5 * ms).capacity(9).max_reserved(9).start(3 * ms)),
+        ("conformance sw", Quota::sliding_window(6, 5 * ms)),
+        ("conformance slow", Quota::token_bucket(40, HOUR)),
+    ]
+    .map(|(name, quota)| (PolicyName::new(name), quota));
+    let secret = Secret::random();
+    let keys = [1u64, 2, 3].map(|key| secret.digest(&Key::from(key)));
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut model: HashMap<Digest, State> = HashMap::new();
+
+    for round in 0..2000 {
+        let count = 1 + dice.below(3) * dice.below(2);
+        let takes: Vec<Take<'_>> = (0..count)
+            .map(|_| {
+                let (policy, quota) = &policies[dice.below(policies.len())];
+                let row = RowId { policy, key: keys[dice.below(keys.len())] };
+                let ask = Ask::cost(dice.below(6) as u64);
+                let ask = match dice.below(3) {
+                    0 => ask,
+                    1 => ask.reserve(),
+                    _ => ask.wait_up_to(dice.below(9) as u32 * ms),
+                };
+                Take::new(row, quota, ask)
+            })
+            .collect();
+        let store = dice.below(5) > 0;
+        let steps = ask(backend, &takes, store).await;
+        replay(&mut model, &takes, &steps, store, round);
+        match dice.below(20) {
+            0 => pass(ms).await,
+            1 => pass(Duration::from_micros(dice.below(3000) as u64)).await,
+            2 => {
+                let row = takes[0].row;
+                backend.reset(&[row]).await.expect("reset");
+                model.remove(&row.digest());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A refused call leaves every row as it was, in whatever order it names them.
+pub async fn stores_all_or_none(backend: &dyn Backend) {
+    let (wide, narrow) = (PolicyName::new("conformance wide"), PolicyName::new("conformance narrow"));
+    let key = fresh_key();
+    let wide = Take::new(RowId { policy: &wide, key }, &Quota::token_bucket(10, HOUR), Ask::cost(1));
+    let narrow = Take::new(RowId { policy: &narrow, key }, &Quota::token_bucket(1, HOUR), Ask::cost(1));
+    assert!(ask(backend, &[wide, narrow], true).await.all_granted());
+    for takes in [[wide, narrow], [narrow, wide]] {
+        let before = state_of(backend, &wide).await;
+        let steps = ask(backend, &takes, true).await;
+        assert!(!steps.all_granted(), "the narrow one is exhausted");
+        let fits = takes.iter().zip(steps.iter()).find(|(take, _)| take.row.policy == wide.row.policy);
+        assert!(fits.is_some_and(|(_, step)| step.is_allowed() && step.state.spent == before.spent));
+        assert_eq!(state_of(backend, &wide).await, before, "a refused call charged a row");
+    }
+}
+
+/// A peek answers what an acquire then does, and stores nothing.
+pub async fn peeks_without_a_trace(backend: &dyn Backend) {
+    let policy = PolicyName::new("conformance peek");
+    let take = Take::new(RowId { policy: &policy, key: fresh_key() }, &Quota::token_bucket(3, HOUR), Ask::cost(2));
+    for _ in 0..5 {
+        assert!(ask(backend, &[take], false).await.all_granted());
+    }
+    assert!(ask(backend, &[take], true).await.all_granted());
+    assert!(!ask(backend, &[take], false).await.all_granted(), "one is left, two are asked for");
+    assert!(!ask(backend, &[take], true).await.all_granted());
+}
+
+/// The same key under two policies, and two keys under one, are different rows.
+pub async fn keeps_rows_apart(backend: &dyn Backend) {
+    let policies = [PolicyName::new("conformance a"), PolicyName::new("conformance b")];
+    let quota = Quota::fixed_window(1, HOUR);
+    for key in [fresh_key(), fresh_key()] {
+        for policy in &policies {
+            let take = Take::new(RowId { policy, key }, &quota, Ask::cost(1));
+            assert!(ask(backend, &[take], true).await.all_granted());
+            assert!(!ask(backend, &[take], true).await.all_granted());
+        }
+    }
+}
+
+/// A call that names a row twice charges it twice, or not at all.
+pub async fn charges_a_row_named_twice_twice(backend: &dyn Backend) {
+    let policy = PolicyName::new("conformance twice");
+    let quota = Quota::token_bucket(3, HOUR);
+    let take = Take::new(RowId { policy: &policy, key: fresh_key() }, &quota, Ask::cost(1));
+    assert!(ask(backend, &[take, take], true).await.all_granted());
+    assert!(!ask(backend, &[take, take], true).await.all_granted());
+    assert!(ask(backend, &[take], true).await.all_granted());
+    assert!(!ask(backend, &[take], true).await.all_granted());
+}
+
+/// A row written under another quota keeps its spending, up to the new capacity.
+pub async fn caps_spending_when_the_quota_changes(backend: &dyn Backend) {
+    let policy = PolicyName::new("conformance change");
+    let row = RowId { policy: &policy, key: fresh_key() };
+    let large = Take::new(row, &Quota::token_bucket(200, HOUR), Ask::cost(150));
+    assert!(ask(backend, &[large], true).await.all_granted());
+    let small = Quota::token_bucket(6, HOUR);
+    let steps = ask(backend, &[Take::new(row, &small, Ask::cost(1))], true).await;
+    let step = steps[0];
+    assert!(!step.is_allowed());
+    assert!(step.state.spent <= 6.0, "{step:?}");
+    assert!(ask(backend, &[Take::new(row, &small.capacity(200), Ask::cost(1))], true).await.all_granted());
+}
+
+/// More is charged, less is given back, a promised turn that is not the last is kept.
+pub async fn settles_by_the_rules(backend: &dyn Backend) {
+    let policy = PolicyName::new("conformance settle");
+    let kinds = [
+        (Quota::token_bucket(10_000, HOUR), 10_000),
+        (Quota::fixed_window(10_000, HOUR), 10_000),
+        (Quota::sliding_window(10_000, 24 * HOUR), 10_000),
+        (Quota::token_bucket(1, HOUR).capacity(2000).unlimited_reservations(), 2000),
+    ];
+    for (quota, capacity) in kinds {
+        let row = RowId { policy: &policy, key: fresh_key() };
+        let take = Take::new(row, &quota, Ask::cost(1000));
+        for actual in [1700, 300, 0, 1000] {
+            let before = state_of(backend, &take).await;
+            let step = ask(backend, &[take], true).await[0];
+            let receipt = Receipt::new(1000, &step).expect("it fits");
+            backend.settle(&[Settle { row, quota: take.quota, receipt, actual }]).await.expect("settle");
+            let after = state_of(backend, &take).await;
+            assert_eq!(after.spent - before.spent, actual as f64, "{quota}: {actual} of {capacity}");
+            backend.reset(&[row]).await.expect("reset");
+        }
+    }
+
+    // Two give-backs in any order agree with the algebra, which remembers the first one.
+    let quota = Quota::token_bucket(10, HOUR);
+    let row = RowId { policy: &policy, key: fresh_key() };
+    let take = Take::new(row, &quota, Ask::cost(5));
+    let mut model = State::default();
+    for _ in 0..2 {
+        let step = ask(backend, &[take], true).await[0];
+        model = step.state;
+        let receipt = Receipt::new(5, &step).expect("it fits");
+        backend.settle(&[Settle { row, quota: take.quota, receipt, actual: 2 }]).await.expect("settle");
+        model = settle(&take.quota, &model, &receipt, step.now, 2);
+        let after = state_of(backend, &take).await;
+        assert_eq!((after.spent, after.carry), (model.spent, model.carry));
+    }
+    assert_eq!(model.carry, 6.0);
+
+    // Turns: only the last one can be given back.
+    let quota = Quota::token_bucket(1, HOUR).unlimited_reservations();
+    let row = RowId { policy: &policy, key: fresh_key() };
+    let take = Take::new(row, &quota, Ask::cost(1).reserve());
+    let mut turns = Vec::new();
+    for _ in 0..4 {
+        turns.push(ask(backend, &[take], true).await[0]);
+    }
+    for (turn, spent) in [(1, 4.0), (3, 3.0), (2, 2.0)] {
+        let receipt = Receipt::new(1, &turns[turn]).expect("reserved");
+        backend.settle(&[Settle { row, quota: take.quota, receipt, actual: 0 }]).await.expect("settle");
+        assert_eq!(state_of(backend, &take).await.spent, spent, "turn {turn}");
+    }
+}
+
+/// A reset row starts afresh; resetting one that is not there is no error.
+pub async fn forgets_what_is_reset(backend: &dyn Backend) {
+    let policy = PolicyName::new("conformance reset");
+    for quota in [Quota::token_bucket(2, HOUR), Quota::fixed_window(2, HOUR), Quota::sliding_window(2, HOUR)] {
+        let take = Take::new(RowId { policy: &policy, key: fresh_key() }, &quota, Ask::cost(2));
+        backend.reset(&[take.row]).await.expect("reset");
+        for _ in 0..2 {
+            assert!(ask(backend, &[take], true).await.all_granted());
+            assert!(!ask(backend, &[take], true).await.all_granted());
+            backend.reset(&[take.row]).await.expect("reset");
+        }
+    }
+}
+
+/// No take is too large to be answered, and none at all is granted.
+pub async fn bears_extremes(backend: &dyn Backend) {
+    assert!(ask(backend, &[], true).await.is_empty());
+    let policy = PolicyName::new("conformance extremes");
+    let most = Quota::MAX_TOKENS;
+    for quota in [
+        Quota::token_bucket(most, SECOND).max_reserved(most),
+        Quota::token_bucket(1, Quota::MAX_PERIOD),
+        Quota::fixed_window(most, Quota::MAX_PERIOD).unlimited_reservations(),
+        Quota::sliding_window(most, Quota::MAX_PERIOD),
+        Quota::token_bucket(1, Duration::from_micros(1)),
+    ] {
+        for cost in [0, 1, most, u64::MAX] {
+            for ask_for in [Ask::cost(cost), Ask::cost(cost).reserve(), Ask::cost(cost).wait_up_to(Duration::MAX)] {
+                let take = Take::new(RowId { policy: &policy, key: fresh_key() }, &quota, ask_for);
+                let step = ask(backend, &[take], true).await[0];
+                assert_same(&step, &crate::algorithm::step(&take.quota, &State::default(), step.now, ask_for), 0);
+            }
+        }
+    }
+}
+
+/// Takes one token `tries` times and counts the grants: to be run by many threads on one row.
+pub async fn spend(backend: &dyn Backend, takes: &[Take<'_>], tries: usize) -> usize {
+    let mut granted = 0;
+    for _ in 0..tries {
+        granted += usize::from(ask(backend, takes, true).await.all_granted());
+    }
+    granted
+}
+
+async fn ask(backend: &dyn Backend, takes: &[Take<'_>], store: bool) -> Steps {
+    let steps = if store { backend.acquire(takes) } else { backend.peek(takes) }.await.expect("an answer");
+    assert_eq!(steps.len(), takes.len(), "one step for each take");
+    assert!(steps.iter().all(|step| step.now == steps[0].now), "one instant for all takes");
+    steps
+}
+
+/// The row behind a take, brought to the instant of the answer.
+async fn state_of(backend: &dyn Backend, take: &Take<'_>) -> State {
+    let nothing = Take { ask: Ask::cost(0).reserve(), ..*take };
+    let step = ask(backend, &[nothing], false).await[0];
+    roll(&take.quota, &step.state, step.now)
+}
+
+fn replay(model: &mut HashMap<Digest, State>, takes: &[Take<'_>], steps: &Steps, store: bool, round: usize) {
+    let mut tried = model.clone();
+    let mut expected: Vec<Step> = Vec::new();
+    for (take, answer) in takes.iter().zip(steps.iter()) {
+        let row = tried.entry(take.row.digest()).or_default();
+        let step = step(&take.quota, row, answer.now, take.ask);
+        if step.is_allowed() {
+            *row = step.state;
+        }
+        expected.push(step);
+    }
+    let granted = expected.iter().all(Step::is_allowed);
+    for (take, (step, answer)) in takes.iter().zip(expected.iter_mut().zip(steps.iter())) {
+        if !granted {
+            // Whatever would have fitted leaves its row as it was.
+            let before = model.get(&take.row.digest()).copied().unwrap_or_default();
+            step.state = roll(&take.quota, &before, answer.now);
+            let mut answer = *answer;
+            answer.state = roll(&take.quota, &answer.state, answer.now);
+            assert_same(&answer, step, round);
+        } else {
+            assert_same(answer, step, round);
+        }
+    }
+    if granted && store {
+        *model = tried;
+    }
+}
+
+fn assert_same(answer: &Step, expected: &Step, round: usize) {
+    assert_eq!(answer.verdict, expected.verdict, "round {round}: {answer:?} where the algebra says {expected:?}");
+    let (answer, expected) = (answer.state, expected.state);
+    assert_eq!(answer.spent.to_bits(), expected.spent.to_bits(), "round {round}: {answer:?}, {expected:?}");
+    assert_eq!(answer.carry.to_bits(), expected.carry.to_bits(), "round {round}: {answer:?}, {expected:?}");
+    if answer.spent > 0.0 || answer.carry > 0.0 {
+        assert_eq!((answer.at, answer.stamp), (expected.at, expected.stamp), "round {round}");
+    }
+}
+
+fn fresh_key() -> Digest {
+    Secret::random().digest(&Key::anonymous())
+}
+
+/// Numbers that look random and are the same in every run (xorshift64*).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        ((self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % end as u64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::MemoryBackend;
+    use crate::clock::{ManualClock, SystemClock};
+
+    #[tokio::test]
+    async fn the_memory_backend_conforms_on_a_manual_clock() {
+        let clock = ManualClock::new();
+        let backend = MemoryBackend::builder().clock(clock.clone()).build();
+        all(&backend, |time| {
+            clock.advance(time);
+            std::future::ready(())
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn the_memory_backend_conforms_in_real_time() {
+        let backend = MemoryBackend::builder().clock(SystemClock::new()).build();
+        all(&backend, tokio::time::sleep).await;
+    }
+}

@@ -38,10 +38,7 @@ pub(super) struct Report(SmallVec<[(HeaderName, HeaderValue); 2]>);
 
 impl Report {
     /// Of an answer that is not a denial: every policy.
-    pub(super) fn allowed<'a>(
-        decisions: &Decisions,
-        headers: impl Iterator<Item = &'a PolicyHeader>,
-    ) -> Report {
+    pub(super) fn allowed<'a>(decisions: &Decisions, headers: impl Iterator<Item = &'a PolicyHeader>) -> Report {
         let mut report = Report::default();
         for (decision, header) in decisions.iter().zip(headers) {
             report.0.push((RATELIMIT_POLICY, header.item(decision)));

@@ -66,7 +66,8 @@ impl RateLimitLayer {
     /// If a bare quota refuses everything (capacity 0 without reservations).
     #[track_caller]
     pub fn new(policy: impl Into<Policy>, key: impl KeyExtractor) -> RateLimitLayer {
-        let shared = Shared { limiter: RateLimiter::default(), rules: Vec::new(), cost: None, headers: true, status: false };
+        let shared =
+            Shared { limiter: RateLimiter::default(), rules: Vec::new(), cost: None, headers: true, status: false };
         RateLimitLayer { shared: Arc::new(shared) }.and(policy, key)
     }
 

@@ -101,6 +101,9 @@ mod tests {
     fn a_missing_key_says_what_to_do() {
         let response = no_key(&KeyError::new("put \"it\" in"));
         let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
-        assert_eq!(body, serde_json::json!({"title": "Internal Server Error", "status": 500, "detail": "put \"it\" in"}));
+        assert_eq!(
+            body,
+            serde_json::json!({"title": "Internal Server Error", "status": 500, "detail": "put \"it\" in"})
+        );
     }
 }

@@ -304,7 +304,10 @@ mod tests {
     fn the_window_never_invites_more_than_the_pace() {
         let quota = Quota::token_bucket(10, MINUTE);
         let decision = decide("api", quota, &State::default(), 1);
-        assert_eq!((decision.remaining(), decision.window(), decision.reset()), (9, 54 * crate::SECOND, 6 * crate::SECOND));
+        assert_eq!(
+            (decision.remaining(), decision.window(), decision.reset()),
+            (9, 54 * crate::SECOND, 6 * crate::SECOND)
+        );
         let last = decide("api", quota, &State { spent: 9.0, at: NOW, carry: 0.0, stamp: quota.stamp() }, 1);
         assert_eq!((last.remaining(), last.window(), last.reset()), (0, 6 * crate::SECOND, MINUTE));
     }

@@ -104,8 +104,7 @@ impl Policy {
 
     /// The quota of a tier's callers.
     pub fn quota_for(&self, tier: Option<&str>) -> &Quota {
-        tier.and_then(|tier| self.tiers.iter().find(|(name, _)| name == tier))
-            .map_or(&self.quota, |(_, quota)| quota)
+        tier.and_then(|tier| self.tiers.iter().find(|(name, _)| name == tier)).map_or(&self.quota, |(_, quota)| quota)
     }
 
     /// Every tier that was added, in that order.
@@ -197,7 +196,10 @@ mod tests {
             (Policy::try_new("caf\u{e9}", QUOTA), "policy name \"caf\u{e9}\""),
             (Policy::try_new("x".repeat(129), QUOTA), "1 to 128"),
             (Policy::try_new("p", QUOTA.capacity(0)), "policy \"p\": capacity is 0"),
-            (Policy::new("p", QUOTA).try_tier("t", Quota::sliding_window(1, MINUTE)), "tier \"t\" has another algorithm"),
+            (
+                Policy::new("p", QUOTA).try_tier("t", Quota::sliding_window(1, MINUTE)),
+                "tier \"t\" has another algorithm",
+            ),
             (Policy::new("p", QUOTA).tier("t", QUOTA).try_tier("t", QUOTA), "tier \"t\" is there twice"),
         ] {
             let error = result.unwrap_err().to_string();

@@ -127,9 +127,9 @@ impl<'de> Deserialize<'de> for Reserved {
             }
 
             fn visit_i64<E: Error>(self, tokens: i64) -> Result<Reserved, E> {
-                u64::try_from(tokens).map(Reserved::UpTo).map_err(|_| {
-                    E::custom(format_args!("max_reserved is {tokens}; it must be at least 0 tokens"))
-                })
+                u64::try_from(tokens)
+                    .map(Reserved::UpTo)
+                    .map_err(|_| E::custom(format_args!("max_reserved is {tokens}; it must be at least 0 tokens")))
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Reserved, E> {
@@ -170,7 +170,8 @@ mod tests {
 
     #[test]
     fn a_quota_survives_the_round_trip() {
-        let quota = Quota::fixed_window(9, Duration::from_secs(90)).unlimited_reservations().start(Duration::from_secs(7));
+        let quota =
+            Quota::fixed_window(9, Duration::from_secs(90)).unlimited_reservations().start(Duration::from_secs(7));
         let json = serde_json::to_string(&quota).unwrap();
         assert_eq!(serde_json::from_str::<Quota>(&json).unwrap(), quota);
     }

@@ -167,11 +167,8 @@ impl MemoryBackend {
             return;
         }
         row.state = state;
-        let take = Take {
-            row: settlement.row,
-            quota: settlement.quota,
-            ask: crate::algorithm::Ask::cost(settlement.actual),
-        };
+        let take =
+            Take { row: settlement.row, quota: settlement.quota, ask: crate::algorithm::Ask::cost(settlement.actual) };
         locked.store(&row, &take, now);
     }
 }
@@ -211,7 +208,10 @@ impl Default for MemoryBackend {
 
 impl fmt::Debug for MemoryBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryBackend").field("len", &self.len()).field("max_rows", &self.max_rows).finish_non_exhaustive()
+        f.debug_struct("MemoryBackend")
+            .field("len", &self.len())
+            .field("max_rows", &self.max_rows)
+            .finish_non_exhaustive()
     }
 }
 
