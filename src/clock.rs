@@ -1,11 +1,11 @@
 //! Where in-process limiters take the time from.
 
 use std::fmt;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::algorithm::{whole_micros, Micros};
+use crate::algorithm::{Micros, whole_micros};
 
 /// A source of instants.
 ///

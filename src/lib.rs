@@ -65,12 +65,12 @@ mod limiter;
 mod middleware;
 mod policy;
 
-pub use algorithm::{Quota, QuotaError, DAY, HOUR, MINUTE, SECOND, WEEK};
+pub use algorithm::{DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, WEEK};
 pub use backend::{Error, ErrorKind, MemoryBackend};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use limiter::{Acquire, Charge, DecisionFuture, DecisionsFuture, RateLimiter, RateLimiterBuilder, Snapshot};
 pub use middleware::{
-    key, KeyError, KeyExtractor, RateLimit, RateLimitLayer, RateLimitStatus, RefusalBody, ResponseFuture,
+    KeyError, KeyExtractor, RateLimit, RateLimitLayer, RateLimitStatus, RefusalBody, ResponseFuture, key,
 };
 pub use policy::{
     Decision, Decisions, Denied, Digest, Key, ParseQuotaError, Policy, PolicyError, PolicyName, Reason, Secret, Subject,

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use tollgate::algorithm::{step, Algorithm, Ask, Micros, State, Verdict};
 use tollgate::Quota;
+use tollgate::algorithm::{Algorithm, Ask, Micros, State, Verdict, step};
 
 #[derive(Deserialize)]
 struct Line {

@@ -14,7 +14,7 @@
 //!
 //! If the row holds less than these sums say, it was reset or evicted in between: then nothing is given back.
 
-use super::{roll, sliding_window, spent, Algorithm, Micros, Quota, State, Step, Verdict, MOST_SPENT};
+use super::{Algorithm, MOST_SPENT, Micros, Quota, State, Step, Verdict, roll, sliding_window, spent};
 
 /// What is needed to settle a charge later: its cost, and the row as the charge left it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -115,7 +115,7 @@ const ROUNDING: f64 = 1e-6;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{step, Ask, MINUTE, SECOND};
+    use super::super::{Ask, MINUTE, SECOND, step};
     use super::*;
     use std::time::Duration;
 

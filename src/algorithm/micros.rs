@@ -29,11 +29,7 @@ impl Micros {
 
     /// The instant `micros` microseconds after the epoch, at most [`Micros::MAX`].
     pub const fn new(micros: u64) -> Micros {
-        if micros > Micros::MAX.0 {
-            Micros::MAX
-        } else {
-            Micros(micros)
-        }
+        if micros > Micros::MAX.0 { Micros::MAX } else { Micros(micros) }
     }
 
     /// Microseconds since the epoch.

@@ -31,11 +31,11 @@ mod token_bucket;
 
 use std::time::Duration;
 
-pub use give_back::{settle, Receipt};
-pub(crate) use micros::whole_micros;
+pub use give_back::{Receipt, settle};
 pub use micros::Micros;
+pub(crate) use micros::whole_micros;
 pub(crate) use quota::MOST_SPENT;
-pub use quota::{Algorithm, Quota, QuotaError, DAY, HOUR, MINUTE, SECOND, WEEK};
+pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, WEEK};
 
 /// What a backend remembers of one key under one policy. The default is a key never seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -196,11 +196,7 @@ pub(crate) fn available(quota: &Quota, row: &State, now: Micros) -> u64 {
     let limit = quota.limit();
     // Whatever `step` would allow, and not one more: so let its own test have the last word.
     let guess = (limit as f64 - spent(quota, row, now) + 1e-6).clamp(0.0, limit as f64) as u64;
-    if guess > 0 && !within(quota, row, now, (limit - guess) as f64) {
-        guess - 1
-    } else {
-        guess
-    }
+    if guess > 0 && !within(quota, row, now, (limit - guess) as f64) { guess - 1 } else { guess }
 }
 
 /// The first instant from `now` on at which no more than `level` stands as spent, if nobody spends meanwhile.

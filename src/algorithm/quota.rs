@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{token_bucket, Micros};
+use super::{Micros, token_bucket};
 
 /// One second.
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -45,7 +45,7 @@ pub enum Algorithm {
 /// let per_day = Quota::fixed_window(1000, DAY).start(8 * tollgate::HOUR); // days that begin at 08:00 UTC
 /// let strict = Quota::sliding_window(100, MINUTE);
 /// assert!(Quota::try_token_bucket(0, MINUTE).is_err());
-/// # Ok::<(), tollgate::QuotaError>(())
+/// # Ok::<(), tollgate::ParseQuotaError>(())
 /// ```
 ///
 /// A `const` that cannot work does not compile:
@@ -342,11 +342,7 @@ impl Quota {
 
     /// The most that can ever stand as spent after a reservation.
     pub(crate) const fn ceiling(&self) -> u64 {
-        if self.max_reserved == UNLIMITED {
-            MOST_SPENT
-        } else {
-            self.capacity + self.max_reserved
-        }
+        if self.max_reserved == UNLIMITED { MOST_SPENT } else { self.capacity + self.max_reserved }
     }
 
     const fn base(algorithm: Algorithm, rate: u64, period: Duration) -> Result<Quota, QuotaError> {

@@ -53,11 +53,7 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
 
 /// Microseconds into the window; a row ahead of the clock is at its beginning.
 fn elapsed(quota: &Quota, state: &State, now: Micros) -> u64 {
-    if now < state.at {
-        0
-    } else {
-        offset(quota, now)
-    }
+    if now < state.at { 0 } else { offset(quota, now) }
 }
 
 /// The part of the window before's `count` that is still in view after `elapsed` microseconds of this one.
@@ -87,7 +83,7 @@ fn out_of_view(quota: &Quota, count: f64, room: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{step, Ask, Verdict};
+    use super::super::{Ask, Verdict, step};
     use super::*;
     use std::time::Duration;
 

@@ -20,12 +20,15 @@
 //! # }
 //! ```
 
+// A suite says what is wrong by panicking.
+#![allow(clippy::expect_used)]
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
 use super::{Backend, RowId, Settle, Steps, Take};
-use crate::algorithm::{roll, settle, step, Ask, Quota, Receipt, State, Step, HOUR, SECOND};
+use crate::algorithm::{Ask, HOUR, Quota, Receipt, SECOND, State, Step, roll, settle, step};
 use crate::policy::{Digest, Key, PolicyName, Secret};
 
 /// All of the suite but what needs several threads ([`spend`] is for those). `pass` lets time go by; it is asked for less than

@@ -11,6 +11,7 @@ mod future;
 mod memory;
 
 use std::fmt;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -54,6 +55,26 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 
     /// Forgets rows. Those that are not there are not missed.
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()>;
+}
+
+/// A backend that is looked at from elsewhere too.
+#[deny(clippy::missing_trait_methods)]
+impl<B: Backend + ?Sized> Backend for Arc<B> {
+    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        (**self).acquire(takes)
+    }
+
+    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        (**self).peek(takes)
+    }
+
+    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+        (**self).settle(settlements)
+    }
+
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+        (**self).reset(rows)
+    }
 }
 
 /// Which row: a key under a policy.

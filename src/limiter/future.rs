@@ -15,9 +15,14 @@ use crate::policy::{Decision, Decisions, PolicyName};
 /// The charge is made when the call is, not when this is awaited; dropping it takes nothing back.
 #[derive(Debug)]
 #[must_use = "the answer says whether to go on"]
-pub struct DecisionFuture {
-    line: Line,
-    steps: BackendFuture<Steps>,
+pub struct DecisionFuture(One);
+
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // The large one is the usual one, and a box would be an allocation.
+enum One {
+    /// `None` once it was taken.
+    Ready(Option<Result<Decision, Error>>),
+    Pending(Line, BackendFuture<Steps>),
 }
 
 /// The answers to several charges. In memory they are there at once.
@@ -43,6 +48,11 @@ impl Line {
         Line { policy: take.row.policy.clone(), quota: take.quota, cost: take.ask.tokens() }
     }
 
+    fn only(&self, steps: &Steps) -> Result<Decision, Error> {
+        let step = steps.first().ok_or_else(too_few)?;
+        Ok(self.decision(*step, step.is_allowed()))
+    }
+
     fn decision(&self, step: Step, all_granted: bool) -> Decision {
         Decision::new(self.policy.clone(), self.quota, self.cost, step, all_granted)
     }
@@ -50,7 +60,11 @@ impl Line {
 
 impl DecisionFuture {
     pub(super) fn new(take: &Take<'_>, steps: BackendFuture<Steps>) -> DecisionFuture {
-        DecisionFuture { line: Line::of(take), steps }
+        let line = Line::of(take);
+        DecisionFuture(match steps.try_ready() {
+            Ok(answer) => One::Ready(Some(answer.and_then(|steps| line.only(&steps)))),
+            Err(steps) => One::Pending(line, steps),
+        })
     }
 }
 
@@ -58,11 +72,13 @@ impl Future for DecisionFuture {
     type Output = Result<Decision, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.steps).poll(context).map(|steps| {
-            let steps = steps?;
-            let step = steps.first().ok_or_else(too_few)?;
-            Ok(self.line.decision(*step, step.is_allowed()))
-        })
+        match &mut self.0 {
+            One::Ready(answer) => match answer.take() {
+                Some(answer) => Poll::Ready(answer),
+                None => panic!("a DecisionFuture was polled after it had answered"),
+            },
+            One::Pending(line, steps) => Pin::new(steps).poll(context).map(|steps| line.only(&steps?)),
+        }
     }
 }
 
@@ -72,6 +88,7 @@ impl DecisionsFuture {
     }
 
     /// The answer if it is there already, else the future to wait for.
+    #[allow(clippy::result_large_err)] // It is moved once, and a box would be an allocation.
     pub(crate) fn try_ready(self) -> Result<Result<Decisions, Error>, DecisionsFuture> {
         match self.steps.try_ready() {
             Ok(steps) => Ok(steps.and_then(|steps| decisions(&self.lines, &steps))),

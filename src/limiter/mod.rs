@@ -80,7 +80,7 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot decide. A denial is no error: see [`Decision::into_result`](crate::Decision::into_result).
     pub fn limit(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
-        self.acquire(policy, subject).send()
+        self.decide_one(policy, &subject.into(), Ask::cost(1), true)
     }
 
     /// What [`limit`](RateLimiter::limit) would answer, without taking anything.
@@ -88,7 +88,7 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot decide.
     pub fn check(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
-        self.acquire(policy, subject).check()
+        self.decide_one(policy, &subject.into(), Ask::cost(1), false)
     }
 
     /// Begins a call with choices: a [cost](Acquire::cost), a [reservation](Acquire::reserve).
@@ -208,11 +208,7 @@ impl RateLimiter {
 
     fn ask_backend(&self, takes: &[Take<'_>], take: bool) -> BackendFuture<Steps> {
         // 5. The backend: all of them, or none.
-        if take {
-            self.inner.backend.acquire(takes)
-        } else {
-            self.inner.backend.peek(takes)
-        }
+        if take { self.inner.backend.acquire(takes) } else { self.inner.backend.peek(takes) }
     }
 }
 
@@ -248,7 +244,7 @@ impl RateLimiterBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::{Quota, MINUTE};
+    use crate::algorithm::{MINUTE, Quota};
     use crate::clock::ManualClock;
     use crate::policy::Reason;
 

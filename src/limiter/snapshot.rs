@@ -1,6 +1,6 @@
 //! A limit as it stands, to be projected by whoever holds it.
 
-use crate::algorithm::{available, roll, step, Ask, Micros, Quota, State, Step};
+use crate::algorithm::{Ask, Micros, Quota, State, Step, available, roll, step};
 use crate::policy::{Decision, PolicyName};
 
 /// A row, the quota that applies to it, and the instant at which it was read.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{ready, Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -48,6 +48,7 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
     }
 }
 
+#[allow(clippy::expect_used)] // Polling a future that has answered is its caller's mistake, and panics as usual.
 impl<S, B, R> Future for ResponseFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<R>>,
@@ -94,5 +95,4 @@ impl<S: Service<Request<B>>, B> fmt::Debug for ResponseFuture<S, B> {
     }
 }
 
-/// A future that has answered must not be polled again; this is the caller's mistake.
 const POLLED_AGAIN: &str = "tollgate: ResponseFuture was polled after it had answered";

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue, CACHE_CONTROL, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use smallvec::SmallVec;
 
 use crate::algorithm::Quota;
@@ -139,7 +139,7 @@ impl std::fmt::Write for Item {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::{step, Ask, Micros, State, DAY, MINUTE};
+    use crate::algorithm::{Ask, DAY, MINUTE, Micros, State, step};
 
     const NOW: Micros = Micros::new(1_700_000_000_000_000);
 

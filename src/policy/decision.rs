@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::name::PolicyName;
-use crate::algorithm::{available, next_change, roll, when, Algorithm, Micros, Quota, State, Step, Verdict};
+use crate::algorithm::{Algorithm, Micros, Quota, State, Step, Verdict, available, next_change, roll, when};
 
 /// The answer to one charge.
 ///
@@ -151,11 +151,7 @@ impl Decision {
     /// # Errors
     /// If it is a denial.
     pub fn into_result(self) -> Result<Decision, Denied> {
-        if self.is_allowed() {
-            Ok(self)
-        } else {
-            Err(Denied::new(Decisions { all: SmallVec::from_buf([self]) }))
-        }
+        if self.is_allowed() { Ok(self) } else { Err(Denied::new(Decisions { all: SmallVec::from_buf([self]) })) }
     }
 
     fn row(&self) -> State {
@@ -204,11 +200,7 @@ impl Decisions {
     /// # Errors
     /// If it is a denial.
     pub fn into_result(self) -> Result<Decisions, Denied> {
-        if self.is_allowed() {
-            Ok(self)
-        } else {
-            Err(Denied::new(self))
-        }
+        if self.is_allowed() { Ok(self) } else { Err(Denied::new(self)) }
     }
 }
 
@@ -270,7 +262,7 @@ impl std::error::Error for Denied {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::{step, Ask, MINUTE};
+    use crate::algorithm::{Ask, MINUTE, step};
 
     const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
@@ -306,9 +298,9 @@ mod tests {
         let decision = decide("api", quota, &State::default(), 1);
         assert_eq!(
             (decision.remaining(), decision.window(), decision.reset()),
-            (9, 54 * crate::SECOND, 6 * crate::SECOND)
+            (9, 54 * crate::algorithm::SECOND, 6 * crate::algorithm::SECOND)
         );
         let last = decide("api", quota, &State { spent: 9.0, at: NOW, carry: 0.0, stamp: quota.stamp() }, 1);
-        assert_eq!((last.remaining(), last.window(), last.reset()), (0, 6 * crate::SECOND, MINUTE));
+        assert_eq!((last.remaining(), last.window(), last.reset()), (0, 6 * crate::algorithm::SECOND, MINUTE));
     }
 }

@@ -24,12 +24,12 @@ use super::name::PolicyName;
 /// let user = Key::from(42);
 /// let login = Key::from(("ada@example.com", IpAddr::from([203, 0, 113, 7])));
 /// assert_ne!(Key::from("42"), user);
-/// assert_eq!(format!("{login:?}"), "Key(30 bytes)");
+/// assert_eq!(format!("{login:?}"), "Key(32 bytes)");
 /// ```
 ///
 /// Text up to about fifty bytes needs no allocation.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Key(SmallVec<[u8; 64]>);
+pub struct Key(SmallVec<[u8; INLINE]>);
 
 impl Key {
     /// The key shared by all callers that have none of their own.
@@ -72,18 +72,28 @@ impl Key {
 
     /// A part of fixed length.
     fn of(tag: Tag, bytes: &[u8]) -> Key {
-        let mut key = SmallVec::new();
-        key.push(tag as u8);
-        key.extend_from_slice(bytes);
-        Key(key)
+        Key::written(&[tag as u8], bytes)
     }
 
     /// A part of any length, which is written before it.
     fn sized(tag: Tag, bytes: &[u8]) -> Key {
-        let mut key = SmallVec::with_capacity(1 + LENGTH + bytes.len());
-        key.push(tag as u8);
-        key.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
-        key.extend_from_slice(bytes);
+        let mut head = [tag as u8; 1 + size_of::<u64>()];
+        head[1..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+        Key::written(&head, bytes)
+    }
+
+    fn written(head: &[u8], tail: &[u8]) -> Key {
+        let length = head.len() + tail.len();
+        if length <= INLINE {
+            // All at once: this is on the way of every decision.
+            let mut buffer = [0; INLINE];
+            buffer[..head.len()].copy_from_slice(head);
+            buffer[head.len()..length].copy_from_slice(tail);
+            return Key(SmallVec::from_buf_and_len(buffer, length));
+        }
+        let mut key = SmallVec::with_capacity(length);
+        key.extend_from_slice(head);
+        key.extend_from_slice(tail);
         Key(key)
     }
 
@@ -96,8 +106,8 @@ impl Key {
     }
 }
 
-/// Bytes in which a length is written.
-const LENGTH: usize = size_of::<u64>();
+/// Bytes of a key that need no allocation.
+const INLINE: usize = 64;
 
 /// The first byte of each part: what it is. Stored digests depend on these numbers.
 #[repr(u8)]

@@ -95,7 +95,10 @@ impl fmt::Display for ParseQuotaError {
             Fault::Shape => f.write_str("write RATE/PERIOD, as in \"100/min\" or \"10/s burst 50\""),
             Fault::Twice(what) => write!(f, "{what} is said twice"),
             Fault::Word(text) => {
-                write!(f, "{text:?} is not understood; after RATE/PERIOD come sliding, fixed, burst N, reserve N, start DURATION")
+                write!(
+                    f,
+                    "{text:?} is not understood; after RATE/PERIOD come sliding, fixed, burst N, reserve N, start DURATION"
+                )
             }
         }
     }

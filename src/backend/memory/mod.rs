@@ -12,9 +12,9 @@ use dashmap::RwLockWriteGuard;
 use smallvec::SmallVec;
 
 use self::row::{Row, Slot};
-use self::table::{find, find_mut, put, remove, Room, Shard, Table};
+use self::table::{Room, Shard, Table, find, find_mut, put, remove};
 use super::{Backend, BackendFuture, RowId, Settle, Steps, Take};
-use crate::algorithm::{settle, step, Algorithm, Micros, State, Step};
+use crate::algorithm::{Algorithm, Micros, State, Step, settle, step};
 use crate::clock::{Clock, SystemClock};
 
 /// Rows in this process's memory: the default backend.
@@ -398,11 +398,7 @@ impl<'a> Locked<'a> {
 /// The policy's overflow row; policies without number share one.
 fn shared_id(overflow: &HashMap<u64, State>, take: &Take<'_>) -> u64 {
     let id = take.row.policy.id();
-    if overflow.len() < MOST_OVERFLOW_ROWS || overflow.contains_key(&id) {
-        id
-    } else {
-        0
-    }
+    if overflow.len() < MOST_OVERFLOW_ROWS || overflow.contains_key(&id) { id } else { 0 }
 }
 
 const MOST_OVERFLOW_ROWS: usize = 1024;

@@ -100,11 +100,7 @@ impl Table {
     }
 
     fn is_worthless(&self, slot: Slot, row: &Row, now: Micros) -> bool {
-        if slot.is_twin() {
-            row.at() <= now
-        } else {
-            self.worth.is_worthless(row, now)
-        }
+        if slot.is_twin() { row.at() <= now } else { self.worth.is_worthless(row, now) }
     }
 }
 

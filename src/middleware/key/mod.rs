@@ -10,7 +10,7 @@ use http::request::Parts;
 
 use crate::policy::{Key, Subject};
 
-pub use client_ip::{client_ip, ClientIp, PeerAddr};
+pub use client_ip::{ClientIp, PeerAddr, client_ip};
 
 /// Finds out who is asking.
 ///

@@ -1,0 +1,140 @@
+//! What a decision and the layer allocate, counted by the allocator itself.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::net::{IpAddr, Ipv4Addr};
+
+use http::{HeaderMap, HeaderValue, Request, Response};
+use tollgate::{Charge, HOUR, Policy, Quota, RateLimitLayer, RateLimiter, Subject};
+use tower::{Layer, Service};
+
+mod support;
+use support::now;
+
+const API: Policy = Policy::new("api", Quota::token_bucket(1_000_000, HOUR));
+const OTHER: Policy = Policy::new("other", Quota::fixed_window(1_000_000, HOUR));
+
+#[test]
+fn an_allowed_decision_allocates_nothing() {
+    let limiter = RateLimiter::default();
+    let tiers = API.tier("premium", Quota::token_bucket(2_000_000, HOUR));
+    let text = "user-0123456789abcdef";
+    let address = IpAddr::from(Ipv4Addr::LOCALHOST);
+    let subject = Subject::new(7u64).tier("premium");
+    for _ in 0..2 {
+        // The first round makes the rows.
+        now(limiter.limit(&API, text));
+        now(limiter.limit(&API, (text, address)));
+        now(limiter.limit(&tiers, subject.clone()));
+    }
+    assert_eq!(allocations(|| assert!(now(limiter.limit(&API, text)).is_allowed())), 0, "a text");
+    assert_eq!(allocations(|| assert!(now(limiter.limit(&API, (text, address))).is_allowed())), 0, "a tuple");
+    assert_eq!(allocations(|| assert!(now(limiter.limit(&tiers, subject.clone())).is_allowed())), 0, "a tier");
+    assert_eq!(allocations(|| assert!(now(limiter.check(&API, text)).is_allowed())), 0, "a check");
+}
+
+#[test]
+fn a_denied_decision_allocates_nothing() {
+    let limiter = RateLimiter::default();
+    let policy = Policy::new("one", Quota::token_bucket(1, HOUR));
+    now(limiter.limit(&policy, 7));
+    assert_eq!(allocations(|| assert!(!now(limiter.limit(&policy, 7)).is_allowed())), 0);
+}
+
+#[test]
+fn two_charges_at_once_allocate_only_the_lists_of_answers() {
+    let limiter = RateLimiter::default();
+    let (api, other) = (API, OTHER);
+    let charges = || [Charge::new(&api, 7), Charge::new(&other, 7)];
+    now(limiter.limit_all(charges()));
+    // One list of steps, one of what was asked, one of decisions: each has room for one without an allocation.
+    assert!(allocations(|| assert!(now(limiter.limit_all(charges())).is_allowed())) <= 3);
+}
+
+#[test]
+fn the_layer_allocates_nothing_but_headers() {
+    let key = |_: &http::request::Parts| 7;
+    let bare = count_calls(Inner);
+    let silent = count_calls(RateLimitLayer::new(API, key).headers(false).layer(Inner));
+    let telling = count_calls(RateLimitLayer::new(API, key).layer(Inner));
+    println!("allocations a request: {bare} bare, {silent} limited without headers, {telling} with");
+    assert_eq!(silent, bare, "without headers");
+    // `RateLimit` is written anew for each response; `RateLimit-Policy` was rendered when the layer was made.
+    assert_eq!(telling, bare + 1, "with headers");
+}
+
+/// Allocations of one call after a few to warm up.
+fn count_calls<S, B>(mut service: S) -> usize
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible>,
+{
+    for _ in 0..3 {
+        now(service.call(Request::new(())));
+    }
+    let request = Request::new(());
+    let mut response = None;
+    let counted = allocations(|| response = Some(now(service.call(request))));
+    drop(response);
+    counted
+}
+
+/// Answers with headers that have room for two more, as those of a real response do.
+#[derive(Clone)]
+struct Inner;
+
+impl Service<Request<()>> for Inner {
+    type Response = Response<()>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<()>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Infallible>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        let mut headers = HeaderMap::with_capacity(8);
+        headers.insert("content-type", HeaderValue::from_static("text/plain"));
+        let mut response = Response::new(());
+        *response.headers_mut() = headers;
+        ready(Ok(response))
+    }
+}
+
+fn allocations(work: impl FnOnce()) -> usize {
+    let before = COUNT.get();
+    work();
+    COUNT.get() - before
+}
+
+thread_local! {
+    // Per thread: the harness runs tests side by side.
+    static COUNT: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: every call is passed on to the system's allocator unchanged; counting touches neither memory nor layout.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        // SAFETY: the caller's promises are the ones that the system's allocator asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}

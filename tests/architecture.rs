@@ -1,0 +1,117 @@
+//! The order of the rooms: a file names only rooms with smaller numbers than its own. See `tollgate::docs::design`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Each room of `src/` and its number. A new one takes its place here.
+const ROOMS: [(&str, u8); 7] = [
+    ("algorithm", 1),
+    ("policy", 2),
+    ("clock", 2),
+    ("backend", 3),
+    ("limiter", 4),
+    ("middleware", 5),
+    // Pages only: nothing depends on them and they on nothing.
+    ("docs", 0),
+];
+
+#[test]
+fn rooms_look_only_at_smaller_numbers() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut faults = Vec::new();
+    let mut files = 0;
+    for file in rust_files(&source) {
+        let inside = file.strip_prefix(&source).expect("inside src");
+        if inside == Path::new("lib.rs") {
+            continue; // The front page shows all rooms.
+        }
+        let top = inside.components().next().expect("a first component").as_os_str().to_string_lossy().into_owned();
+        let room = top.trim_end_matches(".rs");
+        let text = fs::read_to_string(&file).expect("a readable file");
+        faults.extend(upward_names(room, &text).into_iter().map(|fault| format!("{}: {fault}", inside.display())));
+        files += 1;
+    }
+    assert!(files > 20, "only {files} files seen");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn an_upward_import_is_caught() {
+    assert!(upward_names("algorithm", "use std::fmt;\nuse crate::policy::Key;").len() == 1);
+    assert!(upward_names("backend", "use crate::{algorithm::Quota, limiter::RateLimiter};").len() == 1);
+    assert!(upward_names("policy", "fn f() -> crate::backend::Error {}").len() == 1);
+    assert!(upward_names("policy", "use crate::clock::Clock;").len() == 1, "the same number is not smaller");
+    assert!(upward_names("policy", "use crate::Quota;").len() == 1, "through the front page everything can be reached");
+    assert!(upward_names("nowhere", "").len() == 1, "an unnumbered room");
+    assert!(upward_names("limiter", "use crate::backend::{Error, Take};\n// crate::middleware").is_empty());
+    assert!(upward_names("middleware", "use super::key;\nuse crate::middleware::x;").is_empty());
+}
+
+/// What of `text`, a file in `room`, it should not name.
+fn upward_names(room: &str, text: &str) -> Vec<String> {
+    let Some(own) = number(room) else { return vec![format!("room {room:?} has no number in tests/architecture.rs")] };
+    let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    let mut faults = Vec::new();
+    for name in crate_names(&code) {
+        match number(&name) {
+            _ if name == room => {}
+            Some(other) if other < own => {}
+            Some(other) => faults.push(format!("{room} ({own}) names {name} ({other})")),
+            None => faults.push(format!("{room} names crate::{name}, which is no room: name it where it lives")),
+        }
+    }
+    faults
+}
+
+/// The first names after each `crate::`, alone or in braces.
+fn crate_names(code: &str) -> Vec<String> {
+    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut names = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        if !rest.starts_with('{') {
+            names.push(word(rest));
+            continue;
+        }
+        // The names at depth 1.
+        let mut depth = 0;
+        let mut expecting = false;
+        for (i, c) in rest.char_indices() {
+            match c {
+                '{' => {
+                    depth += 1;
+                    expecting = depth == 1;
+                }
+                '}' => depth -= 1,
+                ',' => expecting = depth == 1,
+                c if c.is_whitespace() => {}
+                _ if expecting => {
+                    names.push(word(&rest[i..]));
+                    expecting = false;
+                }
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+    }
+    names
+}
+
+fn number(room: &str) -> Option<u8> {
+    ROOMS.iter().find(|(name, _)| *name == room).map(|(_, number)| *number)
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
