@@ -75,3 +75,8 @@ pub use middleware::{
 pub use policy::{
     Decision, Decisions, Denied, Digest, Key, ParseQuotaError, Policy, PolicyError, PolicyName, Reason, Secret, Subject,
 };
+
+/// The README's code, compiled and run with the other examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,50 @@
+# Everything there is to run. `make test` is what continuous integration runs, whole and alone.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := test
+
+# Each feature by itself, none, the default and all: a feature only adds.
+FEATURES := axum serde uuid conformance
+
+.PHONY: test tools fmt lint docs unit features bench
+
+test: tools fmt lint features docs unit
+
+# What a machine with Rust may lack.
+tools:
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust, https://rustup.rs"; exit 1; }
+	@cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
+	@cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
+	@command -v cc >/dev/null || { apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev; }
+
+fmt:
+	cargo fmt --all --check
+	cargo fmt --manifest-path benches/peers/Cargo.toml --check
+
+lint:
+	cargo clippy --all-targets --all-features -- -D warnings
+	cargo clippy --no-default-features -- -D warnings
+	cargo clippy -- -D warnings
+	@set -e; for feature in $(FEATURES); do \
+		echo "cargo clippy --no-default-features --features $$feature"; \
+		cargo clippy --quiet --no-default-features --features $$feature -- -D warnings; \
+	done
+
+# Without features there is no axum, no redis and no tokio in the tree.
+features:
+	@if cargo tree --no-default-features --edges normal --prefix none | grep -E '^(axum|redis|tokio|hyper|tower) '; then \
+		echo "the crate without features must not pull these in"; exit 1; \
+	fi
+
+docs:
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
+
+# With all features; then what is there without any.
+unit:
+	cargo test --all-features
+	cargo test --no-default-features --lib --test vectors
+
+# Beside other crates, in one run: prints a table of ratios.
+bench:
+	cargo run --release --manifest-path benches/peers/Cargo.toml --bin decision
