@@ -56,6 +56,8 @@
 //! [axum]: https://docs.rs/axum
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// Of the library only: a test says what is wrong by panicking.
+#![warn(clippy::unwrap_used, clippy::expect_used)]
 
 pub mod algorithm;
 pub mod backend;

@@ -83,7 +83,7 @@ impl Policy {
         let tier = name.into();
         quota.validate().map_err(|error| PolicyError::quota(self.name.as_str(), error))?;
         if quota.algorithm() != self.quota.algorithm() {
-            return Err(PolicyError(Fault::TierAlgorithm(self.name, tier.into_owned(), quota)));
+            return Err(PolicyError(Fault::TierAlgorithm(self.name, tier.into_owned(), Box::new(quota))));
         }
         if self.tiers.iter().any(|(known, _)| *known == tier) {
             return Err(PolicyError(Fault::TierTwice(self.name, tier.into_owned())));
@@ -141,7 +141,7 @@ pub struct PolicyError(Fault);
 enum Fault {
     Name(String),
     Quota(String, QuotaError),
-    TierAlgorithm(PolicyName, String, Quota),
+    TierAlgorithm(PolicyName, String, Box<Quota>),
     TierTwice(PolicyName, String),
 }
 

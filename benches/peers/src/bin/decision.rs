@@ -28,7 +28,9 @@ fn row(label: &str, keys: &Keys, quota: Quota, burst: u32) {
     let policy = Policy::new("bench", quota);
     let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(4 * keys.0.len()).build());
     let peer = governor::RateLimiter::keyed(
-        governor::Quota::with_period(quota.period()).expect("a period").allow_burst(NonZeroU32::new(burst).expect("a burst")),
+        governor::Quota::with_period(quota.period())
+            .expect("a period")
+            .allow_burst(NonZeroU32::new(burst).expect("a burst")),
     );
     let ours = |key: &String| ready(limiter.limit(&policy, key));
     let theirs = |key: &String| peer.check_key(key).is_ok();
