@@ -48,11 +48,6 @@ impl Line {
         Line { policy: take.row.policy.clone(), quota: take.quota, cost: take.ask.tokens() }
     }
 
-    fn only(&self, steps: &Steps) -> Result<Decision, Error> {
-        let step = steps.first().ok_or_else(too_few)?;
-        Ok(self.decision(*step, step.is_allowed()))
-    }
-
     fn decision(&self, step: Step, all_granted: bool) -> Decision {
         Decision::new(self.policy.clone(), self.quota, self.cost, step, all_granted)
     }
@@ -60,10 +55,11 @@ impl Line {
 
 impl DecisionFuture {
     pub(super) fn new(take: &Take<'_>, steps: BackendFuture<Steps>) -> DecisionFuture {
-        let line = Line::of(take);
         DecisionFuture(match steps.try_ready() {
-            Ok(answer) => One::Ready(Some(answer.and_then(|steps| line.only(&steps)))),
-            Err(steps) => One::Pending(line, steps),
+            Ok(answer) => {
+                One::Ready(Some(answer.and_then(|steps| only(take.row.policy, take.quota, take.ask.tokens(), &steps))))
+            }
+            Err(steps) => One::Pending(Line::of(take), steps),
         })
     }
 }
@@ -77,7 +73,9 @@ impl Future for DecisionFuture {
                 Some(answer) => Poll::Ready(answer),
                 None => panic!("a DecisionFuture was polled after it had answered"),
             },
-            One::Pending(line, steps) => Pin::new(steps).poll(context).map(|steps| line.only(&steps?)),
+            One::Pending(line, steps) => {
+                Pin::new(steps).poll(context).map(|steps| only(&line.policy, line.quota, line.cost, &steps?))
+            }
         }
     }
 }
@@ -105,6 +103,12 @@ impl Future for DecisionsFuture {
     }
 }
 
+#[inline]
+fn only(policy: &PolicyName, quota: Quota, cost: u64, steps: &Steps) -> Result<Decision, Error> {
+    let step = steps.first().ok_or_else(too_few)?;
+    Ok(Decision::new(policy.clone(), quota, cost, *step, step.is_allowed()))
+}
+
 fn decisions(lines: &[Line], steps: &Steps) -> Result<Decisions, Error> {
     if lines.len() != steps.len() {
         return Err(too_few());
@@ -113,6 +117,7 @@ fn decisions(lines: &[Line], steps: &Steps) -> Result<Decisions, Error> {
     Ok(lines.iter().zip(steps.iter()).map(|(line, step)| line.decision(*step, all_granted)).collect())
 }
 
+#[cold]
 fn too_few() -> Error {
     Error::new(
         crate::backend::ErrorKind::Protocol,

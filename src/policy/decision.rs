@@ -50,6 +50,7 @@ pub enum Reason {
 }
 
 impl Decision {
+    #[inline]
     pub(crate) fn new(policy: PolicyName, quota: Quota, cost: u64, step: Step, all_granted: bool) -> Decision {
         let reason = match step.verdict {
             Verdict::Deny { retry: Some(_) } => Reason::QuotaExceeded,

@@ -402,3 +402,6 @@ fn shared_id(overflow: &HashMap<u64, State>, take: &Take<'_>) -> u64 {
 }
 
 const MOST_OVERFLOW_ROWS: usize = 1024;
+
+#[cfg(test)]
+mod tests;

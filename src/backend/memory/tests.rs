@@ -1,0 +1,197 @@
+//! What only this backend promises: the cap, who makes room, what newcomers share, twins.
+
+use std::time::Duration;
+
+use super::*;
+use crate::algorithm::{Ask, HOUR, MINUTE, Quota, Receipt, SECOND};
+use crate::clock::ManualClock;
+use crate::policy::{Digest, Key, PolicyName, Secret};
+
+const P: PolicyName = PolicyName::new("p");
+
+struct Bench {
+    backend: MemoryBackend,
+    clock: ManualClock,
+    secret: Secret,
+}
+
+impl Bench {
+    fn with_rows(rows: usize) -> Bench {
+        let clock = ManualClock::new();
+        let backend = MemoryBackend::builder().max_rows(rows).clock(clock.clone()).build();
+        Bench { backend, clock, secret: Secret::new([7; 16]) }
+    }
+
+    fn key(&self, key: u64) -> Digest {
+        self.secret.digest(&Key::from(key))
+    }
+
+    fn take(&self, key: u64, quota: &Quota, cost: u64) -> Step {
+        let policy = P;
+        let take = Take::new(RowId { policy: &policy, key: self.key(key) }, quota, Ask::cost(cost));
+        self.backend.decide(&[take], true)[0]
+    }
+
+    fn give_back(&self, key: u64, quota: &Quota, charged: &Step, cost: u64, actual: u64) {
+        let policy = P;
+        let row = RowId { policy: &policy, key: self.key(key) };
+        let receipt = Receipt::new(cost, charged).expect("it was granted");
+        self.backend.settle_one(&Settle { row, quota: quota.seeded(row.digest().seed()), receipt, actual });
+    }
+}
+
+#[test]
+fn the_cap_holds_and_the_exhausted_stay_denied() {
+    let bench = Bench::with_rows(64);
+    let quota = Quota::token_bucket(2, HOUR);
+    // As many exhausted keys as find a place, each with both tokens spent.
+    let exhausted: Vec<u64> = (0..64).filter(|key| bench.take(*key, &quota, 2).is_allowed()).collect();
+    assert!(bench.backend.len() <= 64);
+    for newcomer in 1000..20_000 {
+        bench.take(newcomer, &quota, 1);
+        assert!(bench.backend.len() <= 64, "{} rows", bench.backend.len());
+    }
+    // The last of the first 64 may have got a shared place, and denials are what they got there.
+    for key in exhausted {
+        assert!(!bench.take(key, &quota, 1).is_allowed(), "{key}");
+    }
+}
+
+#[test]
+fn newcomers_without_a_place_share_one_budget() {
+    let bench = Bench::with_rows(16);
+    let quota = Quota::token_bucket(3, HOUR);
+    for key in 0..1000 {
+        bench.take(key, &quota, 3);
+    }
+    let admitted = (1000..3000).filter(|key| bench.take(*key, &quota, 1).is_allowed()).count();
+    assert_eq!(admitted, 0, "the first without a place took all three tokens that they share");
+    bench.clock.advance(20 * MINUTE);
+    let admitted = (3000..5000).filter(|key| bench.take(*key, &quota, 1).is_allowed()).count();
+    // One token was paid back to the shared row; and to each exhausted row, so that each denies nothing any more and makes
+    // room for one newcomer, who leaves it to the next: it is not exhausted either.
+    assert!(admitted > 1);
+}
+
+#[test]
+fn a_shared_window_has_one_boundary_for_all_who_share_it() {
+    let bench = Bench::with_rows(16);
+    let quota = Quota::fixed_window(1, HOUR);
+    // Boundaries differ from key to key, so within an hour every key of the table has its own.
+    let mut admitted = 0;
+    for key in 0..2000 {
+        admitted += u32::from(bench.take(key, &quota, 1).is_allowed());
+    }
+    assert!(admitted <= 16 + 1, "{admitted} newcomers; the shared row was paid back at boundaries of theirs");
+}
+
+#[test]
+fn the_least_spent_makes_room() {
+    let bench = Bench::with_rows(64);
+    let quota = Quota::token_bucket(100, HOUR);
+    for key in 0..4 {
+        bench.take(key, &quota, 99);
+    }
+    for key in 100..2000 {
+        bench.take(key, &quota, 1);
+    }
+    let kept = (0..4).filter(|key| !bench.take(*key, &quota, 50).is_allowed()).count();
+    assert_eq!(kept, 4, "a nearly exhausted key was forgotten for the sake of fresh ones");
+}
+
+#[test]
+fn a_refused_call_makes_no_room() {
+    let bench = Bench::with_rows(16);
+    let (roomy, none) = (Quota::token_bucket(100, HOUR), Quota::token_bucket(1, HOUR));
+    for key in 0..100 {
+        bench.take(key, &roomy, 1);
+    }
+    let before = bench.backend.len();
+    let rows: Vec<bool> = (0..100).map(|key| bench.take(key, &roomy, 0).state.spent > 0.0).collect();
+    let policy = P;
+    let newcomer = |quota, cost| Take::new(RowId { policy: &policy, key: bench.key(5000) }, quota, Ask::cost(cost));
+    let steps = bench.backend.decide(&[newcomer(&roomy, 1), newcomer(&none, 2)], true);
+    assert!(!steps.all_granted());
+    let after: Vec<bool> = (0..100).map(|key| bench.take(key, &roomy, 0).state.spent > 0.0).collect();
+    assert_eq!((bench.backend.len(), after), (before, rows));
+}
+
+#[test]
+fn what_was_given_back_is_remembered_beside_the_row() {
+    let bench = Bench::with_rows(1000);
+    let quota = Quota::token_bucket(10, MINUTE);
+    let (first, second) = (bench.take(1, &quota, 5), bench.take(1, &quota, 5));
+    bench.give_back(1, &quota, &first, 5, 0);
+    assert_eq!(bench.backend.len(), 2, "a row and its twin");
+    // The refill pays the second back, which is alone now; then the burst is used anew.
+    bench.clock.advance(30 * SECOND);
+    assert!(bench.take(1, &quota, 10).is_allowed());
+    bench.give_back(1, &quota, &second, 5, 0);
+    assert!(!bench.take(1, &quota, 1).is_allowed(), "a late refund lifted the burst");
+}
+
+#[test]
+fn a_twin_outlives_its_row_for_late_give_backs() {
+    let bench = Bench::with_rows(1000);
+    let quota = Quota::token_bucket(10, MINUTE);
+    let (first, second) = (bench.take(1, &quota, 5), bench.take(1, &quota, 5));
+    bench.give_back(1, &quota, &first, 5, 0);
+    bench.clock.advance(30 * SECOND);
+    // All is paid back; others come and go, so that the idle row is dropped.
+    for key in 10..3000 {
+        bench.take(key, &quota, 1);
+    }
+    assert!(bench.take(1, &quota, 10).is_allowed());
+    bench.give_back(1, &quota, &second, 5, 0);
+    assert!(!bench.take(1, &quota, 1).is_allowed(), "a late refund lifted the burst");
+}
+
+#[test]
+fn a_sliding_window_keeps_the_window_before_beside_its_row() {
+    let bench = Bench::with_rows(1000);
+    let quota = Quota::sliding_window(10, MINUTE);
+    bench.take(1, &quota, 10);
+    assert_eq!(bench.backend.len(), 1);
+    bench.clock.advance(MINUTE + 6 * SECOND);
+    assert!(bench.take(1, &quota, 1).is_allowed(), "a tenth of the window before is out of view");
+    assert_eq!(bench.backend.len(), 2);
+    assert!(!bench.take(1, &quota, 1).is_allowed());
+    bench.clock.advance(2 * MINUTE);
+    assert!(bench.take(1, &quota, 10).is_allowed());
+    assert_eq!(bench.backend.len(), 1, "nothing before is in view: no twin");
+}
+
+#[test]
+fn rows_of_every_algorithm_go_when_they_are_paid_back() {
+    for (quota, paid_back) in [
+        (Quota::token_bucket(10, MINUTE), 6 * SECOND),
+        (Quota::fixed_window(10, MINUTE), 2 * MINUTE),
+        (Quota::sliding_window(10, MINUTE), 2 * MINUTE),
+    ] {
+        let bench = Bench::with_rows(1000);
+        for key in 0..100 {
+            bench.take(key, &quota, 1);
+        }
+        bench.clock.advance(paid_back - Duration::from_micros(1));
+        for key in 1000..1300 {
+            bench.take(key, &quota, 1);
+        }
+        bench.clock.advance(paid_back);
+        for key in 2000..2300 {
+            bench.take(key, &quota, 1);
+        }
+        assert!(bench.backend.len() < 400, "{quota}: {} rows, of which 300 are worth something", bench.backend.len());
+    }
+}
+
+#[test]
+fn settling_a_row_that_is_not_there_breaks_nothing() {
+    let bench = Bench::with_rows(16);
+    let quota = Quota::token_bucket(10, HOUR);
+    let charged = bench.take(1, &quota, 5);
+    bench.backend.reset(&[RowId { policy: &P, key: bench.key(1) }]).try_ready().expect("in memory").expect("reset");
+    bench.give_back(1, &quota, &charged, 5, 0);
+    assert!(bench.backend.is_empty());
+    bench.give_back(1, &quota, &charged, 5, 8);
+    assert_eq!(bench.take(1, &quota, 0).state.spent, 3.0, "what was used beyond the charge");
+}
