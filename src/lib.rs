@@ -72,7 +72,8 @@ pub use backend::{Error, ErrorKind, MemoryBackend};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use limiter::{Acquire, Charge, DecisionFuture, DecisionsFuture, RateLimiter, RateLimiterBuilder, Snapshot};
 pub use middleware::{
-    KeyError, KeyExtractor, RateLimit, RateLimitLayer, RateLimitStatus, RefusalBody, ResponseFuture, key,
+    HeaderFamily, KeyError, KeyExtractor, RateLimit, RateLimitLayer, RateLimitStatus, Refusal, RefusalBody, ResetUnit,
+    ResponseFuture, RouteLimits, is_cors_preflight, key,
 };
 pub use policy::{
     Decision, Decisions, Denied, Digest, Key, ParseQuotaError, Policy, PolicyError, PolicyName, Reason, Secret, Subject,

@@ -57,7 +57,7 @@ fn two_charges_at_once_allocate_only_the_lists_of_answers() {
 fn the_layer_allocates_nothing_but_headers() {
     let key = |_: &http::request::Parts| 7;
     let bare = count_calls(Inner);
-    let silent = count_calls(RateLimitLayer::new(API, key).headers(false).layer(Inner));
+    let silent = count_calls(RateLimitLayer::new(API, key).headers(tollgate::HeaderFamily::None).layer(Inner));
     let telling = count_calls(RateLimitLayer::new(API, key).layer(Inner));
     println!("allocations a request: {bare} bare, {silent} limited without headers, {telling} with");
     assert_eq!(silent, bare, "without headers");

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 
 use super::key::KeyError;
-use super::problem;
+use super::refusal::{Cause, plain};
 use super::status::RateLimitStatus;
 use crate::backend::Error;
 use crate::policy::Denied;
@@ -28,7 +28,7 @@ use crate::policy::Denied;
 /// ```
 impl IntoResponse for Denied {
     fn into_response(self) -> Response {
-        problem::denied(self.decisions(), true).map(Body::from)
+        plain(&Cause::Denied(self.into_decisions())).map(Body::from)
     }
 }
 
@@ -42,7 +42,7 @@ impl From<Denied> for Response {
 /// 503: the limiter's backend cannot decide.
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        problem::unavailable(std::iter::empty(), &self).map(Body::from)
+        plain(&Cause::Unavailable(self)).map(Body::from)
     }
 }
 
@@ -56,7 +56,7 @@ impl From<Error> for Response {
 /// 500, with what to do.
 impl IntoResponse for KeyError {
     fn into_response(self) -> Response {
-        problem::no_key(&self).map(Body::from)
+        plain(&Cause::NoKey(self)).map(Body::from)
     }
 }
 

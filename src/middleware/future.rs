@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -11,8 +12,9 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
+use super::body::RefusalBody;
 use super::headers::Report;
-use super::refusal::RefusalBody;
+use super::layer::Shared;
 use super::service::{Outcome, Verdict};
 
 pin_project! {
@@ -27,7 +29,7 @@ pin_project! {
     #[project = StateProj]
     enum State<S, F, B> {
         // The verdict is on its way. The service was ready when it was called and is not touched before.
-        Deciding { verdict: Verdict, held: Option<(S, Parts, B)> },
+        Deciding { verdict: Verdict, held: Option<(Arc<Shared>, S, Parts, B)> },
         Inner { #[pin] future: F, report: Option<Report> },
         // `None` once it was returned.
         Refused { response: Option<Response<Bytes>> },
@@ -35,8 +37,14 @@ pin_project! {
 }
 
 impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
-    pub(super) fn deciding(verdict: Verdict, service: S, parts: Parts, body: B) -> ResponseFuture<S, B> {
-        ResponseFuture { state: State::Deciding { verdict, held: Some((service, parts, body)) } }
+    pub(super) fn deciding(
+        verdict: Verdict,
+        shared: Arc<Shared>,
+        service: S,
+        parts: Parts,
+        body: B,
+    ) -> ResponseFuture<S, B> {
+        ResponseFuture { state: State::Deciding { verdict, held: Some((shared, service, parts, body)) } }
     }
 
     pub(super) fn inner(future: S::Future, report: Report) -> ResponseFuture<S, B> {
@@ -59,15 +67,18 @@ where
         let mut state = self.project().state;
         loop {
             let next = match state.as_mut().project() {
-                StateProj::Deciding { verdict, held } => match ready!(verdict.as_mut().poll(context)) {
-                    Outcome::Refuse(response) => State::Refused { response: Some(response) },
-                    Outcome::Proceed(pass) => {
-                        let (mut service, mut parts, body) = held.take().expect(POLLED_AGAIN);
-                        let report = pass.apply(&mut parts);
-                        let future = service.call(Request::from_parts(parts, body));
-                        State::Inner { future, report: Some(report) }
+                StateProj::Deciding { verdict, held } => {
+                    let outcome = ready!(verdict.as_mut().poll(context));
+                    let (shared, mut service, mut parts, body) = held.take().expect(POLLED_AGAIN);
+                    match outcome {
+                        Outcome::Refuse(cause) => State::Refused { response: Some(shared.refuse(&cause, &parts)) },
+                        Outcome::Proceed(pass) => {
+                            let report = pass.apply(&mut parts);
+                            let future = service.call(Request::from_parts(parts, body));
+                            State::Inner { future, report: Some(report) }
+                        }
                     }
-                },
+                }
                 StateProj::Inner { future, report } => {
                     let mut response = ready!(future.poll(context))?;
                     if let Some(report) = report.take() {

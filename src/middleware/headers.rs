@@ -1,4 +1,4 @@
-//! The `RateLimit` header fields of draft-ietf-httpapi-ratelimit-headers-11, as structured fields (RFC 9651).
+//! The header fields that tell clients about their limits, by families.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -6,11 +6,50 @@ use std::time::Duration;
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use smallvec::SmallVec;
 
-use crate::algorithm::Quota;
+use crate::algorithm::{Algorithm, Quota};
 use crate::policy::{Decision, Decisions, Policy, PolicyName};
+
+/// Which headers tell clients about their limits. One response speaks one of these languages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeaderFamily {
+    /// `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=42;t=18` for each policy, as in
+    /// draft-ietf-httpapi-ratelimit-headers-08 to -11. Appended to what an inner limiter sent.
+    #[default]
+    Draft11,
+    /// `RateLimit-Limit: 100`, `RateLimit-Remaining: 42`, `RateLimit-Reset: 18` (seconds from now) and
+    /// `RateLimit-Policy: 100;w=60`, as in drafts -04 to -06, of the policy that has the smallest share left (of the longest wait,
+    /// if denied). Left as they are if an inner limiter sent them: these fields must not occur twice.
+    Draft6,
+    /// `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42`, `X-RateLimit-Reset`, of one policy as with
+    /// [`Draft6`](HeaderFamily::Draft6).
+    XRateLimit(ResetUnit),
+    /// None. A denial still says `Retry-After`.
+    None,
+}
+
+/// What `X-RateLimit-Reset` counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums)] // Nobody uses anything else.
+pub enum ResetUnit {
+    /// Seconds from now, as with the drafts. Needs no common clock.
+    Seconds,
+    /// The Unix time in seconds, as GitHub and express-rate-limit send it.
+    Epoch,
+}
 
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const DRAFT_6: [HeaderName; 3] = [
+    HeaderName::from_static("ratelimit-limit"),
+    HeaderName::from_static("ratelimit-remaining"),
+    HeaderName::from_static("ratelimit-reset"),
+];
+const X_RATELIMIT: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit"),
+    HeaderName::from_static("x-ratelimit-remaining"),
+    HeaderName::from_static("x-ratelimit-reset"),
+];
 
 /// A policy's items of `RateLimit-Policy`, one for each of its quotas, rendered when the layer is built.
 #[derive(Clone)]
@@ -24,54 +63,113 @@ impl PolicyHeader {
 
     fn item(&self, decision: &Decision) -> HeaderValue {
         let stamp = decision.quota().stamp();
-        match self.0.iter().find(|(known, _)| *known == stamp) {
-            Some((_, item)) if self.0.len() == 1 => item.clone(),
-            // Stamps are short: with several quotas, two may have the same.
+        let mut same = self.0.iter().filter(|(known, _)| *known == stamp);
+        match (same.next(), same.next()) {
+            (Some((_, item)), None) => item.clone(),
+            // Stamps are short: two quotas may have the same.
             _ => policy_item(decision.policy(), decision.quota()),
         }
     }
 }
 
-/// What a response is told of its limits, ready to be appended.
+/// What a response is told of its limits.
 #[derive(Default)]
-pub(super) struct Report(SmallVec<[(HeaderName, HeaderValue); 2]>);
+pub(super) struct Report {
+    /// To be there once: an inner limiter's stay.
+    single: bool,
+    fields: SmallVec<[(HeaderName, HeaderValue); 2]>,
+}
 
 impl Report {
-    /// Of an answer that is not a denial: every policy.
-    pub(super) fn allowed<'a>(decisions: &Decisions, headers: impl Iterator<Item = &'a PolicyHeader>) -> Report {
+    /// Of requests that go on.
+    pub(super) fn allowed<'a>(
+        family: HeaderFamily,
+        decisions: &Decisions,
+        headers: impl Iterator<Item = &'a PolicyHeader>,
+    ) -> Report {
         let mut report = Report::default();
-        for (decision, header) in decisions.iter().zip(headers) {
-            report.0.push((RATELIMIT_POLICY, header.item(decision)));
-            report.0.push((RATELIMIT, limit_item(decision)));
+        match family {
+            HeaderFamily::Draft11 => {
+                for (decision, header) in decisions.iter().zip(headers) {
+                    report.fields.push((RATELIMIT_POLICY, header.item(decision)));
+                    report.fields.push((RATELIMIT, limit_item(decision)));
+                }
+            }
+            other => report.tightest(other, decisions.tightest()),
         }
         report
     }
 
-    /// Appended, never overwriting: an inner limiter may have sent its own.
+    /// Of denials. Draft 11: every policy, but limits only of those that were violated. The others' windows may end after
+    /// `Retry-After`, which is not to point before the end of a window that is sent (draft-11, section 6).
+    pub(super) fn denied(family: HeaderFamily, decisions: &Decisions) -> Report {
+        let mut report = Report::default();
+        match family {
+            HeaderFamily::Draft11 => {
+                for decision in decisions {
+                    report.fields.push((RATELIMIT_POLICY, policy_item(decision.policy(), decision.quota())));
+                }
+                for decision in decisions.violated() {
+                    report.fields.push((RATELIMIT, limit_item(decision)));
+                }
+            }
+            other => report.tightest(other, decisions.violated().max_by_key(|decision| decision.retry_after())),
+        }
+        report
+    }
+
+    /// One more field, appended.
+    pub(super) fn add(&mut self, name: HeaderName, value: HeaderValue) {
+        self.fields.push((name, value));
+    }
+
+    fn tightest(&mut self, family: HeaderFamily, decision: Option<&Decision>) {
+        let Some(decision) = decision else { return };
+        let (names, epoch) = match family {
+            HeaderFamily::Draft6 => (DRAFT_6, false),
+            HeaderFamily::XRateLimit(unit) => (X_RATELIMIT, unit == ResetUnit::Epoch),
+            HeaderFamily::Draft11 | HeaderFamily::None => return,
+        };
+        self.single = true;
+        if family == HeaderFamily::Draft6 {
+            let (limit, window) = (decision.limit(), whole_seconds(decision.quota().window()));
+            // Digits and punctuation only.
+            if let Ok(item) = HeaderValue::try_from(format!("{limit};w={window}")) {
+                self.fields.push((RATELIMIT_POLICY, item));
+            }
+        }
+        let reset = reset(decision);
+        let reset = if epoch { (decision.step().now + reset).get().div_ceil(1_000_000) } else { whole_seconds(reset) };
+        for (name, value) in names.into_iter().zip([decision.limit(), decision.remaining(), reset]) {
+            self.fields.push((name, HeaderValue::from(value)));
+        }
+    }
+
+    /// Never overwrites what is there.
     pub(super) fn append_to(self, headers: &mut HeaderMap) {
-        for (name, value) in self.0 {
-            headers.append(name, value);
+        if self.single {
+            let shown = self.fields.iter().any(|(name, _)| headers.contains_key(name));
+            if shown {
+                return;
+            }
+        }
+        // An inner limiter's denial, or a handler's, says when to come back; a window of ours may end later than that, and
+        // `Retry-After` is not to point before the end of one that is sent.
+        let refused = headers.contains_key(RETRY_AFTER);
+        for (name, value) in self.fields {
+            if !(refused && name == RATELIMIT) {
+                headers.append(name, value);
+            }
         }
     }
 }
 
-/// The headers of a denial: every policy, the violated ones' limits, and when to come back.
-///
-/// Of policies that were not violated no `RateLimit` is sent: their windows may end after `Retry-After`, which is not to point
-/// before the end of a window that is sent (draft-11, section 6).
-pub(super) fn denied(decisions: &Decisions, limits: bool, headers: &mut HeaderMap) {
-    if limits {
-        for decision in decisions {
-            headers.append(RATELIMIT_POLICY, policy_item(decision.policy(), decision.quota()));
-        }
-        for decision in decisions.violated() {
-            headers.append(RATELIMIT, limit_item(decision));
-        }
+/// What every denial says: when to come back, if that helps, and not to be stored. What is there already stays.
+pub(super) fn retry_later(retry: Option<Duration>, headers: &mut HeaderMap) {
+    if let Some(retry) = retry {
+        headers.entry(RETRY_AFTER).or_insert_with(|| HeaderValue::from(whole_seconds(retry)));
     }
-    if let Some(retry) = decisions.retry_after() {
-        headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(retry)));
-    }
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }
 
 /// Seconds for a header: rounded up, since coming back early is coming back refused; at least 1, since 0 invites a client to
@@ -79,6 +177,15 @@ pub(super) fn denied(decisions: &Decisions, limits: bool, headers: &mut HeaderMa
 pub(super) fn whole_seconds(duration: Duration) -> u64 {
     let up = u64::from(duration.subsec_nanos() > 0);
     duration.as_secs().saturating_add(up).clamp(1, Quota::MAX_TOKENS)
+}
+
+/// Until there is more: the end of the window, the whole bucket, or the moment when the denied request would fit.
+fn reset(decision: &Decision) -> Duration {
+    if decision.is_violated() || decision.quota().algorithm() != Algorithm::TokenBucket {
+        decision.window()
+    } else {
+        decision.reset()
+    }
 }
 
 /// `"api";q=100;w=60`
@@ -143,8 +250,15 @@ mod tests {
 
     const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
-    fn decision(quota: Quota, state: &State, cost: u64) -> Decision {
-        Decision::new(PolicyName::new("api"), quota, cost, step(&quota, state, NOW, Ask::cost(cost)), true)
+    fn decision(quota: Quota, state: &State, cost: u64) -> Decisions {
+        let step = step(&quota, state, NOW, Ask::cost(cost));
+        std::iter::once(Decision::new(PolicyName::new("api"), quota, cost, step, true)).collect()
+    }
+
+    fn sent(report: Report) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        report.append_to(&mut headers);
+        headers
     }
 
     #[test]
@@ -162,10 +276,9 @@ mod tests {
 
     #[test]
     fn a_denial_that_waiting_cannot_help_has_no_times() {
-        let quota = Quota::token_bucket(10, MINUTE);
-        let decisions: Decisions = std::iter::once(decision(quota, &State::default(), 11)).collect();
-        let mut headers = HeaderMap::new();
-        denied(&decisions, true, &mut headers);
+        let decisions = decision(Quota::token_bucket(10, MINUTE), &State::default(), 11);
+        let mut headers = sent(Report::denied(HeaderFamily::Draft11, &decisions));
+        retry_later(decisions.retry_after(), &mut headers);
         assert_eq!(headers[RATELIMIT], "\"api\";r=10");
         assert!(!headers.contains_key(RETRY_AFTER));
     }
@@ -176,6 +289,40 @@ mod tests {
             assert_eq!(whole_seconds(Duration::from_micros(micros)), seconds);
         }
         assert_eq!(whole_seconds(Duration::MAX), Quota::MAX_TOKENS);
+    }
+
+    #[test]
+    fn the_older_families_tell_of_one_policy() {
+        let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 58);
+        let none: [&PolicyHeader; 0] = [];
+        let headers = |family| sent(Report::allowed(family, &decisions, none.into_iter()));
+        let draft = headers(HeaderFamily::Draft6);
+        assert_eq!(draft["ratelimit-policy"], "100;w=60");
+        assert_eq!((&draft["ratelimit-limit"], &draft["ratelimit-remaining"]), (&100.into(), &42.into()));
+        assert_eq!(draft["ratelimit-reset"], "35", "34.8 s until all of it is back");
+        let seconds = headers(HeaderFamily::XRateLimit(ResetUnit::Seconds));
+        assert_eq!((&seconds["x-ratelimit-limit"], &seconds["x-ratelimit-reset"]), (&100.into(), &35.into()));
+        let epoch = headers(HeaderFamily::XRateLimit(ResetUnit::Epoch));
+        assert_eq!(epoch["x-ratelimit-reset"], "1700000035");
+        assert!(headers(HeaderFamily::None).is_empty());
+    }
+
+    #[test]
+    fn what_an_inner_limiter_sent_stays() {
+        let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 1);
+        let policy = PolicyHeader::new(&Policy::new("api", Quota::token_bucket(100, MINUTE)));
+        let report = |family| Report::allowed(family, &decisions, std::iter::once(&policy));
+        let mut headers = HeaderMap::new();
+        headers.insert("ratelimit-limit", 7.into());
+        report(HeaderFamily::Draft6).append_to(&mut headers);
+        assert_eq!((headers.len(), &headers["ratelimit-limit"]), (1, &7.into()));
+        headers.insert(RATELIMIT, HeaderValue::from_static("\"inner\";r=0;t=60"));
+        report(HeaderFamily::Draft11).append_to(&mut headers);
+        assert_eq!(headers.get_all(RATELIMIT).iter().count(), 2);
+        // Of a denial, windows of ours may end later than it says to come back.
+        headers.insert(RETRY_AFTER, 60.into());
+        report(HeaderFamily::Draft11).append_to(&mut headers);
+        assert_eq!(headers.get_all(RATELIMIT).iter().count(), 2);
     }
 
     #[test]

@@ -1,13 +1,18 @@
-//! The layer: what to limit, by what, on which limiter.
+//! The layer: what to limit, by what, on which limiter, and how to answer.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use http::request::Parts;
+use http::{HeaderName, Response};
 use tower_layer::Layer;
 
-use super::headers::PolicyHeader;
+use super::headers::HeaderFamily;
 use super::key::KeyExtractor;
+use super::refusal::Refusal;
+use super::rule::Rule;
 use super::service::RateLimit;
 use crate::limiter::RateLimiter;
 use crate::policy::Policy;
@@ -30,8 +35,13 @@ use crate::policy::Policy;
 /// ```
 ///
 /// All services that one layer, or its clones, make share their rows. Every response carries `RateLimit-Policy` and `RateLimit`
-/// (draft-ietf-httpapi-ratelimit-headers-11), a denial also `Retry-After`, `Cache-Control: no-store` and an
-/// `application/problem+json` body.
+/// (draft-ietf-httpapi-ratelimit-headers-11) unless told [otherwise](RateLimitLayer::headers), a denial also `Retry-After`,
+/// `Cache-Control: no-store` and an `application/problem+json` body; a gRPC request gets a gRPC status.
+///
+/// # Where to put it
+/// Inside CORS (so that browsers may read a 429, and preflights are not charged), inside authentication if the key comes from
+/// it, outside compression and whatever else is work. `Router::layer` also limits requests that match no route;
+/// `route_layer` lets 404s through unlimited.
 #[derive(Clone)]
 pub struct RateLimitLayer {
     shared: Arc<Shared>,
@@ -42,20 +52,28 @@ pub struct RateLimitLayer {
 pub(super) struct Shared {
     pub(super) limiter: RateLimiter,
     pub(super) rules: Vec<Rule>,
+    pub(super) skip: Vec<Arc<SkipFn>>,
     pub(super) cost: Option<Arc<CostFn>>,
-    pub(super) headers: bool,
+    pub(super) enforce: Enforce,
+    pub(super) shadow_header: Option<HeaderName>,
+    pub(super) headers: HeaderFamily,
+    pub(super) jitter: Duration,
     pub(super) status: bool,
+    pub(super) refuse: Option<Arc<RefuseFn>>,
 }
 
-/// A policy, and whom it counts.
-#[derive(Clone)]
-pub(super) struct Rule {
-    pub(super) policy: Policy,
-    pub(super) key: Arc<dyn KeyExtractor>,
-    pub(super) header: PolicyHeader,
+/// Whose denials are acted on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Enforce {
+    Everybody,
+    Nobody,
+    /// Keys whose digest's seed is at most this.
+    UpTo(u64),
 }
 
+type SkipFn = dyn Fn(&Parts) -> bool + Send + Sync;
 type CostFn = dyn Fn(&Parts) -> u64 + Send + Sync;
+type RefuseFn = dyn Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync;
 
 impl RateLimitLayer {
     /// A layer with one rule: `policy`, counted by `key`. A quota alone is a policy named from itself.
@@ -66,9 +84,23 @@ impl RateLimitLayer {
     /// If a bare quota refuses everything (capacity 0 without reservations).
     #[track_caller]
     pub fn new(policy: impl Into<Policy>, key: impl KeyExtractor) -> RateLimitLayer {
-        let shared =
-            Shared { limiter: RateLimiter::default(), rules: Vec::new(), cost: None, headers: true, status: false };
-        RateLimitLayer { shared: Arc::new(shared) }.and(policy, key)
+        RateLimitLayer::of(&RateLimiter::default(), Rule::new(policy.into(), Arc::new(key)))
+    }
+
+    pub(super) fn of(limiter: &RateLimiter, rule: Rule) -> RateLimitLayer {
+        let shared = Shared {
+            limiter: limiter.clone(),
+            rules: vec![rule],
+            skip: Vec::new(),
+            cost: None,
+            enforce: Enforce::Everybody,
+            shadow_header: None,
+            headers: HeaderFamily::Draft11,
+            jitter: Duration::ZERO,
+            status: false,
+            refuse: None,
+        };
+        RateLimitLayer { shared: Arc::new(shared) }
     }
 
     /// Adds a rule. A request is charged under all rules, or under none.
@@ -78,16 +110,31 @@ impl RateLimitLayer {
     /// [`new`](RateLimitLayer::new) if a bare quota refuses everything.
     #[track_caller]
     #[must_use]
-    pub fn and(self, policy: impl Into<Policy>, key: impl KeyExtractor) -> RateLimitLayer {
+    pub fn and(mut self, policy: impl Into<Policy>, key: impl KeyExtractor) -> RateLimitLayer {
         let policy = policy.into();
-        self.with(move |shared| {
-            let name = policy.name();
-            if shared.rules.iter().any(|rule| rule.policy.name() == name) {
-                panic!("tollgate: two rules of one layer have a policy named {name:?}; give one of them another name");
-            }
-            let header = PolicyHeader::new(&policy);
-            shared.rules.push(Rule { policy, key: Arc::new(key), header });
-        })
+        let name = policy.name();
+        if self.shared.rules.iter().flat_map(|rule| rule.policies.iter()).any(|known| known.policy.name() == name) {
+            panic!("tollgate: two rules of one layer have a policy named {name:?}; give one of them another name");
+        }
+        self.change().rules.push(Rule::new(policy, Arc::new(key)));
+        self
+    }
+
+    /// Requests for which `skip` says yes pass unlimited and uncharged: health checks, an allow list, CORS preflights
+    /// ([`is_cors_preflight`](crate::is_cors_preflight)). Said several times, each counts.
+    ///
+    /// ```
+    /// # use http::request::Parts;
+    /// # use tollgate::{is_cors_preflight, key, Quota, RateLimitLayer, MINUTE};
+    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip())
+    ///     .skip(|req: &Parts| req.uri.path() == "/health")
+    ///     .skip(is_cors_preflight)
+    ///     .skip(key::client_ip().within(["192.0.2.0/24"]));
+    /// ```
+    #[must_use]
+    pub fn skip(mut self, skip: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> RateLimitLayer {
+        self.change().skip.push(Arc::new(skip));
+        self
     }
 
     /// What a request costs under every rule. Defaults to 1.
@@ -100,35 +147,107 @@ impl RateLimitLayer {
     /// });
     /// ```
     #[must_use]
-    pub fn cost(self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
-        self.with(|shared| shared.cost = Some(Arc::new(cost)))
+    pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
+        self.change().cost = Some(Arc::new(cost));
+        self
     }
 
     /// The limiter to decide by. Layers on one limiter share the rows of policies with the same name, and so does whoever asks
     /// it from a handler.
     #[must_use]
-    pub fn limiter(self, limiter: &RateLimiter) -> RateLimitLayer {
-        self.with(|shared| shared.limiter = limiter.clone())
+    pub fn limiter(mut self, limiter: &RateLimiter) -> RateLimitLayer {
+        self.change().limiter = limiter.clone();
+        self
     }
 
-    /// Whether responses carry `RateLimit-Policy` and `RateLimit`. Defaults to `true`. A denial's `Retry-After` is sent in any
-    /// case.
+    /// Shadow mode: decides and counts as ever, but refuses nobody, so that a limit can be tried on live traffic. Clients are
+    /// told nothing; handlers see [`RateLimitStatus::is_shadowed`](super::RateLimitStatus::is_shadowed), and
+    /// [`shadow_header`](RateLimitLayer::shadow_header) tells whoever reads the access log.
+    ///
+    /// What would have been refused is not charged, as ever.
     #[must_use]
-    pub fn headers(self, send: bool) -> RateLimitLayer {
-        self.with(|shared| shared.headers = send)
+    pub fn shadow(mut self) -> RateLimitLayer {
+        self.change().enforce = Enforce::Nobody;
+        self
+    }
+
+    /// Shadow mode for all but a share of keys, from 0.0 to 1.0: always the same keys (of the first rule), so that a limit can be
+    /// rolled out step by step, and growing with the share. For these it is enforced.
+    ///
+    /// # Panics
+    /// If `share` is not from 0.0 to 1.0.
+    #[track_caller]
+    #[must_use]
+    pub fn enforce_share(mut self, share: f64) -> RateLimitLayer {
+        assert!((0.0..=1.0).contains(&share), "tollgate: the share to enforce is {share}; it must be from 0.0 to 1.0");
+        self.change().enforce = match share {
+            0.0 => Enforce::Nobody,
+            1.0 => Enforce::Everybody,
+            share => Enforce::UpTo((share * u64::MAX as f64) as u64),
+        };
+        self
+    }
+
+    /// In shadow mode, a header on the responses to requests that would have been refused; its value is `denied`.
+    ///
+    /// # Panics
+    /// If `name` is no header name in lower case.
+    #[track_caller]
+    #[must_use]
+    pub fn shadow_header(mut self, name: &'static str) -> RateLimitLayer {
+        self.change().shadow_header = Some(HeaderName::from_static(name));
+        self
+    }
+
+    /// Which headers tell clients about their limits. Defaults to [`HeaderFamily::Draft11`]. A denial's `Retry-After` is sent in
+    /// any case.
+    #[must_use]
+    pub fn headers(mut self, family: HeaderFamily) -> RateLimitLayer {
+        self.change().headers = family;
+        self
+    }
+
+    /// Adds a random time up to this to each denial's `Retry-After`, so that clients who were refused together do not come back
+    /// together. Only ever later, in whole seconds.
+    #[must_use]
+    pub fn retry_jitter(mut self, most: Duration) -> RateLimitLayer {
+        self.change().jitter = most;
+        self
     }
 
     /// Puts a [`RateLimitStatus`](super::RateLimitStatus) among the extensions of each request that goes on, for handlers to
     /// look at. Off unless asked for: extensions allocate.
     #[must_use]
-    pub fn with_status(self) -> RateLimitLayer {
-        self.with(|shared| shared.status = true)
+    pub fn with_status(mut self) -> RateLimitLayer {
+        self.change().status = true;
+        self
     }
 
-    #[track_caller]
-    fn with(mut self, change: impl FnOnce(&mut Shared)) -> RateLimitLayer {
-        change(Arc::make_mut(&mut self.shared));
+    /// Answers refused requests in your own way. The limiter adds its headers to whatever is returned, and `Retry-After` and
+    /// `Cache-Control` where they are missing.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use http::{Response, StatusCode};
+    /// # use tollgate::{key, Quota, RateLimitLayer, Refusal, MINUTE};
+    ///
+    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).on_refusal(|refusal: &Refusal<'_>| {
+    ///     let mut response = Response::new(Bytes::from_static(b"slow down, please"));
+    ///     *response.status_mut() = refusal.status(); // 429, or 503 if the backend is down
+    ///     response
+    /// });
+    /// ```
+    #[must_use]
+    pub fn on_refusal(
+        mut self,
+        refuse: impl Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> RateLimitLayer {
+        self.change().refuse = Some(Arc::new(refuse));
         self
+    }
+
+    fn change(&mut self) -> &mut Shared {
+        Arc::make_mut(&mut self.shared)
     }
 }
 
@@ -148,10 +267,12 @@ impl fmt::Debug for RateLimitLayer {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let policies: Vec<_> = self.rules.iter().map(|rule| &rule.policy).collect();
+        let policies: Vec<_> =
+            self.rules.iter().flat_map(|rule| rule.policies.iter()).map(|known| &known.policy).collect();
         f.debug_struct("RateLimitLayer")
             .field("policies", &policies)
             .field("limiter", &self.limiter)
+            .field("enforce", &self.enforce)
             .field("headers", &self.headers)
             .field("status", &self.status)
             .finish_non_exhaustive()

@@ -2,26 +2,34 @@
 //!
 //! # The life of a request
 //! 1. `poll_ready` asks the inner service. `call` takes the one that is ready and does not call it before the verdict.
-//! 2. Each rule turns the request's parts into a charge: its policy, a subject from its [key extractor](KeyExtractor), the
+//! 2. Unless it is [skipped](RateLimitLayer::skip), each rule turns the request's parts into a charge: its policy, a subject from its [key extractor](KeyExtractor), the
 //!    request's cost.
 //! 3. The limiter decides all charges together. Allowed: the request goes on; on request with a [`RateLimitStatus`] among its
-//!    extensions. Denied: it is answered with 429 here, the inner service is not touched and the body is not read.
+//!    extensions. Denied: it is answered with 429 here (a gRPC request with RESOURCE_EXHAUSTED), the inner service is not
+//!    touched and the body is not read.
 //! 4. On the way back the response gets its headers.
 
 #[cfg(feature = "axum")]
 mod axum;
+mod body;
 mod future;
+mod grpc;
 mod headers;
 pub mod key;
 mod layer;
 mod problem;
 mod refusal;
+mod routes;
+mod rule;
 mod service;
 mod status;
 
+pub use body::RefusalBody;
 pub use future::ResponseFuture;
+pub use headers::{HeaderFamily, ResetUnit};
 pub use key::{KeyError, KeyExtractor};
 pub use layer::RateLimitLayer;
-pub use refusal::RefusalBody;
+pub use refusal::Refusal;
+pub use routes::{RouteLimits, is_cors_preflight};
 pub use service::RateLimit;
 pub use status::RateLimitStatus;

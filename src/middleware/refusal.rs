@@ -1,78 +1,140 @@
-//! The body of a response: the inner service's, or a refusal's.
+//! A refusal, and what it is answered with.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
-use pin_project_lite::pin_project;
+use http::header::HeaderValue;
+use http::request::Parts;
+use http::{HeaderName, Response, StatusCode};
 
-pin_project! {
-    /// The body of a response of [`RateLimit`](super::RateLimit): the inner service's, or the limiter's own.
-    ///
-    /// It is a [`Body`] for every inner body whose data can be made from [`Bytes`], as `Bytes` itself can.
-    #[derive(Debug)]
-    pub struct RefusalBody<B> {
-        #[pin]
-        kind: Kind<B>,
-    }
+use super::headers::{self, Report};
+use super::key::KeyError;
+use super::layer::Shared;
+use super::{grpc, problem};
+use crate::backend::Error;
+use crate::policy::Decisions;
+
+/// Why a request is not let through: for [`on_refusal`](super::RateLimitLayer::on_refusal).
+#[derive(Debug)]
+pub struct Refusal<'a> {
+    cause: &'a Cause,
+    parts: &'a Parts,
 }
 
-pin_project! {
-    #[project = KindProj]
-    #[derive(Debug)]
-    enum Kind<B> {
-        Inner { #[pin] body: B },
-        // `None` once it was sent.
-        Refusal { bytes: Option<Bytes> },
-    }
+/// What stood in the way.
+#[derive(Debug)]
+pub(super) enum Cause {
+    Denied(Decisions),
+    Unavailable(Error),
+    NoKey(KeyError),
 }
 
-impl<B> RefusalBody<B> {
-    pub(super) fn inner(body: B) -> RefusalBody<B> {
-        RefusalBody { kind: Kind::Inner { body } }
+impl Refusal<'_> {
+    /// The request, without its body, which was not read.
+    pub fn request(&self) -> &Parts {
+        self.parts
     }
 
-    pub(super) fn refusal(bytes: Bytes) -> RefusalBody<B> {
-        RefusalBody { kind: Kind::Refusal { bytes: Some(bytes) } }
-    }
-}
-
-impl<B: Default> Default for RefusalBody<B> {
-    fn default() -> RefusalBody<B> {
-        RefusalBody::inner(B::default())
-    }
-}
-
-impl<B> Body for RefusalBody<B>
-where
-    B: Body,
-    B::Data: From<Bytes>,
-{
-    type Data = B::Data;
-    type Error = B::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        match self.project().kind.project() {
-            KindProj::Inner { body } => body.poll_frame(context),
-            KindProj::Refusal { bytes } => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes.into())))),
+    /// The decisions, if some quota is exceeded; `None` if the limiter could not decide.
+    pub fn decisions(&self) -> Option<&Decisions> {
+        match self.cause {
+            Cause::Denied(decisions) => Some(decisions),
+            Cause::Unavailable(_) | Cause::NoKey(_) => None,
         }
     }
 
-    fn is_end_stream(&self) -> bool {
-        match &self.kind {
-            Kind::Inner { body } => body.is_end_stream(),
-            Kind::Refusal { bytes } => bytes.is_none(),
+    /// The backend's error, if it could not decide.
+    pub fn error(&self) -> Option<&Error> {
+        match self.cause {
+            Cause::Unavailable(error) => Some(error),
+            Cause::Denied(_) | Cause::NoKey(_) => None,
         }
     }
 
-    fn size_hint(&self) -> SizeHint {
-        match &self.kind {
-            Kind::Inner { body } => body.size_hint(),
-            Kind::Refusal { bytes } => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+    /// The status that fits: 429, or 503 if the backend could not decide, or the key extractor's (500 unless it says
+    /// otherwise).
+    pub fn status(&self) -> StatusCode {
+        match self.cause {
+            Cause::Denied(_) => StatusCode::TOO_MANY_REQUESTS,
+            Cause::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Cause::NoKey(error) => error.status(),
         }
     }
+
+    /// When to come back; `None` if that does not help.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.cause {
+            Cause::Denied(decisions) => decisions.retry_after(),
+            Cause::Unavailable(_) => Some(RETRY_UNAVAILABLE),
+            Cause::NoKey(_) => None,
+        }
+    }
+
+    /// A text for people. It names policies, never keys.
+    pub fn message(&self) -> String {
+        match self.cause {
+            Cause::Denied(decisions) => decisions.to_string(),
+            Cause::Unavailable(_) => "the service cannot tell its limits at the moment".into(),
+            Cause::NoKey(error) => error.to_string(),
+        }
+    }
+
+    /// What would be answered without `on_refusal`, but for the headers that are added in any case.
+    pub fn default_response(&self) -> Response<Bytes> {
+        match grpc::content_type(self.parts) {
+            Some(content_type) => grpc::response(self, content_type),
+            None => problem::response(self),
+        }
+    }
+}
+
+impl Shared {
+    /// The answer to a request that is refused.
+    pub(super) fn refuse(&self, cause: &Cause, parts: &Parts) -> Response<Bytes> {
+        let refusal = Refusal { cause, parts };
+        let mut response = match &self.refuse {
+            Some(refuse) => refuse(&refusal),
+            None => refusal.default_response(),
+        };
+        if let Some(decisions) = refusal.decisions() {
+            Report::denied(self.headers, decisions).append_to(response.headers_mut());
+        }
+        let jitter = random_up_to(self.jitter);
+        headers::retry_later(refusal.retry_after().map(|retry| retry + jitter), response.headers_mut());
+        response
+    }
+}
+
+/// What a denial from a handler is answered with: as the layer would, in its default form.
+#[cfg(feature = "axum")]
+pub(super) fn plain(cause: &Cause) -> Response<Bytes> {
+    let (parts, ()) = http::Request::new(()).into_parts();
+    let refusal = Refusal { cause, parts: &parts };
+    let mut response = refusal.default_response();
+    if let Some(decisions) = refusal.decisions() {
+        Report::denied(headers::HeaderFamily::Draft11, decisions).append_to(response.headers_mut());
+    }
+    headers::retry_later(refusal.retry_after(), response.headers_mut());
+    response
+}
+
+/// A report for requests that would have been refused, were it enforced.
+pub(super) fn shadowed(header: Option<&HeaderName>) -> Report {
+    let mut report = Report::default();
+    if let Some(name) = header {
+        report.add(name.clone(), HeaderValue::from_static("denied"));
+    }
+    report
+}
+
+/// Of an unavailable backend nobody knows when it is back; soon is a good guess.
+const RETRY_UNAVAILABLE: Duration = Duration::from_secs(1);
+
+fn random_up_to(most: Duration) -> Duration {
+    if most.is_zero() {
+        return Duration::ZERO;
+    }
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    let share = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
+    most.mul_f64(share.min(1.0))
 }

@@ -5,18 +5,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
 use smallvec::SmallVec;
 use tower_service::Service;
 
+use super::body::RefusalBody;
 use super::future::ResponseFuture;
 use super::headers::Report;
-use super::key::{Extraction, KeyError};
-use super::layer::Shared;
-use super::problem;
-use super::refusal::RefusalBody;
+use super::key::{Extraction, Found};
+use super::layer::{Enforce, Shared};
+use super::refusal::{Cause, shadowed};
+use super::rule::Prepared;
 use super::status::RateLimitStatus;
 use crate::algorithm::Ask;
 use crate::backend::Error;
@@ -61,21 +61,26 @@ where
                 let report = pass.apply(&mut parts);
                 ResponseFuture::inner(self.inner.call(Request::from_parts(parts, body)), report)
             }
-            Ok(Outcome::Refuse(response)) => ResponseFuture::refused(response),
+            Ok(Outcome::Refuse(cause)) => {
+                // With the instance that was ready goes what it holds for a call: a permit, a place in a buffer.
+                self.inner = self.inner.clone();
+                ResponseFuture::refused(self.shared.refuse(&cause, &parts))
+            }
             Err(verdict) => {
                 // The service that was polled ready is the one to call; its clone may not be ready yet.
                 let clone = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, clone);
-                ResponseFuture::deciding(verdict, ready, parts, body)
+                ResponseFuture::deciding(verdict, Arc::clone(&self.shared), ready, parts, body)
             }
         }
     }
 }
 
 /// The verdict on a request.
+#[allow(clippy::large_enum_variant)] // Moved once or twice; a box would be an allocation for each request.
 pub(super) enum Outcome {
     Proceed(Pass),
-    Refuse(Response<Bytes>),
+    Refuse(Cause),
 }
 
 /// What a request that may go on takes with it.
@@ -97,72 +102,97 @@ impl Pass {
 /// A verdict that is on its way.
 pub(super) type Verdict = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-type Subjects = SmallVec<[Subject; 2]>;
+/// The rules that limit a request: their number, the number of the policy that applies, and whom it counts.
+type Lines = SmallVec<[(usize, usize, Subject); 2]>;
 
 impl Shared {
     /// The verdict, if it can be had at once, else the future that brings it.
+    #[allow(clippy::result_large_err)] // Both are moved once.
     fn decide(self: &Arc<Self>, parts: &Parts) -> Result<Outcome, Verdict> {
+        if self.skip.iter().any(|skip| skip(parts)) {
+            return Ok(Outcome::Proceed(Pass { report: Report::default(), status: None }));
+        }
         let cost = self.cost.as_ref().map_or(1, |cost| cost(parts));
-        let mut subjects = Subjects::new();
-        for (i, rule) in self.rules.iter().enumerate() {
-            match rule.key.extract(parts) {
-                Extraction::Now(Ok(subject)) => subjects.push(subject),
-                Extraction::Now(Err(error)) => return Ok(Outcome::Refuse(problem::no_key(&error))),
-                first @ Extraction::Later(_) => {
-                    let rest = self.rules[i + 1..].iter().map(|rule| rule.key.extract(parts));
-                    let pending: Vec<_> = std::iter::once(first).chain(rest).collect();
-                    return Err(Arc::clone(self).decide_later(subjects, pending, cost));
+        let mut lines = Lines::new();
+        let mut rules = self
+            .rules
+            .iter()
+            .enumerate()
+            .filter_map(|(i, rule)| Some((i, rule.chosen(parts)?, rule.key.extract(parts))));
+        while let Some((rule, policy, extraction)) = rules.next() {
+            match extraction {
+                Extraction::Now(Found::Subject(subject)) => lines.push((rule, policy, subject)),
+                Extraction::Now(Found::Skip) => {}
+                Extraction::Now(Found::Refuse(error)) => return Ok(Outcome::Refuse(Cause::NoKey(error))),
+                later @ Extraction::Later(_) => {
+                    let pending: Vec<_> = std::iter::once((rule, policy, later)).chain(rules).collect();
+                    return Err(Arc::clone(self).decide_later(lines, pending, cost));
                 }
             }
         }
-        match self.limiter.decide(self.lines(&subjects, cost), true).try_ready() {
-            Ok(answer) => Ok(self.outcome(answer)),
+        match self.limiter.decide(self.charges(&lines, cost), true).try_ready() {
+            Ok(answer) => Ok(self.outcome(answer, &lines)),
             Err(answer) => {
                 let shared = Arc::clone(self);
-                Err(Box::pin(async move { shared.outcome(answer.await) }))
+                Err(Box::pin(async move { shared.outcome(answer.await, &lines) }))
             }
         }
     }
 
-    fn decide_later(self: Arc<Self>, mut subjects: Subjects, pending: Vec<Extraction>, cost: u64) -> Verdict {
+    fn decide_later(self: Arc<Self>, mut lines: Lines, pending: Vec<(usize, usize, Extraction)>, cost: u64) -> Verdict {
         Box::pin(async move {
-            for extraction in pending {
-                match subject(extraction).await {
-                    Ok(subject) => subjects.push(subject),
-                    Err(error) => return Outcome::Refuse(problem::no_key(&error)),
+            for (rule, policy, extraction) in pending {
+                let found = match extraction {
+                    Extraction::Now(found) => found,
+                    Extraction::Later(found) => found.await,
+                };
+                match found {
+                    Found::Subject(subject) => lines.push((rule, policy, subject)),
+                    Found::Skip => {}
+                    Found::Refuse(error) => return Outcome::Refuse(Cause::NoKey(error)),
                 }
             }
-            let answer = self.limiter.decide(self.lines(&subjects, cost), true);
-            self.outcome(answer.await)
+            let answer = self.limiter.decide(self.charges(&lines, cost), true).await;
+            self.outcome(answer, &lines)
         })
     }
 
-    fn lines<'a>(&'a self, subjects: &'a Subjects, cost: u64) -> impl Iterator<Item = (&'a Policy, &'a Subject, Ask)> {
-        self.rules.iter().zip(subjects).map(move |(rule, subject)| (&rule.policy, subject, Ask::cost(cost)))
+    fn outcome(&self, answer: Result<Decisions, Error>, lines: &Lines) -> Outcome {
+        let decisions = match answer {
+            Ok(decisions) => decisions,
+            // A limit that is not enforced must not refuse because it cannot be told either.
+            Err(_) if self.enforce == Enforce::Nobody => {
+                return Outcome::Proceed(Pass { report: Report::default(), status: None });
+            }
+            Err(error) => return Outcome::Refuse(Cause::Unavailable(error)),
+        };
+        let report = match (self.is_enforced(lines), decisions.is_allowed()) {
+            (true, false) => return Outcome::Refuse(Cause::Denied(decisions)),
+            (true, true) => {
+                let headers = lines.iter().map(|line| &self.prepared(line).header);
+                Report::allowed(self.headers, &decisions, headers)
+            }
+            (false, true) => Report::default(),
+            (false, false) => shadowed(self.shadow_header.as_ref()),
+        };
+        Outcome::Proceed(Pass { report, status: self.status.then(|| RateLimitStatus::new(decisions)) })
     }
 
-    fn outcome(&self, answer: Result<Decisions, Error>) -> Outcome {
-        match answer {
-            Ok(decisions) if decisions.is_allowed() => Outcome::Proceed(Pass {
-                report: if self.headers {
-                    Report::allowed(&decisions, self.rules.iter().map(|rule| &rule.header))
-                } else {
-                    Report::default()
-                },
-                status: self.status.then(|| RateLimitStatus::new(decisions)),
-            }),
-            Ok(decisions) => Outcome::Refuse(problem::denied(&decisions, self.headers)),
-            Err(error) => {
-                let policies = self.rules.iter().map(|rule| rule.policy.name());
-                Outcome::Refuse(problem::unavailable(policies, &error))
+    fn is_enforced(&self, lines: &Lines) -> bool {
+        match self.enforce {
+            Enforce::Everybody => true,
+            Enforce::Nobody => false,
+            Enforce::UpTo(seed) => {
+                lines.first().is_some_and(|(_, _, subject)| self.limiter.digest(subject.key()).seed() <= seed)
             }
         }
     }
-}
 
-async fn subject(extraction: Extraction) -> Result<Subject, KeyError> {
-    match extraction {
-        Extraction::Now(answer) => answer,
-        Extraction::Later(answer) => answer.await,
+    fn charges<'a>(&'a self, lines: &'a Lines, cost: u64) -> impl Iterator<Item = (&'a Policy, &'a Subject, Ask)> {
+        lines.iter().map(move |line| (&self.prepared(line).policy, &line.2, Ask::cost(cost)))
+    }
+
+    fn prepared(&self, (rule, policy, _): &(usize, usize, Subject)) -> &Prepared {
+        &self.rules[*rule].policies[*policy]
     }
 }

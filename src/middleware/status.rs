@@ -28,17 +28,19 @@ impl RateLimitStatus {
         RateLimitStatus(Arc::new(decisions))
     }
 
-    /// One decision for each rule, in their order.
+    /// One decision for each rule that applied, in their order.
     pub fn decisions(&self) -> &Decisions {
         &self.0
     }
 
-    /// The decision with the smallest share of its limit left.
+    /// The decision with the smallest share of its limit left; `None` if no rule applied.
     pub fn tightest(&self) -> Option<&Decision> {
-        // a / b < c / d, without dividing by a limit of 0.
-        self.0.iter().min_by(|one, other| {
-            let product = |a: &Decision, b: &Decision| u128::from(a.remaining()) * u128::from(b.limit());
-            product(one, other).cmp(&product(other, one))
-        })
+        self.0.tightest()
+    }
+
+    /// Whether the request goes on only because its denial is not enforced: see
+    /// [`RateLimitLayer::shadow`](super::RateLimitLayer::shadow).
+    pub fn is_shadowed(&self) -> bool {
+        !self.0.is_allowed()
     }
 }

@@ -191,6 +191,15 @@ impl Decisions {
         longest
     }
 
+    /// The decision with the smallest share of its limit left; `None` if there is none at all.
+    pub fn tightest(&self) -> Option<&Decision> {
+        // a / b < c / d, without dividing by a limit of 0.
+        self.all.iter().min_by(|one, other| {
+            let product = |a: &Decision, b: &Decision| u128::from(a.remaining()) * u128::from(b.limit());
+            product(one, other).cmp(&product(other, one))
+        })
+    }
+
     /// The longest time until a reserved turn.
     pub fn delay(&self) -> Duration {
         self.all.iter().map(Decision::delay).max().unwrap_or(Duration::ZERO)
@@ -236,6 +245,11 @@ impl Denied {
         &self.0
     }
 
+    /// Every decision of the call.
+    pub fn into_decisions(self) -> Decisions {
+        *self.0
+    }
+
     /// The time after which the same call succeeds; `None` if it never will.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after()
@@ -244,8 +258,20 @@ impl Denied {
 
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Denied {}
+
+/// In words: what was exceeded, and when to come back.
+impl fmt::Display for Decisions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_allowed() {
+            return f.write_str("within all rate limits");
+        }
         f.write_str("rate limit exceeded:")?;
-        for (i, decision) in self.0.violated().enumerate() {
+        for (i, decision) in self.violated().enumerate() {
             write!(f, "{} {:?}", if i == 0 { "" } else { "," }, decision.policy())?;
             if decision.reason() == Reason::CostTooLarge {
                 write!(f, " never has {} tokens at once", decision.cost())?;
@@ -257,8 +283,6 @@ impl fmt::Display for Denied {
         }
     }
 }
-
-impl std::error::Error for Denied {}
 
 #[cfg(test)]
 mod tests {

@@ -1,54 +1,223 @@
 //! The client's address as a key.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use http::header::{FORWARDED, HeaderName};
 use http::request::Parts;
+use ipnet::IpNet;
 
-use super::{Extraction, KeyError, KeyExtractor};
+use super::forwarded::{address, entries, node};
+use super::{Extraction, Found, KeyError, KeyExtractor};
 use crate::policy::Key;
 
-/// The address at the other end of the connection. No header is believed.
+/// The address at the other end of the connection. No header is believed unless [told](ClientIp::trust).
 ///
 /// IPv4 addresses count one by one; of IPv6 the first 64 bits count, since whoever has one address of such a network has them
 /// all. IPv4 addresses that a dual-stack socket shows as IPv6 are IPv4.
 ///
-/// The server has to tell the address: axum by `into_make_service_with_connect_info::<SocketAddr>()`, others by a [`PeerAddr`]
-/// among the request's extensions. Without it every request is answered with 500 and what to do.
+/// The server has to tell the address: axum by `into_make_service_with_connect_info::<SocketAddr>()`, tonic (feature `tonic`)
+/// by itself, others by a [`PeerAddr`] among the request's extensions. Without it every request is answered with 500 and what
+/// to do.
 ///
 /// ```
 /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
 ///
-/// let layer = RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip());
-/// let by_site = RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip().prefixes(24, 48));
+/// let quota = Quota::token_bucket(10, MINUTE);
+/// RateLimitLayer::new(quota, key::client_ip());
+/// // A coarser net: a customer's whole site.
+/// RateLimitLayer::new(quota, key::client_ip().prefixes(24, 48));
+/// // Behind proxies of your own, which append to X-Forwarded-For.
+/// RateLimitLayer::new(quota, key::client_ip().trust(["10.0.0.0/8", "fd00::/8"]));
+/// // Behind a CDN that sets a header of its own, reached only from its addresses.
+/// RateLimitLayer::new(quota, key::client_ip().trust(["192.0.2.0/24"]).from_header("cf-connecting-ip"));
 /// ```
 pub fn client_ip() -> ClientIp {
-    ClientIp { prefix_v4: 32, prefix_v6: 64 }
+    ClientIp { prefix_v4: 32, prefix_v6: 64, believe: Believe::Nobody, source: Source::XForwardedFor }
 }
 
 /// See [`client_ip`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ClientIp {
     prefix_v4: u8,
     prefix_v6: u8,
+    believe: Believe,
+    source: Source,
 }
 
+/// Whose word is taken for whom they saw.
+#[derive(Clone, Debug)]
+enum Believe {
+    Nobody,
+    Networks(Vec<IpNet>),
+    Hops(usize),
+}
+
+/// Where it is written.
+#[derive(Clone, Debug)]
+enum Source {
+    XForwardedFor,
+    Forwarded,
+    Single(HeaderName),
+}
+
+static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
 impl ClientIp {
-    /// How many leading bits of an address count. Defaults to 32 and 64.
+    /// How many leading bits of an address count. Defaults to 32 and 64; more than there are means all.
     #[must_use]
     pub fn prefixes(mut self, v4: u8, v6: u8) -> ClientIp {
         self.prefix_v4 = v4;
         self.prefix_v6 = v6;
         self
     }
+
+    /// Believes the proxies in these networks (`"10.0.0.0/8"`, or one address) about whom they saw.
+    ///
+    /// If the other end of the connection is one of them, all lines of `X-Forwarded-For` (or what
+    /// [`from_forwarded`](ClientIp::from_forwarded) or [`from_header`](ClientIp::from_header) says) are read from the right, and
+    /// the first address that is not one of them is the client's. An entry that is no address ends the walk: the last proxy
+    /// before it is taken for the client, and nothing further left is believed. No other header is looked at.
+    ///
+    /// # Panics
+    /// If one of them is no network. See [`try_trust`](ClientIp::try_trust).
+    #[track_caller]
+    #[must_use]
+    pub fn trust<I>(self, networks: I) -> ClientIp
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        match self.try_trust(networks) {
+            Ok(client_ip) => client_ip,
+            Err(error) => panic!("tollgate: {error}"),
+        }
+    }
+
+    /// [`trust`](ClientIp::trust) for networks known only at run time.
+    ///
+    /// # Errors
+    /// If one of them is no network; the error shows it.
+    pub fn try_trust<I>(mut self, networks: I) -> Result<ClientIp, CidrError>
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        self.believe = Believe::Networks(parse_networks(networks)?);
+        Ok(self)
+    }
+
+    /// Believes that a request has passed exactly so many proxies of yours, whatever their addresses: the client is the
+    /// `hops`-th entry from the right. Only where nobody can reach the service past them.
+    ///
+    /// Where there are fewer entries, or that one is no address, the address at the other end of the connection counts.
+    #[must_use]
+    pub fn trust_hops(mut self, hops: usize) -> ClientIp {
+        self.believe = if hops == 0 { Believe::Nobody } else { Believe::Hops(hops) };
+        self
+    }
+
+    /// Reads `Forwarded` (RFC 7239) and not `X-Forwarded-For`.
+    #[must_use]
+    pub fn from_forwarded(mut self) -> ClientIp {
+        self.source = Source::Forwarded;
+        self
+    }
+
+    /// Reads a header with one address that the trusted proxies set, and overwrite if a client sends it: `cf-connecting-ip`,
+    /// `true-client-ip`, `fly-client-ip`, `x-real-ip`, `cloudfront-viewer-address`. A request that has it twice is taken to come
+    /// from the proxy itself.
+    ///
+    /// # Panics
+    /// If `name` is no header name in lower case.
+    #[track_caller]
+    #[must_use]
+    pub fn from_header(mut self, name: &'static str) -> ClientIp {
+        self.source = Source::Single(HeaderName::from_static(name));
+        self
+    }
+
+    /// A test for [`skip`](crate::RateLimitLayer::skip): whether the client is in one of these networks.
+    ///
+    /// ```
+    /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
+    ///
+    /// let clients = key::client_ip().trust(["10.0.0.0/8"]);
+    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), clients.clone()).skip(clients.within(["192.0.2.0/24"]));
+    /// ```
+    ///
+    /// # Panics
+    /// If one of them is no network.
+    #[track_caller]
+    pub fn within<I>(self, networks: I) -> impl Fn(&Parts) -> bool + Send + Sync + 'static
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        let networks = match parse_networks(networks) {
+            Ok(networks) => networks,
+            Err(error) => panic!("tollgate: {error}"),
+        };
+        move |parts: &Parts| {
+            self.resolve(parts).is_some_and(|address| networks.iter().any(|network| network.contains(&address)))
+        }
+    }
+
+    /// The client's address, canonical and whole; `None` if the server does not tell who is at the other end.
+    pub fn resolve(&self, parts: &Parts) -> Option<IpAddr> {
+        let peer = peer(parts)?.to_canonical();
+        Some(match &self.believe {
+            Believe::Nobody => peer,
+            Believe::Hops(hops) => self.written(parts).nth(hops - 1).flatten().unwrap_or(peer),
+            Believe::Networks(networks) => {
+                let believed = |address: &IpAddr| networks.iter().any(|network| network.contains(address));
+                let mut hop = peer;
+                if believed(&hop) {
+                    for entry in self.written(parts) {
+                        // Never skip an entry that makes no sense: what is left of it is anybody's.
+                        let Some(address) = entry else { break };
+                        hop = address;
+                        if !believed(&hop) {
+                            break;
+                        }
+                    }
+                }
+                hop
+            }
+        })
+    }
+
+    /// What proxies wrote, the nearest one's word first; `None` where it is no address.
+    fn written<'a>(&self, parts: &'a Parts) -> Box<dyn Iterator<Item = Option<IpAddr>> + 'a> {
+        match &self.source {
+            Source::XForwardedFor => Box::new(entries(&parts.headers, &X_FORWARDED_FOR, false).map(address)),
+            Source::Forwarded => Box::new(entries(&parts.headers, &FORWARDED, true).map(node)),
+            Source::Single(name) => {
+                let mut values = parts.headers.get_all(name).iter();
+                let only = values.next().filter(|_| values.next().is_none());
+                Box::new(std::iter::once(only.and_then(|value| single(value.as_bytes().trim_ascii()))))
+            }
+        }
+    }
 }
 
 impl KeyExtractor for ClientIp {
     fn extract(&self, parts: &Parts) -> Extraction {
-        match peer(parts) {
+        match self.resolve(parts) {
             Some(address) => Key::network(address, self.prefix_v4, self.prefix_v6).into(),
-            None => Extraction::Now(Err(KeyError::new(MISSING))),
+            None => Extraction::Now(Found::Refuse(KeyError::new(MISSING))),
         }
     }
+}
+
+/// A single address. CloudFront writes an IPv6 address and its port without brackets.
+fn single(value: &[u8]) -> Option<IpAddr> {
+    address(value).or_else(|| {
+        let colon = value.iter().rposition(|byte| *byte == b':')?;
+        let port = &value[colon + 1..];
+        (port.len() <= 5 && !port.is_empty() && port.iter().all(u8::is_ascii_digit))
+            .then(|| address(&value[..colon]))?
+    })
 }
 
 /// The address at the other end of the connection, for servers that do not tell it in a way of their own: to be put among a
@@ -59,11 +228,68 @@ pub struct PeerAddr(pub SocketAddr);
 
 fn peer(parts: &Parts) -> Option<IpAddr> {
     #[cfg(feature = "axum")]
-    if let Some(axum::extract::ConnectInfo(peer)) = parts.extensions.get::<axum::extract::ConnectInfo<SocketAddr>>() {
+    if let Some(::axum::extract::ConnectInfo(peer)) = parts.extensions.get::<::axum::extract::ConnectInfo<SocketAddr>>()
+    {
         return Some(peer.ip());
     }
-    parts.extensions.get::<PeerAddr>().map(|PeerAddr(peer)| peer.ip())
+    #[cfg(feature = "tonic")]
+    if let Some(info) = parts.extensions.get::<tonic::transport::server::TcpConnectInfo>() {
+        return info.remote_addr().map(|peer| peer.ip());
+    }
+    if let Some(PeerAddr(peer)) = parts.extensions.get() {
+        return Some(peer.ip());
+    }
+    #[cfg(feature = "axum")]
+    if let Some(::axum::extract::connect_info::MockConnectInfo(peer)) =
+        parts.extensions.get::<::axum::extract::connect_info::MockConnectInfo<SocketAddr>>()
+    {
+        return Some(peer.ip());
+    }
+    None
 }
+
+fn parse_networks<I>(networks: I) -> Result<Vec<IpNet>, CidrError>
+where
+    I: IntoIterator,
+    I::Item: AsRef<str>,
+{
+    networks.into_iter().map(|network| parse_network(network.as_ref())).collect()
+}
+
+fn parse_network(text: &str) -> Result<IpNet, CidrError> {
+    let network = text.parse().or_else(|_| text.parse().map(|address: IpAddr| IpNet::from(address.to_canonical())));
+    match network {
+        // `::ffff:10.0.0.0/104` is 10.0.0.0/8: addresses are compared in their canonical form.
+        Ok(IpNet::V6(v6)) if v6.prefix_len() >= 96 => match v6.addr().to_ipv4_mapped() {
+            Some(v4) => IpNet::new(IpAddr::V4(v4), v6.prefix_len() - 96).map_err(|_| CidrError::new(text)),
+            None => Ok(IpNet::V6(v6)),
+        },
+        Ok(network) => Ok(network),
+        Err(_) => Err(CidrError::new(text)),
+    }
+}
+
+/// A text that is no network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CidrError(String);
+
+impl CidrError {
+    fn new(text: &str) -> CidrError {
+        CidrError(text.chars().take(64).collect())
+    }
+}
+
+impl fmt::Display for CidrError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is no network; write an address and a prefix length, as in \"10.0.0.0/8\", or one address",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for CidrError {}
 
 const MISSING: &str = "tollgate: the request has no peer address to limit by. In axum, serve with \
     `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`; with another server, insert \

@@ -1,16 +1,40 @@
 //! Keys from requests: the extractor trait, and the extractors that come with the crate.
+//!
+//! | who | extractor |
+//! | --- | --- |
+//! | whatever your own code knows | a closure over the request's parts |
+//! | a user or session put there by authentication | [`extension`] |
+//! | the address at the other end | [`client_ip`], behind proxies [`ClientIp::trust`] |
+//! | a credential | [`bearer`], [`header`], [`cookie`] |
+//! | a part of the route | [`path`] |
+//! | everybody together | [`global`] |
+//! | anything that axum can extract | `from_extractor` |
+//!
+//! They combine: [`or`](KeyExtractor::or) the next if this one finds nobody, [`and`](KeyExtractor::and) both as one key,
+//! [`map`](KeyExtractor::map) what was found. A caller without a key is anonymous, and all of those share one bucket, unless
+//! the extractor says [`or_reject`](KeyExtractor::or_reject) or [`or_skip`](KeyExtractor::or_skip).
 
+#[cfg(feature = "axum")]
+mod axum;
 mod client_ip;
+mod combine;
+mod forwarded;
+mod request;
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
+use http::StatusCode;
 use http::request::Parts;
 
 use crate::policy::{Key, Subject};
 
-pub use client_ip::{ClientIp, PeerAddr, client_ip};
+#[cfg(feature = "axum")]
+pub use self::axum::{FromExtractor, from_extractor};
+pub use client_ip::{CidrError, ClientIp, PeerAddr, client_ip};
+pub use combine::{And, Map, Or, OrReject, OrSkip};
+pub use request::{Bearer, Cookie, Extension, Header, PathParam, bearer, cookie, extension, header, path};
 
 /// Finds out who is asking.
 ///
@@ -38,6 +62,68 @@ pub use client_ip::{ClientIp, PeerAddr, client_ip};
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Finds out who sent the request with these parts.
     fn extract(&self, parts: &Parts) -> Extraction;
+
+    /// Asks `other` if this one finds nobody.
+    ///
+    /// ```
+    /// use tollgate::{key, key::KeyExtractor, Quota, RateLimitLayer, MINUTE};
+    ///
+    /// // By API key where there is one, else by address.
+    /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), key::header("x-api-key").or(key::client_ip()));
+    /// ```
+    fn or<O: KeyExtractor>(self, other: O) -> Or<Self, O>
+    where
+        Self: Sized,
+    {
+        Or::new(self, other)
+    }
+
+    /// Both together: the pair is the key. Whoever lacks one of them has none. The tier is the first one's, else the other's.
+    ///
+    /// ```
+    /// use tollgate::{key, key::KeyExtractor, Quota, RateLimitLayer, MINUTE};
+    ///
+    /// // A session counts for the address that it came from.
+    /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), key::cookie("session").and(key::client_ip()));
+    /// ```
+    fn and<O: KeyExtractor>(self, other: O) -> And<Self, O>
+    where
+        Self: Sized,
+    {
+        And::new(self, other)
+    }
+
+    /// Changes what was found: gives it a tier, say.
+    ///
+    /// ```
+    /// use tollgate::{key, key::KeyExtractor, Quota, RateLimitLayer, MINUTE};
+    ///
+    /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), key::bearer().map(|subject| subject.tier("api")));
+    /// ```
+    fn map<F>(self, change: F) -> Map<Self, F>
+    where
+        Self: Sized,
+        F: Fn(Subject) -> Subject + Send + Sync + 'static,
+    {
+        Map::new(self, change)
+    }
+
+    /// Requests without a key are answered with 400 and never reach the service. Without this they share the anonymous
+    /// bucket.
+    fn or_reject(self) -> OrReject<Self>
+    where
+        Self: Sized,
+    {
+        OrReject::new(self)
+    }
+
+    /// Requests without a key are not limited by this rule. Without this they share the anonymous bucket.
+    fn or_skip(self) -> OrSkip<Self>
+    where
+        Self: Sized,
+    {
+        OrSkip::new(self)
+    }
 }
 
 impl<F, E> KeyExtractor for F
@@ -53,9 +139,21 @@ where
 /// What a [`KeyExtractor`] answers: who it is, at once or later.
 pub enum Extraction {
     /// It is known.
-    Now(Result<Subject, KeyError>),
+    Now(Found),
     /// It will be.
-    Later(Pin<Box<dyn Future<Output = Result<Subject, KeyError>> + Send>>),
+    Later(Pin<Box<dyn Future<Output = Found> + Send>>),
+}
+
+/// Who was found.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_enums)] // There is nothing else to do with a request.
+pub enum Found {
+    /// A caller, perhaps the anonymous one.
+    Subject(Subject),
+    /// Nobody that the rule is about: it does not limit this request.
+    Skip,
+    /// Going on without knowing would be wrong.
+    Refuse(KeyError),
 }
 
 impl Extraction {
@@ -68,11 +166,24 @@ impl Extraction {
     ///
     /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), |req: &Parts| {
     ///     let session = req.headers.get("x-session").and_then(|value| value.to_str().ok()).map(String::from);
-    ///     Extraction::later(async move { Ok(user_of(session).await) })
+    ///     Extraction::later(async move { user_of(session).await })
     /// });
     /// ```
-    pub fn later<S: Into<Subject>>(future: impl Future<Output = Result<S, KeyError>> + Send + 'static) -> Extraction {
-        Extraction::Later(Box::pin(async move { future.await.map(Into::into) }))
+    pub fn later<A: Into<Found>>(future: impl Future<Output = A> + Send + 'static) -> Extraction {
+        Extraction::Later(Box::pin(async move { future.await.into() }))
+    }
+
+    /// The rule does not limit this request.
+    pub const fn skip() -> Extraction {
+        Extraction::Now(Found::Skip)
+    }
+
+    /// What is found, changed when it is.
+    fn then(self, change: impl FnOnce(Found) -> Found + Send + 'static) -> Extraction {
+        match self {
+            Extraction::Now(found) => Extraction::Now(change(found)),
+            Extraction::Later(future) => Extraction::Later(Box::pin(async move { change(future.await) })),
+        }
     }
 }
 
@@ -85,37 +196,59 @@ impl fmt::Debug for Extraction {
     }
 }
 
-impl<S: Into<Subject>> From<S> for Extraction {
-    fn from(subject: S) -> Extraction {
-        Extraction::Now(Ok(subject.into()))
+impl<A: Into<Found>> From<A> for Extraction {
+    fn from(answer: A) -> Extraction {
+        Extraction::Now(answer.into())
     }
 }
 
-impl<S: Into<Subject>> From<Result<S, KeyError>> for Extraction {
-    fn from(answer: Result<S, KeyError>) -> Extraction {
-        Extraction::Now(answer.map(Into::into))
+impl<S: Into<Subject>> From<S> for Found {
+    fn from(subject: S) -> Found {
+        Found::Subject(subject.into())
     }
 }
 
-/// The key could not be found, and going on without it would be wrong: the request is answered with 500 and this text.
+impl<A: Into<Found>> From<Result<A, KeyError>> for Found {
+    fn from(answer: Result<A, KeyError>) -> Found {
+        answer.map_or_else(Found::Refuse, Into::into)
+    }
+}
+
+/// The key could not be found, and going on without it would be wrong: the request is answered with this.
 ///
 /// ```
 /// let error = tollgate::KeyError::new("no tenant: put the tenant layer outside the limiter");
 /// assert!(error.to_string().contains("tenant layer"));
 /// ```
 #[derive(Clone, Debug)]
-pub struct KeyError(String);
+pub struct KeyError {
+    status: StatusCode,
+    message: String,
+}
 
 impl KeyError {
-    /// The message says what is missing and what to do. It is shown to the client: no secrets.
+    /// The service is not set up as the extractor needs it: 500. The message says what is missing and what to do. It is shown
+    /// to the client: no secrets.
     pub fn new(message: impl Into<String>) -> KeyError {
-        KeyError(message.into())
+        KeyError { status: StatusCode::INTERNAL_SERVER_ERROR, message: message.into() }
+    }
+
+    /// The same with another status: 400 or 401 where the request lacks what it should bring.
+    #[must_use]
+    pub fn with_status(mut self, status: StatusCode) -> KeyError {
+        self.status = status;
+        self
+    }
+
+    /// The status of the answer.
+    pub const fn status(&self) -> StatusCode {
+        self.status
     }
 }
 
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.message)
     }
 }
 

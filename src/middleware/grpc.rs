@@ -1,0 +1,178 @@
+//! Refusals of gRPC requests: a status in the headers, nothing else.
+//!
+//! A gRPC client takes HTTP 429 for `UNAVAILABLE`, which most retry at once. So a refusal is HTTP 200 with `grpc-status: 8`
+//! (RESOURCE_EXHAUSTED) in the one and only header block ("trailers-only"), how long to hold back in `grpc-retry-pushback-ms`
+//! (gRFC A6), and the same as `google.rpc.RetryInfo` in `grpc-status-details-bin`, by which OTLP and others tell a rate limit from a
+//! message that is too large.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Response, StatusCode};
+
+use super::refusal::Refusal;
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+
+/// The content type to answer with, if the request is gRPC or grpc-web: its own, without parameters.
+pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
+    let value = parts.headers.get(CONTENT_TYPE)?;
+    let kind = value.as_bytes().split(|byte| *byte == b';').next()?.trim_ascii();
+    let rest = kind.strip_prefix(b"application/grpc")?;
+    // `application/grpc`, `application/grpc+proto`, `application/grpc-web-text`, but not `application/grpcish`.
+    if rest.is_empty()
+        || rest.starts_with(b"+")
+        || rest == b"-web"
+        || rest.starts_with(b"-web+")
+        || rest.starts_with(b"-web-")
+    {
+        HeaderValue::from_bytes(kind).ok()
+    } else {
+        None
+    }
+}
+
+pub(super) fn response(refusal: &Refusal<'_>, content_type: HeaderValue) -> Response<Bytes> {
+    let code = match refusal.status() {
+        StatusCode::TOO_MANY_REQUESTS => RESOURCE_EXHAUSTED,
+        StatusCode::SERVICE_UNAVAILABLE => UNAVAILABLE,
+        status if status.is_client_error() => INVALID_ARGUMENT,
+        _ => INTERNAL,
+    };
+    let message = refusal.message();
+    let retry = refusal.retry_after();
+    let mut response = Response::new(Bytes::new());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, content_type);
+    headers.insert(GRPC_STATUS, HeaderValue::from(code));
+    if let Ok(message) = HeaderValue::try_from(percent_encoded(&message)) {
+        headers.insert(GRPC_MESSAGE, message);
+    }
+    if code == RESOURCE_EXHAUSTED || code == UNAVAILABLE {
+        headers.insert(PUSHBACK, HeaderValue::from(pushback(retry)));
+    }
+    if let Some(retry) = retry {
+        if let Ok(details) = HeaderValue::try_from(base64(&status_with_retry_info(code, &message, retry))) {
+            headers.insert(DETAILS, details);
+        }
+    }
+    response
+}
+
+const INVALID_ARGUMENT: u16 = 3;
+const RESOURCE_EXHAUSTED: u16 = 8;
+const INTERNAL: u16 = 13;
+const UNAVAILABLE: u16 = 14;
+
+/// Milliseconds, rounded up; -1, "do not retry", if waiting does not help.
+fn pushback(retry: Option<Duration>) -> i32 {
+    retry.map_or(-1, |retry| i32::try_from(retry.as_micros().div_ceil(1000)).unwrap_or(i32::MAX))
+}
+
+/// As gRPC wants it: printable ASCII but `%` as it is, the rest percent-encoded.
+fn percent_encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'%' | 0..=0x1f | 0x7f.. => out.push_str(&format!("%{byte:02X}")),
+            byte => out.push(char::from(byte)),
+        }
+    }
+    out
+}
+
+/// `google.rpc.Status { code, message, details: [google.rpc.RetryInfo { retry_delay }] }` in protobuf's wire format.
+fn status_with_retry_info(code: u16, message: &str, retry: Duration) -> Vec<u8> {
+    let mut delay = Vec::new();
+    varint_field(&mut delay, 1, retry.as_secs());
+    varint_field(&mut delay, 2, u64::from(retry.subsec_nanos()));
+    let mut info = Vec::new();
+    bytes_field(&mut info, 1, &delay);
+    let mut any = Vec::new();
+    bytes_field(&mut any, 1, b"type.googleapis.com/google.rpc.RetryInfo");
+    bytes_field(&mut any, 2, &info);
+    let mut status = Vec::new();
+    varint_field(&mut status, 1, u64::from(code));
+    bytes_field(&mut status, 2, message.as_bytes());
+    bytes_field(&mut status, 3, &any);
+    status
+}
+
+fn varint_field(out: &mut Vec<u8>, field: u8, value: u64) {
+    if value > 0 {
+        out.push(field << 3);
+        varint(out, value);
+    }
+}
+
+fn bytes_field(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
+    out.push(field << 3 | 2);
+    varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Without padding, as binary metadata is sent.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len() * 4 / 3 + 3);
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for digit in 0..=chunk.len() {
+            out.push(char::from(DIGITS[(word >> (18 - 6 * digit)) as usize & 63]));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grpc_is_told_by_its_content_type() {
+        let answered = |value: &str| {
+            let request = http::Request::builder().header("content-type", value).body(()).unwrap();
+            content_type(&request.into_parts().0).map(|value| value.to_str().unwrap().to_owned())
+        };
+        assert_eq!(answered("application/grpc").as_deref(), Some("application/grpc"));
+        assert_eq!(answered("application/grpc+proto; x=y").as_deref(), Some("application/grpc+proto"));
+        assert_eq!(answered("application/grpc-web").as_deref(), Some("application/grpc-web"));
+        assert_eq!(answered("application/grpc-web-text+proto").as_deref(), Some("application/grpc-web-text+proto"));
+        for other in ["application/json", "application/grpcish", "application/grpc-websocket", "text/plain"] {
+            assert_eq!(answered(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn pushback_is_rounded_up_and_fits() {
+        assert_eq!(pushback(Some(Duration::from_micros(1))), 1);
+        assert_eq!(pushback(Some(Duration::from_millis(6000))), 6000);
+        assert_eq!(pushback(Some(Duration::MAX)), i32::MAX);
+        assert_eq!(pushback(None), -1);
+    }
+
+    #[test]
+    fn base64_has_no_padding() {
+        for (bytes, text) in [("", ""), ("f", "Zg"), ("fo", "Zm8"), ("foo", "Zm9v"), ("foob", "Zm9vYg")] {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+    }
+
+    #[test]
+    fn messages_are_percent_encoded() {
+        assert_eq!(percent_encoded("a \"b\" 100%\n\u{e9}"), "a \"b\" 100%25%0A%C3%A9");
+    }
+}

@@ -1,0 +1,220 @@
+//! Extractors made of others.
+
+use http::StatusCode;
+use http::request::Parts;
+
+use super::{Extraction, Found, KeyError, KeyExtractor};
+use crate::policy::{Key, Subject};
+
+/// See [`KeyExtractor::or`].
+#[derive(Clone, Debug)]
+pub struct Or<A, B>(A, std::sync::Arc<B>);
+
+impl<A, B> Or<A, B> {
+    pub(super) fn new(first: A, second: B) -> Or<A, B> {
+        Or(first, std::sync::Arc::new(second))
+    }
+}
+
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        match self.0.extract(parts) {
+            Extraction::Now(found) if is_nobody(&found) => self.1.extract(parts),
+            Extraction::Now(found) => Extraction::Now(found),
+            Extraction::Later(first) => {
+                // The second sees the request now; a future that is not needed is dropped unpolled.
+                let second = self.1.extract(parts);
+                Extraction::Later(Box::pin(async move {
+                    match first.await {
+                        found if is_nobody(&found) => resolve(second).await,
+                        found => found,
+                    }
+                }))
+            }
+        }
+    }
+}
+
+/// See [`KeyExtractor::and`].
+#[derive(Clone, Debug)]
+pub struct And<A, B>(A, B);
+
+impl<A, B> And<A, B> {
+    pub(super) fn new(first: A, second: B) -> And<A, B> {
+        And(first, second)
+    }
+}
+
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for And<A, B> {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        match (self.0.extract(parts), self.1.extract(parts)) {
+            (Extraction::Now(first), Extraction::Now(second)) => Extraction::Now(both(first, second)),
+            (first, second) => {
+                Extraction::Later(Box::pin(async move { both(resolve(first).await, resolve(second).await) }))
+            }
+        }
+    }
+}
+
+/// See [`KeyExtractor::map`].
+#[derive(Clone, Debug)]
+pub struct Map<A, F>(A, std::sync::Arc<F>);
+
+impl<A, F> Map<A, F> {
+    pub(super) fn new(first: A, change: F) -> Map<A, F> {
+        Map(first, std::sync::Arc::new(change))
+    }
+}
+
+impl<A, F> KeyExtractor for Map<A, F>
+where
+    A: KeyExtractor,
+    F: Fn(Subject) -> Subject + Send + Sync + 'static,
+{
+    fn extract(&self, parts: &Parts) -> Extraction {
+        let change = std::sync::Arc::clone(&self.1);
+        self.0.extract(parts).then(move |found| match found {
+            Found::Subject(subject) => Found::Subject(change(subject)),
+            other => other,
+        })
+    }
+}
+
+/// See [`KeyExtractor::or_reject`].
+#[derive(Clone, Debug)]
+pub struct OrReject<A>(A);
+
+impl<A> OrReject<A> {
+    pub(super) fn new(first: A) -> OrReject<A> {
+        OrReject(first)
+    }
+}
+
+impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        self.0.extract(parts).then(|found| {
+            if is_nobody(&found) {
+                let error = KeyError::new("the request does not say who is asking, which this service needs to know");
+                Found::Refuse(error.with_status(StatusCode::BAD_REQUEST))
+            } else {
+                found
+            }
+        })
+    }
+}
+
+/// See [`KeyExtractor::or_skip`].
+#[derive(Clone, Debug)]
+pub struct OrSkip<A>(A);
+
+impl<A> OrSkip<A> {
+    pub(super) fn new(first: A) -> OrSkip<A> {
+        OrSkip(first)
+    }
+}
+
+impl<A: KeyExtractor> KeyExtractor for OrSkip<A> {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        self.0.extract(parts).then(|found| if is_nobody(&found) { Found::Skip } else { found })
+    }
+}
+
+fn is_nobody(found: &Found) -> bool {
+    matches!(found, Found::Subject(subject) if subject.key().is_none())
+}
+
+fn both(first: Found, second: Found) -> Found {
+    match (first, second) {
+        (Found::Refuse(error), _) | (_, Found::Refuse(error)) => Found::Refuse(error),
+        (Found::Skip, _) | (_, Found::Skip) => Found::Skip,
+        (Found::Subject(first), Found::Subject(second)) => {
+            let key = first.key().zip(second.key()).map(|(a, b)| Key::from((a, b)));
+            let subject = Subject::from(key);
+            Found::Subject(match first.tier_name().or(second.tier_name()) {
+                Some(tier) => subject.tier(tier.to_owned()),
+                None => subject,
+            })
+        }
+    }
+}
+
+async fn resolve(extraction: Extraction) -> Found {
+    match extraction {
+        Extraction::Now(found) => found,
+        Extraction::Later(future) => future.await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    fn find(extractor: impl KeyExtractor) -> Found {
+        let parts = http::Request::new(()).into_parts().0;
+        match pin!(resolve(extractor.extract(&parts))).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(found) => found,
+            Poll::Pending => panic!("nothing here waits"),
+        }
+    }
+
+    fn key(extractor: impl KeyExtractor) -> Option<Key> {
+        match find(extractor) {
+            Found::Subject(subject) => subject.key().cloned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The same extractor at once and later.
+    fn later(answer: Option<u64>) -> impl KeyExtractor {
+        move |_: &Parts| Extraction::later(async move { answer })
+    }
+
+    fn now(answer: Option<u64>) -> impl KeyExtractor {
+        move |_: &Parts| answer
+    }
+
+    #[test]
+    fn or_asks_the_second_only_if_the_first_finds_nobody() {
+        for (first, second, found) in
+            [(Some(1), Some(2), Some(1)), (None, Some(2), Some(2)), (None, None, None), (Some(1), None, Some(1))]
+        {
+            let found = found.map(Key::from);
+            assert_eq!(key(now(first).or(now(second))), found);
+            assert_eq!(key(later(first).or(now(second))), found);
+            assert_eq!(key(now(first).or(later(second))), found);
+            assert_eq!(key(later(first).or(later(second))), found);
+        }
+    }
+
+    #[test]
+    fn and_needs_both() {
+        for (first, second) in [(Some(1), Some(2)), (None, Some(2)), (Some(1), None)] {
+            let found = first.zip(second).map(|pair| Key::from((Key::from(pair.0), Key::from(pair.1))));
+            assert_eq!(key(now(first).and(now(second))), found);
+            assert_eq!(key(later(first).and(now(second))), found);
+            assert_eq!(key(now(first).and(later(second))), found);
+        }
+        assert_ne!(key(now(Some(1)).and(now(Some(2)))), key(now(Some(2)).and(now(Some(1)))));
+    }
+
+    #[test]
+    fn a_tier_survives() {
+        let tiered = |_: &Parts| Subject::new(1).tier("pro");
+        for found in
+            [find(tiered.and(now(Some(2)))), find(now(Some(2)).and(tiered)), find(now(Some(1)).map(|s| s.tier("pro")))]
+        {
+            assert!(matches!(found, Found::Subject(subject) if subject.tier_name() == Some("pro")));
+        }
+    }
+
+    #[test]
+    fn nobody_is_rejected_or_skipped_where_that_is_said() {
+        assert!(matches!(find(now(None).or_skip()), Found::Skip));
+        assert!(matches!(find(later(None).or_skip()), Found::Skip));
+        assert!(matches!(find(later(None).or_reject()), Found::Refuse(error) if error.status() == 400));
+        assert_eq!(key(now(Some(1)).or_reject()), Some(Key::from(1)));
+        assert!(matches!(find(now(None).or_reject().or(now(Some(1)))), Found::Refuse(_)));
+    }
+}

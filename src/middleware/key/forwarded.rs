@@ -1,0 +1,198 @@
+//! Addresses in `X-Forwarded-For` and `Forwarded` (RFC 7239), read from the right.
+//!
+//! Each proxy appends the address that it saw. What the nearest one wrote is at the right end, and whatever the client wrote
+//! itself is at the left. So both fields are read from the right, entry by entry, and only as far as entries were written by
+//! proxies that are believed: what lies to the left of that is never looked at, and nothing that a client writes there (quotes
+//! that never close, commas in quotes, garbage) changes how the right end is read.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::header::{HeaderMap, HeaderName};
+
+/// The entries of all lines of a field, the last one first, at most [`MOST_ENTRIES`] and [`MOST_BYTES`].
+pub(super) fn entries<'a>(headers: &'a HeaderMap, name: &HeaderName, quoted: bool) -> impl Iterator<Item = &'a [u8]> {
+    let mut bytes = 0;
+    let lines: Vec<&[u8]> = headers.get_all(name).iter().map(|line| line.as_bytes()).collect();
+    lines
+        .into_iter()
+        .rev()
+        .flat_map(move |line| FromTheRight { rest: Some(line), quoted })
+        .take(MOST_ENTRIES)
+        .take_while(move |entry| {
+            bytes += entry.len() + 1;
+            bytes <= MOST_BYTES
+        })
+}
+
+/// A chain of proxies is short. More is an attempt to keep us busy.
+const MOST_ENTRIES: usize = 64;
+const MOST_BYTES: usize = 8192;
+
+struct FromTheRight<'a> {
+    rest: Option<&'a [u8]>,
+    quoted: bool,
+}
+
+impl<'a> Iterator for FromTheRight<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest?;
+        let mut within_quotes = false;
+        for (i, byte) in rest.iter().enumerate().rev() {
+            match byte {
+                b'"' if self.quoted && !(within_quotes && is_escaped(rest, i)) => within_quotes = !within_quotes,
+                b',' if !within_quotes => {
+                    self.rest = Some(&rest[..i]);
+                    return Some(rest[i + 1..].trim_ascii());
+                }
+                _ => {}
+            }
+        }
+        self.rest = None;
+        Some(rest.trim_ascii())
+    }
+}
+
+/// Whether the byte at `i` follows an odd number of backslashes. The quote that opens a string never does: it follows `=`.
+fn is_escaped(text: &[u8], i: usize) -> bool {
+    text[..i].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
+}
+
+/// An entry of `X-Forwarded-For`: an address, with or without a port, an IPv6 address also in brackets. Nothing else.
+pub(super) fn address(entry: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(entry).ok()?;
+    let address =
+        text.parse().or_else(|_| text.parse().map(|address: SocketAddr| address.ip())).ok().or_else(|| {
+            text.strip_prefix('[')?.strip_suffix(']')?.parse::<std::net::Ipv6Addr>().ok().map(IpAddr::V6)
+        })?;
+    Some(address.to_canonical())
+}
+
+/// An entry of `Forwarded`: the address of its one `for`.
+pub(super) fn node(entry: &[u8]) -> Option<IpAddr> {
+    let mut node = None;
+    for pair in Pairs(Some(entry)) {
+        let (name, value) = pair.split_at_checked(pair.iter().position(|byte| *byte == b'=')?)?;
+        if !name.trim_ascii().eq_ignore_ascii_case(b"for") {
+            continue;
+        }
+        if node.is_some() {
+            return None; // Twice: whom to believe?
+        }
+        node = Some(unquoted(value[1..].trim_ascii())?);
+    }
+    address(&node?)
+}
+
+/// The `;`-separated pairs of an entry, not those within quotes.
+struct Pairs<'a>(Option<&'a [u8]>);
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.0?;
+        let (mut within_quotes, mut escaped) = (false, false);
+        for (i, byte) in rest.iter().enumerate() {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if within_quotes => escaped = true,
+                b'"' => within_quotes = !within_quotes,
+                b';' if !within_quotes => {
+                    self.0 = Some(&rest[i + 1..]);
+                    return Some(rest[..i].trim_ascii());
+                }
+                _ => {}
+            }
+        }
+        self.0 = None;
+        Some(rest.trim_ascii())
+    }
+}
+
+/// A token as it is, or what a quoted string stands for.
+fn unquoted(value: &[u8]) -> Option<Vec<u8>> {
+    let Some(inner) = value.strip_prefix(b"\"") else {
+        return (!value.contains(&b'"')).then(|| value.to_vec());
+    };
+    let inner = inner.strip_suffix(b"\"")?;
+    let mut text = Vec::with_capacity(inner.len());
+    let mut bytes = inner.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => text.push(*bytes.next()?),
+            b'"' => return None,
+            byte => text.push(*byte),
+        }
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(line: &str, quoted: bool) -> Vec<String> {
+        FromTheRight { rest: Some(line.as_bytes()), quoted }
+            .map(|entry| String::from_utf8(entry.to_vec()).expect("text"))
+            .collect()
+    }
+
+    #[test]
+    fn entries_come_from_the_right() {
+        assert_eq!(split("a, b ,c", false), ["c", "b", "a"]);
+        assert_eq!(split("", false), [""]);
+        assert_eq!(split("a,,b", false), ["b", "", "a"]);
+        assert_eq!(
+            split(r#"for=a, for="b,c";host="d\",e", for=f"#, true),
+            ["for=f", r#"for="b,c";host="d\",e""#, "for=a"]
+        );
+        // A quote that the client never closed is to the left of what the proxy wrote.
+        assert_eq!(split(r#"for="x, for=1.2.3.4"#, true)[0], "for=1.2.3.4");
+    }
+
+    #[test]
+    fn addresses_and_nothing_else() {
+        let v4 = Some(IpAddr::from([1, 2, 3, 4]));
+        let v6 = "2001:db8::1".parse().ok();
+        for text in ["1.2.3.4", "1.2.3.4:80", "::ffff:1.2.3.4", "[::ffff:1.2.3.4]:80", "[::ffff:102:304]"] {
+            assert_eq!(address(text.as_bytes()), v4, "{text}");
+        }
+        for text in ["2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:443"] {
+            assert_eq!(address(text.as_bytes()), v6, "{text}");
+        }
+        for text in
+            ["", "unknown", "_hidden", "010.0.0.1", "fe80::1%eth0", "1.2.3.4:99999", "1.2.3", "[1.2.3.4]", "1.2.3.4 5"]
+        {
+            assert_eq!(address(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(address(b"\xff\xfe"), None);
+    }
+
+    #[test]
+    fn nodes_are_the_one_for_of_an_element() {
+        let v4 = Some(IpAddr::from([1, 2, 3, 4]));
+        for text in [
+            "for=1.2.3.4",
+            "For=1.2.3.4;by=9.9.9.9",
+            r#"proto=https;FOR="1.2.3.4:80""#,
+            r#"host="a;for=6.6.6.6";for=1.2.3.4"#,
+        ] {
+            assert_eq!(node(text.as_bytes()), v4, "{text}");
+        }
+        assert_eq!(node(br#"for="[2001:db8::1]:4711""#), "2001:db8::1".parse().ok());
+        for text in [
+            "for=unknown",
+            "for=_x",
+            "by=1.2.3.4",
+            "for=1.2.3.4;for=6.6.6.6",
+            r#"for="1.2.3.4"#,
+            r#"for=1.2"3.4"#,
+            "for",
+            "",
+        ] {
+            assert_eq!(node(text.as_bytes()), None, "{text}");
+        }
+    }
+}

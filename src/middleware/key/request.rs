@@ -1,0 +1,265 @@
+//! Keys from what a request carries: extensions, headers, credentials, cookies, path parameters.
+
+use std::marker::PhantomData;
+
+use http::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderName};
+use http::request::Parts;
+
+use super::{Extraction, Found, KeyExtractor};
+
+/// By what an outer layer put among the request's extensions: a user, a session, a tenant. Without it the caller is anonymous.
+///
+/// ```
+/// use tollgate::{key, Quota, RateLimitLayer, Subject, MINUTE};
+///
+/// #[derive(Clone)]
+/// struct User { id: u64, plan: &'static str }
+///
+/// let quota = Quota::token_bucket(50, MINUTE);
+/// RateLimitLayer::new(quota, key::extension(|user: &User| user.id));
+/// RateLimitLayer::new(quota, key::extension(|user: &User| Subject::new(user.id).tier(user.plan)));
+/// ```
+pub fn extension<T, R, F>(read: F) -> Extension<T, F>
+where
+    T: Send + Sync + 'static,
+    R: Into<Found>,
+    F: Fn(&T) -> R + Send + Sync + 'static,
+{
+    Extension { read, of: PhantomData }
+}
+
+/// See [`extension`].
+#[derive(Clone, Copy, Debug)]
+pub struct Extension<T, F> {
+    read: F,
+    of: PhantomData<fn(&T)>,
+}
+
+impl<T, R, F> KeyExtractor for Extension<T, F>
+where
+    T: Send + Sync + 'static,
+    R: Into<Found>,
+    F: Fn(&T) -> R + Send + Sync + 'static,
+{
+    fn extract(&self, parts: &Parts) -> Extraction {
+        match parts.extensions.get::<T>() {
+            Some(value) => Extraction::Now((self.read)(value).into()),
+            None => None::<u64>.into(),
+        }
+    }
+}
+
+/// By the value of a header, an API key say. The value is hashed with the key and kept nowhere.
+///
+/// A header that is missing, empty, or there more than once is nobody's: of two values, whoever checks the credential might
+/// read the other one.
+///
+/// # Panics
+/// If `name` is no header name in lower case.
+#[track_caller]
+pub fn header(name: &'static str) -> Header {
+    Header { name: HeaderName::from_static(name) }
+}
+
+/// See [`header`].
+#[derive(Clone, Debug)]
+pub struct Header {
+    name: HeaderName,
+}
+
+impl KeyExtractor for Header {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        only(&parts.headers, &self.name).into()
+    }
+}
+
+/// By the token of `Authorization: Bearer`. It is hashed with the key and kept nowhere; whether it is valid, others decide.
+///
+/// Put whatever checks it outside the limiter, or combine with [`client_ip`](super::client_ip): else each invented token is a
+/// caller of its own.
+pub fn bearer() -> Bearer {
+    Bearer
+}
+
+/// See [`bearer`].
+#[derive(Clone, Copy, Debug)]
+pub struct Bearer;
+
+impl KeyExtractor for Bearer {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        let token = only(&parts.headers, &AUTHORIZATION).and_then(|value| {
+            let (scheme, token) = value.split_at_checked("Bearer ".len())?;
+            let token = token.trim_ascii();
+            (scheme.eq_ignore_ascii_case(b"Bearer ") && !token.is_empty()).then_some(token)
+        });
+        token.into()
+    }
+}
+
+/// By the value of a cookie, a session say. It is hashed with the key and kept nowhere. A cookie that is there more than once,
+/// with different values, is nobody's.
+pub fn cookie(name: impl Into<String>) -> Cookie {
+    Cookie { name: name.into() }
+}
+
+/// See [`cookie`].
+#[derive(Clone, Debug)]
+pub struct Cookie {
+    name: String,
+}
+
+impl KeyExtractor for Cookie {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        let mut found: Option<&[u8]> = None;
+        for line in parts.headers.get_all(COOKIE) {
+            for pair in line.as_bytes().split(|byte| *byte == b';') {
+                let Some(equals) = pair.iter().position(|byte| *byte == b'=') else { continue };
+                if pair[..equals].trim_ascii() != self.name.as_bytes() {
+                    continue;
+                }
+                let value = pair[equals + 1..].trim_ascii();
+                if found.is_some_and(|other| other != value) {
+                    return None::<u64>.into();
+                }
+                found = Some(value);
+            }
+        }
+        found.filter(|value| !value.is_empty()).into()
+    }
+}
+
+/// By a parameter of the route, `"id"` of `/users/{id}`, percent-decoded. Where the route has none of that name, the caller is
+/// anonymous. The layer has to be where axum has matched the route: within `Router::layer`, `route_layer` or a method's
+/// `layer`.
+#[cfg_attr(not(feature = "axum"), doc = "Without feature `axum` there is no route: everybody is anonymous.")]
+pub fn path(name: impl Into<String>) -> PathParam {
+    PathParam { name: name.into() }
+}
+
+/// See [`path`].
+#[derive(Clone, Debug)]
+pub struct PathParam {
+    name: String,
+}
+
+impl KeyExtractor for PathParam {
+    #[cfg(feature = "axum")]
+    fn extract(&self, parts: &Parts) -> Extraction {
+        use ::axum::extract::{MatchedPath, OriginalUri};
+        let Some(route) = parts.extensions.get::<MatchedPath>() else { return None::<u64>.into() };
+        // A nested router sees its own part of the path; the route is told whole.
+        let path = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |uri| uri.path());
+        parameter(route.as_str(), path, &self.name).into()
+    }
+
+    #[cfg(not(feature = "axum"))]
+    fn extract(&self, _parts: &Parts) -> Extraction {
+        None::<u64>.into()
+    }
+}
+
+/// The value that `path` has for `{name}` or `{*name}` in `route`.
+#[cfg(feature = "axum")]
+fn parameter(route: &str, path: &str, name: &str) -> Option<Vec<u8>> {
+    let mut rest = path;
+    for pattern in route.split('/') {
+        let segment = rest.split('/').next().unwrap_or("");
+        match pattern.strip_prefix('{').and_then(|pattern| pattern.strip_suffix('}')) {
+            Some(wildcard) if wildcard.strip_prefix('*') == Some(name) => return Some(percent_decoded(rest)),
+            Some(parameter) if parameter == name => return Some(percent_decoded(segment)),
+            _ => {}
+        }
+        rest = rest.get(segment.len() + 1..).unwrap_or("");
+    }
+    None
+}
+
+/// One spelling for all: `%61` is `a`.
+#[cfg(feature = "axum")]
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        let mut ahead = bytes.clone();
+        let mut digit = || ahead.next().and_then(|byte| char::from(byte).to_digit(16));
+        match (byte, digit(), digit()) {
+            (b'%', Some(high), Some(low)) => {
+                decoded.push((high * 16 + low) as u8);
+                bytes = ahead;
+            }
+            _ => decoded.push(byte),
+        }
+    }
+    decoded
+}
+
+/// The header's value if it is there once and not empty.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.as_bytes().trim_ascii();
+    (values.next().is_none() && !value.is_empty()).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Key;
+
+    fn key(extractor: impl KeyExtractor, headers: &[(&'static str, &str)]) -> Option<Key> {
+        let mut request = http::Request::builder();
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let parts = request.body(()).expect("a request").into_parts().0;
+        match extractor.extract(&parts) {
+            Extraction::Now(Found::Subject(subject)) => subject.key().cloned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_header_counts_if_it_is_there_once() {
+        let api_key = || header("x-api-key");
+        assert_eq!(key(api_key(), &[("x-api-key", "k1")]), Some(Key::from(&b"k1"[..])));
+        assert_eq!(key(api_key(), &[("x-api-key", " k1 ")]), Some(Key::from(&b"k1"[..])));
+        assert_eq!(key(api_key(), &[]), None);
+        assert_eq!(key(api_key(), &[("x-api-key", "")]), None);
+        assert_eq!(key(api_key(), &[("x-api-key", "k1"), ("x-api-key", "k2")]), None);
+    }
+
+    #[test]
+    fn a_bearer_token_is_read_whatever_the_case_of_its_scheme() {
+        for value in ["Bearer t0", "bearer t0", "BEARER   t0"] {
+            assert_eq!(key(bearer(), &[("authorization", value)]), Some(Key::from(&b"t0"[..])), "{value}");
+        }
+        for value in ["Basic t0", "Bearer", "Bearer ", "Bearert0", ""] {
+            assert_eq!(key(bearer(), &[("authorization", value)]), None, "{value}");
+        }
+        assert_eq!(key(bearer(), &[("authorization", "Bearer a"), ("authorization", "Bearer b")]), None);
+    }
+
+    #[test]
+    fn a_cookie_is_found_among_others() {
+        let session = || cookie("sid");
+        let one = Some(Key::from(&b"1"[..]));
+        assert_eq!(key(session(), &[("cookie", "a=b; sid=1; c=d")]), one);
+        assert_eq!(key(session(), &[("cookie", "a=b"), ("cookie", "sid=1")]), one);
+        assert_eq!(key(session(), &[("cookie", "sid=1; sid=1")]), one);
+        assert_eq!(key(session(), &[("cookie", "sid=1; sid=2")]), None);
+        assert_eq!(key(session(), &[("cookie", "xsid=1; sid; sid=")]), None);
+        assert_eq!(key(session(), &[]), None);
+    }
+
+    #[cfg(feature = "axum")]
+    #[test]
+    fn a_path_parameter_is_read_by_its_place_in_the_route() {
+        let found =
+            |route, path, name| parameter(route, path, name).map(|value| String::from_utf8(value).expect("text"));
+        assert_eq!(found("/users/{id}", "/users/7", "id").as_deref(), Some("7"));
+        assert_eq!(found("/users/{id}/x/{no}", "/users/7/x/8", "no").as_deref(), Some("8"));
+        assert_eq!(found("/files/{*rest}", "/files/a/b", "rest").as_deref(), Some("a/b"));
+        assert_eq!(found("/users/{id}", "/users/%61%2F%4", "id").as_deref(), Some("a/%4"));
+        assert_eq!(found("/users/{id}", "/users/7", "other"), None);
+        assert_eq!(found("/users/{id}", "/", "id").as_deref(), Some(""));
+    }
+}

@@ -1,0 +1,218 @@
+//! Limits by route: named policies in one place, chosen where the routes are.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use http::request::Parts;
+
+use super::key::KeyExtractor;
+use super::layer::RateLimitLayer;
+use super::rule::{Choose, Prepared, Rule};
+use crate::limiter::RateLimiter;
+use crate::policy::Policy;
+
+/// Policies by name, for routes to choose from: beside the handler, in a table, or by a closure.
+///
+/// ```
+/// use axum::{routing::{get, post}, Router};
+/// use tollgate::{key, Policy, Quota, RouteLimits, MINUTE};
+///
+/// let limits = RouteLimits::new(key::client_ip())
+///     .policy(Policy::new("todo/create", Quota::token_bucket(10, MINUTE)))
+///     .policy(Policy::new("search", Quota::sliding_window(100, MINUTE)));
+///
+/// // Beside the handlers:
+/// let app: Router = Router::new()
+///     .route("/todos", post(|| async {}).layer(limits.route("todo/create")))
+///     .route("/search", get(|| async {}).layer(limits.route("search")));
+///
+/// // Or in a table, around all of them; whatever is not in it falls under the default.
+/// let limits = limits.default_policy(Policy::new("default", Quota::token_bucket(60, MINUTE)));
+/// let app: Router = Router::new()
+///     .route("/todos", post(|| async {}).get(|| async {}))
+///     .route("/search", get(|| async {}))
+///     .layer(limits.table([("POST /todos", "todo/create"), ("GET /search", "search")]));
+/// ```
+///
+/// A name that is not there, or there twice, panics when the router is built. All layers made here share one limiter, and
+/// routes with the same policy share its buckets.
+///
+/// # Stacked layers
+/// A layer around the router and one on a route both apply: the outer one is charged first, and a request that the inner one
+/// refuses has been charged by the outer. Where a route's limit should stand *instead of* the default, use one
+/// [`table`](RouteLimits::table).
+#[derive(Clone)]
+pub struct RouteLimits {
+    limiter: RateLimiter,
+    key: Arc<dyn KeyExtractor>,
+    policies: Vec<Policy>,
+    default: Option<Policy>,
+}
+
+impl RouteLimits {
+    /// No policies yet; callers are told apart by `key`. The limiter is one of its own, in memory, unless it is
+    /// [given](RouteLimits::limiter).
+    pub fn new(key: impl KeyExtractor) -> RouteLimits {
+        RouteLimits { limiter: RateLimiter::default(), key: Arc::new(key), policies: Vec::new(), default: None }
+    }
+
+    /// Adds a policy.
+    ///
+    /// # Panics
+    /// If one of that name is there already.
+    #[track_caller]
+    #[must_use]
+    pub fn policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
+        let policy = policy.into();
+        let name = policy.name();
+        if self.index(name.as_str()).is_some() || self.default.as_ref().is_some_and(|default| default.name() == name) {
+            panic!("tollgate: there are two policies named {name:?}; routes could not tell them apart");
+        }
+        self.policies.push(policy);
+        self
+    }
+
+    /// The policy of requests for which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) name none, those that
+    /// match no route included: they share one bucket a caller. Without it such requests are not limited.
+    ///
+    /// # Panics
+    /// If one of that name is there already.
+    #[track_caller]
+    #[must_use]
+    pub fn default_policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
+        let policy = policy.into();
+        if self.index(policy.name().as_str()).is_some() {
+            panic!("tollgate: there are two policies named {:?}; routes could not tell them apart", policy.name());
+        }
+        self.default = Some(policy);
+        self
+    }
+
+    /// The limiter to decide by.
+    #[must_use]
+    pub fn limiter(mut self, limiter: &RateLimiter) -> RouteLimits {
+        self.limiter = limiter.clone();
+        self
+    }
+
+    /// A layer with the policy of that name, for one route or several.
+    ///
+    /// # Panics
+    /// If there is none; the message lists those that there are.
+    #[track_caller]
+    pub fn route(&self, name: &str) -> RateLimitLayer {
+        let index = self.expect_index(name);
+        self.layer(&self.policies[index..=index], None)
+    }
+
+    /// One layer for all routes: `("POST /todos", "todo/create")` puts a method and a route, as it was given to the router, under
+    /// a policy; without a method (`"/todos"`) all of them. `HEAD` falls under `GET`'s. Requests that are not in it, or match no
+    /// route, fall under the default policy.
+    ///
+    /// It has to be put where axum has matched the route: `Router::layer` or `route_layer`.
+    ///
+    /// # Panics
+    /// If a policy is not there, or a line is there twice or makes no sense.
+    #[cfg(feature = "axum")]
+    #[track_caller]
+    pub fn table<'a>(&self, lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> RateLimitLayer {
+        let mut table: HashMap<String, HashMap<Option<http::Method>, usize>> = HashMap::new();
+        for (line, name) in lines {
+            let (method, route) = match line.split_once(' ') {
+                Some((method, route)) => match method.parse() {
+                    Ok(method) => (Some(method), route.trim()),
+                    Err(_) => panic!("tollgate: {line:?} has no valid method; write \"POST /todos\" or \"/todos\""),
+                },
+                None => (None, line),
+            };
+            if !route.starts_with('/') {
+                panic!("tollgate: {line:?} has no route; write \"POST /todos\" or \"/todos\"");
+            }
+            let index = self.expect_index(name);
+            if table.entry(route.to_owned()).or_default().insert(method, index).is_some() {
+                panic!("tollgate: the table has two lines for {line:?}");
+            }
+        }
+        let default = self.default_index();
+        let choose = move |parts: &Parts| {
+            let route = parts.extensions.get::<axum::extract::MatchedPath>();
+            let methods = route.and_then(|route| table.get(route.as_str()));
+            let Some(methods) = methods else { return default };
+            let mut line = methods.get(&Some(parts.method.clone()));
+            if line.is_none() && parts.method == http::Method::HEAD {
+                line = methods.get(&Some(http::Method::GET));
+            }
+            line.or_else(|| methods.get(&None)).copied().or(default)
+        };
+        self.layer(&self.with_default(), Some(Arc::new(choose)))
+    }
+
+    /// One layer that asks a closure for the name of each request's policy. `None`, and a name that is not there, mean the
+    /// default policy.
+    ///
+    /// ```
+    /// # use http::request::Parts;
+    /// # use tollgate::{key, Policy, Quota, RouteLimits, MINUTE};
+    /// let limits = RouteLimits::new(key::global())
+    ///     .policy(Policy::new("write", Quota::token_bucket(10, MINUTE)))
+    ///     .default_policy(Policy::new("read", Quota::token_bucket(100, MINUTE)));
+    /// let layer = limits.choose(|req: &Parts| (!req.method.is_safe()).then_some("write"));
+    /// ```
+    pub fn choose<F>(&self, choose: F) -> RateLimitLayer
+    where
+        F: Fn(&Parts) -> Option<&'static str> + Send + Sync + 'static,
+    {
+        let names: HashMap<String, usize> =
+            self.policies.iter().enumerate().map(|(i, policy)| (policy.name().as_str().to_owned(), i)).collect();
+        let default = self.default_index();
+        let choose = move |parts: &Parts| choose(parts).and_then(|name| names.get(name)).copied().or(default);
+        self.layer(&self.with_default(), Some(Arc::new(choose)))
+    }
+
+    fn layer(&self, policies: &[Policy], choose: Option<Arc<Choose>>) -> RateLimitLayer {
+        let policies = policies.iter().cloned().map(Prepared::new).collect();
+        RateLimitLayer::of(&self.limiter, Rule { policies, choose, key: Arc::clone(&self.key) })
+    }
+
+    /// All policies, the default one last.
+    fn with_default(&self) -> Vec<Policy> {
+        self.policies.iter().chain(&self.default).cloned().collect()
+    }
+
+    fn default_index(&self) -> Option<usize> {
+        self.default.as_ref().map(|_| self.policies.len())
+    }
+
+    fn index(&self, name: &str) -> Option<usize> {
+        self.policies.iter().position(|policy| policy.name().as_str() == name)
+    }
+
+    #[track_caller]
+    fn expect_index(&self, name: &str) -> usize {
+        match self.index(name) {
+            Some(index) => index,
+            None => {
+                let known: Vec<_> = self.policies.iter().map(|policy| policy.name().as_str()).collect();
+                panic!("tollgate: there is no policy named {name:?}; there are {known:?}")
+            }
+        }
+    }
+}
+
+impl fmt::Debug for RouteLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RouteLimits")
+            .field("policies", &self.policies)
+            .field("default", &self.default)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a request is a CORS preflight: `OPTIONS` with an `Origin` and an `Access-Control-Request-Method`. For
+/// [`skip`](RateLimitLayer::skip), where the CORS layer is inside the limiter; no other `OPTIONS` is one.
+pub fn is_cors_preflight(parts: &Parts) -> bool {
+    parts.method == http::Method::OPTIONS
+        && parts.headers.contains_key(http::header::ORIGIN)
+        && parts.headers.contains_key(http::header::ACCESS_CONTROL_REQUEST_METHOD)
+}

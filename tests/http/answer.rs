@@ -1,0 +1,91 @@
+//! A response, read as strictly as the standards are written.
+
+use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER};
+use axum::response::Response;
+use http_body_util::BodyExt;
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn parse(bytes: &[u8]) -> Answer {
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer with a head");
+        let head = std::str::from_utf8(&bytes[..end]).unwrap();
+        let mut lines = head.split("\r\n");
+        let status = lines.next().unwrap().strip_prefix("HTTP/1.1 ").expect("a status line");
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            let (name, value) = line.split_once(": ").expect("a header line");
+            headers.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+        }
+        Answer { status: status[..3].parse().unwrap(), headers, body: bytes[end + 4..].to_vec() }
+    }
+
+    pub(crate) async fn read(response: Response) -> Answer {
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes().to_vec();
+        Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+    }
+
+    /// Name, `q` and `w` of each item of `RateLimit-Policy`.
+    pub(crate) fn policies(&self) -> Vec<(String, u64, u64)> {
+        let items = self.items("ratelimit-policy").into_iter();
+        items
+            .map(|(name, parameters)| match parameters[..] {
+                [('q', q), ('w', w)] => (name, q, w),
+                _ => panic!("{name:?} has {parameters:?}"),
+            })
+            .collect()
+    }
+
+    /// Name, `r` and `t` of each item of `RateLimit`.
+    pub(crate) fn limits(&self) -> Vec<(String, u64, Option<u64>)> {
+        let items = self.items("ratelimit").into_iter();
+        items
+            .map(|(name, parameters)| match parameters[..] {
+                [('r', r), ('t', t)] => (name, r, Some(t)),
+                [('r', r)] => (name, r, None),
+                _ => panic!("{name:?} has {parameters:?}"),
+            })
+            .collect()
+    }
+
+    /// Whole seconds: the form that every client understands.
+    pub(crate) fn retry_after(&self) -> Option<u64> {
+        let value = self.headers.get(RETRY_AFTER)?.to_str().unwrap();
+        assert_eq!(self.headers.get_all(RETRY_AFTER).iter().count(), 1);
+        Some(value.parse().unwrap())
+    }
+
+    /// The body as a problem (RFC 9457), which agrees with the status line.
+    pub(crate) fn problem(&self) -> serde_json::Value {
+        assert_eq!(self.headers[CONTENT_TYPE], "application/problem+json");
+        let problem: serde_json::Value = serde_json::from_slice(&self.body).unwrap();
+        assert_eq!(problem["status"], self.status);
+        problem
+    }
+
+    pub(crate) fn violated_policies(&self) -> Vec<String> {
+        serde_json::from_value(self.problem()["violated-policies"].clone()).unwrap()
+    }
+
+    /// All lines of a field as the one list that they are: strings with integer parameters (draft-11, section 3 and 4).
+    fn items(&self, field: &str) -> Vec<(String, Vec<(char, u64)>)> {
+        let lines: Vec<_> = self.headers.get_all(field).iter().map(|line| line.to_str().unwrap()).collect();
+        let list: sfv::List = sfv::Parser::new(&lines.join(", ")).parse().unwrap();
+        list.iter()
+            .map(|entry| {
+                let sfv::ListEntry::Item(item) = entry else { panic!("an inner list in {lines:?}") };
+                let name = item.bare_item.as_string().expect("a string").as_str().to_owned();
+                let parameters = item.params.iter().map(|(key, value)| {
+                    let value = i64::from(value.as_integer().expect("an integer"));
+                    (key.as_str().parse().expect("one letter"), u64::try_from(value).unwrap())
+                });
+                (name, parameters.collect())
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,92 @@
+//! What responses tell of their limits.
+
+use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH};
+use axum::http::request::Parts;
+use tollgate::{HOUR, MINUTE, Policy, Quota, RateLimitLayer, key};
+
+use crate::client::{hello, limiter, serve};
+
+const TEN: Policy = Policy::new("ten", Quota::token_bucket(10, MINUTE));
+
+#[tokio::test]
+async fn each_response_tells_what_is_left_and_for_how_long() {
+    let (limiter, _clock) = limiter();
+    let client = serve(hello().layer(RateLimitLayer::new(TEN, key::client_ip()).limiter(&limiter))).await;
+    for left in (0..10).rev() {
+        let answer = client.get().await;
+        assert_eq!((answer.status, answer.policies()), (200, vec![("ten".into(), 10, 60)]));
+        // r / t is never more than q / w: 9 tokens in 54 s. With none left, the next one comes in 6 s.
+        assert_eq!(answer.limits(), [("ten".into(), left, Some(6 * left.max(1)))]);
+        assert!(!answer.headers.contains_key(CACHE_CONTROL));
+    }
+    let refused = client.get().await;
+    assert_eq!((refused.status, refused.policies()), (429, vec![("ten".into(), 10, 60)]));
+    assert_eq!(refused.limits(), [("ten".into(), 0, refused.retry_after())]);
+}
+
+#[tokio::test]
+async fn a_denial_is_a_problem_that_no_cache_keeps() {
+    let (limiter, _clock) = limiter();
+    let name = r#"say "ten" \ backslash"#;
+    let policy = Policy::try_new(name, Quota::token_bucket(1, MINUTE)).unwrap();
+    let client = serve(hello().layer(RateLimitLayer::new(policy, key::client_ip()).limiter(&limiter))).await;
+    client.get().await;
+
+    let refused = client.get().await;
+    assert_eq!(refused.headers[CACHE_CONTROL], "no-store");
+    assert_eq!(refused.headers[CONTENT_LENGTH], refused.body.len().to_string());
+    assert_eq!(
+        refused.problem(),
+        serde_json::json!({
+            "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "title": "Too Many Requests",
+            "status": 429,
+            "violated-policies": [name],
+        })
+    );
+    assert_eq!((&refused.policies()[0].0[..], &refused.limits()[0].0[..]), (name, name));
+    assert!(!refused.headers.contains_key("transfer-encoding"));
+
+    // HEAD is told all but the body itself.
+    let head = client.send("HEAD", &[]).await;
+    assert_eq!((head.status, head.retry_after(), head.limits()), (429, Some(60), refused.limits()));
+    assert_eq!((head.headers.get(CONTENT_LENGTH), head.body.len()), (refused.headers.get(CONTENT_LENGTH), 0));
+}
+
+#[tokio::test]
+async fn an_outer_limiter_adds_to_what_an_inner_one_sent() {
+    const INNER: Policy = Policy::new("inner", Quota::token_bucket(1, MINUTE));
+    const OUTER: Policy = Policy::new("outer", Quota::token_bucket(60, HOUR));
+
+    let (limiter, _clock) = limiter();
+    let inner = RateLimitLayer::new(INNER, key::global()).limiter(&limiter);
+    let outer = RateLimitLayer::new(OUTER, |_: &Parts| "everybody").limiter(&limiter);
+    let client = serve(hello().layer(inner).layer(outer)).await;
+
+    let answer = client.get().await;
+    assert_eq!(answer.policies(), [("inner".into(), 1, 60), ("outer".into(), 60, 3600)]);
+    assert_eq!(answer.limits(), [("inner".into(), 0, Some(60)), ("outer".into(), 59, Some(59 * 60))]);
+
+    // The inner one refuses; its Retry-After stays, and the outer one has let the request pass and counted it.
+    let refused = client.get().await;
+    assert_eq!((refused.status, refused.retry_after()), (429, Some(60)));
+    assert_eq!(refused.policies(), answer.policies());
+    assert_eq!(refused.violated_policies(), ["inner"]);
+    assert_eq!(limiter.remaining(&OUTER, "everybody").await.unwrap(), 58);
+}
+
+#[tokio::test]
+async fn without_headers_a_denial_still_says_when_to_come_back() {
+    let (limiter, _clock) = limiter();
+    let policy = Policy::new("quiet", Quota::token_bucket(1, MINUTE));
+    let client =
+        serve(hello().layer(
+            RateLimitLayer::new(policy, key::client_ip()).headers(tollgate::HeaderFamily::None).limiter(&limiter),
+        ))
+        .await;
+    for (status, retry) in [(200, None), (429, Some(60))] {
+        let answer = client.get().await;
+        assert_eq!((answer.status, answer.retry_after()), (status, retry));
+        assert!(!answer.headers.contains_key("ratelimit") && !answer.headers.contains_key("ratelimit-policy"));
+    }
+}

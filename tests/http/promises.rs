@@ -1,0 +1,113 @@
+//! For any limits, names and costs: what is sent parses, and whoever waits for Retry-After gets in.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::request::Parts;
+use proptest::prelude::*;
+use tollgate::algorithm::Micros;
+use tollgate::{Clock, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, key};
+
+use crate::answer::Answer;
+use crate::client::{hello, oneshot};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn headers_parse_and_waiting_for_retry_after_is_enough(
+        policies in proptest::collection::vec(("[ -~]{0,127}", quota()), 1..4),
+        began in prop_oneof![Just(0), Just(1_767_225_600_000_000), 0..=Micros::MAX.get()],
+        asks in proptest::collection::vec((any::<prop::sample::Index>(), 0.0..1.05_f64, 0.0..2.0_f64), 1..8),
+    ) {
+        // The index tells names apart that are equal by chance.
+        let policies: Vec<_> = policies.into_iter().enumerate()
+            .map(|(i, (name, quota))| Policy::try_new(format!("{i}{name}"), quota).unwrap()).collect();
+        let clock = ManualClock::at(Micros::new(began));
+        let app = app(&policies, &clock);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for (chosen, share, pause) in asks {
+            let quota = *chosen.get(&policies).quota();
+            let cost = (quota.limit() as f64 * share) as u64 + u64::from(share < 0.5);
+            let refused = match runtime.block_on(ask(&app, cost, &policies)) {
+                answer if answer.status == 429 => answer,
+                _ => {
+                    clock.advance(quota.period().mul_f64(pause));
+                    continue;
+                }
+            };
+            // Time ends in the year 2255, and a window that reaches beyond is cut off.
+            let ends = Micros::MAX.since(clock.now());
+            if policies.iter().any(|policy| 2 * policy.quota().window() > ends) {
+                continue;
+            }
+            let Some(wait) = refused.retry_after() else {
+                prop_assert!(policies.iter().any(|policy| policy.quota().limit() < cost));
+                continue;
+            };
+            clock.advance(Duration::from_secs(wait));
+            prop_assert_eq!(runtime.block_on(ask(&app, cost, &policies)).status, 200);
+        }
+    }
+}
+
+/// The answer to a request of this cost, having checked that it makes sense.
+async fn ask(app: &Router, cost: u64, policies: &[Policy]) -> Answer {
+    let answer = oneshot(app, Request::builder().header("x-cost", cost).body(Body::empty()).unwrap()).await;
+    let told: Vec<_> = answer.policies().into_iter().map(|(name, q, _)| (name, q)).collect();
+    let known: Vec<_> = policies.iter().map(|policy| (policy.name().to_string(), policy.quota().limit())).collect();
+    assert_eq!(told, known);
+    for ((_, q, w), policy) in answer.policies().into_iter().zip(policies) {
+        let window = policy.quota().window();
+        assert!(Duration::from_secs(w) >= window && Duration::from_secs(w) < window + Duration::from_secs(1), "w={w}");
+        assert!(answer.limits().iter().all(|(name, r, _)| name != policy.name().as_str() || *r <= q));
+    }
+    let names: Vec<_> = answer.limits().into_iter().map(|(name, ..)| name).collect();
+    let times: Option<Vec<u64>> = answer.limits().into_iter().map(|(.., t)| t).collect();
+    assert!(times.iter().flatten().all(|t| *t > 0));
+    match answer.status {
+        200 => {
+            assert_eq!(names.len(), policies.len());
+            assert!(times.is_some() && answer.retry_after().is_none());
+        }
+        429 => {
+            assert_eq!(names, answer.violated_policies());
+            assert_eq!(answer.retry_after(), times.and_then(|times| times.into_iter().max()));
+        }
+        status => panic!("{status}"),
+    }
+    answer
+}
+
+fn app(policies: &[Policy], clock: &ManualClock) -> Router {
+    let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
+    let first = RateLimitLayer::new(&policies[0], key::global());
+    let layer = policies[1..].iter().fold(first, |layer, policy| layer.and(policy, key::global()));
+    let cost = |req: &Parts| req.headers["x-cost"].to_str().unwrap().parse().unwrap();
+    hello().layer(layer.cost(cost).limiter(&limiter))
+}
+
+/// Any quota that can be built, small ones and extremes.
+fn quota() -> impl Strategy<Value = Quota> {
+    let up_to =
+        |few: u64, many: u64, most: u64| prop_oneof![4 => 1..=few, 2 => 1..=many, 1 => 1..=most, 1 => Just(most)];
+    let tokens = || up_to(20, 1_000_000, Quota::MAX_TOKENS);
+    let micros = up_to(100_000_000, 100_000_000_000, Quota::MAX_PERIOD.as_micros() as u64);
+    (0..3, tokens(), micros, proptest::option::of(tokens())).prop_filter_map(
+        "a quota that can be built",
+        |(algorithm, rate, period, capacity)| {
+            let period = Duration::from_micros(period);
+            let quota = match algorithm {
+                0 => Quota::try_token_bucket(rate, period),
+                1 => Quota::try_fixed_window(rate, period),
+                _ => return Quota::try_sliding_window(rate, period).ok(),
+            };
+            match capacity {
+                Some(capacity) => quota.ok()?.try_capacity(capacity).ok(),
+                None => quota.ok(),
+            }
+        },
+    )
+}

@@ -1,0 +1,72 @@
+//! The example that new users run first, as they run it: another process, real time.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use crate::client::Client;
+
+#[tokio::test]
+async fn of_eleven_at_once_ten_pass_and_one_waits_for_six_seconds() {
+    let (_running, url) = Running::start();
+    let client = Client(url.strip_prefix("http://").unwrap().parse().unwrap());
+    let requests: Vec<_> = (0..11).map(|_| tokio::spawn(async move { client.get().await })).collect();
+    let (mut allowed, mut waits) = (0, Vec::new());
+    for request in requests {
+        let answer = request.await.unwrap();
+        match answer.status {
+            200 => allowed += 1,
+            429 => waits.push(answer.retry_after().unwrap()),
+            status => panic!("{status}"),
+        }
+    }
+    assert_eq!((allowed, waits.len()), (10, 1));
+    assert!((5..=6).contains(&waits[0]), "Retry-After: {}", waits[0]);
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_and_what_to_set() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let output = command().env("PORT", port.to_string()).output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(message.contains(&format!("port {port}")) && message.contains("Set PORT"), "{message}");
+}
+
+/// Ends with the test that started it.
+struct Running(Child);
+
+impl Running {
+    /// The example on a free port, and the URL that it prints.
+    fn start() -> (Running, String) {
+        let mut child = command().env("PORT", "0").stdout(Stdio::piped()).spawn().unwrap();
+        let mut printed = BufReader::new(child.stdout.take().unwrap());
+        let running = Running(child);
+        let mut first = String::new();
+        printed.read_line(&mut first).unwrap();
+        let url = first.split_whitespace().find(|word| word.starts_with("http://"));
+        let url = url.unwrap_or_else(|| panic!("no URL in {first:?}")).to_owned();
+        // Its output is read to the end: a closed pipe would end it.
+        std::thread::spawn(move || printed.read_to_end(&mut Vec::new()));
+        (running, url)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn command() -> Command {
+    // This test is in target/<profile>/deps, examples are in target/<profile>/examples.
+    let mut path: PathBuf = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.push(format!("examples/quickstart{}", std::env::consts::EXE_SUFFIX));
+    assert!(path.exists(), "the example is not built: run `cargo build --example quickstart`, or all tests at once");
+    Command::new(path)
+}

@@ -1,0 +1,120 @@
+//! The service that was ready is the one that is called, after the verdict and not before.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Request, Response};
+use tokio::sync::{Notify, Semaphore};
+use tollgate::key::Extraction;
+use tollgate::{KeyError, MINUTE, Policy, Quota, RateLimitLayer, key};
+use tower::buffer::Buffer;
+use tower::limit::ConcurrencyLimit;
+use tower::{Layer, Service, ServiceExt};
+
+use crate::backends::{gated, limiters};
+use crate::strict::Strict;
+
+const THREE: Policy = Policy::new("three", Quota::token_bucket(3, MINUTE));
+
+#[tokio::test]
+async fn the_instance_that_was_polled_ready_is_the_one_that_is_called() {
+    for limiter in limiters() {
+        let later = |_: &Parts| Extraction::later(async { Ok(7) });
+        for layer in [RateLimitLayer::new(THREE, key::global()), RateLimitLayer::new(THREE, later)] {
+            let inner = Strict::default();
+            let mut service = layer.limiter(&limiter).layer(inner.clone());
+            for status in [200, 200, 200, 429, 429] {
+                let response = service.ready().await.unwrap().call(Request::new(())).await.unwrap();
+                assert_eq!(response.status(), status);
+            }
+            assert_eq!(inner.calls(), 3);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_inner_service_is_not_called_before_the_verdict() {
+    let gate = Arc::new(Notify::new());
+    let inner = Strict::default();
+    let mut service = RateLimitLayer::new(THREE, key::global()).limiter(&gated(&gate)).layer(inner.clone());
+    for (status, calls) in [(200, 1), (200, 2), (200, 3), (429, 3)] {
+        let before = inner.calls();
+        let mut response = Box::pin(service.ready().await.unwrap().call(Request::new(())));
+        for _ in 0..3 {
+            let poll = response.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(poll, Poll::Pending));
+        }
+        assert_eq!(inner.calls(), before);
+        gate.notify_one();
+        assert_eq!((response.await.unwrap().status().as_u16(), inner.calls()), (status, calls));
+    }
+}
+
+/// The service lives on after each answer: a permit that it kept would be missed by whoever shares the semaphore.
+#[tokio::test]
+async fn no_answer_keeps_a_permit() {
+    for limiter in limiters() {
+        let keyed = |req: &Parts| match req.headers.get("x-key") {
+            Some(key) => Ok(key.as_bytes().to_vec()),
+            None => Err(KeyError::new("no key")),
+        };
+        let permits = Arc::new(Semaphore::new(1));
+        let limited = ConcurrencyLimit::with_semaphore(Strict::default(), Arc::clone(&permits));
+        let mut service = RateLimitLayer::new(THREE, keyed).limiter(&limiter).layer(limited);
+        for (key, status) in [("ada", 200), ("ada", 200), ("ada", 200), ("ada", 429), ("", 500), ("bob", 200)] {
+            let mut request = Request::new(());
+            if !key.is_empty() {
+                request.headers_mut().insert("x-key", key.parse().unwrap());
+            }
+            let response = service.ready().await.unwrap().call(request).await.unwrap();
+            assert_eq!((response.status().as_u16(), permits.available_permits()), (status, 1));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_buffer_may_be_inside_and_outside() {
+    for limiter in limiters() {
+        let layer = RateLimitLayer::new(THREE, key::global()).limiter(&limiter);
+
+        let inside = layer.layer(Buffer::new(Strict::default(), 1));
+        let outside = Buffer::new(layer.layer(Strict::default()), 1);
+        let both = Buffer::new(layer.layer(Buffer::new(ConcurrencyLimit::new(Strict::default(), 1), 1)), 1);
+        let (mut allowed, mut refused) = (0, 0);
+        for _ in 0..4 {
+            for status in
+                [status_of(inside.clone()).await, status_of(outside.clone()).await, status_of(both.clone()).await]
+            {
+                match status {
+                    200 => allowed += 1,
+                    429 => refused += 1,
+                    status => panic!("{status}"),
+                }
+            }
+        }
+        assert_eq!((allowed, refused), (3, 9));
+    }
+}
+
+async fn status_of<S, R>(service: S) -> u16
+where
+    S: Service<Request<()>, Response = Response<R>>,
+    S::Error: std::fmt::Debug,
+{
+    // A place in a buffer that is never given back would be waited for without end.
+    let answer = tokio::time::timeout(Duration::from_secs(20), service.oneshot(Request::new(())));
+    answer.await.expect("an answer in time").unwrap().status().as_u16()
+}
+
+#[tokio::test]
+async fn errors_of_the_inner_service_are_its_own() {
+    let failing = tower::service_fn(|_: Request<()>| async { Err::<Response<()>, _>("of its own") });
+    let service = RateLimitLayer::new(THREE, key::global()).layer(failing);
+    for _ in 0..3 {
+        assert_eq!(service.clone().oneshot(Request::new(())).await.unwrap_err(), "of its own");
+    }
+    assert_eq!(service.oneshot(Request::new(())).await.unwrap().status(), 429);
+}

@@ -1,0 +1,68 @@
+//! Clones: of the service and of the layer, in fields and signatures, in many tasks at once.
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use tollgate::{MINUTE, Policy, Quota, RateLimit, RateLimitLayer, RefusalBody, key};
+use tower::{Layer, ServiceExt};
+
+use crate::backends::limiters;
+use crate::strict::Strict;
+
+const HUNDRED: Policy = Policy::new("hundred", Quota::token_bucket(100, MINUTE));
+
+/// The types can be named: no closure, no `impl Trait` among their parameters.
+struct Site {
+    layer: RateLimitLayer,
+    service: RateLimit<Strict>,
+}
+
+fn site(layer: RateLimitLayer) -> Site {
+    Site { service: layer.layer(Strict::default()), layer }
+}
+
+const _: () = {
+    const fn handed_to_any_thread<T: Clone + Send + Sync + 'static>() {}
+    handed_to_any_thread::<RateLimit<Strict>>();
+    handed_to_any_thread::<RateLimitLayer>();
+    const fn sent<T: Send + 'static>() {}
+    sent::<tollgate::ResponseFuture<Strict, ()>>();
+    sent::<RefusalBody<Full<Bytes>>>();
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_storm_of_clones_shares_the_limit_to_the_token() {
+    for limiter in limiters() {
+        let site = site(RateLimitLayer::new(HUNDRED, key::global()).limiter(&limiter));
+        let tasks: Vec<_> = (0..32)
+            .map(|i| {
+                // Every other one from the layer, the rest from the service.
+                let service = if i % 2 == 0 { site.service.clone() } else { site.layer.layer(Strict::default()) };
+                tokio::spawn(async move {
+                    let mut allowed = 0;
+                    for _ in 0..50 {
+                        let response = service.clone().oneshot(Request::new(())).await.unwrap();
+                        allowed += usize::from(response.status() == 200);
+                        assert!(response.status() == 200 || response.status() == 429);
+                    }
+                    allowed
+                })
+            })
+            .collect();
+        let mut allowed = 0;
+        for task in tasks {
+            allowed += task.await.unwrap();
+        }
+        assert_eq!(allowed, 100);
+    }
+}
+
+#[tokio::test]
+async fn a_layer_without_a_limiter_has_its_own_which_its_clones_share() {
+    let layer = RateLimitLayer::new(Policy::new("one", Quota::token_bucket(1, MINUTE)), key::global());
+    let other = RateLimitLayer::new(Policy::new("one", Quota::token_bucket(1, MINUTE)), key::global());
+    for (layer, status) in [(&layer, 200), (&layer.clone(), 429), (&other, 200)] {
+        let service = layer.layer(Strict::default());
+        assert_eq!(service.oneshot(Request::new(())).await.unwrap().status(), status);
+    }
+}

@@ -1,0 +1,67 @@
+//! A service that insists on Tower's contract.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tower::Service;
+
+/// Panics if it is called when this very instance was not polled ready. A clone is not, and none at first poll.
+#[derive(Debug, Default)]
+pub(crate) struct Strict {
+    readiness: Readiness,
+    calls: Arc<AtomicUsize>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Readiness {
+    #[default]
+    No,
+    Soon,
+    Yes,
+}
+
+impl Strict {
+    /// How often it, or a clone, was called.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+}
+
+impl Clone for Strict {
+    fn clone(&self) -> Strict {
+        Strict { readiness: Readiness::No, calls: Arc::clone(&self.calls) }
+    }
+}
+
+impl Service<Request<()>> for Strict {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        if self.readiness == Readiness::No {
+            self.readiness = Readiness::Soon;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.readiness = Readiness::Yes;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _request: Request<()>) -> Self::Future {
+        assert_eq!(self.readiness, Readiness::Yes, "called without being ready");
+        self.readiness = Readiness::No;
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async {
+            tokio::task::yield_now().await;
+            Ok(Response::new(Full::from("hello")))
+        })
+    }
+}

@@ -1,0 +1,39 @@
+//! A backend that cannot decide: the client is told to come back, and learns nothing of the store.
+
+use http::Request;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http_body_util::BodyExt;
+use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, key};
+use tower::{Layer, ServiceExt};
+
+use crate::backends::Broken;
+use crate::strict::Strict;
+
+#[tokio::test]
+async fn a_backend_that_cannot_decide_is_answered_with_503() {
+    for at_once in [true, false] {
+        let limiter = RateLimiter::new(Broken { at_once });
+        let one = Policy::new("one", Quota::token_bucket(10, MINUTE));
+        let two = Policy::new("two", Quota::token_bucket(10, MINUTE));
+        let layer = RateLimitLayer::new(one, key::global()).and(two, key::global()).limiter(&limiter);
+        let inner = Strict::default();
+        let response = layer.layer(inner.clone()).oneshot(Request::new(())).await.unwrap();
+
+        assert_eq!((response.status().as_u16(), inner.calls()), (503, 0));
+        let headers = response.headers().clone();
+        assert!(headers[RETRY_AFTER].to_str().unwrap().parse::<u64>().unwrap() > 0);
+        assert_eq!(headers[CACHE_CONTROL], "no-store");
+        assert_eq!(headers[CONTENT_TYPE], "application/problem+json");
+        assert!(!headers.contains_key("ratelimit"));
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(
+            serde_json::from_slice::<serde_json::Value>(&body).unwrap(),
+            serde_json::json!({
+                "type": "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+                "title": "Service Unavailable",
+                "status": 503,
+                "violated-policies": ["one", "two"],
+            })
+        );
+    }
+}
