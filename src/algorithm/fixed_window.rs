@@ -38,8 +38,14 @@ pub(super) fn index(quota: &Quota, instant: Micros) -> u64 {
 
 /// Where window `index` begins. Window 0 may have begun before the epoch, which stands in for that.
 pub(super) fn boundary(quota: &Quota, index: u64) -> Micros {
-    let end = u128::from(index) * u128::from(quota.period_micros()) + u128::from(quota.start_micros());
-    Micros::new(u64::try_from(end).unwrap_or(u64::MAX).saturating_sub(quota.period_micros()))
+    instant(quota, index, 0)
+}
+
+/// The instant `offset` microseconds into window `index`.
+pub(super) fn instant(quota: &Quota, index: u64, offset: u64) -> Micros {
+    let period = u128::from(quota.period_micros());
+    let later = u128::from(index) * period + u128::from(quota.start_micros()) + u128::from(offset);
+    Micros::new(u64::try_from(later.saturating_sub(period)).unwrap_or(u64::MAX))
 }
 
 /// How far `instant` is into its window, in microseconds.

@@ -58,6 +58,8 @@ impl Receipt {
 /// ```
 pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actual: u64) -> State {
     let row = roll(quota, state, now);
+    // A clock that stepped back: what the row was paid back up to then, the charge was too.
+    let now = now.max(row.at);
     if actual >= receipt.cost {
         let more = row.spent + (actual - receipt.cost) as f64;
         return State { spent: more.min(MOST_SPENT as f64), ..row };
@@ -89,8 +91,10 @@ pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actu
     if given <= 0.0 {
         return row;
     }
+    // Of the last charge, nobody behind it needs to know: whoever was before it is paid back before it either way.
+    let last = stands - left <= ROUNDING;
     let row = less(row, given, stands, now);
-    State { carry: row.carry + given, ..row }
+    State { carry: row.carry + if last { 0.0 } else { given }, ..row }
 }
 
 /// A window's count is not paid back bit by bit, so the charge is still there whole, in this window or the one before.
@@ -151,6 +155,16 @@ mod tests {
         charge(&quota, &mut state, later, Ask::cost(3));
         let settled = settle(&quota, &state, &receipt, later, 0);
         assert_eq!((settled.spent, settled.at), (3.0, later));
+    }
+
+    #[test]
+    fn settled_newest_first_nothing_is_lost() {
+        let quota = Quota::token_bucket(100_000, MINUTE);
+        let mut state = State::default();
+        let first = charge(&quota, &mut state, NOW, Ask::cost(1000));
+        let second = charge(&quota, &mut state, NOW, Ask::cost(1000));
+        state = settle(&quota, &state, &second, NOW, 300);
+        assert_eq!(settle(&quota, &state, &first, NOW, 300).spent, 600.0);
     }
 
     #[test]

@@ -137,8 +137,8 @@ impl Step {
 ///
 /// - Decisions agree with exact arithmetic, except within 10^-6 token of the boundary (and, where `rate / period` in lowest
 ///   terms exceeds 2^32 tokens, within the relative precision of an `f64`, 2^-52).
-/// - A clock that steps back finds nothing paid back meanwhile. A row further ahead of `now` than a full refill takes is
-///   treated as if written now.
+/// - A clock that steps back finds nothing paid back meanwhile. A row further ahead of `now` than a full refill takes, of the
+///   capacity and of what it owes, is forgiven.
 /// - A row that was written under another quota (another stamp) keeps its spending up to this quota's capacity.
 pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
     let row = roll(quota, state, now);
@@ -173,7 +173,16 @@ pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
         row = State { spent: 0.0, carry: 0.0, ..row };
     }
     if row.at.micros_since(now) > quota.fill_micros() {
-        row.at = now;
+        // The clock was far ahead. A denial stores nothing, so the row must not begin to be paid back at `now`: it would begin
+        // anew at each try. It is forgiven, unless it owes so much (turns are promised) that it would not be paid back by `at`
+        // even if it had been written now.
+        let begun = State { at: now, ..row };
+        if when(quota, &begun, now, 0.0).is_some_and(|clear| clear < row.at) {
+            row = State { spent: 0.0, at: now, ..row };
+            if quota.algorithm() == Algorithm::SlidingWindow {
+                row.carry = 0.0;
+            }
+        }
     }
     match quota.algorithm() {
         Algorithm::TokenBucket => token_bucket::roll(quota, &row, now),
@@ -337,11 +346,14 @@ mod tests {
     }
 
     #[test]
-    fn a_row_far_ahead_of_the_clock_counts_as_written_now() {
+    fn a_row_far_ahead_of_the_clock_is_forgiven() {
         let quota = Quota::token_bucket(10, MINUTE);
         let century = NOW + Duration::from_secs(100 * 365 * 86_400);
         let state = step(&quota, &State::default(), century, Ask::cost(10)).state;
-        let step = step(&quota, &state, NOW, Ask::cost(1));
-        assert_eq!(step.verdict, Verdict::Deny { retry: Some(Duration::from_secs(6)) });
+        assert!(step(&quota, &state, NOW, Ask::cost(10)).is_allowed());
+        // Nearer than a refill, it is not.
+        let state = step(&quota, &State::default(), NOW + MINUTE, Ask::cost(10)).state;
+        let denied = step(&quota, &state, NOW, Ask::cost(1));
+        assert_eq!(denied.verdict, Verdict::Deny { retry: Some(Duration::from_secs(66)) });
     }
 }

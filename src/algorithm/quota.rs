@@ -340,9 +340,9 @@ impl Quota {
         self.max_reserved > 0
     }
 
-    /// The most that can ever stand as spent after a reservation.
+    /// The most that can ever stand as spent after a reservation. The row itself may hold up to a grain's tokens more.
     pub(crate) const fn ceiling(&self) -> u64 {
-        if self.max_reserved == UNLIMITED { MOST_SPENT } else { self.capacity + self.max_reserved }
+        if self.max_reserved == UNLIMITED { MOST_SPENT - Quota::MAX_TOKENS } else { self.capacity + self.max_reserved }
     }
 
     const fn base(algorithm: Algorithm, rate: u64, period: Duration) -> Result<Quota, QuotaError> {

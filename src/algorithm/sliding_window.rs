@@ -2,7 +2,7 @@
 //!
 //! `spent` is the current window's count, `at` the boundary where it began, `carry` the count of the window before.
 
-use super::fixed_window::{boundary, index, offset};
+use super::fixed_window::{boundary, index, instant, offset};
 use super::quota::Quota;
 use super::{Micros, State};
 
@@ -34,21 +34,20 @@ pub(super) fn within(quota: &Quota, state: &State, now: Micros, level: f64) -> b
 
 /// The first instant from `now` on at which [`within`] holds, if nothing is spent meanwhile.
 pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Option<Micros> {
-    let period = quota.period_micros();
-    let end = boundary(quota, index(quota, state.at) + 1);
+    let window = index(quota, state.at);
     let room = level - state.spent;
-    let instant = if room >= 0.0 {
+    let then = if room >= 0.0 {
         if state.carry <= room {
             return Some(now);
         }
         // Later in this window, when less of the one before is in view.
-        end.minus(period - out_of_view(quota, state.carry, room))
+        instant(quota, window, out_of_view(quota, state.carry, room))
     } else {
         // Not before the next window, in which this one is the one before.
-        end.plus(out_of_view(quota, state.spent, level))
+        instant(quota, window + 1, out_of_view(quota, state.spent, level))
     };
-    let instant = instant.max(now);
-    (instant < Micros::MAX).then_some(instant)
+    let then = then.max(now);
+    (then < Micros::MAX).then_some(then)
 }
 
 /// Microseconds into the window; a row ahead of the clock is at its beginning.
@@ -58,7 +57,8 @@ fn elapsed(quota: &Quota, state: &State, now: Micros) -> u64 {
 
 /// The part of the window before's `count` that is still in view after `elapsed` microseconds of this one.
 fn in_view(quota: &Quota, count: f64, elapsed: u64) -> f64 {
-    count * (quota.period_micros() - elapsed) as f64 / quota.period_micros() as f64
+    // Rounded twice: at the very beginning of a window that may come out above the whole.
+    (count * (quota.period_micros() - elapsed) as f64 / quota.period_micros() as f64).min(count)
 }
 
 /// The microseconds of a window after which at most `room` of the window before's `count` is in view.

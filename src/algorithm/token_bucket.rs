@@ -11,18 +11,17 @@ use super::{Micros, State};
 /// The row as of `now`: whole grains paid back, or nothing spent any more.
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let elapsed = now.micros_since(state.at);
-    if repaid(quota, elapsed) >= state.spent {
-        return State { spent: 0.0, at: state.at.max(now), ..*state };
+    let mut row = *state;
+    if elapsed >= quota.grain_micros {
+        // Grains first: over a long time, what is paid back does not fit a floating-point number without rounding.
+        let grains = elapsed / quota.grain_micros;
+        row.spent -= grains as f64 * quota.grain_tokens as f64;
+        row.at = state.at.plus(grains * quota.grain_micros);
     }
-    if elapsed < quota.grain_micros {
-        return *state;
+    if repaid(quota, now.micros_since(row.at)) >= row.spent {
+        return State { spent: 0.0, at: state.at.max(now), ..row };
     }
-    let grains = elapsed / quota.grain_micros;
-    State {
-        spent: state.spent - grains as f64 * quota.grain_tokens as f64,
-        at: state.at.plus(grains * quota.grain_micros),
-        ..*state
-    }
+    row
 }
 
 /// What stands as spent at `now`.
@@ -42,22 +41,24 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     if debt <= 0.0 {
         return Some(now);
     }
-    let estimate = (debt * quota.grain_micros as f64 / quota.grain_tokens as f64).ceil();
-    if estimate > Micros::MAX.get() as f64 {
+    // Whole grains are exact, and are what the row will be brought forward by; only the rest of the last one is rounded.
+    let grains = (debt / quota.grain_tokens as f64).floor();
+    if grains * quota.grain_micros as f64 > Micros::MAX.get() as f64 {
         return None;
     }
-    let mut elapsed = estimate as u64;
-    // The estimate is rounded twice; step onto the very microsecond at which `within` changes its mind.
+    let rest = debt - grains * quota.grain_tokens as f64;
+    let mut elapsed = (rest * quota.grain_micros as f64 / quota.grain_tokens as f64).ceil() as u64;
+    // Rounded twice; step onto the very microsecond at which `within` changes its mind.
     for _ in 0..4 {
-        if repaid(quota, elapsed) < debt {
+        if repaid(quota, elapsed) < rest {
             elapsed += 1;
-        } else if elapsed > 0 && repaid(quota, elapsed - 1) >= debt {
+        } else if elapsed > 0 && repaid(quota, elapsed - 1) >= rest {
             elapsed -= 1;
         } else {
             break;
         }
     }
-    let instant = state.at.plus(elapsed).max(now);
+    let instant = state.at.plus(grains as u64 * quota.grain_micros + elapsed).max(now);
     (instant < Micros::MAX).then_some(instant)
 }
 

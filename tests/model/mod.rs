@@ -1,0 +1,186 @@
+//! A slow, obvious limiter: exact whole-number arithmetic, written from the words of the algebra and not from the crate.
+//!
+//! A token is cut into `period` *units*, so that a bucket is paid back exactly `rate` units a microsecond, and every amount
+//! of every algorithm is a whole number. What is spent is brought to the present at each charge. Waits are searched for, not
+//! computed: the first instant at which the question is answered otherwise.
+
+use tollgate::Quota;
+use tollgate::algorithm::{Algorithm, Ask, Micros};
+
+/// Instants end before this one: a turn or a retry time that is not before it does not exist.
+const LAST: i128 = Micros::MAX.get() as i128;
+
+/// The numbers of a quota.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Model {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) rate: i128,
+    pub(crate) period: i128,
+    pub(crate) capacity: i128,
+    /// Capacity and what may be reserved over it; `None` = no reservations.
+    pub(crate) ceiling: Option<i128>,
+    pub(crate) start: i128,
+}
+
+/// What is remembered of a key, in units.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) spent: i128,
+    /// Sliding window: what the window before `at`'s spent.
+    pub(crate) before: i128,
+    pub(crate) at: i128,
+}
+
+/// The model's verdict, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Answer {
+    Allow,
+    Reserve(i128),
+    Deny(Option<i128>),
+}
+
+impl Model {
+    pub(crate) fn of(quota: &Quota) -> Model {
+        let capacity = i128::from(quota.limit());
+        Model {
+            algorithm: quota.algorithm(),
+            rate: i128::from(quota.rate()),
+            period: quota.period().as_micros() as i128,
+            capacity,
+            ceiling: match quota.reservable() {
+                Some(0) => None,
+                Some(tokens) => Some(capacity + i128::from(tokens)),
+                // "Without bound" ends before an f64 stops counting.
+                None => Some((1 << 53) - 1 - i128::from(Quota::MAX_TOKENS)),
+            },
+            start: quota.phase().map_or(0, |start| start.as_micros() as i128),
+        }
+    }
+
+    pub(crate) fn units(&self, tokens: u64) -> i128 {
+        i128::from(tokens) * self.period
+    }
+
+    /// What is asked, what is answered.
+    pub(crate) fn answer(&self, row: &Row, now: i128, ask: &Ask) -> Answer {
+        match self.granted(row, now, ask) {
+            Some(0) => Answer::Allow,
+            Some(wait) if now + wait < LAST => Answer::Reserve(wait),
+            _ => Answer::Deny(self.first_granted(row, now, ask).map(|at| at - now)),
+        }
+    }
+
+    /// The row after `tokens` were charged at `now`.
+    pub(crate) fn charged(&self, row: &Row, now: i128, tokens: u64) -> Row {
+        let row = self.brought_to(row, now);
+        Row { spent: row.spent + self.units(tokens), ..row }
+    }
+
+    /// What stands as spent at `now`.
+    pub(crate) fn level(&self, row: &Row, now: i128) -> i128 {
+        let row = self.brought_to(row, now);
+        match self.algorithm {
+            Algorithm::SlidingWindow => {
+                let in_view = self.period - (now - self.begin(now));
+                row.spent + row.before / self.period * in_view
+            }
+            _ => row.spent,
+        }
+    }
+
+    /// Whether no more than `level` tokens stand as spent at `now`, and by how many units that fails.
+    pub(crate) fn over(&self, row: &Row, now: i128, cost: i128, level: i128) -> i128 {
+        self.level(row, now) + (cost - level) * self.period
+    }
+
+    /// Boundaries in `(from, to]`.
+    pub(crate) fn boundaries(&self, from: i128, to: i128) -> i128 {
+        (to - self.start).div_euclid(self.period) - (from - self.start).div_euclid(self.period)
+    }
+
+    /// Units paid back between two instants; what a window pays back, it pays at its boundaries.
+    pub(crate) fn paid_back(&self, from: i128, to: i128) -> i128 {
+        match self.algorithm {
+            Algorithm::FixedWindow => self.boundaries(from, to) * self.rate * self.period,
+            _ => (to - from) * self.rate,
+        }
+    }
+
+    fn brought_to(&self, row: &Row, now: i128) -> Row {
+        assert!(now >= row.at, "the model knows no clock that steps back");
+        if self.algorithm == Algorithm::SlidingWindow {
+            return match self.boundaries(row.at, now) {
+                0 => Row { at: now, ..*row },
+                1 => Row { spent: 0, before: row.spent, at: now },
+                _ => Row { spent: 0, before: 0, at: now },
+            };
+        }
+        Row { spent: (row.spent - self.paid_back(row.at, now)).max(0), before: 0, at: now }
+    }
+
+    fn begin(&self, now: i128) -> i128 {
+        now - (now - self.start).rem_euclid(self.period)
+    }
+
+    /// The wait with which an ask at `now` is granted, 0 = at once; `None` if it is denied.
+    fn granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
+        let cost = i128::from(ask.tokens());
+        if self.over(row, now, cost, self.capacity) <= 0 {
+            return Some(0);
+        }
+        let (longest, ceiling) = (ask.max_wait()?, self.ceiling?);
+        if self.over(row, now, cost, ceiling) > 0 {
+            return None;
+        }
+        let wait = self.wait(row, now, ask.tokens());
+        (wait <= longest.as_micros() as i128).then_some(wait)
+    }
+
+    /// How long `tokens` charged at `now` wait until all over the capacity is paid back.
+    pub(crate) fn wait(&self, row: &Row, now: i128, tokens: u64) -> i128 {
+        let over = self.over(row, now, i128::from(tokens), self.capacity);
+        if self.algorithm == Algorithm::FixedWindow {
+            self.begin(now) + ceil(over, self.rate * self.period) * self.period - now
+        } else {
+            ceil(over, self.rate)
+        }
+    }
+
+    /// The first instant from `now` on at which the ask is granted if nobody spends. Within a span (a fixed window; an
+    /// instant of the others) and from end to end of the spans an ask, once granted, stays so: its wait only shrinks.
+    fn first_granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
+        let span = if self.algorithm == Algorithm::FixedWindow { self.period } else { 1 };
+        let begin = if span == 1 { now } else { self.begin(now) };
+        let granted = |at: i128| self.granted(row, at, ask).is_some();
+        // The last span may be cut short.
+        let whole = (LAST - begin) / span;
+        let i = first(0, whole - 1, |i| granted(begin + (i + 1) * span - 1)).unwrap_or(whole);
+        let at = first((begin + i * span).max(now), (begin + (i + 1) * span).min(LAST) - 1, granted)?;
+        (at + self.granted(row, at, ask)? < LAST).then_some(at)
+    }
+}
+
+/// The first number of `from ..= to` for which `holds`, which then holds for all after it.
+pub(crate) fn first(from: i128, to: i128, holds: impl Fn(i128) -> bool) -> Option<i128> {
+    // Most answers are near: look ahead in strides that double.
+    let (mut low, mut high, mut stride) = (from, from.min(to), 1);
+    while from <= to && !holds(high) {
+        if high == to {
+            return None;
+        }
+        (low, high, stride) = (high + 1, (high + stride).min(to), stride * 2);
+    }
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if holds(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    (from <= to).then_some(high)
+}
+
+fn ceil(n: i128, d: i128) -> i128 {
+    -(-n).div_euclid(d)
+}

@@ -1,0 +1,192 @@
+//! Random quotas, asks and clocks. Raw numbers are drawn and read against the quota at hand, so that a history keeps
+//! meeting what matters: boundaries, the capacity, promised instants, one microsecond to either side.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use tollgate::algorithm::{Algorithm, Ask, Micros};
+use tollgate::{DAY, HOUR, MINUTE, Quota, SECOND, WEEK};
+
+/// The same cases at each run. `PROPTEST_CASES` and `PROPTEST_RNG_SEED` ask for others.
+pub(crate) fn cases(cases: u32) -> ProptestConfig {
+    let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = cases;
+    }
+    if config.rng_seed == RngSeed::Random {
+        config.rng_seed = RngSeed::Fixed(20_260_704);
+    }
+    config.max_shrink_iters = 200_000;
+    (config.max_local_rejects, config.max_global_rejects) = (u32::MAX, u32::MAX);
+    config
+}
+
+/// A number of any size up to `2^bits`: each size is as likely as the others.
+pub(crate) fn sized(bits: u32) -> impl Strategy<Value = u64> {
+    (0..=bits, any::<u64>()).prop_map(|(bits, raw)| raw & ((1u64 << bits) - 1))
+}
+
+/// Any legal quota of sizes that are met in life, and somewhat beyond.
+pub(crate) fn quota() -> impl Strategy<Value = Quota> {
+    prop_oneof![4 => bucket(), 4 => window(), 2 => sliding()]
+}
+
+/// A quota whose bound is a sum: not a sliding window.
+pub(crate) fn paying_back() -> impl Strategy<Value = Quota> {
+    prop_oneof![bucket(), window()]
+}
+
+pub(crate) fn bucket() -> impl Strategy<Value = Quota> {
+    reserving((rate(), period()).prop_map(|(rate, period)| Quota::try_token_bucket(rate, period).ok()))
+}
+
+pub(crate) fn window() -> impl Strategy<Value = Quota> {
+    let plain = (rate(), period(), start())
+        .prop_map(|(rate, period, start)| Quota::try_fixed_window(rate, period).ok()?.try_start(start).ok());
+    reserving(plain)
+}
+
+pub(crate) fn sliding() -> impl Strategy<Value = Quota> {
+    (rate(), period(), start()).prop_map(|(rate, period, start)| Quota::sliding_window(rate, period).start(start))
+}
+
+/// Quotas so small that a history keeps meeting their corners.
+pub(crate) fn tiny() -> impl Strategy<Value = Quota> {
+    let reserved = prop_oneof![Just(Some(0)), (1u64..=8).prop_map(Some), Just(None)];
+    (any::<bool>(), 1u64..=4, 1u64..=12, 0u64..=5, reserved, 0u64..12).prop_filter_map(
+        "a quota that refuses everything",
+        |(window, rate, period, capacity, reserved, start)| {
+            let period = Duration::from_micros(period);
+            let quota = if window {
+                Quota::fixed_window(rate, period).start(Duration::from_micros(start))
+            } else {
+                Quota::token_bucket(rate, period)
+            };
+            let quota = quota.capacity(capacity);
+            let quota = reserved.map_or(quota.unlimited_reservations(), |tokens| quota.max_reserved(tokens));
+            quota.validate().is_ok().then_some(quota)
+        },
+    )
+}
+
+fn rate() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 1u64..=12, 4 => sized(30).prop_map(|n| n.clamp(1, 1_000_000_000)), 1 => Just(999_999_937u64)]
+}
+
+fn period() -> impl Strategy<Value = Duration> {
+    prop_oneof![
+        2 => (1u64..=20).prop_map(Duration::from_micros),
+        4 => sized(42).prop_map(|micros| Duration::from_micros(micros.max(1))),
+        2 => prop::sample::select(vec![SECOND, MINUTE, HOUR, DAY, WEEK]),
+        // Primes have nothing in common with a rate.
+        1 => prop::sample::select(vec![3_333_331u64, 86_400_000_011, 3_000_000_019]).prop_map(Duration::from_micros),
+    ]
+}
+
+fn start() -> impl Strategy<Value = Duration> {
+    prop_oneof![Just(Duration::ZERO), sized(45).prop_map(Duration::from_micros)]
+}
+
+fn reserving(plain: impl Strategy<Value = Option<Quota>>) -> impl Strategy<Value = Quota> {
+    let capacity = prop_oneof![2 => Just(None), 2 => (0u64..=6).prop_map(Some), 2 => sized(32).prop_map(Some)];
+    let reserved = prop_oneof![
+        2 => Just(Some(0)),
+        2 => (1u64..=12).prop_map(Some),
+        2 => sized(34).prop_map(Some),
+        2 => Just(None),
+    ];
+    (plain, capacity, reserved).prop_filter_map("an illegal quota", |(quota, capacity, reserved)| {
+        let mut quota = quota?;
+        if let Some(capacity) = capacity {
+            quota = quota.try_capacity(capacity).ok()?;
+        }
+        quota = match reserved {
+            Some(tokens) => quota.try_max_reserved(tokens).ok()?,
+            None => quota.unlimited_reservations(),
+        };
+        quota.validate().is_ok().then_some(quota)
+    })
+}
+
+/// One operation, in the raw.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Raw {
+    /// What to do, and to which of several things.
+    pub(crate) what: (u8, u64),
+    pub(crate) step: (u8, u64),
+    pub(crate) cost: (u8, u64),
+    pub(crate) how: (u8, u64),
+}
+
+pub(crate) fn history(operations: usize) -> impl Strategy<Value = Vec<Raw>> {
+    let raw = ((0u8..12, any::<u64>()), (0u8..10, any::<u64>()), (0u8..9, any::<u64>()), (0u8..6, any::<u64>()))
+        .prop_map(|(what, step, cost, how)| Raw { what, step, cost, how });
+    prop::collection::vec(raw, 1..=operations)
+}
+
+/// Where histories begin: at the epoch, in our days, or anywhere between.
+pub(crate) fn begin() -> impl Strategy<Value = Micros> {
+    prop_oneof![Just(Micros::EPOCH), Just(Micros::new(1_700_000_000_000_000)), sized(51).prop_map(Micros::new)]
+}
+
+/// The longest that one operation moves the clock: 300 days.
+const FAR: u64 = 1 << 45;
+
+impl Raw {
+    /// How far the clock moves; `promised` is the last instant that was spoken of.
+    pub(crate) fn moved(&self, quota: &Quota, now: Micros, promised: Micros) -> Micros {
+        let (period, fill) = (quota.period().as_micros() as u64, quota.window().as_micros() as u64);
+        let (kind, raw) = self.step;
+        let step = match kind {
+            0 | 1 => 0,
+            2 => 1 + raw % 3,
+            3 => raw % (period / quota.rate().max(1)).saturating_add(2),
+            4 => raw % (period + 1),
+            5 => raw % (3 * period),
+            6 => raw % (fill.saturating_add(2)),
+            7 => (raw % 4 * period + period - phase(quota, now)).saturating_sub(1) + (raw >> 32) % 3,
+            _ => (promised.since(now).as_micros() as u64).saturating_sub(1) + (raw >> 32) % 3,
+        };
+        if step > FAR {
+            return now;
+        }
+        now + Duration::from_micros(step)
+    }
+
+    pub(crate) fn tokens(&self, quota: &Quota) -> u64 {
+        let (kind, raw) = self.cost;
+        let capacity = quota.limit();
+        let ceiling = capacity + quota.reservable().unwrap_or(12 << (raw >> 60));
+        match kind {
+            0 | 1 => 1,
+            2 => 0,
+            3 => raw % 5,
+            4 => capacity + raw % 2,
+            5 | 6 => raw % (capacity + 2),
+            7 => raw % (ceiling + 2),
+            _ => ceiling + raw % 2,
+        }
+    }
+
+    pub(crate) fn ask(&self, quota: &Quota) -> Ask {
+        let ask = Ask::cost(self.tokens(quota));
+        let (kind, raw) = self.how;
+        let period = quota.period().as_micros() as u64;
+        match kind {
+            0 | 1 => ask,
+            2 | 3 => ask.reserve(),
+            4 => ask.wait_up_to(Duration::from_micros(raw % (4 * period))),
+            _ => ask.wait_up_to(Duration::from_micros(raw % (period / quota.rate() + 2) * (1 + (raw >> 60)))),
+        }
+    }
+}
+
+fn phase(quota: &Quota, now: Micros) -> u64 {
+    let (period, start) =
+        (quota.period().as_micros() as u64, quota.phase().map_or(0, |start| start.as_micros() as u64));
+    match quota.algorithm() {
+        Algorithm::TokenBucket => 0,
+        _ => (now.get() + period - start) % period,
+    }
+}

@@ -1,0 +1,175 @@
+//! Clocks that step back, jump ahead and return: at most one capacity more, and nobody locked out.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::algorithm::{Algorithm, Ask, Micros, Receipt, State, Verdict, settle, step};
+use tollgate::{Quota, SECOND};
+
+use crate::bound::{Turn, check};
+use crate::decisions::kept;
+use crate::model::Model;
+use crate::random::{Raw, cases, history, paying_back, quota, tiny};
+
+const NOW: Micros = Micros::new(1_700_000_000_000_000);
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+proptest! {
+    #![proptest_config(cases(6000))]
+
+    /// Wherever the clock has been, a caller that comes when told to come gets in, after two refills of what is owed at
+    /// most: what the clock ran ahead, and the refill after it.
+    #[test]
+    fn no_jump_locks_a_key(quota in prop_oneof![quota(), tiny()], history in history(20)) {
+        let (mut state, mut now) = (State::default(), NOW);
+        for raw in history {
+            now = jumped(&raw, &quota, now);
+            let step = step(&quota, &state, now, raw.ask(&quota));
+            if step.is_allowed() {
+                state = step.state;
+            }
+        }
+        let most_owed = quota.limit().max(state.spent as u64);
+        for at in [NOW, now, now.min(NOW)] {
+            let ask = Ask::cost(quota.limit());
+            let step = step(&quota, &state, at, ask);
+            kept(&quota, &state, &ask, &step)?;
+            let latest = 2 * refill(&quota, most_owed);
+            match step.verdict {
+                Verdict::Deny { retry: Some(retry) } => prop_assert!(retry.as_micros() <= latest, "{retry:?} of {latest} us"),
+                // Only where instants end.
+                Verdict::Deny { retry: None } => {
+                    prop_assert!(at.get() as u128 + latest >= Micros::MAX.get() as u128, "never, {state:?}");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A jump gives at most what it finds spent: from one to the next, no more is admitted than ever.
+    #[test]
+    fn between_jumps_the_bound_holds(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
+        let (model, mut state, mut now, mut turns) = (Model::of(&quota), State::default(), NOW, Vec::new());
+        for raw in history {
+            let then = jumped(&raw, &quota, now);
+            if then < now {
+                prop_assert_eq!(check(&model, &turns), Ok(()));
+                turns.clear();
+            }
+            now = then;
+            let ask = Ask::cost(raw.tokens(&quota));
+            let step = step(&quota, &state, now, ask);
+            if let Some(receipt) = Receipt::new(ask.tokens(), &step) {
+                state = step.state;
+                turns.push(Turn::of(&receipt, now));
+            }
+        }
+        prop_assert_eq!(check(&model, &turns), Ok(()));
+    }
+
+    /// Small steps back give nothing at all: no stretch of time pays back twice. Refunds included, of windows; a bucket's
+    /// row forgets what of a grain it has been paid back, which a refund after a step back may count once more.
+    #[test]
+    fn no_step_back_pays_back_twice(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
+        let (model, mut state, mut now, mut latest) = (Model::of(&quota), State::default(), NOW, NOW);
+        let (mut turns, mut open) = (Vec::<(Micros, i128)>::new(), Vec::new());
+        for raw in history {
+            now = raw.moved(&quota, now, now);
+            let (what, pick) = raw.what;
+            if what < 3 {
+                let back = pick % (quota.window().as_micros() as u64 + 1);
+                now = Micros::new(latest.get().saturating_sub(back));
+            }
+            latest = latest.max(now);
+            if what > 8 && !open.is_empty() && quota.algorithm() == Algorithm::FixedWindow {
+                let (turn, receipt): (usize, Receipt) = open.remove(pick as usize % open.len());
+                state = settle(&quota, &state, &receipt, now, 0);
+                turns[turn].1 = 0;
+            }
+            let ask = Ask::cost(raw.tokens(&quota));
+            let step = step(&quota, &state, now, ask);
+            if let Some(receipt) = Receipt::new(ask.tokens(), &step) {
+                state = step.state;
+                open.push((turns.len(), receipt));
+                turns.push((now, model.units(receipt.cost)));
+            }
+        }
+        for (i, (from, _)) in turns.iter().enumerate() {
+            let used: i128 = turns[i..].iter().map(|(_, units)| units).sum();
+            let most = model.units(quota.limit()) + model.paid_back(instant(*from), instant(latest));
+            prop_assert!((used - most) * 1_000_000 <= model.period, "{} of at most {} from {:?}", used, most, from);
+        }
+    }
+
+    /// Give-backs leave a row that makes sense, whatever the clock did in between.
+    #[test]
+    fn settling_survives_any_clock(quota in prop_oneof![quota(), tiny()], history in history(20)) {
+        let (mut state, mut now, mut open) = (State::default(), NOW, Vec::new());
+        for raw in history {
+            now = jumped(&raw, &quota, now);
+            let ask = raw.ask(&quota);
+            let step = step(&quota, &state, now, ask);
+            if let Some(receipt) = Receipt::new(ask.tokens(), &step) {
+                state = step.state;
+                open.push(receipt);
+            }
+            if raw.what.0 < 4 && !open.is_empty() {
+                let receipt = open.remove(raw.what.1 as usize % open.len());
+                state = settle(&quota, &state, &receipt, now, 0);
+                prop_assert!(state.spent >= 0.0 && state.carry >= 0.0, "{state:?}");
+            }
+        }
+    }
+}
+
+/// A row written a century ahead is forgiven when the clock is right again, and stays no obstacle though denials store
+/// nothing.
+#[test]
+fn a_century_ahead_and_back_locks_nobody() {
+    for quota in [Quota::token_bucket(10, SECOND), Quota::fixed_window(10, SECOND), Quota::sliding_window(10, SECOND)] {
+        let state = step(&quota, &State::default(), NOW + CENTURY, Ask::cost(10)).state;
+        let mut admitted = false;
+        for after in 0..5 {
+            admitted |= step(&quota, &state, NOW + after * SECOND, Ask::cost(10)).is_allowed();
+        }
+        assert!(admitted, "{quota:?}");
+    }
+}
+
+/// A clock that steps back a little must not hand promised turns out again.
+#[test]
+fn a_step_back_keeps_promised_turns() {
+    let quota = Quota::token_bucket(1000, SECOND).capacity(0).unlimited_reservations();
+    let state = step(&quota, &State::default(), NOW, Ask::cost(5000).reserve()).state;
+    let before = Micros::new(NOW.get() - 20_000);
+    let next = step(&quota, &state, before, Ask::cost(1).reserve());
+    assert!(Receipt::new(1, &next).is_some_and(|next| next.due > NOW + 5 * SECOND), "{next:?}");
+}
+
+/// Moves on as in any history, or jumps.
+fn jumped(raw: &Raw, quota: &Quota, now: Micros) -> Micros {
+    let (what, by) = raw.what;
+    match what {
+        0 => Micros::new(now.get().saturating_sub(by % (3 * quota.window().as_micros() as u64))),
+        1 => Micros::new(now.get().saturating_sub(by % (1 << 45))),
+        2 => now + CENTURY,
+        3 => Micros::EPOCH,
+        4 if by % 4 == 0 => Micros::MAX,
+        4 | 5 => NOW,
+        _ => raw.moved(quota, now, now),
+    }
+}
+
+fn instant(micros: Micros) -> i128 {
+    i128::from(micros.get())
+}
+
+/// Microseconds in which `tokens` are paid back, begun at any instant.
+fn refill(quota: &Quota, tokens: u64) -> u128 {
+    let (tokens, rate, period) = (u128::from(tokens), u128::from(quota.rate()), quota.period().as_micros());
+    match quota.algorithm() {
+        Algorithm::TokenBucket => (tokens * period).div_ceil(rate),
+        Algorithm::FixedWindow => tokens.div_ceil(rate) * period,
+        _ => 2 * period,
+    }
+}

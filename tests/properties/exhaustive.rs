@@ -1,0 +1,92 @@
+//! Every history of a few operations on the smallest quotas: no luck is needed to meet the one that breaks the bound.
+
+use std::time::Duration;
+
+use tollgate::Quota;
+use tollgate::algorithm::{Ask, Micros, Receipt, State, settle, step};
+
+use crate::bound::{Turn, check};
+use crate::model::Model;
+
+const TICK: Duration = Duration::from_micros(1);
+
+/// Refunds and cancellations in every order and at every instant, of charges and reservations of one to three tokens.
+#[test]
+fn no_short_history_breaks_the_bound() {
+    let bucket = |rate, period| Quota::token_bucket(rate, Duration::from_micros(period));
+    let window = |rate, period| Quota::fixed_window(rate, Duration::from_micros(period)).start(Duration::ZERO);
+    let mut leaves = 0;
+    for quota in [
+        bucket(1, 1).capacity(2),
+        bucket(1, 1).capacity(0).unlimited_reservations(),
+        bucket(1, 1).capacity(1).unlimited_reservations(),
+        bucket(1, 1).capacity(2).max_reserved(2),
+        bucket(1, 2).capacity(2).max_reserved(3),
+        bucket(2, 3).capacity(3).max_reserved(2),
+        window(1, 1).capacity(2),
+        window(2, 2).capacity(3),
+        window(2, 2).capacity(0).unlimited_reservations(),
+        window(2, 2).capacity(2).max_reserved(3),
+        window(1, 2).capacity(2).unlimited_reservations(),
+    ] {
+        let begin =
+            History { quota, state: State::default(), now: Micros::new(6), turns: Vec::new(), open: Vec::new() };
+        leaves += explore(&begin, 8);
+    }
+    assert!(leaves > 1_000_000, "{leaves}");
+}
+
+#[derive(Clone, Debug)]
+struct History {
+    quota: Quota,
+    state: State,
+    now: Micros,
+    turns: Vec<Turn>,
+    /// Of each charge that is not settled: its turn, and its receipt.
+    open: Vec<(usize, Receipt)>,
+}
+
+/// Goes on from `history` in every way, and checks where `depth` operations end.
+fn explore(history: &History, depth: u32) -> u64 {
+    if depth == 0 {
+        if let Err(text) = check(&Model::of(&history.quota), &history.turns) {
+            panic!("{text}: {history:?}");
+        }
+        return 1;
+    }
+    let mut leaves = explore(&History { now: history.now + TICK, ..history.clone() }, depth - 1);
+    for cost in 1..=3 {
+        for ask in [Ask::cost(cost), Ask::cost(cost).reserve()] {
+            if let Some(next) = charged(history, ask) {
+                leaves += explore(&next, depth - 1);
+            }
+        }
+    }
+    for i in 0..history.open.len() {
+        for actual in 0..history.open[i].1.cost {
+            leaves += explore(&settled(history, i, actual), depth - 1);
+        }
+    }
+    leaves
+}
+
+/// `None` if it is denied, or the same as a plain charge.
+fn charged(history: &History, ask: Ask) -> Option<History> {
+    let step = step(&history.quota, &history.state, history.now, ask);
+    let receipt = Receipt::new(ask.tokens(), &step)?;
+    if ask.max_wait().is_some() && receipt.due == history.now {
+        return None;
+    }
+    let mut next = History { state: step.state, ..history.clone() };
+    next.open.push((next.turns.len(), receipt));
+    next.turns.push(Turn::of(&receipt, history.now));
+    Some(next)
+}
+
+fn settled(history: &History, i: usize, actual: u64) -> History {
+    let mut next = history.clone();
+    let (turn, receipt) = next.open.remove(i);
+    next.state = settle(&next.quota, &next.state, &receipt, next.now, actual);
+    next.turns[turn].used = i128::from(actual);
+    next
+}

@@ -1,0 +1,174 @@
+//! Every argument at its extremes, and rows that no honest history leaves: nothing panics, wraps or leaves its range.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::Quota;
+use tollgate::algorithm::{Ask, Micros, Receipt, State, Verdict, settle, step};
+
+use crate::random::cases;
+
+/// What an f64 counts exactly.
+const MOST: f64 = 9_007_199_254_740_991.0;
+
+proptest! {
+    #![proptest_config(cases(60_000))]
+
+    /// Overflow checks are on: a wrap is a panic here.
+    #[test]
+    fn no_argument_panics_or_wraps(
+        quota in quota(),
+        state in state(any_spent().boxed()),
+        receipt in (number(), state(any_spent().boxed()), instant()),
+        now in instant(),
+        ask in ask(),
+        actual in number(),
+    ) {
+        let (cost, taken, due) = receipt;
+        let step = step(&quota, &state, now, ask);
+        let _ = settle(&quota, &state, &Receipt { cost, state: taken, due }, now, actual);
+        let _ = settle(&quota, &step.state, &Receipt { cost, state: step.state, due }, now, actual);
+        let _ = settle(&quota, &step.state, &Receipt { cost, state: step.state, due: now }, now, actual);
+    }
+
+    /// A row in range stays in range: what is stored is finite, counted exactly and not negative, and no answer lies
+    /// beyond the last instant.
+    #[test]
+    fn a_row_in_range_stays_there(
+        quota in quota(),
+        state in state(honest_spent().boxed()),
+        now in instant(),
+        asks in prop::collection::vec((ask(), instant(), number()), 1..6),
+    ) {
+        let (mut state, mut now) = (State { stamp: quota.stamp(), ..state }, now);
+        for (ask, then, actual) in asks {
+            let step = step(&quota, &state, now, ask);
+            in_range(&step.state)?;
+            match step.verdict {
+                Verdict::Allow => prop_assert!(ask.tokens() <= quota.limit()),
+                Verdict::Reserve { wait } => {
+                    prop_assert!(now + wait < Micros::MAX && Some(wait) <= ask.max_wait() && !wait.is_zero());
+                }
+                Verdict::Deny { retry: Some(retry) } => prop_assert!(now + retry < Micros::MAX && !retry.is_zero()),
+                Verdict::Deny { retry: None } => {}
+            }
+            if let Some(receipt) = Receipt::new(ask.tokens(), &step) {
+                state = settle(&quota, &step.state, &receipt, then, actual);
+                in_range(&state)?;
+            }
+            now = then;
+        }
+    }
+
+    /// What is granted was a number a quota can speak of, so that no cost, however large, slips through a rounding.
+    #[test]
+    fn no_cost_slips_through(quota in quota(), now in instant(), ask in ask()) {
+        let step = step(&quota, &State::default(), now, ask);
+        let ceiling = quota.reservable().map_or(1 << 53, |tokens| quota.limit() + tokens);
+        prop_assert!(!step.is_allowed() || ask.tokens() <= ceiling);
+        prop_assert!(!step.is_allowed() || step.state.spent == ask.tokens() as f64);
+        if ask.tokens() > ceiling {
+            prop_assert_eq!(step.verdict, Verdict::Deny { retry: None });
+        }
+    }
+}
+
+fn in_range(state: &State) -> Result<(), TestCaseError> {
+    prop_assert!((0.0..=MOST).contains(&state.spent) && state.spent.fract() == 0.0, "{state:?}");
+    prop_assert!((0.0..=MOST * 2.0).contains(&state.carry), "{state:?}");
+    Ok(())
+}
+
+/// The corners of `u64`, and of what quotas may say.
+fn number() -> impl Strategy<Value = u64> {
+    let corners = [
+        0,
+        1,
+        2,
+        Quota::MAX_TOKENS - 1,
+        Quota::MAX_TOKENS,
+        Quota::MAX_TOKENS + 1,
+        (1 << 53) - 1,
+        1 << 53,
+        (1 << 53) + 1,
+        u64::MAX - 1,
+        u64::MAX,
+    ];
+    prop_oneof![prop::sample::select(corners.to_vec()), any::<u64>(), 0u64..100]
+}
+
+fn duration() -> impl Strategy<Value = Duration> {
+    prop_oneof![
+        number().prop_map(Duration::from_micros),
+        number().prop_map(Duration::from_nanos),
+        Just(Duration::MAX),
+        Just(Quota::MAX_PERIOD),
+        Just(Quota::MAX_WINDOW),
+    ]
+}
+
+fn instant() -> impl Strategy<Value = Micros> {
+    prop_oneof![number().prop_map(Micros::new), Just(Micros::new(1_700_000_000_000_000)), Just(Micros::MAX)]
+}
+
+fn ask() -> impl Strategy<Value = Ask> {
+    (number(), prop::option::of(prop::option::of(duration()))).prop_map(|(cost, wait)| match wait {
+        None => Ask::cost(cost),
+        Some(None) => Ask::cost(cost).reserve(),
+        Some(Some(wait)) => Ask::cost(cost).wait_up_to(wait),
+    })
+}
+
+fn any_spent() -> impl Strategy<Value = f64> {
+    let corners =
+        [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN, f64::MIN_POSITIVE, -0.0, -1.0, 0.5, 1e300];
+    prop_oneof![prop::sample::select(corners.to_vec()), any::<f64>(), honest_spent()]
+}
+
+fn honest_spent() -> impl Strategy<Value = f64> {
+    number().prop_map(|tokens| tokens.min((1 << 53) - 1) as f64)
+}
+
+fn state(spent: BoxedStrategy<f64>) -> impl Strategy<Value = State> {
+    (spent.clone(), instant(), spent, any::<u16>()).prop_map(|(spent, at, carry, stamp)| State {
+        spent,
+        at,
+        carry,
+        stamp,
+    })
+}
+
+/// Every quota that can be built of corners.
+fn quota() -> impl Strategy<Value = Quota> {
+    let numbers = (number(), number(), prop::option::of(number()), prop::option::of(number()));
+    (0u8..3, numbers, duration(), prop::option::of(duration())).prop_filter_map(
+        "an illegal quota",
+        |(algorithm, (rate, capacity, given, reserved), period, start)| {
+            let (rate, period) = (rate.clamp(1, Quota::MAX_TOKENS), whole(period).clamp(MICRO, Quota::MAX_PERIOD));
+            let mut quota = match algorithm {
+                0 => Quota::try_token_bucket(rate, period).ok()?,
+                1 => Quota::try_fixed_window(rate, period).ok()?,
+                _ => Quota::try_sliding_window(rate, period).ok()?,
+            };
+            if given.is_some() {
+                // Too large is refused: then the quota stays as it was.
+                quota = quota.try_capacity(capacity).unwrap_or(quota);
+            }
+            quota = match reserved {
+                Some(u64::MAX) => quota.try_unlimited_reservations().unwrap_or(quota),
+                Some(tokens) => quota.try_max_reserved(tokens).unwrap_or(quota),
+                None => quota,
+            };
+            if let Some(start) = start {
+                quota = quota.try_start(whole(start)).ok()?;
+            }
+            Some(quota)
+        },
+    )
+}
+
+const MICRO: Duration = Duration::from_micros(1);
+
+fn whole(duration: Duration) -> Duration {
+    Duration::new(duration.as_secs(), duration.subsec_micros() * 1000)
+}

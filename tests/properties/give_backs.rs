@@ -1,0 +1,202 @@
+//! Give-backs: whatever is refunded or cancelled, in whatever order and however late, the bound holds over what was truly
+//! used; and within that, nothing is lost needlessly.
+//!
+//! What a charge costs more in the end than it was taken for is debt, which no bound speaks of: it is charged, and a turn
+//! counts as used what it was admitted for.
+
+use proptest::prelude::*;
+use tollgate::Quota;
+use tollgate::algorithm::{Ask, Micros, Receipt, State, Verdict, settle, step};
+
+use crate::bound::{Turn, check};
+use crate::model::Model;
+use crate::random::{Raw, begin, cases, history, paying_back, sliding, tiny};
+
+proptest! {
+    #![proptest_config(cases(20_000))]
+
+    /// Corners: capacities of 0 to 5 under every mix of charges, reservations, refunds and cancellations.
+    #[test]
+    fn small_quotas_hold_their_bound_through_any_mix(quota in tiny(), begin in begin(), history in history(40)) {
+        mixed(&quota, begin, &history, false)?;
+    }
+
+    /// Debts made afterwards must not open a way round the bound either.
+    #[test]
+    fn debts_do_not_loosen_the_bound(quota in tiny(), begin in begin(), history in history(40)) {
+        mixed(&quota, begin, &history, true)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(6000))]
+
+    /// The same for quotas of all sizes, where amounts do not fit together and rounding has its chance.
+    #[test]
+    fn the_bound_holds_through_any_mix(
+        quota in prop_oneof![2 => paying_back(), 1 => sliding()],
+        begin in begin(),
+        history in history(60),
+    ) {
+        mixed(&quota, begin, &history, false)?;
+    }
+
+    /// Cancelled from the end, turns are as if never promised: the next caller takes the first of them.
+    #[test]
+    fn a_cancelled_turn_goes_to_the_next(
+        quota in paying_back(),
+        begin in begin(),
+        history in history(12),
+        costs in prop::collection::vec(any::<u64>(), 1..6),
+    ) {
+        let (mut state, now) = charge_all(&quota, begin, &history);
+        let mut turns = Vec::new();
+        for cost in costs {
+            let ask = Ask::cost(1 + cost % quota.limit().max(3)).reserve();
+            turns.push((ask, step(&quota, &state, now, ask)));
+            if let Some((_, step)) = turns.last().filter(|(_, step)| matches!(step.verdict, Verdict::Reserve { .. })) {
+                state = step.state;
+            } else {
+                turns.pop();
+            }
+        }
+        let Some((ask, first)) = turns.first().copied() else { return Ok(()) };
+        for (ask, step) in turns.iter().rev() {
+            let receipt = Receipt::new(ask.tokens(), step).expect("reserved");
+            state = settle(&quota, &state, &receipt, now, 0);
+        }
+        prop_assert_eq!(step(&quota, &state, now, ask).verdict, first.verdict);
+    }
+
+    /// The same when time has passed, as long as the first cancelled turn is still to come.
+    #[test]
+    fn a_turn_cancelled_later_keeps_its_instant(
+        quota in paying_back(),
+        begin in begin(),
+        history in history(12),
+        cost in any::<u64>(),
+        part in 0u64..1000,
+    ) {
+        let (state, now) = charge_all(&quota, begin, &history);
+        let ask = Ask::cost(1 + cost % quota.limit().max(1)).reserve();
+        let granted = step(&quota, &state, now, ask);
+        let Verdict::Reserve { wait } = granted.verdict else { return Ok(()) };
+        if ask.tokens() > quota.limit() {
+            return Ok(());
+        }
+        let receipt = Receipt::new(ask.tokens(), &granted).expect("reserved");
+        let later = now + std::time::Duration::from_micros((wait.as_micros() * u128::from(part) / 1000) as u64);
+        let cancelled = settle(&quota, &granted.state, &receipt, later, 0);
+        let next = step(&quota, &cancelled, later, ask);
+        prop_assert_eq!(Receipt::new(ask.tokens(), &next).map(|receipt| receipt.due), Some(receipt.due));
+    }
+
+    /// Settled at once, a charge is as if it had been taken for its true cost in the first place; so are several, the
+    /// oldest first.
+    #[test]
+    fn nothing_is_lost_where_nothing_happened_since(
+        quota in prop_oneof![paying_back(), sliding()],
+        begin in begin(),
+        history in history(12),
+        costs in prop::collection::vec((any::<u64>(), any::<u64>()), 1..6),
+    ) {
+        let (before, now) = charge_all(&quota, begin, &history);
+        let (mut state, mut receipts) = (before, Vec::new());
+        for (cost, actual) in costs {
+            let cost = cost % (quota.limit() + 1);
+            let step = step(&quota, &state, now, Ask::cost(cost));
+            if let Some(receipt) = Receipt::new(cost, &step) {
+                state = step.state;
+                receipts.push((receipt, actual % (cost + 1)));
+            }
+        }
+        let mut honest = before;
+        for (receipt, actual) in &receipts {
+            state = settle(&quota, &state, receipt, now, *actual);
+            honest = step(&quota, &honest, now, Ask::cost(*actual)).state;
+        }
+        prop_assert_eq!(most(&quota, &state, now), most(&quota, &honest, now));
+    }
+
+    /// A row that was reset or evicted in between holds less than the charge left: what it holds is others' spending.
+    #[test]
+    fn a_lost_row_gives_nothing_back(quota in paying_back(), now in begin(), costs in any::<(u64, u64)>()) {
+        let cost = 1 + costs.0 % quota.limit().max(1);
+        let Some(receipt) = Receipt::new(cost, &step(&quota, &State::default(), now, Ask::cost(cost))) else { return Ok(()) };
+        let anew = step(&quota, &State::default(), now, Ask::cost(costs.1 % cost)).state;
+        prop_assert_eq!(settle(&quota, &anew, &receipt, now, 0), anew);
+    }
+
+    /// What a charge cost more is charged in full, whatever stands.
+    #[test]
+    fn a_higher_true_cost_is_charged_in_full(
+        quota in prop_oneof![paying_back(), sliding()],
+        begin in begin(),
+        history in history(12),
+        more in 0u64..1_000_000,
+    ) {
+        let (state, now) = charge_all(&quota, begin, &history);
+        let granted = step(&quota, &state, now, Ask::cost(0));
+        let Some(receipt) = Receipt::new(0, &granted) else { return Ok(()) };
+        let settled = settle(&quota, &granted.state, &receipt, now, more);
+        prop_assert_eq!(settled.spent, granted.state.spent + more as f64);
+        prop_assert_eq!(most(&quota, &settled, now), most(&quota, &granted.state, now).saturating_sub(more));
+    }
+}
+
+/// Charges and settles at random, then checks every interval of what was truly used.
+fn mixed(quota: &Quota, begin: Micros, history: &[Raw], debts: bool) -> Result<(), TestCaseError> {
+    let (mut state, mut now, mut promised) = (State::default(), begin, begin);
+    let (mut turns, mut open) = (Vec::<Turn>::new(), Vec::<(usize, Receipt)>::new());
+    for raw in history {
+        now = raw.moved(quota, now, promised);
+        let (what, pick) = raw.what;
+        if what < 7 || open.is_empty() {
+            let ask = raw.ask(quota);
+            let step = step(quota, &state, now, ask);
+            if let Some(receipt) = Receipt::new(ask.tokens(), &step) {
+                state = step.state;
+                promised = receipt.due;
+                open.push((turns.len(), receipt));
+                turns.push(Turn::of(&receipt, now));
+            }
+            continue;
+        }
+        let chosen = match what {
+            7 | 8 => open.len() - 1,
+            9 => 0,
+            _ => pick as usize % open.len(),
+        };
+        let (i, receipt) = open.remove(chosen);
+        let actual = match pick >> 62 {
+            0 if debts => receipt.cost + 1 + pick % 3,
+            0 | 1 => (pick >> 8) % (receipt.cost + 1),
+            _ => 0,
+        };
+        state = settle(quota, &state, &receipt, now, actual);
+        turns[i].used = i128::from(actual.min(receipt.cost));
+    }
+    if let Err(text) = check(&Model::of(quota), &turns) {
+        prop_assert!(false, "{}, of {:?}", text, turns);
+    }
+    Ok(())
+}
+
+/// A row with a past.
+fn charge_all(quota: &Quota, begin: Micros, history: &[Raw]) -> (State, Micros) {
+    let (mut state, mut now) = (State::default(), begin);
+    for raw in history {
+        now = raw.moved(quota, now, now);
+        let step = step(quota, &state, now, raw.ask(quota));
+        if step.is_allowed() {
+            state = step.state;
+        }
+    }
+    (state, now)
+}
+
+/// The most that is allowed at once.
+pub(crate) fn most(quota: &Quota, state: &State, now: Micros) -> u64 {
+    let refused = |tokens: i128| !step(quota, state, now, Ask::cost(tokens as u64)).is_allowed();
+    crate::model::first(0, i128::from(quota.limit()), |tokens| refused(tokens + 1)).map_or(0, |tokens| tokens as u64)
+}

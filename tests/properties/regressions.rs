@@ -1,0 +1,107 @@
+//! What the properties found, in its smallest form: each of these once failed.
+
+use std::time::Duration;
+
+use tollgate::algorithm::{Ask, Micros, Receipt, State, Verdict, settle, step};
+use tollgate::{DAY, Quota, SECOND};
+
+use crate::decisions::kept;
+
+const NOW: Micros = Micros::new(1_700_000_000_000_000);
+
+/// The row after `ask` at `now`, and its receipt.
+fn charge(quota: &Quota, state: &State, now: Micros, ask: Ask) -> (State, Receipt) {
+    let step = step(quota, state, now, ask);
+    (step.state, Receipt::new(ask.tokens(), &step).expect("granted"))
+}
+
+fn promise_is_kept(quota: &Quota, state: &State, now: Micros, ask: Ask) {
+    let answer = step(quota, state, now, ask);
+    assert!(matches!(answer.verdict, Verdict::Deny { retry: Some(_) }), "{answer:?}");
+    kept(quota, state, &ask, &answer).expect("kept");
+}
+
+/// Eighty years of odd refill are more than a float counts: the wait was a microsecond short.
+#[test]
+fn a_wait_of_many_grains_suffices() {
+    let quota = Quota::token_bucket(43, Duration::from_micros(3_000_000_019)).capacity(46_442_962);
+    let (full, _) = charge(&quota, &State::default(), NOW, Ask::cost(46_442_962));
+    promise_is_kept(&quota, &full, NOW, Ask::cost(36_390_229));
+}
+
+/// A whole grain is paid back at its last microsecond, whatever its multiplication rounds to.
+#[test]
+fn a_wait_of_one_whole_grain_is_tight() {
+    let quota = Quota::token_bucket(999_999_937, Duration::from_micros(986_615_360));
+    let (full, _) = charge(&quota, &State::default(), NOW, Ask::cost(999_999_937));
+    promise_is_kept(&quota, &full, NOW, Ask::cost(999_999_937));
+}
+
+/// Numbers for which the first estimate of the wait, rounded twice, is a microsecond off, to either side.
+#[test]
+fn an_estimated_wait_is_moved_onto_its_microsecond() {
+    for (rate, micros, cost) in [(2553, 8_281_373_502_938, 1427), (226_467, 463_946_976_623, 138_699)] {
+        let quota = Quota::token_bucket(rate, Duration::from_micros(micros));
+        let (full, _) = charge(&quota, &State::default(), NOW, Ask::cost(rate));
+        promise_is_kept(&quota, &full, NOW, Ask::cost(cost));
+    }
+    for (limit, micros, cost) in [(286_515, 481_659_182_018, 254_651), (149_106, 7_197_607_269_736, 31_479)] {
+        let quota = Quota::sliding_window(limit, Duration::from_micros(micros));
+        let begin = Micros::new(NOW.get() / micros * micros);
+        let (full, _) = charge(&quota, &State::default(), begin, Ask::cost(limit));
+        promise_is_kept(&quota, &full, begin + Duration::from_micros(micros), Ask::cost(cost));
+    }
+}
+
+/// At the very beginning of a window, all of the one before is in view and not a rounding more: it was denied, retry 0.
+#[test]
+fn no_more_than_the_window_before_is_in_view() {
+    let quota = Quota::sliding_window(999_999_937, DAY);
+    let begin = Micros::new(19_675 * 86_400_000_000);
+    let (full, _) = charge(&quota, &State::default(), Micros::new(begin.get() - 1), Ask::cost(999_999_937));
+    assert_eq!(step(&quota, &full, begin, Ask::cost(0)).verdict, Verdict::Allow);
+}
+
+/// The window in which instants end was taken to end with them: it was denied, retry 0.
+#[test]
+fn the_last_window_is_as_long_as_the_others() {
+    let quota = Quota::sliding_window(10, DAY);
+    let begin = Micros::new(Micros::MAX.get() / 86_400_000_000 * 86_400_000_000);
+    let (full, _) = charge(&quota, &State::default(), Micros::new(begin.get() - 1), Ask::cost(10));
+    promise_is_kept(&quota, &full, begin, Ask::cost(1));
+}
+
+/// Reserved without bound, a row held more than a float counts one by one, and took a token without charging it.
+#[test]
+fn reservations_without_bound_are_all_counted() {
+    let period = Duration::from_micros(999_999_999_999_998);
+    let quota = Quota::token_bucket(Quota::MAX_TOKENS, period).unlimited_reservations();
+    let (empty, receipt) = charge(&quota, &State::default(), Micros::EPOCH, Ask::cost(0));
+    let mut state = settle(&quota, &empty, &receipt, Micros::EPOCH, u64::MAX);
+    for micros in 0..100 {
+        let now = Micros::new(999_999_999_999_898 + micros);
+        let step = step(&quota, &state, now, Ask::cost(1).reserve());
+        if step.is_allowed() {
+            assert_eq!(step.state.spent - state.spent, 1.0);
+            state = step.state;
+        }
+    }
+    assert!(state.spent < 9_007_199_254_740_992.0);
+}
+
+/// A refund after a step back read the receipt by the clock and the row by its own later instant.
+#[test]
+fn a_refund_after_a_step_back_is_of_what_the_row_still_holds() {
+    let quota = Quota::fixed_window(3, 5 * SECOND).start(Duration::ZERO).capacity(6);
+    let (state, receipt) = charge(&quota, &State::default(), NOW, Ask::cost(6));
+    let later = NOW + 10 * SECOND;
+    // All paid back, and spent anew.
+    let (state, _) = charge(&quota, &state, later, Ask::cost(6));
+    assert_eq!(settle(&quota, &state, &receipt, NOW + 5 * SECOND, 0).spent, 6.0);
+
+    let quota = Quota::sliding_window(10, 10 * SECOND);
+    let (state, receipt) = charge(&quota, &State::default(), NOW, Ask::cost(8));
+    let (state, _) = charge(&quota, &state, later, Ask::cost(2));
+    let settled = settle(&quota, &state, &receipt, NOW, 0);
+    assert_eq!((settled.spent, settled.carry), (2.0, 0.0));
+}
