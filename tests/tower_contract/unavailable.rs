@@ -32,7 +32,6 @@ async fn a_backend_that_cannot_decide_is_answered_with_503() {
                 "type": "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
                 "title": "Service Unavailable",
                 "status": 503,
-                "violated-policies": ["one", "two"],
             })
         );
     }
