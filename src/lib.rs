@@ -29,12 +29,13 @@
 //! # What is where, in reading order
 //! - [`Quota`], [`Policy`]: how much how fast, and what it is called; quotas by tier.
 //! - [`Key`], [`Subject`], [`key`]: whom a policy counts, and how a request tells.
-//! - [`RateLimitLayer`]: limits in front of a service; [`RateLimitStatus`] tells the handler about them.
+//! - [`RateLimitLayer`]: limits in front of a service; [`RouteLimits`]: by route; [`RateLimitStatus`] tells the handler.
 //! - [`RateLimiter`]: the engine, for calls from handlers; [`Charge`], [`Decision`], [`Denied`].
 //! - [`backend`]: where the numbers live; [`MemoryBackend`], and the contract for others.
 //! - [`algorithm`]: the arithmetic by itself, pure functions of numbers.
 //! - [`Clock`], [`ManualClock`]: time, and how to test your own limits without waiting.
-//! - [`docs`]: how it is built and why, and what it does not do.
+//! - [`docs`]: whose address it is behind [proxies](docs::proxies), how the crate is [built](docs::design) and why, what it
+//!   [does not do](docs::limitations).
 //!
 //! # Which algorithm
 //! A [token bucket](Quota::token_bucket) is the right default: smooth, with a burst you choose; over any interval it admits at
@@ -47,6 +48,7 @@
 //! | --- | --- | --- |
 //! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] as an extractor, the peer address from `ConnectInfo` |
 //! | `serde` | | quotas from configuration: `"100/min burst 20"`, or a table |
+//! | `tonic` | | the peer address from tonic's connection info |
 //! | `uuid` | | `Uuid` as a key |
 //! | `conformance` | | the suite that every backend must pass |
 //!

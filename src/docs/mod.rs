@@ -3,5 +3,8 @@
 #[doc = include_str!("design.md")]
 pub mod design {}
 
+#[doc = include_str!("proxies.md")]
+pub mod proxies {}
+
 #[doc = include_str!("limitations.md")]
 pub mod limitations {}

@@ -233,8 +233,8 @@ fn peer(parts: &Parts) -> Option<IpAddr> {
         return Some(peer.ip());
     }
     #[cfg(feature = "tonic")]
-    if let Some(info) = parts.extensions.get::<tonic::transport::server::TcpConnectInfo>() {
-        return info.remote_addr().map(|peer| peer.ip());
+    if let Some(peer) = tonic_peer(parts) {
+        return Some(peer.ip());
     }
     if let Some(PeerAddr(peer)) = parts.extensions.get() {
         return Some(peer.ip());
@@ -246,6 +246,16 @@ fn peer(parts: &Parts) -> Option<IpAddr> {
         return Some(peer.ip());
     }
     None
+}
+
+#[cfg(feature = "tonic")]
+fn tonic_peer(parts: &Parts) -> Option<SocketAddr> {
+    if let Some(info) = parts.extensions.get::<tonic::transport::server::TcpConnectInfo>() {
+        return info.remote_addr();
+    }
+    // Over TLS tonic wraps it in a type that only exists together with a TLS library of the user's choice; tonic's own request
+    // finds it.
+    tonic::Request::from_parts(Default::default(), parts.extensions.clone(), ()).remote_addr()
 }
 
 fn parse_networks<I>(networks: I) -> Result<Vec<IpNet>, CidrError>

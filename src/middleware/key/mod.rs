@@ -6,9 +6,9 @@
 //! | a user or session put there by authentication | [`extension`] |
 //! | the address at the other end | [`client_ip`], behind proxies [`ClientIp::trust`] |
 //! | a credential | [`bearer`], [`header`], [`cookie`] |
-//! | a part of the route | [`path`] |
+//! | a part of the route | `path` (feature `axum`) |
 //! | everybody together | [`global`] |
-//! | anything that axum can extract | `from_extractor` |
+//! | anything that axum can extract | `from_extractor` (feature `axum`) |
 //!
 //! They combine: [`or`](KeyExtractor::or) the next if this one finds nobody, [`and`](KeyExtractor::and) both as one key,
 //! [`map`](KeyExtractor::map) what was found. A caller without a key is anonymous, and all of those share one bucket, unless
@@ -19,6 +19,8 @@ mod axum;
 mod client_ip;
 mod combine;
 mod forwarded;
+#[cfg(feature = "axum")]
+mod path;
 mod request;
 
 use std::fmt;
@@ -31,10 +33,13 @@ use http::request::Parts;
 use crate::policy::{Key, Subject};
 
 #[cfg(feature = "axum")]
-pub use self::axum::{FromExtractor, from_extractor};
+pub use self::{
+    axum::{FromExtractor, from_extractor},
+    path::{PathParam, path},
+};
 pub use client_ip::{CidrError, ClientIp, PeerAddr, client_ip};
 pub use combine::{And, Map, Or, OrReject, OrSkip};
-pub use request::{Bearer, Cookie, Extension, Header, PathParam, bearer, cookie, extension, header, path};
+pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, header};
 
 /// Finds out who is asking.
 ///

@@ -1,4 +1,4 @@
-//! Keys from what a request carries: extensions, headers, credentials, cookies, path parameters.
+//! Keys from what a request carries: extensions, headers, credentials, cookies.
 
 use std::marker::PhantomData;
 
@@ -128,71 +128,6 @@ impl KeyExtractor for Cookie {
     }
 }
 
-/// By a parameter of the route, `"id"` of `/users/{id}`, percent-decoded. Where the route has none of that name, the caller is
-/// anonymous. The layer has to be where axum has matched the route: within `Router::layer`, `route_layer` or a method's
-/// `layer`.
-#[cfg_attr(not(feature = "axum"), doc = "Without feature `axum` there is no route: everybody is anonymous.")]
-pub fn path(name: impl Into<String>) -> PathParam {
-    PathParam { name: name.into() }
-}
-
-/// See [`path`].
-#[derive(Clone, Debug)]
-pub struct PathParam {
-    name: String,
-}
-
-impl KeyExtractor for PathParam {
-    #[cfg(feature = "axum")]
-    fn extract(&self, parts: &Parts) -> Extraction {
-        use ::axum::extract::{MatchedPath, OriginalUri};
-        let Some(route) = parts.extensions.get::<MatchedPath>() else { return None::<u64>.into() };
-        // A nested router sees its own part of the path; the route is told whole.
-        let path = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |uri| uri.path());
-        parameter(route.as_str(), path, &self.name).into()
-    }
-
-    #[cfg(not(feature = "axum"))]
-    fn extract(&self, _parts: &Parts) -> Extraction {
-        None::<u64>.into()
-    }
-}
-
-/// The value that `path` has for `{name}` or `{*name}` in `route`.
-#[cfg(feature = "axum")]
-fn parameter(route: &str, path: &str, name: &str) -> Option<Vec<u8>> {
-    let mut rest = path;
-    for pattern in route.split('/') {
-        let segment = rest.split('/').next().unwrap_or("");
-        match pattern.strip_prefix('{').and_then(|pattern| pattern.strip_suffix('}')) {
-            Some(wildcard) if wildcard.strip_prefix('*') == Some(name) => return Some(percent_decoded(rest)),
-            Some(parameter) if parameter == name => return Some(percent_decoded(segment)),
-            _ => {}
-        }
-        rest = rest.get(segment.len() + 1..).unwrap_or("");
-    }
-    None
-}
-
-/// One spelling for all: `%61` is `a`.
-#[cfg(feature = "axum")]
-fn percent_decoded(text: &str) -> Vec<u8> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        let mut ahead = bytes.clone();
-        let mut digit = || ahead.next().and_then(|byte| char::from(byte).to_digit(16));
-        match (byte, digit(), digit()) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.push((high * 16 + low) as u8);
-                bytes = ahead;
-            }
-            _ => decoded.push(byte),
-        }
-    }
-    decoded
-}
-
 /// The header's value if it is there once and not empty.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
     let mut values = headers.get_all(name).iter();
@@ -248,18 +183,5 @@ mod tests {
         assert_eq!(key(session(), &[("cookie", "sid=1; sid=2")]), None);
         assert_eq!(key(session(), &[("cookie", "xsid=1; sid; sid=")]), None);
         assert_eq!(key(session(), &[]), None);
-    }
-
-    #[cfg(feature = "axum")]
-    #[test]
-    fn a_path_parameter_is_read_by_its_place_in_the_route() {
-        let found =
-            |route, path, name| parameter(route, path, name).map(|value| String::from_utf8(value).expect("text"));
-        assert_eq!(found("/users/{id}", "/users/7", "id").as_deref(), Some("7"));
-        assert_eq!(found("/users/{id}/x/{no}", "/users/7/x/8", "no").as_deref(), Some("8"));
-        assert_eq!(found("/files/{*rest}", "/files/a/b", "rest").as_deref(), Some("a/b"));
-        assert_eq!(found("/users/{id}", "/users/%61%2F%4", "id").as_deref(), Some("a/%4"));
-        assert_eq!(found("/users/{id}", "/users/7", "other"), None);
-        assert_eq!(found("/users/{id}", "/", "id").as_deref(), Some(""));
     }
 }
