@@ -22,6 +22,7 @@
 //! assert!(step(&quota, &first.state, now + Duration::from_secs(6), Ask::cost(1)).is_allowed());
 //! ```
 
+mod error;
 mod fixed_window;
 mod give_back;
 mod micros;
@@ -31,11 +32,12 @@ mod token_bucket;
 
 use std::time::Duration;
 
+pub use error::QuotaError;
 pub use give_back::{Receipt, settle};
 pub use micros::Micros;
 pub(crate) use micros::whole_micros;
 pub(crate) use quota::MOST_SPENT;
-pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, WEEK};
+pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND, WEEK};
 
 /// What a backend remembers of one key under one policy. The default is a key never seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
