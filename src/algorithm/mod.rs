@@ -50,7 +50,7 @@ pub struct State {
     /// need to know. Mostly 0.
     pub carry: f64,
     /// The [stamp](Quota::stamp) of the quota under which the row was written.
-    pub stamp: u16,
+    pub stamp: u32,
 }
 
 /// What is asked of a key: so many tokens, at once or within a time.
@@ -78,6 +78,23 @@ impl Ask {
     pub const fn reserve(mut self) -> Ask {
         self.max_wait = Some(u64::MAX);
         self
+    }
+
+    /// The same for another cost.
+    #[must_use]
+    pub const fn for_cost(mut self, cost: u64) -> Ask {
+        self.cost = cost;
+        self
+    }
+
+    /// This and `other` as one: the tokens of both, within the shorter of their times.
+    #[must_use]
+    pub const fn and(self, other: Ask) -> Ask {
+        let max_wait = match (self.max_wait, other.max_wait) {
+            (Some(one), Some(two)) => Some(if one < two { one } else { two }),
+            _ => None,
+        };
+        Ask { cost: self.cost.saturating_add(other.cost), max_wait }
     }
 
     /// The tokens asked for.
@@ -167,10 +184,11 @@ pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
         // Capped before anything is paid back: a denial stores nothing, so capping afterwards would begin anew at each
         // try and lock a downgraded key out for longer than the new quota needs to refill.
         let most = quota.limit() as f64;
-        row = State { spent: row.spent.min(most), stamp: quota.stamp(), ..row };
-        if quota.algorithm() == Algorithm::SlidingWindow {
-            row.carry = row.carry.min(most);
-        }
+        // The window before carries over from one sliding window to another. What was given back matters to receipts of the
+        // old quota only, and these give nothing back any more.
+        let sliding = Algorithm::SlidingWindow.tag();
+        let carry = if row.stamp & 3 == sliding && quota.stamp() & 3 == sliding { row.carry.min(most) } else { 0.0 };
+        row = State { spent: row.spent.min(most), carry, stamp: quota.stamp(), ..row };
     } else if quota.algorithm() == Algorithm::SlidingWindow && !sliding_window::aligned(quota, &row) {
         row = State { spent: 0.0, carry: 0.0, ..row };
     }

@@ -29,6 +29,17 @@ pub enum Algorithm {
     SlidingWindow,
 }
 
+impl Algorithm {
+    /// The two bits of a [stamp](Quota::stamp) that tell the algorithm.
+    pub(super) const fn tag(self) -> u32 {
+        match self {
+            Algorithm::TokenBucket => 1,
+            Algorithm::FixedWindow => 2,
+            Algorithm::SlidingWindow => 3,
+        }
+    }
+}
+
 /// How much may be spent how fast: plain data, the same for every key it is applied to.
 ///
 /// Tokens are whole: `rate`, `capacity`, `max_reserved` and costs go up to [`Quota::MAX_TOKENS`]. Times are whole
@@ -58,7 +69,7 @@ pub enum Algorithm {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota {
     algorithm: Algorithm,
-    stamp: u16,
+    stamp: u32,
     phase: Phase,
     rate: u64,
     period: u64,
@@ -293,13 +304,17 @@ impl Quota {
         }
     }
 
-    /// The time in which a full capacity is paid back (of one token if the capacity is 0); `w` of `RateLimit-Policy` is this in whole seconds, rounded up.
+    /// The time that the limit is for: `w` of `RateLimit-Policy` is this in whole seconds, rounded up. Of a sliding window its
+    /// period, else the time in which a full capacity (one token if that is 0) is paid back.
     pub const fn window(&self) -> Duration {
-        Duration::from_micros(self.fill)
+        match self.algorithm {
+            Algorithm::SlidingWindow => self.period(),
+            Algorithm::TokenBucket | Algorithm::FixedWindow => Duration::from_micros(self.fill),
+        }
     }
 
-    /// Ten bits that tell this quota from another: a row remembers them.
-    pub const fn stamp(&self) -> u16 {
+    /// 32 bits that tell this quota from another: a row remembers under which one it was written. Never 0.
+    pub const fn stamp(&self) -> u32 {
         self.stamp
     }
 
@@ -344,6 +359,42 @@ impl Quota {
     /// The most that can ever stand as spent after a reservation. The row itself may hold up to a grain's tokens more.
     pub(crate) const fn ceiling(&self) -> u64 {
         if self.max_reserved == UNLIMITED { MOST_SPENT - Quota::MAX_TOKENS } else { self.capacity + self.max_reserved }
+    }
+
+    /// `tokens` a second, as a token bucket: fifty a second is `per_second(50)`.
+    ///
+    /// # Panics
+    /// As [`Quota::token_bucket`].
+    #[track_caller]
+    pub const fn per_second(tokens: u64) -> Quota {
+        Quota::token_bucket(tokens, SECOND)
+    }
+
+    /// `tokens` a minute, as a token bucket.
+    ///
+    /// # Panics
+    /// As [`Quota::token_bucket`].
+    #[track_caller]
+    pub const fn per_minute(tokens: u64) -> Quota {
+        Quota::token_bucket(tokens, MINUTE)
+    }
+
+    /// `tokens` an hour, as a token bucket.
+    ///
+    /// # Panics
+    /// As [`Quota::token_bucket`].
+    #[track_caller]
+    pub const fn per_hour(tokens: u64) -> Quota {
+        Quota::token_bucket(tokens, HOUR)
+    }
+
+    /// `tokens` a day, as a token bucket.
+    ///
+    /// # Panics
+    /// As [`Quota::token_bucket`].
+    #[track_caller]
+    pub const fn per_day(tokens: u64) -> Quota {
+        Quota::token_bucket(tokens, DAY)
     }
 
     const fn base(algorithm: Algorithm, rate: u64, period: Duration) -> Result<Quota, QuotaError> {
@@ -403,8 +454,8 @@ impl Quota {
         }
     }
 
-    const fn digest(&self) -> u16 {
-        // FNV-1a over the numbers, folded to ten bits.
+    const fn digest(&self) -> u32 {
+        // FNV-1a over the numbers, folded to thirty bits; the algorithm in the other two.
         let numbers = [
             self.algorithm as u64,
             self.rate,
@@ -424,7 +475,7 @@ impl Quota {
             }
             i += 1;
         }
-        ((hash ^ (hash >> 32) ^ (hash >> 20) ^ (hash >> 10)) & 0x3ff) as u16
+        (((hash ^ (hash >> 34)) as u32) << 2) | self.algorithm.tag()
     }
 }
 
@@ -509,5 +560,25 @@ mod tests {
         assert_ne!(quota.stamp(), quota.capacity(11).stamp());
         assert_ne!(quota.stamp(), quota.start(Duration::ZERO).stamp());
         assert_eq!(quota.stamp(), quota.seeded(12345).stamp());
+        // Quotas that people write: a shorter stamp had collisions among these.
+        let mut stamps = std::collections::HashSet::new();
+        for rate in
+            [1, 2, 3, 5, 6, 10, 15, 20, 24, 30, 40, 50, 60, 100, 120, 200, 250, 300, 400, 500, 600, 1000, 5000, 10_000]
+        {
+            for period in [SECOND, MINUTE, HOUR, DAY] {
+                stamps.insert(Quota::token_bucket(rate, period).stamp());
+                stamps.insert(Quota::fixed_window(rate, period).stamp());
+                stamps.insert(Quota::sliding_window(rate, period).stamp());
+            }
+        }
+        assert_eq!(stamps.len(), 24 * 4 * 3);
+    }
+
+    #[test]
+    fn a_windows_length_is_what_its_limit_is_for() {
+        assert_eq!(Quota::sliding_window(100, MINUTE).window(), MINUTE);
+        assert_eq!(Quota::fixed_window(100, MINUTE).window(), MINUTE);
+        assert_eq!(Quota::fixed_window(100, MINUTE).capacity(250).window(), 3 * MINUTE);
+        assert_eq!(Quota::token_bucket(100, MINUTE).capacity(250).window(), 150 * SECOND);
     }
 }

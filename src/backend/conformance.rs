@@ -28,7 +28,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::{Backend, RowId, Settle, Steps, Take};
-use crate::algorithm::{Ask, HOUR, Quota, Receipt, SECOND, State, Step, roll, settle, step};
+use crate::algorithm::{Ask, HOUR, Quota, Receipt, SECOND, State, Step, Verdict, roll, settle, step};
 use crate::policy::{Digest, Key, PolicyName, Secret};
 
 /// All of the suite but what needs several threads ([`spend`] is for those). `pass` lets time go by; it is asked for less than
@@ -153,6 +153,11 @@ pub async fn charges_a_row_named_twice_twice(backend: &dyn Backend) {
     assert!(!ask(backend, &[take, take], true).await.all_granted());
     assert!(ask(backend, &[take], true).await.all_granted());
     assert!(!ask(backend, &[take], true).await.all_granted());
+
+    // What can never fit together is not promised for later.
+    let two = Take::new(RowId { policy: &policy, key: fresh_key() }, &quota, Ask::cost(2));
+    let steps = ask(backend, &[two, two], true).await;
+    assert_eq!(steps[1].verdict, Verdict::Deny { retry: None });
 }
 
 /// A row written under another quota keeps its spending, up to the new capacity.
@@ -296,17 +301,24 @@ fn replay(model: &mut HashMap<Digest, State>, takes: &[Take<'_>], steps: &Steps,
         expected.push(step);
     }
     let granted = expected.iter().all(Step::is_allowed);
-    for (take, (step, answer)) in takes.iter().zip(expected.iter_mut().zip(steps.iter())) {
-        if !granted {
-            // Whatever would have fitted leaves its row as it was.
-            let before = model.get(&take.row.digest()).copied().unwrap_or_default();
-            step.state = roll(&take.quota, &before, answer.now);
-            let mut answer = *answer;
-            answer.state = roll(&take.quota, &answer.state, answer.now);
-            assert_same(&answer, step, round);
-        } else {
+    for (i, (step, answer)) in expected.iter_mut().zip(steps.iter()).enumerate() {
+        if granted {
             assert_same(answer, step, round);
+            continue;
         }
+        // Whatever would have fitted leaves its row as it was.
+        let take = &takes[i];
+        let before = model.get(&take.row.digest()).copied().unwrap_or_default();
+        let others = takes.iter().enumerate().filter(|(j, other)| *j != i && other.row.digest() == take.row.digest());
+        let all = others.fold(take.ask, |ask, (_, other)| ask.and(other.ask));
+        let together = crate::algorithm::step(&take.quota, &before, answer.now, all);
+        if !step.is_allowed() && !together.is_allowed() {
+            step.verdict = together.verdict;
+        }
+        step.state = roll(&take.quota, &before, answer.now);
+        let mut answer = *answer;
+        answer.state = roll(&take.quota, &answer.state, answer.now);
+        assert_same(&answer, step, round);
     }
     if granted && store {
         *model = tried;

@@ -32,6 +32,8 @@ pub use memory::{MemoryBackend, MemoryBackendBuilder};
 /// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call against one instant, each seeing what the takes
 ///   before it would spend, and stores all of them, or none if one is denied. Two calls on the same row never both see the
 ///   state from before either.
+/// - **A row named twice** in a call is charged for both takes or neither; the retry time of a denial is that of all its takes
+///   [as one](crate::algorithm::Ask::and), since the call will ask for all of them again.
 /// - **The same arithmetic.** A decision is what [`algorithm::step`](crate::algorithm::step) says of the row, the quota and
 ///   the backend's time, down to the last bit of `spent` and the microsecond of a wait.
 /// - **Time is the backend's**: the process's clock in memory, the server's where several processes share rows.

@@ -22,10 +22,7 @@ impl<'a> Charge<'a> {
     /// How many tokens. Defaults to 1. With 0 nothing is spent; it is denied while the key is in debt.
     #[must_use]
     pub fn cost(mut self, tokens: u64) -> Charge<'a> {
-        self.ask = match self.ask.max_wait() {
-            Some(wait) => Ask::cost(tokens).wait_up_to(wait),
-            None => Ask::cost(tokens),
-        };
+        self.ask = self.ask.for_cost(tokens);
         self
     }
 

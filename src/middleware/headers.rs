@@ -53,7 +53,7 @@ const X_RATELIMIT: [HeaderName; 3] = [
 
 /// A policy's items of `RateLimit-Policy`, one for each of its quotas, rendered when the layer is built.
 #[derive(Clone)]
-pub(super) struct PolicyHeader(Vec<(u16, HeaderValue)>);
+pub(super) struct PolicyHeader(Vec<(u32, HeaderValue)>);
 
 impl PolicyHeader {
     pub(super) fn new(policy: &Policy) -> PolicyHeader {

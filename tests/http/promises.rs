@@ -40,7 +40,7 @@ proptest! {
             };
             // Time ends in the year 2255, and a window that reaches beyond is cut off.
             let ends = Micros::MAX.since(clock.now());
-            if policies.iter().any(|policy| 2 * policy.quota().window() > ends) {
+            if policies.iter().any(|policy| 4 * policy.quota().window() > ends) {
                 continue;
             }
             let Some(wait) = refused.retry_after() else {

@@ -130,7 +130,7 @@ fn honest_spent() -> impl Strategy<Value = f64> {
 }
 
 fn state(spent: BoxedStrategy<f64>) -> impl Strategy<Value = State> {
-    (spent.clone(), instant(), spent, any::<u16>()).prop_map(|(spent, at, carry, stamp)| State {
+    (spent.clone(), instant(), spent, any::<u32>()).prop_map(|(spent, at, carry, stamp)| State {
         spent,
         at,
         carry,

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use self::row::{Row, Slot};
 use self::table::{Room, Shard, Table, find, find_mut, put, remove};
 use super::{Backend, BackendFuture, RowId, Settle, Steps, Take};
-use crate::algorithm::{Algorithm, Micros, State, Step, settle, step};
+use crate::algorithm::{Algorithm, Micros, Quota, State, Step, roll, settle, step, when};
 use crate::clock::{Clock, SystemClock};
 
 /// Rows in this process's memory: the default backend.
@@ -70,18 +70,19 @@ impl MemoryBackend {
     /// One take on a row that is there, without a twin: one lookup, one lock, one look at the clock.
     fn decide_one(&self, take: &Take<'_>, store: bool) -> Steps {
         let slot = Slot::of(take.row.digest());
+        let worth = &self.table.worth;
         let mut shard = self.table.lock(self.table.shard_of(slot));
         if let Some(row) = find_mut(&mut shard, slot) {
             if !row.has_twin() {
                 // The row's line was touched above: it is on its way while the clock is read.
                 let now = self.clock.now();
-                let step = step(&take.quota, &row.state(), now, take.ask);
+                let state = worth.state(row);
+                let step = step(&take.quota, &state, now, take.ask);
                 if step.state.carry == 0.0 {
                     if store && step.is_allowed() {
-                        if step.state.stamp != row.stamp() {
-                            self.table.worth.learn(&take.quota);
-                        }
-                        *row = Row::new(&step.state, false);
+                        let known = state.stamp == step.state.stamp;
+                        let quota = if known { row.quota() } else { worth.learn(&take.quota) };
+                        *row = Row::new(step.state.spent, step.state.at, quota, false);
                     }
                     return step.into();
                 }
@@ -92,84 +93,99 @@ impl MemoryBackend {
     }
 
     fn decide_all(&self, takes: &[Take<'_>], store: bool) -> Steps {
-        let mut locked = Locked::new(&self.table, takes.iter().map(|take| Slot::of(take.row.digest())));
+        let slots: SmallVec<[Slot; 4]> = takes.iter().map(|take| Slot::of(take.row.digest())).collect();
+        let mut locked = Locked::new(&self.table, &slots);
         let now = self.clock.now();
         let mut overflow = None;
         let mut loaded: SmallVec<[Loaded; 4]> = SmallVec::new();
-        let mut steps: SmallVec<[Step; 4]> = SmallVec::new();
-        for take in takes {
-            let slot = Slot::of(take.row.digest());
-            let index = match loaded.iter().position(|row| row.slot == slot) {
+        let mut steps: SmallVec<[(usize, Step); 4]> = SmallVec::new();
+        for (i, take) in takes.iter().enumerate() {
+            let index = match loaded.iter().position(|row| row.slot == slots[i]) {
                 Some(index) => index,
                 None => {
-                    loaded.push(locked.load(slot, &take.quota, now, &loaded));
+                    let mut row = locked.load(slots[i], &take.quota, now, &loaded, &slots);
+                    if row.place == Place::Overflow {
+                        let rows = overflow
+                            .get_or_insert_with(|| self.overflow.lock().unwrap_or_else(PoisonError::into_inner));
+                        let id = shared_id(rows, take);
+                        // Newcomers of one policy share one row, within a call too.
+                        if let Some(index) = loaded.iter().position(|other| other.shared == Some(id)) {
+                            steps.push((index, self.step_on(&mut loaded[index], take, now)));
+                            continue;
+                        }
+                        row.shared = Some(id);
+                        row.state = rows.get(&id).copied().unwrap_or_default();
+                    }
+                    loaded.push(row);
                     loaded.len() - 1
                 }
             };
-            let row = &mut loaded[index];
-            if row.place == Place::Overflow && overflow.is_none() {
-                overflow = Some(self.overflow.lock().unwrap_or_else(PoisonError::into_inner));
-            }
-            let step = match (&row.place, overflow.as_deref()) {
-                (Place::Overflow, Some(overflow)) => {
-                    if !row.is_loaded {
-                        row.state = overflow.get(&shared_id(overflow, take)).copied().unwrap_or_default();
-                        row.is_loaded = true;
-                    }
-                    // Window boundaries that differ from newcomer to newcomer would pay the shared row back at each.
-                    let quota = take.quota.seeded(take.row.policy.id());
-                    step(&quota, &row.state, now, take.ask)
-                }
-                _ => step(&take.quota, &row.state, now, take.ask),
-            };
-            if step.is_allowed() {
-                row.before = Some(row.before.unwrap_or(row.state));
-                row.state = step.state;
-            }
-            steps.push(step);
+            steps.push((index, self.step_on(&mut loaded[index], take, now)));
         }
 
-        if steps.iter().all(Step::is_allowed) {
+        if steps.iter().all(|(_, step)| step.is_allowed()) {
             if store {
-                for row in &loaded {
+                for (index, row) in loaded.iter().enumerate() {
                     // Tiers of one policy share a row, so the last quota is the one that wrote it.
-                    let Some(take) = takes.iter().rev().find(|take| Slot::of(take.row.digest()) == row.slot) else {
-                        continue;
-                    };
-                    match &mut overflow {
-                        Some(overflow) if row.place == Place::Overflow => {
-                            let id = shared_id(overflow, take);
+                    let Some(last) = steps.iter().rposition(|(other, _)| *other == index) else { continue };
+                    match (&mut overflow, row.shared) {
+                        (Some(overflow), Some(id)) => {
                             overflow.insert(id, row.state);
                         }
-                        _ => locked.store(row, take, now),
+                        _ => locked.store(row, &takes[last].quota, now, &slots),
                     }
                 }
             }
         } else {
             // Nothing is spent: whatever fitted leaves its row as it was.
-            for (step, take) in steps.iter_mut().zip(takes) {
-                let slot = Slot::of(take.row.digest());
-                if let Some(before) = loaded.iter().find(|row| row.slot == slot).and_then(|row| row.before) {
-                    step.state = before;
+            for i in 0..steps.len() {
+                let (index, step) = steps[i];
+                let row = &loaded[index];
+                let before = row.before.unwrap_or(row.state);
+                let mut others = (0..takes.len()).filter(|other| *other != i && steps[*other].0 == index).peekable();
+                if !step.is_allowed() && others.peek().is_some() {
+                    // When the call comes back it will ask this row for all of it again.
+                    let all = others.fold(takes[i].ask, |ask, other| ask.and(takes[other].ask));
+                    let together = crate::algorithm::step(&row.quota_of(&takes[i]), &before, now, all);
+                    if !together.is_allowed() {
+                        steps[i].1.verdict = together.verdict;
+                    }
+                }
+                if row.before.is_some() {
+                    steps[i].1.state = before;
                 }
             }
         }
-        steps.into_iter().collect()
+        let shown = steps.into_iter().zip(takes).map(|((index, step), take)| match loaded[index].shared {
+            // A shared row has boundaries of its own; of the answer they are the key's.
+            Some(_) => Step { state: roll(&take.quota, &State { at: now, ..step.state }, now), ..step },
+            None => step,
+        });
+        shown.collect()
+    }
+
+    /// Decides a take on a row that was loaded, and does to the row what it would do.
+    fn step_on(&self, row: &mut Loaded, take: &Take<'_>, now: Micros) -> Step {
+        let step = step(&row.quota_of(take), &row.state, now, take.ask);
+        if step.is_allowed() {
+            row.before = Some(row.before.unwrap_or(row.state));
+            row.state = step.state;
+        }
+        step
     }
 
     fn settle_one(&self, settlement: &Settle<'_>) {
         let slot = Slot::of(settlement.row.digest());
-        let mut locked = Locked::new(&self.table, std::iter::once(slot));
+        let mut locked = Locked::new(&self.table, &[slot]);
         let now = self.clock.now();
-        let mut row = locked.load(slot, &settlement.quota, now, &[]);
+        let mut row = locked.load(slot, &settlement.quota, now, &[], &[slot]);
         let state = settle(&settlement.quota, &row.state, &settlement.receipt, now, settlement.actual);
-        if state == row.state || row.place == Place::Overflow || (row.place != Place::Found && state.spent == 0.0) {
+        let nothing = row.place != Place::Found && state.spent == 0.0;
+        if state == row.state || row.place == Place::Overflow || nothing {
             return;
         }
         row.state = state;
-        let take =
-            Take { row: settlement.row, quota: settlement.quota, ask: crate::algorithm::Ask::cost(settlement.actual) };
-        locked.store(&row, &take, now);
+        locked.store(&row, &settlement.quota, now, &[slot]);
     }
 }
 
@@ -284,7 +300,19 @@ struct Loaded {
     before: Option<State>,
     place: Place,
     has_twin: bool,
-    is_loaded: bool,
+    /// The overflow row that stands in for it.
+    shared: Option<u64>,
+}
+
+impl Loaded {
+    /// The quota by which a take on this row is decided.
+    fn quota_of(&self, take: &Take<'_>) -> Quota {
+        match self.shared {
+            // Window boundaries that differ from newcomer to newcomer would pay the shared row back at each.
+            Some(_) => take.quota.seeded(take.row.policy.id()),
+            None => take.quota,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,8 +326,8 @@ enum Place {
 }
 
 impl<'a> Locked<'a> {
-    fn new(table: &'a Table, slots: impl Iterator<Item = Slot>) -> Locked<'a> {
-        let mut numbers: SmallVec<[usize; 8]> = slots.map(|slot| table.shard_of(slot)).collect();
+    fn new(table: &'a Table, slots: &[Slot]) -> Locked<'a> {
+        let mut numbers: SmallVec<[usize; 8]> = slots.iter().map(|slot| table.shard_of(*slot)).collect();
         numbers.sort_unstable();
         numbers.dedup();
         Locked { table, shards: numbers.into_iter().map(|number| (number, table.lock(number))).collect() }
@@ -313,28 +341,22 @@ impl<'a> Locked<'a> {
         }
     }
 
-    fn load(&mut self, slot: Slot, quota: &crate::algorithm::Quota, now: Micros, others: &[Loaded]) -> Loaded {
+    /// The row of a slot. `others` of the call are loaded already; none of `slots`, all that the call names, may be dropped for
+    /// the sake of another.
+    fn load(&mut self, slot: Slot, quota: &Quota, now: Micros, others: &[Loaded], slots: &[Slot]) -> Loaded {
         let table = self.table;
         let (number, shard) = self.shard(slot);
-        let mut row = Loaded {
-            slot,
-            state: State::default(),
-            before: None,
-            place: Place::Found,
-            has_twin: false,
-            is_loaded: true,
-        };
+        let mut row =
+            Loaded { slot, state: State::default(), before: None, place: Place::Found, has_twin: false, shared: None };
         let found = find(shard, slot);
         if let Some(found) = found {
-            row.state = found.state();
+            row.state = table.worth.state(&found);
         } else {
-            // Neither the other rows of this call nor what makes room for them may be in the way.
-            let mut busy: SmallVec<[Slot; 8]> = others.iter().map(|other| other.slot).collect();
-            busy.push(slot);
+            let mut busy: SmallVec<[Slot; 8]> = slots.iter().copied().collect();
             let mut coming = 0;
             for other in others.iter().filter(|other| table.shard_of(other.slot) == number) {
                 match other.place {
-                    Place::New(Room::InPlaceOf(victim)) => busy.push(victim),
+                    Place::New(Room::InPlaceOf(victim)) => busy.push(victim.without_twin()),
                     Place::New(_) => coming += 1,
                     _ => {}
                 }
@@ -343,7 +365,6 @@ impl<'a> Locked<'a> {
                 Room::None => Place::Overflow,
                 room => Place::New(room),
             };
-            row.is_loaded = row.place != Place::Overflow;
         }
         // A token bucket's twin outlives its row: late give-backs go by it. A window without its row means nothing.
         if found.is_none_or(|found| found.has_twin()) {
@@ -353,16 +374,17 @@ impl<'a> Locked<'a> {
                 let holds = if sliding { found.is_some() } else { twin.at() > now };
                 if holds && row.place != Place::Overflow {
                     row.state.carry = twin.spent();
+                    row.state.stamp = table.worth.stamp(&twin);
                 }
             }
         }
         row
     }
 
-    fn store(&mut self, row: &Loaded, take: &Take<'_>, now: Micros) {
+    fn store(&mut self, row: &Loaded, quota: &Quota, now: Micros, slots: &[Slot]) {
         let table = self.table;
         let (number, shard) = self.shard(row.slot);
-        table.worth.learn(&take.quota);
+        let id = table.worth.learn(quota);
         if let Place::New(Room::InPlaceOf(victim)) = row.place {
             remove(shard, victim);
             remove(shard, victim.twin());
@@ -370,13 +392,17 @@ impl<'a> Locked<'a> {
         let state = &row.state;
         let mut has_twin = false;
         if state.carry > 0.0 {
-            let until = match take.quota.algorithm() {
-                Algorithm::SlidingWindow => state.at.plus(take.quota.period_micros()),
-                // As long as any receipt made before now could be worth anything.
-                _ => table.worth.until(take.quota.stamp(), state.spent + state.carry, now),
+            let until = match quota.algorithm() {
+                Algorithm::SlidingWindow => state.at.plus(quota.period_micros()),
+                // As long as any receipt made before now could be worth anything: none stood above the ceiling.
+                _ => {
+                    let most = (state.spent + state.carry).min(quota.ceiling() as f64);
+                    let owed = State { spent: most, at: now, carry: 0.0, stamp: quota.stamp() };
+                    when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)
+                }
             };
             has_twin = row.has_twin
-                || match table.room(shard, number, 1, &[row.slot], now) {
+                || match table.room(shard, number, 1, slots, now) {
                     Room::Free => true,
                     Room::InPlaceOf(victim) => {
                         remove(shard, victim);
@@ -386,12 +412,12 @@ impl<'a> Locked<'a> {
                     Room::None => false,
                 };
             if has_twin {
-                put(shard, row.slot.twin(), Row::twin(state.carry, until, take.quota.stamp()));
+                put(shard, row.slot.twin(), Row::new(state.carry, until, id, false));
             }
         } else if row.has_twin {
             remove(shard, row.slot.twin());
         }
-        put(shard, row.slot, Row::new(state, has_twin));
+        put(shard, row.slot, Row::new(state.spent, state.at, id, has_twin));
     }
 }
 

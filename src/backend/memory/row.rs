@@ -1,9 +1,10 @@
 //! A row of the table, in sixteen bytes, and the place it has there.
 
-use crate::algorithm::{Micros, State};
+use crate::algorithm::Micros;
 use crate::policy::Digest;
 
-/// `spent`, and in one word `at` (53 bits), the stamp (10 bits) and whether there is a twin (1 bit).
+/// `spent`, and in one word `at` (53 bits), a short number for its quota's stamp (10 bits, see [`Worth`](super::worth::Worth)) and
+/// whether there is a twin (1 bit).
 ///
 /// A third number ([`State::carry`]) is rare; it lives in a row of its own, the **twin**, beside its row in the same shard. A
 /// twin's `at` is the instant from which it means nothing any more.
@@ -13,21 +14,11 @@ pub(super) struct Row {
     word: u64,
 }
 
-const STAMP_BITS: u32 = 10;
+const QUOTA_BITS: u32 = 10;
 
 impl Row {
-    pub(super) fn new(state: &State, has_twin: bool) -> Row {
-        let stamp = u64::from(state.stamp) & ((1 << STAMP_BITS) - 1);
-        Row { spent: state.spent, word: state.at.get() << (STAMP_BITS + 1) | stamp << 1 | u64::from(has_twin) }
-    }
-
-    /// A twin that holds `carry` until `until`.
-    pub(super) fn twin(carry: f64, until: Micros, stamp: u16) -> Row {
-        Row::new(&State { spent: carry, at: until, carry: 0.0, stamp }, false)
-    }
-
-    pub(super) fn state(&self) -> State {
-        State { spent: self.spent, at: self.at(), carry: 0.0, stamp: self.stamp() }
+    pub(super) fn new(spent: f64, at: Micros, quota: QuotaId, has_twin: bool) -> Row {
+        Row { spent, word: at.get() << (QUOTA_BITS + 1) | u64::from(quota.0) << 1 | u64::from(has_twin) }
     }
 
     pub(super) fn spent(&self) -> f64 {
@@ -35,15 +26,31 @@ impl Row {
     }
 
     pub(super) fn at(&self) -> Micros {
-        Micros::new(self.word >> (STAMP_BITS + 1))
+        Micros::new(self.word >> (QUOTA_BITS + 1))
     }
 
-    pub(super) fn stamp(&self) -> u16 {
-        ((self.word >> 1) & ((1 << STAMP_BITS) - 1)) as u16
+    pub(super) fn quota(&self) -> QuotaId {
+        QuotaId(((self.word >> 1) & ((1 << QUOTA_BITS) - 1)) as u16)
     }
 
     pub(super) fn has_twin(&self) -> bool {
         self.word & 1 == 1
+    }
+}
+
+/// A short number for a quota, less than [`QuotaId::COUNT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct QuotaId(u16);
+
+impl QuotaId {
+    pub(super) const COUNT: usize = 1 << QUOTA_BITS;
+
+    pub(super) fn new(number: usize) -> QuotaId {
+        QuotaId((number % QuotaId::COUNT) as u16)
+    }
+
+    pub(super) fn number(self) -> usize {
+        usize::from(self.0)
     }
 }
 
@@ -123,11 +130,10 @@ mod tests {
     #[test]
     fn nothing_is_lost_in_packing() {
         for at in [Micros::EPOCH, Micros::new(1_767_225_600_000_000), Micros::MAX] {
-            for stamp in [0, 1, 0x3ff] {
+            for quota in [0, 1, QuotaId::COUNT - 1].map(QuotaId::new) {
                 for has_twin in [false, true] {
-                    let state = State { spent: 1234.5, at, carry: 0.0, stamp };
-                    let row = Row::new(&state, has_twin);
-                    assert_eq!((row.state(), row.has_twin()), (state, has_twin));
+                    let row = Row::new(1234.5, at, quota, has_twin);
+                    assert_eq!((row.spent(), row.at(), row.quota(), row.has_twin()), (1234.5, at, quota, has_twin));
                 }
             }
         }

@@ -79,10 +79,14 @@ impl Table {
             }
             seen += 1;
             if slot.is_twin() {
-                continue; // It goes with its row.
+                // It goes with its row. Of a row that is gone, it is worth less than any.
+                if find(shard, slot.without_twin()).is_none() {
+                    least = Some((0.0, slot));
+                }
+                continue;
             }
             let mut spent = row.spent();
-            if row.has_twin() && self.worth.twins_spend(row.stamp()) {
+            if row.has_twin() && self.worth.twins_spend(&row) {
                 spent += find(shard, slot.twin()).map_or(0.0, |twin| twin.spent());
             }
             if let Some(share) = self.worth.share(&row, spent, now) {
