@@ -24,9 +24,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 /// The machine's time, read from the processor's time stamp counter where that can be trusted: a third of the cost of
 /// [`Instant::now`](std::time::Instant::now).
 ///
-/// It begins at the system's time and follows it, but never by leaps: where the two differ it runs at most 0.05 % faster or
-/// slower until they agree. So a system clock that is set does not open or shut anybody's limit, and windows stay aligned to
-/// UTC for as long as the process runs.
+/// It begins at the system's time and follows it. Where it is behind by more than a second (the machine slept, or its clock was
+/// set forward) it catches up at once, which pays back what is due; else it makes good at most half a millisecond for each
+/// second since it last looked, which it does once a second while it is asked. So windows stay aligned to UTC, and a system
+/// clock that is set back locks nobody out.
 ///
 /// ```
 /// use tollgate::{Clock, SystemClock};
@@ -58,7 +59,7 @@ impl SystemClock {
         }
     }
 
-    /// Brings the drift a little nearer to what the system's clock says, once a second.
+    /// Brings the drift nearer to what the system's clock says.
     #[cold]
     fn follow(&self, ran: u64, checked: u64, system: Micros) {
         if self.checked.compare_exchange(checked, ran, Ordering::Relaxed, Ordering::Relaxed).is_err() {
@@ -67,13 +68,17 @@ impl SystemClock {
         let drift = self.drift.load(Ordering::Relaxed);
         let shown = self.began.plus(ran).get() as i64 + drift;
         let most = (ran.saturating_sub(checked) / SLOWEST_CATCH_UP) as i64;
-        let correction = (system.get() as i64 - shown).clamp(-most, most);
+        let behind = system.get() as i64 - shown;
+        let correction = if behind > LEAP { behind } else { behind.clamp(-most, most) };
         self.drift.store(drift + correction, Ordering::Relaxed);
     }
 }
 
 /// Microseconds between two looks at the system's clock: a look costs more than a decision.
 const FOLLOW_EVERY: u64 = 1_000_000;
+
+/// Microseconds behind which it is not drift: time has passed unseen.
+const LEAP: i64 = 1_000_000;
 
 /// One part in so many is how much faster or slower the clock runs to catch up: 500 ppm, the most that ntpd slews by.
 const SLOWEST_CATCH_UP: u64 = 2000;
@@ -109,7 +114,7 @@ impl fmt::Debug for SystemClock {
 /// use tollgate::{ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
-/// const RESET_MAIL: Policy = Policy::new("reset-mail", Quota::token_bucket(1, HOUR));
+/// static RESET_MAIL: Policy = Policy::new("reset-mail", Quota::token_bucket(1, HOUR));
 ///
 /// let clock = ManualClock::new();
 /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
@@ -171,11 +176,11 @@ mod tests {
     }
 
     #[test]
-    fn it_follows_the_systems_clock_without_a_leap() {
+    fn it_follows_the_systems_clock_little_by_little() {
         let clock = SystemClock::new();
-        // Ten seconds later the system's clock was set an hour ahead: half a millisecond a second is made good.
+        // Ten seconds later it is half a second behind: half a millisecond a second is made good.
         let ran = 10_000_000;
-        let set = clock.began.plus(ran + 3_600_000_000);
+        let set = clock.began.plus(ran + 500_000);
         clock.follow(ran, 0, set);
         assert_eq!(clock.drift.load(Ordering::Relaxed), 5_000);
         // A second thread that saw the same check due changes nothing.
@@ -184,6 +189,16 @@ mod tests {
         // And back.
         clock.follow(2 * ran, ran, clock.began.plus(2 * ran));
         assert_eq!(clock.drift.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn it_leaps_forward_but_never_back() {
+        let clock = SystemClock::new();
+        let ran = 10_000_000;
+        clock.follow(ran, 0, clock.began.plus(ran + 3_600_000_000));
+        assert_eq!(clock.drift.load(Ordering::Relaxed), 3_600_000_000, "an hour asleep");
+        clock.follow(2 * ran, ran, clock.began.plus(2 * ran));
+        assert_eq!(clock.drift.load(Ordering::Relaxed), 3_600_000_000 - 5_000);
     }
 
     #[test]

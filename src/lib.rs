@@ -16,7 +16,7 @@
 //! ```
 //! use tollgate::{Policy, Quota, RateLimiter, HOUR};
 //!
-//! const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+//! static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -70,7 +70,7 @@ mod middleware;
 mod policy;
 
 pub use algorithm::{DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, WEEK};
-pub use backend::{Error, ErrorKind, MemoryBackend};
+pub use backend::{Error, ErrorKind, MemoryBackend, MemoryBackendBuilder};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use limiter::{Acquire, Charge, DecisionFuture, DecisionsFuture, RateLimiter, RateLimiterBuilder, Snapshot};
 pub use middleware::{

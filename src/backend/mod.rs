@@ -59,6 +59,26 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()>;
 }
 
+/// A backend chosen at run time.
+#[deny(clippy::missing_trait_methods)]
+impl Backend for Box<dyn Backend> {
+    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        (**self).acquire(takes)
+    }
+
+    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        (**self).peek(takes)
+    }
+
+    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+        (**self).settle(settlements)
+    }
+
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+        (**self).reset(rows)
+    }
+}
+
 /// A backend that is looked at from elsewhere too.
 #[deny(clippy::missing_trait_methods)]
 impl<B: Backend + ?Sized> Backend for Arc<B> {

@@ -25,9 +25,9 @@ pub use snapshot::Snapshot;
 /// ```
 /// use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, HOUR, MINUTE};
 ///
-/// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-/// const CHAT: Policy = Policy::new("chat", Quota::token_bucket(10_000, MINUTE));
-/// const DAILY: Policy = Policy::new("daily", Quota::fixed_window(500, DAY));
+/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+/// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10_000, MINUTE));
+/// static DAILY: Policy = Policy::new("daily", Quota::fixed_window(500, DAY));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -97,7 +97,7 @@ impl RateLimiter {
     /// # use tollgate::{Policy, Quota, RateLimiter, SECOND};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tollgate::Error> {
-    /// const MAIL: Policy = Policy::new("mail", Quota::token_bucket(10, SECOND).unlimited_reservations());
+    /// static MAIL: Policy = Policy::new("mail", Quota::token_bucket(10, SECOND).unlimited_reservations());
     ///
     /// let limiter = RateLimiter::default();
     /// assert!(limiter.acquire(&MAIL, "team").cost(10).await?.is_allowed());
@@ -116,8 +116,8 @@ impl RateLimiter {
     /// # use tollgate::{Charge, Policy, Quota, RateLimiter, MINUTE};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tollgate::Error> {
-    /// const USER: Policy = Policy::new("user", Quota::token_bucket(10, MINUTE));
-    /// const GLOBAL: Policy = Policy::new("global", Quota::token_bucket(1, MINUTE));
+    /// static USER: Policy = Policy::new("user", Quota::token_bucket(10, MINUTE));
+    /// static GLOBAL: Policy = Policy::new("global", Quota::token_bucket(1, MINUTE));
     ///
     /// let limiter = RateLimiter::default();
     /// for _ in 0..3 {
@@ -248,7 +248,7 @@ mod tests {
     use crate::clock::ManualClock;
     use crate::policy::Reason;
 
-    const API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+    static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 
     fn limiter() -> (RateLimiter, ManualClock) {
         let clock = ManualClock::new();
@@ -258,7 +258,7 @@ mod tests {
     #[tokio::test]
     async fn a_tier_change_keeps_what_was_spent() {
         let (limiter, clock) = limiter();
-        let api = API.tier("premium", Quota::token_bucket(100, MINUTE));
+        let api = API.clone().tier("premium", Quota::token_bucket(100, MINUTE));
         let (free, premium) = (Subject::new(7), Subject::new(7).tier("premium"));
         for _ in 0..10 {
             assert!(limiter.limit(&api, free.clone()).await.unwrap().is_allowed());
@@ -286,8 +286,8 @@ mod tests {
     #[tokio::test]
     async fn the_same_row_twice_in_one_call_is_charged_twice() {
         let (limiter, _clock) = limiter();
-        let api = API;
-        let charge = || Charge::new(&api, 1).cost(4);
+        let api = &API;
+        let charge = || Charge::new(api, 1).cost(4);
         assert!(limiter.limit_all([charge(), charge()]).await.unwrap().is_allowed());
         let refused = limiter.limit_all([Charge::new(&API, 1).cost(2), Charge::new(&API, 1)]).await.unwrap();
         assert!(!refused.is_allowed());

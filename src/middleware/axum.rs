@@ -17,7 +17,7 @@ use crate::policy::Denied;
 /// use axum::extract::State;
 /// use tollgate::{Policy, Quota, RateLimiter, HOUR};
 ///
-/// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 ///
 /// async fn login(State(limiter): State<RateLimiter>, email: String) -> axum::response::Result<&'static str> {
 ///     limiter.limit(&LOGIN, email).await?.into_result()?;

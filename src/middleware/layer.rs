@@ -38,6 +38,10 @@ use crate::policy::Policy;
 /// (draft-ietf-httpapi-ratelimit-headers-11) unless told [otherwise](RateLimitLayer::headers), a denial also `Retry-After`,
 /// `Cache-Control: no-store` and an `application/problem+json` body; a gRPC request gets a gRPC status.
 ///
+/// The service behind it has to be `Clone` (put a `Buffer` or a `BoxCloneService` around one that is not), and its body's data one
+/// that can be made from [`Bytes`], as `Bytes` itself. Around a whole `Router` outside of axum, map the body back:
+/// `.map_response(|response| response.map(axum::body::Body::new))`.
+///
 /// # Where to put it
 /// Inside CORS (so that browsers may read a 429, and preflights are not charged), inside authentication if the key comes from
 /// it, outside compression and whatever else is work. `Router::layer` also limits requests that match no route;
@@ -171,8 +175,9 @@ impl RateLimitLayer {
         self
     }
 
-    /// Shadow mode for all but a share of keys, from 0.0 to 1.0: always the same keys (of the first rule), so that a limit can be
-    /// rolled out step by step, and growing with the share. For these it is enforced.
+    /// Shadow mode for all but a share of keys, from 0.0 to 1.0, for which the limit is enforced: so it can be rolled out step by
+    /// step. They are always the same keys (of the first rule) for one [secret](crate::RateLimiterBuilder::secret), and a larger
+    /// share includes the smaller one; a limiter with a random secret draws them anew in each process.
     ///
     /// # Panics
     /// If `share` is not from 0.0 to 1.0.

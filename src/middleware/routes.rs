@@ -103,7 +103,7 @@ impl RouteLimits {
     #[track_caller]
     pub fn route(&self, name: &str) -> RateLimitLayer {
         let index = self.expect_index(name);
-        self.layer(&self.policies[index..=index], None)
+        self.layer(&self.with_default()[index..=index], None)
     }
 
     /// One layer for all routes: `("POST /todos", "todo/create")` puts a method and a route, as it was given to the router, under
@@ -190,10 +190,13 @@ impl RouteLimits {
 
     #[track_caller]
     fn expect_index(&self, name: &str) -> usize {
-        match self.index(name) {
+        // The default policy comes last, where it counts at all.
+        let default =
+            || self.default.as_ref().filter(|policy| policy.name().as_str() == name).map(|_| self.policies.len());
+        match self.index(name).or_else(default) {
             Some(index) => index,
             None => {
-                let known: Vec<_> = self.policies.iter().map(|policy| policy.name().as_str()).collect();
+                let known: Vec<_> = self.with_default().iter().map(|policy| policy.name().to_string()).collect();
                 panic!("tollgate: there is no policy named {name:?}; there are {known:?}")
             }
         }

@@ -13,7 +13,7 @@ use tower_service::Service;
 use super::body::RefusalBody;
 use super::future::ResponseFuture;
 use super::headers::Report;
-use super::key::{Extraction, Found};
+use super::key::{Extraction, Found, KeyError};
 use super::layer::{Enforce, Shared};
 use super::refusal::{Cause, shadowed};
 use super::rule::Prepared;
@@ -123,7 +123,11 @@ impl Shared {
             match extraction {
                 Extraction::Now(Found::Subject(subject)) => lines.push((rule, policy, subject)),
                 Extraction::Now(Found::Skip) => {}
-                Extraction::Now(Found::Refuse(error)) => return Ok(Outcome::Refuse(Cause::NoKey(error))),
+                Extraction::Now(Found::Refuse(error)) => {
+                    if let Some(refusal) = self.refuse_without_key(error) {
+                        return Ok(refusal);
+                    }
+                }
                 later @ Extraction::Later(_) => {
                     let pending: Vec<_> = std::iter::once((rule, policy, later)).chain(rules).collect();
                     return Err(Arc::clone(self).decide_later(lines, pending, cost));
@@ -149,7 +153,11 @@ impl Shared {
                 match found {
                     Found::Subject(subject) => lines.push((rule, policy, subject)),
                     Found::Skip => {}
-                    Found::Refuse(error) => return Outcome::Refuse(Cause::NoKey(error)),
+                    Found::Refuse(error) => {
+                        if let Some(refusal) = self.refuse_without_key(error) {
+                            return refusal;
+                        }
+                    }
                 }
             }
             let answer = self.limiter.decide(self.charges(&lines, cost), true).await;
@@ -161,7 +169,7 @@ impl Shared {
         let decisions = match answer {
             Ok(decisions) => decisions,
             // A limit that is not enforced must not refuse because it cannot be told either.
-            Err(_) if self.enforce == Enforce::Nobody => {
+            Err(_) if !self.is_enforced(lines) => {
                 return Outcome::Proceed(Pass { report: Report::default(), status: None });
             }
             Err(error) => return Outcome::Refuse(Cause::Unavailable(error)),
@@ -176,6 +184,11 @@ impl Shared {
             (false, false) => shadowed(self.shadow_header.as_ref()),
         };
         Outcome::Proceed(Pass { report, status: self.status.then(|| RateLimitStatus::new(decisions)) })
+    }
+
+    /// In shadow mode a rule without a key is skipped: that limit cannot be told, and nobody is refused for it.
+    fn refuse_without_key(&self, error: KeyError) -> Option<Outcome> {
+        (self.enforce == Enforce::Everybody).then(|| Outcome::Refuse(Cause::NoKey(error)))
     }
 
     fn is_enforced(&self, lines: &Lines) -> bool {

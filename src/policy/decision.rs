@@ -14,7 +14,7 @@ use crate::algorithm::{Algorithm, Micros, Quota, State, Step, Verdict, available
 /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
-/// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, MINUTE));
+/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, MINUTE));
 ///
 /// let limiter = RateLimiter::default();
 /// let decision = limiter.limit(&LOGIN, "ada@example.com").await?;
@@ -43,8 +43,11 @@ pub enum Reason {
     Reserved,
     /// It does not fit now; it will after [`Decision::retry_after`].
     QuotaExceeded,
-    /// The cost is more than the quota ever has: it will never fit.
+    /// The cost is more than the quota ever has, with all that may be reserved: it will never fit.
     CostTooLarge,
+    /// The cost is more than the quota has at once, and its turn is further away than the caller would wait: it will never fit
+    /// without waiting longer.
+    WaitTooLong,
     /// It fits by itself, but another charge of the same call was refused, so nothing was spent.
     RefusedElsewhere,
 }
@@ -54,6 +57,7 @@ impl Decision {
     pub(crate) fn new(policy: PolicyName, quota: Quota, cost: u64, step: Step, all_granted: bool) -> Decision {
         let reason = match step.verdict {
             Verdict::Deny { retry: Some(_) } => Reason::QuotaExceeded,
+            Verdict::Deny { retry: None } if cost <= quota.ceiling() => Reason::WaitTooLong,
             Verdict::Deny { retry: None } => Reason::CostTooLarge,
             _ if !all_granted => Reason::RefusedElsewhere,
             Verdict::Reserve { .. } => Reason::Reserved,
@@ -70,7 +74,7 @@ impl Decision {
 
     /// Whether this quota stood in the way.
     pub fn is_violated(&self) -> bool {
-        matches!(self.reason, Reason::QuotaExceeded | Reason::CostTooLarge)
+        matches!(self.reason, Reason::QuotaExceeded | Reason::CostTooLarge | Reason::WaitTooLong)
     }
 
     /// Why.
@@ -273,8 +277,10 @@ impl fmt::Display for Decisions {
         f.write_str("rate limit exceeded:")?;
         for (i, decision) in self.violated().enumerate() {
             write!(f, "{} {:?}", if i == 0 { "" } else { "," }, decision.policy())?;
-            if decision.reason() == Reason::CostTooLarge {
-                write!(f, " never has {} tokens at once", decision.cost())?;
+            match decision.reason() {
+                Reason::CostTooLarge => write!(f, " never has {} tokens at once", decision.cost())?,
+                Reason::WaitTooLong => write!(f, " has no turn for {} tokens soon enough", decision.cost())?,
+                _ => {}
             }
         }
         match self.retry_after() {
@@ -314,6 +320,19 @@ mod tests {
         assert_eq!(
             denied.to_string(),
             "rate limit exceeded: \"api\" never has 11 tokens at once; retrying will not help"
+        );
+    }
+
+    #[test]
+    fn what_would_fit_with_more_patience_is_told_apart() {
+        let quota = Quota::token_bucket(1, crate::algorithm::SECOND).max_reserved(100);
+        let ask = Ask::cost(50).wait_up_to(crate::algorithm::SECOND);
+        let step = step(&quota, &State::default(), NOW, ask);
+        let decision = Decision::new(PolicyName::new("api"), quota, 50, step, true);
+        assert_eq!(decision.reason(), Reason::WaitTooLong);
+        assert_eq!(
+            decision.into_result().unwrap_err().to_string(),
+            "rate limit exceeded: \"api\" has no turn for 50 tokens soon enough; retrying will not help"
         );
     }
 

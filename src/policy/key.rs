@@ -15,6 +15,8 @@ use super::name::PolicyName;
 /// A key is typed: the string `"7"` and the number 7 are two keys; 7 as `u32` and as `u64` is one. Each part is written with its
 /// type and length, so `("ab", "c")` and `("a", "bc")` differ too. An IPv4-mapped IPv6 address is its IPv4 address.
 ///
+/// A socket's address is no key, since its port changes with each connection: take its `.ip()`.
+///
 /// The limiter hashes a key once, under its secret, and keeps nothing else of it. Its `Debug` shows no content.
 ///
 /// ```
@@ -225,8 +227,23 @@ from_via! {
     i32 => |number| i128::from(number);
     i64 => |number| i128::from(number);
     isize => |number| number as i128;
+    &u8 => |number| *number;
+    &u16 => |number| *number;
+    &u32 => |number| *number;
     &u64 => |number| *number;
+    &u128 => |number| *number;
+    &usize => |number| *number;
+    &i8 => |number| *number;
+    &i16 => |number| *number;
+    &i32 => |number| *number;
     &i64 => |number| *number;
+    &i128 => |number| *number;
+    &isize => |number| *number;
+    &&str => |text| *text;
+    &Ipv4Addr => |address| *address;
+    &Ipv6Addr => |address| *address;
+    bytes::Bytes => |bytes| &*bytes;
+    &http::HeaderValue => |value| value.as_bytes();
 }
 
 macro_rules! from_tuple {

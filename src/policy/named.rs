@@ -14,7 +14,7 @@ use crate::algorithm::{Quota, QuotaError};
 /// ```
 /// use tollgate::{Policy, Quota, HOUR, MINUTE};
 ///
-/// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR)); // a `const` would be a new one at each `&LOGIN`
 ///
 /// let api = Policy::new("api", Quota::token_bucket(30, MINUTE))
 ///     .tier("free", Quota::token_bucket(60, MINUTE))
@@ -38,7 +38,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// A policy written in the program.
+    /// A policy written in the program; [`try_new`](Policy::try_new) takes a `String`. Tiers can be added at run time only: in a
+    /// `static LazyLock<Policy>`, say.
     ///
     /// # Panics
     /// If the name is not 1 to 128 printable ASCII characters, or the quota refuses everything (capacity 0 without
@@ -124,6 +125,12 @@ impl From<Quota> for Policy {
             Ok(policy) => policy,
             Err(error) => panic!("tollgate: {error}"),
         }
+    }
+}
+
+impl From<std::sync::Arc<Policy>> for Policy {
+    fn from(policy: std::sync::Arc<Policy>) -> Policy {
+        std::sync::Arc::unwrap_or_clone(policy)
     }
 }
 

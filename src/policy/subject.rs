@@ -32,7 +32,7 @@ impl Subject {
         Subject { key: None, tier: None }
     }
 
-    /// The tier the caller belongs to: it chooses the policy's quota. A tier that the policy does not know chooses the
+    /// The tier the caller belongs to (a `String` or a `&'static str`): it chooses the policy's quota. A tier that the policy does not know chooses the
     /// policy's own.
     #[must_use]
     pub fn tier(mut self, tier: impl Into<Cow<'static, str>>) -> Subject {
@@ -54,6 +54,12 @@ impl Subject {
 impl<K: Into<Key>> From<K> for Subject {
     fn from(key: K) -> Subject {
         Subject::new(key)
+    }
+}
+
+impl From<Option<Subject>> for Subject {
+    fn from(subject: Option<Subject>) -> Subject {
+        subject.unwrap_or(Subject::anonymous())
     }
 }
 

@@ -6,6 +6,7 @@
 mod backends;
 mod cancellation;
 mod readiness;
+mod shadow;
 mod sharing;
 mod strict;
 mod unavailable;

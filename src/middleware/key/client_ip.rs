@@ -203,6 +203,9 @@ impl ClientIp {
 
 impl KeyExtractor for ClientIp {
     fn extract(&self, parts: &Parts) -> Extraction {
+        if matches!((&self.believe, &self.source), (Believe::Nobody, Source::Forwarded | Source::Single(_))) {
+            return Extraction::Now(Found::Refuse(KeyError::new(UNTRUSTED)));
+        }
         match self.resolve(parts) {
             Some(address) => Key::network(address, self.prefix_v4, self.prefix_v6).into(),
             None => Extraction::Now(Found::Refuse(KeyError::new(MISSING))),
@@ -301,7 +304,77 @@ impl fmt::Display for CidrError {
 
 impl std::error::Error for CidrError {}
 
+const UNTRUSTED: &str = "tollgate: `client_ip()` is told to read a header but not whom to believe. Say which networks your \
+    proxies are in with `.trust([..])`, or how many of them a request passes with `.trust_hops(n)`";
+
 const MISSING: &str = "tollgate: the request has no peer address to limit by. In axum, serve with \
     `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`; with another server, insert \
     `tollgate::key::PeerAddr` into the request's extensions; in tests, layer `axum::extract::connect_info::MockConnectInfo` \
     outside the limiter";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(peer: Option<&str>, headers: &[(&'static str, &str)]) -> Parts {
+        let mut request = http::Request::builder();
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut parts = request.body(()).expect("a request").into_parts().0;
+        if let Some(peer) = peer {
+            parts.extensions.insert(PeerAddr(SocketAddr::new(peer.parse().expect("an address"), 4711)));
+        }
+        parts
+    }
+
+    fn refused(client_ip: &ClientIp, parts: &Parts) -> String {
+        match client_ip.extract(parts) {
+            Extraction::Now(Found::Refuse(error)) => error.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_header_that_nobody_is_trusted_with_is_a_mistake_and_says_so() {
+        let parts = parts(Some("10.0.0.1"), &[("cf-connecting-ip", "203.0.113.9")]);
+        assert!(refused(&client_ip().from_header("cf-connecting-ip"), &parts).contains(".trust([..])"));
+        assert!(refused(&client_ip().from_forwarded(), &parts).contains(".trust([..])"));
+    }
+
+    #[test]
+    fn without_a_peer_nothing_is_believed() {
+        let parts = parts(None, &[("x-forwarded-for", "203.0.113.9")]);
+        assert!(refused(&client_ip().trust(["0.0.0.0/0"]), &parts).contains("no peer address"));
+    }
+
+    #[test]
+    fn networks_are_canonical_too() {
+        let resolve = |trusted: &str| {
+            let parts = parts(Some("::ffff:10.1.2.3"), &[("x-forwarded-for", "203.0.113.9")]);
+            client_ip().trust([trusted]).resolve(&parts).expect("a peer").to_string()
+        };
+        for trusted in ["10.0.0.0/8", "::ffff:10.0.0.0/104", "10.1.2.3", "::ffff:10.1.2.3"] {
+            assert_eq!(resolve(trusted), "203.0.113.9", "{trusted}");
+        }
+        assert_eq!(resolve("10.9.0.0/16"), "10.1.2.3");
+        let error = client_ip().try_trust(["10.0.0.0/33"]).expect_err("no network").to_string();
+        assert!(error.starts_with("\"10.0.0.0/33\" is no network"), "{error}");
+    }
+
+    #[test]
+    fn a_single_header_may_have_a_port_without_brackets() {
+        for (value, address) in [
+            ("203.0.113.9", Some("203.0.113.9")),
+            ("203.0.113.9:443", Some("203.0.113.9")),
+            ("2001:db8::1", Some("2001:db8::1")),
+            ("[2001:db8::1]:443", Some("2001:db8::1")),
+            ("2001:db8:0:0:0:0:0:1:46532", Some("2001:db8::1")),
+            ("203.0.113.9, 10.0.0.1", None),
+            ("garbage:80", None),
+            (":80", None),
+        ] {
+            assert_eq!(single(value.as_bytes()), address.map(|text| text.parse().expect("an address")), "{value}");
+        }
+    }
+}

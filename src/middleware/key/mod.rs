@@ -59,10 +59,14 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 /// });
 /// RateLimitLayer::new(quota, key::client_ip());
 /// ```
+///
+/// A closure returns what it owns; what it borrows from the request it makes a key of first: `.map(Key::from)`. Its argument
+/// needs its type, `|req: &Parts|`. An `async` answer is an [`Extraction::later`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not find the key of a request",
     note = "use a closure `|req: &http::request::Parts| ...` that returns a key, an `Option` of one, or a `Subject`",
-    note = "annotate the closure's argument: `|req: &Parts|`, not `|req|`"
+    note = "annotate the closure's argument: `|req: &Parts|`, not `|req|`",
+    note = "an `async` answer is `tollgate::key::Extraction::later(future)`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Finds out who sent the request with these parts.
@@ -128,6 +132,12 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Self: Sized,
     {
         OrSkip::new(self)
+    }
+}
+
+impl KeyExtractor for Box<dyn KeyExtractor> {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        (**self).extract(parts)
     }
 }
 
