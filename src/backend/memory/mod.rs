@@ -389,6 +389,17 @@ impl<'a> Locked<'a> {
             remove(shard, victim);
             remove(shard, victim.twin());
         }
+        // Another row's twin may have come into the place that was found, or in place of the same victim.
+        if row.place != Place::Found && table.is_full(shard) {
+            match table.room(shard, number, 0, slots, now) {
+                Room::Free => {}
+                Room::InPlaceOf(victim) => {
+                    remove(shard, victim);
+                    remove(shard, victim.twin());
+                }
+                Room::None => return, // Losing a row forgives; passing the cap does not.
+            }
+        }
         let state = &row.state;
         let mut has_twin = false;
         if state.carry > 0.0 {

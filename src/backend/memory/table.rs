@@ -55,6 +55,11 @@ impl Table {
         self.map.len()
     }
 
+    /// Whether a shard has all the rows that it may have.
+    pub(super) fn is_full(&self, shard: &Shard) -> bool {
+        shard.len() >= self.rows_per_shard
+    }
+
     /// Finds a place for one more row beside `coming` others, none of those in `busy` to be touched.
     ///
     /// Every newcomer looks at a few rows beside the hand and drops the worthless ones among them: so there is no timer, no

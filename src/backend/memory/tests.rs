@@ -270,3 +270,31 @@ fn a_row_of_another_algorithm_is_not_taken_for_a_window_before() {
     bench.give_back(1, &bucket, &first, 5, 0);
     assert!(bench.take(1, &window, 9).is_allowed(), "what was given back was counted as spent");
 }
+
+#[test]
+fn the_cap_holds_with_twins_and_calls_of_many_rows() {
+    let bench = Bench::with_rows(64);
+    let quotas = [Quota::sliding_window(3, SECOND), Quota::token_bucket(3, SECOND), Quota::fixed_window(3, SECOND)];
+    let policies = [PolicyName::new("a"), PolicyName::new("b"), PolicyName::new("c")];
+    let mut dice = 1u64;
+    for _ in 0..30_000 {
+        let mut below = |end: u64| {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (dice >> 33) % end
+        };
+        let takes: Vec<Take<'_>> = (0..1 + below(6))
+            .map(|_| {
+                let kind = below(3) as usize;
+                let row = RowId { policy: &policies[kind], key: bench.key(below(120)) };
+                Take::new(row, &quotas[kind], Ask::cost(1))
+            })
+            .collect();
+        let steps = bench.backend.decide(&takes, true);
+        if steps.all_granted() {
+            let receipt = Receipt::new(1, &steps[0]).expect("it was granted");
+            bench.backend.settle_one(&Settle { row: takes[0].row, quota: takes[0].quota, receipt, actual: 0 });
+        }
+        assert!(bench.backend.len() <= 64, "{} rows", bench.backend.len());
+        bench.clock.advance(Duration::from_millis(below(40)));
+    }
+}
