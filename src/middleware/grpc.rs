@@ -19,23 +19,26 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
-/// The content type to answer with, if the request is gRPC or grpc-web: its own, without parameters.
+/// The content type to answer with, if the request is gRPC or grpc-web: its own, if it is one of those that are known by
+/// name, else the plain one of its kind. What a client writes after `+` does not come back in a header.
 pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
     let value = parts.headers.get(CONTENT_TYPE)?;
     let kind = value.as_bytes().split(|byte| *byte == b';').next()?.trim_ascii();
-    let rest = kind.strip_prefix(b"application/grpc")?;
-    // `application/grpc`, `application/grpc+proto`, `application/grpc-web-text`, but not `application/grpcish`.
-    if rest.is_empty()
-        || rest.starts_with(b"+")
-        || rest == b"-web"
-        || rest.starts_with(b"-web+")
-        || rest.starts_with(b"-web-")
-    {
-        HeaderValue::from_bytes(kind).ok()
-    } else {
-        None
-    }
+    CONTENT_TYPES.into_iter().find_map(|(known, with_proto)| {
+        // `application/grpc`, `application/grpc+proto`, but not `application/grpcish`.
+        match kind.strip_prefix(known.as_bytes())? {
+            b"+proto" => Some(HeaderValue::from_static(with_proto)),
+            b"" | [b'+', ..] => Some(HeaderValue::from_static(known)),
+            _ => None,
+        }
+    })
 }
+
+const CONTENT_TYPES: [(&str, &str); 3] = [
+    ("application/grpc", "application/grpc+proto"),
+    ("application/grpc-web", "application/grpc-web+proto"),
+    ("application/grpc-web-text", "application/grpc-web-text+proto"),
+];
 
 pub(super) fn response(refusal: &Refusal<'_>, content_type: HeaderValue) -> Response<Bytes> {
     let code = match refusal.status() {

@@ -1,5 +1,6 @@
 //! A refusal, and what it is answered with.
 
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,7 +16,6 @@ use crate::backend::Error;
 use crate::policy::Decisions;
 
 /// Why a request is not let through: for [`on_refusal`](super::RateLimitLayer::on_refusal).
-#[derive(Debug)]
 pub struct Refusal<'a> {
     cause: &'a Cause,
     parts: &'a Parts,
@@ -27,6 +27,13 @@ pub(super) enum Cause {
     Denied(Decisions),
     Unavailable(Error),
     NoKey(KeyError),
+}
+
+/// Without the request: its headers and query are full of credentials.
+impl fmt::Debug for Refusal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refusal").field("cause", self.cause).finish_non_exhaustive()
+    }
 }
 
 impl Refusal<'_> {

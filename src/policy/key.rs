@@ -39,6 +39,11 @@ impl Key {
         Key::of(Tag::Anonymous, &[])
     }
 
+    /// The key of all callers together. No parts: nothing that a caller is called can be it.
+    pub(crate) fn everybody() -> Key {
+        Key::tuple(&[])
+    }
+
     /// The network of `prefix_v4` or `prefix_v6` leading bits in which an address lies. Prefixes beyond the address's length
     /// mean the whole address.
     ///

@@ -195,7 +195,7 @@ impl ClientIp {
             Source::Single(name) => {
                 let mut values = parts.headers.get_all(name).iter();
                 let only = values.next().filter(|_| values.next().is_none());
-                Box::new(std::iter::once(only.and_then(|value| single(value.as_bytes().trim_ascii()))))
+                Box::new(std::iter::once(only.and_then(|value| single(name, value.as_bytes().trim_ascii()))))
             }
         }
     }
@@ -214,13 +214,18 @@ impl KeyExtractor for ClientIp {
 }
 
 /// A single address. CloudFront writes an IPv6 address and its port without brackets.
-fn single(value: &[u8]) -> Option<IpAddr> {
-    address(value).or_else(|| {
+fn single(name: &HeaderName, value: &[u8]) -> Option<IpAddr> {
+    let before_port = || {
         let colon = value.iter().rposition(|byte| *byte == b':')?;
         let port = &value[colon + 1..];
         (port.len() <= 5 && !port.is_empty() && port.iter().all(u8::is_ascii_digit))
             .then(|| address(&value[..colon]))?
-    })
+    };
+    if name == "cloudfront-viewer-address" {
+        // Always with a port: `2001:db8::1:443` must not be read as an address, of a network that its owner chooses by it.
+        return before_port();
+    }
+    address(value).or_else(before_port)
 }
 
 /// The address at the other end of the connection, for servers that do not tell it in a way of their own: to be put among a

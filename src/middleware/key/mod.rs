@@ -280,6 +280,6 @@ pub struct Global;
 
 impl KeyExtractor for Global {
     fn extract(&self, _parts: &Parts) -> Extraction {
-        Key::from("global").into()
+        Key::everybody().into()
     }
 }

@@ -1,0 +1,126 @@
+//! Requests as an attacker would make them, and what comes back.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::extract::connect_info::ConnectInfo;
+use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::request::Parts;
+use axum::routing::any;
+use http_body_util::BodyExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket};
+use tollgate::{MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimiter};
+use tower::ServiceExt;
+
+/// One request a minute: whoever gets a second one through is another caller, or got past the limit.
+pub(crate) const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
+
+/// The client that the honest proxies of these tests saw, and the one that it says it is.
+pub(crate) const CLIENT: &str = "203.0.113.9";
+
+/// A limiter whose rows can be counted, on a clock that stands still.
+pub(crate) fn limiter() -> (RateLimiter, Arc<MemoryBackend>, ManualClock) {
+    let clock = ManualClock::new();
+    let backend = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());
+    (RateLimiter::new(Arc::clone(&backend)), backend, clock)
+}
+
+/// What the limits are put in front of.
+pub(crate) fn hello() -> Router {
+    Router::new().route("/", any(|| async { "hello" }))
+}
+
+/// A request over a connection from `peer`, with these header lines in this order.
+pub(crate) fn request<N, V>(peer: &str, lines: &[(N, V)]) -> Request
+where
+    N: AsRef<[u8]>,
+    V: AsRef<[u8]>,
+{
+    let mut request = Request::new(Body::empty());
+    for (name, value) in lines {
+        let name = HeaderName::from_bytes(name.as_ref()).expect("a header name");
+        request.headers_mut().append(name, HeaderValue::from_bytes(value.as_ref()).expect("a header value"));
+    }
+    request.extensions_mut().insert(ConnectInfo(SocketAddr::new(peer.parse().expect("an address"), 4711)));
+    request
+}
+
+/// The same as an extractor sees it.
+pub(crate) fn parts<N, V>(peer: &str, lines: &[(N, V)]) -> Parts
+where
+    N: AsRef<[u8]>,
+    V: AsRef<[u8]>,
+{
+    request(peer, lines).into_parts().0
+}
+
+pub(crate) async fn send(app: &Router, request: Request) -> Answer {
+    let Ok(response) = app.clone().oneshot(request).await;
+    Answer::read(response).await
+}
+
+/// `GET path` of somebody at `peer`.
+pub(crate) async fn get(app: &Router, peer: &str, path: &str) -> Answer {
+    let mut request = request::<&str, &str>(peer, &[]);
+    *request.uri_mut() = path.parse().expect("a URI");
+    send(app, request).await
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) async fn read(response: axum::response::Response) -> Answer {
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.expect("a body").to_bytes().to_vec();
+        Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+    }
+
+    /// Whether these bytes are anywhere in headers or body.
+    pub(crate) fn shows(&self, raw: &[u8]) -> bool {
+        let contains = |bytes: &[u8]| bytes.windows(raw.len()).any(|window| window == raw);
+        let mut headers = self.headers.iter();
+        headers.any(|(name, value)| contains(name.as_ref()) || contains(value.as_bytes())) || contains(&self.body)
+    }
+
+    pub(crate) fn retry_after(&self) -> u64 {
+        self.headers["retry-after"].to_str().expect("text").parse().expect("seconds")
+    }
+}
+
+/// Serves `app` on `listener` until the test's runtime ends; returns its port.
+pub(crate) fn serve(app: Router, listener: TcpListener) -> u16 {
+    let port = listener.local_addr().expect("an address").port();
+    tokio::spawn(async move {
+        axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await.expect("a server");
+    });
+    port
+}
+
+pub(crate) async fn serve_v4(app: Router) -> u16 {
+    serve(app, TcpListener::bind("127.0.0.1:0").await.expect("a free port"))
+}
+
+/// Writes a request line and header lines to the server at `port`, as they are, from one of this machine's loopback
+/// addresses; returns the status and the body.
+pub(crate) async fn raw(port: u16, from: Ipv4Addr, line: &str, lines: &[String]) -> (u16, String) {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(SocketAddr::from((from, 0))).expect("a loopback address");
+    let mut stream = socket.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await.expect("a connection");
+    let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    let head = format!("{line} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{lines}\r\n");
+    stream.write_all(head.as_bytes()).await.expect("a request sent");
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).await.expect("an answer");
+    let text = String::from_utf8(bytes).expect("text");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).expect("a status line");
+    (status.parse().expect("a status"), body.to_owned())
+}

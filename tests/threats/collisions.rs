@@ -1,0 +1,203 @@
+//! Threats 5 and 6: two callers with one key, and keys that are trouble for whatever stores them.
+
+use std::sync::Mutex;
+
+use axum::Router;
+use axum::http::request::Parts;
+use proptest::prelude::*;
+use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::{Digest, KeyExtractor, MemoryBackend, RateLimitLayer, RateLimiter, key};
+
+use crate::client::{ONE, hello, limiter, request, send};
+
+const PEER: &str = "198.51.100.100";
+
+/// As a session or a user from the layers outside: text that its owner chose.
+#[derive(Clone)]
+struct User(String);
+
+async fn status(app: &Router, lines: &[(&str, &[u8])]) -> u16 {
+    send(app, request(PEER, lines)).await.status
+}
+
+async fn status_of_user(app: &Router, name: &str) -> u16 {
+    let mut request = request::<&str, &str>(PEER, &[]);
+    request.extensions_mut().insert(User(name.into()));
+    send(app, request).await.status
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn t05_a_pair_of_values_is_never_another_pair(
+        one in (part(), part(), part()),
+        shift in 0..4_usize,
+        other in (part(), part(), part()),
+    ) {
+        // Often the same bytes in other places: what a join without lengths takes for the same.
+        let other = match shift {
+            0 => other,
+            1 => (one.1.clone(), one.0.clone(), one.2.clone()),
+            2 => moved(&one),
+            _ => one.clone(),
+        };
+        let app = {
+            let by = key::header("x-a").and(key::header("x-b")).and(key::cookie("c"));
+            hello().layer(RateLimitLayer::new(ONE, by).limiter(&limiter().0))
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let ask = |(a, b, c): &(Vec<u8>, Vec<u8>, Vec<u8>)| {
+            let cookie = [b"c=", &c[..]].concat();
+            runtime.block_on(status(&app, &[("x-a", a), ("x-b", b), ("cookie", &cookie)]))
+        };
+        prop_assert_eq!(ask(&one), 200);
+        prop_assert_eq!(ask(&other), if one == other { 429 } else { 200 });
+    }
+}
+
+/// The last byte of the first part, at the front of the second.
+fn moved(parts: &(Vec<u8>, Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+    let (mut a, mut b, c) = parts.clone();
+    if a.len() > 1 {
+        b.insert(0, a.pop().unwrap());
+    }
+    (a, b, c)
+}
+
+/// Without spaces and semicolons, which do not belong to a header's or a cookie's value.
+fn part() -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(prop::sample::select(b":|,/{}ab01\x80\xff".to_vec()), 1..5)
+}
+
+#[tokio::test]
+async fn t05_a_part_that_imitates_the_seam_between_parts_is_not_one() {
+    // Whatever stands between two parts, an attacker can write it too, unless lengths say where a part ends.
+    type Pair = (Vec<u8>, Vec<u8>);
+    let mut seams = vec![b":".to_vec(), b"\0".to_vec(), b"\x1f".to_vec(), Vec::new()];
+    for tag in 0..10 {
+        seams.extend([vec![tag], [&[tag][..], &[0; 8]].concat(), [&[tag, 1][..], &[0; 7]].concat()]);
+    }
+    let by = key::extension(|pair: &Pair| pair.clone());
+    for seam in seams {
+        let app = hello().layer(RateLimitLayer::new(ONE, by.clone()).limiter(&limiter().0));
+        let seam_x = [&seam[..], b"x"].concat();
+        let pairs: [Pair; 4] = [
+            (vec![], seam_x.clone()),
+            (seam.clone(), b"x".to_vec()),
+            (seam_x.clone(), vec![]),
+            (b"x".to_vec(), seam.clone()),
+        ];
+        for (i, pair) in pairs.iter().enumerate() {
+            let mut request = request::<&str, &str>(PEER, &[]);
+            request.extensions_mut().insert(pair.clone());
+            let expected = if pairs[..i].contains(pair) { 429 } else { 200 };
+            assert_eq!(send(&app, request).await.status, expected, "{pair:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn t05_the_same_text_from_another_source_is_another_caller() {
+    let by = key::extension(|user: &User| user.0.clone())
+        .or(|req: &Parts| req.headers.get("x-id").map(|id| id.to_str().unwrap().parse::<u64>().unwrap()))
+        .or(key::header("x-api-key"))
+        .or(key::client_ip());
+    let app = hello().layer(RateLimitLayer::new(ONE, by).limiter(&limiter().0));
+    // An address, text, a number and bytes; a caller's own address as text is not its address.
+    assert_eq!(status(&app, &[]).await, 200);
+    assert_eq!(status_of_user(&app, PEER).await, 200);
+    assert_eq!(status_of_user(&app, "7").await, 200);
+    assert_eq!(status(&app, &[("x-id", b"7")]).await, 200);
+    assert_eq!(status(&app, &[("x-api-key", b"7")]).await, 200);
+    assert_eq!(status(&app, &[("x-api-key", &[198, 51, 100, 100])]).await, 200);
+    // And all of them were counted.
+    assert_eq!(status(&app, &[]).await, 429);
+    assert_eq!(status_of_user(&app, "7").await, 429);
+    assert_eq!(status(&app, &[("x-api-key", b"7")]).await, 429);
+}
+
+#[tokio::test]
+async fn t05_no_name_is_the_anonymous_bucket_or_everybodys() {
+    let by = || key::extension(|user: &User| user.0.clone());
+    let anonymous = hello().layer(RateLimitLayer::new(ONE, by()).limiter(&limiter().0));
+    let everybody = hello().layer(RateLimitLayer::new(ONE, by().or(key::global())).limiter(&limiter().0));
+    for app in [anonymous, everybody] {
+        assert_eq!(status(&app, &[]).await, 200);
+        assert_eq!(status(&app, &[]).await, 429);
+        for name in ["", "\0", "anonymous", "global", "None", "null", "undefined"] {
+            assert_eq!((name, status_of_user(&app, name).await), (name, 200));
+        }
+    }
+}
+
+#[tokio::test]
+async fn t05_case_and_composition_are_not_folded() {
+    let app =
+        hello().layer(RateLimitLayer::new(ONE, key::extension(|user: &User| user.0.clone())).limiter(&limiter().0));
+    for name in ["ada", "Ada", "ada ", "\u{e9}", "e\u{301}", "k", "\u{212a}", "K", "k-", "k45"] {
+        assert_eq!((name, status_of_user(&app, name).await), (name, 200));
+    }
+}
+
+/// A backend that notes all it is told about rows.
+#[derive(Debug, Default)]
+struct Spy {
+    rows: MemoryBackend,
+    told: Mutex<Vec<(String, Digest)>>,
+}
+
+impl Backend for Spy {
+    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        for take in takes {
+            self.told.lock().unwrap().push((format!("{take:?}"), take.row.digest()));
+        }
+        self.rows.acquire(takes)
+    }
+
+    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        self.rows.peek(takes)
+    }
+
+    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+        self.rows.settle(settlements)
+    }
+
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+        self.rows.reset(rows)
+    }
+}
+
+#[tokio::test]
+async fn t06_hostile_keys_are_sixteen_bytes_like_all_others() {
+    let spy = std::sync::Arc::new(Spy::default());
+    let limiter = RateLimiter::new(std::sync::Arc::clone(&spy));
+    let by = key::extension(|user: &User| user.0.clone()).or(key::header("x-api-key"));
+    let app = hello().layer(RateLimitLayer::new(ONE, by).limiter(&limiter));
+    let long = "hostile".repeat(150_000);
+    let names = [
+        "hostile",
+        "{hostile}",
+        "hostile{}",
+        "hostile}{",
+        "hostile\r\nFLUSHALL\r\n",
+        "hostile\0",
+        "hostile' --",
+        &long,
+    ];
+    for name in names {
+        assert_eq!(status_of_user(&app, name).await, 200);
+        assert_eq!(status_of_user(&app, name).await, 429);
+    }
+    // As long as servers allow, with bytes that are no text, and one byte's difference at the end.
+    let mut bytes = b"\xff\xfe hostile \x80".repeat(80_000);
+    for _ in 0..2 {
+        assert_eq!(status(&app, &[("x-api-key", &bytes)]).await, 200);
+        assert_eq!(status(&app, &[("x-api-key", &bytes)]).await, 429);
+        *bytes.last_mut().unwrap() = b'\x81';
+    }
+    let told = spy.told.lock().unwrap();
+    assert!(told.iter().all(|(told, _)| !told.contains("hostile") && told.len() < 1000), "{:?}", told[0]);
+    let digests: std::collections::HashSet<_> = told.iter().map(|(_, digest)| *digest).collect();
+    assert_eq!(digests.len(), names.len() + 2);
+}

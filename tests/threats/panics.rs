@@ -1,0 +1,158 @@
+//! Threat 30: one request that panics, and all others that suffer from it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::http::request::Parts;
+use tollgate::algorithm::Micros;
+use tollgate::key::Extraction;
+use tollgate::{
+    Clock, KeyExtractor, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits,
+    key,
+};
+
+use crate::client::{hello, limiter, request, send};
+
+const THREE: Policy = Policy::new("three", Quota::token_bucket(3, MINUTE));
+
+/// Panics for requests that ask for it.
+fn boom(req: &Parts) {
+    assert!(!req.headers.contains_key("x-boom"), "as the test wants it");
+}
+
+async fn status(app: &Router, lines: &[(&str, &str)]) -> u16 {
+    send(app, request("198.51.100.1", lines)).await.status
+}
+
+async fn panics(app: &Router) {
+    let app = app.clone();
+    let task = tokio::spawn(async move { status(&app, &[("x-boom", "1")]).await });
+    assert!(task.await.expect_err("a panic").is_panic());
+}
+
+#[tokio::test]
+async fn t30_a_panic_in_a_closure_harms_no_other_request() {
+    let by_key = || RateLimitLayer::new(THREE, key::client_ip());
+    let layers = [
+        (
+            "key",
+            RateLimitLayer::new(THREE, |req: &Parts| {
+                boom(req);
+                7
+            }),
+        ),
+        (
+            "key, later",
+            RateLimitLayer::new(THREE, |req: &Parts| {
+                let req = req.clone();
+                Extraction::later(async move {
+                    tokio::task::yield_now().await;
+                    boom(&req);
+                    7
+                })
+            }),
+        ),
+        ("key of an extractor", {
+            let extractor = key::from_extractor((), |headers: axum::http::HeaderMap| {
+                assert!(!headers.contains_key("x-boom"), "as the test wants it");
+                7
+            });
+            RateLimitLayer::new(THREE, extractor)
+        }),
+        ("map", {
+            let by = key::header("x-boom").map(|subject| {
+                assert!(subject.key().is_none(), "as the test wants it");
+                subject
+            });
+            RateLimitLayer::new(THREE, by.or(key::client_ip()))
+        }),
+        ("second rule", {
+            let all = Policy::new("all", Quota::token_bucket(1000, MINUTE));
+            RateLimitLayer::new(all, key::global()).and(THREE, |req: &Parts| {
+                boom(req);
+                7
+            })
+        }),
+        (
+            "cost",
+            by_key().cost(|req| {
+                boom(req);
+                1
+            }),
+        ),
+        (
+            "skip",
+            by_key().skip(|req| {
+                boom(req);
+                false
+            }),
+        ),
+        (
+            "choose",
+            RouteLimits::new(key::client_ip()).policy(THREE).choose(|req| {
+                boom(req);
+                Some("three")
+            }),
+        ),
+    ];
+    for (place, layer) in layers {
+        let app = hello().layer(layer.limiter(&limiter().0));
+        for _ in 0..3 {
+            panics(&app).await;
+        }
+        // Nor did it spend anything.
+        for expected in [200, 200, 200, 429] {
+            assert_eq!((place, status(&app, &[]).await), (place, expected));
+        }
+        panics(&app).await;
+        assert_eq!(status(&app, &[]).await, 429);
+    }
+}
+
+#[tokio::test]
+async fn t30_a_panic_while_refusing_harms_no_other_request() {
+    let layer = RateLimitLayer::new(THREE, key::client_ip()).on_refusal(|refusal| {
+        boom(refusal.request());
+        refusal.default_response()
+    });
+    let app = hello().layer(layer.limiter(&limiter().0));
+    for _ in 0..3 {
+        assert_eq!(status(&app, &[]).await, 200);
+    }
+    panics(&app).await;
+    assert_eq!(status(&app, &[]).await, 429);
+}
+
+/// A clock that panics when told to: the worst moment, since rows are locked while it is read.
+#[derive(Clone, Debug)]
+struct Faulty {
+    time: ManualClock,
+    broken: Arc<AtomicBool>,
+}
+
+impl Clock for Faulty {
+    fn now(&self) -> Micros {
+        assert!(!self.broken.load(Ordering::SeqCst), "as the test wants it");
+        self.time.now()
+    }
+}
+
+#[tokio::test]
+async fn t30_a_panic_under_the_lock_leaves_the_row_usable() {
+    let clock = Faulty { time: ManualClock::new(), broken: Arc::default() };
+    let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).max_rows(16).build());
+    let other = Policy::new("other", Quota::token_bucket(1000, MINUTE));
+    let layer = RateLimitLayer::new(THREE, key::client_ip()).and(other, key::global()).limiter(&limiter);
+    let app = hello().layer(layer);
+    assert_eq!(status(&app, &[]).await, 200);
+    for _ in 0..10 {
+        clock.broken.store(true, Ordering::SeqCst);
+        panics(&app).await;
+        clock.broken.store(false, Ordering::SeqCst);
+    }
+    for expected in [200, 200, 429] {
+        let answer = tokio::time::timeout(std::time::Duration::from_secs(20), status(&app, &[])).await;
+        assert_eq!(answer.expect("no lock is held"), expected);
+    }
+}
