@@ -107,7 +107,7 @@ impl Shared {
             Report::denied(self.headers, decisions).append_to(response.headers_mut());
         }
         let jitter = random_up_to(self.jitter);
-        headers::retry_later(refusal.retry_after().map(|retry| retry + jitter), response.headers_mut());
+        headers::retry_later(refusal.retry_after().map(|retry| retry.saturating_add(jitter)), response.headers_mut());
         response
     }
 }
@@ -143,5 +143,6 @@ fn random_up_to(most: Duration) -> Duration {
     }
     use std::hash::{BuildHasher, Hasher, RandomState};
     let share = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
-    most.mul_f64(share.min(1.0))
+    // In f64 and back: of a length near Duration::MAX, rounding up would overflow.
+    Duration::try_from_secs_f64(most.as_secs_f64() * share).unwrap_or(most)
 }

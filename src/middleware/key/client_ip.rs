@@ -213,19 +213,17 @@ impl KeyExtractor for ClientIp {
     }
 }
 
-/// A single address. CloudFront writes an IPv6 address and its port without brackets.
+/// A single address.
 fn single(name: &HeaderName, value: &[u8]) -> Option<IpAddr> {
-    let before_port = || {
-        let colon = value.iter().rposition(|byte| *byte == b':')?;
-        let port = &value[colon + 1..];
-        (port.len() <= 5 && !port.is_empty() && port.iter().all(u8::is_ascii_digit))
-            .then(|| address(&value[..colon]))?
-    };
-    if name == "cloudfront-viewer-address" {
-        // Always with a port: `2001:db8::1:443` must not be read as an address, of a network that its owner chooses by it.
-        return before_port();
+    if name != "cloudfront-viewer-address" {
+        return address(value);
     }
-    address(value).or_else(before_port)
+    // CloudFront always writes a port, after an IPv6 address without brackets: `2001:db8::1:443` must not be read as an address,
+    // of a network that its owner chooses by the port.
+    let colon = value.iter().rposition(|byte| *byte == b':')?;
+    let port = &value[colon + 1..];
+    let is_port = matches!(port.len(), 1..=5) && port.iter().all(u8::is_ascii_digit);
+    address(&value[..colon]).filter(|_| is_port)
 }
 
 /// The address at the other end of the connection, for servers that do not tell it in a way of their own: to be put among a
@@ -368,18 +366,22 @@ mod tests {
     }
 
     #[test]
-    fn a_single_header_may_have_a_port_without_brackets() {
-        for (value, address) in [
-            ("203.0.113.9", Some("203.0.113.9")),
-            ("203.0.113.9:443", Some("203.0.113.9")),
-            ("2001:db8::1", Some("2001:db8::1")),
-            ("[2001:db8::1]:443", Some("2001:db8::1")),
-            ("2001:db8:0:0:0:0:0:1:46532", Some("2001:db8::1")),
-            ("203.0.113.9, 10.0.0.1", None),
-            ("garbage:80", None),
-            (":80", None),
+    fn only_cloudfronts_header_may_have_a_port_without_brackets() {
+        let (cloudfront, other) =
+            (HeaderName::from_static("cloudfront-viewer-address"), HeaderName::from_static("x-real-ip"));
+        let ip = |text: &str| text.parse().ok();
+        for (value, from_cloudfront, from_others) in [
+            ("203.0.113.9:443", ip("203.0.113.9"), ip("203.0.113.9")),
+            ("2001:db8:0:0:0:0:0:1:46532", ip("2001:db8::1"), None),
+            ("2001:db8::3:4:5:6:4711", ip("2001:db8::3:4:5:6"), ip("2001:db8::3:4:5:6:4711")),
+            ("[2001:db8::1]:443", ip("2001:db8::1"), ip("2001:db8::1")),
+            ("203.0.113.9, 10.0.0.1", None, None),
+            ("garbage:80", None, None),
+            (":80", None, None),
         ] {
-            assert_eq!(single(value.as_bytes()), address.map(|text| text.parse().expect("an address")), "{value}");
+            assert_eq!(single(&cloudfront, value.as_bytes()), from_cloudfront, "{value}");
+            assert_eq!(single(&other, value.as_bytes()), from_others, "{value}");
         }
+        assert_eq!(single(&other, b"203.0.113.9"), ip("203.0.113.9"));
     }
 }
