@@ -3,6 +3,7 @@
 use axum::extract::{MatchedPath, OriginalUri};
 use http::request::Parts;
 
+use super::request::from_source;
 use super::{Extraction, KeyExtractor};
 
 /// By a parameter of the route, `"id"` of `/users/{id}`, percent-decoded. Where the route has none of that name, the caller is
@@ -23,7 +24,7 @@ impl KeyExtractor for PathParam {
         let Some(route) = parts.extensions.get::<MatchedPath>() else { return None::<u64>.into() };
         // A nested router sees its own part of the path; the route is told whole.
         let path = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |uri| uri.path());
-        parameter(route.as_str(), path, &self.name).into()
+        from_source("path", parameter(route.as_str(), path, &self.name).as_deref())
     }
 }
 

@@ -6,6 +6,7 @@ use http::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderName};
 use http::request::Parts;
 
 use super::{Extraction, Found, KeyExtractor};
+use crate::policy::Key;
 
 /// By what an outer layer put among the request's extensions: a user, a session, a tenant. Without it the caller is anonymous.
 ///
@@ -51,6 +52,8 @@ where
 
 /// By the value of a header, an API key say. The value is hashed with the key and kept nowhere.
 ///
+/// The key is `("header", value)`, and so on with the other sources, so that a token is not a user of the same name.
+///
 /// A header that is missing, empty, or there more than once is nobody's: of two values, whoever checks the credential might
 /// read the other one.
 ///
@@ -69,7 +72,7 @@ pub struct Header {
 
 impl KeyExtractor for Header {
     fn extract(&self, parts: &Parts) -> Extraction {
-        only(&parts.headers, &self.name).into()
+        from_source("header", only(&parts.headers, &self.name))
     }
 }
 
@@ -92,7 +95,7 @@ impl KeyExtractor for Bearer {
             let token = token.trim_ascii();
             (scheme.eq_ignore_ascii_case(b"Bearer ") && !token.is_empty()).then_some(token)
         });
-        token.into()
+        from_source("bearer", token)
     }
 }
 
@@ -124,8 +127,16 @@ impl KeyExtractor for Cookie {
                 found = Some(value);
             }
         }
-        found.filter(|value| !value.is_empty()).into()
+        from_source("cookie", found.filter(|value| !value.is_empty()))
     }
+}
+
+/// A value with where it came from, so that `header("x-user").or(bearer())` does not take a token for a user of that name.
+///
+/// It is the pair of the source's name (`"header"`, `"bearer"`, `"cookie"`, `"path"`) and the bytes: who asks a limiter about such a
+/// key from elsewhere makes it as `Key::from(("bearer", token.as_bytes()))`.
+pub(super) fn from_source(source: &'static str, value: Option<&[u8]>) -> Extraction {
+    value.map(|value| Key::from((source, value))).into()
 }
 
 /// The header's value if it is there once and not empty.
@@ -138,7 +149,6 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Key;
 
     fn key(extractor: impl KeyExtractor, headers: &[(&'static str, &str)]) -> Option<Key> {
         let mut request = http::Request::builder();
@@ -155,8 +165,8 @@ mod tests {
     #[test]
     fn a_header_counts_if_it_is_there_once() {
         let api_key = || header("x-api-key");
-        assert_eq!(key(api_key(), &[("x-api-key", "k1")]), Some(Key::from(&b"k1"[..])));
-        assert_eq!(key(api_key(), &[("x-api-key", " k1 ")]), Some(Key::from(&b"k1"[..])));
+        assert_eq!(key(api_key(), &[("x-api-key", "k1")]), Some(Key::from(("header", b"k1"))));
+        assert_eq!(key(api_key(), &[("x-api-key", " k1 ")]), Some(Key::from(("header", b"k1"))));
         assert_eq!(key(api_key(), &[]), None);
         assert_eq!(key(api_key(), &[("x-api-key", "")]), None);
         assert_eq!(key(api_key(), &[("x-api-key", "k1"), ("x-api-key", "k2")]), None);
@@ -165,7 +175,7 @@ mod tests {
     #[test]
     fn a_bearer_token_is_read_whatever_the_case_of_its_scheme() {
         for value in ["Bearer t0", "bearer t0", "BEARER   t0"] {
-            assert_eq!(key(bearer(), &[("authorization", value)]), Some(Key::from(&b"t0"[..])), "{value}");
+            assert_eq!(key(bearer(), &[("authorization", value)]), Some(Key::from(("bearer", b"t0"))), "{value}");
         }
         for value in ["Basic t0", "Bearer", "Bearer ", "Bearert0", ""] {
             assert_eq!(key(bearer(), &[("authorization", value)]), None, "{value}");
@@ -176,7 +186,7 @@ mod tests {
     #[test]
     fn a_cookie_is_found_among_others() {
         let session = || cookie("sid");
-        let one = Some(Key::from(&b"1"[..]));
+        let one = Some(Key::from(("cookie", b"1")));
         assert_eq!(key(session(), &[("cookie", "a=b; sid=1; c=d")]), one);
         assert_eq!(key(session(), &[("cookie", "a=b"), ("cookie", "sid=1")]), one);
         assert_eq!(key(session(), &[("cookie", "sid=1; sid=1")]), one);
