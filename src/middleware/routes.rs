@@ -66,7 +66,7 @@ impl RouteLimits {
     pub fn policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
         let policy = policy.into();
         let name = policy.name();
-        if self.index(name.as_str()).is_some() || self.default.as_ref().is_some_and(|default| default.name() == name) {
+        if self.index(name.as_str()).is_some() {
             panic!("tollgate: there are two policies named {name:?}; routes could not tell them apart");
         }
         self.policies.push(policy);
@@ -82,7 +82,7 @@ impl RouteLimits {
     #[must_use]
     pub fn default_policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
         let policy = policy.into();
-        if self.index(policy.name().as_str()).is_some() {
+        if self.policies.iter().any(|known| known.name() == policy.name()) {
             panic!("tollgate: there are two policies named {:?}; routes could not tell them apart", policy.name());
         }
         self.default = Some(policy);
@@ -96,7 +96,7 @@ impl RouteLimits {
         self
     }
 
-    /// A layer with the policy of that name, for one route or several.
+    /// A layer with the policy of that name, the default one or another, for one route or several.
     ///
     /// # Panics
     /// If there is none; the message lists those that there are.
@@ -164,7 +164,7 @@ impl RouteLimits {
         F: Fn(&Parts) -> Option<&'static str> + Send + Sync + 'static,
     {
         let names: HashMap<String, usize> =
-            self.policies.iter().enumerate().map(|(i, policy)| (policy.name().as_str().to_owned(), i)).collect();
+            self.all().enumerate().map(|(i, policy)| (policy.name().as_str().to_owned(), i)).collect();
         let default = self.default_index();
         let choose = move |parts: &Parts| choose(parts).and_then(|name| names.get(name)).copied().or(default);
         self.layer(&self.with_default(), Some(Arc::new(choose)))
@@ -176,8 +176,12 @@ impl RouteLimits {
     }
 
     /// All policies, the default one last.
+    fn all(&self) -> impl Iterator<Item = &Policy> {
+        self.policies.iter().chain(&self.default)
+    }
+
     fn with_default(&self) -> Vec<Policy> {
-        self.policies.iter().chain(&self.default).cloned().collect()
+        self.all().cloned().collect()
     }
 
     fn default_index(&self) -> Option<usize> {
@@ -185,18 +189,15 @@ impl RouteLimits {
     }
 
     fn index(&self, name: &str) -> Option<usize> {
-        self.policies.iter().position(|policy| policy.name().as_str() == name)
+        self.all().position(|policy| policy.name().as_str() == name)
     }
 
     #[track_caller]
     fn expect_index(&self, name: &str) -> usize {
-        // The default policy comes last, where it counts at all.
-        let default =
-            || self.default.as_ref().filter(|policy| policy.name().as_str() == name).map(|_| self.policies.len());
-        match self.index(name).or_else(default) {
+        match self.index(name) {
             Some(index) => index,
             None => {
-                let known: Vec<_> = self.with_default().iter().map(|policy| policy.name().to_string()).collect();
+                let known: Vec<_> = self.all().map(|policy| policy.name().as_str()).collect();
                 panic!("tollgate: there is no policy named {name:?}; there are {known:?}")
             }
         }

@@ -1,0 +1,131 @@
+//! Visitors without an account: little for an address, more for a session, most for one that has passed a captcha.
+//!
+//! ```text
+//! cargo run --example anonymous_sessions
+//! ```
+//!
+//! Without a session, an address has three requests an hour:
+//!
+//! ```text
+//! $ for i in $(seq 4); do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:3000; done
+//! 200 200 200 429
+//! ```
+//!
+//! A session has ten (`-c` and `-b` keep curl's cookies):
+//!
+//! ```text
+//! $ curl -c cookies -X POST http://127.0.0.1:3000/session
+//! welcome
+//! $ curl -si -b cookies http://127.0.0.1:3000 | grep ratelimit
+//! ratelimit-policy: "pages";q=10;w=3600
+//! ratelimit: "pages";r=9;t=3240
+//! ```
+//!
+//! It is bound to the address that it was given to. From another one it is no session, and neither is an invented one:
+//!
+//! ```text
+//! $ curl -si -b cookies --interface 127.0.0.2 http://127.0.0.1:3000 | grep ratelimit-policy
+//! ratelimit-policy: "pages";q=3;w=3600
+//! ```
+//!
+//! Who answers the captcha is promoted. What the session has spent stays spent: two of a hundred, with this request.
+//!
+//! ```text
+//! $ curl -b cookies -d 'six times nine' http://127.0.0.1:3000/captcha
+//! wrong
+//! $ curl -b cookies -d 'forty-two' http://127.0.0.1:3000/captcha
+//! promoted
+//! $ curl -si -b cookies http://127.0.0.1:3000 | grep ratelimit
+//! ratelimit-policy: "pages";q=100;w=3600
+//! ratelimit: "pages";r=98;t=3528
+//! ```
+//!
+//! Sessions and guesses are limited too, five an hour for an address: else they could be had without end.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::{ConnectInfo, State};
+use axum::http::header::{COOKIE, HeaderMap, SET_COOKIE};
+use axum::http::{StatusCode, request::Parts};
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+use tokio::net::TcpListener;
+use tollgate::key::{self, KeyExtractor};
+use tollgate::{HOUR, Policy, Quota, RateLimitLayer};
+
+/// Which sessions there are: to which address each was given, and its tier. Yours expire, and are in a store.
+#[derive(Clone, Default)]
+struct Sessions(Arc<Mutex<HashMap<String, (IpAddr, &'static str)>>>);
+
+impl Sessions {
+    fn tier(&self, headers: &HeaderMap, address: IpAddr) -> Option<&'static str> {
+        let (owner, tier) = *self.0.lock().unwrap().get(sid(headers)?)?;
+        (owner == address).then_some(tier)
+    }
+}
+
+fn sid(headers: &HeaderMap) -> Option<&str> {
+    headers.get(COOKIE)?.to_str().ok()?.split("; ").find_map(|cookie| cookie.strip_prefix("sid="))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let pages = Policy::new("pages", Quota::token_bucket(3, HOUR))
+        .tier("visitor", Quota::token_bucket(10, HOUR))
+        .tier("human", Quota::token_bucket(100, HOUR));
+    let sessions = Sessions::default();
+    let known = sessions.clone();
+    let caller = move |request: &Parts| {
+        let address = key::client_ip().resolve(request);
+        match address.and_then(|address| known.tier(&request.headers, address)) {
+            // A cookie alone would not do: whoever invents one would be a new caller.
+            Some(tier) => {
+                key::cookie("sid").and(key::client_ip()).map(move |session| session.tier(tier)).extract(request)
+            }
+            None => key::client_ip().extract(request),
+        }
+    };
+
+    let entrance = Policy::new("entrance", Quota::token_bucket(5, HOUR));
+    let app = Router::new()
+        .route("/session", post(open))
+        .route("/captcha", post(captcha))
+        .route_layer(RateLimitLayer::new(entrance, key::client_ip()))
+        .route("/", get(|| async { "hello\n" }).layer(RateLimitLayer::new(pages, caller)))
+        .with_state(sessions);
+
+    let port = std::env::var("PORT").unwrap_or_else(|_| "3000".into());
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
+    println!("anonymous_sessions: more for whoever has passed a captcha, on http://{}", listener.local_addr()?);
+    axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
+    Ok(())
+}
+
+async fn open(State(sessions): State<Sessions>, ConnectInfo(peer): ConnectInfo<SocketAddr>) -> impl IntoResponse {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).expect("the system has random numbers");
+    let sid = format!("{:032x}", u128::from_ne_bytes(random));
+    sessions.0.lock().unwrap().insert(sid.clone(), (peer.ip(), "visitor"));
+    ([(SET_COOKIE, format!("sid={sid}; HttpOnly; SameSite=Lax; Path=/"))], "welcome\n")
+}
+
+async fn captcha(
+    State(sessions): State<Sessions>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    answer: String,
+) -> (StatusCode, &'static str) {
+    let mut sessions = sessions.0.lock().unwrap();
+    match sid(&headers).and_then(|sid| sessions.get_mut(sid)).filter(|(owner, _)| *owner == peer.ip()) {
+        None => (StatusCode::UNAUTHORIZED, "no session\n"),
+        Some(_) if answer != "forty-two" => (StatusCode::FORBIDDEN, "wrong\n"),
+        Some(session) => {
+            session.1 = "human";
+            (StatusCode::OK, "promoted\n")
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Refusals in your own words: a page for browsers, JSON for programs; older header names; clients that do not all come back
+//! at once.
+//!
+//! ```text
+//! cargo run --example custom_response
+//! ```
+//!
+//! Three requests pass, 20 seconds make room for another. The fourth, as a program sees it:
+//!
+//! ```text
+//! $ for i in $(seq 4); do curl -i http://127.0.0.1:3000; done
+//! HTTP/1.1 200 OK
+//! x-ratelimit-limit: 3
+//! x-ratelimit-remaining: 2
+//! x-ratelimit-reset: 1767225620
+//! ...
+//! HTTP/1.1 429 Too Many Requests
+//! content-type: application/json
+//! vary: accept
+//! x-ratelimit-limit: 3
+//! x-ratelimit-remaining: 0
+//! x-ratelimit-reset: 1767225620
+//! retry-after: 26
+//! cache-control: no-store
+//! ...
+//! {"error":"too_many_requests","policies":["api"]}
+//! ```
+//!
+//! The fields' reset is a Unix time. `retry-after` has up to ten random seconds on top of the 20: from 20 to 30. And a browser:
+//!
+//! ```text
+//! $ curl -i -H 'accept: text/html' http://127.0.0.1:3000
+//! HTTP/1.1 429 Too Many Requests
+//! content-type: text/html; charset=utf-8
+//! ...
+//! <!doctype html><title>One moment</title><h1>One moment, please</h1><p>That was a bit fast. Try again in a minute.</p>
+//! ```
+
+use std::error::Error;
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, VARY};
+use axum::http::{HeaderMap, Response};
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tollgate::{HeaderFamily, MINUTE, Policy, Quota, RateLimitLayer, Refusal, ResetUnit, SECOND, key};
+
+const API: Policy = Policy::new("api", Quota::token_bucket(3, MINUTE));
+
+const PAGE: &str = "<!doctype html><title>One moment</title><h1>One moment, please</h1>\
+    <p>That was a bit fast. Try again in a minute.</p>\n";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let limits = RateLimitLayer::new(API, key::client_ip())
+        .headers(HeaderFamily::XRateLimit(ResetUnit::Epoch))
+        .retry_jitter(10 * SECOND)
+        .on_refusal(refuse);
+    let app = Router::new().route("/", get(|| async { "hello\n" })).layer(limits);
+
+    let port = std::env::var("PORT").unwrap_or_else(|_| "3000".into());
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
+    println!("custom_response: 3 requests per minute for each client address, on http://{}", listener.local_addr()?);
+    axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
+    Ok(())
+}
+
+/// The limiter adds `Retry-After`, `Cache-Control` and the header fields to whatever is returned here.
+fn refuse(refusal: &Refusal<'_>) -> Response<Bytes> {
+    // The limiter could not decide, or the server is not set up right: that is nobody's being too fast.
+    let Some(decisions) = refusal.decisions() else { return refusal.default_response() };
+
+    let (content_type, body) = if wants_html(&refusal.request().headers) {
+        ("text/html; charset=utf-8", PAGE.into())
+    } else {
+        let policies: Vec<_> = decisions.violated().map(|decision| decision.policy().as_str()).collect();
+        ("application/json", format!("{}\n", serde_json::json!({"error": "too_many_requests", "policies": policies})))
+    };
+    let mut response = Response::new(Bytes::from(body));
+    *response.status_mut() = refusal.status();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+    response
+}
+
+fn wants_html(headers: &HeaderMap) -> bool {
+    headers.get_all(ACCEPT).iter().any(|value| value.to_str().is_ok_and(|value| value.contains("text/html")))
+}

@@ -1,0 +1,91 @@
+//! Trying a limit on live traffic: first count whom it would refuse, then enforce it for some, then for all.
+//!
+//! ```text
+//! cargo run --example shadow          # refuses nobody
+//! cargo run --example shadow -- 0.5   # refuses half of the clients: always the same ones
+//! cargo run --example shadow -- 1.0   # refuses everybody who is over the limit
+//! ```
+//!
+//! The limit is three an hour for each API key. In shadow mode the fourth request passes, marked for your access log:
+//!
+//! ```text
+//! $ for i in $(seq 4); do curl -si -H 'x-api-key: k1' http://127.0.0.1:3000 | grep -E 'HTTP|ratelimit'; done
+//! HTTP/1.1 200 OK
+//! HTTP/1.1 200 OK
+//! HTTP/1.1 200 OK
+//! HTTP/1.1 200 OK
+//! x-ratelimit-shadow: denied
+//! $ curl http://127.0.0.1:3000/shadowed
+//! 1 request would have been refused
+//! ```
+//!
+//! With 0.5, a key is either of the half that sees the above, or of the half for which the limit is there already, headers and
+//! all:
+//!
+//! ```text
+//! HTTP/1.1 200 OK
+//! ratelimit-policy: "api";q=3;w=3600
+//! ratelimit: "api";r=2;t=2400
+//! ...
+//! HTTP/1.1 429 Too Many Requests
+//! ```
+//!
+//! Which half it is depends on the limiter's secret, here a new one at each start.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tollgate::key::{self, KeyExtractor};
+use tollgate::{HOUR, Policy, Quota, RateLimitLayer, RateLimitStatus};
+
+const API: Policy = Policy::new("api", Quota::token_bucket(3, HOUR));
+
+/// How many requests would have been refused. Yours goes to your metrics.
+type Shadowed = Arc<AtomicU64>;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let limits = RateLimitLayer::new(API, key::header("x-api-key").or(key::client_ip()))
+        .shadow_header("x-ratelimit-shadow")
+        .with_status(); // for `count`
+    let limits = match std::env::args().nth(1) {
+        None => limits.shadow(),
+        Some(share) => limits.enforce_share(share.parse()?),
+    };
+
+    let shadowed = Shadowed::default();
+    let app = Router::new()
+        .route("/", get(|| async { "hello\n" }))
+        .layer(from_fn_with_state(Arc::clone(&shadowed), count)) // inside the limiter, which tells it
+        .layer(limits)
+        .route("/shadowed", get(report)) // added after the limits: not under them
+        .with_state(shadowed);
+
+    let port = std::env::var("PORT").unwrap_or_else(|_| "3000".into());
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
+    println!("shadow: 3 requests per hour for each API key, on http://{}", listener.local_addr()?);
+    axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
+    Ok(())
+}
+
+async fn count(State(shadowed): State<Shadowed>, status: RateLimitStatus, request: Request, next: Next) -> Response {
+    if status.is_shadowed() {
+        shadowed.fetch_add(1, Ordering::Relaxed);
+    }
+    next.run(request).await
+}
+
+async fn report(State(shadowed): State<Shadowed>) -> String {
+    match shadowed.load(Ordering::Relaxed) {
+        1 => "1 request would have been refused\n".into(),
+        n => format!("{n} requests would have been refused\n"),
+    }
+}

@@ -1,0 +1,67 @@
+use std::net::{Ipv4Addr, SocketAddr};
+
+use crate::running::{Example, HERE, get, send, statuses};
+
+#[tokio::test]
+async fn without_a_session_an_address_has_three_requests() {
+    let example = Example::start("anonymous_sessions", &[]);
+    assert_eq!(statuses(4, example.address(), "GET /", &[]).await, example.promised("200 200 200 429"));
+}
+
+#[tokio::test]
+async fn a_session_has_more_and_whoever_answers_the_captcha_has_most() {
+    let example = Example::start("anonymous_sessions", &[]);
+    let server = example.address();
+    let cookie = open(&example, server).await;
+    let visitor = get(server, &[&cookie]).await;
+    assert!(visitor.has(example.promised(r#"ratelimit-policy: "pages";q=10;w=3600"#)), "{visitor:?}");
+    assert!(visitor.has(example.promised(r#"ratelimit: "pages";r=9;t=3240"#)), "{visitor:?}");
+
+    for (guess, reply) in [("six times nine", "wrong\n"), ("forty-two", "promoted\n")] {
+        let answer = send(HERE, server, "POST /captcha", &[&cookie], example.promised(guess)).await;
+        assert_eq!(answer.body, example.promised(reply));
+    }
+    let human = get(server, &[&cookie]).await;
+    assert!(human.has(example.promised(r#"ratelimit-policy: "pages";q=100;w=3600"#)), "{human:?}");
+    assert!(human.has(example.promised(r#"ratelimit: "pages";r=98;t=3528"#)), "{human:?}");
+}
+
+#[tokio::test]
+async fn an_invented_session_is_none() {
+    let example = Example::start("anonymous_sessions", &[]);
+    let server = example.address();
+    for left in (0..3).rev() {
+        let answer = get(server, &[&format!("cookie: sid=invented-{left}")]).await;
+        assert!(answer.value("ratelimit").unwrap().starts_with(&format!("\"pages\";r={left};")), "{answer:?}");
+    }
+    assert_eq!(get(server, &["cookie: sid=another"]).await.status(), 429);
+}
+
+#[cfg(target_os = "linux")] // Where the whole of 127.0.0.0/8 is there.
+#[tokio::test]
+async fn a_session_counts_only_from_the_address_that_it_was_given_to() {
+    let example = Example::start("anonymous_sessions", &[]);
+    let server = example.address();
+    let cookie = open(&example, server).await;
+    let stolen = send(Ipv4Addr::new(127, 0, 0, 2), server, "GET /", &[&cookie], "").await;
+    assert!(stolen.has(example.promised(r#"ratelimit-policy: "pages";q=3;w=3600"#)), "{stolen:?}");
+}
+
+#[tokio::test]
+async fn sessions_and_guesses_are_limited_together() {
+    let example = Example::start("anonymous_sessions", &[]);
+    let server = example.address();
+    example.promised("Sessions and guesses are limited too, five an hour for an address");
+    let cookie = open(&example, server).await;
+    assert_eq!(statuses(4, server, "POST /captcha", &[&cookie]).await, "403 403 403 403");
+    let answer = send(HERE, server, "POST /captcha", &[&cookie], "forty-two").await;
+    assert_eq!(answer.status(), 429);
+    assert_eq!(statuses(1, server, "POST /session", &[]).await, "429");
+}
+
+/// A new session's cookie, as a header line.
+async fn open(example: &Example, server: SocketAddr) -> String {
+    let answer = send(HERE, server, "POST /session", &[], "").await;
+    assert_eq!(answer.body, example.promised("welcome\n"));
+    format!("cookie: {}", answer.value("set-cookie").unwrap().split(';').next().unwrap())
+}

@@ -1,0 +1,52 @@
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::running::{Example, get};
+
+#[tokio::test]
+async fn programs_get_json_and_browsers_a_page() {
+    let example = Example::start("custom_response", &[]);
+    let server = example.address();
+    let allowed = get(server, &[]).await;
+    assert_eq!(allowed.status(), 200);
+    assert!(allowed.has(example.promised("x-ratelimit-limit: 3")), "{allowed:?}");
+    assert!(allowed.has(example.promised("x-ratelimit-remaining: 2")), "{allowed:?}");
+    assert_eq!(get(server, &[]).await.status(), 200);
+    assert_eq!(get(server, &[]).await.status(), 200);
+
+    let json = get(server, &[]).await;
+    assert_eq!(json.status_line(), example.promised("HTTP/1.1 429 Too Many Requests"));
+    for line in
+        ["content-type: application/json", "vary: accept", "x-ratelimit-remaining: 0", "cache-control: no-store"]
+    {
+        assert!(json.has(example.promised(line)), "{line}: {json:?}");
+    }
+    assert_eq!(json.body, example.promised("{\"error\":\"too_many_requests\",\"policies\":[\"api\"]}\n"));
+
+    let page = get(server, &["accept: text/html"]).await;
+    assert_eq!(page.status(), 429);
+    assert!(page.has(example.promised("content-type: text/html; charset=utf-8")), "{page:?}");
+    assert_eq!(page.body, example.promised(&page.body));
+    assert!(page.body.starts_with("<!doctype html>"), "{page:?}");
+}
+
+#[tokio::test]
+async fn the_reset_is_a_unix_time_and_retry_after_has_up_to_ten_seconds_more() {
+    let example = Example::start("custom_response", &[]);
+    let server = example.address();
+    example.promised("from 20 to 30");
+    for _ in 0..3 {
+        assert_eq!(get(server, &[]).await.status(), 200);
+    }
+    let mut waits = Vec::new();
+    for _ in 0..8 {
+        let answer = get(server, &[]).await;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let wait = answer.number("retry-after");
+        let reset = answer.number("x-ratelimit-reset");
+        // Some seconds have passed since the first request, on a slow machine.
+        assert!((15..=30).contains(&wait), "retry-after: {wait}");
+        assert!((now + 14..=now + 22).contains(&reset), "x-ratelimit-reset: {reset}, now: {now}");
+        waits.push(wait);
+    }
+    assert!(waits.iter().any(|wait| wait != &waits[0]), "no jitter: {waits:?}");
+}

@@ -1,0 +1,18 @@
+use crate::running::Example;
+
+#[test]
+fn three_calls_pass_the_fourth_is_told_when_to_come_back_and_then_passes() {
+    let example = Example::start("grpc", &[]);
+    for call in 1..=3 {
+        assert_eq!(example.line(), example.promised(&format!("call {call}: Ok \"hello, ada\"")));
+    }
+    assert_eq!(example.line(), example.promised("call 4: ResourceExhausted"));
+    let line = example.line();
+    let pushback = line.strip_prefix(example.promised("    grpc-retry-pushback-ms: ")).expect("the pushback");
+    assert!((1..=3000).contains(&pushback.parse::<u32>().unwrap()), "{line}");
+    let details = "    grpc-status-details-bin: type.googleapis.com/google.rpc.RetryInfo";
+    assert_eq!(example.line(), example.promised(details));
+    // It has waited for exactly as long as it was told.
+    assert_eq!(example.line(), example.promised("call 5: Ok \"hello, ada\""));
+    assert!(example.ends());
+}

@@ -1,0 +1,13 @@
+//! The examples, run as their readers run them: other processes, real time, real sockets. Each has to do what the comment at its
+//! top promises, and what is checked here has to stand there.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
+
+mod anonymous_sessions;
+mod behind_proxy;
+mod custom_response;
+mod grpc;
+mod routes;
+mod running;
+mod shadow;
+mod tiers;

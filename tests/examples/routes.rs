@@ -1,0 +1,49 @@
+use crate::running::{Example, HERE, send, statuses};
+
+const WAYS: [&[&str]; 2] = [&[], &["table"]];
+
+#[tokio::test]
+async fn each_route_and_tier_has_the_limit_of_its_cell() {
+    for way in WAYS {
+        let example = Example::start("routes", way);
+        let server = example.address();
+        let tiers = ["", "authorization: Bearer ada-is-free", "authorization: Bearer eve-is-premium"];
+        for (request, policy, row) in [
+            ("GET /todos", "default", "default                        30     60       200\n"),
+            ("POST /todos", "todo/create", "todo/create                     5     10        40\n"),
+        ] {
+            let limits = example.promised(row).split_whitespace().skip(1);
+            for (tier, limit) in tiers.iter().zip(limits) {
+                let headers: &[&str] = if tier.is_empty() { &[] } else { &[tier] };
+                let answer = send(HERE, server, request, headers, "").await;
+                assert!(answer.has(&format!("ratelimit-policy: {policy:?};q={limit};w=60")), "{request}: {answer:?}");
+            }
+        }
+        for line in [
+            r#"ratelimit-policy: "default";q=30;w=60"#,
+            r#"ratelimit-policy: "default";q=60;w=60"#,
+            r#"ratelimit-policy: "todo/create";q=40;w=60"#,
+        ] {
+            example.promised(line);
+        }
+    }
+}
+
+#[tokio::test]
+async fn five_todos_and_no_more_and_listing_them_still_works() {
+    for way in WAYS {
+        let example = Example::start("routes", way);
+        let server = example.address();
+        let created = statuses(6, server, "POST /todos", &[]).await;
+        assert_eq!(created, example.promised("201 201 201 201 201 429"), "{way:?}");
+        assert_eq!(statuses(1, server, "GET /todos", &[]).await, "200", "{way:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_matches_no_route_has_the_default_policy_of_the_table() {
+    let example = Example::start("routes", &["table"]);
+    let answer = send(HERE, example.address(), "GET /nowhere", &[], "").await;
+    assert_eq!(answer.status(), 404);
+    assert!(answer.has(r#"ratelimit-policy: "default";q=30;w=60"#), "{answer:?}");
+}

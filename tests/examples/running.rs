@@ -1,0 +1,156 @@
+//! An example as a child process, and a client for it.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
+
+/// For a machine with better things to do. Nothing here takes as long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The machine itself.
+pub(crate) const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+/// A running example. It ends with the test that started it.
+pub(crate) struct Example {
+    name: &'static str,
+    child: Child,
+    lines: Receiver<String>,
+    comment: String,
+}
+
+impl Example {
+    /// Starts an example on a free port.
+    pub(crate) fn start(name: &'static str, arguments: &[&str]) -> Example {
+        // This test is in target/<profile>/deps, examples are in target/<profile>/examples.
+        let mut path: PathBuf = std::env::current_exe().unwrap();
+        path.pop();
+        path.pop();
+        path.push(format!("examples/{name}{}", std::env::consts::EXE_SUFFIX));
+        let build = format!("cargo build --all-features --example {name}");
+        assert!(path.exists(), "the example is not built: run `{build}`, or all tests at once");
+        let mut child = Command::new(path).args(arguments).env("PORT", "0").stdout(Stdio::piped()).spawn().unwrap();
+        let printed = BufReader::new(child.stdout.take().unwrap());
+        let (send, lines) = channel();
+        // Its output is read to the end, whoever listens: a closed pipe would end it.
+        std::thread::spawn(move || printed.lines().map_while(Result::ok).for_each(|line| drop(send.send(line))));
+        Example { name, child, lines, comment: comment(name) }
+    }
+
+    /// The next line that it prints.
+    pub(crate) fn line(&self) -> String {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => line,
+            Err(error) => panic!("example {}: no further line: {error}", self.name),
+        }
+    }
+
+    /// The address in the next line that it prints.
+    pub(crate) fn address(&self) -> SocketAddr {
+        let line = self.line();
+        let address = line.split_whitespace().find_map(|word| word.strip_prefix("http://"));
+        address.unwrap_or_else(|| panic!("example {}: no URL in {line:?}", self.name)).parse().unwrap()
+    }
+
+    /// Whether it ended by itself, and well.
+    pub(crate) fn ends(mut self) -> bool {
+        assert!(self.lines.recv_timeout(PATIENCE).is_err(), "example {}: there is another line", self.name);
+        self.child.wait().unwrap().success()
+    }
+
+    /// The same text, which has to be in the comment at the example's top.
+    #[track_caller]
+    pub(crate) fn promised<'a>(&self, text: &'a str) -> &'a str {
+        assert!(self.comment.contains(text), "examples/{}.rs does not promise {text:?}", self.name);
+        text
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The comment at an example's top.
+fn comment(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(format!("{name}.rs"));
+    let source = std::fs::read_to_string(path).unwrap();
+    let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
+    lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect()
+}
+
+/// Sends a request over a connection of its own from `client`, with these header lines, and reads until the server closes.
+pub(crate) async fn send(client: Ipv4Addr, server: SocketAddr, request: &str, headers: &[&str], body: &str) -> Answer {
+    let exchange = async {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((client, 0).into()).expect("an address of the loopback");
+        let mut stream = socket.connect(server).await.unwrap();
+        let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
+        let length = body.len();
+        let head = format!(
+            "{request} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        text
+    };
+    let text = tokio::time::timeout(PATIENCE, exchange).await;
+    let text = text.unwrap_or_else(|_| panic!("{request}: no answer in {PATIENCE:?}"));
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{request}: answered {text:?}"));
+    Answer { head: head.to_owned(), body: body.to_owned() }
+}
+
+/// GET / from this machine.
+pub(crate) async fn get(server: SocketAddr, headers: &[&str]) -> Answer {
+    send(HERE, server, "GET /", headers, "").await
+}
+
+/// The statuses of so many times the same request, as curl's `-w '%{http_code} '` prints them.
+pub(crate) async fn statuses(times: usize, server: SocketAddr, request: &str, headers: &[&str]) -> String {
+    let mut statuses = Vec::new();
+    for _ in 0..times {
+        statuses.push(send(HERE, server, request, headers, "").await.status().to_string());
+    }
+    statuses.join(" ")
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn status(&self) -> u16 {
+        self.status_line().split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    pub(crate) fn status_line(&self) -> &str {
+        self.head.lines().next().unwrap()
+    }
+
+    /// Whether it has this header line.
+    pub(crate) fn has(&self, line: &str) -> bool {
+        self.head.lines().any(|known| known == line)
+    }
+
+    /// The value of a header.
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+
+    /// The number in a header.
+    pub(crate) fn number(&self, name: &str) -> u64 {
+        let value = self.value(name).unwrap_or_else(|| panic!("no {name} in {self:?}"));
+        value.parse().unwrap_or_else(|_| panic!("{name}: {value:?}"))
+    }
+}

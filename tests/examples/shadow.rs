@@ -1,0 +1,78 @@
+use std::net::SocketAddr;
+
+use crate::running::{Answer, Example, HERE, get, send};
+
+#[tokio::test]
+async fn in_shadow_mode_the_fourth_request_passes_marked_and_counted() {
+    let example = Example::start("shadow", &[]);
+    let server = example.address();
+    for _ in 0..3 {
+        assert_eq!(outcome(&example, &get(server, &["x-api-key: k1"]).await), Outcome::Quiet);
+    }
+    assert_eq!(outcome(&example, &get(server, &["x-api-key: k1"]).await), Outcome::Marked);
+    let report = send(HERE, server, "GET /shadowed", &[], "").await;
+    assert_eq!(report.body, example.promised("1 request would have been refused\n"));
+}
+
+#[tokio::test]
+async fn a_share_is_enforced_for_the_same_clients_each_time() {
+    let example = Example::start("shadow", &["0.5"]);
+    let server = example.address();
+    let mut enforced = 0;
+    for i in 0..40 {
+        let seen = outcomes(&example, server, i).await;
+        match seen[0] {
+            Outcome::Informed => {
+                enforced += 1;
+                assert_eq!(seen[1..], [Outcome::Informed, Outcome::Informed, Outcome::Refused, Outcome::Refused]);
+            }
+            _ => {
+                let quiet = Outcome::Quiet;
+                assert_eq!(seen, [quiet, quiet, quiet, Outcome::Marked, Outcome::Marked]);
+            }
+        }
+    }
+    // Of 40 tosses of a coin: outside this once in 10^8 runs.
+    assert!((3..=37).contains(&enforced), "{enforced} of 40");
+}
+
+#[tokio::test]
+async fn a_share_of_one_refuses_everybody_over_the_limit() {
+    let example = Example::start("shadow", &["1.0"]);
+    let server = example.address();
+    for i in 0..5 {
+        assert_eq!(outcomes(&example, server, i).await[3..], [Outcome::Refused, Outcome::Refused]);
+    }
+}
+
+/// What five requests of a client get.
+async fn outcomes(example: &Example, server: SocketAddr, client: u32) -> Vec<Outcome> {
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        seen.push(outcome(example, &get(server, &[&format!("x-api-key: k{client}")]).await));
+    }
+    seen
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Outcome {
+    /// As if there were no limit.
+    Quiet,
+    /// The same, but for the header for the access log.
+    Marked,
+    /// Within the limit, and told so.
+    Informed,
+    Refused,
+}
+
+fn outcome(example: &Example, answer: &Answer) -> Outcome {
+    let marked = answer.has(example.promised("x-ratelimit-shadow: denied"));
+    let informed = answer.has(example.promised(r#"ratelimit-policy: "api";q=3;w=3600"#));
+    match (answer.status(), informed, marked) {
+        (200, false, false) => Outcome::Quiet,
+        (200, false, true) => Outcome::Marked,
+        (200, true, false) => Outcome::Informed,
+        (429, true, false) => Outcome::Refused,
+        _ => panic!("{answer:?}"),
+    }
+}
