@@ -18,11 +18,14 @@ pub enum HeaderFamily {
     #[default]
     Draft11,
     /// `RateLimit-Limit: 100`, `RateLimit-Remaining: 42`, `RateLimit-Reset: 18` (seconds from now) and
-    /// `RateLimit-Policy: 100;w=60`, as in drafts -04 to -06, of the policy that has the smallest share left (of the longest wait,
+    /// `RateLimit-Policy: 100;w=60`, as in drafts -04 to -06 (the reset as with [`XRateLimit`](HeaderFamily::XRateLimit)), of the policy that has the smallest share left (of the longest wait,
     /// if denied). Left as they are if an inner limiter sent them: these fields must not occur twice.
     Draft6,
     /// `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42`, `X-RateLimit-Reset`, of one policy as with
     /// [`Draft6`](HeaderFamily::Draft6).
+    ///
+    /// The reset of a denial is when the request would fit. Of an allowed request it is the end of the window; a token bucket has
+    /// none, so there it is when all of it is back.
     XRateLimit(ResetUnit),
     /// None. A denial still says `Retry-After`.
     None,

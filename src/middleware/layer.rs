@@ -44,8 +44,8 @@ use crate::policy::Policy;
 ///
 /// # Where to put it
 /// Inside CORS (so that browsers may read a 429, and preflights are not charged), inside authentication if the key comes from
-/// it, outside compression and whatever else is work. `Router::layer` also limits requests that match no route;
-/// `route_layer` lets 404s through unlimited.
+/// it, outside compression and whatever else is work. `Router::layer` also limits requests that match no route (a browser asking
+/// for an icon spends from a tight limit on the page); `route_layer` lets 404s through unlimited.
 #[derive(Clone)]
 pub struct RateLimitLayer {
     shared: Arc<Shared>,
@@ -232,7 +232,7 @@ impl RateLimitLayer {
     /// `Cache-Control` where they are missing.
     ///
     /// ```
-    /// use bytes::Bytes;
+    /// use bytes::Bytes; // or axum::body::Bytes, the same
     /// use http::{Response, StatusCode};
     /// # use tollgate::{key, Quota, RateLimitLayer, Refusal, MINUTE};
     ///

@@ -19,6 +19,8 @@ use crate::policy::Decisions;
 pub struct Refusal<'a> {
     cause: &'a Cause,
     parts: &'a Parts,
+    /// Added to the wait, the same wherever it is told.
+    jitter: Duration,
 }
 
 /// What stood in the way.
@@ -68,13 +70,14 @@ impl Refusal<'_> {
         }
     }
 
-    /// When to come back; `None` if that does not help.
+    /// When to come back, [jitter](super::RateLimitLayer::retry_jitter) included; `None` if that does not help.
     pub fn retry_after(&self) -> Option<Duration> {
-        match self.cause {
+        let retry = match self.cause {
             Cause::Denied(decisions) => decisions.retry_after(),
             Cause::Unavailable(_) => Some(RETRY_UNAVAILABLE),
             Cause::NoKey(_) => None,
-        }
+        };
+        retry.map(|retry| retry.saturating_add(self.jitter))
     }
 
     /// A text for people. It names policies, never keys.
@@ -98,7 +101,7 @@ impl Refusal<'_> {
 impl Shared {
     /// The answer to a request that is refused.
     pub(super) fn refuse(&self, cause: &Cause, parts: &Parts) -> Response<Bytes> {
-        let refusal = Refusal { cause, parts };
+        let refusal = Refusal { cause, parts, jitter: random_up_to(self.jitter) };
         let mut response = match &self.refuse {
             Some(refuse) => refuse(&refusal),
             None => refusal.default_response(),
@@ -106,8 +109,7 @@ impl Shared {
         if let Some(decisions) = refusal.decisions() {
             Report::denied(self.headers, decisions).append_to(response.headers_mut());
         }
-        let jitter = random_up_to(self.jitter);
-        headers::retry_later(refusal.retry_after().map(|retry| retry.saturating_add(jitter)), response.headers_mut());
+        headers::retry_later(refusal.retry_after(), response.headers_mut());
         response
     }
 }
@@ -116,7 +118,7 @@ impl Shared {
 #[cfg(feature = "axum")]
 pub(super) fn plain(cause: &Cause) -> Response<Bytes> {
     let (parts, ()) = http::Request::new(()).into_parts();
-    let refusal = Refusal { cause, parts: &parts };
+    let refusal = Refusal { cause, parts: &parts, jitter: Duration::ZERO };
     let mut response = refusal.default_response();
     if let Some(decisions) = refusal.decisions() {
         Report::denied(headers::HeaderFamily::Draft11, decisions).append_to(response.headers_mut());

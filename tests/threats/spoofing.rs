@@ -108,6 +108,8 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
     let forwarded = || behind_proxies().from_forwarded();
     let hops = |hops| client_ip().trust_hops(hops);
     let single = || behind_proxies().from_header("x-real-ip");
+    // The extractor, the peer, the headers, and whom they make together.
+    #[allow(clippy::type_complexity)]
     let table: &[(ClientIp, &str, &[(&str, &str)], &str)] = &[
         // Honest requests, of one proxy, two, two that disagree on lines, none.
         (behind_proxies(), PROXY, &[(xff, CLIENT)], CLIENT),

@@ -79,6 +79,9 @@ impl ClientIp {
     /// the first address that is not one of them is the client's. An entry that is no address ends the walk: the last proxy
     /// before it is taken for the client, and nothing further left is believed. No other header is looked at.
     ///
+    /// A client whose own address is in these networks is believed too: do not try it out with a proxy and a client on one
+    /// trusted address.
+    ///
     /// # Panics
     /// If one of them is no network. See [`try_trust`](ClientIp::try_trust).
     #[track_caller]

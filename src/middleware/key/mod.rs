@@ -92,8 +92,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// ```
     /// use tollgate::{key, key::KeyExtractor, Quota, RateLimitLayer, MINUTE};
     ///
-    /// // A session counts for the address that it came from.
-    /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), key::cookie("session").and(key::client_ip()));
+    /// // A user on each of their addresses.
+    /// # #[derive(Clone)] struct User { id: u64 }
+    /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), key::extension(|user: &User| user.id).and(key::client_ip()));
     /// ```
     fn and<O: KeyExtractor>(self, other: O) -> And<Self, O>
     where

@@ -101,6 +101,9 @@ impl KeyExtractor for Bearer {
 
 /// By the value of a cookie, a session say. It is hashed with the key and kept nowhere. A cookie that is there more than once,
 /// with different values, is nobody's.
+///
+/// Whether the session exists, others decide: put them outside the limiter and key by what they put into the request
+/// ([`extension`]), else each invented cookie is a caller of its own.
 pub fn cookie(name: impl Into<String>) -> Cookie {
     Cookie { name: name.into() }
 }
