@@ -159,8 +159,12 @@ impl Report {
         // An inner limiter's denial, or a handler's, says when to come back; a window of ours may end later than that, and
         // `Retry-After` is not to point before the end of one that is sent.
         let refused = headers.contains_key(RETRY_AFTER);
+        // An inner limiter that speaks of three fields has a `RateLimit-Policy` of another syntax: the two do not mix.
+        let three_fields = headers.contains_key(&DRAFT_6[0]);
         for (name, value) in self.fields {
-            if !(refused && name == RATELIMIT) {
+            let unfit = (refused && name == RATELIMIT)
+                || (three_fields && !self.single && (name == RATELIMIT || name == RATELIMIT_POLICY));
+            if !unfit {
                 headers.append(name, value);
             }
         }
@@ -319,6 +323,10 @@ mod tests {
         headers.insert("ratelimit-limit", 7.into());
         report(HeaderFamily::Draft6).append_to(&mut headers);
         assert_eq!((headers.len(), &headers["ratelimit-limit"]), (1, &7.into()));
+        // Nor does the other draft's `RateLimit-Policy` mix with that family's.
+        report(HeaderFamily::Draft11).append_to(&mut headers);
+        assert_eq!(headers.len(), 1);
+        let mut headers = HeaderMap::new();
         headers.insert(RATELIMIT, HeaderValue::from_static("\"inner\";r=0;t=60"));
         report(HeaderFamily::Draft11).append_to(&mut headers);
         assert_eq!(headers.get_all(RATELIMIT).iter().count(), 2);

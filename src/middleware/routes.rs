@@ -65,10 +65,7 @@ impl RouteLimits {
     #[must_use]
     pub fn policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
         let policy = policy.into();
-        let name = policy.name();
-        if self.index(name.as_str()).is_some() {
-            panic!("tollgate: there are two policies named {name:?}; routes could not tell them apart");
-        }
+        self.expect_new(&policy);
         self.policies.push(policy);
         self
     }
@@ -82,9 +79,7 @@ impl RouteLimits {
     #[must_use]
     pub fn default_policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
         let policy = policy.into();
-        if self.policies.iter().any(|known| known.name() == policy.name()) {
-            panic!("tollgate: there are two policies named {:?}; routes could not tell them apart", policy.name());
-        }
+        self.expect_new(&policy);
         self.default = Some(policy);
         self
     }
@@ -96,24 +91,26 @@ impl RouteLimits {
         self
     }
 
-    /// A layer with the policy of that name, the default one or another, for one route or several.
+    /// A layer with the policy of that name, for one route or several.
     ///
     /// # Panics
     /// If there is none; the message lists those that there are.
     #[track_caller]
     pub fn route(&self, name: &str) -> RateLimitLayer {
         let index = self.expect_index(name);
-        self.layer(&self.with_default()[index..=index], None)
+        self.layer(&self.all()[index..=index], None)
     }
 
     /// One layer for all routes: `("POST /todos", "todo/create")` puts a method and a route, as it was given to the router, under
     /// a policy; without a method (`"/todos"`) all of them. `HEAD` falls under `GET`'s. Requests that are not in it, or match no
     /// route, fall under the default policy.
     ///
-    /// It has to be put where axum has matched the route: `Router::layer` or `route_layer`.
+    /// It has to be put where axum has matched the route: `Router::layer` or `route_layer`. Of nested routers a route is the whole
+    /// of it: `/users/{id}` of a router nested at `/api` is `/api/users/{id}`, and its `/` is `/api`. What is below
+    /// `Router::nest_service` matches no route of axum's.
     ///
     /// # Panics
-    /// If a policy is not there, or a line is there twice or makes no sense.
+    /// If a policy is not there, or a line is there twice or makes no sense (no route, a method not in capitals).
     #[cfg(feature = "axum")]
     #[track_caller]
     pub fn table<'a>(&self, lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> RateLimitLayer {
@@ -121,12 +118,12 @@ impl RouteLimits {
         for (line, name) in lines {
             let (method, route) = match line.split_once(' ') {
                 Some((method, route)) => match method.parse() {
-                    Ok(method) => (Some(method), route.trim()),
-                    Err(_) => panic!("tollgate: {line:?} has no valid method; write \"POST /todos\" or \"/todos\""),
+                    Ok(known) if is_capital(method) => (Some(known), route.trim()),
+                    _ => panic!("tollgate: {line:?} has no valid method; write \"POST /todos\" or \"/todos\""),
                 },
                 None => (None, line),
             };
-            if !route.starts_with('/') {
+            if !route.starts_with('/') || route.contains(' ') {
                 panic!("tollgate: {line:?} has no route; write \"POST /todos\" or \"/todos\"");
             }
             let index = self.expect_index(name);
@@ -145,7 +142,7 @@ impl RouteLimits {
             }
             line.or_else(|| methods.get(&None)).copied().or(default)
         };
-        self.layer(&self.with_default(), Some(Arc::new(choose)))
+        self.layer(&self.all(), Some(Arc::new(choose)))
     }
 
     /// One layer that asks a closure for the name of each request's policy. `None`, and a name that is not there, mean the
@@ -164,10 +161,10 @@ impl RouteLimits {
         F: Fn(&Parts) -> Option<&'static str> + Send + Sync + 'static,
     {
         let names: HashMap<String, usize> =
-            self.all().enumerate().map(|(i, policy)| (policy.name().as_str().to_owned(), i)).collect();
+            self.policies.iter().enumerate().map(|(i, policy)| (policy.name().as_str().to_owned(), i)).collect();
         let default = self.default_index();
         let choose = move |parts: &Parts| choose(parts).and_then(|name| names.get(name)).copied().or(default);
-        self.layer(&self.with_default(), Some(Arc::new(choose)))
+        self.layer(&self.all(), Some(Arc::new(choose)))
     }
 
     fn layer(&self, policies: &[Policy], choose: Option<Arc<Choose>>) -> RateLimitLayer {
@@ -176,20 +173,25 @@ impl RouteLimits {
     }
 
     /// All policies, the default one last.
-    fn all(&self) -> impl Iterator<Item = &Policy> {
-        self.policies.iter().chain(&self.default)
-    }
-
-    fn with_default(&self) -> Vec<Policy> {
-        self.all().cloned().collect()
+    fn all(&self) -> Vec<Policy> {
+        self.policies.iter().chain(&self.default).cloned().collect()
     }
 
     fn default_index(&self) -> Option<usize> {
         self.default.as_ref().map(|_| self.policies.len())
     }
 
+    /// The policy of that name by its place among [`all`](RouteLimits::all).
     fn index(&self, name: &str) -> Option<usize> {
-        self.all().position(|policy| policy.name().as_str() == name)
+        self.policies.iter().chain(&self.default).position(|policy| policy.name().as_str() == name)
+    }
+
+    #[track_caller]
+    fn expect_new(&self, policy: &Policy) {
+        let name = policy.name();
+        if self.index(name.as_str()).is_some() {
+            panic!("tollgate: there are two policies named {name:?}; routes could not tell them apart");
+        }
     }
 
     #[track_caller]
@@ -197,7 +199,8 @@ impl RouteLimits {
         match self.index(name) {
             Some(index) => index,
             None => {
-                let known: Vec<_> = self.all().map(|policy| policy.name().as_str()).collect();
+                let known: Vec<_> =
+                    self.policies.iter().chain(&self.default).map(|policy| policy.name().as_str()).collect();
                 panic!("tollgate: there is no policy named {name:?}; there are {known:?}")
             }
         }
@@ -211,6 +214,12 @@ impl fmt::Debug for RouteLimits {
             .field("default", &self.default)
             .finish_non_exhaustive()
     }
+}
+
+/// Methods are told by their case, and nobody sends `post`: a line with that, or with `*`, would never apply.
+#[cfg(feature = "axum")]
+fn is_capital(method: &str) -> bool {
+    method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-')
 }
 
 /// Whether a request is a CORS preflight: `OPTIONS` with an `Origin` and an `Access-Control-Request-Method`. For

@@ -110,7 +110,7 @@ impl Shared {
     #[allow(clippy::result_large_err)] // Both are moved once.
     fn decide(self: &Arc<Self>, parts: &Parts) -> Result<Outcome, Verdict> {
         if self.skip.iter().any(|skip| skip(parts)) {
-            return Ok(Outcome::Proceed(Pass { report: Report::default(), status: None }));
+            return Ok(self.unlimited(Report::default()));
         }
         let cost = self.cost.as_ref().map_or(1, |cost| cost(parts));
         let mut lines = Lines::new();
@@ -123,16 +123,15 @@ impl Shared {
             match extraction {
                 Extraction::Now(Found::Subject(subject)) => lines.push((rule, policy, subject)),
                 Extraction::Now(Found::Skip) => {}
-                Extraction::Now(Found::Refuse(error)) => {
-                    if let Some(refusal) = self.refuse_without_key(error) {
-                        return Ok(refusal);
-                    }
-                }
+                Extraction::Now(Found::Refuse(error)) => return Ok(self.without_key(error, &lines)),
                 later @ Extraction::Later(_) => {
                     let pending: Vec<_> = std::iter::once((rule, policy, later)).chain(rules).collect();
                     return Err(Arc::clone(self).decide_later(lines, pending, cost));
                 }
             }
+        }
+        if lines.is_empty() {
+            return Ok(self.unlimited(Report::default()));
         }
         match self.limiter.decide(self.charges(&lines, cost), true).try_ready() {
             Ok(answer) => Ok(self.outcome(answer, &lines)),
@@ -153,12 +152,11 @@ impl Shared {
                 match found {
                     Found::Subject(subject) => lines.push((rule, policy, subject)),
                     Found::Skip => {}
-                    Found::Refuse(error) => {
-                        if let Some(refusal) = self.refuse_without_key(error) {
-                            return refusal;
-                        }
-                    }
+                    Found::Refuse(error) => return self.without_key(error, &lines),
                 }
+            }
+            if lines.is_empty() {
+                return self.unlimited(Report::default());
             }
             let answer = self.limiter.decide(self.charges(&lines, cost), true).await;
             self.outcome(answer, &lines)
@@ -169,9 +167,7 @@ impl Shared {
         let decisions = match answer {
             Ok(decisions) => decisions,
             // A limit that is not enforced must not refuse because it cannot be told either.
-            Err(_) if !self.is_enforced(lines) => {
-                return Outcome::Proceed(Pass { report: Report::default(), status: None });
-            }
+            Err(_) if !self.is_enforced(lines) => return self.unlimited(Report::default()),
             Err(error) => return Outcome::Refuse(Cause::Unavailable(error)),
         };
         let report = match (self.is_enforced(lines), decisions.is_allowed()) {
@@ -186,9 +182,20 @@ impl Shared {
         Outcome::Proceed(Pass { report, status: self.status.then(|| RateLimitStatus::new(decisions)) })
     }
 
-    /// In shadow mode a rule without a key is skipped: that limit cannot be told, and nobody is refused for it.
-    fn refuse_without_key(&self, error: KeyError) -> Option<Outcome> {
-        (self.enforce == Enforce::Everybody).then(|| Outcome::Refuse(Cause::NoKey(error)))
+    /// The verdict on a request of which a rule could not find the key. Where limits are not enforced, that refuses nobody
+    /// either.
+    fn without_key(&self, error: KeyError, lines: &Lines) -> Outcome {
+        if self.is_enforced(lines) {
+            Outcome::Refuse(Cause::NoKey(error))
+        } else {
+            self.unlimited(shadowed(self.shadow_header.as_ref()))
+        }
+    }
+
+    /// On to the service without a decision. A handler that asks for the status finds an empty one.
+    fn unlimited(&self, report: Report) -> Outcome {
+        let status = self.status.then(|| RateLimitStatus::new(Decisions::from_iter([])));
+        Outcome::Proceed(Pass { report, status })
     }
 
     fn is_enforced(&self, lines: &Lines) -> bool {

@@ -1,0 +1,53 @@
+//! One route behind a layer, and what its responses say.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::request::Parts;
+use axum::routing::any;
+use tollgate::{ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, key};
+use tower::ServiceExt;
+
+use crate::answer::Answer;
+
+/// A limiter in memory, and the clock that it goes by. It stands at 2026-01-01T00:00:00Z, Unix time 1767225600.
+pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
+    let clock = ManualClock::new();
+    (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
+}
+
+/// What `x-cost` says, else 1.
+pub(crate) fn cost(req: &Parts) -> u64 {
+    req.headers.get("x-cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())
+}
+
+/// A rule for everybody, on a limiter of its own.
+pub(crate) fn layer(name: &str, quota: Quota) -> (RateLimitLayer, ManualClock) {
+    let (limiter, clock) = limiter();
+    let layer = RateLimitLayer::new(Policy::try_new(name, quota).unwrap(), key::global()).cost(cost);
+    (layer.limiter(&limiter), clock)
+}
+
+pub(crate) fn app(layer: RateLimitLayer) -> Router {
+    Router::new().route("/", any(|| async { "hello" })).layer(layer)
+}
+
+/// A request of this cost.
+pub(crate) async fn take(app: &Router, cost: u64) -> Answer {
+    let request = Request::builder().uri("/").header("x-cost", cost).body(Body::empty()).unwrap();
+    let Ok(response) = app.clone().oneshot(request).await;
+    Answer::read(response).await
+}
+
+/// The lines of every field that any family has, in the order of their names, and `retry-after`: all there is to tell.
+pub(crate) fn lines(answer: &Answer) -> Vec<String> {
+    let mut lines: Vec<_> = answer
+        .headers
+        .iter()
+        .filter(|(name, _)| name.as_str().contains("ratelimit") || *name == "retry-after")
+        .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+        .collect();
+    // Fields by name; lines of one field stay in their order, which is the order of the layers.
+    lines.sort_by(|one, other| one.split(':').next().cmp(&other.split(':').next()));
+    lines
+}

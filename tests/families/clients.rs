@@ -1,0 +1,111 @@
+//! What clients make of the headers: the ways in which those of each family read them, in a few lines each.
+
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use tollgate::{HeaderFamily, MINUTE, Quota, ResetUnit};
+
+use crate::app::{app, layer, take};
+
+/// 2026-01-01T00:00:00Z, at which the clock stands.
+const NOW: u64 = 1_767_225_600;
+
+fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    // `parseInt` and `Number` would take more; a client in Go or Rust does not.
+    assert!(values.next().is_none() && value.bytes().all(|byte| byte.is_ascii_digit()), "{name}: {value}");
+    value.parse().ok()
+}
+
+/// octokit's plugin-throttling: `retry-after`, else what `x-ratelimit-reset` says of the time of day, a second more than that.
+fn octokit(headers: &HeaderMap, status: u16, now: u64) -> Option<u64> {
+    let primary = number(headers, "x-ratelimit-remaining") == Some(0);
+    match number(headers, "retry-after") {
+        Some(seconds) if status == 429 => Some(seconds),
+        _ if primary => Some(number(headers, "x-ratelimit-reset")?.saturating_sub(now) + 1),
+        _ => None,
+    }
+}
+
+/// ratelimit-header-parser and its like: three numbers, and a reset of seconds from now unless it is as large as a time of day.
+fn three_fields(headers: &HeaderMap, prefix: &str, now: u64) -> Option<(u64, u64, u64)> {
+    let limit = number(headers, &format!("{prefix}ratelimit-limit"))?;
+    let remaining = number(headers, &format!("{prefix}ratelimit-remaining"))?;
+    let reset = number(headers, &format!("{prefix}ratelimit-reset"))?;
+    Some((limit, remaining, if reset > 1_000_000_000 { reset - now } else { reset }))
+}
+
+/// axios-retry, got, urllib3, reqwest-retry: `Retry-After` in whole seconds, on a status that they retry.
+fn retrying(headers: &HeaderMap, status: u16) -> Option<u64> {
+    matches!(status, 429 | 503).then(|| number(headers, "retry-after")).flatten()
+}
+
+#[tokio::test]
+async fn whatever_the_family_and_the_client_waiting_as_it_does_is_enough_and_no_second_too_long() {
+    for family in [
+        HeaderFamily::Draft11,
+        HeaderFamily::Draft6,
+        HeaderFamily::XRateLimit(ResetUnit::Seconds),
+        HeaderFamily::XRateLimit(ResetUnit::Epoch),
+        HeaderFamily::None,
+    ] {
+        for quota in [Quota::token_bucket(7, MINUTE), Quota::fixed_window(7, MINUTE), Quota::sliding_window(7, MINUTE)]
+        {
+            let (layer, clock) = layer("seven", quota);
+            let app = app(layer.headers(family));
+            // Off the beat of whole seconds, where rounding shows.
+            clock.advance(Duration::from_micros(10_123_457));
+            assert_eq!(take(&app, 7).await.status, 200);
+            let refused = take(&app, 1).await;
+            let wait = retrying(&refused.headers, refused.status).expect("a time to come back");
+            clock.advance(Duration::from_secs(wait - 1));
+            assert_eq!(take(&app, 1).await.status, 429, "{family:?} {quota}");
+            clock.advance(Duration::from_secs(1));
+            assert_eq!(take(&app, 1).await.status, 200, "{family:?} {quota}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_github_client_waits_for_the_time_of_day() {
+    let (layer, clock) = layer("core", Quota::fixed_window(3, MINUTE).start(Duration::ZERO));
+    let app = app(layer.headers(HeaderFamily::XRateLimit(ResetUnit::Epoch)));
+    clock.advance(Duration::from_millis(20_500));
+    for left in [2, 1, 0] {
+        let answer = take(&app, 1).await;
+        assert_eq!(three_fields(&answer.headers, "x-", NOW), Some((3, left, 60)));
+        // Out of requests before it is refused: it waits by itself.
+        assert_eq!(octokit(&answer.headers, answer.status, NOW + 20), (left == 0).then_some(41));
+    }
+    let refused = take(&app, 1).await;
+    assert_eq!(octokit(&refused.headers, refused.status, NOW + 20), Some(40));
+    clock.advance(Duration::from_secs(40));
+    assert_eq!(take(&app, 1).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_client_of_three_fields_reads_each_of_those_families_alike() {
+    for (family, prefix) in [
+        (HeaderFamily::Draft6, ""),
+        (HeaderFamily::XRateLimit(ResetUnit::Seconds), "x-"),
+        (HeaderFamily::XRateLimit(ResetUnit::Epoch), "x-"),
+    ] {
+        let (layer, _clock) = layer("ten", Quota::token_bucket(10, MINUTE));
+        let app = app(layer.headers(family));
+        for (cost, expected) in [(1, (10, 9, 6)), (4, (10, 5, 30)), (5, (10, 0, 60)), (2, (10, 0, 12))] {
+            assert_eq!(three_fields(&take(&app, cost).await.headers, prefix, NOW), Some(expected), "{family:?} {cost}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_knows_another_family_reads_nothing_rather_than_nonsense() {
+    let (layer, _clock) = layer("ten", Quota::token_bucket(10, MINUTE));
+    let answer = take(&app(layer.clone()), 1).await;
+    assert_eq!(three_fields(&answer.headers, "", NOW), None);
+    assert_eq!(octokit(&answer.headers, answer.status, NOW), None);
+    let answer = take(&app(layer.headers(HeaderFamily::Draft6)), 1).await;
+    assert_eq!(three_fields(&answer.headers, "x-", NOW), None);
+    assert!(answer.limits().is_empty());
+}

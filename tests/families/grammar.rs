@@ -1,0 +1,45 @@
+//! The draft's own examples through the reader that all these tests use: if it took anything, passing it would mean nothing.
+
+use axum::http::HeaderMap;
+
+use crate::answer::Answer;
+
+fn answer(field: &'static str, lines: &[&str]) -> Answer {
+    let mut headers = HeaderMap::new();
+    for line in lines {
+        headers.append(field, line.parse().unwrap());
+    }
+    Answer { status: 200, headers, body: Vec::new() }
+}
+
+#[test]
+fn the_drafts_examples_are_read() {
+    for lines in [
+        &[r#""burst";q=100;w=60, "daily";q=1000;w=86400"#][..],
+        &[r#""burst";q=100;w=60"#, r#""daily"; q=1000; w=86400"#],
+    ] {
+        let policies = answer("ratelimit-policy", lines).policies();
+        assert_eq!(policies, [("burst".into(), 100, 60), ("daily".into(), 1000, 86400)]);
+    }
+    assert_eq!(answer("ratelimit", &[r#""default";r=50;t=30"#]).limits(), [("default".into(), 50, Some(30))]);
+    assert_eq!(answer("ratelimit", &[r#""default";r=0"#]).limits(), [("default".into(), 0, None)]);
+}
+
+#[test]
+fn what_is_not_the_drafts_grammar_is_not() {
+    for (field, line) in [
+        // Draft 7's dictionary, draft 6's integers, a token for a name, an integer of sixteen digits.
+        ("ratelimit", "limit=100, remaining=50, reset=5"),
+        ("ratelimit-policy", "100;w=60"),
+        ("ratelimit", "default;r=50;t=30"),
+        ("ratelimit", r#""default";r=1000000000000000;t=30"#),
+        ("ratelimit", r#""default";r=-1;t=30"#),
+        ("ratelimit", r#""default";r=1.5;t=30"#),
+        ("ratelimit", r#""default";t=30"#),
+        ("ratelimit", r#""default;r=1"#),
+    ] {
+        let answer = answer(field, &[line]);
+        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (answer.policies(), answer.limits())));
+        assert!(read.is_err(), "{line} was read");
+    }
+}

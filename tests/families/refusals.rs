@@ -1,0 +1,125 @@
+//! Refusals of the service's own making get the headers that they lack.
+
+use axum::body::Bytes;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use axum::http::{Response, StatusCode};
+use tollgate::{HeaderFamily, MINUTE, Quota, RateLimitLayer, Refusal, ResetUnit};
+
+use crate::app::{app, layer, lines, take};
+
+/// The second request of a minute, answered by `on_refusal`.
+async fn refused(
+    change: impl Fn(RateLimitLayer) -> RateLimitLayer,
+    refuse: impl Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync + 'static,
+) -> crate::answer::Answer {
+    let (layer, _clock) = layer("one", Quota::token_bucket(1, MINUTE));
+    let app = app(change(layer).on_refusal(refuse));
+    assert_eq!(take(&app, 1).await.status, 200);
+    take(&app, 1).await
+}
+
+fn teapot(_: &Refusal<'_>) -> Response<Bytes> {
+    Response::builder().status(418).body(Bytes::from_static(b"short and stout")).unwrap()
+}
+
+#[tokio::test]
+async fn a_response_of_any_status_is_told_of_the_limits() {
+    for (family, expected) in [
+        (
+            HeaderFamily::Draft11,
+            &[r#"ratelimit: "one";r=0;t=60"#, r#"ratelimit-policy: "one";q=1;w=60"#, "retry-after: 60"][..],
+        ),
+        (
+            HeaderFamily::XRateLimit(ResetUnit::Seconds),
+            &["retry-after: 60", "x-ratelimit-limit: 1", "x-ratelimit-remaining: 0", "x-ratelimit-reset: 60"],
+        ),
+        (HeaderFamily::None, &["retry-after: 60"]),
+    ] {
+        let answer = refused(|layer| layer.headers(family), teapot).await;
+        assert_eq!((answer.status, &answer.body[..]), (418, &b"short and stout"[..]));
+        assert_eq!(lines(&answer), expected, "{family:?}");
+        assert_eq!(answer.headers[CACHE_CONTROL], "no-store");
+        assert!(!answer.headers.contains_key(CONTENT_TYPE), "the response's own business");
+    }
+}
+
+#[tokio::test]
+async fn what_the_response_says_itself_stays() {
+    let answer = refused(
+        |layer| layer,
+        |refusal| {
+            let mut response = teapot(refusal);
+            response.headers_mut().insert(RETRY_AFTER, 3600.into());
+            response.headers_mut().insert(CACHE_CONTROL, "max-age=5".parse().unwrap());
+            response.headers_mut().insert("x-ratelimit-limit", 7.into());
+            response
+        },
+    )
+    .await;
+    assert_eq!(
+        (&answer.headers[RETRY_AFTER], &answer.headers[CACHE_CONTROL]),
+        (&3600.into(), &"max-age=5".parse().unwrap())
+    );
+    assert_eq!(
+        (answer.headers.get_all(RETRY_AFTER).iter().count(), answer.headers.get_all(CACHE_CONTROL).iter().count()),
+        (1, 1)
+    );
+    assert_eq!(answer.headers["x-ratelimit-limit"], "7");
+    assert_eq!(answer.policies(), [("one".into(), 1, 60)]);
+}
+
+#[tokio::test]
+async fn a_refusal_knows_what_it_refuses() {
+    let answer = refused(
+        |layer| layer,
+        |refusal| {
+            let decision = refusal.decisions().unwrap().violated().next().unwrap();
+            let seen = format!(
+                "{} {} {} {:?} {:?} {}",
+                refusal.request().uri,
+                refusal.status().as_u16(),
+                decision.policy(),
+                refusal.retry_after(),
+                refusal.error().is_some(),
+                refusal.message(),
+            );
+            let default = refusal.default_response();
+            assert_eq!(default.status(), StatusCode::TOO_MANY_REQUESTS);
+            assert_eq!(default.headers()[CONTENT_TYPE], "application/problem+json");
+            Response::builder().status(302).header(LOCATION, "/slow-down").body(Bytes::from(seen)).unwrap()
+        },
+    )
+    .await;
+    let text = r#"/ 429 one Some(60s) false rate limit exceeded: "one"; retry after 60s"#;
+    assert_eq!((answer.status, std::str::from_utf8(&answer.body)), (302, Ok(text)));
+    assert_eq!((&answer.headers[LOCATION], answer.retry_after()), (&"/slow-down".parse().unwrap(), Some(60)));
+}
+
+#[tokio::test]
+async fn the_default_response_can_be_dressed_up() {
+    let answer = refused(
+        |layer| layer,
+        |refusal| {
+            let mut response = refusal.default_response();
+            response.headers_mut().insert("x-support", "help@example.com".parse().unwrap());
+            response
+        },
+    )
+    .await;
+    assert_eq!((answer.status, answer.violated_policies(), answer.retry_after()), (429, vec!["one".into()], Some(60)));
+    assert_eq!(lines(&answer).len(), 3);
+}
+
+#[tokio::test]
+async fn jitter_is_only_ever_later() {
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..200 {
+        let answer = refused(|layer| layer.retry_jitter(10 * tollgate::SECOND), teapot).await;
+        let retry = answer.retry_after().unwrap();
+        assert!((60..=70).contains(&retry), "{retry}");
+        assert!(answer.limits()[0].2.unwrap() <= retry, "no window ends after Retry-After");
+        seen.insert(retry);
+    }
+    // Of eleven values, 200 draws leave out five of them once in a very long while.
+    assert!(seen.len() > 6, "{seen:?}");
+}

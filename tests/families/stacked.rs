@@ -1,0 +1,133 @@
+//! Two limiters on one response: the outer one adds, and overwrites nothing.
+
+use axum::Router;
+use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::routing::any;
+use tollgate::{HeaderFamily, MINUTE, Quota, RateLimitLayer, ResetUnit};
+
+use crate::app::{app, layer, lines, take};
+
+fn limit(name: &str, rate: u64, family: HeaderFamily) -> RateLimitLayer {
+    layer(name, Quota::token_bucket(rate, MINUTE)).0.headers(family)
+}
+
+/// What a service behind a limit may send by itself, be it a limiter in another language.
+fn sends(status: u16, headers: &'static [(&'static str, &'static str)]) -> Router {
+    let handler = move || async move {
+        let headers = headers.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
+        (StatusCode::from_u16(status).unwrap(), headers.collect::<HeaderMap>())
+    };
+    Router::new().route("/", any(handler))
+}
+
+#[tokio::test]
+async fn draft_11_is_a_list_that_grows_outwards() {
+    let draft = HeaderFamily::Draft11;
+    let app = app(limit("inner", 10, draft)).layer(limit("middle", 60, draft)).layer(limit("outer", 20, draft));
+    assert_eq!(
+        lines(&take(&app, 1).await),
+        [
+            r#"ratelimit: "inner";r=9;t=54"#,
+            r#"ratelimit: "middle";r=59;t=59"#,
+            r#"ratelimit: "outer";r=19;t=57"#,
+            r#"ratelimit-policy: "inner";q=10;w=60"#,
+            r#"ratelimit-policy: "middle";q=60;w=60"#,
+            r#"ratelimit-policy: "outer";q=20;w=60"#,
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_another_limiter_sent_stays_in_front_to_the_letter() {
+    let inner = sends(
+        200,
+        &[
+            ("ratelimit", r#""theirs"; r=3; t=9; acme-note="x""#),
+            ("ratelimit-policy", r#""theirs";q=10;w=30;qu="content-bytes";pk=:c2Rm:"#),
+        ],
+    );
+    let app = inner.layer(limit("ours", 20, HeaderFamily::Draft11));
+    assert_eq!(
+        lines(&take(&app, 1).await),
+        [
+            r#"ratelimit: "theirs"; r=3; t=9; acme-note="x""#,
+            r#"ratelimit: "ours";r=19;t=57"#,
+            r#"ratelimit-policy: "theirs";q=10;w=30;qu="content-bytes";pk=:c2Rm:"#,
+            r#"ratelimit-policy: "ours";q=20;w=60"#,
+        ]
+    );
+}
+
+#[tokio::test]
+async fn no_window_is_added_to_a_response_that_says_when_to_come_back() {
+    // Ours may end later than the Retry-After that is there, which draft-11 section 6 forbids.
+    for status in [429, 503] {
+        let app = sends(status, &[("retry-after", "5"), ("ratelimit", r#""theirs";r=0;t=5"#)]).layer(limit(
+            "ours",
+            20,
+            HeaderFamily::Draft11,
+        ));
+        assert_eq!(
+            lines(&take(&app, 1).await),
+            [r#"ratelimit: "theirs";r=0;t=5"#, r#"ratelimit-policy: "ours";q=20;w=60"#, "retry-after: 5"]
+        );
+    }
+}
+
+#[tokio::test]
+async fn fields_that_must_not_occur_twice_stay_the_inner_ones() {
+    let x = HeaderFamily::XRateLimit(ResetUnit::Seconds);
+    for (family, prefix) in [(HeaderFamily::Draft6, ""), (x, "x-")] {
+        let app = app(limit("inner", 10, family)).layer(limit("outer", 5, family));
+        for left in [9, 8] {
+            let answer = take(&app, 1).await;
+            for (field, value) in [("limit", 10), ("remaining", left)] {
+                let values: Vec<_> = answer
+                    .headers
+                    .get_all(format!("{prefix}ratelimit-{field}"))
+                    .iter()
+                    .map(|value| value.to_str().unwrap())
+                    .collect();
+                assert_eq!(values, [&*value.to_string()], "{family:?}");
+            }
+        }
+    }
+    let theirs = &[("ratelimit-limit", "100, 100;w=10"), ("ratelimit-remaining", "50"), ("ratelimit-reset", "50")];
+    let app = sends(200, theirs).layer(limit("ours", 5, HeaderFamily::Draft6));
+    assert_eq!(
+        lines(&take(&app, 1).await),
+        ["ratelimit-limit: 100, 100;w=10", "ratelimit-remaining: 50", "ratelimit-reset: 50"]
+    );
+}
+
+#[tokio::test]
+async fn drafts_that_give_one_field_two_meanings_are_not_mixed() {
+    // `RateLimit-Policy` has integers in draft 6 and strings in draft 11: a list of both is neither.
+    let (six, eleven) = (HeaderFamily::Draft6, HeaderFamily::Draft11);
+    let mixed = app(limit("inner", 10, six)).layer(limit("outer", 5, eleven));
+    assert_eq!(
+        lines(&take(&mixed, 1).await),
+        ["ratelimit-limit: 10", "ratelimit-policy: 10;w=60", "ratelimit-remaining: 9", "ratelimit-reset: 6"]
+    );
+    let mixed = app(limit("inner", 10, eleven)).layer(limit("outer", 5, six));
+    assert_eq!(
+        lines(&take(&mixed, 1).await),
+        [r#"ratelimit: "inner";r=9;t=54"#, r#"ratelimit-policy: "inner";q=10;w=60"#]
+    );
+    // The outer one limits all the same, and its own refusal speaks for itself.
+    for _ in 0..4 {
+        take(&mixed, 1).await;
+    }
+    let refused = take(&mixed, 1).await;
+    assert_eq!((refused.status, &refused.headers["ratelimit-limit"]), (429, &5.into()));
+}
+
+#[tokio::test]
+async fn a_quiet_layer_leaves_what_it_finds() {
+    let app = app(limit("inner", 10, HeaderFamily::Draft11)).layer(limit("outer", 1, HeaderFamily::None));
+    assert_eq!(
+        lines(&take(&app, 1).await),
+        [r#"ratelimit: "inner";r=9;t=54"#, r#"ratelimit-policy: "inner";q=10;w=60"#]
+    );
+    assert_eq!(lines(&take(&app, 1).await), ["retry-after: 60"]);
+}

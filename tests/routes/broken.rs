@@ -1,0 +1,87 @@
+//! A backend that cannot decide refuses those whom a limit that is enforced applies to, and nobody else.
+
+use axum::Router;
+use axum::http::request::Parts;
+use axum::routing::get;
+use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::key::{Extraction, KeyExtractor};
+use tollgate::{Error, ErrorKind, RateLimitLayer, RateLimitStatus, RateLimiter, RouteLimits, key};
+
+use crate::app::{call, policy, user};
+
+/// Never decides.
+#[derive(Debug)]
+struct Broken;
+
+fn fail<T>() -> BackendFuture<T> {
+    BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "nobody is at home")))
+}
+
+impl Backend for Broken {
+    fn acquire(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        fail()
+    }
+
+    fn peek(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        fail()
+    }
+
+    fn settle(&self, _settlements: &[Settle<'_>]) -> BackendFuture<()> {
+        fail()
+    }
+
+    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<()> {
+        fail()
+    }
+}
+
+fn limiter() -> RateLimiter {
+    RateLimiter::new(Broken)
+}
+
+/// A handler that asks for the status, as it may wherever the layer was told `with_status`.
+fn hello() -> Router {
+    Router::new().route("/", get(|status: RateLimitStatus| async move { status.is_shadowed().to_string() }))
+}
+
+#[tokio::test]
+async fn requests_that_no_rule_limits_do_not_ask_it() {
+    let later = |req: &Parts| {
+        let user = user(req);
+        Extraction::later(async move { user })
+    };
+    for layer in [
+        RateLimitLayer::new(policy("user", 1), user.or_skip()),
+        RateLimitLayer::new(policy("user", 1), later.or_skip()),
+        RouteLimits::new(key::global()).policy(policy("a", 1)).table([("POST /", "a")]),
+        RateLimitLayer::new(policy("user", 1), key::global()).skip(|req: &Parts| req.method == "GET"),
+    ] {
+        let answer = call(&hello().layer(layer.with_status().limiter(&limiter())), "GET /", &[]).await;
+        assert_eq!((answer.status, &answer.body[..]), (200, &b"false"[..]));
+    }
+    let limited = RateLimitLayer::new(policy("user", 1), user.or_skip()).with_status().limiter(&limiter());
+    assert_eq!(call(&hello().layer(limited), "GET /", &["x-user: ada"]).await.status, 503);
+}
+
+#[tokio::test]
+async fn a_limit_that_is_not_enforced_refuses_nobody() {
+    let layer = RateLimitLayer::new(policy("user", 1), user).with_status().limiter(&limiter());
+    let app = hello().layer(layer.clone().shadow().shadow_header("x-would-be"));
+    let answer = call(&app, "GET /", &["x-user: ada"]).await;
+    assert_eq!((answer.status, answer.headers.get("x-would-be")), (200, None), "not denied: not decided");
+
+    // Of a share: those who belong to it are refused, those who do not pass.
+    let app = hello().layer(layer.enforce_share(0.5));
+    let mut statuses = Vec::new();
+    for i in 0..200 {
+        statuses.push(call(&app, "GET /", &[&format!("x-user: {i}")]).await.status);
+    }
+    let (passed, refused) = (count(&statuses, 200), count(&statuses, 503));
+    assert_eq!(passed + refused, 200);
+    // Half of 200, give or take five standard deviations.
+    assert!((65..=135).contains(&passed), "{passed}");
+}
+
+fn count(statuses: &[u16], status: u16) -> usize {
+    statuses.iter().filter(|known| **known == status).count()
+}

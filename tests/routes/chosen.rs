@@ -1,0 +1,102 @@
+//! A policy beside each handler, or by a closure over the request.
+
+use axum::Router;
+use axum::http::request::Parts;
+use axum::routing::{get, post};
+use tollgate::{RouteLimits, key};
+
+use crate::app::{call, header, limiter, policy, told, user};
+
+fn limits() -> RouteLimits {
+    RouteLimits::new(key::global()).policy(policy("read", 100)).policy(policy("write", 50)).limiter(&limiter().0)
+}
+
+#[tokio::test]
+async fn layers_beside_handlers_share_a_bucket_exactly_if_they_share_a_policy() {
+    let limits = limits();
+    let app = Router::new()
+        .route("/a", get(|| async {}).layer(limits.route("read")).post_service(unlimited()))
+        .route("/b", get(|| async {}).layer(limits.route("read")))
+        .route("/c", post(|| async {}).layer(limits.route("write")))
+        .route("/free", get(|| async {}));
+    for (line, told_of) in [
+        ("GET /a", Some(("read", 99))),
+        // HEAD is GET's handler, layer and all.
+        ("HEAD /a", Some(("read", 98))),
+        ("GET /b", Some(("read", 97))),
+        ("POST /c", Some(("write", 49))),
+        // Added after the layer, or on another route: not its business.
+        ("POST /a", None),
+        ("GET /free", None),
+    ] {
+        let answer = call(&app, line, &[]).await;
+        assert_eq!(answer.status, 200, "{line}");
+        match told_of {
+            Some((name, left)) => assert_eq!((told(&answer).0.as_str(), told(&answer).2), (name, left), "{line}"),
+            None => assert!(!answer.headers.contains_key("ratelimit"), "{line}"),
+        }
+    }
+}
+
+fn unlimited() -> axum::routing::MethodRouter {
+    post(|| async {})
+}
+
+#[tokio::test]
+async fn a_layer_on_a_method_also_counts_the_methods_that_it_does_not_have() {
+    // axum puts a method router's layer around its 405 too: asking for what is not there costs.
+    let app = Router::new().route("/a", get(|| async {}).layer(limits().route("read")));
+    assert_eq!(told(&call(&app, "GET /a", &[]).await).2, 99);
+    let refused = call(&app, "DELETE /a", &[]).await;
+    assert_eq!((refused.status, told(&refused).2), (405, 98));
+    // But what matches no route is not behind any route's layer.
+    assert!(!call(&app, "GET /b", &[]).await.headers.contains_key("ratelimit"));
+}
+
+#[tokio::test]
+async fn a_closure_chooses_by_anything_in_the_request() {
+    let by_kind = |req: &Parts| match header(req, "x-kind").as_deref() {
+        Some("none") => None,
+        // A name that nobody registered is no reason to let a request through unlimited.
+        Some("unheard-of") => Some("unheard-of"),
+        // The default may be named too.
+        Some("rest") => Some("rest"),
+        _ => Some(if req.method.is_safe() { "read" } else { "write" }),
+    };
+    let app = Router::new()
+        .route("/", get(|| async {}).post(|| async {}))
+        .layer(limits().default_policy(policy("rest", 1000)).choose(by_kind));
+    for (line, kind, name, left) in [
+        ("GET /", "x-kind: a", "read", 99),
+        ("POST /", "x-kind: b", "write", 49),
+        ("GET /nowhere", "x-kind: c", "read", 98),
+        ("GET /", "x-kind: none", "rest", 999),
+        ("POST /", "x-kind: unheard-of", "rest", 998),
+        ("POST /", "x-kind: rest", "rest", 997),
+    ] {
+        let answer = call(&app, line, &[kind]).await;
+        assert_eq!((told(&answer).0.as_str(), told(&answer).2), (name, left), "{line} {kind}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_default_a_closure_that_names_nothing_leaves_a_request_unlimited() {
+    let app = Router::new().route("/", get(|| async {})).layer(limits().choose(|_: &Parts| None));
+    for _ in 0..3 {
+        let answer = call(&app, "GET /", &[]).await;
+        assert_eq!(answer.status, 200);
+        assert!(!answer.headers.contains_key("ratelimit"));
+    }
+}
+
+#[tokio::test]
+async fn table_choice_and_route_layers_of_one_set_share_the_rows_of_a_policy() {
+    let limits = RouteLimits::new(user).policy(policy("read", 100)).limiter(&limiter().0);
+    let beside = Router::new().route("/", get(|| async {}).layer(limits.route("read")));
+    let table = Router::new().route("/", get(|| async {})).layer(limits.table([("GET /", "read")]));
+    let choice = Router::new().route("/", get(|| async {})).layer(limits.choose(|_: &Parts| Some("read")));
+    for (left, app) in [(99, &beside), (98, &table), (97, &choice), (96, &beside)] {
+        assert_eq!(told(&call(app, "GET /", &["x-user: ada"]).await).2, left);
+    }
+    assert_eq!(told(&call(&table, "GET /", &["x-user: bob"]).await).2, 99);
+}

@@ -1,0 +1,159 @@
+//! Who is not limited, and what a request without a key means.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::request::Parts;
+use axum::routing::{any, get};
+use tollgate::key::{KeyExtractor, PeerAddr};
+use tollgate::{Policy, RateLimitLayer, RateLimitStatus, Subject, is_cors_preflight, key};
+
+use crate::answer::Answer;
+use crate::app::{call, limiter, policy, send, told, user};
+
+const ONE: Policy = policy("one", 1);
+
+fn hello() -> Router {
+    Router::new().route("/", any(|| async { "hello" })).route("/health", get(|| async { "fine" }))
+}
+
+#[tokio::test]
+async fn what_any_skip_rule_names_passes_unlimited_and_untold() {
+    let (limiter, _clock) = limiter();
+    let layer = RateLimitLayer::new(ONE, key::global())
+        .skip(|req: &Parts| req.uri.path() == "/health")
+        .skip(|req: &Parts| req.headers.contains_key("x-internal"))
+        .skip(is_cors_preflight)
+        .limiter(&limiter);
+    let app = hello().layer(layer);
+    let preflight = ["origin: https://a.test", "access-control-request-method: PUT"];
+    for _ in 0..3 {
+        for (line, lines) in [("GET /health", &[][..]), ("GET /", &["x-internal: 1"]), ("OPTIONS /", &preflight)] {
+            let answer = call(&app, line, lines).await;
+            assert_eq!(answer.status, 200, "{line}");
+            assert!(!answer.headers.contains_key("ratelimit") && !answer.headers.contains_key("ratelimit-policy"));
+        }
+    }
+    // Nothing of that was charged, and whatever only resembles it is.
+    assert_eq!(limiter.remaining(&ONE, "global").await.unwrap(), 1);
+    assert_eq!(call(&app, "OPTIONS /", &preflight[..1]).await.status, 200);
+    for (line, lines) in [("OPTIONS /", &preflight[..1]), ("OPTIONS /", &preflight[1..]), ("POST /", &preflight)] {
+        assert_eq!(call(&app, line, lines).await.status, 429, "{line} {lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_asks_for_the_status_of_an_unlimited_request_finds_an_empty_one() {
+    let ask = |status: RateLimitStatus| async move {
+        format!("{} {}", status.decisions().iter().count(), status.is_shadowed())
+    };
+    let layer = RateLimitLayer::new(ONE, user)
+        .skip(|req: &Parts| req.headers.contains_key("x-internal"))
+        .with_status()
+        .limiter(&limiter().0);
+    let app = Router::new().route("/", get(ask)).layer(layer);
+    let skipped = call(&app, "GET /", &["x-internal: 1"]).await;
+    assert_eq!((skipped.status, &skipped.body[..]), (200, &b"0 false"[..]));
+    let limited = call(&app, "GET /", &["x-user: ada"]).await;
+    assert_eq!((limited.status, &limited.body[..]), (200, &b"1 false"[..]));
+    // The same where the only rule has nothing to say.
+    let layer = RateLimitLayer::new(ONE, user.or_skip()).with_status().limiter(&limiter().0);
+    let app = Router::new().route("/", get(ask)).layer(layer);
+    let skipped = call(&app, "GET /", &[]).await;
+    assert_eq!((skipped.status, &skipped.body[..]), (200, &b"0 false"[..]));
+}
+
+async fn from(app: &Router, peer: &str, xff: Option<&str>) -> Answer {
+    let peer = SocketAddr::new(peer.parse().unwrap(), 40_000);
+    let mut request = Request::builder().extension(PeerAddr(peer));
+    if let Some(xff) = xff {
+        request = request.header("x-forwarded-for", xff);
+    }
+    send(app, request.body(Body::empty()).unwrap()).await
+}
+
+#[tokio::test]
+async fn an_allow_list_is_of_addresses_as_they_are_known_and_not_as_they_are_claimed() {
+    let clients = key::client_ip().trust(["10.0.0.0/8"]);
+    let layer = RateLimitLayer::new(ONE, clients.clone())
+        .skip(clients.within(["192.0.2.0/24", "2001:db8:7::/48", "198.51.100.7"]))
+        .limiter(&limiter().0);
+    let app = hello().layer(layer);
+    for (peer, xff) in [
+        ("192.0.2.1", None),
+        ("::ffff:192.0.2.200", None),
+        ("2001:db8:7:1::1", None),
+        ("198.51.100.7", None),
+        // By a proxy that is believed.
+        ("10.0.0.1", Some("192.0.2.1")),
+        ("10.0.0.1", Some("203.0.113.1, 192.0.2.1, 10.9.9.9")),
+    ] {
+        for _ in 0..3 {
+            let answer = from(&app, peer, xff).await;
+            assert_eq!((peer, answer.status, answer.headers.contains_key("ratelimit")), (peer, 200, false));
+        }
+    }
+    for (peer, xff) in [
+        ("198.51.100.8", None),
+        ("2001:db8:8::1", None),
+        // Nobody who is not believed puts himself on the list.
+        ("203.0.113.9", Some("192.0.2.1")),
+        ("10.0.0.1", Some("192.0.2.1, 203.0.113.10")),
+        ("10.0.0.1", Some("192.0.2.1, nonsense")),
+    ] {
+        assert_eq!((peer, from(&app, peer, xff).await.status), (peer, 200));
+        assert_eq!((peer, from(&app, peer, xff).await.status), (peer, 429), "{xff:?}");
+    }
+    // Who is at the other end has to be known: no address is on no list.
+    assert_eq!(call(&app, "GET /", &[]).await.status, 500);
+}
+
+#[tokio::test]
+async fn without_a_key_callers_are_anonymous_rejected_or_skipped_as_the_rule_says() {
+    let (limiter, _clock) = limiter();
+    let app = hello().layer(RateLimitLayer::new(ONE, user).limiter(&limiter));
+    assert_eq!(told(&call(&app, "GET /", &[]).await), ("one".into(), 1, 0));
+    assert_eq!(call(&app, "POST /", &[]).await.status, 429, "one bucket for all of them");
+    assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, 200);
+    assert_eq!(limiter.remaining(&ONE, Subject::anonymous()).await.unwrap(), 0);
+
+    let skipping = hello().layer(RateLimitLayer::new(policy("skip", 1), user.or_skip()).limiter(&limiter));
+    for _ in 0..3 {
+        let answer = call(&skipping, "GET /", &[]).await;
+        assert_eq!((answer.status, answer.headers.contains_key("ratelimit-policy")), (200, false));
+    }
+    assert_eq!(call(&skipping, "GET /", &["x-user: ada"]).await.status, 200);
+    assert_eq!(call(&skipping, "GET /", &["x-user: ada"]).await.status, 429);
+}
+
+#[tokio::test]
+async fn a_rejection_is_a_problem_and_charges_no_rule() {
+    let (limiter, _clock) = limiter();
+    let layer = RateLimitLayer::new(policy("all", 5), key::global()).and(ONE, user.or_reject()).limiter(&limiter);
+    let app = hello().layer(layer);
+    let rejected = call(&app, "GET /", &[]).await;
+    let problem = rejected.problem();
+    assert_eq!((rejected.status, &problem["title"], rejected.retry_after()), (400, &"Bad Request".into(), None));
+    assert!(problem["detail"].as_str().unwrap().contains("who is asking"), "{problem}");
+    // It is nobody's quota that was exceeded: no type, no policies, nothing to wait for.
+    assert!(problem.get("type").is_none() && problem.get("violated-policies").is_none(), "{problem}");
+    assert_eq!(rejected.headers["cache-control"], "no-store");
+    assert!(!rejected.headers.contains_key("ratelimit") && !rejected.headers.contains_key("ratelimit-policy"));
+    assert_eq!(limiter.remaining(&policy("all", 5), "global").await.unwrap(), 5);
+    let known = call(&app, "GET /", &["x-user: ada"]).await;
+    assert_eq!((known.status, known.limits()[0].1, known.limits()[1].1), (200, 4, 0));
+}
+
+#[tokio::test]
+async fn a_rule_that_skips_leaves_the_others_in_force() {
+    let layer = RateLimitLayer::new(policy("all", 2), key::global()).and(policy("user", 1), user.or_skip());
+    let app = hello().layer(layer.limiter(&limiter().0));
+    assert_eq!(told(&call(&app, "GET /", &[]).await), ("all".into(), 2, 1));
+    let both = call(&app, "GET /", &["x-user: ada"]).await;
+    assert_eq!(both.policies(), [("all".into(), 2, 60), ("user".into(), 1, 60)]);
+    let refused = call(&app, "GET /", &["x-user: ada"]).await;
+    assert_eq!((refused.status, refused.violated_policies()), (429, vec!["all".into(), "user".into()]));
+    assert_eq!(call(&app, "GET /", &[]).await.violated_policies(), ["all"]);
+}

@@ -1,0 +1,239 @@
+//! The extractors that come with the crate, through a real router: whom each of them takes for one caller.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::extract::{FromRequestParts, MatchedPath, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{self, Next};
+use axum::routing::get;
+use axum::{Extension, Router};
+use tollgate::key::KeyExtractor;
+use tollgate::{KeyError, RateLimitLayer, RateLimiter, Subject, key};
+
+use crate::app::{call, header, limiter, policy, told};
+
+fn limited(limiter: &RateLimiter, key: impl KeyExtractor) -> Router {
+    let layer = RateLimitLayer::new(policy("five", 5), key).limiter(limiter);
+    Router::new().route("/", get(|| async {})).route("/users/{id}", get(|| async {})).layer(layer)
+}
+
+/// Each request and how much its caller has left, one after the other.
+async fn assert_left(app: &Router, asked: &[(&str, &[&str], u64)]) {
+    for (line, lines, left) in asked {
+        assert_eq!(told(&call(app, line, lines).await).2, *left, "{line} {lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn by_header_bearer_and_cookie() {
+    let (limiter, _clock) = limiter();
+    let app = limited(&limiter, key::header("x-api-key"));
+    assert_left(
+        &app,
+        &[
+            ("GET /", &["x-api-key: k1"], 4),
+            ("GET /", &["X-Api-Key: k1"], 3),
+            ("GET /users/7", &["x-api-key: k1"], 2),
+            ("GET /", &["x-api-key: K1"], 4),
+            // Anonymous: none, an empty one, two.
+            ("GET /", &[], 4),
+            ("GET /", &["x-api-key: "], 3),
+            ("GET /", &["x-api-key: k1", "x-api-key: k2"], 2),
+        ],
+    )
+    .await;
+    // The key is the value's bytes, as a handler can name it; it is not told to anybody.
+    assert_eq!(limiter.remaining(&policy("five", 5), &b"k1"[..]).await.unwrap(), 2);
+
+    let app = limited(&crate::app::limiter().0, key::bearer());
+    assert_left(
+        &app,
+        &[
+            ("GET /", &["authorization: Bearer t1"], 4),
+            ("GET /", &["authorization: bearer t1"], 3),
+            ("GET /", &["authorization: Bearer t2"], 4),
+            ("GET /", &["authorization: Basic t1"], 4),
+            ("GET /", &["authorization: Bearer t1", "authorization: Bearer t2"], 3),
+        ],
+    )
+    .await;
+
+    let app = limited(&crate::app::limiter().0, key::cookie("sid"));
+    assert_left(
+        &app,
+        &[
+            ("GET /", &["cookie: sid=1"], 4),
+            ("GET /", &["cookie: theme=dark; sid=1; x=y"], 3),
+            ("GET /", &["cookie: theme=dark", "cookie: sid=1"], 2),
+            ("GET /", &["cookie: sid=2"], 4),
+            ("GET /", &["cookie: xsid=1"], 4),
+            ("GET /", &["cookie: sid=1; sid=2"], 3),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_refused_caller_is_told_nothing_of_its_key() {
+    let secret = "sk-Zq81hs";
+    let app = limited(&limiter().0, key::header("x-api-key"));
+    for _ in 0..5 {
+        call(&app, "GET /", &[&format!("x-api-key: {secret}")]).await;
+    }
+    let refused = call(&app, "GET /", &[&format!("x-api-key: {secret}")]).await;
+    assert_eq!(refused.status, 429);
+    assert!(
+        !format!("{:?}", refused.headers).contains(secret) && !String::from_utf8_lossy(&refused.body).contains(secret)
+    );
+}
+
+#[tokio::test]
+async fn by_a_part_of_the_path() {
+    let app = limited(&limiter().0, key::path("id"));
+    assert_left(
+        &app,
+        &[
+            ("GET /users/7", &[], 4),
+            ("GET /users/7?x=8", &[], 3),
+            ("GET /users/%37", &[], 2),
+            ("GET /users/8", &[], 4),
+            // A route without it, and no route at all: one bucket.
+            ("GET /", &[], 4),
+            ("GET /nowhere/7", &[], 3),
+        ],
+    )
+    .await;
+}
+
+#[derive(Clone)]
+struct User {
+    id: u64,
+    plan: &'static str,
+}
+
+#[tokio::test]
+async fn by_what_authentication_put_there() {
+    async fn authenticate(mut request: Request, next: Next) -> axum::response::Response {
+        if let Some(id) = request.headers().get("x-user").and_then(|id| id.to_str().ok()?.parse().ok()) {
+            request.extensions_mut().insert(User { id, plan: if id < 10 { "staff" } else { "free" } });
+        }
+        next.run(request).await
+    }
+    let policy = policy("five", 5).tier("staff", tollgate::Quota::token_bucket(50, tollgate::MINUTE));
+    let by_user = key::extension(|user: &User| Subject::new(user.id).tier(user.plan));
+    let layer = RateLimitLayer::new(policy, by_user).limiter(&limiter().0);
+    let whoami = |Extension(user): Extension<User>| async move { user.id.to_string() };
+    // Authentication is outside the limiter: added last, it runs first.
+    let app = Router::new().route("/", get(whoami)).layer(layer).layer(middleware::from_fn(authenticate));
+    assert_left(
+        &app,
+        &[
+            ("GET /", &["x-user: 7"], 49),
+            ("GET /", &["x-user: 70"], 4),
+            ("GET /", &["x-user: 70"], 3),
+            ("GET /", &[], 4),
+        ],
+    )
+    .await;
+    assert_eq!(call(&app, "GET /", &["x-user: 7"]).await.body, b"7", "what the key was read from is still there");
+}
+
+/// What an application looks its callers up in.
+#[derive(Clone)]
+struct Sessions(Arc<AtomicUsize>);
+
+/// A user by session: an extractor of the application's own, with its state, that takes its time.
+struct Session(u64);
+
+impl FromRequestParts<Sessions> for Session {
+    type Rejection = StatusCode;
+
+    async fn from_request_parts(parts: &mut Parts, sessions: &Sessions) -> Result<Session, StatusCode> {
+        let session = header(parts, "x-session").ok_or(StatusCode::UNAUTHORIZED)?;
+        tokio::task::yield_now().await;
+        sessions.0.fetch_add(1, Ordering::Relaxed);
+        // What an extractor leaves behind stays with the limiter's copy.
+        parts.extensions.insert(User { id: 0, plan: "left behind" });
+        session.strip_prefix("user ").and_then(|id| id.parse().ok()).map(Session).ok_or(StatusCode::FORBIDDEN)
+    }
+}
+
+#[tokio::test]
+async fn by_an_extractor_with_the_applications_state() {
+    let sessions = Sessions(Arc::default());
+    let by_session = || key::from_extractor(sessions.clone(), |session: Session| session.0);
+    let app = limited(&limiter().0, by_session());
+    assert_left(
+        &app,
+        &[
+            ("GET /", &["x-session: user 7"], 4),
+            ("GET /users/1", &["x-session: user 7"], 3),
+            ("GET /", &["x-session: user 8"], 4),
+            // Rejected by the extractor, each in its way: anonymous.
+            ("GET /", &["x-session: forged"], 4),
+            ("GET /", &[], 3),
+        ],
+    )
+    .await;
+    assert_eq!(sessions.0.load(Ordering::Relaxed), 4, "asked once for each request that has a session");
+
+    let app = limited(&limiter().0, by_session().or_reject());
+    assert_eq!(call(&app, "GET /", &["x-session: forged"]).await.status, 400);
+    assert_eq!(call(&app, "GET /", &["x-session: user 7"]).await.status, 200);
+    let untouched = |extension: Option<Extension<User>>| async move { extension.is_none().to_string() };
+    let layer = RateLimitLayer::new(policy("five", 5), by_session()).limiter(&limiter().0);
+    let app = Router::new().route("/", get(untouched)).layer(layer);
+    assert_eq!(call(&app, "GET /", &["x-session: user 7"]).await.body, b"true");
+}
+
+#[tokio::test]
+async fn by_axums_own_extractors() {
+    let by_query = key::from_extractor((), |Query(query): Query<Vec<(String, String)>>| {
+        query.into_iter().find(|(name, _)| name == "tenant").map(|(_, tenant)| tenant)
+    });
+    let app = limited(&limiter().0, by_query);
+    assert_left(&app, &[("GET /?tenant=a", &[], 4), ("GET /users/7?x=1&tenant=a", &[], 3), ("GET /?tenant=b", &[], 4)])
+        .await;
+
+    let by_path = key::from_extractor((), |Path(id): Path<u64>| id);
+    let app = limited(&limiter().0, by_path);
+    assert_left(
+        &app,
+        &[("GET /users/7", &[], 4), ("GET /users/07", &[], 3), ("GET /users/x", &[], 4), ("GET /", &[], 3)],
+    )
+    .await;
+
+    let by_route = key::from_extractor((), |route: MatchedPath| route.as_str().to_owned());
+    let app = limited(&limiter().0, by_route);
+    assert_left(&app, &[("GET /users/7", &[], 4), ("GET /users/8", &[], 3), ("GET /", &[], 4)]).await;
+
+    // Two extractors as a tuple, and a closure that finds fault.
+    let both = key::from_extractor((), |(Path(id), headers): (Path<u64>, HeaderMap)| match headers.get("x-tenant") {
+        Some(tenant) => Ok(format!("{id} {tenant:?}")),
+        None => Err(KeyError::new("no tenant").with_status(StatusCode::UNAUTHORIZED)),
+    });
+    let app = limited(&limiter().0, both);
+    assert_left(&app, &[("GET /users/7", &["x-tenant: a"], 4), ("GET /users/7", &["x-tenant: b"], 4)]).await;
+    assert_eq!(call(&app, "GET /users/7", &[]).await.status, 401);
+}
+
+#[tokio::test]
+async fn combined() {
+    let key = key::header("x-api-key").and(key::path("id")).or(key::cookie("sid")).map(|subject| subject.tier("any"));
+    let app = limited(&limiter().0, key);
+    assert_left(
+        &app,
+        &[
+            ("GET /users/7", &["x-api-key: k"], 4),
+            ("GET /users/8", &["x-api-key: k"], 4),
+            ("GET /users/7", &["x-api-key: k", "cookie: sid=1"], 3),
+            // Half of the pair is none of it: the next one is asked.
+            ("GET /", &["x-api-key: k", "cookie: sid=1"], 4),
+            ("GET /users/7", &["cookie: sid=1"], 3),
+            ("GET /", &["x-api-key: k"], 4),
+        ],
+    )
+    .await;
+}

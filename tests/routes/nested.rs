@@ -1,0 +1,108 @@
+//! Routers within routers: a route is the whole of it, as its parts were given to the routers.
+
+use axum::Router;
+use axum::routing::get;
+use tollgate::{RateLimitLayer, RouteLimits, key};
+
+use crate::app::{call, limiter, policy, told};
+
+fn limits() -> RouteLimits {
+    RouteLimits::new(key::global())
+        .policy(policy("read", 100))
+        .policy(policy("files", 20))
+        .default_policy(policy("rest", 1000))
+        .limiter(&limiter().0)
+}
+
+fn todos() -> Router {
+    Router::new()
+        .route("/", get(|| async { "all" }))
+        .route("/{id}", get(|| async { "one" }))
+        .route("/{id}/files/{*path}", get(|| async { "file" }))
+}
+
+/// The table for `todos` at `/api/todos`, and what it says of each request. A nested router's `/` has no slash at its end.
+const TABLE: [(&str, &str); 3] =
+    [("GET /api/todos", "read"), ("GET /api/todos/{id}", "read"), ("/api/todos/{id}/files/{*path}", "files")];
+
+const ASKED: [(&str, u16, &str, u64); 7] = [
+    ("GET /api/todos", 200, "read", 99),
+    ("GET /api/todos/7", 200, "read", 98),
+    ("HEAD /api/todos/7", 200, "read", 97),
+    ("GET /api/todos/7/files/a/b", 200, "files", 19),
+    ("GET /api/todos/7/nowhere", 404, "rest", 999),
+    ("GET /api/nowhere", 404, "rest", 998),
+    ("GET /todos/7", 404, "rest", 997),
+];
+
+#[tokio::test]
+async fn a_table_around_all_routers_knows_routes_by_their_whole() {
+    let app = Router::new().nest("/api", Router::new().nest("/todos", todos())).layer(limits().table(TABLE));
+    for (line, status, name, left) in ASKED {
+        let answer = call(&app, line, &[]).await;
+        assert_eq!((answer.status, told(&answer).0.as_str(), told(&answer).2), (status, name, left), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_table_within_a_nested_router_knows_them_by_their_whole_too() {
+    let app = Router::new().nest("/api", Router::new().nest("/todos", todos()).layer(limits().table(TABLE)));
+    for (line, status, name, left) in ASKED {
+        let answer = call(&app, line, &[]).await;
+        assert_eq!(answer.status, status, "{line}");
+        // What matches no route is the outer router's fallback, even below the nested one: it is not behind this layer.
+        if status == 404 {
+            assert!(!answer.headers.contains_key("ratelimit"), "{line}");
+        } else {
+            assert_eq!((told(&answer).0.as_str(), told(&answer).2), (name, left), "{line}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_nested_service_is_one_that_the_table_does_not_know() {
+    // axum matches no route of its own there: what is below is the service's business, and falls under the default.
+    let app = Router::new()
+        .route("/own", get(|| async {}))
+        .nest_service("/api/todos", todos())
+        .layer(limits().table(TABLE.into_iter().chain([("GET /own", "read")])));
+    for (line, name) in [("GET /own", "read"), ("GET /api/todos/7", "rest"), ("GET /api/todos/8", "rest")] {
+        let answer = call(&app, line, &[]).await;
+        assert_eq!((answer.status, told(&answer).0.as_str()), (200, name), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn merged_routers_and_their_fallbacks_are_under_the_layer_around_them() {
+    let app = todos().merge(Router::new().route("/other", get(|| async {}))).fallback(|| async { "fallback" });
+    let app = app.layer(limits().table([("/{id}", "read")]));
+    for (line, name) in [("GET /7", "read"), ("GET /other", "rest"), ("GET /x/y", "rest"), ("GET /", "rest")] {
+        let answer = call(&app, line, &[]).await;
+        assert_eq!((answer.status, told(&answer).0.as_str()), (200, name), "{line}");
+    }
+    // What is added later is not.
+    let app = app.route("/later", get(|| async {}));
+    assert!(!call(&app, "GET /later", &[]).await.headers.contains_key("ratelimit"));
+}
+
+#[tokio::test]
+async fn a_parameter_of_a_nested_route_is_a_key() {
+    let layer = RateLimitLayer::new(policy("todo", 5), key::path("id"));
+    let app = Router::new().nest("/api/{tenant}", todos().layer(layer.limiter(&limiter().0)));
+    for (line, left) in [
+        ("GET /api/acme/7", 4),
+        ("GET /api/acme/7", 3),
+        ("GET /api/acme/%37", 2),
+        ("GET /api/acme/8", 4),
+        // A parameter by the same name of another route is the same key: by it, not by the route.
+        ("GET /api/other/7/files/a/b", 1),
+    ] {
+        let answer = call(&app, line, &[]).await;
+        assert_eq!((answer.status, told(&answer).2), (200, left), "{line}");
+    }
+    let by_tenant = RateLimitLayer::new(policy("tenant", 5), key::path("tenant"));
+    let app = Router::new().nest("/api/{tenant}", todos().layer(by_tenant.limiter(&limiter().0)));
+    for (line, left) in [("GET /api/acme/7", 4), ("GET /api/acme/8", 3), ("GET /api/other/7", 4)] {
+        assert_eq!(told(&call(&app, line, &[]).await).2, left, "{line}");
+    }
+}

@@ -1,0 +1,131 @@
+//! Shadow mode: decides and counts like the real thing, and refuses nobody.
+
+use axum::Router;
+use axum::routing::any;
+use tollgate::key::KeyExtractor;
+use tollgate::{HeaderFamily, MINUTE, Policy, Quota, RateLimitLayer, RateLimitStatus, RateLimiter, ResetUnit, key};
+
+use crate::app::{call, header, limiter, policy, user};
+
+/// Tells in its body what it knows of its limits.
+fn hello() -> Router {
+    let told = |status: RateLimitStatus| async move {
+        let left: Vec<_> = status.decisions().iter().map(|decision| decision.remaining().to_string()).collect();
+        format!("{} {}", if status.is_shadowed() { "shadowed" } else { "within" }, left.join(" "))
+    };
+    Router::new().route("/", any(told))
+}
+
+const USER: Policy = policy("user", 3);
+const ALL: Policy = Policy::new("all", Quota::token_bucket(8, MINUTE));
+
+fn layer(limiter: &RateLimiter) -> RateLimitLayer {
+    let cost = |req: &axum::http::request::Parts| header(req, "x-cost").map_or(1, |cost| cost.parse().unwrap());
+    RateLimitLayer::new(USER, user).and(ALL, key::global()).cost(cost).with_status().limiter(limiter)
+}
+
+/// User, cost and the time that passes before: within, too much, too much ever, refused by one rule and by both.
+const ASKED: [(&str, u64, u64); 12] = [
+    ("ada", 1, 0),
+    ("ada", 2, 0),
+    ("ada", 1, 0),
+    ("ada", 4, 0),
+    ("bob", 3, 0),
+    ("bob", 1, 1),
+    ("cyd", 3, 0),
+    ("dan", 1, 0),
+    ("cyd", 1, 5),
+    ("ada", 1, 20),
+    ("ada", 9, 0),
+    ("bob", 2, 30),
+];
+
+#[tokio::test]
+async fn whom_it_counts_and_denies_is_exactly_whom_the_enforced_limit_does() {
+    let ((real, real_clock), (shadow, shadow_clock)) = (limiter(), limiter());
+    let enforced = hello().layer(layer(&real));
+    let shadowed = hello().layer(layer(&shadow).shadow().shadow_header("x-ratelimit-shadow"));
+    let mut denied = 0;
+    for (user, cost, wait) in ASKED {
+        real_clock.advance(std::time::Duration::from_secs(wait));
+        shadow_clock.advance(std::time::Duration::from_secs(wait));
+        let lines = [&*format!("x-user: {user}"), &*format!("x-cost: {cost}")];
+        let (real_answer, answer) = (call(&enforced, "GET /", &lines).await, call(&shadowed, "GET /", &lines).await);
+        assert_eq!(answer.status, 200, "it refuses nobody");
+        let is_denied = real_answer.status == 429;
+        denied += u64::from(is_denied);
+
+        // The handler knows, the access log is told, the client is not.
+        let body = String::from_utf8(answer.body).unwrap();
+        assert_eq!(body.starts_with("shadowed"), is_denied, "{user} {cost}: {body}");
+        if !is_denied {
+            assert_eq!(body.as_bytes(), real_answer.body);
+        }
+        assert_eq!(
+            answer.headers.get("x-ratelimit-shadow").map(|value| value.as_bytes()),
+            is_denied.then_some(&b"denied"[..])
+        );
+        for name in ["ratelimit", "ratelimit-policy", "retry-after", "cache-control"] {
+            assert!(!answer.headers.contains_key(name), "{name}");
+        }
+
+        // And the rows are the same, to the microsecond.
+        for name in ["ada", "bob", "cyd", "dan"] {
+            let (one, other) = (real.value(&USER, name).await.unwrap(), shadow.value(&USER, name).await.unwrap());
+            assert_eq!(one.available(one.now()), other.available(other.now()), "{name}");
+        }
+        let rows = (real.remaining(&ALL, "global").await.unwrap(), shadow.remaining(&ALL, "global").await.unwrap());
+        assert_eq!(rows.0, rows.1);
+    }
+    assert_eq!(denied, 5, "the list of requests is worth its name");
+}
+
+#[tokio::test]
+async fn without_a_header_of_choice_nothing_on_the_wire_differs() {
+    for family in [HeaderFamily::Draft11, HeaderFamily::Draft6, HeaderFamily::XRateLimit(ResetUnit::Epoch)] {
+        let app = hello().layer(layer(&limiter().0).headers(family).shadow());
+        for _ in 0..5 {
+            let answer = call(&app, "GET /", &["x-user: ada"]).await;
+            let mut names: Vec<_> = answer.headers.keys().map(|name| name.as_str()).collect();
+            names.sort_unstable();
+            assert_eq!((answer.status, names), (200, vec!["content-length", "content-type"]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_without_a_key_passes_too() {
+    let layer = RateLimitLayer::new(USER, user.or_reject()).with_status().limiter(&limiter().0);
+    assert_eq!(call(&hello().layer(layer.clone()), "GET /", &[]).await.status, 400);
+    let shadowed = call(&hello().layer(layer.shadow().shadow_header("x-would-be")), "GET /", &[]).await;
+    assert_eq!((shadowed.status, &shadowed.headers["x-would-be"]), (200, &"denied".parse().unwrap()));
+    // Nor does a server that hides its peers break because a limit is tried on it.
+    let by_address = RateLimitLayer::new(USER, key::client_ip()).with_status().limiter(&limiter().0);
+    assert_eq!(call(&hello().layer(by_address.clone()), "GET /", &[]).await.status, 500);
+    assert_eq!(call(&hello().layer(by_address.shadow()), "GET /", &[]).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_grpc_request_passes_as_well() {
+    let app = hello().layer(layer(&limiter().0).shadow());
+    for _ in 0..5 {
+        let answer = call(&app, "POST /", &["x-user: ada", "content-type: application/grpc"]).await;
+        assert_eq!((answer.status, answer.headers.contains_key("grpc-status")), (200, false));
+    }
+}
+
+#[tokio::test]
+async fn the_last_word_on_who_is_enforced_counts() {
+    let refuses = |layer: RateLimitLayer| async move {
+        let app = hello().layer(layer.limiter(&limiter().0));
+        for _ in 0..3 {
+            call(&app, "GET /", &["x-user: ada"]).await;
+        }
+        call(&app, "GET /", &["x-user: ada"]).await.status == 429
+    };
+    let layer = layer(&limiter().0);
+    assert!(refuses(layer.clone()).await);
+    assert!(!refuses(layer.clone().shadow()).await);
+    assert!(refuses(layer.clone().shadow().enforce_share(1.0)).await);
+    assert!(!refuses(layer.enforce_share(1.0).shadow()).await);
+}

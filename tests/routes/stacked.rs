@@ -1,0 +1,95 @@
+//! A layer around the router and another on a route: both apply, the outer one first.
+
+use axum::Router;
+use axum::routing::get;
+use tollgate::{MINUTE, Quota, RateLimiter, RouteLimits, key};
+
+use crate::app::{call, limiter, policy};
+
+/// A default of 5 a minute around everything, and 2 a minute on `/search`.
+fn app(limiter: &RateLimiter) -> Router {
+    let limits = RouteLimits::new(key::global())
+        .policy(policy("search", 2))
+        .default_policy(policy("default", 5))
+        .limiter(limiter);
+    Router::new()
+        .route("/search", get(|| async { "found" }).layer(limits.route("search")))
+        .route("/", get(|| async {}))
+        .layer(limits.table([]))
+}
+
+#[tokio::test]
+async fn both_are_charged_and_both_tell_of_themselves() {
+    let app = app(&limiter().0);
+    let answer = call(&app, "GET /search", &[]).await;
+    // The inner one answers first; the outer one adds to what it said.
+    assert_eq!(answer.policies(), [("search".into(), 2, 60), ("default".into(), 5, 60)]);
+    assert_eq!(answer.limits(), [("search".into(), 1, Some(30)), ("default".into(), 4, Some(48))]);
+    let answer = call(&app, "GET /", &[]).await;
+    assert_eq!(answer.policies(), [("default".into(), 5, 60)]);
+    assert_eq!(answer.limits(), [("default".into(), 3, Some(36))]);
+}
+
+#[tokio::test]
+async fn what_the_inner_one_refuses_has_charged_the_outer_one() {
+    let (limiter, _clock) = limiter();
+    let app = app(&limiter);
+    for _ in 0..2 {
+        assert_eq!(call(&app, "GET /search", &[]).await.status, 200);
+    }
+    for left in [2, 1] {
+        let refused = call(&app, "GET /search", &[]).await;
+        assert_eq!((refused.status, refused.violated_policies()), (429, vec!["search".into()]));
+        // Both policies are shown, but of the limits only the inner one's: the outer window ends after the Retry-After that
+        // the inner one has given, and no window that is sent is to do that.
+        assert_eq!(refused.policies(), [("search".into(), 2, 60), ("default".into(), 5, 60)]);
+        assert_eq!(refused.limits(), [("search".into(), 0, Some(30))]);
+        assert_eq!(refused.retry_after(), Some(30));
+        assert_eq!(limiter.remaining(&policy("default", 5), "global").await.unwrap(), left);
+    }
+}
+
+#[tokio::test]
+async fn what_the_outer_one_refuses_has_not_charged_the_inner_one() {
+    let (limiter, clock) = limiter();
+    let app = app(&limiter);
+    for _ in 0..5 {
+        assert_eq!(call(&app, "GET /", &[]).await.status, 200);
+    }
+    let refused = call(&app, "GET /search", &[]).await;
+    assert_eq!((refused.status, refused.violated_policies()), (429, vec!["default".into()]));
+    assert_eq!(refused.policies(), [("default".into(), 5, 60)]);
+    assert_eq!(refused.limits(), [("default".into(), 0, Some(12))]);
+    assert_eq!(limiter.remaining(&policy("search", 2), "global").await.unwrap(), 2);
+    // Waiting as told is enough for both.
+    clock.advance(std::time::Duration::from_secs(refused.retry_after().unwrap()));
+    assert_eq!(call(&app, "GET /search", &[]).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_same_policy_outside_and_inside_is_charged_twice() {
+    // Nobody wants this, but it must be what the words say: two layers, two charges of one row.
+    let (limiter, _clock) = limiter();
+    let limits = RouteLimits::new(key::global()).policy(policy("api", 10)).limiter(&limiter);
+    let app = Router::new().route("/", get(|| async {}).layer(limits.route("api"))).layer(limits.route("api"));
+    let answer = call(&app, "GET /", &[]).await;
+    assert_eq!(answer.limits().iter().map(|limit| limit.1).collect::<Vec<_>>(), [8, 9], "inner, then outer");
+    assert_eq!(limiter.remaining(&policy("api", 10), "global").await.unwrap(), 8);
+}
+
+#[tokio::test]
+async fn one_table_limits_a_route_instead_of_the_default() {
+    let (limiter, _clock) = limiter();
+    let limits = RouteLimits::new(key::global())
+        .policy(tollgate::Policy::new("search", Quota::token_bucket(2, MINUTE)))
+        .default_policy(policy("default", 5))
+        .limiter(&limiter);
+    let app = Router::new()
+        .route("/search", get(|| async {}))
+        .route("/", get(|| async {}))
+        .layer(limits.table([("/search", "search")]));
+    for status in [200, 200, 429, 429] {
+        assert_eq!(call(&app, "GET /search", &[]).await.status, status);
+    }
+    assert_eq!(limiter.remaining(&policy("default", 5), "global").await.unwrap(), 5);
+}

@@ -1,0 +1,148 @@
+//! One layer around all routes, which looks each request's method and matched route up in a table.
+
+use axum::Router;
+use axum::routing::{any, get, post};
+use tollgate::{RouteLimits, key};
+
+use crate::app::{call, limiter, policy, told};
+
+/// Every request of `table`'s layer is counted under one key, so that a bucket that is shared shows.
+fn limits() -> RouteLimits {
+    RouteLimits::new(key::global())
+        .policy(policy("read", 100))
+        .policy(policy("write", 50))
+        .policy(policy("files", 20))
+        .default_policy(policy("rest", 1000))
+        .limiter(&limiter().0)
+}
+
+#[tokio::test]
+async fn method_and_route_choose_the_policy_and_the_rest_falls_under_the_default() {
+    let app = Router::new()
+        .route("/todos", any(|| async {}))
+        .route("/todos/{id}", get(|| async {}).put(|| async {}))
+        .route("/files/{*path}", any(|| async {}))
+        .route("/status", get(|| async {}))
+        .layer(limits().table([
+            ("GET /todos", "read"),
+            ("POST /todos", "write"),
+            ("/todos/{id}", "write"),
+            ("GET /todos/{id}", "read"),
+            ("/files/{*path}", "files"),
+        ]));
+    for (line, name, left) in [
+        ("GET /todos", "read", 99),
+        ("GET /todos?page=2", "read", 98),
+        ("POST /todos", "write", 49),
+        // One policy is one bucket, whichever of its routes is asked for.
+        ("GET /todos/7", "read", 97),
+        ("GET /todos/8", "read", 96),
+        // A line without a method is for those that have none of their own.
+        ("PUT /todos/7", "write", 48),
+        ("POST /files/a", "files", 19),
+        ("GET /files/a/b/c", "files", 18),
+        ("OPTIONS /files/%61", "files", 17),
+        // A method that the table has no line for, and a route.
+        ("PATCH /todos", "rest", 999),
+        ("GET /status", "rest", 998),
+    ] {
+        let answer = call(&app, line, &[]).await;
+        assert_eq!((answer.status, told(&answer).0.as_str(), told(&answer).2), (200, name, left), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn head_shares_gets_bucket_unless_it_has_a_line_of_its_own() {
+    let app = Router::new()
+        .route("/a", get(|| async {}))
+        .route("/b", get(|| async {}))
+        .route("/c", get(|| async {}))
+        .route("/d", post(|| async {}).head(|| async {}))
+        .layer(limits().table([
+            ("GET /a", "read"),
+            ("GET /b", "read"),
+            ("HEAD /b", "write"),
+            ("GET /c", "read"),
+            ("/c", "files"),
+            ("POST /d", "write"),
+        ]));
+    for (line, name, left) in [
+        ("GET /a", "read", 99),
+        ("HEAD /a", "read", 98),
+        ("HEAD /b", "write", 49),
+        ("GET /b", "read", 97),
+        // GET's line comes before the one for all methods.
+        ("HEAD /c", "read", 96),
+        // Where there is none of GET, a HEAD is in nobody's line.
+        ("HEAD /d", "rest", 999),
+    ] {
+        let answer = call(&app, line, &[]).await;
+        assert_eq!((answer.status, told(&answer).0.as_str(), told(&answer).2), (200, name, left), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn what_matches_no_route_shares_one_bucket_of_the_default_policy() {
+    let app = Router::new()
+        .route("/todos", get(|| async {}))
+        .route("/todos/{id}", get(|| async {}))
+        .layer(limits().table([("GET /todos", "read"), ("GET /todos/{id}", "write")]));
+    // Variants of a path are other paths: not found, or the same route, never a bucket of their own.
+    let nowhere = ["/", "/nowhere", "//todos", "/Todos", "/todos/", "/todos/7/x", "/%74odos/7/", "/todos;a=1"];
+    for (left, path) in nowhere.iter().enumerate() {
+        for (i, method) in ["GET", "POST"].iter().enumerate() {
+            let answer = call(&app, &format!("{method} {path}"), &[]).await;
+            let left = 999 - 2 * left as u64 - i as u64;
+            assert_eq!((answer.status, told(&answer)), (404, ("rest".into(), 1000, left)), "{method} {path}");
+        }
+    }
+    // A route that is there, by a method that it does not have.
+    let refused = call(&app, "DELETE /todos", &[]).await;
+    assert_eq!((refused.status, told(&refused).0), (405, "rest".into()));
+    let variant = call(&app, "GET /todos/%37", &[]).await;
+    assert_eq!((variant.status, told(&variant)), (200, ("write".into(), 50, 49)));
+    let fragment = call(&app, "GET /todos/7;a=1?b=2", &[]).await;
+    assert_eq!((fragment.status, told(&fragment)), (200, ("write".into(), 50, 48)));
+}
+
+#[tokio::test]
+async fn a_flood_of_paths_that_are_not_there_is_refused_and_no_route_suffers() {
+    let limits = RouteLimits::new(key::global()).policy(policy("read", 3)).default_policy(policy("rest", 5));
+    let app = Router::new()
+        .route("/", get(|| async {}))
+        .fallback(|| async { "fallback" })
+        .layer(limits.limiter(&limiter().0).table([("GET /", "read")]));
+    let mut passed = 0;
+    for i in 0..50 {
+        passed += u64::from(call(&app, &format!("GET /{i}"), &[]).await.status != 429);
+    }
+    assert_eq!(passed, 5);
+    assert_eq!(told(&call(&app, "GET /", &[]).await), ("read".into(), 3, 2));
+}
+
+#[tokio::test]
+async fn without_a_default_policy_the_rest_is_not_limited() {
+    let limits = RouteLimits::new(key::global()).policy(policy("read", 1)).limiter(&limiter().0);
+    let app = Router::new().route("/a", any(|| async {})).layer(limits.table([("GET /a", "read")]));
+    for line in ["POST /a", "GET /nowhere"].repeat(3) {
+        let answer = call(&app, line, &[]).await;
+        assert_ne!(answer.status, 429);
+        assert!(!answer.headers.contains_key("ratelimit") && !answer.headers.contains_key("ratelimit-policy"));
+    }
+    assert_eq!(call(&app, "GET /a", &[]).await.status, 200);
+    assert_eq!(call(&app, "GET /a", &[]).await.status, 429);
+}
+
+#[tokio::test]
+async fn route_layer_lets_what_matches_no_route_through_uncounted() {
+    let limits = RouteLimits::new(key::global()).default_policy(policy("rest", 2)).limiter(&limiter().0);
+    let app = Router::new().route("/a", get(|| async {})).route_layer(limits.table([]));
+    for _ in 0..5 {
+        assert_eq!(call(&app, "GET /nowhere", &[]).await.status, 404);
+    }
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(call(&app, "GET /a", &[]).await.status);
+    }
+    assert_eq!(statuses, [200, 200, 429]);
+}

@@ -1,0 +1,171 @@
+//! better-convex's example: two policies, three tiers, each cell seen in the headers, and what a change of tier does.
+
+use axum::Router;
+use axum::http::request::Parts;
+use axum::routing::{get, post};
+use tollgate::{MINUTE, ManualClock, Policy, Quota, RateLimiter, RouteLimits, SECOND, Subject};
+
+use crate::app::{Server, header, limiter, policy, serve, told, user};
+
+const PER_MINUTE: fn(u64) -> Quota = |rate| Quota::token_bucket(rate, MINUTE);
+
+/// `x-user` and `x-plan` stand for what authentication knows; without them the caller is public: anonymous, without a tier.
+fn by_plan(req: &Parts) -> Subject {
+    let subject = Subject::from(user(req));
+    match header(req, "x-plan") {
+        Some(plan) => subject.tier(plan),
+        None => subject,
+    }
+}
+
+fn default_policy() -> Policy {
+    policy("default", 30).tier("free", PER_MINUTE(60)).tier("premium", PER_MINUTE(200))
+}
+
+fn todo_create() -> Policy {
+    policy("todo/create", 10).tier("free", PER_MINUTE(20)).tier("premium", PER_MINUTE(60))
+}
+
+/// `GET /todos` under the default, `POST /todos` under a policy of its own.
+async fn todos(create: Policy) -> (Server, RateLimiter, ManualClock) {
+    let (limiter, clock) = limiter();
+    let limits = RouteLimits::new(by_plan).policy(create).default_policy(default_policy()).limiter(&limiter);
+    let app = Router::new()
+        .route("/todos", get(|| async { "all" }).post(|| async { "made" }))
+        .layer(limits.table([("POST /todos", "todo/create")]));
+    (serve(app).await, limiter, clock)
+}
+
+/// The header lines of a caller; nobody in particular without a plan.
+fn who<'a>(plan: &'a str, user: &'a str) -> Vec<&'a str> {
+    if plan.is_empty() { Vec::new() } else { vec![plan, user] }
+}
+
+#[tokio::test]
+async fn each_of_the_six_cells_has_its_limit_and_counts_down_by_itself() {
+    let (server, _limiter, clock) = todos(todo_create()).await;
+    let cells = [
+        ("GET /todos", "default", "", "", 30),
+        ("GET /todos", "default", "x-plan: free", "x-user: fay", 60),
+        ("GET /todos", "default", "x-plan: premium", "x-user: pia", 200),
+        ("POST /todos", "todo/create", "", "", 10),
+        ("POST /todos", "todo/create", "x-plan: free", "x-user: fay", 20),
+        ("POST /todos", "todo/create", "x-plan: premium", "x-user: pia", 60),
+    ];
+    // Round by round, so that a bucket shared by two cells would show at once.
+    for spent in 1..=3 {
+        for (line, name, plan, user, limit) in cells {
+            let answer = server.call(line, &who(plan, user)).await;
+            assert_eq!((answer.status, told(&answer)), (200, (name.into(), limit, limit - spent)), "{line} {plan}");
+        }
+    }
+    // To the last token, then one too many: each cell is refused by its own quota, for as long as one token of it takes.
+    for (line, name, plan, user, limit) in cells {
+        for left in (0..limit - 3).rev() {
+            assert_eq!(told(&server.call(line, &who(plan, user)).await), (name.into(), limit, left));
+        }
+        let refused = server.call(line, &who(plan, user)).await;
+        assert_eq!((refused.status, told(&refused)), (429, (name.into(), limit, 0)));
+        assert_eq!(
+            (refused.violated_policies(), refused.retry_after()),
+            (vec![name.into()], Some(60_u64.div_ceil(limit)))
+        );
+    }
+    clock.advance(MINUTE);
+    for (line, name, plan, user, limit) in cells {
+        assert_eq!(told(&server.call(line, &who(plan, user)).await), (name.into(), limit, limit - 1), "{line} {plan}");
+    }
+}
+
+#[tokio::test]
+async fn a_tier_that_the_routes_policy_lacks_has_that_policys_own_quota() {
+    // Premium users have more of everything but of this.
+    let (server, _limiter, _clock) = todos(policy("todo/create", 10).tier("free", PER_MINUTE(20))).await;
+    for (line, plan, limit) in [
+        ("POST /todos", "premium", 10),
+        ("POST /todos", "unheard-of", 10),
+        ("POST /todos", "free", 20),
+        ("GET /todos", "premium", 200),
+        ("GET /todos", "unheard-of", 30),
+        // Tiers are names, to the letter.
+        ("GET /todos", "Premium", 30),
+    ] {
+        let (user, plan) = (format!("x-user: {plan}"), format!("x-plan: {plan}"));
+        assert_eq!(told(&server.call(line, &[&user, &plan]).await).1, limit, "{line} {plan}");
+    }
+}
+
+#[tokio::test]
+async fn an_upgrade_in_mid_window_keeps_what_was_spent_and_gives_the_room_at_once() {
+    let (server, _limiter, clock) = todos(todo_create()).await;
+    let (free, premium) = (["x-user: ada", "x-plan: free"], ["x-user: ada", "x-plan: premium"]);
+    for _ in 0..60 {
+        assert_eq!(server.call("GET /todos", &free).await.status, 200);
+    }
+    assert_eq!(server.call("GET /todos", &free).await.status, 429);
+    // Half a second later, half a token of the free quota; paid for in between, without anything being reset.
+    clock.advance(SECOND / 2);
+    assert_eq!(server.call("GET /todos", &free).await.status, 429);
+
+    let upgraded = server.call("GET /todos", &premium).await;
+    // 60 spent, one more taken, and half a second of the new pace paid back: 200 - 61 + 1.66.
+    assert_eq!((upgraded.status, told(&upgraded)), (200, ("default".into(), 200, 140)));
+    // The route's own policy has another row; what was spent elsewhere does not count there.
+    assert_eq!(told(&server.call("POST /todos", &premium).await), ("todo/create".into(), 60, 59));
+    for left in (0..140).rev() {
+        assert_eq!(told(&server.call("GET /todos", &premium).await).2, left);
+    }
+    assert_eq!(server.call("GET /todos", &premium).await.status, 429);
+}
+
+#[tokio::test]
+async fn a_downgrade_never_locks_out_for_longer_than_the_new_quota_takes_to_refill() {
+    let (server, limiter, clock) = todos(todo_create()).await;
+    let (free, premium) = (["x-user: ada", "x-plan: free"], ["x-user: ada", "x-plan: premium"]);
+    for _ in 0..200 {
+        assert_eq!(server.call("GET /todos", &premium).await.status, 200);
+    }
+    // 200 spent of 60 would be 140 s of debt at one a second; capped at 60, the first token is one second away.
+    let refused = server.call("GET /todos", &free).await;
+    assert_eq!((refused.status, told(&refused), refused.retry_after()), (429, ("default".into(), 60, 0), Some(1)));
+    // Asking again and again, which stores nothing, does not put it off.
+    for _ in 0..3 {
+        clock.advance(SECOND / 4);
+        assert_eq!(server.call("GET /todos", &free).await.status, 429);
+    }
+    clock.advance(SECOND / 4);
+    let back = server.call("GET /todos", &free).await;
+    assert_eq!((back.status, told(&back).2), (200, 0));
+    clock.advance(MINUTE);
+    assert_eq!(limiter.remaining(&default_policy(), Subject::new("ada").tier("free")).await.unwrap(), 60);
+}
+
+#[tokio::test]
+async fn a_downgrade_that_still_fits_keeps_what_was_spent() {
+    let (server, _limiter, _clock) = todos(todo_create()).await;
+    for left in (190..200).rev() {
+        assert_eq!(told(&server.call("GET /todos", &["x-user: ada", "x-plan: premium"]).await).2, left);
+    }
+    assert_eq!(told(&server.call("GET /todos", &["x-user: ada", "x-plan: free"]).await), ("default".into(), 60, 49));
+    // Nor is the anonymous bucket anybody's with a name, tier or not.
+    assert_eq!(told(&server.call("GET /todos", &[]).await), ("default".into(), 30, 29));
+    let anonymous = server.call("GET /todos", &["x-plan: free"]).await;
+    assert_eq!(told(&anonymous), ("default".into(), 60, 58), "one bucket for all who are anonymous");
+}
+
+#[tokio::test]
+async fn beside_the_handlers_the_cells_are_the_same() {
+    let (limiter, _clock) = limiter();
+    let limits = RouteLimits::new(by_plan).policy(todo_create()).policy(default_policy()).limiter(&limiter);
+    let app = Router::new()
+        .route("/todos", post(|| async {}).layer(limits.route("todo/create")))
+        .route("/todos/{id}", get(|| async {}).layer(limits.route("default")));
+    let server = serve(app).await;
+    for (plan, default, create) in [("", 30, 10), ("x-plan: free", 60, 20), ("x-plan: premium", 200, 60)] {
+        let user = format!("x-user: {}", plan.len());
+        let lines = who(plan, &user);
+        assert_eq!(told(&server.call("POST /todos", &lines).await), ("todo/create".into(), create, create - 1));
+        assert_eq!(told(&server.call("GET /todos/7", &lines).await), ("default".into(), default, default - 1));
+        assert_eq!(told(&server.call("GET /todos/8", &lines).await).2, default - 2, "a route, not a path");
+    }
+}

@@ -1,0 +1,55 @@
+//! A backend that cannot decide: gRPC clients are told UNAVAILABLE, which they retry.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::{Error, ErrorKind, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, key};
+use tonic::Code;
+
+use crate::echo::{Client, serve};
+use crate::retry_info::Details;
+
+/// Never decides, after a turn or two as a store in the network would.
+#[derive(Debug)]
+struct Broken;
+
+fn fail<T: Send + 'static>() -> BackendFuture<T> {
+    BackendFuture::boxed(async {
+        tokio::task::yield_now().await;
+        Err(Error::new(ErrorKind::Unavailable, "redis://10.0.0.7 refuses the connection"))
+    })
+}
+
+impl Backend for Broken {
+    fn acquire(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        fail()
+    }
+
+    fn peek(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        fail()
+    }
+
+    fn settle(&self, _settlements: &[Settle<'_>]) -> BackendFuture<()> {
+        fail()
+    }
+
+    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<()> {
+        fail()
+    }
+}
+
+#[tokio::test]
+async fn a_grpc_client_is_told_that_the_service_is_unavailable() {
+    let policy = Policy::new("any", Quota::token_bucket(3, MINUTE));
+    let layer = RateLimitLayer::new(policy, key::client_ip()).limiter(&RateLimiter::new(Broken));
+    let (address, echo) = serve(layer).await;
+    let refused = Client::connect(address).await.say("hello").await.unwrap_err();
+    assert_eq!((refused.code(), echo.calls.load(Ordering::Relaxed)), (Code::Unavailable, 0));
+    assert_eq!(refused.metadata().get("grpc-retry-pushback-ms").unwrap(), "1000");
+    let details = Details::decode(refused.details());
+    assert_eq!((details.code, details.retry_delay), (14, Duration::from_secs(1)));
+    // Nothing of the store, and no limits that nobody knows.
+    assert!(!format!("{refused:?}").contains("10.0.0.7"), "{refused:?}");
+    assert!(refused.metadata().get("ratelimit").is_none() && refused.metadata().get("ratelimit-policy").is_none());
+}

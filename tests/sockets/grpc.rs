@@ -1,0 +1,111 @@
+//! tonic's server behind the layer, and what its client makes of a refusal.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, key};
+use tonic::Code;
+
+use crate::connections::limiter;
+use crate::echo::{Client, serve};
+use crate::retry_info::Details;
+
+const THREE: Policy = Policy::new("three", Quota::token_bucket(3, MINUTE));
+
+#[tokio::test]
+async fn the_client_sees_resource_exhausted_and_when_to_come_back() {
+    let (limiter, clock) = limiter();
+    // tonic tells the peer's address by itself.
+    let (address, echo) = serve(RateLimitLayer::new(THREE, key::client_ip()).limiter(&limiter)).await;
+    let mut client = Client::connect(address).await;
+    for left in [2, 1, 0] {
+        let answer = client.say("hello").await.unwrap();
+        assert_eq!(answer.get_ref(), "hello");
+        let limit = format!("\"three\";r={left};t={}", 20 * left.max(1));
+        assert_eq!(answer.metadata().get("ratelimit").unwrap().to_str().unwrap(), limit);
+    }
+    clock.advance(Duration::from_micros(1_234_567));
+    let refused = client.say("hello").await.unwrap_err();
+    assert_eq!((refused.code(), echo.calls.load(Ordering::Relaxed)), (Code::ResourceExhausted, 3));
+    let message = "rate limit exceeded: \"three\"; retry after 18.765433s";
+    assert_eq!(refused.message(), message);
+    // Milliseconds, rounded up: gRPC clients come back after exactly that.
+    assert_eq!(pushback(&refused), Some("18766"));
+    let retry_delay = Duration::from_micros(20_000_000 - 1_234_567);
+    assert_eq!(Details::decode(refused.details()), Details { code: 8, message: message.into(), retry_delay });
+    let metadata = refused.metadata();
+    assert_eq!(metadata.get("ratelimit").unwrap(), "\"three\";r=0;t=19");
+    assert_eq!(metadata.get("retry-after").unwrap(), "19");
+    assert_eq!(metadata.get("content-type").unwrap(), "application/grpc");
+
+    clock.advance(Duration::from_millis(18_765));
+    assert_eq!(client.say("too early").await.unwrap_err().code(), Code::ResourceExhausted);
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(client.say("in time").await.unwrap().into_inner(), "in time");
+    // Another connection is the same client.
+    let mut other = Client::connect(address).await;
+    assert_eq!(other.say("hello").await.unwrap_err().code(), Code::ResourceExhausted);
+}
+
+fn pushback(status: &tonic::Status) -> Option<&str> {
+    Some(status.metadata().get("grpc-retry-pushback-ms")?.to_str().unwrap())
+}
+
+#[tokio::test]
+async fn what_never_fits_is_not_to_be_tried_again() {
+    let layer = RateLimitLayer::new(THREE, key::client_ip()).cost(|_| 4).limiter(&limiter().0);
+    let (address, echo) = serve(layer).await;
+    let refused = Client::connect(address).await.say("hello").await.unwrap_err();
+    assert_eq!((refused.code(), pushback(&refused)), (Code::ResourceExhausted, Some("-1")));
+    assert!(refused.details().is_empty(), "{:?}", refused.details());
+    assert!(refused.metadata().get("retry-after").is_none());
+    assert_eq!(refused.message(), "rate limit exceeded: \"three\" never has 4 tokens at once; retrying will not help");
+    assert_eq!(echo.calls.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_wait_longer_than_a_pushback_can_say_is_as_long_as_it_can() {
+    // 2^31 ms are 24.8 days.
+    let year = Policy::new("year", Quota::token_bucket(1, 365 * tollgate::DAY));
+    let (address, _echo) = serve(RateLimitLayer::new(year, key::client_ip()).limiter(&limiter().0)).await;
+    let mut client = Client::connect(address).await;
+    client.say("hello").await.unwrap();
+    let refused = client.say("hello").await.unwrap_err();
+    assert_eq!(pushback(&refused), Some("2147483647"));
+    assert_eq!(Details::decode(refused.details()).retry_delay, 365 * tollgate::DAY);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_burst_on_one_channel_exactly_the_limit_passes() {
+    let many = Policy::new("many", Quota::token_bucket(25, MINUTE));
+    let (address, echo) = serve(RateLimitLayer::new(many, key::client_ip()).limiter(&limiter().0)).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for i in 0..100 {
+        tasks.spawn(async move {
+            // Some connections of several, all at once.
+            let mut client = Client::connect(address).await;
+            let mut codes = Vec::new();
+            for _ in 0..if i % 10 == 0 { 3 } else { 1 } {
+                codes.push(client.say("hello").await.map_or_else(|status| status.code(), |_| Code::Ok));
+            }
+            codes
+        });
+    }
+    let codes = tasks.join_all().await.concat();
+    let passed = codes.iter().filter(|code| **code == Code::Ok).count();
+    assert_eq!((passed, echo.calls.load(Ordering::Relaxed)), (25, 25));
+    assert!(codes.iter().all(|code| matches!(code, Code::Ok | Code::ResourceExhausted)), "{codes:?}");
+}
+
+#[tokio::test]
+async fn a_missing_key_is_the_clients_mistake_or_the_servers() {
+    use tollgate::key::KeyExtractor;
+    let (address, _echo) = serve(RateLimitLayer::new(THREE, key::header("x-api-key").or_reject())).await;
+    let refused = Client::connect(address).await.say("hello").await.unwrap_err();
+    assert_eq!((refused.code(), pushback(&refused)), (Code::InvalidArgument, None));
+    assert!(refused.message().contains("who is asking") && refused.details().is_empty());
+    let faulty = |_: &http::request::Parts| Err::<u64, _>(tollgate::KeyError::new("100 % of this\nis \u{e9}tat"));
+    let (address, _echo) = serve(RateLimitLayer::new(THREE, faulty)).await;
+    let refused = Client::connect(address).await.say("hello").await.unwrap_err();
+    assert_eq!((refused.code(), refused.message()), (Code::Internal, "100 % of this\nis \u{e9}tat"));
+}
