@@ -59,44 +59,38 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()>;
 }
 
-/// A backend chosen at run time.
-#[deny(clippy::missing_trait_methods)]
-impl Backend for Box<dyn Backend> {
-    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        (**self).acquire(takes)
-    }
+macro_rules! pass_on {
+    ($(#[$doc:meta])* impl $($backend:tt)*) => {
+        $(#[$doc])*
+        #[deny(clippy::missing_trait_methods)]
+        impl $($backend)* {
+            fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+                (**self).acquire(takes)
+            }
 
-    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        (**self).peek(takes)
-    }
+            fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+                (**self).peek(takes)
+            }
 
-    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
-        (**self).settle(settlements)
-    }
+            fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+                (**self).settle(settlements)
+            }
 
-    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
-        (**self).reset(rows)
-    }
+            fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+                (**self).reset(rows)
+            }
+        }
+    };
 }
 
-/// A backend that is looked at from elsewhere too.
-#[deny(clippy::missing_trait_methods)]
-impl<B: Backend + ?Sized> Backend for Arc<B> {
-    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        (**self).acquire(takes)
-    }
+pass_on! {
+    /// A backend chosen at run time.
+    impl Backend for Box<dyn Backend>
+}
 
-    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        (**self).peek(takes)
-    }
-
-    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
-        (**self).settle(settlements)
-    }
-
-    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
-        (**self).reset(rows)
-    }
+pass_on! {
+    /// A backend that is looked at from elsewhere too.
+    impl<B: Backend + ?Sized> Backend for Arc<B>
 }
 
 /// Which row: a key under a policy.

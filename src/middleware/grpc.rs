@@ -44,6 +44,8 @@ pub(super) fn response(refusal: &Refusal<'_>, content_type: HeaderValue) -> Resp
     let code = match refusal.status() {
         StatusCode::TOO_MANY_REQUESTS => RESOURCE_EXHAUSTED,
         StatusCode::SERVICE_UNAVAILABLE => UNAVAILABLE,
+        StatusCode::UNAUTHORIZED => UNAUTHENTICATED,
+        StatusCode::FORBIDDEN => PERMISSION_DENIED,
         status if status.is_client_error() => INVALID_ARGUMENT,
         _ => INTERNAL,
     };
@@ -68,9 +70,11 @@ pub(super) fn response(refusal: &Refusal<'_>, content_type: HeaderValue) -> Resp
 }
 
 const INVALID_ARGUMENT: u16 = 3;
+const PERMISSION_DENIED: u16 = 7;
 const RESOURCE_EXHAUSTED: u16 = 8;
 const INTERNAL: u16 = 13;
 const UNAVAILABLE: u16 = 14;
+const UNAUTHENTICATED: u16 = 16;
 
 /// Milliseconds, rounded up; -1, "do not retry", if waiting does not help.
 fn pushback(retry: Option<Duration>) -> i32 {

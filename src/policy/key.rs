@@ -39,8 +39,8 @@ impl Key {
         Key::of(Tag::Anonymous, &[])
     }
 
-    /// The key of all callers together. No parts: nothing that a caller is called can be it.
-    pub(crate) fn everybody() -> Key {
+    /// The one key of limits on everybody together, which no caller's own key is: what [`key::global`](crate::key::global) finds.
+    pub fn everybody() -> Key {
         Key::tuple(&[])
     }
 

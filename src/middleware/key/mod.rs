@@ -270,7 +270,7 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// One key for everybody: a limit on all requests together.
+/// One key for everybody, [`Key::everybody`]: a limit on all requests together.
 pub fn global() -> Global {
     Global
 }

@@ -1,0 +1,106 @@
+//! Building a quota: every number checked, the rest derived.
+
+use std::time::Duration;
+
+use super::super::error::{Problem, QuotaError};
+use super::super::token_bucket;
+use super::{Algorithm, Phase, Quota, UNLIMITED};
+
+impl Quota {
+    pub(super) const fn base(algorithm: Algorithm, rate: u64, period: Duration) -> Result<Quota, QuotaError> {
+        if rate == 0 || rate > Quota::MAX_TOKENS {
+            return Err(QuotaError::new(Problem::Rate, rate));
+        }
+        if period.subsec_nanos() % 1000 != 0 {
+            return Err(QuotaError::new(Problem::PeriodNotMicros, period.subsec_nanos() as u64));
+        }
+        if period.is_zero() || period.as_micros() > Quota::MAX_PERIOD.as_micros() {
+            return Err(QuotaError::new(Problem::Period, period.as_secs()));
+        }
+        let micros = period.as_micros() as u64;
+        let common = gcd(rate, micros);
+        Quota {
+            algorithm,
+            stamp: 0,
+            phase: Phase::Nobody,
+            rate,
+            period: micros,
+            capacity: rate,
+            max_reserved: 0,
+            start: 0,
+            grain_tokens: rate / common,
+            grain_micros: micros / common,
+            fill: 0,
+        }
+        .finish()
+    }
+
+    /// Checks what involves several numbers, and derives the rest.
+    pub(super) const fn finish(mut self) -> Result<Quota, QuotaError> {
+        if self.capacity > Quota::MAX_TOKENS {
+            return Err(QuotaError::new(Problem::CapacityTooLarge, self.capacity));
+        }
+        let span = Quota::MAX_WINDOW.as_micros();
+        // At least one token: a capacity of 0 must not make every clock step look like a jump.
+        let full = if self.capacity == 0 { 1 } else { self.capacity };
+        let fill = self.micros_to_repay(full);
+        if fill > span {
+            return Err(QuotaError::new(Problem::FillTooLong, self.capacity));
+        }
+        if self.max_reserved != UNLIMITED && self.micros_to_repay(self.max_reserved) > span {
+            return Err(QuotaError::new(Problem::ReservedTooLong, self.max_reserved));
+        }
+        self.fill = fill as u64;
+        self.stamp = self.digest();
+        Ok(self)
+    }
+
+    const fn micros_to_repay(&self, tokens: u64) -> u128 {
+        let period = self.period as u128;
+        match self.algorithm {
+            Algorithm::TokenBucket => token_bucket::micros_to_repay(self, tokens),
+            Algorithm::FixedWindow => (tokens as u128).div_ceil(self.rate as u128) * period,
+            Algorithm::SlidingWindow => 2 * period,
+        }
+    }
+
+    const fn digest(&self) -> u32 {
+        // FNV-1a over the numbers, folded to thirty bits; the algorithm in the other two.
+        let numbers = [
+            self.algorithm as u64,
+            self.rate,
+            self.period,
+            self.capacity,
+            self.max_reserved,
+            if matches!(self.phase, Phase::Start) { self.start + 1 } else { 0 },
+        ];
+        let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+        let mut i = 0;
+        while i < numbers.len() {
+            let bytes = numbers[i].to_le_bytes();
+            let mut j = 0;
+            while j < bytes.len() {
+                hash = (hash ^ bytes[j] as u64).wrapping_mul(0x0100_0000_01b3);
+                j += 1;
+            }
+            i += 1;
+        }
+        (((hash ^ (hash >> 34)) as u32) << 2) | self.algorithm.tag()
+    }
+}
+
+/// The quota, or the panic of a constructor that was given nonsense.
+#[track_caller]
+pub(super) const fn built(result: Result<Quota, QuotaError>) -> Quota {
+    match result {
+        Ok(quota) => quota,
+        Err(error) => error.panic(),
+    }
+}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
