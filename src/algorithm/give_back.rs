@@ -100,6 +100,9 @@ pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actu
 /// A window's count is not paid back bit by bit, so the charge is still there whole, in this window or the one before.
 fn settle_window(quota: &Quota, row: &State, receipt: &Receipt, now: Micros, wanted: f64) -> State {
     let then = sliding_window::roll(quota, &State { spent: wanted, carry: 0.0, ..receipt.state }, now);
+    if row.spent < then.spent || row.carry < then.carry {
+        return *row; // It was reset or evicted in between.
+    }
     State { spent: (row.spent - then.spent).max(0.0), carry: (row.carry - then.carry).max(0.0), ..*row }
 }
 

@@ -87,16 +87,6 @@ impl Ask {
         self
     }
 
-    /// This and `other` as one: the tokens of both, within the shorter of their times.
-    #[must_use]
-    pub const fn and(self, other: Ask) -> Ask {
-        let max_wait = match (self.max_wait, other.max_wait) {
-            (Some(one), Some(two)) => Some(if one < two { one } else { two }),
-            _ => None,
-        };
-        Ask { cost: self.cost.saturating_add(other.cost), max_wait }
-    }
-
     /// The tokens asked for.
     pub const fn tokens(&self) -> u64 {
         self.cost

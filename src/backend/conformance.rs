@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
-use super::{Backend, RowId, Settle, Steps, Take};
+use super::{Backend, RowId, Settle, Steps, Take, verdict_of_all};
 use crate::algorithm::{Ask, HOUR, Quota, Receipt, SECOND, State, Step, Verdict, roll, settle, step};
 use crate::policy::{Digest, Key, PolicyName, Secret};
 
@@ -158,6 +158,15 @@ pub async fn charges_a_row_named_twice_twice(backend: &dyn Backend) {
     let two = Take::new(RowId { policy: &policy, key: fresh_key() }, &quota, Ask::cost(2));
     let steps = ask(backend, &[two, two], true).await;
     assert_eq!(steps[1].verdict, Verdict::Deny { retry: None });
+
+    // A take that would wait, after one that would not: not never, but when the first has room and the second a turn.
+    let quota = Quota::token_bucket(2, HOUR).max_reserved(5);
+    let row = RowId { policy: &policy, key: fresh_key() };
+    let take = |ask| Take::new(row, &quota, ask);
+    assert!(ask(backend, &[take(Ask::cost(1))], true).await.all_granted());
+    let steps = ask(backend, &[take(Ask::cost(2)), take(Ask::cost(3).reserve())], true).await;
+    let Verdict::Deny { retry: Some(retry) } = steps[0].verdict else { panic!("{steps:?}") };
+    assert!(retry <= HOUR / 2, "one token is missing: {retry:?}");
 }
 
 /// A row written under another quota keeps its spending, up to the new capacity.
@@ -309,11 +318,10 @@ fn replay(model: &mut HashMap<Digest, State>, takes: &[Take<'_>], steps: &Steps,
         // Whatever would have fitted leaves its row as it was.
         let take = &takes[i];
         let before = model.get(&take.row.digest()).copied().unwrap_or_default();
-        let others = takes.iter().enumerate().filter(|(j, other)| *j != i && other.row.digest() == take.row.digest());
-        let all = others.fold(take.ask, |ask, (_, other)| ask.and(other.ask));
-        let together = crate::algorithm::step(&take.quota, &before, answer.now, all);
-        if !step.is_allowed() && !together.is_allowed() {
-            step.verdict = together.verdict;
+        let same = takes.iter().filter(|other| other.row.digest() == take.row.digest());
+        if !step.is_allowed() {
+            let all = verdict_of_all(&before, answer.now, same.map(|other| (other.quota, other.ask)));
+            step.verdict = all.unwrap_or(step.verdict);
         }
         step.state = roll(&take.quota, &before, answer.now);
         let mut answer = *answer;

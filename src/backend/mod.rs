@@ -12,10 +12,11 @@ mod memory;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Ask, Quota, Receipt, Step};
+use crate::algorithm::{Ask, Micros, Quota, Receipt, State, Step, Verdict, step};
 use crate::policy::{Digest, PolicyName};
 
 pub use error::{Error, ErrorKind};
@@ -32,8 +33,8 @@ pub use memory::{MemoryBackend, MemoryBackendBuilder};
 /// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call against one instant, each seeing what the takes
 ///   before it would spend, and stores all of them, or none if one is denied. Two calls on the same row never both see the
 ///   state from before either.
-/// - **A row named twice** in a call is charged for both takes or neither; the retry time of a denial is that of all its takes
-///   [as one](crate::algorithm::Ask::and), since the call will ask for all of them again.
+/// - **A row named twice** in a call is charged for both takes or neither; the retry time of a denial is that of all its takes,
+///   since the call will ask for all of them again ([`verdict_of_all`]).
 /// - **The same arithmetic.** A decision is what [`algorithm::step`](crate::algorithm::step) says of the row, the quota and
 ///   the backend's time, down to the last bit of `spent` and the microsecond of a wait.
 /// - **Time is the backend's**: the process's clock in memory, the server's where several processes share rows.
@@ -173,4 +174,24 @@ impl FromIterator<Step> for Steps {
     fn from_iter<I: IntoIterator<Item = Step>>(steps: I) -> Steps {
         Steps(steps.into_iter().collect())
     }
+}
+
+/// The denial that a call gets which asks for several takes of one row, whose state is `before`: each take comes after the ones
+/// before it, and the call succeeds when the last of them does. `None` if none is denied.
+///
+/// Of each take: all that is asked for up to it, within the time that it would wait itself.
+pub fn verdict_of_all(before: &State, now: Micros, asked: impl IntoIterator<Item = (Quota, Ask)>) -> Option<Verdict> {
+    let mut tokens = 0u64;
+    let mut denial: Option<Option<Duration>> = None;
+    for (quota, ask) in asked {
+        tokens = tokens.saturating_add(ask.tokens());
+        if let Verdict::Deny { retry } = step(&quota, before, now, ask.for_cost(tokens)).verdict {
+            denial = Some(match denial {
+                None => retry,
+                // Never, if one of them never.
+                Some(longest) => longest.zip(retry).map(|(a, b)| a.max(b)),
+            });
+        }
+    }
+    denial.map(|retry| Verdict::Deny { retry })
 }

@@ -177,7 +177,8 @@ impl RateLimitLayer {
 
     /// Shadow mode for all but a share of keys, from 0.0 to 1.0, for which the limit is enforced: so it can be rolled out step by
     /// step. They are always the same keys (of the first rule) for one [secret](crate::RateLimiterBuilder::secret), and a larger
-    /// share includes the smaller one; a limiter with a random secret draws them anew in each process.
+    /// share includes the smaller one; a limiter with a random secret draws them anew in each process. A request of which the first
+    /// rule does not find a key (or that it skips: then the next rule's counts) is not among them below 1.0.
     ///
     /// # Panics
     /// If `share` is not from 0.0 to 1.0.

@@ -110,7 +110,7 @@ impl Shared {
     #[allow(clippy::result_large_err)] // Both are moved once.
     fn decide(self: &Arc<Self>, parts: &Parts) -> Result<Outcome, Verdict> {
         if self.skip.iter().any(|skip| skip(parts)) {
-            return Ok(self.unlimited(Report::default()));
+            return Ok(self.unlimited(Report::default(), false));
         }
         let cost = self.cost.as_ref().map_or(1, |cost| cost(parts));
         let mut lines = Lines::new();
@@ -131,7 +131,7 @@ impl Shared {
             }
         }
         if lines.is_empty() {
-            return Ok(self.unlimited(Report::default()));
+            return Ok(self.unlimited(Report::default(), false));
         }
         match self.limiter.decide(self.charges(&lines, cost), true).try_ready() {
             Ok(answer) => Ok(self.outcome(answer, &lines)),
@@ -156,7 +156,7 @@ impl Shared {
                 }
             }
             if lines.is_empty() {
-                return self.unlimited(Report::default());
+                return self.unlimited(Report::default(), false);
             }
             let answer = self.limiter.decide(self.charges(&lines, cost), true).await;
             self.outcome(answer, &lines)
@@ -167,7 +167,7 @@ impl Shared {
         let decisions = match answer {
             Ok(decisions) => decisions,
             // A limit that is not enforced must not refuse because it cannot be told either.
-            Err(_) if !self.is_enforced(lines) => return self.unlimited(Report::default()),
+            Err(_) if !self.is_enforced(lines) => return self.unlimited(Report::default(), false),
             Err(error) => return Outcome::Refuse(Cause::Unavailable(error)),
         };
         let report = match (self.is_enforced(lines), decisions.is_allowed()) {
@@ -179,7 +179,8 @@ impl Shared {
             (false, true) => Report::default(),
             (false, false) => shadowed(self.shadow_header.as_ref()),
         };
-        Outcome::Proceed(Pass { report, status: self.status.then(|| RateLimitStatus::new(decisions)) })
+        let shadowed = !decisions.is_allowed();
+        Outcome::Proceed(Pass { report, status: self.status.then(|| RateLimitStatus::new(decisions, shadowed)) })
     }
 
     /// The verdict on a request of which a rule could not find the key. Where limits are not enforced, that refuses nobody
@@ -188,13 +189,13 @@ impl Shared {
         if self.is_enforced(lines) {
             Outcome::Refuse(Cause::NoKey(error))
         } else {
-            self.unlimited(shadowed(self.shadow_header.as_ref()))
+            self.unlimited(shadowed(self.shadow_header.as_ref()), true)
         }
     }
 
     /// On to the service without a decision. A handler that asks for the status finds an empty one.
-    fn unlimited(&self, report: Report) -> Outcome {
-        let status = self.status.then(|| RateLimitStatus::new(Decisions::from_iter([])));
+    fn unlimited(&self, report: Report, shadowed: bool) -> Outcome {
+        let status = self.status.then(|| RateLimitStatus::new(Decisions::from_iter([]), shadowed));
         Outcome::Proceed(Pass { report, status })
     }
 

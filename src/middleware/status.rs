@@ -21,26 +21,29 @@ use crate::policy::{Decision, Decisions};
 ///     .layer(RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::global()).with_status());
 /// ```
 #[derive(Clone, Debug)]
-pub struct RateLimitStatus(Arc<Decisions>);
+pub struct RateLimitStatus {
+    decisions: Arc<Decisions>,
+    shadowed: bool,
+}
 
 impl RateLimitStatus {
-    pub(super) fn new(decisions: Decisions) -> RateLimitStatus {
-        RateLimitStatus(Arc::new(decisions))
+    pub(super) fn new(decisions: Decisions, shadowed: bool) -> RateLimitStatus {
+        RateLimitStatus { decisions: Arc::new(decisions), shadowed }
     }
 
     /// One decision for each rule that applied, in their order.
     pub fn decisions(&self) -> &Decisions {
-        &self.0
+        &self.decisions
     }
 
     /// The decision with the smallest share of its limit left; `None` if no rule applied.
     pub fn tightest(&self) -> Option<&Decision> {
-        self.0.tightest()
+        self.decisions.tightest()
     }
 
-    /// Whether the request goes on only because its denial is not enforced: see
+    /// Whether the request goes on only because its refusal (a denial, or a key that could not be found) is not enforced: see
     /// [`RateLimitLayer::shadow`](super::RateLimitLayer::shadow).
     pub fn is_shadowed(&self) -> bool {
-        !self.0.is_allowed()
+        self.shadowed
     }
 }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use self::row::{Row, Slot};
 use self::table::{Room, Shard, Table, find, find_mut, put, remove};
-use super::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use super::{Backend, BackendFuture, RowId, Settle, Steps, Take, verdict_of_all};
 use crate::algorithm::{Algorithm, Micros, Quota, State, Step, roll, settle, step, when};
 use crate::clock::{Clock, SystemClock};
 
@@ -142,14 +142,10 @@ impl MemoryBackend {
                 let (index, step) = steps[i];
                 let row = &loaded[index];
                 let before = row.before.unwrap_or(row.state);
-                let mut others = (0..takes.len()).filter(|other| *other != i && steps[*other].0 == index).peekable();
-                if !step.is_allowed() && others.peek().is_some() {
-                    // When the call comes back it will ask this row for all of it again.
-                    let all = others.fold(takes[i].ask, |ask, other| ask.and(takes[other].ask));
-                    let together = crate::algorithm::step(&row.quota_of(&takes[i]), &before, now, all);
-                    if !together.is_allowed() {
-                        steps[i].1.verdict = together.verdict;
-                    }
+                let same = (0..takes.len()).filter(|other| steps[*other].0 == index);
+                if !step.is_allowed() && same.clone().count() > 1 {
+                    let asked = same.map(|other| (row.quota_of(&takes[other]), takes[other].ask));
+                    steps[i].1.verdict = verdict_of_all(&before, now, asked).unwrap_or(step.verdict);
                 }
                 if row.before.is_some() {
                     steps[i].1.state = before;

@@ -4,7 +4,7 @@ use http::StatusCode;
 use http::request::Parts;
 
 use super::{Extraction, Found, KeyError, KeyExtractor};
-use crate::policy::{Key, Subject};
+use crate::policy::Subject;
 
 /// See [`KeyExtractor::or`].
 #[derive(Clone, Debug)]
@@ -128,8 +128,11 @@ fn both(first: Found, second: Found) -> Found {
         (Found::Refuse(error), _) | (_, Found::Refuse(error)) => Found::Refuse(error),
         (Found::Skip, _) | (_, Found::Skip) => Found::Skip,
         (Found::Subject(first), Found::Subject(second)) => {
-            let key = first.key().zip(second.key()).map(|(a, b)| Key::from((a, b)));
-            let subject = Subject::from(key);
+            let Some((a, b)) = first.key().zip(second.key()) else {
+                // Nobody's tier either: the anonymous bucket is for all who lack a key.
+                return Found::Subject(Subject::anonymous());
+            };
+            let subject = Subject::new((a, b));
             Found::Subject(match first.tier_name().or(second.tier_name()) {
                 Some(tier) => subject.tier(tier.to_owned()),
                 None => subject,
@@ -148,6 +151,7 @@ async fn resolve(extraction: Extraction) -> Found {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Key;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
@@ -207,6 +211,13 @@ mod tests {
         {
             assert!(matches!(found, Found::Subject(subject) if subject.tier_name() == Some("pro")));
         }
+    }
+
+    #[test]
+    fn half_a_pair_has_no_tier() {
+        let tiered = |_: &Parts| Subject::new(1).tier("pro");
+        let Found::Subject(subject) = find(tiered.and(now(None))) else { panic!() };
+        assert_eq!(subject, Subject::anonymous());
     }
 
     #[test]
