@@ -219,6 +219,17 @@ mod tests {
     }
 
     #[test]
+    fn a_window_that_was_reset_gives_nothing_back() {
+        // Found in review: the old charge was taken off what others had spent since.
+        let quota = Quota::sliding_window(10, MINUTE);
+        let mut state = State::default();
+        let receipt = charge(&quota, &mut state, NOW, Ask::cost(8));
+        let mut state = State::default();
+        charge(&quota, &mut state, NOW, Ask::cost(3));
+        assert_eq!(settle(&quota, &state, &receipt, NOW, 0).spent, 3.0);
+    }
+
+    #[test]
     fn a_window_finds_its_charge_in_the_window_before() {
         let quota = Quota::sliding_window(10, MINUTE);
         let begin = Micros::new(1_700_000_040_000_000);

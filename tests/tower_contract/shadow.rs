@@ -1,8 +1,10 @@
 //! Shadow mode refuses nobody, also where the limit cannot be told.
 
 use http::Request;
-use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, key};
-use tower::{Layer, ServiceExt};
+use http::Response;
+use std::convert::Infallible;
+use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimitStatus, RateLimiter, key};
+use tower::{Layer, ServiceExt, service_fn};
 
 use crate::backends::Broken;
 use crate::strict::Strict;
@@ -26,6 +28,20 @@ async fn a_key_that_cannot_be_found_refuses_nobody_in_shadow_mode() {
     let layer = RateLimitLayer::new(ONE, key::client_ip());
     assert_eq!(status(&layer).await, 500);
     assert_eq!(status(&layer.shadow()).await, 200);
+}
+
+#[tokio::test]
+async fn the_status_says_so_too_where_there_was_no_key() {
+    // Found in review: the header said `denied` and the status did not.
+    let layer = RateLimitLayer::new(ONE, key::client_ip()).shadow().shadow_header("x-shadow").with_status();
+    let inner = service_fn(|request: Request<()>| async move {
+        let status = request.extensions().get::<RateLimitStatus>().expect("a status");
+        Ok::<_, Infallible>(Response::new(status.is_shadowed().to_string()))
+    });
+    let response = layer.layer(inner).oneshot(Request::new(())).await.unwrap();
+    assert_eq!(response.headers()["x-shadow"], "denied");
+    let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+    assert_eq!(body, "true");
 }
 
 async fn status(layer: &RateLimitLayer) -> u16 {
