@@ -47,6 +47,7 @@
 //! | feature | default | adds |
 //! | --- | --- | --- |
 //! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] as an extractor, the peer address from `ConnectInfo` |
+//! | `wait` | yes | waiting for a turn instead of being refused: `wait_up_to`, on tokio's timer |
 //! | `serde` | | quotas from configuration: `"100/min burst 20"`, or a table |
 //! | `tonic` | | the peer address from tonic's connection info |
 //! | `uuid` | | `Uuid` as a key |
@@ -71,11 +72,16 @@ mod policy;
 
 pub use algorithm::{DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, WEEK};
 pub use backend::{Error, ErrorKind, MemoryBackend, MemoryBackendBuilder};
-pub use clock::{Clock, ManualClock, SystemClock};
-pub use limiter::{Acquire, Charge, DecisionFuture, DecisionsFuture, RateLimiter, RateLimiterBuilder, Snapshot};
+pub use clock::{Clock, ManualClock, Sleep, SystemClock};
+#[cfg(feature = "wait")]
+pub use limiter::WaitFuture;
+pub use limiter::{
+    Acquire, Charge, DecisionFuture, DecisionsFuture, HoldFuture, LimitError, RateLimiter, RateLimiterBuilder,
+    Reservation, Settlement, Snapshot,
+};
 pub use middleware::{
     HeaderFamily, KeyError, KeyExtractor, RateLimit, RateLimitLayer, RateLimitStatus, Refusal, RefusalBody, ResetUnit,
-    ResponseFuture, RouteLimits, is_cors_preflight, key,
+    ResponseFuture, RouteLimits, Rule, Settle, is_cors_preflight, key,
 };
 pub use policy::{
     Decision, Decisions, Denied, Digest, Key, ParseQuotaError, Policy, PolicyError, PolicyName, Reason, Secret, Subject,

@@ -17,6 +17,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::algorithm::{Ask, Micros, Quota, Receipt, State, Step, Verdict, step};
+use crate::clock::Sleep;
 use crate::policy::{Digest, PolicyName};
 
 pub use error::{Error, ErrorKind};
@@ -42,6 +43,9 @@ pub use memory::{MemoryBackend, MemoryBackendBuilder};
 ///   it has no room to remember must not be allowed for that reason alone.
 /// - **Cancellation.** If a returned future is dropped, the charge may have happened or not. It is never undone or repeated
 ///   behind the caller's back, and a charge whose outcome is unknown (a timeout) is never sent again.
+/// - **Settling and resetting are posted.** They begin when they are called and are carried out even if the future is dropped:
+///   whoever gives a charge back because it was dropped itself cannot wait. A backend on a network hands them to a task of its
+///   own.
 /// - **Unavailable is not limited.** A backend that cannot decide returns an [`Error`], never a denial.
 /// - Calls do not block. A future that is [ready](BackendFuture::ready) at once is best.
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
@@ -54,10 +58,21 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
     /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row by itself.
+    ///
+    /// It is done, even if the future is dropped at once: see the contract.
     fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()>;
 
     /// Forgets rows. Those that are not there are not missed.
+    ///
+    /// It is done, even if the future is dropped at once: see the contract.
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()>;
+
+    /// A future that is done once the backend's time comes to `instant`, for a backend whose time does not run as the machine's
+    /// does, as under a [`ManualClock`](crate::ManualClock). `None`, the default, means that any timer will do.
+    fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
+        let _ = instant;
+        None
+    }
 }
 
 macro_rules! pass_on {
@@ -79,6 +94,10 @@ macro_rules! pass_on {
 
             fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
                 (**self).reset(rows)
+            }
+
+            fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
+                (**self).sleep_until(instant)
             }
         }
     };

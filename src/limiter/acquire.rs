@@ -3,7 +3,9 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use super::{Charge, DecisionFuture, RateLimiter};
+#[cfg(feature = "wait")]
+use super::WaitFuture;
+use super::{Charge, DecisionFuture, HoldFuture, RateLimiter};
 
 /// A call to a limiter in the making: `limiter.acquire(&policy, key).cost(3).await`.
 #[derive(Clone, Debug)]
@@ -25,7 +27,7 @@ impl<'a> Acquire<'a> {
     }
 
     /// Reserves a turn, however far away, where the quota allows reservations. The caller then waits for
-    /// [`Decision::delay`](crate::Decision::delay) by itself.
+    /// [`Decision::delay`](crate::Decision::delay) by itself, or [holds](Acquire::hold) it.
     pub fn reserve(mut self) -> Acquire<'a> {
         self.charge = self.charge.reserve();
         self
@@ -43,6 +45,50 @@ impl<'a> Acquire<'a> {
     /// If the backend cannot decide.
     pub fn check(self) -> DecisionFuture {
         self.limiter.decide_one(self.charge.policy(), self.charge.subject(), self.charge.ask(), false)
+    }
+
+    /// Asks, and takes with the charge in hand: it is given back if the [`Reservation`](super::Reservation) is dropped, and its true
+    /// cost can be told afterwards.
+    ///
+    /// # Errors
+    /// If it is denied, or the backend cannot decide.
+    pub fn hold(self) -> HoldFuture {
+        self.limiter.hold_all([self.charge])
+    }
+
+    /// Asks, takes, and waits for the turn if it is at most `wait` away and the quota [allows
+    /// reservations](crate::Quota::max_reserved). Dropped before that, it gives the turn back; what it returns can tell the true cost
+    /// afterwards, or be dropped.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota, RateLimiter, SECOND};
+    ///
+    /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(100, SECOND).capacity(1).max_reserved(50));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::LimitError> {
+    /// let limiter = RateLimiter::default();
+    /// for _ in 0..5 {
+    ///     limiter.acquire(&CALLS, "their API").wait_up_to(SECOND).await?;
+    ///     // 10 ms apart
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It takes one of the limiter's places to wait ([`max_waiting`](super::RateLimiterBuilder::max_waiting)); without one it asks
+    /// without waiting.
+    ///
+    /// # Errors
+    /// If it is denied, or the backend cannot decide.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, if it has to wait, unless the backend's [clock](crate::Clock) has its own way to.
+    #[cfg(feature = "wait")]
+    pub fn wait_up_to(mut self, wait: Duration) -> WaitFuture {
+        let place = self.limiter.place();
+        self.charge = if place.is_some() { self.charge.reserve_within(wait) } else { self.charge.at_once() };
+        WaitFuture::new(self.hold(), place)
     }
 
     /// Asks, and takes. Awaiting does the same.

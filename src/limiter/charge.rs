@@ -40,6 +40,13 @@ impl<'a> Charge<'a> {
         self
     }
 
+    /// Without a reservation.
+    #[cfg(feature = "wait")]
+    pub(super) fn at_once(mut self) -> Charge<'a> {
+        self.ask = Ask::cost(self.ask.tokens());
+        self
+    }
+
     pub(super) fn policy(&self) -> &'a Policy {
         self.policy
     }

@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use smallvec::SmallVec;
 
 use crate::algorithm::{Quota, Step};
-use crate::backend::{BackendFuture, Error, Steps, Take};
-use crate::policy::{Decision, Decisions, PolicyName};
+use crate::backend::{BackendFuture, Error, RowId, Steps, Take};
+use crate::policy::{Decision, Decisions, Digest, PolicyName};
 
 /// The answer to one charge. In memory it is there at once.
 ///
@@ -39,17 +39,18 @@ pub struct DecisionsFuture {
 #[derive(Clone, Debug)]
 struct Line {
     policy: PolicyName,
+    key: Digest,
     quota: Quota,
     cost: u64,
 }
 
 impl Line {
     fn of(take: &Take<'_>) -> Line {
-        Line { policy: take.row.policy.clone(), quota: take.quota, cost: take.ask.tokens() }
+        Line { policy: take.row.policy.clone(), key: take.row.key, quota: take.quota, cost: take.ask.tokens() }
     }
 
     fn decision(&self, step: Step, all_granted: bool) -> Decision {
-        Decision::new(self.policy.clone(), self.quota, self.cost, step, all_granted)
+        Decision::new(self.policy.clone(), self.key, self.quota, self.cost, step, all_granted)
     }
 }
 
@@ -57,7 +58,7 @@ impl DecisionFuture {
     pub(super) fn new(take: &Take<'_>, steps: BackendFuture<Steps>) -> DecisionFuture {
         DecisionFuture(match steps.try_ready() {
             Ok(answer) => {
-                One::Ready(Some(answer.and_then(|steps| only(take.row.policy, take.quota, take.ask.tokens(), &steps))))
+                One::Ready(Some(answer.and_then(|steps| only(take.row, take.quota, take.ask.tokens(), &steps))))
             }
             Err(steps) => One::Pending(Line::of(take), steps),
         })
@@ -74,7 +75,8 @@ impl Future for DecisionFuture {
                 None => panic!("a DecisionFuture was polled after it had answered"),
             },
             One::Pending(line, steps) => {
-                Pin::new(steps).poll(context).map(|steps| only(&line.policy, line.quota, line.cost, &steps?))
+                let row = RowId { policy: &line.policy, key: line.key };
+                Pin::new(steps).poll(context).map(|steps| only(row, line.quota, line.cost, &steps?))
             }
         }
     }
@@ -104,9 +106,9 @@ impl Future for DecisionsFuture {
 }
 
 #[inline]
-fn only(policy: &PolicyName, quota: Quota, cost: u64, steps: &Steps) -> Result<Decision, Error> {
+fn only(row: RowId<'_>, quota: Quota, cost: u64, steps: &Steps) -> Result<Decision, Error> {
     let step = steps.first().ok_or_else(too_few)?;
-    Ok(Decision::new(policy.clone(), quota, cost, *step, step.is_allowed()))
+    Ok(Decision::new(row.policy.clone(), row.key, quota, cost, *step, step.is_allowed()))
 }
 
 fn decisions(lines: &[Line], steps: &Steps) -> Result<Decisions, Error> {

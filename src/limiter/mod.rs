@@ -2,10 +2,17 @@
 
 mod acquire;
 mod charge;
+mod error;
 mod future;
+mod reservation;
+mod settlement;
 mod snapshot;
+mod turn;
+#[cfg(feature = "wait")]
+mod wait;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use smallvec::SmallVec;
 
@@ -15,8 +22,14 @@ use crate::policy::{Digest, Key, Policy, Secret, Subject};
 
 pub use acquire::Acquire;
 pub use charge::Charge;
+pub use error::LimitError;
 pub use future::{DecisionFuture, DecisionsFuture};
+pub use reservation::{HoldFuture, Reservation};
+pub use settlement::Settlement;
 pub use snapshot::Snapshot;
+pub(crate) use turn::{Place, Turn};
+#[cfg(feature = "wait")]
+pub use wait::WaitFuture;
 
 /// Limits callers, from any handler: by a policy, under a key, on a backend.
 ///
@@ -62,6 +75,8 @@ struct Inner {
     backend: Box<dyn Backend>,
     secret: Secret,
     anonymous: Digest,
+    waiting: AtomicUsize,
+    max_waiting: usize,
 }
 
 impl RateLimiter {
@@ -72,7 +87,7 @@ impl RateLimiter {
 
     /// A limiter with choices.
     pub fn builder(backend: impl Backend) -> RateLimiterBuilder {
-        RateLimiterBuilder { backend: Box::new(backend), secret: Secret::random() }
+        RateLimiterBuilder { backend: Box::new(backend), secret: Secret::random(), max_waiting: turn::MAX_WAITING }
     }
 
     /// Takes one token for `subject` under `policy`, or denies it.
@@ -91,7 +106,7 @@ impl RateLimiter {
         self.decide_one(policy, &subject.into(), Ask::cost(1), false)
     }
 
-    /// Begins a call with choices: a [cost](Acquire::cost), a [reservation](Acquire::reserve).
+    /// Begins a call with choices: a [cost](Acquire::cost), a [reservation](Acquire::reserve), a charge [in hand](Acquire::hold).
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, SECOND};
@@ -141,6 +156,14 @@ impl RateLimiter {
     /// If the backend cannot decide.
     pub fn check_all<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> DecisionsFuture {
         self.decide_charges(charges, false)
+    }
+
+    /// [`limit_all`](RateLimiter::limit_all), the charges in hand: to be kept, given back, or told their true cost afterwards.
+    ///
+    /// # Errors
+    /// If one of them does not fit, or the backend cannot decide.
+    pub fn hold_all<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> HoldFuture {
+        HoldFuture::new(self, self.decide_charges(charges, true))
     }
 
     /// Whole tokens that `subject` could spend at once now.
@@ -224,6 +247,7 @@ impl Default for RateLimiter {
 pub struct RateLimiterBuilder {
     backend: Box<dyn Backend>,
     secret: Secret,
+    max_waiting: usize,
 }
 
 impl RateLimiterBuilder {
@@ -234,10 +258,29 @@ impl RateLimiterBuilder {
         self
     }
 
+    /// How many may wait for their turns at once, in layers and in [`wait_up_to`](Acquire::wait_up_to). Defaults to 10,000. Whoever
+    /// comes when all places are taken is decided without waiting: allowed if it fits at once, else denied.
+    ///
+    /// How many wait of one key is the quota's to say: [`Quota::max_reserved`](crate::Quota::max_reserved).
+    #[cfg(feature = "wait")]
+    #[must_use]
+    pub fn max_waiting(mut self, places: usize) -> RateLimiterBuilder {
+        self.max_waiting = places;
+        self
+    }
+
     /// The limiter.
     pub fn build(self) -> RateLimiter {
         let anonymous = self.secret.digest(&Key::anonymous());
-        RateLimiter { inner: Arc::new(Inner { backend: self.backend, secret: self.secret, anonymous }) }
+        RateLimiter {
+            inner: Arc::new(Inner {
+                backend: self.backend,
+                secret: self.secret,
+                anonymous,
+                waiting: AtomicUsize::new(0),
+                max_waiting: self.max_waiting,
+            }),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::key::KeyError;
 use super::refusal::{Cause, plain};
 use super::status::RateLimitStatus;
 use crate::backend::Error;
+use crate::limiter::{LimitError, Settlement};
 use crate::policy::Denied;
 
 /// 429 with the headers and the body that the layer would send.
@@ -53,6 +54,23 @@ impl From<Error> for Response {
     }
 }
 
+/// 429 or 503, as of what it says.
+impl IntoResponse for LimitError {
+    fn into_response(self) -> Response {
+        match self {
+            LimitError::Denied(denied) => denied.into_response(),
+            LimitError::Backend(error) => error.into_response(),
+        }
+    }
+}
+
+/// For handlers that return `Result<_, Response>`.
+impl From<LimitError> for Response {
+    fn from(error: LimitError) -> Response {
+        error.into_response()
+    }
+}
+
 /// 500, with what to do.
 impl IntoResponse for KeyError {
     fn into_response(self) -> Response {
@@ -67,6 +85,18 @@ impl<S: Sync> FromRequestParts<S> for RateLimitStatus {
         parts.extensions.get::<RateLimitStatus>().cloned().ok_or_else(|| {
             KeyError::new(
                 "tollgate: no RateLimitStatus in this request. Put a `RateLimitLayer` with `.with_status()` around this route",
+            )
+        })
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Settlement {
+    type Rejection = KeyError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Settlement, KeyError> {
+        parts.extensions.get::<Settlement>().cloned().ok_or_else(|| {
+            KeyError::new(
+                "tollgate: no Settlement in this request. Put a `RateLimitLayer` with `.with_settlement()` around this route",
             )
         })
     }

@@ -15,24 +15,61 @@ use tower_service::Service;
 use super::body::RefusalBody;
 use super::headers::Report;
 use super::layer::Shared;
+use super::pass::{After, Pass};
 use super::service::{Outcome, Verdict};
+use super::settle::Settling;
+use crate::clock::Sleep;
 
 pin_project! {
     /// The future of [`RateLimit`](super::RateLimit): the inner service's response, or a refusal.
     pub struct ResponseFuture<S: Service<Request<B>>, B> {
         #[pin]
-        state: State<S, S::Future, B>,
+        state: State<S, S::Future, S::Response, B>,
     }
 }
 
 pin_project! {
     #[project = StateProj]
-    enum State<S, F, B> {
+    enum State<S, F, R, B> {
         // The verdict is on its way. The service was ready when it was called and is not touched before.
         Deciding { verdict: Verdict, held: Option<(Arc<Shared>, S, Parts, B)> },
-        Inner { #[pin] future: F, report: Option<Report> },
+        // The turn comes later. A box, since few have to wait.
+        Waiting { waiting: Option<Box<Waiting<S, B>>> },
+        Inner { #[pin] future: F, after: Option<After> },
+        // The response is there, and a remote backend has not confirmed yet that its charges are settled.
+        Settling { settling: Settling, response: Option<R>, report: Option<Report> },
         // `None` once it was returned.
         Refused { response: Option<Response<Bytes>> },
+    }
+}
+
+/// A request that waits for its turn.
+struct Waiting<S, B> {
+    pass: Pass,
+    /// Begun when it is first polled, since a timer needs its runtime.
+    sleep: Option<Sleep>,
+    shared: Arc<Shared>,
+    /// Not asked whether it is ready before the turn has come: while it waits, it holds no place there.
+    service: S,
+    parts: Parts,
+    body: B,
+}
+
+impl<S, B> Waiting<S, B> {
+    /// Until the turn has come and the service is ready.
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>>
+    where
+        S: Service<Request<B>>,
+    {
+        if let Some(turn) = self.pass.take_turn() {
+            self.sleep = Some(turn.sleep());
+        }
+        if let Some(sleep) = &mut self.sleep {
+            ready!(sleep.as_mut().poll(context));
+            self.sleep = None;
+            self.pass.leave_place();
+        }
+        self.service.poll_ready(context)
     }
 }
 
@@ -47,8 +84,14 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
         ResponseFuture { state: State::Deciding { verdict, held: Some((shared, service, parts, body)) } }
     }
 
-    pub(super) fn inner(future: S::Future, report: Report) -> ResponseFuture<S, B> {
-        ResponseFuture { state: State::Inner { future, report: Some(report) } }
+    /// `service` is a clone of which nobody has asked yet whether it is ready.
+    pub(super) fn waiting(pass: Pass, shared: Arc<Shared>, service: S, parts: Parts, body: B) -> ResponseFuture<S, B> {
+        let waiting = Waiting { pass, sleep: None, shared, service, parts, body };
+        ResponseFuture { state: State::Waiting { waiting: Some(Box::new(waiting)) } }
+    }
+
+    pub(super) fn inner(future: S::Future, after: After) -> ResponseFuture<S, B> {
+        ResponseFuture { state: State::Inner { future, after: Some(after) } }
     }
 
     pub(super) fn refused(response: Response<Bytes>) -> ResponseFuture<S, B> {
@@ -59,7 +102,7 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
 #[allow(clippy::expect_used)] // Polling a future that has answered is its caller's mistake, and panics as usual.
 impl<S, B, R> Future for ResponseFuture<S, B>
 where
-    S: Service<Request<B>, Response = Response<R>>,
+    S: Service<Request<B>, Response = Response<R>> + Clone,
 {
     type Output = Result<Response<RefusalBody<R>>, S::Error>;
 
@@ -72,15 +115,47 @@ where
                     let (shared, mut service, mut parts, body) = held.take().expect(POLLED_AGAIN);
                     match outcome {
                         Outcome::Refuse(cause) => State::Refused { response: Some(shared.refuse(&cause, &parts)) },
+                        Outcome::Proceed(pass) if pass.waits() => {
+                            let service = service.clone();
+                            let waiting = Waiting { pass, sleep: None, shared, service, parts, body };
+                            State::Waiting { waiting: Some(Box::new(waiting)) }
+                        }
                         Outcome::Proceed(pass) => {
-                            let report = pass.apply(&mut parts);
+                            let after = pass.apply(&shared, &mut parts);
                             let future = service.call(Request::from_parts(parts, body));
-                            State::Inner { future, report: Some(report) }
+                            State::Inner { future, after: Some(after) }
                         }
                     }
                 }
-                StateProj::Inner { future, report } => {
+                StateProj::Waiting { waiting } => {
+                    let ready = ready!(waiting.as_mut().expect(POLLED_AGAIN).poll_turn(context));
+                    let Waiting { pass, shared, mut service, mut parts, body, .. } =
+                        *waiting.take().expect(POLLED_AGAIN);
+                    // Without an inner service the turn goes back.
+                    ready?;
+                    let after = pass.apply(&shared, &mut parts);
+                    State::Inner { future: service.call(Request::from_parts(parts, body)), after: Some(after) }
+                }
+                StateProj::Inner { future, after } => {
                     let mut response = ready!(future.poll(context))?;
+                    let Some(After { report, unsettled }) = after.take() else {
+                        return Poll::Ready(Ok(response.map(RefusalBody::inner)));
+                    };
+                    let Some(unsettled) = unsettled else {
+                        report.append_to(response.headers_mut());
+                        return Poll::Ready(Ok(response.map(RefusalBody::inner)));
+                    };
+                    let (parts, body) = response.into_parts();
+                    let settling = unsettled.settle(&parts);
+                    State::Settling {
+                        settling,
+                        response: Some(Response::from_parts(parts, body)),
+                        report: Some(report),
+                    }
+                }
+                StateProj::Settling { settling, response, report } => {
+                    ready!(Pin::new(settling).poll(context));
+                    let mut response = response.take().expect(POLLED_AGAIN);
                     if let Some(report) = report.take() {
                         report.append_to(response.headers_mut());
                     }
@@ -100,6 +175,8 @@ impl<S: Service<Request<B>>, B> fmt::Debug for ResponseFuture<S, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.state {
             State::Deciding { .. } => "ResponseFuture(deciding)",
+            State::Waiting { .. } => "ResponseFuture(waiting)",
+            State::Settling { .. } => "ResponseFuture(settling)",
             State::Inner { .. } => "ResponseFuture(inner)",
             State::Refused { .. } => "ResponseFuture(refused)",
         })

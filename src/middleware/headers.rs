@@ -259,7 +259,15 @@ mod tests {
 
     fn decision(quota: Quota, state: &State, cost: u64) -> Decisions {
         let step = step(&quota, state, NOW, Ask::cost(cost));
-        std::iter::once(Decision::new(PolicyName::new("api"), quota, cost, step, true)).collect()
+        std::iter::once(Decision::new(
+            PolicyName::new("api"),
+            crate::policy::Digest::from_bits(0),
+            quota,
+            cost,
+            step,
+            true,
+        ))
+        .collect()
     }
 
     fn sent(report: Report) -> HeaderMap {

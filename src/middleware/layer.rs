@@ -1,6 +1,7 @@
 //! The layer: what to limit, by what, on which limiter, and how to answer.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +10,13 @@ use http::request::Parts;
 use http::{HeaderName, Response};
 use tower_layer::Layer;
 
+use super::cost::{Cost, CostFn};
 use super::headers::HeaderFamily;
 use super::key::KeyExtractor;
 use super::refusal::Refusal;
 use super::rule::Rule;
 use super::service::RateLimit;
+use super::settle::{Settle, SettleFn};
 use crate::limiter::RateLimiter;
 use crate::policy::Policy;
 
@@ -58,6 +61,11 @@ pub(super) struct Shared {
     pub(super) rules: Vec<Rule>,
     pub(super) skip: Vec<Arc<SkipFn>>,
     pub(super) cost: Option<Arc<CostFn>>,
+    pub(super) settle: Option<Arc<SettleFn>>,
+    /// How long a request may wait for its turn.
+    pub(super) wait: Option<Duration>,
+    pub(super) wait_jitter: Duration,
+    pub(super) settlement: bool,
     pub(super) enforce: Enforce,
     pub(super) shadow_header: Option<HeaderName>,
     pub(super) headers: HeaderFamily,
@@ -76,7 +84,6 @@ pub(super) enum Enforce {
 }
 
 type SkipFn = dyn Fn(&Parts) -> bool + Send + Sync;
-type CostFn = dyn Fn(&Parts) -> u64 + Send + Sync;
 type RefuseFn = dyn Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync;
 
 impl RateLimitLayer {
@@ -88,7 +95,7 @@ impl RateLimitLayer {
     /// If a bare quota refuses everything (capacity 0 without reservations).
     #[track_caller]
     pub fn new(policy: impl Into<Policy>, key: impl KeyExtractor) -> RateLimitLayer {
-        RateLimitLayer::of(&RateLimiter::default(), Rule::new(policy.into(), Arc::new(key)))
+        Rule::new(policy, key).into()
     }
 
     pub(super) fn of(limiter: &RateLimiter, rule: Rule) -> RateLimitLayer {
@@ -97,6 +104,10 @@ impl RateLimitLayer {
             rules: vec![rule],
             skip: Vec::new(),
             cost: None,
+            settle: None,
+            wait: None,
+            wait_jitter: Duration::ZERO,
+            settlement: false,
             enforce: Enforce::Everybody,
             shadow_header: None,
             headers: HeaderFamily::Draft11,
@@ -114,13 +125,23 @@ impl RateLimitLayer {
     /// [`new`](RateLimitLayer::new) if a bare quota refuses everything.
     #[track_caller]
     #[must_use]
-    pub fn and(mut self, policy: impl Into<Policy>, key: impl KeyExtractor) -> RateLimitLayer {
-        let policy = policy.into();
-        let name = policy.name();
-        if self.shared.rules.iter().flat_map(|rule| rule.policies.iter()).any(|known| known.policy.name() == name) {
+    pub fn and(self, policy: impl Into<Policy>, key: impl KeyExtractor) -> RateLimitLayer {
+        self.rule(Rule::new(policy, key))
+    }
+
+    /// Adds a rule with its own cost and its own way to settle.
+    ///
+    /// # Panics
+    /// If there is a rule with a policy of the same name already: the two would charge the same rows.
+    #[track_caller]
+    #[must_use]
+    pub fn rule(mut self, rule: Rule) -> RateLimitLayer {
+        let names = |rule: &Rule| rule.policies.iter().map(|known| known.policy.name().clone()).collect::<Vec<_>>();
+        let known: Vec<_> = self.shared.rules.iter().flat_map(names).collect();
+        if let Some(name) = names(&rule).into_iter().find(|name| known.contains(name)) {
             panic!("tollgate: two rules of one layer have a policy named {name:?}; give one of them another name");
         }
-        self.change().rules.push(Rule::new(policy, Arc::new(key)));
+        self.change().rules.push(rule);
         self
     }
 
@@ -141,7 +162,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// What a request costs under every rule. Defaults to 1.
+    /// What a request costs under every rule that does not say otherwise itself ([`Rule::cost`]). Defaults to 1.
     ///
     /// ```
     /// # use http::request::Parts;
@@ -150,9 +171,128 @@ impl RateLimitLayer {
     ///     if req.uri.path().starts_with("/export") { 50 } else { 1 }
     /// });
     /// ```
+    ///
+    /// More than a quota ever has is refused with a message that says so, and without `Retry-After`. With 0 nothing is spent, but
+    /// it is denied while the key is in debt. What a layer outside of this one knows comes by an extension:
+    /// `|req: &Parts| req.extensions.get().map_or(1, |Estimate(tokens)| *tokens)`.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
-        self.change().cost = Some(Arc::new(cost));
+        self.change().cost = Some(Cost::by(cost).into());
+        self
+    }
+
+    /// [`cost`](RateLimitLayer::cost), where it has to be waited for. The future owns what it needs; the inner service is not
+    /// called before.
+    ///
+    /// ```
+    /// # use http::request::Parts;
+    /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
+    /// # async fn price_of(path: String) -> u64 { 1 }
+    /// RateLimitLayer::new(Quota::token_bucket(1000, MINUTE), key::global()).cost_async(|req: &Parts| {
+    ///     let path = req.uri.path().to_owned();
+    ///     async move { price_of(path).await }
+    /// });
+    /// ```
+    #[must_use]
+    pub fn cost_async<F>(mut self, cost: impl Fn(&Parts) -> F + Send + Sync + 'static) -> RateLimitLayer
+    where
+        F: Future<Output = u64> + Send + 'static,
+    {
+        self.change().cost = Some(Cost::later(cost).into());
+        self
+    }
+
+    /// What becomes of the charges, by the response, under every rule that does not say otherwise itself ([`Rule::settle`]).
+    ///
+    /// ```
+    /// use tollgate::{key, Quota, RateLimitLayer, Settle, MINUTE};
+    ///
+    /// // Only what was found counts.
+    /// RateLimitLayer::new(Quota::token_bucket(100, MINUTE), key::client_ip())
+    ///     .settle(|res| if res.status == 404 { Settle::Refund } else { Settle::Keep });
+    /// ```
+    ///
+    /// Where there is no response (the handler panics, the inner service fails, a timeout outside of this layer or the client
+    /// itself gives up), the charge is kept. A charge that a [`Settlement`](crate::Settlement) has settled already stays so, but for
+    /// [`Settle::Reset`]. The response's `RateLimit` headers tell the state before it was settled.
+    #[must_use]
+    pub fn settle(
+        mut self,
+        settle: impl Fn(&http::response::Parts) -> Settle + Send + Sync + 'static,
+    ) -> RateLimitLayer {
+        self.change().settle = Some(Arc::new(settle));
+        self
+    }
+
+    /// Puts a [`Settlement`](crate::Settlement) among the extensions of each request that goes on: for handlers and streaming
+    /// bodies that know the true cost in the end. Off unless asked for: it allocates.
+    ///
+    /// ```
+    /// use axum::{routing::post, Router};
+    /// use tollgate::{key, Policy, Quota, RateLimitLayer, Settlement, MINUTE};
+    ///
+    /// async fn complete(usage: Settlement, prompt: String) -> String {
+    ///     let answer = prompt.to_uppercase();
+    ///     let _ = usage.settle(answer.len() as u64).await; // a backend that is down keeps the estimate
+    ///     answer
+    /// }
+    ///
+    /// const TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
+    /// let app: Router = Router::new().route("/", post(complete)).layer(
+    ///     RateLimitLayer::new(TOKENS, key::client_ip())
+    ///         .cost(|_| 1000)
+    ///         .with_settlement(),
+    /// );
+    /// ```
+    #[must_use]
+    pub fn with_settlement(mut self) -> RateLimitLayer {
+        self.change().settlement = true;
+        self
+    }
+
+    /// Lets requests wait for their turn, up to `wait`, instead of refusing them, under quotas that [allow
+    /// reservations](crate::Quota::max_reserved).
+    ///
+    /// ```
+    /// use tollgate::{key, Policy, Quota, RateLimitLayer, SECOND};
+    ///
+    /// // Ten a second, evenly; up to fifty of a client queue up, none for longer than five seconds.
+    /// const SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(50));
+    /// RateLimitLayer::new(SEARCH, key::client_ip()).wait_up_to(5 * SECOND);
+    /// ```
+    ///
+    /// Each request gets its turn when it comes, so requests of a key go on in the order in which they came, at the instants that
+    /// the quota sets. A request that waits holds nothing of the inner service: at its turn, a clone of that is made ready.
+    /// If its client leaves, the turn goes to whoever comes next, unless others were promised later ones already: see
+    /// [`Reservation`](crate::Reservation). Of several rules, the last turn counts. How many wait at once is
+    /// [bounded](crate::RateLimiterBuilder::max_waiting).
+    ///
+    /// It works on the client's side too, around an HTTP client: see the `outgoing` example.
+    ///
+    /// # Panics
+    /// If no policy of the rules so far can be reserved: nothing would ever wait. And at a request that has to wait outside of a
+    /// tokio runtime, unless the backend's [clock](crate::Clock) has its own way to.
+    #[cfg(feature = "wait")]
+    #[track_caller]
+    #[must_use]
+    pub fn wait_up_to(mut self, wait: Duration) -> RateLimitLayer {
+        if !self.shared.rules.iter().any(Rule::reserves) {
+            panic!(
+                "tollgate: no policy of {:?} has turns to wait for; add `.max_reserved(tokens)` or \
+                 `.unlimited_reservations()` to a quota (sliding windows have none)",
+                self.shared.rules
+            );
+        }
+        self.change().wait = Some(wait);
+        self
+    }
+
+    /// Lets each request that waits go on a random time up to `most` after its turn, so that those whose turns come together do
+    /// not. Off by default.
+    #[cfg(feature = "wait")]
+    #[must_use]
+    pub fn wait_jitter(mut self, most: Duration) -> RateLimitLayer {
+        self.change().wait_jitter = most;
         self
     }
 
@@ -254,6 +394,13 @@ impl RateLimitLayer {
 
     fn change(&mut self) -> &mut Shared {
         Arc::make_mut(&mut self.shared)
+    }
+}
+
+impl From<Rule> for RateLimitLayer {
+    /// A layer with this rule. It gets a limiter of its own, in memory, unless it is [given one](RateLimitLayer::limiter).
+    fn from(rule: Rule) -> RateLimitLayer {
+        RateLimitLayer::of(&RateLimiter::default(), rule)
     }
 }
 

@@ -12,16 +12,19 @@
 #[cfg(feature = "axum")]
 mod axum;
 mod body;
+mod cost;
 mod future;
 mod grpc;
 mod headers;
 pub mod key;
 mod layer;
+mod pass;
 mod problem;
 mod refusal;
 mod routes;
 mod rule;
 mod service;
+mod settle;
 mod status;
 
 pub use body::RefusalBody;
@@ -31,5 +34,7 @@ pub use key::{KeyError, KeyExtractor};
 pub use layer::RateLimitLayer;
 pub use refusal::Refusal;
 pub use routes::{RouteLimits, is_cors_preflight};
+pub use rule::Rule;
 pub use service::RateLimit;
+pub use settle::Settle;
 pub use status::RateLimitStatus;

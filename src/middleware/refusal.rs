@@ -139,7 +139,7 @@ pub(super) fn shadowed(header: Option<&HeaderName>) -> Report {
 /// Of an unavailable backend nobody knows when it is back; soon is a good guess.
 const RETRY_UNAVAILABLE: Duration = Duration::from_secs(1);
 
-fn random_up_to(most: Duration) -> Duration {
+pub(super) fn random_up_to(most: Duration) -> Duration {
     if most.is_zero() {
         return Duration::ZERO;
     }

@@ -8,7 +8,7 @@ use http::request::Parts;
 
 use super::key::KeyExtractor;
 use super::layer::RateLimitLayer;
-use super::rule::{Choose, Prepared, Rule};
+use super::rule::{Choose, Rule};
 use crate::limiter::RateLimiter;
 use crate::policy::Policy;
 
@@ -168,8 +168,8 @@ impl RouteLimits {
     }
 
     fn layer(&self, policies: &[Policy], choose: Option<Arc<Choose>>) -> RateLimitLayer {
-        let policies = policies.iter().cloned().map(Prepared::new).collect();
-        RateLimitLayer::of(&self.limiter, Rule { policies, choose, key: Arc::clone(&self.key) })
+        let rule = Rule::choosing(policies.iter().cloned(), choose, Arc::clone(&self.key));
+        RateLimitLayer::of(&self.limiter, rule)
     }
 
     /// All policies, the default one last.

@@ -1,19 +1,41 @@
-//! A rule of a layer: which policy applies to a request, and whom it counts.
+//! A rule of a layer: which policy applies to a request, whom it counts, what it costs.
 
+use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 
 use http::request::Parts;
 
+use super::cost::{Cost, CostFn};
 use super::headers::PolicyHeader;
 use super::key::KeyExtractor;
+use super::settle::{Settle, SettleFn};
 use crate::policy::Policy;
 
-/// One line of a layer. Most have one policy; a route table's has several and chooses.
+/// One of a layer's limits, with its own cost and its own way to settle: where several limits apply to a request and each counts
+/// something else.
+///
+/// ```
+/// use http::request::Parts;
+/// use tollgate::{key, Policy, Quota, RateLimitLayer, Rule, Settle, DAY, MINUTE};
+///
+/// const TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(100_000, MINUTE));
+/// const CALLS: Policy = Policy::new("calls", Quota::fixed_window(500, DAY));
+/// # fn estimate(req: &Parts) -> u64 { 1 }
+///
+/// let layer = RateLimitLayer::from(Rule::new(TOKENS, key::bearer()).cost(|req: &Parts| estimate(req)))
+///     .rule(Rule::new(CALLS, key::bearer()).settle(|res| {
+///         if res.status.is_server_error() { Settle::Refund } else { Settle::Keep }
+///     }));
+/// ```
 #[derive(Clone)]
-pub(super) struct Rule {
+pub struct Rule {
+    /// Most have one; a route table's has several and chooses.
     pub(super) policies: Arc<[Prepared]>,
     pub(super) choose: Option<Arc<Choose>>,
     pub(super) key: Arc<dyn KeyExtractor>,
+    pub(super) cost: Option<Arc<CostFn>>,
+    pub(super) settle: Option<Arc<SettleFn>>,
 }
 
 /// A policy with what can be rendered once.
@@ -27,8 +49,46 @@ pub(super) struct Prepared {
 pub(super) type Choose = dyn Fn(&Parts) -> Option<usize> + Send + Sync;
 
 impl Rule {
-    pub(super) fn new(policy: Policy, key: Arc<dyn KeyExtractor>) -> Rule {
-        Rule { policies: Arc::new([Prepared::new(policy)]), choose: None, key }
+    /// `policy`, counted by `key`. A quota alone is a policy named from itself.
+    ///
+    /// # Panics
+    /// If a bare quota refuses everything (capacity 0 without reservations).
+    #[track_caller]
+    pub fn new(policy: impl Into<Policy>, key: impl KeyExtractor) -> Rule {
+        Rule::choosing([policy.into()], None, Arc::new(key))
+    }
+
+    /// A rule that chooses among policies.
+    pub(super) fn choosing(
+        policies: impl IntoIterator<Item = Policy>,
+        choose: Option<Arc<Choose>>,
+        key: Arc<dyn KeyExtractor>,
+    ) -> Rule {
+        Rule { policies: policies.into_iter().map(Prepared::new).collect(), choose, key, cost: None, settle: None }
+    }
+
+    /// What a request costs under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost).
+    #[must_use]
+    pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Rule {
+        self.cost = Some(Cost::by(cost).into());
+        self
+    }
+
+    /// [`cost`](Rule::cost), where it has to be waited for.
+    #[must_use]
+    pub fn cost_async<F>(mut self, cost: impl Fn(&Parts) -> F + Send + Sync + 'static) -> Rule
+    where
+        F: Future<Output = u64> + Send + 'static,
+    {
+        self.cost = Some(Cost::later(cost).into());
+        self
+    }
+
+    /// What becomes of this rule's charge, by the response. Defaults to the [layer's](super::RateLimitLayer::settle).
+    #[must_use]
+    pub fn settle(mut self, settle: impl Fn(&http::response::Parts) -> Settle + Send + Sync + 'static) -> Rule {
+        self.settle = Some(Arc::new(settle));
+        self
     }
 
     pub(super) fn chosen(&self, parts: &Parts) -> Option<usize> {
@@ -36,6 +96,20 @@ impl Rule {
             None => Some(0),
             Some(choose) => choose(parts).filter(|chosen| *chosen < self.policies.len()),
         }
+    }
+
+    /// Whether some caller may be told to wait.
+    #[cfg(feature = "wait")]
+    pub(super) fn reserves(&self) -> bool {
+        self.policies.iter().any(|Prepared { policy, .. }| {
+            std::iter::once(policy.quota()).chain(policy.tiers().map(|(_, quota)| quota)).any(|quota| quota.reserves())
+        })
+    }
+}
+
+impl fmt::Debug for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.policies.iter().map(|known| &known.policy)).finish()
     }
 }
 

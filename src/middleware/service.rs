@@ -11,16 +11,20 @@ use smallvec::SmallVec;
 use tower_service::Service;
 
 use super::body::RefusalBody;
+use super::cost::Cost;
 use super::future::ResponseFuture;
 use super::headers::Report;
 use super::key::{Extraction, Found, KeyError};
 use super::layer::{Enforce, Shared};
-use super::refusal::{Cause, shadowed};
+use super::pass::{Charges, Pass};
+use super::refusal::{Cause, random_up_to, shadowed};
 use super::rule::Prepared;
+use super::settle::SettleFn;
 use super::status::RateLimitStatus;
 use crate::algorithm::Ask;
 use crate::backend::Error;
-use crate::policy::{Decisions, Policy, Subject};
+use crate::limiter::{DecisionsFuture, Place, Reservation, Settlement};
+use crate::policy::{Decisions, Subject};
 
 /// A service behind limits. See [`RateLimitLayer`](super::RateLimitLayer).
 ///
@@ -57,12 +61,17 @@ where
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (mut parts, body) = request.into_parts();
         match self.shared.decide(&parts) {
+            Ok(Outcome::Proceed(pass)) if !pass.waits() => {
+                let after = pass.apply(&self.shared, &mut parts);
+                ResponseFuture::inner(self.inner.call(Request::from_parts(parts, body)), after)
+            }
             Ok(Outcome::Proceed(pass)) => {
-                let report = pass.apply(&mut parts);
-                ResponseFuture::inner(self.inner.call(Request::from_parts(parts, body)), report)
+                // Nobody waits on what the ready instance holds for a call: a permit, a place in a buffer. It goes.
+                self.inner = self.inner.clone();
+                ResponseFuture::waiting(pass, Arc::clone(&self.shared), self.inner.clone(), parts, body)
             }
             Ok(Outcome::Refuse(cause)) => {
-                // With the instance that was ready goes what it holds for a call: a permit, a place in a buffer.
+                // As above.
                 self.inner = self.inner.clone();
                 ResponseFuture::refused(self.shared.refuse(&cause, &parts))
             }
@@ -83,27 +92,28 @@ pub(super) enum Outcome {
     Refuse(Cause),
 }
 
-/// What a request that may go on takes with it.
-pub(super) struct Pass {
-    report: Report,
-    status: Option<RateLimitStatus>,
-}
-
-impl Pass {
-    /// Equips the request; returns what its response will be told.
-    pub(super) fn apply(self, parts: &mut Parts) -> Report {
-        if let Some(status) = self.status {
-            parts.extensions.insert(status);
-        }
-        self.report
-    }
-}
-
 /// A verdict that is on its way.
 pub(super) type Verdict = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// The rules that limit a request: their number, the number of the policy that applies, and whom it counts.
-type Lines = SmallVec<[(usize, usize, Subject); 2]>;
+/// The rules that limit a request.
+type Lines = SmallVec<[Line; 2]>;
+
+/// One of them: its number, the number of the policy that applies, whom it counts, what it costs.
+struct Line {
+    rule: usize,
+    policy: usize,
+    subject: Subject,
+    cost: u64,
+}
+
+/// A rule of which something is still to be found out.
+struct Pending {
+    rule: usize,
+    policy: usize,
+    extraction: Extraction,
+    /// `None` = the layer's.
+    cost: Option<Cost>,
+}
 
 impl Shared {
     /// The verdict, if it can be had at once, else the future that brings it.
@@ -112,65 +122,87 @@ impl Shared {
         if self.skip.iter().any(|skip| skip(parts)) {
             return Ok(self.unlimited(Report::default(), false));
         }
-        let cost = self.cost.as_ref().map_or(1, |cost| cost(parts));
+        let common = self.cost.as_ref().map_or(Cost::Now(1), |cost| cost(parts));
         let mut lines = Lines::new();
-        let mut rules = self
-            .rules
-            .iter()
-            .enumerate()
-            .filter_map(|(i, rule)| Some((i, rule.chosen(parts)?, rule.key.extract(parts))));
-        while let Some((rule, policy, extraction)) = rules.next() {
-            match extraction {
-                Extraction::Now(Found::Subject(subject)) => lines.push((rule, policy, subject)),
-                Extraction::Now(Found::Skip) => {}
-                Extraction::Now(Found::Refuse(error)) => return Ok(self.without_key(error, &lines)),
-                later @ Extraction::Later(_) => {
-                    let pending: Vec<_> = std::iter::once((rule, policy, later)).chain(rules).collect();
-                    return Err(Arc::clone(self).decide_later(lines, pending, cost));
+        let mut rules = self.rules.iter().enumerate().filter_map(|(i, known)| {
+            let policy = known.chosen(parts)?;
+            let cost = known.cost.as_ref().map(|cost| cost(parts));
+            Some(Pending { rule: i, policy, extraction: known.key.extract(parts), cost })
+        });
+        while let Some(pending) = rules.next() {
+            match (pending.extraction, pending.cost.as_ref().unwrap_or(&common)) {
+                (Extraction::Now(Found::Subject(subject)), Cost::Now(cost)) => {
+                    lines.push(Line { rule: pending.rule, policy: pending.policy, subject, cost: *cost });
+                }
+                (Extraction::Now(Found::Skip), _) => {}
+                (Extraction::Now(Found::Refuse(error)), _) => return Ok(self.without_key(error, &lines)),
+                (extraction, _) => {
+                    let pending: Vec<_> = std::iter::once(Pending { extraction, ..pending }).chain(rules).collect();
+                    return Err(Arc::clone(self).decide_later(lines, pending, common));
                 }
             }
         }
         if lines.is_empty() {
             return Ok(self.unlimited(Report::default(), false));
         }
-        match self.limiter.decide(self.charges(&lines, cost), true).try_ready() {
-            Ok(answer) => Ok(self.outcome(answer, &lines)),
+        let (answer, place) = self.ask(&lines);
+        match answer.try_ready() {
+            Ok(answer) => Ok(self.outcome(answer, &lines, place)),
             Err(answer) => {
                 let shared = Arc::clone(self);
-                Err(Box::pin(async move { shared.outcome(answer.await, &lines) }))
+                Err(Box::pin(async move { shared.outcome(answer.await, &lines, place) }))
             }
         }
     }
 
-    fn decide_later(self: Arc<Self>, mut lines: Lines, pending: Vec<(usize, usize, Extraction)>, cost: u64) -> Verdict {
+    fn decide_later(self: Arc<Self>, mut lines: Lines, pending: Vec<Pending>, mut common: Cost) -> Verdict {
         Box::pin(async move {
-            for (rule, policy, extraction) in pending {
+            for Pending { rule, policy, extraction, cost } in pending {
                 let found = match extraction {
                     Extraction::Now(found) => found,
                     Extraction::Later(found) => found.await,
                 };
-                match found {
-                    Found::Subject(subject) => lines.push((rule, policy, subject)),
-                    Found::Skip => {}
+                let subject = match found {
+                    Found::Subject(subject) => subject,
+                    Found::Skip => continue,
                     Found::Refuse(error) => return self.without_key(error, &lines),
-                }
+                };
+                let cost = match cost {
+                    Some(mut own) => own.known().await,
+                    None => common.known().await,
+                };
+                lines.push(Line { rule, policy, subject, cost });
             }
             if lines.is_empty() {
                 return self.unlimited(Report::default(), false);
             }
-            let answer = self.limiter.decide(self.charges(&lines, cost), true).await;
-            self.outcome(answer, &lines)
+            let (answer, place) = self.ask(&lines);
+            self.outcome(answer.await, &lines, place)
         })
     }
 
-    fn outcome(&self, answer: Result<Decisions, Error>, lines: &Lines) -> Outcome {
+    /// Asks the limiter, with a place to wait if there is one.
+    fn ask(&self, lines: &Lines) -> (DecisionsFuture, Option<Place>) {
+        let place = match self.wait {
+            Some(_) if self.is_enforced(lines) => self.limiter.place(),
+            _ => None,
+        };
+        // What is not enforced is decided as if, and nobody waits.
+        let wait = self.wait.filter(|_| place.is_some() || !self.is_enforced(lines));
+        let ask = |cost| wait.map_or(Ask::cost(cost), |wait| Ask::cost(cost).wait_up_to(wait));
+        let charges = lines.iter().map(|line| (&self.prepared(line).policy, &line.subject, ask(line.cost)));
+        (self.limiter.decide(charges, true), place)
+    }
+
+    fn outcome(&self, answer: Result<Decisions, Error>, lines: &Lines, place: Option<Place>) -> Outcome {
+        let enforced = self.is_enforced(lines);
         let decisions = match answer {
             Ok(decisions) => decisions,
             // A limit that is not enforced must not refuse because it cannot be told either.
-            Err(_) if !self.is_enforced(lines) => return self.unlimited(Report::default(), false),
+            Err(_) if !enforced => return self.unlimited(Report::default(), false),
             Err(error) => return Outcome::Refuse(Cause::Unavailable(error)),
         };
-        let report = match (self.is_enforced(lines), decisions.is_allowed()) {
+        let report = match (enforced, decisions.is_allowed()) {
             (true, false) => return Outcome::Refuse(Cause::Denied(decisions)),
             (true, true) => {
                 let headers = lines.iter().map(|line| &self.prepared(line).header);
@@ -180,7 +212,21 @@ impl Shared {
             (false, false) => shadowed(self.shadow_header.as_ref()),
         };
         let shadowed = !decisions.is_allowed();
-        Outcome::Proceed(Pass { report, status: self.status.then(|| RateLimitStatus::new(decisions, shadowed)) })
+        let status = self.status.then(|| RateLimitStatus::new(decisions.clone(), shadowed));
+        let charges = if shadowed {
+            self.nothing_charged()
+        } else if enforced && !decisions.delay().is_zero() {
+            Charges::Held(Reservation::new(&self.limiter, decisions, || random_up_to(self.wait_jitter)), place)
+        } else if self.settlement || lines.iter().any(|line| self.settle_of(line.rule).is_some()) {
+            Charges::Kept(Settlement::new(&self.limiter, decisions))
+        } else {
+            Charges::Forgotten
+        };
+        let rules = match charges {
+            Charges::Forgotten => SmallVec::new(),
+            _ => lines.iter().map(|line| line.rule).collect(),
+        };
+        Outcome::Proceed(Pass { report, status, charges, rules })
     }
 
     /// The verdict on a request of which a rule could not find the key. Where limits are not enforced, that refuses nobody
@@ -193,10 +239,24 @@ impl Shared {
         }
     }
 
-    /// On to the service without a decision. A handler that asks for the status finds an empty one.
+    /// On to the service without a decision. A handler that asks for the status, or for the charges, finds none.
     fn unlimited(&self, report: Report, shadowed: bool) -> Outcome {
         let status = self.status.then(|| RateLimitStatus::new(Decisions::from_iter([]), shadowed));
-        Outcome::Proceed(Pass { report, status })
+        Outcome::Proceed(Pass { report, status, charges: self.nothing_charged(), rules: SmallVec::new() })
+    }
+
+    /// For handlers that ask for their charges.
+    fn nothing_charged(&self) -> Charges {
+        if self.settlement {
+            Charges::Kept(Settlement::new(&self.limiter, Decisions::from_iter([])))
+        } else {
+            Charges::Forgotten
+        }
+    }
+
+    /// How a rule settles by the response, if it does.
+    pub(super) fn settle_of(&self, rule: usize) -> Option<&SettleFn> {
+        self.rules[rule].settle.as_deref().or(self.settle.as_deref())
     }
 
     fn is_enforced(&self, lines: &Lines) -> bool {
@@ -204,16 +264,12 @@ impl Shared {
             Enforce::Everybody => true,
             Enforce::Nobody => false,
             Enforce::UpTo(seed) => {
-                lines.first().is_some_and(|(_, _, subject)| self.limiter.digest(subject.key()).seed() <= seed)
+                lines.first().is_some_and(|line| self.limiter.digest(line.subject.key()).seed() <= seed)
             }
         }
     }
 
-    fn charges<'a>(&'a self, lines: &'a Lines, cost: u64) -> impl Iterator<Item = (&'a Policy, &'a Subject, Ask)> {
-        lines.iter().map(move |line| (&self.prepared(line).policy, &line.2, Ask::cost(cost)))
-    }
-
-    fn prepared(&self, (rule, policy, _): &(usize, usize, Subject)) -> &Prepared {
-        &self.rules[*rule].policies[*policy]
+    fn prepared(&self, line: &Line) -> &Prepared {
+        &self.rules[line.rule].policies[line.policy]
     }
 }

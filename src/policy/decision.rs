@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::key::Digest;
 use super::name::PolicyName;
 use crate::algorithm::{Algorithm, Micros, Quota, State, Step, Verdict, available, next_change, roll, when};
 
@@ -27,6 +28,7 @@ use crate::algorithm::{Algorithm, Micros, Quota, State, Step, Verdict, available
 #[derive(Clone, Debug)]
 pub struct Decision {
     policy: PolicyName,
+    key: Digest,
     quota: Quota,
     cost: u64,
     step: Step,
@@ -54,7 +56,14 @@ pub enum Reason {
 
 impl Decision {
     #[inline]
-    pub(crate) fn new(policy: PolicyName, quota: Quota, cost: u64, step: Step, all_granted: bool) -> Decision {
+    pub(crate) fn new(
+        policy: PolicyName,
+        key: Digest,
+        quota: Quota,
+        cost: u64,
+        step: Step,
+        all_granted: bool,
+    ) -> Decision {
         let reason = match step.verdict {
             Verdict::Deny { retry: Some(_) } => Reason::QuotaExceeded,
             Verdict::Deny { retry: None } if cost <= quota.ceiling() => Reason::WaitTooLong,
@@ -63,7 +72,7 @@ impl Decision {
             Verdict::Reserve { .. } => Reason::Reserved,
             Verdict::Allow => Reason::WithinQuota,
         };
-        Decision { policy, quota, cost, step, reason }
+        Decision { policy, key, quota, cost, step, reason }
     }
 
     /// Whether the tokens were spent: go ahead, after [`delay`](Decision::delay) if there is one. Of a `check`: would have
@@ -85,6 +94,11 @@ impl Decision {
     /// The policy's name.
     pub const fn policy(&self) -> &PolicyName {
         &self.policy
+    }
+
+    /// The key's digest: tells keys apart, and says nothing of them to anybody without the limiter's secret.
+    pub const fn key(&self) -> Digest {
+        self.key
     }
 
     /// The quota that was applied: the policy's, or its tier's.
@@ -181,6 +195,11 @@ impl Decisions {
         self.all.iter()
     }
 
+    /// The decision on the charge with this number, from 0.
+    pub fn get(&self, index: usize) -> Option<&Decision> {
+        self.all.get(index)
+    }
+
     /// The decisions that stood in the way.
     pub fn violated(&self) -> impl Iterator<Item = &Decision> {
         self.all.iter().filter(|decision| decision.is_violated())
@@ -204,7 +223,7 @@ impl Decisions {
         })
     }
 
-    /// The longest time until a reserved turn.
+    /// The time until all reserved turns have come; zero if there are none.
     pub fn delay(&self) -> Duration {
         self.all.iter().map(Decision::delay).max().unwrap_or(Duration::ZERO)
     }
@@ -298,7 +317,14 @@ mod tests {
     const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
     fn decide(name: &'static str, quota: Quota, state: &State, cost: u64) -> Decision {
-        Decision::new(PolicyName::new(name), quota, cost, step(&quota, state, NOW, Ask::cost(cost)), true)
+        Decision::new(
+            PolicyName::new(name),
+            Digest::from_bits(0),
+            quota,
+            cost,
+            step(&quota, state, NOW, Ask::cost(cost)),
+            true,
+        )
     }
 
     #[test]
@@ -328,7 +354,7 @@ mod tests {
         let quota = Quota::token_bucket(1, crate::algorithm::SECOND).max_reserved(100);
         let ask = Ask::cost(50).wait_up_to(crate::algorithm::SECOND);
         let step = step(&quota, &State::default(), NOW, ask);
-        let decision = Decision::new(PolicyName::new("api"), quota, 50, step, true);
+        let decision = Decision::new(PolicyName::new("api"), Digest::from_bits(0), quota, 50, step, true);
         assert_eq!(decision.reason(), Reason::WaitTooLong);
         assert_eq!(
             decision.into_result().unwrap_err().to_string(),

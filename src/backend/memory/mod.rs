@@ -15,7 +15,7 @@ use self::row::{Row, Slot};
 use self::table::{Room, Shard, Table, find, find_mut, put, remove};
 use super::{Backend, BackendFuture, RowId, Settle, Steps, Take, verdict_of_all};
 use crate::algorithm::{Algorithm, Micros, Quota, State, Step, roll, settle, step, when};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, Sleep, SystemClock};
 
 /// Rows in this process's memory: the default backend.
 ///
@@ -210,6 +210,10 @@ impl Backend for MemoryBackend {
         }
         BackendFuture::ready(Ok(()))
     }
+
+    fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
+        self.clock.sleep_until(instant)
+    }
 }
 
 impl Default for MemoryBackend {
@@ -278,6 +282,13 @@ impl AnyClock {
         match self {
             AnyClock::System(clock) => clock.now(),
             AnyClock::Other(clock) => clock.now(),
+        }
+    }
+
+    fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
+        match self {
+            AnyClock::System(clock) => clock.sleep_until(instant),
+            AnyClock::Other(clock) => clock.sleep_until(instant),
         }
     }
 }

@@ -1,0 +1,179 @@
+//! A clock for tests: it stands still until it is told to move, and whoever waits on it waits until then.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::{Clock, Sleep};
+use crate::algorithm::{Micros, whole_micros};
+
+/// A clock that stands still until it is told to move: for testing your own limits without waiting.
+///
+/// Clones show the same time. It begins at 2026-01-01T00:00:00Z. Requests that wait for their turn go on when it is moved there,
+/// in the order of their turns.
+///
+/// ```
+/// use tollgate::{ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// static RESET_MAIL: Policy = Policy::new("reset-mail", Quota::token_bucket(1, HOUR));
+///
+/// let clock = ManualClock::new();
+/// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
+/// assert!(limiter.limit(&RESET_MAIL, "ada").await?.is_allowed());
+/// assert!(!limiter.limit(&RESET_MAIL, "ada").await?.is_allowed());
+/// clock.advance(HOUR);
+/// assert!(limiter.limit(&RESET_MAIL, "ada").await?.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ManualClock(Arc<Mutex<Shown>>);
+
+struct Shown {
+    now: Micros,
+    /// Who waits, by instant and then by the order in which they came.
+    sleepers: BTreeMap<(Micros, u64), Option<Waker>>,
+    came: u64,
+}
+
+impl ManualClock {
+    /// A clock that stands at 2026-01-01T00:00:00Z.
+    pub fn new() -> ManualClock {
+        ManualClock::at(Micros::new(1_767_225_600_000_000))
+    }
+
+    /// A clock that stands at `instant`.
+    pub fn at(instant: Micros) -> ManualClock {
+        ManualClock(Arc::new(Mutex::new(Shown { now: instant, sleepers: BTreeMap::new(), came: 0 })))
+    }
+
+    /// Moves on by `duration`, rounded up to whole microseconds.
+    pub fn advance(&self, duration: Duration) {
+        self.change(|now| now.plus(whole_micros(duration)));
+    }
+
+    /// Stands at `instant`, be it earlier or later.
+    pub fn set(&self, instant: Micros) {
+        self.change(|_| instant);
+    }
+
+    /// The next instant for which somebody waits.
+    pub fn next_wake(&self) -> Option<Micros> {
+        self.shown().sleepers.first_key_value().map(|((instant, _), _)| *instant)
+    }
+
+    fn change(&self, change: impl FnOnce(Micros) -> Micros) {
+        let mut shown = self.shown();
+        shown.now = change(shown.now);
+        let now = shown.now;
+        let due: Vec<Waker> =
+            shown.sleepers.range_mut(..=(now, u64::MAX)).filter_map(|(_, waker)| waker.take()).collect();
+        drop(shown);
+        // In order, and without the lock: who is woken may ask for the time.
+        due.into_iter().for_each(Waker::wake);
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Micros {
+        self.shown().now
+    }
+
+    fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
+        let mut shown = self.shown();
+        shown.came += 1;
+        let place = (instant, shown.came);
+        shown.sleepers.insert(place, None);
+        drop(shown);
+        Some(Box::pin(Sleeper { clock: self.clone(), place }))
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> ManualClock {
+        ManualClock::new()
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ManualClock").field(&self.now()).finish()
+    }
+}
+
+/// One who waits. Whoever stops waiting leaves nothing behind.
+struct Sleeper {
+    clock: ManualClock,
+    place: (Micros, u64),
+}
+
+impl Future for Sleeper {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut shown = self.clock.shown();
+        if shown.now >= self.place.0 {
+            shown.sleepers.remove(&self.place);
+            return Poll::Ready(());
+        }
+        shown.sleepers.insert(self.place, Some(context.waker().clone()));
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        self.clock.shown().sleepers.remove(&self.place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::task::Wake;
+
+    #[test]
+    fn it_saturates() {
+        let clock = ManualClock::at(Micros::MAX);
+        clock.advance(Duration::MAX);
+        assert_eq!(clock.now(), Micros::MAX);
+    }
+
+    #[test]
+    fn sleepers_wake_at_their_instant_in_order_and_leave_nothing_behind() {
+        struct Note(u64, std::sync::mpsc::Sender<u64>);
+        impl Wake for Note {
+            fn wake(self: Arc<Self>) {
+                let _ = self.1.send(self.0);
+            }
+        }
+        let clock = ManualClock::new();
+        let (send, woken) = channel();
+        let mut sleepers: Vec<Sleep> = Vec::new();
+        for seconds in [3, 1, 2, 2] {
+            let number = sleepers.len() as u64;
+            let mut sleep = clock.sleep_until(clock.now() + Duration::from_secs(seconds)).expect("a sleep of its own");
+            let waker = Waker::from(Arc::new(Note(number, send.clone())));
+            assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            sleepers.push(sleep);
+        }
+        assert_eq!(clock.next_wake(), Some(clock.now() + Duration::from_secs(1)));
+        clock.advance(Duration::from_secs(2));
+        assert_eq!(woken.try_iter().collect::<Vec<_>>(), [1, 2, 3]);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(sleepers[1].as_mut().poll(&mut context).is_ready());
+        assert!(sleepers[0].as_mut().poll(&mut context).is_pending());
+        drop(sleepers);
+        assert_eq!(clock.next_wake(), None);
+    }
+}

@@ -1,0 +1,77 @@
+//! Why a call came back with nothing.
+
+use std::fmt;
+
+use crate::backend::Error;
+use crate::policy::Denied;
+
+/// A denial, or a backend that could not decide: what a handler returns that has both to pass on.
+///
+/// ```
+/// use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR};
+///
+/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
+///
+/// async fn login(limiter: &RateLimiter, email: &str) -> Result<(), LimitError> {
+///     limiter.limit(&LOGIN, email).await?.into_result()?;
+///     Ok(())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let limiter = RateLimiter::default();
+/// assert!(login(&limiter, "ada@example.com").await.is_ok());
+/// assert!(matches!(login(&limiter, "ada@example.com").await, Err(LimitError::Denied(_))));
+/// # }
+/// ```
+///
+/// With feature `axum` it is a response too: 429 or 503, as the layer would answer.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LimitError {
+    /// Some quota is exceeded.
+    Denied(Denied),
+    /// The backend could not decide.
+    Backend(Error),
+}
+
+impl LimitError {
+    /// The denial, if it is one.
+    pub fn denied(&self) -> Option<&Denied> {
+        match self {
+            LimitError::Denied(denied) => Some(denied),
+            LimitError::Backend(_) => None,
+        }
+    }
+}
+
+impl From<Denied> for LimitError {
+    fn from(denied: Denied) -> LimitError {
+        LimitError::Denied(denied)
+    }
+}
+
+impl From<Error> for LimitError {
+    fn from(error: Error) -> LimitError {
+        LimitError::Backend(error)
+    }
+}
+
+impl fmt::Display for LimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LimitError::Denied(denied) => denied.fmt(f),
+            LimitError::Backend(error) => error.fmt(f),
+        }
+    }
+}
+
+// It speaks for what is inside, so what caused it is what caused that.
+impl std::error::Error for LimitError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            LimitError::Denied(denied) => denied.source(),
+            LimitError::Backend(error) => error.source(),
+        }
+    }
+}

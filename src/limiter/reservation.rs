@@ -1,0 +1,157 @@
+//! Charges in hand: kept, or given back.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::turn::Turn;
+use super::{DecisionsFuture, LimitError, RateLimiter, Settlement};
+use crate::backend::{BackendFuture, Error};
+use crate::policy::Decisions;
+
+/// Charges that were made and are still in hand: [kept](Reservation::keep) when the work is done, given back when this is
+/// [cancelled](Reservation::cancel) or dropped.
+///
+/// ```
+/// use tollgate::{Policy, Quota, RateLimiter, MINUTE, SECOND};
+///
+/// static MAIL: Policy = Policy::new("mail", Quota::token_bucket(10, MINUTE).capacity(1).unlimited_reservations());
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::LimitError> {
+/// let limiter = RateLimiter::default();
+/// let first = limiter.acquire(&MAIL, "team").reserve().hold().await?;
+/// let second = limiter.acquire(&MAIL, "team").reserve().hold().await?;
+/// assert!(first.delay().is_zero() && second.delay() > 5 * SECOND);
+///
+/// second.cancel().await?; // whoever comes next gets that turn
+/// first.keep();
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A turn that has not come yet goes back only if nobody reserved after it: those behind keep the times that they were promised,
+/// so the turn would be empty. Else it is forfeited. What a charge gives back after its turn is said of
+/// [`Settlement`](Settlement#what-can-be-given-back).
+#[derive(Debug)]
+#[must_use = "a reservation that is dropped is given back at once"]
+pub struct Reservation {
+    /// `None` once it was kept or given back.
+    charges: Option<Settlement>,
+    delay: Duration,
+    turn: Option<Turn>,
+}
+
+impl Reservation {
+    /// For decisions that were all granted. [`wait`](Reservation::wait) waits `later` than for the turn.
+    pub(crate) fn new(limiter: &RateLimiter, decisions: Decisions, later: impl FnOnce() -> Duration) -> Reservation {
+        Reservation {
+            delay: decisions.delay(),
+            turn: Turn::new(limiter, &decisions, later),
+            charges: Some(Settlement::new(limiter, decisions)),
+        }
+    }
+
+    /// The decisions on the charges, all granted.
+    pub fn decisions(&self) -> &Decisions {
+        match &self.charges {
+            Some(charges) => charges.decisions(),
+            None => unreachable!("it is taken only where the reservation is consumed"),
+        }
+    }
+
+    /// The time from the decision until the turn, the last of several; zero if there is no need to wait.
+    pub const fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    /// Gives the charges back, as far as that breaks no promise to others.
+    ///
+    /// It is done when this is called, also if the future is dropped.
+    ///
+    /// # Errors
+    /// If the backend cannot.
+    pub fn cancel(mut self) -> BackendFuture<()> {
+        self.give_back()
+    }
+
+    /// The charges stay. What is returned can tell their true cost, or be dropped.
+    pub fn keep(mut self) -> Settlement {
+        match self.charges.take() {
+            Some(charges) => charges,
+            None => unreachable!("it is taken only where the reservation is consumed"),
+        }
+    }
+
+    /// Waits for the turn, and keeps the charges. Dropped before, it gives them back.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, unless the backend's [clock](crate::Clock) has its own way to wait.
+    #[cfg(feature = "wait")]
+    pub async fn wait(mut self) -> Settlement {
+        if let Some(turn) = self.turn.take() {
+            turn.sleep().await;
+        }
+        self.keep()
+    }
+
+    /// What to wait for before going on; `None` if there is no need to, or it was taken before.
+    pub(crate) fn take_turn(&mut self) -> Option<Turn> {
+        self.turn.take()
+    }
+
+    fn give_back(&mut self) -> BackendFuture<()> {
+        self.charges.take().map_or_else(|| BackendFuture::ready(Ok(())), |charges| charges.refund())
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // Nobody is left to tell if the backend cannot.
+        drop(self.give_back());
+    }
+}
+
+/// Charges in hand, on their way: see [`Acquire::hold`](super::Acquire::hold).
+///
+/// The charges are made when the call is, not when this is awaited. Dropped with the answer inside, it gives them back; dropped while
+/// a remote backend decides, it does not, since nobody knows whether there is something to give back.
+#[derive(Debug)]
+#[must_use = "a reservation that is dropped is given back at once"]
+pub struct HoldFuture(Kind);
+
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // The future moves once.
+enum Kind {
+    /// `None` once it was taken.
+    Ready(Option<Result<Reservation, LimitError>>),
+    Pending(RateLimiter, DecisionsFuture),
+}
+
+impl HoldFuture {
+    pub(super) fn new(limiter: &RateLimiter, decisions: DecisionsFuture) -> HoldFuture {
+        HoldFuture(match decisions.try_ready() {
+            Ok(answer) => Kind::Ready(Some(held(limiter, answer))),
+            Err(decisions) => Kind::Pending(limiter.clone(), decisions),
+        })
+    }
+}
+
+impl Future for HoldFuture {
+    type Output = Result<Reservation, LimitError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Kind::Ready(answer) => match answer.take() {
+                Some(answer) => Poll::Ready(answer),
+                None => panic!("a HoldFuture was polled after it had answered"),
+            },
+            Kind::Pending(limiter, decisions) => Pin::new(decisions).poll(context).map(|answer| held(limiter, answer)),
+        }
+    }
+}
+
+fn held(limiter: &RateLimiter, answer: Result<Decisions, Error>) -> Result<Reservation, LimitError> {
+    Ok(Reservation::new(limiter, answer?.into_result()?, || Duration::ZERO))
+}

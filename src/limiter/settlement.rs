@@ -1,0 +1,165 @@
+//! Charges that were made, and can still be settled.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use smallvec::SmallVec;
+
+use super::RateLimiter;
+use crate::algorithm::Receipt;
+use crate::backend::{BackendFuture, RowId, Settle};
+use crate::policy::Decisions;
+
+/// A charge that was made for an estimate, and can be told its true cost: at the end of a stream, say.
+///
+/// Dropped, it keeps the charge as it is. Clones settle the same charge, and a charge is settled once: whatever comes after that
+/// does nothing. From the [layer](crate::RateLimitLayer::with_settlement) it comes among the request's extensions; from a limiter
+/// by [`Reservation::keep`](super::Reservation::keep).
+///
+/// ```
+/// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+///
+/// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = RateLimiter::default();
+/// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.keep();
+/// // ... the answer was longer than estimated:
+/// usage.settle(1700).await?;
+/// assert_eq!(limiter.remaining(&TOKENS, "team").await?, 8300);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What can be given back
+/// More than estimated is always charged, into debt if need be; it is paid back like anything else. Less is given back as far as
+/// nobody has built on it: what the time has paid back already is not given twice; while others hold promised turns it is forfeited.
+/// After a reset of the key, or a change of its quota, nothing is given back. The bound of the quota holds in any case.
+#[derive(Clone)]
+pub struct Settlement {
+    held: Arc<Held>,
+    /// The one charge that this settles; `None` = all.
+    only: Option<usize>,
+}
+
+struct Held {
+    limiter: RateLimiter,
+    decisions: Decisions,
+    /// Of each charge, whether it was settled.
+    settled: SmallVec<[AtomicBool; 2]>,
+}
+
+impl Settlement {
+    /// For decisions that were all granted.
+    pub(crate) fn new(limiter: &RateLimiter, decisions: Decisions) -> Settlement {
+        let settled = decisions.iter().map(|_| AtomicBool::new(false)).collect();
+        Settlement { held: Arc::new(Held { limiter: limiter.clone(), decisions, settled }), only: None }
+    }
+
+    /// The decisions on the charges that were made together. [`of`](Settlement::of) does not narrow them.
+    pub fn decisions(&self) -> &Decisions {
+        &self.held.decisions
+    }
+
+    /// The same for the charge under one policy only; `None` if there is none of that name: its rule did not apply.
+    ///
+    /// ```
+    /// # use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, MINUTE};
+    /// # static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
+    /// # static CALLS: Policy = Policy::new("calls", Quota::fixed_window(500, DAY));
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let limiter = RateLimiter::default();
+    /// let charges = [Charge::new(&TOKENS, "team").cost(1000), Charge::new(&CALLS, "team")];
+    /// let usage = limiter.hold_all(charges).await?.keep();
+    /// if let Some(tokens) = usage.of("tokens") {
+    ///     tokens.settle(300).await?;
+    /// }
+    /// assert_eq!(limiter.remaining(&TOKENS, "team").await?, 9700);
+    /// assert_eq!(limiter.remaining(&CALLS, "team").await?, 499);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn of(&self, policy: &str) -> Option<Settlement> {
+        let index = self.held.decisions.iter().position(|decision| decision.policy().as_str() == policy)?;
+        self.only.is_none_or(|only| only == index).then(|| self.at(index))
+    }
+
+    /// The same for the charge of one rule.
+    pub(crate) fn at(&self, index: usize) -> Settlement {
+        Settlement { held: Arc::clone(&self.held), only: Some(index) }
+    }
+
+    /// The true cost: each charge becomes one of `actual` tokens, unless it was settled before.
+    ///
+    /// It is settled when this is called, also if the future is dropped; awaiting it tells whether the backend has it.
+    ///
+    /// # Errors
+    /// If the backend cannot. Then the charge stays as it was estimated, or not: it may have got through.
+    pub fn settle(&self, actual: u64) -> BackendFuture<()> {
+        // Newest first: of two charges on one row, only the last can be given back whole.
+        let charges: SmallVec<[Settle<'_>; 2]> =
+            self.indices().rev().filter_map(|index| self.open(index, actual)).collect();
+        if charges.is_empty() {
+            return BackendFuture::ready(Ok(()));
+        }
+        self.held.limiter.inner.backend.settle(&charges)
+    }
+
+    /// The charge was for nothing: as [`settle(0)`](Settlement::settle).
+    ///
+    /// # Errors
+    /// If the backend cannot.
+    pub fn refund(&self) -> BackendFuture<()> {
+        self.settle(0)
+    }
+
+    /// Forgets all that the key has spent under the policy, this charge and any other. That settles it.
+    ///
+    /// It is done when this is called, also if the future is dropped.
+    ///
+    /// # Errors
+    /// If the backend cannot.
+    pub fn reset(&self) -> BackendFuture<()> {
+        let rows: SmallVec<[RowId<'_>; 2]> = self.indices().filter_map(|index| self.close(index)).collect();
+        self.held.limiter.inner.backend.reset(&rows)
+    }
+
+    /// Whether nothing is left to settle.
+    pub fn is_settled(&self) -> bool {
+        self.indices().all(|index| self.held.settled[index].load(Ordering::Relaxed))
+    }
+
+    fn indices(&self) -> std::ops::Range<usize> {
+        match self.only {
+            Some(index) => index..index + 1,
+            None => 0..self.held.settled.len(),
+        }
+    }
+
+    /// What there is to settle, for whoever comes first.
+    fn open(&self, index: usize, actual: u64) -> Option<Settle<'_>> {
+        let decision = self.held.decisions.get(index)?;
+        let receipt = Receipt::new(decision.cost(), decision.step())?;
+        let first = !self.held.settled[index].swap(true, Ordering::Relaxed);
+        let row = RowId { policy: decision.policy(), key: decision.key() };
+        (first && actual != receipt.cost).then_some(Settle { row, quota: *decision.quota(), receipt, actual })
+    }
+
+    fn close(&self, index: usize) -> Option<RowId<'_>> {
+        let decision = self.held.decisions.get(index)?;
+        self.held.settled[index].store(true, Ordering::Relaxed);
+        Some(RowId { policy: decision.policy(), key: decision.key() })
+    }
+}
+
+impl fmt::Debug for Settlement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settlement")
+            .field("decisions", self.decisions())
+            .field("is_settled", &self.is_settled())
+            .finish_non_exhaustive()
+    }
+}

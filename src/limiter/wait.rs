@@ -1,0 +1,76 @@
+//! A call that waits for its turn.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use super::turn::Place;
+use super::{HoldFuture, LimitError, Reservation, Settlement};
+use crate::clock::Sleep;
+
+/// A turn on its way: see [`Acquire::wait_up_to`](super::Acquire::wait_up_to).
+#[derive(Debug)]
+#[must_use = "the turn is given back if nobody waits for it"]
+pub struct WaitFuture {
+    state: State,
+    place: Option<Place>,
+}
+
+enum State {
+    Deciding(HoldFuture),
+    Waiting(Reservation, Sleep),
+    Done,
+}
+
+impl WaitFuture {
+    pub(super) fn new(decision: HoldFuture, place: Option<Place>) -> WaitFuture {
+        WaitFuture { state: State::Deciding(decision), place }
+    }
+}
+
+impl Future for WaitFuture {
+    type Output = Result<Settlement, LimitError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        loop {
+            match &mut this.state {
+                State::Deciding(decision) => {
+                    let answer = ready!(Pin::new(decision).poll(context));
+                    this.state = State::Done;
+                    let mut reservation = match answer {
+                        Ok(reservation) => reservation,
+                        Err(error) => {
+                            this.place = None;
+                            return Poll::Ready(Err(error));
+                        }
+                    };
+                    let Some(turn) = reservation.take_turn() else {
+                        this.place = None;
+                        return Poll::Ready(Ok(reservation.keep()));
+                    };
+                    this.state = State::Waiting(reservation, turn.sleep());
+                }
+                State::Waiting(_, sleep) => {
+                    ready!(sleep.as_mut().poll(context));
+                    this.place = None;
+                    if let State::Waiting(reservation, _) = std::mem::replace(&mut this.state, State::Done) {
+                        return Poll::Ready(Ok(reservation.keep()));
+                    }
+                }
+                State::Done => panic!("a WaitFuture was polled after it had answered"),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            State::Deciding(decision) => decision.fmt(f),
+            State::Waiting(reservation, _) => reservation.fmt(f),
+            State::Done => f.write_str("Done"),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What a request that may go on takes with it, and what its response brings back to.
+
+use http::request::Parts;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+use super::headers::Report;
+use super::layer::Shared;
+use super::settle::Unsettled;
+use super::status::RateLimitStatus;
+use crate::limiter::{Place, Reservation, Settlement, Turn};
+
+/// For a request that may go on, at once or at its turn.
+pub(super) struct Pass {
+    pub(super) report: Report,
+    pub(super) status: Option<RateLimitStatus>,
+    pub(super) charges: Charges,
+    /// The rule of each charge.
+    pub(super) rules: SmallVec<[usize; 4]>,
+}
+
+/// The charges of a request that may go on.
+pub(super) enum Charges {
+    /// Nobody will want to settle them.
+    Forgotten,
+    Kept(Settlement),
+    /// Its turn comes later; dropped before, they are given back.
+    Held(Reservation, Option<Place>),
+}
+
+impl Pass {
+    /// Whether its turn comes later.
+    pub(super) fn waits(&self) -> bool {
+        matches!(self.charges, Charges::Held(..))
+    }
+
+    /// What to wait for before going on.
+    pub(super) fn take_turn(&mut self) -> Option<Turn> {
+        match &mut self.charges {
+            Charges::Held(reservation, _) => reservation.take_turn(),
+            _ => None,
+        }
+    }
+
+    /// Its turn has come: others may wait in its place.
+    pub(super) fn leave_place(&mut self) {
+        if let Charges::Held(_, place) = &mut self.charges {
+            *place = None;
+        }
+    }
+
+    /// The request goes on now: equips it, and returns what is to be done with its response.
+    pub(super) fn apply(self, shared: &Arc<Shared>, parts: &mut Parts) -> After {
+        if let Some(status) = self.status {
+            parts.extensions.insert(status);
+        }
+        let charges = match self.charges {
+            Charges::Forgotten => return After { report: self.report, unsettled: None },
+            Charges::Kept(charges) => charges,
+            Charges::Held(reservation, _) => reservation.keep(),
+        };
+        if shared.settlement {
+            parts.extensions.insert(charges.clone());
+        }
+        let settles = self.rules.iter().any(|rule| shared.settle_of(*rule).is_some());
+        let unsettled = settles.then(|| Box::new(Unsettled { shared: Arc::clone(shared), charges, rules: self.rules }));
+        After { report: self.report, unsettled }
+    }
+}
+
+/// What is to be done with the response.
+pub(super) struct After {
+    pub(super) report: Report,
+    pub(super) unsettled: Option<Box<Unsettled>>,
+}

@@ -1,0 +1,93 @@
+//! Settling a request's charges by its response.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::response::Parts;
+use smallvec::SmallVec;
+
+use super::layer::Shared;
+use crate::backend::BackendFuture;
+use crate::limiter::Settlement;
+
+/// What becomes of a charge, now that the response is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settle {
+    /// It stays as it is.
+    Keep,
+    /// It was for nothing: given back, as far as nobody has [built on it](Settlement#what-can-be-given-back).
+    Refund,
+    /// It truly cost so many tokens, more or less than it was charged for.
+    Charge(u64),
+    /// The key starts afresh: all that it has spent under the policy is forgotten.
+    Reset,
+}
+
+impl Settle {
+    /// For attempts of which only failures count, such as logins: a 2xx forgets them all, anything else keeps the charge. Since
+    /// each attempt is charged before it is made, parallel guesses cannot slip through.
+    ///
+    /// ```
+    /// use tollgate::{key, Policy, Quota, RateLimitLayer, Settle, HOUR};
+    ///
+    /// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+    /// RateLimitLayer::new(LOGIN, key::client_ip()).settle(Settle::reset_on_success);
+    /// ```
+    ///
+    /// Whoever has an account can reset the count of their own address this way, and guess other people's passwords in between.
+    /// So limit by the account as well, and reset only that one: see the `login_protection` example. A form that answers with a
+    /// redirect whatever happens needs a closure of its own.
+    pub fn reset_on_success(response: &Parts) -> Settle {
+        if response.status.is_success() { Settle::Reset } else { Settle::Keep }
+    }
+}
+
+/// How a rule settles its charge by the response.
+pub(super) type SettleFn = dyn Fn(&Parts) -> Settle + Send + Sync;
+
+/// The charges of a request that is with the inner service.
+pub(super) struct Unsettled {
+    pub(super) shared: Arc<Shared>,
+    pub(super) charges: Settlement,
+    /// The rule of each charge.
+    pub(super) rules: SmallVec<[usize; 4]>,
+}
+
+impl Unsettled {
+    /// Settles each charge by its own rule.
+    pub(super) fn settle(&self, response: &Parts) -> Settling {
+        let mut pending = SmallVec::new();
+        for (index, rule) in self.rules.iter().enumerate() {
+            let Some(settle) = self.shared.settle_of(*rule) else { continue };
+            let done = match settle(response) {
+                Settle::Keep => continue,
+                Settle::Refund => self.charges.at(index).refund(),
+                Settle::Charge(tokens) => self.charges.at(index).settle(tokens),
+                Settle::Reset => self.charges.at(index).reset(),
+            };
+            if let Err(later) = done.try_ready() {
+                pending.push(later);
+            }
+        }
+        Settling { pending }
+    }
+}
+
+/// Settlements that a remote backend has not confirmed yet. The response waits for it: what its receiver does next is to find
+/// them done.
+pub(super) struct Settling {
+    pending: SmallVec<[BackendFuture<()>; 1]>,
+}
+
+impl Future for Settling {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // A backend that cannot settle is no reason to withhold a response.
+        self.pending.retain(|done| Pin::new(done).poll(context).is_pending());
+        if self.pending.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
