@@ -92,6 +92,11 @@ impl Ask {
         self.cost
     }
 
+    #[cfg(feature = "redis")]
+    pub(crate) const fn max_wait_micros(&self) -> Option<u64> {
+        self.max_wait
+    }
+
     /// How long the caller may be told to wait: `None` = not at all.
     pub const fn max_wait(&self) -> Option<Duration> {
         match self.max_wait {

@@ -9,6 +9,8 @@ pub mod conformance;
 mod error;
 mod future;
 mod memory;
+#[cfg(feature = "redis")]
+mod redis;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,11 +20,13 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{Ask, Micros, Quota, Receipt, State, Step, Verdict, step};
 use crate::clock::Sleep;
-use crate::policy::{Digest, PolicyName};
+use crate::policy::{Digest, PolicyName, Secret};
 
 pub use error::{Error, ErrorKind};
 pub use future::BackendFuture;
 pub use memory::{MemoryBackend, MemoryBackendBuilder};
+#[cfg(feature = "redis")]
+pub use redis::{RedisBackend, RedisBackendBuilder};
 
 /// A place where rows live, and where charges on them are decided.
 ///
@@ -67,6 +71,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// It is done, even if the future is dropped at once: see the contract.
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()>;
 
+    /// The secret under which every limiter on these rows has to hash keys, unless it is given one: of a backend that several
+    /// processes share. `None`, the default, means that each limiter may draw its own.
+    fn secret(&self) -> Option<Secret> {
+        None
+    }
+
     /// A future that is done once the backend's time comes to `instant`, for a backend whose time does not run as the machine's
     /// does, as under a [`ManualClock`](crate::ManualClock). `None`, the default, means that any timer will do.
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
@@ -94,6 +104,10 @@ macro_rules! pass_on {
 
             fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
                 (**self).reset(rows)
+            }
+
+            fn secret(&self) -> Option<Secret> {
+                (**self).secret()
             }
 
             fn sleep_until(&self, instant: Micros) -> Option<Sleep> {

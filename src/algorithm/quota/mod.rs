@@ -34,7 +34,7 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// The two bits of a [stamp](Quota::stamp) that tell the algorithm.
-    pub(in crate::algorithm) const fn tag(self) -> u32 {
+    pub(crate) const fn tag(self) -> u32 {
         match self {
             Algorithm::TokenBucket => 1,
             Algorithm::FixedWindow => 2,
@@ -345,6 +345,15 @@ impl Quota {
 
     pub(crate) const fn period_micros(&self) -> u64 {
         self.period
+    }
+
+    /// Tokens in microseconds, as they are paid back: a bucket's rate in lowest terms, else a window's.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn pace(&self) -> (u64, u64) {
+        match self.algorithm {
+            Algorithm::TokenBucket => (self.grain_tokens, self.grain_micros),
+            Algorithm::FixedWindow | Algorithm::SlidingWindow => (self.rate, self.period),
+        }
     }
 
     pub(crate) const fn start_micros(&self) -> u64 {

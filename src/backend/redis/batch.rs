@@ -1,0 +1,146 @@
+//! Operations that travel in one script call, each decided for itself, in the order in which they came.
+
+use redis::Cmd;
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+
+use super::replay;
+use super::script::Script;
+use super::wire::{self, Arguments, Reply};
+use crate::algorithm::{Ask, Quota, Receipt, State, settle};
+use crate::backend::{Error, ErrorKind, Steps};
+
+/// An operation on its way, and who waits for its answer.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) kind: Kind,
+    pub(super) answer: oneshot::Sender<Result<Steps, Error>>,
+}
+
+/// What is asked of which rows. A settlement or a reset of several rows is several operations.
+#[derive(Debug)]
+pub(super) enum Kind {
+    Decide { rows: SmallVec<[Row; 1]>, takes: SmallVec<[(Quota, Ask); 1]>, store: bool },
+    Settle { row: Row, quota: Quota, receipt: Receipt, actual: u64 },
+    Reset { row: Row },
+}
+
+/// A row's key in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row(pub(super) Box<[u8]>);
+
+impl Kind {
+    pub(super) fn rows(&self) -> &[Row] {
+        match self {
+            Kind::Decide { rows, .. } => rows,
+            Kind::Settle { row, .. } | Kind::Reset { row } => std::slice::from_ref(row),
+        }
+    }
+
+    /// Whether it is carried out although nobody waits for it any more.
+    pub(super) fn is_posted(&self) -> bool {
+        !matches!(self, Kind::Decide { .. })
+    }
+}
+
+/// What one script call does.
+#[derive(Debug)]
+pub(super) struct Batch {
+    operations: Vec<Operation>,
+    /// Each row once.
+    rows: Vec<Row>,
+    /// Of each operation, the places of its rows.
+    places: Vec<SmallVec<[usize; 1]>>,
+}
+
+impl Batch {
+    pub(super) fn new(operations: Vec<Operation>) -> Batch {
+        let mut rows: Vec<Row> = Vec::with_capacity(operations.len());
+        let mut place = |row: &Row| match rows.iter().position(|known| known == row) {
+            Some(place) => place,
+            None => {
+                rows.push(row.clone());
+                rows.len() - 1
+            }
+        };
+        let places = operations.iter().map(|operation| operation.kind.rows().iter().map(&mut place).collect()).collect();
+        Batch { operations, rows, places }
+    }
+
+    /// The script's command, by its hash or in full.
+    pub(super) fn command(&self, script: &Script, in_full: bool) -> Cmd {
+        let mut arguments = Arguments::default();
+        for (operation, places) in self.operations.iter().zip(&self.places) {
+            // From 1, as the script counts; as many rows as there may be fit.
+            let place = |i: usize| places[i] as u16 + 1;
+            match &operation.kind {
+                Kind::Decide { takes, store, .. } => {
+                    arguments.operation(if *store { wire::ACQUIRE } else { wire::PEEK }, takes.len() as u16);
+                    for (i, (quota, ask)) in takes.iter().enumerate() {
+                        arguments.take(place(i), quota, *ask);
+                    }
+                }
+                Kind::Settle { quota, receipt, actual, .. } => {
+                    arguments.operation(wire::SETTLE, 1);
+                    arguments.settlement(place(0), quota, receipt, *actual);
+                }
+                Kind::Reset { .. } => {
+                    arguments.operation(wire::RESET, 1);
+                    arguments.reset(place(0));
+                }
+            }
+        }
+        let mut command = script.command(in_full);
+        command.arg(self.rows.len());
+        for row in &self.rows {
+            command.arg(&*row.0);
+        }
+        command.arg(arguments.quotas).arg(arguments.operations);
+        command
+    }
+
+    /// Tells everybody what the script's reply means for them.
+    pub(super) fn answer(self, reply: &[u8]) {
+        let Some(Reply { now, done, mut rows }) = Reply::read(reply, self.operations.len(), self.rows.len()) else {
+            let message = format!("{} bytes for {} rows are no reply of the script", reply.len(), self.rows.len());
+            return self.fail(|| Error::new(ErrorKind::Protocol, message.clone()));
+        };
+        for ((operation, places), done) in self.operations.into_iter().zip(self.places).zip(done) {
+            let answer = match operation.kind {
+                Kind::Decide { takes, store, .. } => {
+                    let steps = replay::decide(&mut rows, &places, &takes, now, store);
+                    if steps.all_granted() == done { Ok(steps) } else { Err(disagreement()) }
+                }
+                Kind::Settle { quota, receipt, actual, .. } => {
+                    for place in places {
+                        rows[place] = settle(&quota, &rows[place], &receipt, now, actual);
+                    }
+                    Ok(Steps::default())
+                }
+                Kind::Reset { .. } => {
+                    for place in places {
+                        rows[place] = State::default();
+                    }
+                    Ok(Steps::default())
+                }
+            };
+            // Whoever does not wait any more has left.
+            let _ = operation.answer.send(answer);
+        }
+    }
+
+    /// Tells everybody that it failed.
+    pub(super) fn fail(self, error: impl Fn() -> Error) {
+        for operation in self.operations {
+            let _ = operation.answer.send(Err(error()));
+        }
+    }
+}
+
+#[cold]
+fn disagreement() -> Error {
+    Error::new(
+        ErrorKind::Protocol,
+        "the script decided otherwise than this version of the crate does; this is a bug, or another script answered",
+    )
+}

@@ -1,0 +1,92 @@
+//! What the server's and the client's errors mean for a decision, and what to do about them.
+
+use redis::{ErrorKind as RedisKind, RedisError, ServerErrorKind};
+
+use crate::backend::{Error, ErrorKind};
+
+/// What follows from an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The server answered; the next call may do better.
+    Answered,
+    /// It has become a replica: the name may lead elsewhere by now.
+    Moved,
+    /// The connection is of no use any more.
+    Disconnected,
+}
+
+pub(super) fn fault(error: &RedisError) -> Fault {
+    match error.kind() {
+        RedisKind::Server(ServerErrorKind::ReadOnly) => Fault::Moved,
+        RedisKind::Server(_) | RedisKind::Extension | RedisKind::UnexpectedReturnType => Fault::Answered,
+        _ => Fault::Disconnected,
+    }
+}
+
+/// The error for those who limit: its kind, and what to do.
+pub(super) fn classify(error: RedisError) -> Error {
+    let code = error.code().unwrap_or_default().to_owned();
+    let (kind, advice) = match (error.kind(), code.as_str()) {
+        (RedisKind::Server(ServerErrorKind::ReadOnly), _) => {
+            (ErrorKind::Unavailable, "the server has become a read-only replica; connecting again to find the primary")
+        }
+        (RedisKind::Server(ServerErrorKind::BusyLoading), _) => {
+            (ErrorKind::Unavailable, "the server is loading its data; it will answer when it has")
+        }
+        (RedisKind::Server(ServerErrorKind::MasterDown), _) => {
+            (ErrorKind::Unavailable, "the server is a replica without its primary; connect to the primary")
+        }
+        (RedisKind::Server(ServerErrorKind::ClusterDown), _) => {
+            (ErrorKind::Unavailable, "the cluster is down: not every slot has a primary")
+        }
+        (
+            RedisKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::TryAgain),
+            _,
+        ) => (
+            ErrorKind::Unavailable,
+            "a slot is moving, or this is a cluster and the backend was not told: connect with `connect_cluster`",
+        ),
+        (RedisKind::ClusterConnectionNotFound, _) => {
+            (ErrorKind::Unavailable, "no node of the cluster serves this slot at the moment")
+        }
+        (RedisKind::Server(ServerErrorKind::CrossSlot), _) => (
+            ErrorKind::Unsupported,
+            "this is a cluster, and the backend was not told: connect with `connect_cluster`",
+        ),
+        (RedisKind::Server(ServerErrorKind::NoPerm), _) | (_, "NOPERM") => (
+            ErrorKind::Protocol,
+            "the user lacks a permission; see \"The user it needs\" in tollgate::docs::redis",
+        ),
+        (RedisKind::AuthenticationFailed, _) | (_, "NOAUTH" | "WRONGPASS") => {
+            (ErrorKind::Protocol, "user name or password are refused; check the URL")
+        }
+        (_, "BUSY") => (
+            ErrorKind::Unavailable,
+            "the server is busy with somebody's long script; end that with SCRIPT KILL or wait",
+        ),
+        (_, "OOM") => (
+            ErrorKind::Unavailable,
+            "the server's memory is full: raise maxmemory, or give rate limits a server of their own",
+        ),
+        (_, "MISCONF") => {
+            (ErrorKind::Unavailable, "the server cannot save to disk and refuses writes; see its log")
+        }
+        (_, "NOREPLICAS") => {
+            (ErrorKind::Unavailable, "the server has fewer replicas than min-replicas-to-write and refuses writes")
+        }
+        (_, "WRONGTYPE") => (
+            ErrorKind::Protocol,
+            "a key of ours holds something else: choose another prefix, or remove the foreign key",
+        ),
+        (RedisKind::Server(_) | RedisKind::Extension, _) => (ErrorKind::Protocol, "the server refused the script"),
+        (RedisKind::Parse | RedisKind::UnexpectedReturnType, _) => {
+            (ErrorKind::Protocol, "what answered does not speak as a Redis server does")
+        }
+        (RedisKind::InvalidClientConfig | RedisKind::RESP3NotSupported, _) => {
+            (ErrorKind::Protocol, "the connection is set up wrongly; check the URL and the crate's features")
+        }
+        _ if error.is_timeout() => (ErrorKind::Timeout, "whether the charge happened is unknown"),
+        _ => (ErrorKind::Unavailable, "the server cannot be reached"),
+    };
+    Error::new(kind, advice).with_source(error)
+}

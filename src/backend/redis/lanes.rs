@@ -1,0 +1,256 @@
+//! Queues to the server: what waits at the same moment travels together.
+//!
+//! An operation that comes when little is under way goes at once. Those that come meanwhile wait until a call is back, and then
+//! go all together. So a lone decision waits for nobody, and a busy server is asked in few, large calls.
+//!
+//! A server has one lane. On a cluster each slot has one, since a script may only touch keys of one slot.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, ErrorKind as RedisKind, RedisError, ServerErrorKind};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use super::batch::{Batch, Operation, Row};
+use super::breaker::{Breaker, Passage};
+use super::error::{Fault, classify, fault};
+use super::link::{CONNECT, Link};
+use super::script::Script;
+use crate::backend::{Error, ErrorKind};
+
+/// The way to the server.
+pub(super) struct Lanes {
+    link: Link,
+    script: Script,
+    deadline: Duration,
+    runtime: Handle,
+    queues: Mutex<HashMap<u16, Queue>>,
+    /// By the high bits of the slot: a node of a cluster that is gone is not to stand in the way of the others.
+    breakers: [Breaker; BREAKERS],
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Operation>,
+    /// Calls under way.
+    calls: usize,
+}
+
+const BREAKERS: usize = 16;
+
+/// Calls under way at once, for a lane: one is computed while the other travels.
+const MOST_CALLS: usize = 2;
+
+/// Operations in one call. A script holds up everybody else on the server while it runs.
+const MOST_TOGETHER: usize = 64;
+
+/// Operations that may wait in one lane. They have a deadline, so that a longer queue could not be served in time anyway.
+const MOST_WAITING: usize = 100_000;
+
+impl Lanes {
+    pub(super) fn new(link: Link, deadline: Duration, runtime: Handle) -> Lanes {
+        Lanes {
+            link,
+            script: Script::new(),
+            deadline,
+            runtime,
+            queues: Mutex::new(HashMap::new()),
+            breakers: Default::default(),
+        }
+    }
+
+    pub(super) fn link(&self) -> &Link {
+        &self.link
+    }
+
+    pub(super) fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// Sends an operation on its way.
+    pub(super) fn send(self: &Arc<Self>, lane: u16, operation: Operation) {
+        match self.breaker(lane).passage(Instant::now()) {
+            Passage::Free => {}
+            passage => {
+                if passage == Passage::Probe {
+                    if let Some(row) = operation.kind.rows().first() {
+                        self.probe(lane, row.clone());
+                    }
+                }
+                let _ = operation.answer.send(Err(out_of_reach()));
+                return;
+            }
+        }
+        let mut queues = self.queues();
+        let queue = queues.entry(lane).or_default();
+        if queue.waiting.len() >= MOST_WAITING {
+            drop(queues);
+            let _ = operation.answer.send(Err(too_many()));
+            return;
+        }
+        queue.waiting.push_back(operation);
+        if queue.calls < MOST_CALLS {
+            queue.calls += 1;
+            drop(queues);
+            let call = Call { lanes: Arc::clone(self), lane, ended: false };
+            self.runtime.spawn(call.run());
+        }
+    }
+
+    /// The next operations of a lane, for one of its calls; `None` ends that call. Operations whose callers have left are not sent,
+    /// settlements excepted.
+    fn next(&self, lane: u16) -> Option<Batch> {
+        let mut queues = self.queues();
+        let queue = queues.get_mut(&lane)?;
+        let mut operations = Vec::with_capacity(queue.waiting.len().min(MOST_TOGETHER));
+        while operations.len() < MOST_TOGETHER {
+            let Some(operation) = queue.waiting.pop_front() else { break };
+            if operation.kind.is_posted() || !operation.answer.is_closed() {
+                operations.push(operation);
+            }
+        }
+        if operations.is_empty() {
+            // Under the same lock that found nothing: who comes now begins a call.
+            queue.calls -= 1;
+            if queue.calls == 0 {
+                queues.remove(&lane);
+            }
+            return None;
+        }
+        drop(queues);
+        Some(Batch::new(operations))
+    }
+
+    async fn call(&self, lane: u16, batch: Batch) {
+        if self.breaker(lane).passage(Instant::now()) != Passage::Free {
+            return batch.fail(out_of_reach);
+        }
+        let number = self.link.number();
+        match timeout(self.deadline, self.ask(&batch)).await {
+            Ok(Ok(reply)) => batch.answer(&reply),
+            Ok(Err(error)) => {
+                match fault(&error) {
+                    Fault::Answered => {}
+                    Fault::Moved => self.link.lost(number).await,
+                    Fault::Disconnected => {
+                        self.link.lost(number).await;
+                        self.breaker(lane).trip(Instant::now());
+                    }
+                }
+                batch.fail(|| classify(error.clone()));
+            }
+            Err(_) => {
+                self.breaker(lane).trip(Instant::now());
+                self.link.lost(number).await;
+                let deadline = self.deadline;
+                batch.fail(|| late(deadline));
+            }
+        }
+    }
+
+    async fn ask(&self, batch: &Batch) -> Result<Vec<u8>, RedisError> {
+        let answer = self.link.run(&batch.command(&self.script, false)).await;
+        match &answer {
+            // Nothing was done: after a restart, or a flush of its scripts, the server needs it in full once.
+            Err(error) if error.kind() == RedisKind::Server(ServerErrorKind::NoScript) => {
+                self.link.run(&batch.command(&self.script, true)).await
+            }
+            _ => answer,
+        }
+    }
+
+    /// Finds out, in a task of its own, whether the server of a row is back.
+    fn probe(self: &Arc<Self>, lane: u16, row: Row) {
+        let mut probe = Probe { lanes: Arc::clone(self), lane, answered: false };
+        self.runtime.spawn(async move {
+            let link = &probe.lanes.link;
+            let number = link.number();
+            let mut command = Cmd::new();
+            command.arg("GET").arg(&*row.0);
+            // Whatever it says, it is there.
+            probe.answered = match timeout(CONNECT, link.run::<redis::Value>(&command)).await {
+                Ok(Ok(_)) => true,
+                Ok(Err(error)) => fault(&error) != Fault::Disconnected,
+                Err(_) => false,
+            };
+            if !probe.answered {
+                probe.lanes.link.lost(number).await;
+            }
+        });
+    }
+
+    fn breaker(&self, lane: u16) -> &Breaker {
+        &self.breakers[usize::from(lane >> 10) % BREAKERS]
+    }
+
+    fn queues(&self) -> MutexGuard<'_, HashMap<u16, Queue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A task that makes calls for a lane until nothing waits any more.
+struct Call {
+    lanes: Arc<Lanes>,
+    lane: u16,
+    ended: bool,
+}
+
+impl Call {
+    async fn run(mut self) {
+        while let Some(batch) = self.lanes.next(self.lane) {
+            self.lanes.call(self.lane, batch).await;
+        }
+        self.ended = true;
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        // The runtime ends. Those who still wait are told by their answers' being dropped.
+        let mut queues = self.lanes.queues();
+        let Some(queue) = queues.get_mut(&self.lane) else { return };
+        queue.calls -= 1;
+        let left = if queue.calls == 0 { queues.remove(&self.lane) } else { None };
+        drop(queues);
+        drop(left);
+    }
+}
+
+/// A probe under way; if its task is ended early, another may be made.
+struct Probe {
+    lanes: Arc<Lanes>,
+    lane: u16,
+    answered: bool,
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.lanes.breaker(self.lane).probed(self.answered, Instant::now());
+    }
+}
+
+#[cold]
+fn out_of_reach() -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        "the Redis server did not answer a moment ago; trying again in the background, calls fail at once meanwhile",
+    )
+}
+
+#[cold]
+fn too_many() -> Error {
+    Error::new(ErrorKind::Unavailable, format!("{MOST_WAITING} decisions wait for the Redis server already"))
+}
+
+#[cold]
+pub(super) fn late(deadline: Duration) -> Error {
+    Error::new(
+        ErrorKind::Timeout,
+        format!("the Redis server did not answer within {deadline:?}; whether the charge happened is unknown"),
+    )
+}

@@ -1,0 +1,426 @@
+//! Rows in Redis or Valkey: the same limits across machines. Feature `redis`.
+//!
+//! One script call decides all charges of a request on the server's clock, all or none. How it is set up, what it needs of a
+//! server and what an outage does is told in [`docs::redis`](crate::docs::redis).
+
+mod batch;
+mod breaker;
+mod error;
+mod lanes;
+mod link;
+mod replay;
+mod script;
+mod slot;
+mod wire;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::ConnectionLike;
+use redis::cluster::ClusterClientBuilder;
+use redis::{Client, IntoConnectionInfo};
+use smallvec::SmallVec;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use self::batch::{Kind, Operation, Row};
+use self::lanes::{Lanes, late};
+use self::link::{Link, Lost, Theirs};
+use super::{Backend, BackendFuture, Error, ErrorKind, RowId, Settle, Steps, Take};
+use crate::algorithm::{Receipt, Step};
+use crate::policy::{Digest, PolicyName, Secret};
+
+/// Rows on a Redis or Valkey server (6.2 or newer), shared by all processes that use it.
+///
+/// ```no_run
+/// use tollgate::backend::RedisBackend;
+/// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+///
+/// static API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = RateLimiter::new(RedisBackend::connect("redis://127.0.0.1").await?);
+/// limiter.limit(&API, "ada").await?.into_result()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// - **Exact.** A decision is one call of a script, by the server's clock, with the arithmetic of every other backend, down to the
+///   last bit. Decisions that wait at the same moment travel in one call, each decided for itself, in the order in which they came.
+/// - **Small.** A row is one string of 28 bytes that expires when it is worthless. A denial writes nothing.
+/// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). When the server does not answer, calls
+///   fail at once until it is back; nothing that may have been charged is sent again.
+/// - **Private.** Keys are hashed under a secret before they leave the process.
+///
+/// Clones share everything.
+#[derive(Clone)]
+pub struct RedisBackend {
+    lanes: Arc<Lanes>,
+    prefix: Arc<str>,
+    secret: Secret,
+}
+
+impl RedisBackend {
+    /// Connects to one server: `redis://user:password@host:port/db`, `rediss://` for TLS (feature `redis-tls`), `unix:///path`.
+    ///
+    /// # Errors
+    /// If the URL is none, or the server does not answer: of kind [`Protocol`](ErrorKind::Protocol) for what is to be mended,
+    /// [`Unavailable`](ErrorKind::Unavailable) if another try may help.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn connect(url: &str) -> Result<RedisBackend, Error> {
+        RedisBackend::builder().connect(url).await
+    }
+
+    /// Connects to a cluster; some of its nodes will do, it tells the others.
+    ///
+    /// All charges of one key are in one slot and decided together. Charges of several keys in one call are acquired slot by slot,
+    /// and given back if a later one is denied: it never admits too much, but what was given back may have stood in another call's way
+    /// for a moment, and what [cannot be given back](crate::Settlement#what-can-be-given-back) is lost.
+    ///
+    /// # Errors
+    /// As [`connect`](RedisBackend::connect).
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn connect_cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<RedisBackend, Error> {
+        RedisBackend::builder().connect_cluster(urls).await
+    }
+
+    /// A backend with choices.
+    pub fn builder() -> RedisBackendBuilder {
+        RedisBackendBuilder { prefix: "tollgate".into(), deadline: DEADLINE, secret: None }
+    }
+
+    /// The key of a row on the server, for looking at it with `redis-cli`: policy and
+    /// [digest](crate::RateLimiter::digest).
+    ///
+    /// ```no_run
+    /// # use tollgate::{backend::RedisBackend, Key, Policy, Quota, RateLimiter, MINUTE};
+    /// # fn look(backend: RedisBackend, limiter: RateLimiter, api: Policy) {
+    /// println!("{}", backend.row_key(api.name(), limiter.digest(Some(&Key::from("ada")))));
+    /// // tollgate:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api
+    /// # }
+    /// ```
+    pub fn row_key(&self, policy: &PolicyName, key: Digest) -> String {
+        // The braces are a cluster's: what is in the first pair decides the slot, so all rows of a key share one.
+        format!("{}:{{{:032x}}}:{policy}", self.prefix, key.to_bits())
+    }
+
+    fn row(&self, row: &RowId<'_>) -> Row {
+        Row(self.row_key(row.policy, row.key).into_bytes().into())
+    }
+
+    fn lane(&self, key: Digest) -> u16 {
+        if self.lanes.link().has_slots() { slot::of(format!("{:032x}", key.to_bits()).as_bytes()) } else { 0 }
+    }
+
+    fn decide(&self, takes: &[Take<'_>], store: bool) -> BackendFuture<Steps> {
+        if takes.len() > MOST_TAKES {
+            let message = format!("{} charges in one call; at most {MOST_TAKES} are decided together", takes.len());
+            return BackendFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)));
+        }
+        let Some(first) = takes.first() else { return BackendFuture::ready(Ok(Steps::default())) };
+        let lane = self.lane(first.row.key);
+        if takes.iter().all(|take| self.lane(take.row.key) == lane) {
+            return self.wait_for(self.send(lane, self.kind(takes, store)));
+        }
+        let takes: Vec<Owned> = takes.iter().map(Owned::of).collect();
+        BackendFuture::boxed(self.clone().decide_by_slots(takes, store))
+    }
+
+    /// Slot by slot, in the order of their numbers; what was charged is given back when a later one denies.
+    async fn decide_by_slots(self, takes: Vec<Owned>, store: bool) -> Result<Steps, Error> {
+        let mut slots: Vec<u16> = takes.iter().map(|take| self.lane(take.key)).collect();
+        let of_take = slots.clone();
+        slots.sort_unstable();
+        slots.dedup();
+        let mut steps: Vec<Option<Step>> = vec![None; takes.len()];
+        let mut charged: Vec<usize> = Vec::new();
+        let mut denied = false;
+        for slot in slots {
+            let here: Vec<usize> = (0..takes.len()).filter(|i| of_take[*i] == slot).collect();
+            let lines: Vec<Take<'_>> = here.iter().map(|i| takes[*i].take()).collect();
+            // After a denial the others are only asked what they would say.
+            let kind = self.kind(&lines, store && !denied);
+            let answer = self.wait_for(self.send(slot, kind)).await;
+            let answer = match answer {
+                Ok(answer) => answer,
+                Err(error) => {
+                    self.give_back(&takes, &charged, &steps);
+                    return Err(error);
+                }
+            };
+            if answer.all_granted() {
+                if store && !denied {
+                    charged.extend(&here);
+                }
+            } else if !denied {
+                denied = true;
+                self.give_back(&takes, &charged, &steps);
+            }
+            here.iter().zip(answer.iter()).for_each(|(i, step)| steps[*i] = Some(*step));
+        }
+        if denied {
+            // Given back: their rows are as they were, as far as anybody can tell.
+            for i in charged {
+                if let Some(step) = &mut steps[i] {
+                    step.state.spent = (step.state.spent - takes[i].ask.tokens() as f64).max(0.0);
+                }
+            }
+        }
+        Ok(steps.into_iter().flatten().collect())
+    }
+
+    /// Posted: nobody waits for it.
+    fn give_back(&self, takes: &[Owned], charged: &[usize], steps: &[Option<Step>]) {
+        for i in charged.iter().rev() {
+            let take = &takes[*i];
+            let Some(receipt) = steps[*i].and_then(|step| Receipt::new(take.ask.tokens(), &step)) else { continue };
+            let row = self.row(&RowId { policy: &take.policy, key: take.key });
+            drop(self.send(self.lane(take.key), Kind::Settle { row, quota: take.quota, receipt, actual: 0 }));
+        }
+    }
+
+    fn kind(&self, takes: &[Take<'_>], store: bool) -> Kind {
+        Kind::Decide {
+            rows: takes.iter().map(|take| self.row(&take.row)).collect(),
+            takes: takes.iter().map(|take| (take.quota, take.ask)).collect(),
+            store,
+        }
+    }
+
+    fn send(&self, lane: u16, kind: Kind) -> oneshot::Receiver<Result<Steps, Error>> {
+        let (answer, receiver) = oneshot::channel();
+        self.lanes.send(lane, Operation { kind, answer });
+        receiver
+    }
+
+    fn wait_for(&self, mut receiver: oneshot::Receiver<Result<Steps, Error>>) -> BackendFuture<Steps> {
+        // Refused at once, by the breaker.
+        if let Ok(answer) = receiver.try_recv() {
+            return BackendFuture::ready(answer);
+        }
+        let deadline = self.lanes.deadline();
+        BackendFuture::boxed(async move {
+            match timeout(deadline, receiver).await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(_)) => Err(Error::new(
+                    ErrorKind::Unavailable,
+                    "the tokio runtime on which this backend was connected has ended",
+                )),
+                Err(_) => Err(late(deadline)),
+            }
+        })
+    }
+
+    /// For operations that have no answer but that they are done.
+    fn all_done(&self, operations: impl Iterator<Item = (u16, Kind)>) -> BackendFuture<()> {
+        // All are on their way before any is waited for: they are carried out even if nobody does.
+        let sent: SmallVec<[BackendFuture<Steps>; 1]> =
+            operations.map(|(lane, kind)| self.wait_for(self.send(lane, kind))).collect();
+        BackendFuture::boxed(async move {
+            let mut result = Ok(());
+            for done in sent {
+                result = result.and(done.await.map(|_| ()));
+            }
+            result
+        })
+    }
+}
+
+impl Backend for RedisBackend {
+    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        self.decide(takes, true)
+    }
+
+    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        self.decide(takes, false)
+    }
+
+    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+        self.all_done(settlements.iter().map(|settlement| {
+            let Settle { row, quota, receipt, actual } = *settlement;
+            (self.lane(row.key), Kind::Settle { row: self.row(&row), quota, receipt, actual })
+        }))
+    }
+
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+        self.all_done(rows.iter().map(|row| (self.lane(row.key), Kind::Reset { row: self.row(row) })))
+    }
+
+    fn secret(&self) -> Option<Secret> {
+        Some(self.secret)
+    }
+}
+
+impl fmt::Debug for RedisBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisBackend")
+            .field("prefix", &self.prefix)
+            .field("link", self.lanes.link())
+            .field("deadline", &self.lanes.deadline())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A take that outlives its call.
+struct Owned {
+    policy: PolicyName,
+    key: Digest,
+    quota: crate::algorithm::Quota,
+    ask: crate::algorithm::Ask,
+}
+
+impl Owned {
+    fn of(take: &Take<'_>) -> Owned {
+        Owned { policy: take.row.policy.clone(), key: take.row.key, quota: take.quota, ask: take.ask }
+    }
+
+    fn take(&self) -> Take<'_> {
+        Take { row: RowId { policy: &self.policy, key: self.key }, quota: self.quota, ask: self.ask }
+    }
+}
+
+/// Choices for a [`RedisBackend`].
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use tollgate::backend::RedisBackend;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let backend = RedisBackend::builder()
+///     .prefix("shop:limits")
+///     .deadline(Duration::from_millis(30))
+///     .connect("redis://127.0.0.1")
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RedisBackendBuilder {
+    prefix: Arc<str>,
+    deadline: Duration,
+    secret: Option<Secret>,
+}
+
+impl RedisBackendBuilder {
+    /// What the keys of rows begin with. Defaults to `tollgate`. Applications with different ones share nothing.
+    ///
+    /// # Panics
+    /// If it contains a brace: on a cluster, that would decide the slot.
+    #[track_caller]
+    #[must_use]
+    pub fn prefix(mut self, prefix: &str) -> RedisBackendBuilder {
+        assert!(!prefix.contains(['{', '}']), "tollgate: the prefix {prefix:?} contains a brace; leave it out");
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// How long a decision may take at most, the time in a queue included. Defaults to 100 ms.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> RedisBackendBuilder {
+        self.deadline = deadline;
+        self
+    }
+
+    /// The secret under which limiters on this backend hash keys, the same in every process. Defaults to one that follows from the
+    /// prefix and is no secret at all: whoever can read the server can then guess keys, such as addresses, and find their rows.
+    /// Give one of your own if keys are personal.
+    #[must_use]
+    pub fn secret(mut self, secret: Secret) -> RedisBackendBuilder {
+        self.secret = Some(secret);
+        self
+    }
+
+    /// See [`RedisBackend::connect`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub async fn connect(self, url: &str) -> Result<RedisBackend, Error> {
+        let info = url.into_connection_info().map_err(error::classify)?.set_tcp_settings(link::tcp());
+        let client = Client::open(info).map_err(error::classify)?;
+        self.tried(Link::Server(Lost::new(client))).await
+    }
+
+    /// See [`RedisBackend::connect_cluster`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub async fn connect_cluster<U: AsRef<str>>(
+        self,
+        urls: impl IntoIterator<Item = U>,
+    ) -> Result<RedisBackend, Error> {
+        let urls: Vec<String> = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
+        let client = ClusterClientBuilder::new(urls)
+            // Again after a redirection only: a charge that may have happened is not sent twice.
+            .retries(REDIRECTIONS)
+            .connection_timeout(link::CONNECT)
+            .response_timeout(self.deadline)
+            .tcp_settings(link::tcp())
+            .build()
+            .map_err(error::classify)?;
+        self.tried(Link::Cluster(Lost::new(client))).await
+    }
+
+    /// On a connection of your own, to one server: a `ConnectionManager`, say. It is cloned for each call, and reconnecting is its
+    /// own business.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn connection(self, connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> RedisBackend {
+        self.on(Link::Given(Box::new(Theirs { connection, is_cluster: false })))
+    }
+
+    /// On a connection of your own to a cluster: a `ClusterConnection`, say.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn cluster_connection(self, connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> RedisBackend {
+        self.on(Link::Given(Box::new(Theirs { connection, is_cluster: true })))
+    }
+
+    /// Whether the server is there, and understands the script.
+    async fn tried(self, link: Link) -> Result<RedisBackend, Error> {
+        let mut ping = redis::Cmd::new();
+        ping.arg("GET").arg(format!("{}:{{}}", self.prefix));
+        match timeout(link::CONNECT + self.deadline, link.run::<redis::Value>(&ping)).await {
+            Ok(Ok(_)) => Ok(self.on(link)),
+            Ok(Err(error)) => Err(error::classify(error)),
+            Err(_) => Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("the Redis server did not answer within {:?}", link::CONNECT + self.deadline),
+            )),
+        }
+    }
+
+    fn on(self, link: Link) -> RedisBackend {
+        let secret = self.secret.unwrap_or_else(|| {
+            let mut bytes = [0; 16];
+            for (i, byte) in self.prefix.bytes().enumerate() {
+                bytes[i % 16] ^= byte.rotate_left((i / 16) as u32);
+            }
+            Secret::new(bytes)
+        });
+        RedisBackend { lanes: Arc::new(Lanes::new(link, self.deadline, Handle::current())), prefix: self.prefix, secret }
+    }
+}
+
+const DEADLINE: Duration = Duration::from_millis(100);
+
+/// The client sends again only what a node refused with a redirection, or could not be sent.
+const REDIRECTIONS: u32 = 3;
+
+/// Charges in one call: a script's keys have to fit on its stack.
+const MOST_TAKES: usize = 1000;

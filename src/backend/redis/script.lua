@@ -1,0 +1,283 @@
+-- Decides charges on rows, as `algorithm` does: same names, same operations in the same order, on the same doubles.
+--
+-- KEYS: rows. ARGV[1]: quotas; ARGV[2]: operations, in the order in which they came (see wire.rs for both).
+-- Returns the time, a byte for each operation (1 = done), and every row as it was before: from these the caller finds the rest.
+
+local floor, ceil, min, max, fmod = math.floor, math.ceil, math.min, math.max, math.fmod
+local unpack_, pack, call = struct.unpack, struct.pack, redis.call
+
+local LAST = 9007199254740991 -- 2^53 - 1: the last instant, and the most that is ever spent.
+local ROUNDING = 1e-6
+local TOKEN_BUCKET, FIXED_WINDOW = 1, 2 -- 3 is a sliding window.
+
+local now -- microseconds
+-- The quota at hand: algorithm, stamp, rate and period (a bucket's in lowest terms), capacity, ceiling, fill; start of windows.
+local algorithm, stamp, rate, period, limit, ceiling, fill, start
+-- The row at hand.
+local spent, at, carry, row_stamp
+
+-- Windows -------------------------------------------------------------------------------------------------------------------
+
+local function index(instant)
+  local since = instant + period - start
+  return (since - fmod(since, period)) / period
+end
+
+local function boundary(window)
+  return max(window * period + start - period, 0)
+end
+
+local function in_view(count, elapsed)
+  return min(count * (period - elapsed) / period, count)
+end
+
+local function elapsed_in_window(instant)
+  if instant < at then return 0 end
+  return fmod(instant + period - start, period)
+end
+
+-- The row -------------------------------------------------------------------------------------------------------------------
+
+-- Brings the row to `instant`: what is paid back is off it.
+local function pay_back(instant)
+  if algorithm == TOKEN_BUCKET then
+    local elapsed = max(instant - at, 0)
+    local then_at = at
+    if elapsed >= period then
+      local grains = (elapsed - fmod(elapsed, period)) / period
+      spent = spent - grains * rate
+      at = min(at + grains * period, LAST)
+    end
+    if max(instant - at, 0) * rate / period >= spent then
+      spent, at = 0, max(then_at, instant)
+    end
+    return
+  end
+  local past, here = index(at), index(instant)
+  if algorithm == FIXED_WINDOW then
+    if here <= past then
+      at = boundary(past)
+    else
+      spent, at = max(spent - rate * (here - past), 0), boundary(here)
+    end
+    return
+  end
+  at = boundary(max(past, here))
+  if here - past == 1 then
+    spent, carry = 0, spent
+  elseif here - past > 1 then
+    spent, carry = 0, 0
+  end
+end
+
+-- Whether no more than `level` stands as spent.
+local function within(instant, level)
+  if algorithm == TOKEN_BUCKET then
+    return spent - level <= max(instant - at, 0) * rate / period
+  elseif algorithm == FIXED_WINDOW then
+    return spent <= level
+  end
+  return in_view(carry, elapsed_in_window(instant)) <= level - spent
+end
+
+local function stands(instant)
+  if algorithm == TOKEN_BUCKET then
+    return max(spent - max(instant - at, 0) * rate / period, 0)
+  elseif algorithm == FIXED_WINDOW then
+    return spent
+  end
+  return spent + in_view(carry, elapsed_in_window(instant))
+end
+
+-- Whether a row that spent `total` has come down to `level` by `instant`: whole grains first, only the rest is rounded.
+local function paid_by(instant, total, level)
+  local debt = total - level
+  if debt <= 0 then return true end
+  if algorithm == TOKEN_BUCKET then
+    local grains = floor(debt / rate)
+    if grains * period > LAST then return false end
+    local elapsed = instant - at - grains * period
+    return elapsed >= 0 and elapsed * rate / period >= debt - grains * rate
+  end
+  return boundary(index(at) + ceil(debt / rate)) <= instant
+end
+
+local function roll(instant)
+  if row_stamp ~= stamp then
+    if fmod(row_stamp, 4) == 3 and fmod(stamp, 4) == 3 then carry = min(carry, limit) else carry = 0 end
+    spent, row_stamp = min(spent, limit), stamp
+  elseif algorithm == 3 and boundary(index(at)) ~= at then
+    spent, carry = 0, 0
+  end
+  if at - instant > fill then
+    -- The clock was far ahead: forgiven, unless it would not be paid back by then even if it had been written now.
+    local written, owed, other = at, spent, carry
+    at = instant
+    pay_back(written - 1)
+    local clear = within(written - 1, 0)
+    spent, at, carry = owed, written, other
+    if clear then
+      spent, at = 0, instant
+      if algorithm == 3 then carry = 0 end
+    end
+  end
+  pay_back(instant)
+end
+
+-- Operations ----------------------------------------------------------------------------------------------------------------
+
+-- Spends `cost`, if it fits at once or has a turn by `latest`; says whether it did.
+local function take(cost, latest)
+  if cost <= limit and within(now, limit - cost) then
+    spent = spent + cost
+    return true
+  end
+  if latest < now or ceiling <= limit or cost > ceiling or not within(now, ceiling - cost) then return false end
+  if not paid_by(latest, spent + cost, limit) then return false end
+  spent = spent + cost
+  return true
+end
+
+local function less(given, stood, instant)
+  if given == floor(given) and given < stood then
+    spent = spent - given
+    return
+  end
+  local rest = max(stood - given, 0)
+  local whole = floor(rest)
+  local part = rest - whole
+  if part > ROUNDING then whole = whole + 1 end
+  spent, at = whole, max(at, instant)
+end
+
+-- The charge `receipt` truly cost `actual`.
+local function settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
+  roll(now)
+  local instant = max(now, at)
+  if actual >= cost then
+    spent = min(spent + (actual - cost), LAST)
+    return
+  end
+  local wanted = cost - actual
+  if row_stamp ~= r_stamp or stamp ~= r_stamp then return end
+  local k_spent, k_at, k_carry = spent, at, carry
+  if algorithm == 3 then
+    spent, at, carry = wanted, r_at, 0
+    pay_back(instant)
+    local t_spent, t_carry = spent, carry
+    spent, at, carry = k_spent, k_at, k_carry
+    if spent < t_spent or carry < t_carry then return end
+    spent, carry = max(spent - t_spent, 0), max(carry - t_carry, 0)
+    return
+  end
+  local stood = stands(instant)
+  spent, at, carry, row_stamp = r_spent, r_at, r_carry, r_stamp
+  roll(instant)
+  local own = stands(instant)
+  spent, at, carry = k_spent, k_at, k_carry
+  if due > instant then
+    if actual == 0 and math.abs(stood - own) <= ROUNDING then less(min(wanted, own), stood, instant) end
+    return
+  end
+  if ceiling > limit and stood > limit then return end
+  local left = own - (carry - r_carry)
+  if carry < r_carry or stood < left - ROUNDING then return end
+  local given = min(wanted, left)
+  if given <= 0 then return end
+  if stood - left > ROUNDING then carry = carry + given end
+  less(given, stood, instant)
+end
+
+-- Milliseconds after which the row is worth nothing to anybody; 0 = it is not now.
+local function lifetime()
+  if spent == 0 and carry == 0 then return 0 end
+  local clear
+  if algorithm == 3 then
+    clear = at + 2 * period
+  elseif algorithm == TOKEN_BUCKET then
+    clear = at + (spent + carry) * period / rate
+  else
+    clear = at + ceil((spent + carry) / rate) * period
+  end
+  return min(ceil(max(clear - now, 0) / 1000) + 1, LAST)
+end
+
+-- All of them ---------------------------------------------------------------------------------------------------------------
+
+local time = call('TIME')
+now = time[1] * 1000000 + time[2]
+
+local before
+if #KEYS == 1 then before = { call('GET', KEYS[1]) } else before = call('MGET', unpack(KEYS)) end
+local NONE = string.rep('\0', 28)
+local rows, dirty = {}, {}
+for i = 1, #KEYS do before[i] = before[i] or NONE end
+
+local quotas, operations = ARGV[1], ARGV[2]
+local done = {}
+local place = 1
+
+local function load(from, row)
+  spent, at, row_stamp, carry = unpack_('<ddI4d', from[row] or before[row])
+end
+
+local function state()
+  return pack('<ddI4d', spent, at, row_stamp, carry)
+end
+
+local known
+local function quota(number)
+  if number == known then return end
+  algorithm, stamp, rate, period, limit, ceiling, fill = unpack_('<BI4ddddd', quotas, number * 45 + 1)
+  known = number
+end
+
+while place <= #operations do
+  local kind, count
+  kind, count, place = unpack_('<BH', operations, place)
+  if kind <= 1 then -- 0 = peek, 1 = acquire
+    -- Each take sees what those before it would spend; kept only if all are granted.
+    local granted, staged, lives = true, {}, {}
+    for _ = 1, count do
+      local row, number, cost, wait
+      row, number, start, cost, wait, place = unpack_('<HHddd', operations, place)
+      if granted then
+        quota(number)
+        load(staged[row] and staged or rows, row)
+        roll(now)
+        granted = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
+        staged[row], lives[row] = state(), lifetime()
+      end
+    end
+    if granted and kind == 1 then
+      for row, bytes in pairs(staged) do
+        rows[row], dirty[row] = bytes, lives[row]
+      end
+    end
+    done[#done + 1] = granted and '\1' or '\0'
+  elseif kind == 2 then -- settle
+    local row, number, cost, actual, r_spent, r_at, r_carry, r_stamp, due
+    row, number, start, cost, actual, r_spent, r_at, r_carry, r_stamp, due, place =
+      unpack_('<HHddddddI4d', operations, place)
+    quota(number)
+    load(rows, row)
+    settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
+    rows[row], dirty[row] = state(), lifetime()
+    done[#done + 1] = '\1'
+  else -- reset
+    local row
+    row, place = unpack_('<H', operations, place)
+    rows[row], dirty[row] = NONE, 0
+    done[#done + 1] = '\1'
+  end
+end
+
+for row, life in pairs(dirty) do
+  if life == 0 then
+    if before[row] ~= NONE then call('DEL', KEYS[row]) end
+  elseif rows[row] ~= before[row] then
+    call('SET', KEYS[row], rows[row], 'PX', string.format('%.0f', life))
+  end
+end
+
+return pack('<d', now) .. table.concat(done) .. table.concat(before)

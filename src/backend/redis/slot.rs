@@ -1,0 +1,23 @@
+//! The slot of a cluster in which a key lives: CRC-16/XMODEM of its tag, modulo 16384 (Redis cluster specification).
+
+/// The slot of the keys with this between their first braces.
+pub(super) fn of(tag: &[u8]) -> u16 {
+    let mut crc = 0u16;
+    for byte in tag {
+        crc ^= u16::from(*byte) << 8;
+        for _ in 0..8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 };
+        }
+    }
+    crc % 16384
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn slots_are_the_clusters() {
+        // The specification's check value, and a key that its documentation names.
+        assert_eq!(super::of(b"123456789"), 0x31c3 % 16384);
+        assert_eq!(super::of(b"foo"), 12182);
+    }
+}

@@ -1,0 +1,183 @@
+//! What goes to the script and what comes back: both packed, since a number as text costs the server as much as a decision.
+//!
+//! All numbers are little-endian, tokens and microseconds doubles, as the script computes with:
+//! - a quota: algorithm (1 byte), stamp (4), rate, period (of a bucket in lowest terms), capacity, ceiling, fill;
+//! - an operation: kind (1), number of its lines (2), its lines;
+//! - a line of an acquire or a peek: row (2, from 1), quota (2, from 0), start of windows, cost, longest wait (-1 = none);
+//! - a settlement: row (2), quota (2), start, cost, actual, the receipt's spent, at, carry, stamp (4), due;
+//! - a reset: row (2).
+//!
+//! A row, there and in the store: spent, at, stamp (4), carry.
+
+use crate::algorithm::{Ask, MOST_SPENT, Micros, Quota, Receipt, State};
+
+/// What a script call is given.
+#[derive(Debug, Default)]
+pub(super) struct Arguments {
+    pub(super) quotas: Vec<u8>,
+    pub(super) operations: Vec<u8>,
+}
+
+pub(super) const PEEK: u8 = 0;
+pub(super) const ACQUIRE: u8 = 1;
+pub(super) const SETTLE: u8 = 2;
+pub(super) const RESET: u8 = 3;
+
+impl Arguments {
+    /// Begins an operation of so many lines.
+    pub(super) fn operation(&mut self, kind: u8, lines: u16) {
+        self.operations.push(kind);
+        self.operations.extend(lines.to_le_bytes());
+    }
+
+    /// A line of an acquire or a peek.
+    pub(super) fn take(&mut self, row: u16, quota: &Quota, ask: Ask) {
+        self.row_and_quota(row, quota);
+        self.count(ask.tokens());
+        match ask.max_wait_micros() {
+            Some(wait) => self.count(wait),
+            None => self.number(-1.0),
+        }
+    }
+
+    pub(super) fn settlement(&mut self, row: u16, quota: &Quota, receipt: &Receipt, actual: u64) {
+        self.row_and_quota(row, quota);
+        self.count(receipt.cost);
+        self.count(actual);
+        self.number(receipt.state.spent);
+        self.count(receipt.state.at.get());
+        self.number(receipt.state.carry);
+        self.operations.extend(receipt.state.stamp.to_le_bytes());
+        self.count(receipt.due.get());
+    }
+
+    pub(super) fn reset(&mut self, row: u16) {
+        self.operations.extend(row.to_le_bytes());
+    }
+
+    fn row_and_quota(&mut self, row: u16, quota: &Quota) {
+        let bytes = packed(quota);
+        let known = self.quotas.chunks_exact(QUOTA).position(|known| known == bytes);
+        let number = known.unwrap_or_else(|| {
+            self.quotas.extend(bytes);
+            self.quotas.len() / QUOTA - 1
+        });
+        self.operations.extend(row.to_le_bytes());
+        // As many as there are lines at most.
+        self.operations.extend((number as u16).to_le_bytes());
+        self.count(quota.start_micros());
+    }
+
+    fn number(&mut self, number: f64) {
+        self.operations.extend(number.to_le_bytes());
+    }
+
+    /// Whole numbers beyond those that a double counts mean the same as the last one: more than anything has.
+    fn count(&mut self, count: u64) {
+        self.number(count.min(MOST_SPENT) as f64);
+    }
+}
+
+/// The bytes of a packed quota.
+const QUOTA: usize = 45;
+
+/// Without the start of windows, which differs from key to key.
+fn packed(quota: &Quota) -> [u8; QUOTA] {
+    let mut bytes = [0; QUOTA];
+    bytes[0] = quota.algorithm().tag() as u8;
+    bytes[1..5].copy_from_slice(&quota.stamp().to_le_bytes());
+    let (rate, period) = quota.pace();
+    let numbers = [rate, period, quota.limit(), quota.ceiling(), quota.fill_micros()];
+    for (place, number) in bytes[5..].chunks_exact_mut(8).zip(numbers) {
+        place.copy_from_slice(&(number as f64).to_le_bytes());
+    }
+    bytes
+}
+
+/// What a script call answers.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) now: Micros,
+    /// Of each operation, whether it was done.
+    pub(super) done: Vec<bool>,
+    /// Each row as it was before.
+    pub(super) rows: Vec<State>,
+}
+
+impl Reply {
+    /// `None` if this is no answer to so many operations on so many rows.
+    pub(super) fn read(bytes: &[u8], operations: usize, rows: usize) -> Option<Reply> {
+        let (now, rest) = bytes.split_first_chunk::<8>()?;
+        let (done, rest) = rest.split_at_checked(operations)?;
+        if rest.len() != rows * ROW {
+            return None;
+        }
+        Some(Reply {
+            now: instant(f64::from_le_bytes(*now))?,
+            done: done.iter().map(|byte| *byte == 1).collect(),
+            rows: rest.chunks_exact(ROW).map(state).collect::<Option<_>>()?,
+        })
+    }
+}
+
+/// The bytes of a row.
+pub(super) const ROW: usize = 28;
+
+fn state(bytes: &[u8]) -> Option<State> {
+    let number = |place: usize| Some(f64::from_le_bytes(*bytes.get(place..)?.first_chunk()?));
+    let state = State {
+        spent: number(0)?,
+        at: instant(number(8)?)?,
+        stamp: u32::from_le_bytes(*bytes.get(16..)?.first_chunk()?),
+        carry: number(20)?,
+    };
+    (state.spent.is_finite() && state.carry.is_finite()).then_some(state)
+}
+
+/// `None` if it is no whole number of microseconds in range.
+fn instant(micros: f64) -> Option<Micros> {
+    let whole = micros as u64;
+    (whole as f64 == micros && whole <= Micros::MAX.get()).then(|| Micros::new(whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::MINUTE;
+
+    #[test]
+    fn a_row_reads_back() {
+        let mut bytes = Vec::new();
+        bytes.extend(1_700_000_000_000_000f64.to_le_bytes());
+        bytes.extend([1, 0]);
+        bytes.extend(2.0f64.to_le_bytes());
+        bytes.extend(1_699_999_999_999_999f64.to_le_bytes());
+        bytes.extend(7u32.to_le_bytes());
+        bytes.extend(0.5f64.to_le_bytes());
+        let reply = Reply::read(&bytes, 2, 1).expect("a reply");
+        assert_eq!(reply.now, Micros::new(1_700_000_000_000_000));
+        assert_eq!(reply.done, [true, false]);
+        assert_eq!(
+            reply.rows,
+            [State { spent: 2.0, at: Micros::new(1_699_999_999_999_999), stamp: 7, carry: 0.5 }]
+        );
+        // Cut anywhere, it is no reply; nor are numbers that are none.
+        for cut in 0..bytes.len() {
+            assert!(Reply::read(&bytes[..cut], 2, 1).is_none());
+        }
+        bytes[10..18].copy_from_slice(&f64::NAN.to_le_bytes());
+        assert!(Reply::read(&bytes, 2, 1).is_none());
+    }
+
+    #[test]
+    fn a_quota_is_sent_once() {
+        let mut arguments = Arguments::default();
+        let quota = Quota::fixed_window(10, MINUTE);
+        arguments.operation(ACQUIRE, 2);
+        arguments.take(0, &quota.seeded(1), Ask::cost(1));
+        arguments.take(1, &quota.seeded(2), Ask::cost(1));
+        assert_eq!(arguments.quotas.len(), QUOTA);
+        arguments.take(1, &quota.capacity(20), Ask::cost(1));
+        assert_eq!(arguments.quotas.len(), 2 * QUOTA);
+    }
+}

@@ -1,0 +1,4 @@
+//! The Redis backend on a real redis-server, started by each test on a port of its own.
+
+mod conformance;
+mod server;
