@@ -76,15 +76,16 @@ pub use clock::{Clock, ManualClock, Sleep, SystemClock};
 #[cfg(feature = "wait")]
 pub use limiter::WaitFuture;
 pub use limiter::{
-    Acquire, Charge, DecisionFuture, DecisionsFuture, HoldFuture, LimitError, RateLimiter, RateLimiterBuilder,
-    Reservation, Settlement, Snapshot,
+    Acquire, Charge, DecisionFuture, DecisionsFuture, FailureMode, HoldFuture, LimitError, RateLimiter,
+    RateLimiterBuilder, Reservation, Settlement, Snapshot,
 };
 pub use middleware::{
     HeaderFamily, KeyError, KeyExtractor, RateLimit, RateLimitLayer, RateLimitStatus, Refusal, RefusalBody, ResetUnit,
     ResponseFuture, RouteLimits, Rule, Settle, is_cors_preflight, key,
 };
 pub use policy::{
-    Decision, Decisions, Denied, Digest, Key, ParseQuotaError, Policy, PolicyError, PolicyName, Reason, Secret, Subject,
+    DecidedBy, Decision, Decisions, Denied, Digest, Key, ParseQuotaError, Policy, PolicyError, PolicyName, Reason,
+    Secret, Subject,
 };
 
 /// The README's code, compiled and run with the other examples.

@@ -6,7 +6,8 @@ use std::task::{Context, Poll};
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Quota, Step};
+use super::RateLimiter;
+use crate::algorithm::{Ask, Quota, Step};
 use crate::backend::{BackendFuture, Error, RowId, Steps, Take};
 use crate::policy::{Decision, Decisions, Digest, PolicyName};
 
@@ -22,7 +23,15 @@ pub struct DecisionFuture(One);
 enum One {
     /// `None` once it was taken.
     Ready(Option<Result<Decision, Error>>),
-    Pending(Line, BackendFuture<Steps>),
+    Pending(Box<Pending>),
+}
+
+#[derive(Debug)]
+struct Pending {
+    line: Line,
+    steps: BackendFuture<Steps>,
+    limiter: RateLimiter,
+    take: bool,
 }
 
 /// The answers to several charges. In memory they are there at once.
@@ -30,37 +39,54 @@ enum One {
 /// The charges are made when the call is, not when this is awaited; dropping it takes nothing back.
 #[derive(Debug)]
 #[must_use = "the answer says whether to go on"]
-pub struct DecisionsFuture {
-    lines: SmallVec<[Line; 1]>,
-    steps: BackendFuture<Steps>,
+pub struct DecisionsFuture(Several);
+
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // As above.
+enum Several {
+    /// `None` once it was taken.
+    Ready(Option<Result<Decisions, Error>>),
+    Pending {
+        lines: SmallVec<[Line; 1]>,
+        steps: BackendFuture<Steps>,
+        limiter: RateLimiter,
+        take: bool,
+    },
 }
 
 /// What was asked, for the answer to tell.
 #[derive(Clone, Debug)]
-struct Line {
-    policy: PolicyName,
-    key: Digest,
-    quota: Quota,
-    cost: u64,
+pub(super) struct Line {
+    pub(super) policy: PolicyName,
+    pub(super) key: Digest,
+    pub(super) quota: Quota,
+    pub(super) ask: Ask,
 }
 
 impl Line {
     fn of(take: &Take<'_>) -> Line {
-        Line { policy: take.row.policy.clone(), key: take.row.key, quota: take.quota, cost: take.ask.tokens() }
+        Line { policy: take.row.policy.clone(), key: take.row.key, quota: take.quota, ask: take.ask }
     }
 
     fn decision(&self, step: Step, all_granted: bool) -> Decision {
-        Decision::new(self.policy.clone(), self.key, self.quota, self.cost, step, all_granted)
+        Decision::new(self.policy.clone(), self.key, self.quota, self.ask.tokens(), step, all_granted)
     }
 }
 
 impl DecisionFuture {
-    pub(super) fn new(take: &Take<'_>, steps: BackendFuture<Steps>) -> DecisionFuture {
+    pub(super) fn new(
+        limiter: &RateLimiter,
+        take: &Take<'_>,
+        store: bool,
+        steps: BackendFuture<Steps>,
+    ) -> DecisionFuture {
         DecisionFuture(match steps.try_ready() {
-            Ok(answer) => {
-                One::Ready(Some(answer.and_then(|steps| only(take.row, take.quota, take.ask.tokens(), &steps))))
+            Ok(Ok(steps)) => One::Ready(Some(only(take.row, take.quota, take.ask.tokens(), &steps))),
+            Ok(Err(error)) => One::Ready(Some(limiter.failed_one(&Line::of(take), store, error))),
+            Err(steps) => {
+                let limiter = limiter.clone();
+                One::Pending(Box::new(Pending { line: Line::of(take), steps, limiter, take: store }))
             }
-            Err(steps) => One::Pending(Line::of(take), steps),
         })
     }
 }
@@ -74,25 +100,40 @@ impl Future for DecisionFuture {
                 Some(answer) => Poll::Ready(answer),
                 None => panic!("a DecisionFuture was polled after it had answered"),
             },
-            One::Pending(line, steps) => {
-                let row = RowId { policy: &line.policy, key: line.key };
-                Pin::new(steps).poll(context).map(|steps| only(row, line.quota, line.cost, &steps?))
+            One::Pending(pending) => {
+                let Pending { line, steps, limiter, take } = &mut **pending;
+                Pin::new(steps).poll(context).map(|answer| match answer {
+                    Ok(steps) => {
+                        let row = RowId { policy: &line.policy, key: line.key };
+                        only(row, line.quota, line.ask.tokens(), &steps)
+                    }
+                    Err(error) => limiter.failed_one(line, *take, error),
+                })
             }
         }
     }
 }
 
 impl DecisionsFuture {
-    pub(super) fn new(takes: &[Take<'_>], steps: BackendFuture<Steps>) -> DecisionsFuture {
-        DecisionsFuture { lines: takes.iter().map(Line::of).collect(), steps }
+    pub(super) fn new(
+        limiter: &RateLimiter,
+        takes: &[Take<'_>],
+        store: bool,
+        steps: BackendFuture<Steps>,
+    ) -> DecisionsFuture {
+        let lines: SmallVec<[Line; 1]> = takes.iter().map(Line::of).collect();
+        DecisionsFuture(match steps.try_ready() {
+            Ok(answer) => Several::Ready(Some(several(limiter, &lines, store, answer))),
+            Err(steps) => Several::Pending { lines, steps, limiter: limiter.clone(), take: store },
+        })
     }
 
     /// The answer if it is there already, else the future to wait for.
     #[allow(clippy::result_large_err)] // It is moved once, and a box would be an allocation.
     pub(crate) fn try_ready(self) -> Result<Result<Decisions, Error>, DecisionsFuture> {
-        match self.steps.try_ready() {
-            Ok(steps) => Ok(steps.and_then(|steps| decisions(&self.lines, &steps))),
-            Err(steps) => Err(DecisionsFuture { lines: self.lines, steps }),
+        match self.0 {
+            Several::Ready(Some(answer)) => Ok(answer),
+            other => Err(DecisionsFuture(other)),
         }
     }
 }
@@ -101,7 +142,28 @@ impl Future for DecisionsFuture {
     type Output = Result<Decisions, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.steps).poll(context).map(|steps| decisions(&self.lines, &steps?))
+        match &mut self.0 {
+            Several::Ready(answer) => match answer.take() {
+                Some(answer) => Poll::Ready(answer),
+                None => panic!("a DecisionsFuture was polled after it had answered"),
+            },
+            Several::Pending { lines, steps, limiter, take } => {
+                Pin::new(steps).poll(context).map(|answer| several(limiter, lines, *take, answer))
+            }
+        }
+    }
+}
+
+/// 6. The failure mode, where the backend could not decide.
+fn several(
+    limiter: &RateLimiter,
+    lines: &[Line],
+    take: bool,
+    answer: Result<Steps, Error>,
+) -> Result<Decisions, Error> {
+    match answer {
+        Ok(steps) => decisions(lines, &steps),
+        Err(error) => limiter.failed(lines, take, error),
     }
 }
 

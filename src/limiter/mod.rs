@@ -3,6 +3,7 @@
 mod acquire;
 mod charge;
 mod error;
+mod failure;
 mod future;
 mod reservation;
 mod settlement;
@@ -12,17 +13,21 @@ mod turn;
 mod wait;
 
 use std::sync::Arc;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 
 use smallvec::SmallVec;
 
+use self::failure::Failure;
+use self::future::Line;
 use crate::algorithm::Ask;
 use crate::backend::{Backend, BackendFuture, Error, MemoryBackend, RowId, Steps, Take};
-use crate::policy::{Digest, Key, Policy, Secret, Subject};
+use crate::policy::{Decision, Decisions, Digest, Key, Policy, Secret, Subject};
 
 pub use acquire::Acquire;
 pub use charge::Charge;
 pub use error::LimitError;
+pub use failure::FailureMode;
 pub use future::{DecisionFuture, DecisionsFuture};
 pub use reservation::{HoldFuture, Reservation};
 pub use settlement::Settlement;
@@ -62,9 +67,10 @@ pub use wait::WaitFuture;
 /// The same steps, with the same numbers, wherever a limit is met:
 ///
 /// 3. the **quota**: the policy's own, or its tier's;
-/// 5. the **backend** decides all charges of the call against one instant: all or none.
+/// 5. the **backend** decides all charges of the call against one instant: all or none;
+/// 6. the **failure mode**, if it could not: see [`FailureMode`].
 ///
-/// (1, 2, 4 and 6 to 8 are for skip rules, deny lists, the block cache, failure modes, protection and observers.)
+/// (1, 2, 4, 7 and 8 are for skip rules, deny lists, the block cache, protection and observers.)
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
     inner: Arc<Inner>,
@@ -75,6 +81,7 @@ struct Inner {
     backend: Box<dyn Backend>,
     secret: Secret,
     anonymous: Digest,
+    failure: Failure,
     waiting: AtomicUsize,
     max_waiting: usize,
 }
@@ -87,7 +94,12 @@ impl RateLimiter {
 
     /// A limiter with choices.
     pub fn builder(backend: impl Backend) -> RateLimiterBuilder {
-        RateLimiterBuilder { backend: Box::new(backend), secret: Secret::random(), max_waiting: turn::MAX_WAITING }
+        RateLimiterBuilder {
+            secret: backend.secret().unwrap_or_else(Secret::random),
+            backend: Box::new(backend),
+            failure: Failure::default(),
+            max_waiting: turn::MAX_WAITING,
+        }
     }
 
     /// Takes one token for `subject` under `policy`, or denies it.
@@ -190,8 +202,9 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot.
     pub fn reset(&self, policy: &Policy, subject: impl Into<Subject>) -> BackendFuture<()> {
-        let key = self.digest(subject.into().key());
-        self.inner.backend.reset(&[RowId { policy: policy.name(), key }])
+        let rows = [RowId { policy: policy.name(), key: self.digest(subject.into().key()) }];
+        self.inner.failure.reset(&rows);
+        self.inner.backend.reset(&rows)
     }
 
     fn decide_charges<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>, take: bool) -> DecisionsFuture {
@@ -212,14 +225,14 @@ impl RateLimiter {
         let takes: SmallVec<[Take<'a>; 2]> =
             lines.into_iter().map(|(policy, subject, ask)| self.take(policy, subject, ask)).collect();
         let steps = self.ask_backend(&takes, take);
-        DecisionsFuture::new(&takes, steps)
+        DecisionsFuture::new(self, &takes, take, steps)
     }
 
     /// [`decide`](RateLimiter::decide) for the one charge that most calls are.
     fn decide_one(&self, policy: &Policy, subject: &Subject, ask: Ask, take: bool) -> DecisionFuture {
         let takes = [self.take(policy, subject, ask)];
         let steps = self.ask_backend(&takes, take);
-        DecisionFuture::new(&takes[0], steps)
+        DecisionFuture::new(self, &takes[0], take, steps)
     }
 
     fn take<'a>(&self, policy: &'a Policy, subject: &Subject, ask: Ask) -> Take<'a> {
@@ -232,6 +245,21 @@ impl RateLimiter {
     fn ask_backend(&self, takes: &[Take<'_>], take: bool) -> BackendFuture<Steps> {
         // 5. The backend: all of them, or none.
         if take { self.inner.backend.acquire(takes) } else { self.inner.backend.peek(takes) }
+    }
+
+    /// 6. The failure mode: another decision in the backend's stead, or its error.
+    #[cold]
+    fn failed(&self, lines: &[Line], take: bool, error: Error) -> Result<Decisions, Error> {
+        self.inner.failure.decide(lines, take, error)
+    }
+
+    #[cold]
+    fn failed_one(&self, line: &Line, take: bool, error: Error) -> Result<Decision, Error> {
+        let decisions = self.failed(std::slice::from_ref(line), take, error)?;
+        match decisions.into_only() {
+            Some(decision) => Ok(decision),
+            None => unreachable!("one line, one decision"),
+        }
     }
 }
 
@@ -247,6 +275,7 @@ impl Default for RateLimiter {
 pub struct RateLimiterBuilder {
     backend: Box<dyn Backend>,
     secret: Secret,
+    failure: Failure,
     max_waiting: usize,
 }
 
@@ -255,6 +284,27 @@ impl RateLimiterBuilder {
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RateLimiterBuilder {
         self.secret = secret;
+        self
+    }
+
+    /// What to do when the backend cannot decide. Defaults to [`FailureMode::Deny`].
+    #[must_use]
+    pub fn on_failure(mut self, mode: FailureMode) -> RateLimiterBuilder {
+        self.failure.default = mode;
+        self
+    }
+
+    /// [`on_failure`](RateLimiterBuilder::on_failure) for one policy, by its name.
+    #[must_use]
+    pub fn on_failure_of(mut self, policy: impl Into<String>, mode: FailureMode) -> RateLimiterBuilder {
+        self.failure.of.insert(policy.into(), mode);
+        self
+    }
+
+    /// The backend of [`FailureMode::Fallback`], one that answers at once. Defaults to a [`MemoryBackend`] on the system's clock.
+    #[must_use]
+    pub fn fallback_backend(mut self, backend: impl Backend) -> RateLimiterBuilder {
+        self.failure.fallback = OnceLock::from(Box::new(backend) as Box<dyn Backend>);
         self
     }
 
@@ -277,6 +327,7 @@ impl RateLimiterBuilder {
                 backend: self.backend,
                 secret: self.secret,
                 anonymous,
+                failure: self.failure,
                 waiting: AtomicUsize::new(0),
                 max_waiting: self.max_waiting,
             }),

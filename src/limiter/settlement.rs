@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
 
-use super::RateLimiter;
+use super::{Inner, RateLimiter};
 use crate::algorithm::Receipt;
 use crate::backend::{BackendFuture, RowId, Settle};
-use crate::policy::Decisions;
+use crate::policy::{DecidedBy, Decisions};
 
 /// A charge that was made for an estimate, and can be told its true cost: at the end of a stream, say.
 ///
@@ -50,6 +50,8 @@ struct Held {
     /// Of each charge, whether it was settled.
     settled: SmallVec<[AtomicBool; 2]>,
 }
+
+type Charges<'a> = SmallVec<[Settle<'a>; 2]>;
 
 impl Settlement {
     /// For decisions that were all granted.
@@ -100,12 +102,19 @@ impl Settlement {
     /// If the backend cannot. Then the charge stays as it was estimated, or not: it may have got through.
     pub fn settle(&self, actual: u64) -> BackendFuture<()> {
         // Newest first: of two charges on one row, only the last can be given back whole.
-        let charges: SmallVec<[Settle<'_>; 2]> =
-            self.indices().rev().filter_map(|index| self.open(index, actual)).collect();
-        if charges.is_empty() {
-            return BackendFuture::ready(Ok(()));
+        let (mut charges, mut local) = (Charges::new(), Charges::new());
+        for index in self.indices().rev() {
+            match self.open(index, actual) {
+                Some((DecidedBy::Backend, charge)) => charges.push(charge),
+                Some((DecidedBy::Fallback, charge)) => local.push(charge),
+                _ => {}
+            }
         }
-        self.held.limiter.inner.backend.settle(&charges)
+        let Inner { backend, failure, .. } = &*self.held.limiter.inner;
+        if !local.is_empty() {
+            failure.settle(&local);
+        }
+        if charges.is_empty() { BackendFuture::ready(Ok(())) } else { backend.settle(&charges) }
     }
 
     /// The charge was for nothing: as [`settle(0)`](Settlement::settle).
@@ -124,6 +133,7 @@ impl Settlement {
     /// If the backend cannot.
     pub fn reset(&self) -> BackendFuture<()> {
         let rows: SmallVec<[RowId<'_>; 2]> = self.indices().filter_map(|index| self.close(index)).collect();
+        self.held.limiter.inner.failure.reset(&rows);
         self.held.limiter.inner.backend.reset(&rows)
     }
 
@@ -140,12 +150,13 @@ impl Settlement {
     }
 
     /// What there is to settle, for whoever comes first.
-    fn open(&self, index: usize, actual: u64) -> Option<Settle<'_>> {
+    fn open(&self, index: usize, actual: u64) -> Option<(DecidedBy, Settle<'_>)> {
         let decision = self.held.decisions.get(index)?;
         let receipt = Receipt::new(decision.cost(), decision.step())?;
         let first = !self.held.settled[index].swap(true, Ordering::Relaxed);
         let row = RowId { policy: decision.policy(), key: decision.key() };
-        (first && actual != receipt.cost).then_some(Settle { row, quota: *decision.quota(), receipt, actual })
+        let charge = Settle { row, quota: *decision.quota(), receipt, actual };
+        (first && actual != receipt.cost).then_some((decision.decided_by(), charge))
     }
 
     fn close(&self, index: usize) -> Option<RowId<'_>> {

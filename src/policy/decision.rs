@@ -33,6 +33,19 @@ pub struct Decision {
     cost: u64,
     step: Step,
     reason: Reason,
+    decided_by: DecidedBy,
+}
+
+/// Who decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DecidedBy {
+    /// The limiter's backend.
+    Backend,
+    /// The backend could not, so a limiter in this process did, by a share of the quota.
+    Fallback,
+    /// The backend could not, so the charge was granted unseen.
+    Nobody,
 }
 
 /// Why a decision is what it is.
@@ -43,6 +56,8 @@ pub enum Reason {
     WithinQuota,
     /// It fits after a wait.
     Reserved,
+    /// The backend could not decide, and the policy lets such charges pass: see [`FailureMode::Allow`](crate::FailureMode::Allow).
+    Unseen,
     /// It does not fit now; it will after [`Decision::retry_after`].
     QuotaExceeded,
     /// The cost is more than the quota ever has, with all that may be reserved: it will never fit.
@@ -72,13 +87,22 @@ impl Decision {
             Verdict::Reserve { .. } => Reason::Reserved,
             Verdict::Allow => Reason::WithinQuota,
         };
-        Decision { policy, key, quota, cost, step, reason }
+        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Backend }
+    }
+
+    /// The same, decided by somebody else. What nobody saw is within no quota.
+    pub(crate) fn by(mut self, decided_by: DecidedBy) -> Decision {
+        self.decided_by = decided_by;
+        if decided_by == DecidedBy::Nobody && self.reason == Reason::WithinQuota {
+            self.reason = Reason::Unseen;
+        }
+        self
     }
 
     /// Whether the tokens were spent: go ahead, after [`delay`](Decision::delay) if there is one. Of a `check`: would have
     /// been.
     pub fn is_allowed(&self) -> bool {
-        matches!(self.reason, Reason::WithinQuota | Reason::Reserved)
+        matches!(self.reason, Reason::WithinQuota | Reason::Reserved | Reason::Unseen)
     }
 
     /// Whether this quota stood in the way.
@@ -89,6 +113,11 @@ impl Decision {
     /// Why.
     pub const fn reason(&self) -> Reason {
         self.reason
+    }
+
+    /// Who decided: the backend, or somebody in its stead.
+    pub const fn decided_by(&self) -> DecidedBy {
+        self.decided_by
     }
 
     /// The policy's name.
@@ -198,6 +227,11 @@ impl Decisions {
     /// The decision on the charge with this number, from 0.
     pub fn get(&self, index: usize) -> Option<&Decision> {
         self.all.get(index)
+    }
+
+    /// The one decision, if there is one.
+    pub(crate) fn into_only(self) -> Option<Decision> {
+        self.all.into_iter().next()
     }
 
     /// The decisions that stood in the way.

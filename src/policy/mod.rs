@@ -10,7 +10,7 @@ mod quota;
 mod quota_serde;
 mod subject;
 
-pub use decision::{Decision, Decisions, Denied, Reason};
+pub use decision::{DecidedBy, Decision, Decisions, Denied, Reason};
 pub use key::{Digest, Key, Secret};
 pub use name::PolicyName;
 pub use named::{Policy, PolicyError};

@@ -35,6 +35,21 @@ impl Quota {
         .finish()
     }
 
+    /// A share of it, more than 0 and at most 1: of rate, capacity and reservations, rounded down, but at least one token.
+    pub(crate) fn scaled(&self, share: f64) -> Quota {
+        let of = |tokens: u64| match tokens {
+            0 | UNLIMITED => tokens,
+            tokens => ((tokens as f64 * share) as u64).clamp(1, tokens),
+        };
+        Quota::base(self.algorithm, of(self.rate), self.period())
+            .and_then(|base| {
+                let (capacity, max_reserved) = (of(self.capacity), of(self.max_reserved));
+                Quota { capacity, max_reserved, phase: self.phase, start: self.start, ..base }.finish()
+            })
+            // A rate that was rounded down may take longer than we can count to repay what may be reserved.
+            .unwrap_or(*self)
+    }
+
     /// Checks what involves several numbers, and derives the rest.
     pub(super) const fn finish(mut self) -> Result<Quota, QuotaError> {
         if self.capacity > Quota::MAX_TOKENS {

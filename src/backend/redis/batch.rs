@@ -63,7 +63,8 @@ impl Batch {
                 rows.len() - 1
             }
         };
-        let places = operations.iter().map(|operation| operation.kind.rows().iter().map(&mut place).collect()).collect();
+        let places =
+            operations.iter().map(|operation| operation.kind.rows().iter().map(&mut place).collect()).collect();
         Batch { operations, rows, places }
     }
 

@@ -39,24 +39,19 @@ pub(super) fn classify(error: RedisError) -> Error {
         (RedisKind::Server(ServerErrorKind::ClusterDown), _) => {
             (ErrorKind::Unavailable, "the cluster is down: not every slot has a primary")
         }
-        (
-            RedisKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::TryAgain),
-            _,
-        ) => (
+        (RedisKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::TryAgain), _) => (
             ErrorKind::Unavailable,
             "a slot is moving, or this is a cluster and the backend was not told: connect with `connect_cluster`",
         ),
         (RedisKind::ClusterConnectionNotFound, _) => {
             (ErrorKind::Unavailable, "no node of the cluster serves this slot at the moment")
         }
-        (RedisKind::Server(ServerErrorKind::CrossSlot), _) => (
-            ErrorKind::Unsupported,
-            "this is a cluster, and the backend was not told: connect with `connect_cluster`",
-        ),
-        (RedisKind::Server(ServerErrorKind::NoPerm), _) | (_, "NOPERM") => (
-            ErrorKind::Protocol,
-            "the user lacks a permission; see \"The user it needs\" in tollgate::docs::redis",
-        ),
+        (RedisKind::Server(ServerErrorKind::CrossSlot), _) => {
+            (ErrorKind::Unsupported, "this is a cluster, and the backend was not told: connect with `connect_cluster`")
+        }
+        (RedisKind::Server(ServerErrorKind::NoPerm), _) | (_, "NOPERM") => {
+            (ErrorKind::Protocol, "the user lacks a permission; see \"The user it needs\" in tollgate::docs::redis")
+        }
         (RedisKind::AuthenticationFailed, _) | (_, "NOAUTH" | "WRONGPASS") => {
             (ErrorKind::Protocol, "user name or password are refused; check the URL")
         }
@@ -68,9 +63,7 @@ pub(super) fn classify(error: RedisError) -> Error {
             ErrorKind::Unavailable,
             "the server's memory is full: raise maxmemory, or give rate limits a server of their own",
         ),
-        (_, "MISCONF") => {
-            (ErrorKind::Unavailable, "the server cannot save to disk and refuses writes; see its log")
-        }
+        (_, "MISCONF") => (ErrorKind::Unavailable, "the server cannot save to disk and refuses writes; see its log"),
         (_, "NOREPLICAS") => {
             (ErrorKind::Unavailable, "the server has fewer replicas than min-replicas-to-write and refuses writes")
         }

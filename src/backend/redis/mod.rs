@@ -413,7 +413,11 @@ impl RedisBackendBuilder {
             }
             Secret::new(bytes)
         });
-        RedisBackend { lanes: Arc::new(Lanes::new(link, self.deadline, Handle::current())), prefix: self.prefix, secret }
+        RedisBackend {
+            lanes: Arc::new(Lanes::new(link, self.deadline, Handle::current())),
+            prefix: self.prefix,
+            secret,
+        }
     }
 }
 

@@ -9,13 +9,7 @@ use crate::algorithm::{Ask, Micros, Quota, State, Step, step};
 use crate::backend::{Steps, verdict_of_all};
 
 /// Decides `takes`, the rows of which have these places in `rows`, all or none; stores what they leave if `store` says so.
-pub(super) fn decide(
-    rows: &mut [State],
-    places: &[usize],
-    takes: &[(Quota, Ask)],
-    now: Micros,
-    store: bool,
-) -> Steps {
+pub(super) fn decide(rows: &mut [State], places: &[usize], takes: &[(Quota, Ask)], now: Micros, store: bool) -> Steps {
     if let ([place], [(quota, ask)]) = (places, takes) {
         let step = step(quota, &rows[*place], now, *ask);
         if store && step.is_allowed() {

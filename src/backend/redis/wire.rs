@@ -157,10 +157,7 @@ mod tests {
         let reply = Reply::read(&bytes, 2, 1).expect("a reply");
         assert_eq!(reply.now, Micros::new(1_700_000_000_000_000));
         assert_eq!(reply.done, [true, false]);
-        assert_eq!(
-            reply.rows,
-            [State { spent: 2.0, at: Micros::new(1_699_999_999_999_999), stamp: 7, carry: 0.5 }]
-        );
+        assert_eq!(reply.rows, [State { spent: 2.0, at: Micros::new(1_699_999_999_999_999), stamp: 7, carry: 0.5 }]);
         // Cut anywhere, it is no reply; nor are numbers that are none.
         for cut in 0..bytes.len() {
             assert!(Reply::read(&bytes[..cut], 2, 1).is_none());

@@ -1,0 +1,143 @@
+//! What becomes of a call when the backend cannot decide.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+use smallvec::SmallVec;
+
+use super::future::Line;
+use crate::algorithm::{Ask, Micros, Quota, State, Step, step};
+use crate::backend::{Backend, Error, MemoryBackend, RowId, Settle, Take};
+use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
+
+/// What a limiter does when its backend cannot decide: it is down, or too slow.
+///
+/// ```no_run
+/// use tollgate::backend::RedisBackend;
+/// use tollgate::{FailureMode, RateLimiter};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let limiter = RateLimiter::builder(RedisBackend::connect("redis://127.0.0.1").await?)
+///     .on_failure(FailureMode::fallback(0.25)) // four processes: each allows a quarter by itself
+///     .on_failure_of("search", FailureMode::Allow)
+///     .on_failure_of("login", FailureMode::Deny)
+///     .build();
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Of a call under several policies, the strictest counts: it fails if one of them says `Deny`. [`Decision::decided_by`] tells who
+/// decided. When the backend is back, it decides again; what was spent meanwhile it does not know of.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum FailureMode {
+    /// The call fails with the backend's error; the layer answers 503 with `Retry-After`. The default: nothing passes unseen.
+    #[default]
+    Deny,
+    /// The charge is granted unseen.
+    Allow,
+    /// A limiter in this process decides, by a share of each quota: see [`FailureMode::fallback`].
+    #[non_exhaustive]
+    Fallback {
+        /// More than 0, up to 1.
+        share: f64,
+    },
+}
+
+impl FailureMode {
+    /// A limiter in this process decides, by `share` of each quota's rate, capacity and reservations, rounded down, at least one
+    /// token: with so many processes, one part in so many is as strict as the quota itself. Each outage begins with what this process
+    /// saw in the one before, if that is not paid back yet.
+    ///
+    /// # Panics
+    /// If `share` is not more than 0 and at most 1.
+    #[track_caller]
+    pub fn fallback(share: f64) -> FailureMode {
+        assert!(share > 0.0 && share <= 1.0, "tollgate: the share is {share}; it must be more than 0 and at most 1");
+        FailureMode::Fallback { share }
+    }
+}
+
+/// The failure modes of a limiter.
+#[derive(Debug, Default)]
+pub(super) struct Failure {
+    pub(super) default: FailureMode,
+    pub(super) of: HashMap<String, FailureMode>,
+    pub(super) fallback: OnceLock<Box<dyn Backend>>,
+}
+
+impl Failure {
+    /// Decides in the backend's stead, or passes its error on.
+    pub(super) fn decide(&self, lines: &[Line], take: bool, error: Error) -> Result<Decisions, Error> {
+        let modes: SmallVec<[FailureMode; 4]> = lines.iter().map(|line| self.mode(&line.policy)).collect();
+        if modes.contains(&FailureMode::Deny) {
+            return Err(error);
+        }
+        let mut scaled: SmallVec<[Take<'_>; 4]> = SmallVec::new();
+        for (line, mode) in lines.iter().zip(&modes) {
+            if let FailureMode::Fallback { share } = mode {
+                let row = RowId { policy: &line.policy, key: line.key };
+                scaled.push(Take::new(row, &line.quota.scaled(*share), line.ask));
+            }
+        }
+        let steps = if scaled.is_empty() {
+            Default::default()
+        } else {
+            let backend = self.backend();
+            let steps = if take { backend.acquire(&scaled) } else { backend.peek(&scaled) };
+            // A fallback that has to be waited for is none.
+            steps.try_ready().unwrap_or(Err(error))?
+        };
+        let all_granted = steps.all_granted();
+        let mut local = scaled.iter().zip(steps.iter());
+        let decisions = lines.iter().zip(&modes).map(|(line, mode)| match (mode, local_of(mode, &mut local)) {
+            (FailureMode::Fallback { .. }, Some((quota, step))) => {
+                let (policy, cost) = (line.policy.clone(), line.ask.tokens());
+                Decision::new(policy, line.key, quota, cost, step, all_granted).by(DecidedBy::Fallback)
+            }
+            _ => unseen(line, all_granted),
+        });
+        Ok(decisions.collect())
+    }
+
+    /// Settles what was decided here.
+    pub(super) fn settle(&self, settlements: &[Settle<'_>]) {
+        // Done at the call.
+        drop(self.backend().settle(settlements));
+    }
+
+    /// Forgets what was decided here.
+    pub(super) fn reset(&self, rows: &[RowId<'_>]) {
+        if let Some(backend) = self.fallback.get() {
+            drop(backend.reset(rows));
+        }
+    }
+
+    fn mode(&self, policy: &PolicyName) -> FailureMode {
+        self.of.get(policy.as_str()).copied().unwrap_or(self.default)
+    }
+
+    fn backend(&self) -> &dyn Backend {
+        &**self.fallback.get_or_init(|| Box::new(MemoryBackend::new()))
+    }
+}
+
+fn local_of<'a>(
+    mode: &FailureMode,
+    steps: &mut impl Iterator<Item = (&'a Take<'a>, &'a Step)>,
+) -> Option<(Quota, Step)> {
+    match mode {
+        FailureMode::Fallback { .. } => steps.next().map(|(take, step)| (take.quota, *step)),
+        _ => None,
+    }
+}
+
+/// Granted without anybody's knowing what the key has spent.
+fn unseen(line: &Line, all_granted: bool) -> Decision {
+    let now = Micros::from(SystemTime::now());
+    let step = step(&line.quota, &State::default(), now, Ask::cost(0));
+    let (policy, cost) = (line.policy.clone(), line.ask.tokens());
+    Decision::new(policy, line.key, line.quota, cost, step, all_granted).by(DecidedBy::Nobody)
+}
