@@ -1,5 +1,7 @@
 //! Operations that travel in one script call, each decided for itself, in the order in which they came.
 
+use std::time::{Duration, Instant};
+
 use redis::Cmd;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
@@ -14,7 +16,15 @@ use crate::backend::{Error, ErrorKind, Steps};
 #[derive(Debug)]
 pub(super) struct Operation {
     pub(super) kind: Kind,
+    pub(super) began: Instant,
     pub(super) answer: oneshot::Sender<Result<Steps, Error>>,
+}
+
+impl Operation {
+    /// Whether nobody waits for it any more; settlements and resets are carried out all the same.
+    pub(super) fn is_abandoned(&self) -> bool {
+        matches!(self.kind, Kind::Decide { .. }) && self.answer.is_closed()
+    }
 }
 
 /// What is asked of which rows. A settlement or a reset of several rows is several operations.
@@ -35,11 +45,6 @@ impl Kind {
             Kind::Decide { rows, .. } => rows,
             Kind::Settle { row, .. } | Kind::Reset { row } => std::slice::from_ref(row),
         }
-    }
-
-    /// Whether it is carried out although nobody waits for it any more.
-    pub(super) fn is_posted(&self) -> bool {
-        !matches!(self, Kind::Decide { .. })
     }
 }
 
@@ -66,6 +71,11 @@ impl Batch {
         let places =
             operations.iter().map(|operation| operation.kind.rows().iter().map(&mut place).collect()).collect();
         Batch { operations, rows, places }
+    }
+
+    /// The time since the oldest of them began.
+    pub(super) fn age(&self) -> Duration {
+        self.operations.first().map_or(Duration::ZERO, |operation| operation.began.elapsed())
     }
 
     /// The script's command, by its hash or in full.

@@ -1,5 +1,7 @@
 //! Queues to the server: what waits at the same moment travels together.
 //!
+//! An operation has a deadline: half of it may go by in the queue, and what is left then is the call's.
+//!
 //! An operation that comes when little is under way goes at once. Those that come meanwhile wait until a call is back, and then
 //! go all together. So a lone decision waits for nobody, and a busy server is asked in few, large calls.
 //!
@@ -107,9 +109,15 @@ impl Lanes {
         let mut operations = Vec::with_capacity(queue.waiting.len().min(MOST_TOGETHER));
         while operations.len() < MOST_TOGETHER {
             let Some(operation) = queue.waiting.pop_front() else { break };
-            if operation.kind.is_posted() || !operation.answer.is_closed() {
-                operations.push(operation);
+            if operation.is_abandoned() {
+                continue;
             }
+            if operation.began.elapsed() > self.deadline / 2 {
+                // What would come back too late is not sent: it would be charged for nothing.
+                let _ = operation.answer.send(Err(queued(self.deadline)));
+                continue;
+            }
+            operations.push(operation);
         }
         if operations.is_empty() {
             // Under the same lock that found nothing: who comes now begins a call.
@@ -128,7 +136,9 @@ impl Lanes {
             return batch.fail(out_of_reach);
         }
         let number = self.link.number();
-        match timeout(self.deadline, self.ask(&batch)).await {
+        // Half of the deadline at least is left of every operation that is sent: see `next`.
+        let left = self.deadline.saturating_sub(batch.age()).max(self.deadline / 2);
+        match timeout(left, self.ask(&batch)).await {
             Ok(Ok(reply)) => batch.answer(&reply),
             Ok(Err(error)) => {
                 match fault(&error) {
@@ -248,7 +258,15 @@ fn too_many() -> Error {
 }
 
 #[cold]
-pub(super) fn late(deadline: Duration) -> Error {
+fn queued(deadline: Duration) -> Error {
+    Error::new(
+        ErrorKind::Timeout,
+        format!("half of {deadline:?} went by in the queue to the Redis server; nothing was charged"),
+    )
+}
+
+#[cold]
+fn late(deadline: Duration) -> Error {
     Error::new(
         ErrorKind::Timeout,
         format!("the Redis server did not answer within {deadline:?}; whether the charge happened is unknown"),

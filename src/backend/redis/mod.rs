@@ -15,7 +15,7 @@ mod wire;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::aio::ConnectionLike;
 use redis::cluster::ClusterClientBuilder;
@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use self::batch::{Kind, Operation, Row};
-use self::lanes::{Lanes, late};
+use self::lanes::Lanes;
 use self::link::{Link, Lost, Theirs};
 use super::{Backend, BackendFuture, Error, ErrorKind, RowId, Settle, Steps, Take};
 use crate::algorithm::{Receipt, Step};
@@ -196,7 +196,7 @@ impl RedisBackend {
 
     fn send(&self, lane: u16, kind: Kind) -> oneshot::Receiver<Result<Steps, Error>> {
         let (answer, receiver) = oneshot::channel();
-        self.lanes.send(lane, Operation { kind, answer });
+        self.lanes.send(lane, Operation { kind, began: Instant::now(), answer });
         receiver
     }
 
@@ -205,16 +205,13 @@ impl RedisBackend {
         if let Ok(answer) = receiver.try_recv() {
             return BackendFuture::ready(answer);
         }
-        let deadline = self.lanes.deadline();
         BackendFuture::boxed(async move {
-            match timeout(deadline, receiver).await {
-                Ok(Ok(answer)) => answer,
-                Ok(Err(_)) => Err(Error::new(
+            receiver.await.unwrap_or_else(|_| {
+                Err(Error::new(
                     ErrorKind::Unavailable,
                     "the tokio runtime on which this backend was connected has ended",
-                )),
-                Err(_) => Err(late(deadline)),
-            }
+                ))
+            })
         })
     }
 

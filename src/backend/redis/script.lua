@@ -4,7 +4,7 @@
 -- Returns the time, a byte for each operation (1 = done), and every row as it was before: from these the caller finds the rest.
 
 local floor, ceil, min, max, fmod = math.floor, math.ceil, math.min, math.max, math.fmod
-local unpack_, pack, call = struct.unpack, struct.pack, redis.call
+local unpack_, pack, call, format, concat = struct.unpack, struct.pack, redis.call, string.format, table.concat
 
 local LAST = 9007199254740991 -- 2^53 - 1: the last instant, and the most that is ever spent.
 local ROUNDING = 1e-6
@@ -214,8 +214,8 @@ local rows, dirty = {}, {}
 for i = 1, #KEYS do before[i] = before[i] or NONE end
 
 local quotas, operations = ARGV[1], ARGV[2]
-local done = {}
-local place = 1
+local done, count = {}, 0
+local place, length = 1, #operations
 
 local function load(from, row)
   spent, at, row_stamp, carry = unpack_('<ddI4d', from[row] or before[row])
@@ -232,52 +232,68 @@ local function quota(number)
   known = number
 end
 
-while place <= #operations do
-  local kind, count
-  kind, count, place = unpack_('<BH', operations, place)
-  if kind <= 1 then -- 0 = peek, 1 = acquire
-    -- Each take sees what those before it would spend; kept only if all are granted.
-    local granted, staged, lives = true, {}, {}
-    for _ = 1, count do
-      local row, number, cost, wait
-      row, number, start, cost, wait, place = unpack_('<HHddd', operations, place)
-      if granted then
-        quota(number)
-        load(staged[row] and staged or rows, row)
-        roll(now)
-        granted = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
-        staged[row], lives[row] = state(), lifetime()
-      end
+-- Each take sees what those before it would spend; kept only if all are granted.
+local function acquire(lines, store)
+  local granted, staged, lives = true, {}, {}
+  for _ = 1, lines do
+    local row, number, cost, wait
+    row, number, start, cost, wait, place = unpack_('<HHddd', operations, place)
+    if granted then
+      quota(number)
+      load(staged[row] and staged or rows, row)
+      roll(now)
+      granted = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
+      staged[row], lives[row] = state(), lifetime()
     end
-    if granted and kind == 1 then
-      for row, bytes in pairs(staged) do
-        rows[row], dirty[row] = bytes, lives[row]
-      end
+  end
+  if granted and store then
+    for row, bytes in pairs(staged) do
+      rows[row], dirty[row] = bytes, lives[row]
     end
-    done[#done + 1] = granted and '\1' or '\0'
-  elseif kind == 2 then -- settle
-    local row, number, cost, actual, r_spent, r_at, r_carry, r_stamp, due
+  end
+  return granted
+end
+
+while place <= length do
+  local kind, lines, row, number
+  kind, lines, place = unpack_('<BH', operations, place)
+  local granted = true
+  if kind == 1 and lines == 1 then
+    -- What most calls are.
+    local cost, wait
+    row, number, start, cost, wait, place = unpack_('<HHddd', operations, place)
+    quota(number)
+    load(rows, row)
+    roll(now)
+    granted = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
+    if granted then
+      rows[row], dirty[row] = state(), lifetime()
+    end
+  elseif kind <= 1 then
+    granted = acquire(lines, kind == 1)
+  elseif kind == 2 then
+    local cost, actual, r_spent, r_at, r_carry, r_stamp, due
     row, number, start, cost, actual, r_spent, r_at, r_carry, r_stamp, due, place =
       unpack_('<HHddddddI4d', operations, place)
     quota(number)
     load(rows, row)
     settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
     rows[row], dirty[row] = state(), lifetime()
-    done[#done + 1] = '\1'
-  else -- reset
-    local row
+  else
     row, place = unpack_('<H', operations, place)
     rows[row], dirty[row] = NONE, 0
-    done[#done + 1] = '\1'
   end
+  count = count + 1
+  done[count] = granted and '\1' or '\0'
 end
 
-for row, life in pairs(dirty) do
+for row = 1, #KEYS do
+  local life = dirty[row]
   if life == 0 then
     if before[row] ~= NONE then call('DEL', KEYS[row]) end
-  elseif rows[row] ~= before[row] then
-    call('SET', KEYS[row], rows[row], 'PX', string.format('%.0f', life))
+  elseif life and rows[row] ~= before[row] then
+    call('SET', KEYS[row], rows[row], 'PX', format('%d', life))
   end
 end
 
-return pack('<d', now) .. table.concat(done) .. table.concat(before)
+return pack('<d', now) .. concat(done) .. concat(before)
