@@ -1,0 +1,129 @@
+//! Guessing passwords: few attempts for an account, more for an address, each charged before the password is looked at.
+//!
+//! ```text
+//! cargo run --example login_protection
+//! ```
+//!
+//! Eight guesses at the same time are no more than eight in a row. Five are looked at:
+//!
+//! ```text
+//! $ for i in $(seq 8); do curl -s -o /dev/null -w '%{http_code}\n' -d account=ada -d password=guess$i \
+//!       http://127.0.0.1:3000/login & done | sort | uniq -c
+//!       5 401
+//!       3 429
+//! ```
+//!
+//! From now on the right password does not help either:
+//!
+//! ```text
+//! $ curl -i -d account=ada -d password=lovelace http://127.0.0.1:3000/login
+//! HTTP/1.1 429 Too Many Requests
+//! content-type: application/problem+json
+//! ratelimit-policy: "account";q=5;w=3600
+//! ratelimit-policy: "address";q=20;w=3600
+//! ratelimit: "account";r=0;t=720
+//! retry-after: 720
+//! ...
+//! ```
+//!
+//! Whoever does come in has all attempts at their account again. Those of the address stay spent. Eve guesses at a list
+//! of accounts, logs in to her own between the guesses, and gains nothing:
+//!
+//! ```text
+//! $ for i in $(seq 11); do for login in "account=user$i&password=123456" 'account=eve&password=polastri'; do
+//!       curl -s -o /dev/null -w '%{http_code} ' --interface 127.0.0.2 -d "$login" http://127.0.0.1:3000/login
+//!   done; done
+//! 401 200 401 200 401 200 401 200 401 200 401 200 401 200 401 200 401 200 401 200 429 429
+//! ```
+//!
+//! Who forgot the password gets a code by mail. Here a layer does it all, since the account is in the path: three wrong
+//! codes for an account, and no more. The right one forgets them:
+//!
+//! ```text
+//! $ for code in 000000 000001 271828 000002 000003 000004 000005; do
+//!       curl -s -o /dev/null -w '%{http_code} ' -d $code http://127.0.0.1:3000/reset/ada; done
+//! 403 403 200 403 403 403 429
+//! ```
+
+use std::error::Error;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use axum::extract::{ConnectInfo, Path, State};
+use axum::http::StatusCode;
+use axum::{Form, Router, routing::post};
+use tokio::net::TcpListener;
+use tollgate::{Charge, HOUR, Key, LimitError, Policy, Quota, RateLimitLayer, RateLimiter, Settle, key};
+
+/// It also locks out the owner of an account that somebody else guesses at, for twelve minutes an attempt. Yours may
+/// have a policy of its own for browsers that bring a cookie from an earlier login.
+const ACCOUNT: Policy = Policy::new("account", Quota::token_bucket(5, HOUR));
+const ADDRESS: Policy = Policy::new("address", Quota::token_bucket(20, HOUR));
+const CODE: Policy = Policy::new("code", Quota::token_bucket(3, HOUR));
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // By account, not by address: else whoever has an account could reset the count of their address.
+    let codes = RateLimitLayer::new(CODE, key::path("account")).settle(Settle::reset_on_success);
+    let app = Router::new()
+        .route("/reset/{account}", post(reset).layer(codes))
+        .route("/login", post(login))
+        .with_state(RateLimiter::default());
+
+    let port = std::env::var("PORT").unwrap_or_else(|_| "3000".into());
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
+    println!("login_protection: five attempts for an account, on http://{}", listener.local_addr()?);
+    axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
+    Ok(())
+}
+
+#[derive(serde::Deserialize)]
+struct Login {
+    account: String,
+    password: String,
+}
+
+/// The account is in the body, which no layer reads: so the limiter is asked from here.
+async fn login(
+    State(limiter): State<RateLimiter>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Form(login): Form<Login>,
+) -> axum::response::Result<&'static str> {
+    attempt(&limiter, &login.account, peer.ip()).await?; // 429, or 503 if the limiter's backend is down
+    if password_of(&login.account).await != Some(&login.password) {
+        return Err(StatusCode::UNAUTHORIZED.into()); // the attempt stays charged
+    }
+    limiter.reset(&ACCOUNT, login.account).await?;
+    Ok("welcome\n")
+}
+
+/// Charges an attempt to the account and to the address, or to neither of them if one has none left. An account that
+/// there is not is charged too: the answers do not tell which ones there are.
+///
+/// The key is the account as it is looked up. A look-up that ignores case needs a key in lower case, or `ADA` has five
+/// more guesses.
+async fn attempt(limiter: &RateLimiter, account: &str, address: IpAddr) -> Result<(), LimitError> {
+    let address = Key::network(address, 32, 64); // as `key::client_ip()` counts
+    limiter.limit_all([Charge::new(&ACCOUNT, account), Charge::new(&ADDRESS, address)]).await?.into_result()?;
+    Ok(())
+}
+
+/// Yours are hashes, and checking one takes as long. Meanwhile other attempts arrive: counting failures afterwards
+/// would be too late.
+async fn password_of(account: &str) -> Option<&'static str> {
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    match account {
+        "ada" => Some("lovelace"),
+        "eve" => Some("polastri"),
+        _ => None,
+    }
+}
+
+/// 2xx only for the right code: that is what `Settle::reset_on_success` goes by.
+async fn reset(Path(account): Path<String>, code: String) -> (StatusCode, &'static str) {
+    if account == "ada" && code == "271828" {
+        (StatusCode::OK, "choose a new password\n")
+    } else {
+        (StatusCode::FORBIDDEN, "wrong code\n")
+    }
+}
