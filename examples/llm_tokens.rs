@@ -1,0 +1,147 @@
+//! A gateway to a language model: a request is charged an estimate, and its true cost when the answer has been
+//! streamed.
+//!
+//! ```text
+//! cargo run --example llm_tokens
+//! ```
+//!
+//! Each team has 1000 tokens and 20 calls a day. The model says as many words as it is asked for, a token each. 50 are
+//! charged before it begins; it says 12, and 38 are given back:
+//!
+//! ```text
+//! $ curl -si -H 'x-team: blue' -d 12 http://127.0.0.1:3000/complete | grep -E '^(ratelimit:|word)'
+//! ratelimit: "tokens";r=950;t=82080
+//! ratelimit: "calls";r=19;t=66306
+//! word1 word2 word3 word4 word5 word6 word7 word8 word9 word10 word11 word12
+//! $ curl -H 'x-team: blue' http://127.0.0.1:3000/balance
+//! 988 tokens, 19 calls
+//! ```
+//!
+//! An answer that was longer than estimated is charged in full. If the client leaves before the end, the estimate
+//! stays. If the model is down, neither tokens nor a call are charged:
+//!
+//! ```text
+//! $ curl -s -o /dev/null -H 'x-team: blue' -d 60 http://127.0.0.1:3000/complete
+//! $ curl -H 'x-team: blue' http://127.0.0.1:3000/balance
+//! 928 tokens, 18 calls
+//! $ curl -s -o /dev/null -m 0.3 -H 'x-team: blue' -d 40 http://127.0.0.1:3000/complete
+//! $ curl -H 'x-team: blue' http://127.0.0.1:3000/balance
+//! 878 tokens, 17 calls
+//! $ curl -H 'x-team: blue' -d fail http://127.0.0.1:3000/complete
+//! the model is down
+//! $ curl -H 'x-team: blue' http://127.0.0.1:3000/balance
+//! 878 tokens, 17 calls
+//! ```
+//!
+//! Batches have 50 tokens a second of their own, and wait for them, up to three seconds. Of five at once, one begins
+//! right away, three a second after each other, and the fifth would have to wait too long:
+//!
+//! ```text
+//! $ for i in $(seq 5); do curl -s -o /dev/null -w '%{http_code} after %{time_starttransfer} s\n' -H 'x-team: blue' \
+//!       -d 50 http://127.0.0.1:3000/batch & done; wait
+//! 429 after 0.000549 s
+//! 200 after 0.000538 s
+//! 200 after 0.991809 s
+//! 200 after 1.991611 s
+//! 200 after 2.989102 s
+//! ```
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::time::Duration;
+
+use axum::http::{StatusCode, request::Parts};
+use axum::routing::{get, post};
+use axum::{Router, body::Body, extract::State};
+use futures_util::stream;
+use tokio::net::TcpListener;
+use tollgate::key::KeyExtractor;
+use tollgate::{DAY, Policy, Quota, RateLimitLayer, RateLimiter, Rule, SECOND, Settle, Settlement};
+
+const TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(1000, DAY));
+const CALLS: Policy = Policy::new("calls", Quota::fixed_window(20, DAY));
+const BATCH: Policy = Policy::new("batch", Quota::token_bucket(50, SECOND).max_reserved(150));
+
+/// What is charged before an answer. Yours counts the prompt (by its `content-length`, say) and the longest answer.
+const ESTIMATE: u64 = 50;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let limiter = RateLimiter::default();
+    let limits = RateLimitLayer::from(Rule::new(TOKENS, team.or_reject()).cost(|_| ESTIMATE))
+        .rule(Rule::new(CALLS, team.or_reject()))
+        // Of both rules. One that counts failures too has a `settle` of its own.
+        .settle(|response| if response.status.is_server_error() { Settle::Refund } else { Settle::Keep })
+        .with_settlement() // for `complete`
+        .limiter(&limiter); // which `balance` asks too
+    let app = Router::new()
+        .route("/complete", post(complete).layer(limits))
+        .route("/batch", post(batch))
+        .route("/balance", get(balance))
+        .with_state(limiter);
+
+    let port = std::env::var("PORT").unwrap_or_else(|_| "3000".into());
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
+    println!("llm_tokens: 1000 tokens and 20 calls a day for each team, on http://{}", listener.local_addr()?);
+    axum::serve(listener, app).await?;
+    Ok(())
+}
+
+/// The key. Yours comes from authentication.
+fn team(request: &Parts) -> Option<String> {
+    request.headers.get("x-team")?.to_str().ok().map(String::from)
+}
+
+async fn complete(usage: Settlement, prompt: String) -> Result<Body, (StatusCode, &'static str)> {
+    // Only the tokens are settled by the answer. The call was one call.
+    Ok(streamed(Model::ask(&prompt)?, usage.of("tokens")))
+}
+
+/// Without a layer: waits for the turn, and gets the settlement from the limiter. Nobody looks at the status here: a
+/// batch that the model refuses stays charged, unless `usage.refund()` says otherwise.
+async fn batch(State(limiter): State<RateLimiter>, request: Parts, prompt: String) -> axum::response::Result<Body> {
+    let usage = limiter.acquire(&BATCH, team(&request)).cost(ESTIMATE).wait_up_to(3 * SECOND).await?;
+    Ok(streamed(Model::ask(&prompt)?, Some(usage)))
+}
+
+/// The answer word by word, and at its end what it truly cost: whoever has read it all finds it settled. If the client
+/// leaves before, the stream is dropped with the settlement inside, and the estimate stays.
+fn streamed(model: Model, usage: Option<Settlement>) -> Body {
+    Body::from_stream(stream::unfold((model, usage), |(mut model, usage)| async move {
+        if let Some(word) = model.next().await {
+            return Some((Ok::<_, Infallible>(word), (model, usage)));
+        }
+        if let Some(usage) = usage {
+            let _ = usage.settle(model.said).await; // a backend that is down keeps the estimate
+        }
+        None
+    }))
+}
+
+async fn balance(State(limiter): State<RateLimiter>, request: Parts) -> axum::response::Result<String> {
+    let tokens = limiter.remaining(&TOKENS, team(&request)).await?;
+    let calls = limiter.remaining(&CALLS, team(&request)).await?;
+    Ok(format!("{tokens} tokens, {calls} calls\n"))
+}
+
+/// Says as many words as the prompt asks for.
+struct Model {
+    words: u64,
+    said: u64,
+}
+
+impl Model {
+    fn ask(prompt: &str) -> Result<Model, (StatusCode, &'static str)> {
+        let words = prompt.parse().map_err(|_| (StatusCode::SERVICE_UNAVAILABLE, "the model is down\n"))?;
+        Ok(Model { words, said: 0 })
+    }
+
+    async fn next(&mut self) -> Option<String> {
+        if self.said == self.words {
+            return None;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        self.said += 1;
+        Some(format!("word{}{}", self.said, if self.said == self.words { "\n" } else { " " }))
+    }
+}
