@@ -9,6 +9,7 @@ mod custom_response;
 mod grpc;
 mod llm_tokens;
 mod login_protection;
+mod outgoing;
 mod routes;
 mod running;
 mod shadow;

@@ -1,0 +1,51 @@
+use crate::running::Example;
+
+/// Twice, since of a machine that stands still for longer than the margin no layer can make good.
+#[test]
+fn all_calls_pass_through_the_layer_in_five_seconds_and_without_it_most_are_refused() {
+    match run() {
+        Run::Kept => {}
+        Run::Stalled(late) => {
+            eprintln!("the machine was {late} ms late; once more");
+            assert!(matches!(run(), Run::Kept), "late again");
+        }
+    }
+}
+
+enum Run {
+    Kept,
+    /// It did not, and a turn was so many milliseconds late, more than it may be.
+    Stalled(u64),
+}
+
+fn run() -> Run {
+    let example = Example::start("outgoing", &[]);
+    example.promised("outgoing: a third party that allows 200 calls in 2 s, on http://127.0.0.1:3000");
+    example.address();
+
+    example.promised("through the layer: 500 calls in 5.15 s, 0 refused");
+    let through = example.line();
+    let [calls, seconds, refused] = numbers(&through, "through the layer: ");
+    example.promised("51 ms would do no harm");
+    let [late, harmless] = numbers(&example.line(), "the latest turn: ");
+    if late > harmless && (refused > 0.0 || seconds > 5.25) {
+        return Run::Stalled(late as u64);
+    }
+    assert_eq!((calls, refused, harmless), (500.0, 0.0, 51.0), "{through}");
+    assert!((5.14..=5.25).contains(&seconds), "{through}");
+
+    example.promised("without it: 500 calls in 0.02 s, 300 refused");
+    let without = example.line();
+    let [calls, seconds, refused] = numbers(&without, "without it: ");
+    assert_eq!((calls, refused), (500.0, 300.0), "{without}");
+    assert!(seconds < 2.0, "{without}");
+    assert!(example.ends(), "it says itself that it failed");
+    Run::Kept
+}
+
+/// The numbers in a line that begins with these words.
+fn numbers<const N: usize>(line: &str, begin: &str) -> [f64; N] {
+    let rest = line.strip_prefix(begin).unwrap_or_else(|| panic!("{line:?} does not begin with {begin:?}"));
+    let numbers: Vec<f64> = rest.split(' ').filter_map(|word| word.trim_end_matches(',').parse().ok()).collect();
+    numbers.try_into().unwrap_or_else(|numbers| panic!("{line:?} has the numbers {numbers:?}"))
+}
