@@ -7,6 +7,7 @@ mod anonymous_sessions;
 mod behind_proxy;
 mod custom_response;
 mod grpc;
+mod job_scheduling;
 mod llm_tokens;
 mod login_protection;
 mod outgoing;

@@ -1,0 +1,37 @@
+use crate::running::Example;
+
+#[test]
+fn each_job_runs_when_it_was_told_and_one_put_in_after_a_cancelled_one_inherits_its_time() {
+    let example = Example::start("job_scheduling", &[]);
+    for line in ["job 1 runs in 0.5 s", "job 2 runs in 1.5 s", "job 3 runs in 2.0 s", "job 4 runs in 3.0 s"] {
+        same(&example.line(), example.promised(line));
+    }
+    same(&example.line(), example.promised("at 0.5 s: job 1, planned for 0.5 s"));
+    assert_eq!(example.line(), example.promised("job 4 is cancelled"));
+    same(&example.line(), example.promised("job 5 runs in 2.5 s"));
+    for line in [
+        "at 1.5 s: job 2, planned for 1.5 s",
+        "at 2.0 s: job 3, planned for 2.0 s",
+        "at 3.0 s: job 5, planned for 3.0 s",
+    ] {
+        same(&example.line(), example.promised(line));
+    }
+    assert!(example.ends());
+}
+
+/// The same words, and the same times but for what a busy machine adds: less than a turn.
+#[track_caller]
+fn same(line: &str, promised: &str) {
+    let (words, times) = parts(line);
+    let (promised_words, promised_times) = parts(promised);
+    assert_eq!(words, promised_words);
+    for (time, promised) in times.iter().zip(promised_times) {
+        assert!((time - promised).abs() < 0.3, "{line:?}, not {promised:?}");
+    }
+}
+
+/// A line's words, and the numbers in it that have a decimal point.
+fn parts(line: &str) -> (Vec<&str>, Vec<f64>) {
+    let (times, words): (Vec<_>, Vec<_>) = line.split(' ').partition(|word| word.contains('.'));
+    (words, times.iter().map(|time| time.parse().unwrap()).collect())
+}
