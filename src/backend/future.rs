@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use super::Error;
 
 /// What a backend returns: an answer that is there already (no allocation, no waiting), or a boxed future.
-#[must_use = "futures do nothing unless awaited"]
+#[must_use = "only awaiting it tells whether the backend could"]
 pub struct BackendFuture<T>(Kind<T>);
 
 enum Kind<T> {
