@@ -50,7 +50,7 @@ use crate::policy::{Digest, PolicyName, Secret};
 ///
 /// - **Exact.** A decision is one call of a script, by the server's clock, with the arithmetic of every other backend, down to the
 ///   last bit. Decisions that wait at the same moment travel in one call, each decided for itself, in the order in which they came.
-/// - **Small.** A row is one string of 28 bytes that expires when it is worthless. A denial writes nothing.
+/// - **Small.** A row is one string of 32 bytes that expires when it is worthless, a little later at most. A denial writes nothing.
 /// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). When the server does not answer, calls
 ///   fail at once until it is back; nothing that may have been charged is sent again.
 /// - **Private.** Keys are hashed under a secret before they leave the process.

@@ -5,6 +5,7 @@
 
 local floor, ceil, min, max, fmod = math.floor, math.ceil, math.min, math.max, math.fmod
 local unpack_, pack, call, format, concat = struct.unpack, struct.pack, redis.call, string.format, table.concat
+local sub = string.sub
 
 local LAST = 9007199254740991 -- 2^53 - 1: the last instant, and the most that is ever spent.
 local ROUNDING = 1e-6
@@ -15,6 +16,8 @@ local now -- microseconds
 local algorithm, stamp, rate, period, limit, ceiling, fill, start
 -- The row at hand.
 local spent, at, carry, row_stamp
+-- When the server drops it: seconds.
+local expires
 
 -- Windows -------------------------------------------------------------------------------------------------------------------
 
@@ -188,18 +191,11 @@ local function settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
   less(given, stood, instant)
 end
 
--- Milliseconds after which the row is worth nothing to anybody; 0 = it is not now.
-local function lifetime()
-  if spent == 0 and carry == 0 then return 0 end
-  local clear
-  if algorithm == 3 then
-    clear = at + 2 * period
-  elseif algorithm == TOKEN_BUCKET then
-    clear = at + (spent + carry) * period / rate
-  else
-    clear = at + ceil((spent + carry) / rate) * period
-  end
-  return min(ceil(max(clear - now, 0) / 1000) + 1, LAST)
+-- The instant from which the row is worth nothing to anybody.
+local function clear()
+  if algorithm == 3 then return at + 2 * period end
+  if algorithm == TOKEN_BUCKET then return at + (spent + carry) * period / rate end
+  return at + ceil((spent + carry) / rate) * period
 end
 
 -- All of them ---------------------------------------------------------------------------------------------------------------
@@ -209,21 +205,14 @@ now = time[1] * 1000000 + time[2]
 
 local before
 if #KEYS == 1 then before = { call('GET', KEYS[1]) } else before = call('MGET', unpack(KEYS)) end
-local NONE = string.rep('\0', 28)
-local rows, dirty = {}, {}
+local NONE = string.rep('\0', 32)
 for i = 1, #KEYS do before[i] = before[i] or NONE end
+-- What is to be written: `false` is a row to be dropped.
+local rows = {}
 
 local quotas, operations = ARGV[1], ARGV[2]
 local done, count = {}, 0
 local place, length = 1, #operations
-
-local function load(from, row)
-  spent, at, row_stamp, carry = unpack_('<ddI4d', from[row] or before[row])
-end
-
-local function state()
-  return pack('<ddI4d', spent, at, row_stamp, carry)
-end
 
 local known
 local function quota(number)
@@ -232,24 +221,38 @@ local function quota(number)
   known = number
 end
 
+local function load(row, staged)
+  local bytes = staged and staged[row]
+  if bytes == nil then bytes = rows[row] end
+  if bytes == nil then bytes = before[row] end
+  spent, at, carry, row_stamp, expires = unpack_('<dddI4I4', bytes or NONE)
+end
+
+-- The row as it is to be written. Its expiry is put off only when it has to be, and then for twice as long: putting it off costs the
+-- server as much as the rest of a write.
+local function state()
+  if spent == 0 and carry == 0 then return false end
+  local instant = clear()
+  if instant >= expires * 1000000 then expires = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295) end
+  return pack('<dddI4I4', spent, at, carry, row_stamp, expires)
+end
+
 -- Each take sees what those before it would spend; kept only if all are granted.
 local function acquire(lines, store)
-  local granted, staged, lives = true, {}, {}
+  local granted, staged = true, {}
   for _ = 1, lines do
     local row, number, cost, wait
     row, number, start, cost, wait, place = unpack_('<HHddd', operations, place)
     if granted then
       quota(number)
-      load(staged[row] and staged or rows, row)
+      load(row, staged)
       roll(now)
       granted = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
-      staged[row], lives[row] = state(), lifetime()
+      staged[row] = state()
     end
   end
   if granted and store then
-    for row, bytes in pairs(staged) do
-      rows[row], dirty[row] = bytes, lives[row]
-    end
+    for row, bytes in pairs(staged) do rows[row] = bytes end
   end
   return granted
 end
@@ -262,12 +265,43 @@ while place <= length do
     -- What most calls are.
     local cost, wait
     row, number, start, cost, wait, place = unpack_('<HHddd', operations, place)
-    quota(number)
-    load(rows, row)
-    roll(now)
-    granted = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
-    if granted then
-      rows[row], dirty[row] = state(), lifetime()
+    if number ~= known then quota(number) end
+    load(row)
+    local fresh = row_stamp == 0
+    if algorithm == TOKEN_BUCKET and wait < 0 and (fresh or row_stamp == stamp and at <= now) then
+      -- `roll`, `take` and `state` of a bucket in one, since calls cost more than what they do.
+      local elapsed = now - at
+      if fresh then
+        at, row_stamp = now, stamp
+      else
+        if elapsed >= period then
+          local rest = fmod(elapsed, period)
+          spent, at = spent - (elapsed - rest) / period * rate, now - rest
+          elapsed = rest
+        end
+        local repaid = elapsed * rate / period
+        if repaid >= spent then
+          spent, at = 0, now
+        elseif cost > limit or spent - (limit - cost) > repaid then
+          granted = false
+        end
+      end
+      if granted and cost <= limit then
+        spent = spent + cost
+        if spent + carry > 0 then
+          local instant = at + (spent + carry) * period / rate
+          if instant >= expires * 1000000 then expires = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295) end
+          rows[row] = pack('<dddI4I4', spent, at, carry, row_stamp, expires)
+        else
+          rows[row] = false
+        end
+      else
+        granted = false
+      end
+    else
+      roll(now)
+      granted = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
+      if granted then rows[row] = state() end
     end
   elseif kind <= 1 then
     granted = acquire(lines, kind == 1)
@@ -276,23 +310,27 @@ while place <= length do
     row, number, start, cost, actual, r_spent, r_at, r_carry, r_stamp, due, place =
       unpack_('<HHddddddI4d', operations, place)
     quota(number)
-    load(rows, row)
+    load(row)
     settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
-    rows[row], dirty[row] = state(), lifetime()
+    rows[row] = state()
   else
     row, place = unpack_('<H', operations, place)
-    rows[row], dirty[row] = NONE, 0
+    rows[row] = false
   end
   count = count + 1
   done[count] = granted and '\1' or '\0'
 end
 
 for row = 1, #KEYS do
-  local life = dirty[row]
-  if life == 0 then
-    if before[row] ~= NONE then call('DEL', KEYS[row]) end
-  elseif life and rows[row] ~= before[row] then
-    call('SET', KEYS[row], rows[row], 'PX', format('%d', life))
+  local bytes, old = rows[row], before[row]
+  if bytes and bytes ~= old then
+    if sub(bytes, 29) == sub(old, 29) then
+      call('SETRANGE', KEYS[row], 0, bytes)
+    else
+      call('SET', KEYS[row], bytes, 'EXAT', format('%d', (unpack_('<I4', bytes, 29))))
+    end
+  elseif bytes == false and old ~= NONE then
+    call('DEL', KEYS[row])
   end
 end
 

@@ -7,7 +7,7 @@
 //! - a settlement: row (2), quota (2), start, cost, actual, the receipt's spent, at, carry, stamp (4), due;
 //! - a reset: row (2).
 //!
-//! A row, there and in the store: spent, at, stamp (4), carry.
+//! A row, there and in the store: spent, at, carry, stamp (4), the second at which it expires (4).
 
 use crate::algorithm::{Ask, MOST_SPENT, Micros, Quota, Receipt, State};
 
@@ -121,15 +121,15 @@ impl Reply {
 }
 
 /// The bytes of a row.
-pub(super) const ROW: usize = 28;
+pub(super) const ROW: usize = 32;
 
 fn state(bytes: &[u8]) -> Option<State> {
     let number = |place: usize| Some(f64::from_le_bytes(*bytes.get(place..)?.first_chunk()?));
     let state = State {
         spent: number(0)?,
         at: instant(number(8)?)?,
-        stamp: u32::from_le_bytes(*bytes.get(16..)?.first_chunk()?),
-        carry: number(20)?,
+        carry: number(16)?,
+        stamp: u32::from_le_bytes(*bytes.get(24..)?.first_chunk()?),
     };
     (state.spent.is_finite() && state.carry.is_finite()).then_some(state)
 }
@@ -152,8 +152,9 @@ mod tests {
         bytes.extend([1, 0]);
         bytes.extend(2.0f64.to_le_bytes());
         bytes.extend(1_699_999_999_999_999f64.to_le_bytes());
-        bytes.extend(7u32.to_le_bytes());
         bytes.extend(0.5f64.to_le_bytes());
+        bytes.extend(7u32.to_le_bytes());
+        bytes.extend(1_700_000_060u32.to_le_bytes());
         let reply = Reply::read(&bytes, 2, 1).expect("a reply");
         assert_eq!(reply.now, Micros::new(1_700_000_000_000_000));
         assert_eq!(reply.done, [true, false]);
