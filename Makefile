@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := test
 
 # Each feature by itself, none, the default and all: a feature only adds.
-FEATURES := axum wait serde tonic uuid conformance
+FEATURES := axum wait redis redis-tls serde tonic uuid conformance
 
 .PHONY: test tools fmt lint docs unit features bench
 
@@ -15,6 +15,7 @@ tools:
 	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust, https://rustup.rs"; exit 1; }
 	@cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 	@cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
+	@command -v redis-server >/dev/null || { apt-get update && apt-get install -y --no-install-recommends redis-server; }
 	@command -v cc >/dev/null || { apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev; }
 
 fmt:

@@ -6,5 +6,9 @@ pub mod design {}
 #[doc = include_str!("proxies.md")]
 pub mod proxies {}
 
+#[cfg(feature = "redis")]
+#[doc = include_str!("redis.md")]
+pub mod redis {}
+
 #[doc = include_str!("limitations.md")]
 pub mod limitations {}

@@ -11,7 +11,11 @@ mod job_scheduling;
 mod llm_tokens;
 mod login_protection;
 mod outgoing;
+mod redis;
 mod routes;
 mod running;
+#[path = "../redis/server.rs"]
+#[allow(dead_code)] // Made for other tests, which break it too.
+mod server;
 mod shadow;
 mod tiers;

@@ -27,6 +27,11 @@ pub(crate) struct Example {
 impl Example {
     /// Starts an example on a free port.
     pub(crate) fn start(name: &'static str, arguments: &[&str]) -> Example {
+        Example::start_with(name, arguments, &[])
+    }
+
+    /// Starts an example on a free port, with these environment variables.
+    pub(crate) fn start_with(name: &'static str, arguments: &[&str], environment: &[(&str, &str)]) -> Example {
         // This test is in target/<profile>/deps, examples are in target/<profile>/examples.
         let mut path: PathBuf = std::env::current_exe().unwrap();
         path.pop();
@@ -34,7 +39,13 @@ impl Example {
         path.push(format!("examples/{name}{}", std::env::consts::EXE_SUFFIX));
         let build = format!("cargo build --all-features --example {name}");
         assert!(path.exists(), "the example is not built: run `{build}`, or all tests at once");
-        let mut child = Command::new(path).args(arguments).env("PORT", "0").stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = Command::new(path)
+            .args(arguments)
+            .env("PORT", "0")
+            .envs(environment.iter().copied())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let printed = BufReader::new(child.stdout.take().unwrap());
         let (send, lines) = channel();
         // Its output is read to the end, whoever listens: a closed pipe would end it.

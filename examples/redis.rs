@@ -1,0 +1,130 @@
+//! Two processes on one budget: the same limit, wherever a request arrives.
+//!
+//! ```text
+//! $ REDIS_URL=redis://127.0.0.1 cargo run --example redis --features redis
+//! two processes, one budget of 10 a minute for each user:
+//! process 1 on http://127.0.0.1:3001
+//! process 2 on http://127.0.0.1:3002
+//! 6 requests to each, turn about: 200 200 200 200 200 200 200 200 200 200 429 429
+//! process 1 says: 0 left. process 2 says: 0 left.
+//! try it: curl -i -H 'x-user: ada' http://127.0.0.1:3001
+//! ```
+//!
+//! Requests of another user have a budget of their own. If the server goes away, each process allows a half by itself (`x-decided-by:
+//! Fallback`) until it is back.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use http::request::Parts;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tollgate::backend::RedisBackend;
+use tollgate::{FailureMode, Key, LimitError, MINUTE, Policy, Quota, RateLimitLayer, RateLimitStatus, RateLimiter};
+
+static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    match std::env::args().nth(1) {
+        Some(process) => serve(&process).await,
+        None => start_two().await,
+    }
+}
+
+/// One of the processes.
+async fn serve(process: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1".into());
+    let limiter =
+        RateLimiter::builder(RedisBackend::connect(&url).await?).on_failure(FailureMode::fallback(0.5)).build();
+    let app = Router::new()
+        .route("/", get(hello))
+        .layer(RateLimitLayer::new(&API, user).limiter(&limiter).with_status())
+        .route("/left/{user}", get(left))
+        .with_state(limiter);
+    let port = match std::env::var("PORT").as_deref() {
+        Ok("0") => 0,
+        _ => 3000 + process.parse::<u16>()?,
+    };
+    let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+    println!("process {process} on http://{}", listener.local_addr()?);
+    axum::serve(listener, app).await?;
+    Ok(())
+}
+
+fn user(request: &Parts) -> Option<Key> {
+    request.headers.get("x-user").map(|name| Key::from(name.as_bytes()))
+}
+
+async fn hello(status: RateLimitStatus) -> impl IntoResponse {
+    let decided_by = status.tightest().map_or_else(String::new, |decision| format!("{:?}", decision.decided_by()));
+    ([("x-decided-by", decided_by)], "hello\n")
+}
+
+async fn left(State(limiter): State<RateLimiter>, Path(user): Path<String>) -> Result<String, LimitError> {
+    let left = limiter.remaining(&API, user.as_bytes()).await?;
+    Ok(left.to_string())
+}
+
+/// Starts two and sends them requests, turn about.
+async fn start_two() -> Result<(), Box<dyn std::error::Error>> {
+    println!("two processes, one budget of 10 a minute for each user:");
+    let processes = [Process::start("1")?, Process::start("2")?];
+    // Somebody who has not spent anything yet.
+    let user = format!("user-{}-{:?}", std::process::id(), std::time::UNIX_EPOCH.elapsed()?.as_micros());
+    let mut statuses = Vec::new();
+    for _ in 0..6 {
+        for process in &processes {
+            let answer = ask(&process.address, &format!("GET / HTTP/1.1\r\nx-user: {user}")).await?;
+            statuses.push(answer.split(' ').nth(1).unwrap_or("?").to_owned());
+        }
+    }
+    println!("6 requests to each, turn about: {}", statuses.join(" "));
+    let mut says = Vec::new();
+    for (i, process) in processes.iter().enumerate() {
+        let answer = ask(&process.address, &format!("GET /left/{user} HTTP/1.1")).await?;
+        says.push(format!("process {} says: {} left.", i + 1, answer.lines().last().unwrap_or("?")));
+    }
+    println!("{}", says.join(" "));
+    println!("try it: curl -i -H 'x-user: ada' http://{}", processes[0].address);
+    // Until it is interrupted; the two end with it.
+    std::future::pending::<()>().await;
+    Ok(())
+}
+
+struct Process {
+    child: Child,
+    address: String,
+}
+
+impl Process {
+    fn start(number: &str) -> Result<Process, Box<dyn std::error::Error>> {
+        let mut child = Command::new(std::env::current_exe()?).arg(number).stdout(Stdio::piped()).spawn()?;
+        let printed = child.stdout.take().ok_or("no output")?;
+        let mut line = String::new();
+        BufReader::new(printed).read_line(&mut line)?;
+        print!("{line}");
+        let Some((_, address)) = line.trim_end().split_once("http://") else {
+            return Err(format!("process {number} did not start; is there a Redis server at REDIS_URL?").into());
+        };
+        Ok(Process { child, address: address.to_owned() })
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+    }
+}
+
+async fn ask(address: &str, request: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(format!("{request}\r\nhost: example\r\nconnection: close\r\n\r\n").as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}

@@ -1,0 +1,37 @@
+//! `examples/redis.rs` does what its comment says.
+
+use crate::running::{Example, get};
+use crate::server::Server;
+
+#[tokio::test]
+async fn two_processes_share_one_budget() {
+    let server = Server::start();
+    let example = Example::start_with("redis", &[], &[("REDIS_URL", &server.url())]);
+    assert_eq!(example.line(), example.promised("two processes, one budget of 10 a minute for each user:"));
+    let (one, two) = (example.address(), example.address());
+    assert_eq!(
+        example.line(),
+        example.promised("6 requests to each, turn about: 200 200 200 200 200 200 200 200 200 200 429 429")
+    );
+    assert_eq!(example.line(), example.promised("process 1 says: 0 left. process 2 says: 0 left."));
+
+    // A user of the other process' is the same user.
+    for (i, process) in [one, two, one, two].into_iter().enumerate() {
+        let answer = get(process, &["x-user: ada"]).await;
+        assert_eq!(answer.status(), 200);
+        assert!(answer.value("ratelimit").unwrap().contains(&format!("r={}", 9 - i)), "{answer:?}");
+        assert!(answer.has("x-decided-by: Backend"));
+    }
+
+    // Without the server each allows a half by itself.
+    drop(server);
+    let mut allowed = 0;
+    for _ in 0..8 {
+        let answer = get(one, &["x-user: grace"]).await;
+        if answer.status() == 200 {
+            assert!(answer.has("x-decided-by: Fallback"), "{answer:?}");
+            allowed += 1;
+        }
+    }
+    assert_eq!(allowed, 5);
+}
