@@ -5,6 +5,8 @@
 // Helpers outside of `#[test]` functions may say what they expect, too.
 #![allow(clippy::expect_used)]
 
+#[path = "model/admitted.rs"]
+mod admitted;
 #[path = "model/mod.rs"]
 mod model;
 #[path = "model/random.rs"]

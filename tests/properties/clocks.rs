@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tollgate::algorithm::{Algorithm, Ask, Micros, Receipt, State, Verdict, settle, step};
 use tollgate::{Quota, SECOND};
 
-use crate::bound::{Turn, check};
+use crate::admitted::{Turn, check};
 use crate::decisions::kept;
 use crate::model::Model;
 use crate::random::{Raw, cases, history, paying_back, quota, tiny};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate::Quota;
 use tollgate::algorithm::{Ask, Micros, Receipt, State, settle, step};
 
-use crate::bound::{Turn, check};
+use crate::admitted::{Turn, check};
 use crate::model::Model;
 
 const TICK: Duration = Duration::from_micros(1);

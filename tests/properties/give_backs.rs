@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tollgate::Quota;
 use tollgate::algorithm::{Ask, Micros, Receipt, State, Verdict, settle, step};
 
-use crate::bound::{Turn, check};
+use crate::admitted::{Turn, check};
 use crate::model::Model;
 use crate::random::{Raw, begin, cases, history, paying_back, sliding, tiny};
 
