@@ -1,0 +1,109 @@
+//! Clients that leave before their turn: it goes to whoever comes next, unless others were promised later ones.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tollgate::{Charge, LimitError, MINUTE, Policy, Quota, RateLimitLayer, SECOND, key};
+use tower::Layer;
+
+use crate::queue::{MICRO, Queue, SPACED, ms, send, settle};
+
+static SEARCH: Policy = Policy::new("search", SPACED);
+
+/// What a server does with the response of a client that went away.
+async fn leave<T>(answer: JoinHandle<T>) {
+    answer.abort();
+    settle().await;
+    assert!(answer.is_finished());
+}
+
+#[tokio::test]
+async fn who_comes_after_the_last_ten_left_gets_the_first_of_their_turns() {
+    let queue = Queue::new();
+    let layer = RateLimitLayer::new(SEARCH.clone(), key::global()).limiter(&queue.limiter).wait_up_to(5 * SECOND);
+    let service = layer.layer(queue.inner());
+    let mut answers: Vec<_> = (1..=20).map(|number| send(&service, number)).collect();
+    // They leave in the midst of it, at no round time.
+    for time in [0, 100, 200, 300, 333] {
+        queue.at(ms(time)).await;
+    }
+    for answer in answers.drain(10..).rev() {
+        leave(answer).await;
+    }
+    assert_eq!(queue.limiter.waiting(), 6);
+    answers.push(send(&service, 21));
+    settle().await;
+    for turn in 4..10 {
+        queue.at(ms(100 * turn)).await;
+    }
+    // The eleventh turn, to the microsecond.
+    queue.at(ms(1000) - MICRO).await;
+    assert_eq!(queue.passed().len(), 10);
+    queue.at(ms(1000)).await;
+    assert_eq!(queue.passed()[10..], [(21, ms(1000))]);
+}
+
+/// The other way round only the last turn is free: those that wait in between keep what they were promised.
+#[tokio::test]
+async fn turns_before_a_promised_one_are_forfeited() {
+    let queue = Queue::new();
+    let layer = RateLimitLayer::new(SEARCH.clone(), key::global()).limiter(&queue.limiter).wait_up_to(5 * SECOND);
+    let service = layer.layer(queue.inner());
+    let mut answers: Vec<_> = (1..=20).map(|number| send(&service, number)).collect();
+    queue.at(Duration::ZERO).await;
+    for answer in answers.drain(10..) {
+        leave(answer).await;
+    }
+    assert_eq!(queue.limiter.waiting(), 9);
+    answers.push(send(&service, 21));
+    queue.at(Duration::ZERO).await;
+    for turn in 1..20 {
+        queue.at(ms(100 * turn)).await;
+    }
+    // Nobody in the turns of 11 to 19; the newcomer in that of 20.
+    assert_eq!(queue.passed()[9..], [(10, ms(900)), (21, ms(1900))]);
+}
+
+#[tokio::test]
+async fn whoever_holds_a_turn_may_cancel_keep_or_drop_it() {
+    let queue = Queue::new();
+    let hold = || queue.limiter.acquire(&SEARCH, 7).reserve().hold();
+    let first = hold().await.unwrap();
+    assert!(first.delay().is_zero());
+    first.keep();
+
+    let cancelled = hold().await.unwrap();
+    assert_eq!(cancelled.delay(), ms(100));
+    cancelled.cancel().await.unwrap();
+    let dropped = hold().await.unwrap();
+    assert_eq!(dropped.delay(), ms(100));
+    drop(dropped);
+    // Cancelled as soon as it is said, also if nobody awaits it.
+    let cancelled = hold().await.unwrap();
+    assert_eq!(cancelled.delay(), ms(100));
+    drop(cancelled.cancel());
+    let kept = hold().await.unwrap();
+    assert_eq!(kept.delay(), ms(100));
+    drop(kept.keep());
+    assert_eq!(hold().await.unwrap().delay(), ms(200));
+}
+
+#[tokio::test]
+async fn several_charges_in_hand_go_back_together() {
+    static DAILY: Policy = Policy::new("daily", Quota::fixed_window(100, MINUTE));
+    let queue = Queue::new();
+    queue.limiter.limit(&SEARCH, 7).await.unwrap();
+    let charges = || [Charge::new(&SEARCH, 7).reserve(), Charge::new(&DAILY, 7).cost(30)];
+    let held = queue.limiter.hold_all(charges()).await.unwrap();
+    assert_eq!((held.delay(), held.decisions().iter().count()), (ms(100), 2));
+    assert_eq!(queue.limiter.remaining(&DAILY, 7).await.unwrap(), 70);
+    drop(held);
+    assert_eq!(queue.limiter.remaining(&DAILY, 7).await.unwrap(), 100);
+    let again = queue.limiter.hold_all(charges()).await.unwrap();
+    assert_eq!(again.delay(), ms(100));
+
+    // One that does not fit: neither is charged.
+    let refused = queue.limiter.hold_all([Charge::new(&SEARCH, 7).reserve(), Charge::new(&DAILY, 7).cost(71)]).await;
+    assert!(matches!(refused, Err(LimitError::Denied(_))), "{refused:?}");
+    assert_eq!(queue.limiter.acquire(&SEARCH, 7).reserve().check().await.unwrap().delay(), ms(200));
+}

@@ -1,0 +1,49 @@
+//! Any mix of arrivals and departures, against the slow, obvious model: every promise is kept to the microsecond, the bound
+//! holds, and whoever leaves costs the others nothing.
+
+use proptest::prelude::*;
+use tollgate::{DAY, MINUTE, Quota, SECOND};
+
+use crate::history::History;
+use crate::queue::ms;
+use crate::random::{begin, cases, history, tiny};
+
+proptest! {
+    #![proptest_config(cases(3000))]
+
+    /// Corners: periods of microseconds, capacities of 0 to 5.
+    #[test]
+    fn turns_of_small_quotas_come_when_promised(quota in with_turns(tiny()), begin in begin(), raws in history(40)) {
+        History::new(quota, begin).play(&raws)?;
+    }
+
+    /// Quotas as they are met in life.
+    #[test]
+    fn turns_come_when_promised_and_whoever_leaves_costs_nobody_theirs(
+        quota in with_turns(common()),
+        begin in begin(),
+        raws in history(60),
+    ) {
+        History::new(quota, begin).play(&raws)?;
+    }
+}
+
+fn with_turns(quotas: impl Strategy<Value = Quota>) -> impl Strategy<Value = Quota> {
+    quotas.prop_filter("nobody could wait", |quota| quota.reservable() != Some(0))
+}
+
+fn common() -> impl Strategy<Value = Quota> {
+    let period = prop::sample::select(vec![ms(1), ms(100), ms(3_333), SECOND, MINUTE, DAY]);
+    let reserved = prop_oneof![2 => (1u64..=40).prop_map(Some), 1 => Just(None)];
+    (any::<bool>(), 1u64..=20, period, prop::option::of(0u64..=30), reserved, 0u64..5_000_000).prop_map(
+        |(window, rate, period, capacity, reserved, start)| {
+            let quota = if window {
+                Quota::fixed_window(rate, period).start(std::time::Duration::from_micros(start))
+            } else {
+                Quota::token_bucket(rate, period)
+            };
+            let quota = capacity.map_or(quota, |capacity| quota.capacity(capacity));
+            reserved.map_or(quota.unlimited_reservations(), |tokens| quota.max_reserved(tokens))
+        },
+    )
+}

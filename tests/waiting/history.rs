@@ -1,0 +1,225 @@
+//! A history of arrivals and departures, played on the crate by its public ways to wait and on the model beside it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use http::Response;
+use http::request::Parts;
+use proptest::prelude::*;
+use tollgate::algorithm::{Ask, Micros};
+use tollgate::{Clock, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter};
+use tower::{Layer, Service, service_fn};
+
+use crate::admitted::{Turn, check};
+use crate::model::{Answer, Model, Row};
+use crate::queue::{number, request};
+use crate::random::Raw;
+
+pub(crate) struct History {
+    quota: Quota,
+    policy: Policy,
+    clock: ManualClock,
+    limiter: RateLimiter,
+    model: Model,
+    /// All that were granted, in their order.
+    charges: Vec<Granted>,
+    waiters: Vec<Waiter>,
+    /// The numbers of those that were woken.
+    woken: Arc<Mutex<Vec<usize>>>,
+}
+
+/// A charge as the model knows it.
+struct Granted {
+    at: i128,
+    turn: Turn,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    /// It went on, or waits to.
+    Kept,
+    /// Cancelled when nobody had a later turn: as if it had never been.
+    Vanished,
+    /// Cancelled with others behind it: an empty turn.
+    Forfeited,
+}
+
+/// A request that waits, by its number among the charges. Its future tells whether it went on.
+struct Waiter {
+    number: usize,
+    due: Micros,
+    future: Pin<Box<dyn Future<Output = bool>>>,
+    waker: Waker,
+}
+
+struct Note(usize, Arc<Mutex<Vec<usize>>>);
+
+impl Wake for Note {
+    fn wake(self: Arc<Self>) {
+        self.1.lock().unwrap().push(self.0);
+    }
+}
+
+impl History {
+    pub(crate) fn new(quota: Quota, begin: Micros) -> History {
+        let clock = ManualClock::at(begin);
+        let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
+        History {
+            quota,
+            policy: Policy::new("any", quota),
+            clock,
+            limiter,
+            model: Model::of(&quota),
+            charges: Vec::new(),
+            waiters: Vec::new(),
+            woken: Arc::default(),
+        }
+    }
+
+    pub(crate) fn play(mut self, raws: &[Raw]) -> Result<(), TestCaseError> {
+        let mut promised = self.clock.now();
+        for raw in raws {
+            self.wait_until(raw.moved(&self.quota, self.clock.now(), promised))?;
+            let (what, pick) = raw.what;
+            match self.waiters.len() {
+                waiting if what > 7 && waiting > 0 => self.leave(match what {
+                    8 => waiting - 1,
+                    9 => 0,
+                    _ => pick as usize % waiting,
+                }),
+                _ => self.arrive(raw)?,
+            }
+            promised = self.waiters.last().map_or(promised, |waiter| waiter.due);
+        }
+        while let Some(wake) = self.clock.next_wake() {
+            self.wait_until(wake)?;
+        }
+        prop_assert_eq!((self.waiters.len(), self.limiter.waiting()), (0, 0));
+        let turns: Vec<Turn> = self.charges.iter().map(|charge| charge.turn).collect();
+        if let Err(text) = check(&self.model, &turns) {
+            prop_assert!(false, "{}, of {:?}", text, turns);
+        }
+        Ok(())
+    }
+
+    /// Somebody asks for a turn, in one of the ways that there are.
+    fn arrive(&mut self, raw: &Raw) -> Result<(), TestCaseError> {
+        let now = self.clock.now();
+        let tokens = raw.tokens(&self.quota);
+        // Not at all, up to some time, or however long.
+        let wait = raw.ask(&self.quota).max_wait().unwrap_or(Duration::ZERO);
+        let number = self.charges.len();
+        let mut future = self.ask(raw.what.1, tokens, wait);
+        let waker = Waker::from(Arc::new(Note(number, Arc::clone(&self.woken))));
+        let answer = future.as_mut().poll(&mut Context::from_waker(&waker));
+
+        let at = i128::from(now.get());
+        let ask = Ask::cost(tokens).wait_up_to(wait);
+        let delay = match (self.model.answer(&self.row(|fate| fate != Fate::Vanished), at, &ask), answer) {
+            (Answer::Allow, Poll::Ready(true)) => 0,
+            (Answer::Reserve(delay), Poll::Pending) => delay,
+            (Answer::Deny(_), Poll::Ready(false)) => {
+                // Had nobody ever left, it would not have been granted either.
+                let unforgiving = self.model.answer(&self.row(|_| true), at, &ask);
+                prop_assert!(matches!(unforgiving, Answer::Deny(_)), "denied, for others left before");
+                return Ok(());
+            }
+            (model, answer) => {
+                prop_assert!(false, "{:?} at {:?}: {:?} instead of {:?}", ask, now, answer, model);
+                return Ok(());
+            }
+        };
+        // No later than if those who left had stayed; no earlier than if they had never come.
+        let (latest, earliest) = (self.row(|_| true), self.row(|fate| fate == Fate::Kept));
+        prop_assert!(delay <= self.delay(&latest, at, tokens), "later for others' leaving");
+        prop_assert!(delay >= self.delay(&earliest, at, tokens), "more was given back than was taken");
+
+        let (cost, due) = (i128::from(tokens), at + delay);
+        let turn = Turn { due, cost, used: cost, reserved: delay > 0 };
+        self.charges.push(Granted { at, turn, fate: Fate::Kept });
+        if delay > 0 {
+            self.waiters.push(Waiter { number, due: Micros::new(due as u64), future, waker });
+        }
+        self.check_waiters()
+    }
+
+    fn ask(&self, way: u64, tokens: u64, wait: Duration) -> Pin<Box<dyn Future<Output = bool>>> {
+        let call = self.limiter.acquire(&self.policy, 7).cost(tokens);
+        match way % 3 {
+            0 => {
+                let waiting = call.wait_up_to(wait);
+                Box::pin(async move { waiting.await.is_ok() })
+            }
+            1 => {
+                let held = call.reserve_within(wait).hold();
+                Box::pin(async move {
+                    let Ok(held) = held.await else { return false };
+                    held.wait().await;
+                    true
+                })
+            }
+            _ => {
+                let inner = service_fn(|_| std::future::ready(Ok::<_, ()>(Response::new(()))));
+                let layer = RateLimitLayer::new(self.policy.clone(), |_: &Parts| 7).limiter(&self.limiter);
+                let response = layer.cost(number).wait_up_to(wait).layer(inner).call(request(tokens));
+                Box::pin(async move { response.await.expect("a response").status() == 200 })
+            }
+        }
+    }
+
+    /// One who waits goes away.
+    fn leave(&mut self, index: usize) {
+        let Waiter { number, future, .. } = self.waiters.remove(index);
+        drop(future);
+        let behind = |charge: &Granted| charge.fate != Fate::Vanished && charge.turn.cost > 0;
+        let last = !self.charges[number + 1..].iter().any(behind);
+        self.charges[number].fate = if last { Fate::Vanished } else { Fate::Forfeited };
+        self.charges[number].turn.used = 0;
+    }
+
+    /// Lets time pass. Everybody goes on at their instant: not a microsecond before it, and in their order.
+    fn wait_until(&mut self, until: Micros) -> Result<(), TestCaseError> {
+        while let Some(wake) = self.clock.next_wake().filter(|wake| *wake <= until) {
+            let before = Micros::new(wake.get() - 1);
+            if before > self.clock.now() {
+                self.clock.set(before);
+            }
+            for Waiter { future, waker, .. } in &mut self.waiters {
+                prop_assert!(future.as_mut().poll(&mut Context::from_waker(waker)).is_pending(), "before any turn");
+            }
+            self.clock.set(wake);
+            let (due, waiting): (Vec<_>, Vec<_>) = self.waiters.drain(..).partition(|waiter| waiter.due <= wake);
+            let numbers: Vec<usize> = due.iter().map(|waiter| waiter.number).collect();
+            prop_assert_eq!(std::mem::take(&mut *self.woken.lock().unwrap()), numbers);
+            for Waiter { mut future, waker, due, .. } in due {
+                prop_assert_eq!(due, wake);
+                prop_assert_eq!(future.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Ready(true));
+            }
+            self.waiters = waiting;
+            self.check_waiters()?;
+        }
+        self.clock.set(until);
+        Ok(())
+    }
+
+    /// The clock knows of those who wait, and of nobody else.
+    fn check_waiters(&self) -> Result<(), TestCaseError> {
+        prop_assert_eq!(self.clock.next_wake(), self.waiters.iter().map(|waiter| waiter.due).min());
+        Ok(())
+    }
+
+    /// The model's row, if only charges of these fates had ever been made.
+    fn row(&self, counts: impl Fn(Fate) -> bool) -> Row {
+        let charges = self.charges.iter().filter(|charge| counts(charge.fate));
+        charges.fold(Row::default(), |row, charge| self.model.charged(&row, charge.at, charge.turn.cost as u64))
+    }
+
+    fn delay(&self, row: &Row, at: i128, tokens: u64) -> i128 {
+        let over = self.model.over(row, at, i128::from(tokens), self.model.capacity);
+        if over > 0 { self.model.wait(row, at, tokens) } else { 0 }
+    }
+}

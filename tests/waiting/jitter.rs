@@ -1,0 +1,47 @@
+//! A random time on top of the turn.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use http::request::Parts;
+use tollgate::{Policy, Quota, RateLimitLayer, SECOND};
+use tower::Layer;
+
+use crate::queue::{Queue, ms, number, send};
+
+#[tokio::test]
+async fn jitter_is_on_top_of_the_turn_and_never_more_than_asked_for() {
+    const BATCH: Policy = Policy::new("batch", Quota::fixed_window(1, SECOND).start(ms(0)).max_reserved(1));
+    let queue = Queue::new();
+    // A client for each pair of requests, so that all of them have the same turn.
+    let layer = RateLimitLayer::new(BATCH, |req: &Parts| number(req) / 2).limiter(&queue.limiter);
+    let service = layer.wait_up_to(5 * SECOND).wait_jitter(ms(400)).layer(queue.inner());
+    let answers: Vec<_> = (0..200).map(|number| send(&service, number)).collect();
+    queue.at(Duration::ZERO).await;
+    // Who need not wait is not made to.
+    assert_eq!((queue.passed().len(), queue.limiter.waiting()), (100, 100));
+    while let Some(wake) = queue.next_wake() {
+        queue.at(wake).await;
+    }
+    for answer in answers {
+        assert_eq!(answer.await.unwrap(), Ok(200));
+    }
+    let late: Vec<Duration> = queue.passed()[100..].iter().map(|(_, instant)| *instant - SECOND).collect();
+    assert!(late.iter().all(|late| *late <= ms(400)), "{late:?}");
+    // Spread over all of it, each for itself.
+    assert!(late.iter().any(|late| *late < ms(100)) && late.iter().any(|late| *late > ms(300)), "{late:?}");
+    assert!(late.iter().collect::<BTreeSet<_>>().len() > 50, "{late:?}");
+}
+
+/// The turn itself is not moved: who leaves during the jitter gives back as after the turn, and nobody is later for it.
+#[tokio::test]
+async fn jitter_moves_no_turn() {
+    const SPACED: Policy = Policy::new("spaced", crate::queue::SPACED);
+    let queue = Queue::new();
+    let layer = RateLimitLayer::new(SPACED, |_: &Parts| 7).limiter(&queue.limiter);
+    let service = layer.wait_up_to(5 * SECOND).wait_jitter(3600 * SECOND).layer(queue.inner());
+    let _answers: Vec<_> = (0..5).map(|number| send(&service, number)).collect();
+    queue.at(Duration::ZERO).await;
+    let next = queue.limiter.acquire(&SPACED, 7).reserve().check().await.unwrap();
+    assert_eq!(next.delay(), ms(500));
+}

@@ -1,0 +1,88 @@
+//! How many may wait at once.
+
+use std::time::Duration;
+
+use http::request::Parts;
+use tollgate::{LimitError, MINUTE, Policy, Quota, RateLimitLayer, SECOND};
+use tower::{Layer, ServiceExt};
+
+use crate::queue::{Queue, SPACED, ms, number, request, send, settle};
+
+const SEARCH: Policy = Policy::new("search", SPACED);
+
+#[tokio::test]
+async fn who_finds_no_place_is_denied_at_once() {
+    let queue = Queue::with(3);
+    let layer = RateLimitLayer::new(SEARCH, |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
+    let service = layer.layer(queue.inner());
+    let mut answers: Vec<_> = (0..4).map(|number| send(&service, number)).collect();
+    queue.at(Duration::ZERO).await;
+    assert_eq!(queue.limiter.waiting(), 3);
+
+    let denied = service.clone().oneshot(request(4)).await.unwrap();
+    assert_eq!((denied.status().as_u16(), denied.body().is_refusal()), (429, true));
+    // It would fit at once in 0.4 s, when all promised turns have come; a header has whole seconds.
+    assert_eq!(denied.headers()["retry-after"], "1");
+    let denied = queue.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND).await;
+    assert!(matches!(denied, Err(LimitError::Denied(_))), "{denied:?}");
+    assert_eq!(queue.limiter.waiting(), 3);
+
+    // A turn that comes makes a place, and so does a client that leaves.
+    queue.at(ms(100)).await;
+    assert_eq!(queue.limiter.waiting(), 2);
+    answers.push(send(&service, 5));
+    settle().await;
+    assert_eq!(queue.limiter.waiting(), 3);
+    answers.pop().unwrap().abort();
+    settle().await;
+    assert_eq!(queue.limiter.waiting(), 2);
+    answers.push(send(&service, 6));
+    settle().await;
+    assert_eq!(queue.limiter.waiting(), 3);
+    for turn in 2..=4 {
+        queue.at(ms(100 * turn)).await;
+    }
+    let expected = [0, 1, 2, 3, 6].into_iter().zip((0..).map(|turn| ms(100 * turn))).collect::<Vec<_>>();
+    assert_eq!((queue.passed(), queue.limiter.waiting()), (expected, 0));
+}
+
+#[tokio::test]
+async fn without_a_place_what_fits_at_once_goes_on() {
+    let queue = Queue::with(1);
+    let layer = RateLimitLayer::new(SEARCH, |req: &Parts| number(req) % 2).limiter(&queue.limiter);
+    let service = layer.wait_up_to(5 * SECOND).layer(queue.inner());
+    let _waiting = [send(&service, 0), send(&service, 2)];
+    queue.at(Duration::ZERO).await;
+    assert_eq!(queue.limiter.waiting(), 1);
+    assert_eq!(send(&service, 1).await.unwrap().unwrap(), 200);
+    assert_eq!(send(&service, 3).await.unwrap().unwrap(), 429);
+    assert!(queue.limiter.acquire(&SEARCH, 9).wait_up_to(SECOND).await.is_ok());
+}
+
+/// Places are the limiter's: whoever shares it shares them, by whatever key, policy or way of waiting.
+#[tokio::test]
+async fn layers_and_calls_on_one_limiter_share_its_places() {
+    const SLOW: Policy = Policy::new("slow", Quota::token_bucket(1, MINUTE).unlimited_reservations());
+    let queue = Queue::with(2);
+    let layer = RateLimitLayer::new(SEARCH, |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
+    let service = layer.layer(queue.inner());
+    let _first = [send(&service, 0), send(&service, 1)];
+    queue.at(Duration::ZERO).await;
+    queue.limiter.limit(&SLOW, 7).await.unwrap();
+    let call = queue.limiter.acquire(&SLOW, 7).wait_up_to(MINUTE);
+    assert_eq!(queue.limiter.clone().waiting(), 2);
+    assert_eq!(send(&service, 2).await.unwrap().unwrap(), 429);
+    drop(call);
+    assert_eq!(queue.limiter.waiting(), 1);
+}
+
+#[tokio::test]
+async fn nobody_waits_where_there_are_no_places() {
+    let queue = Queue::with(0);
+    let layer = RateLimitLayer::new(SEARCH, |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
+    let service = layer.layer(queue.inner());
+    assert_eq!(send(&service, 0).await.unwrap().unwrap(), 200);
+    assert_eq!(send(&service, 1).await.unwrap().unwrap(), 429);
+    // Nothing was promised either.
+    assert_eq!(queue.limiter.acquire(&SEARCH, 7).reserve().check().await.unwrap().delay(), ms(100));
+}

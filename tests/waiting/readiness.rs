@@ -1,0 +1,110 @@
+//! Who waits holds nothing of the inner service, and asks for it at its turn.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Request;
+use http::request::Parts;
+use tokio::sync::Semaphore;
+use tollgate::{Policy, RateLimitLayer, SECOND};
+use tower::limit::ConcurrencyLimit;
+use tower::{Layer, Service, ServiceExt};
+
+use crate::queue::{Noting, Queue, SPACED, ms, number, request, send, settle};
+
+const SEARCH: Policy = Policy::new("search", SPACED);
+
+/// Requests with the same last digit are of one client.
+fn client(req: &Parts) -> u64 {
+    number(req) % 10
+}
+
+#[tokio::test]
+async fn others_pass_while_a_request_waits() {
+    let queue = Queue::new();
+    let permits = Arc::new(Semaphore::new(1));
+    let limited = ConcurrencyLimit::with_semaphore(queue.inner(), Arc::clone(&permits));
+    let layer = RateLimitLayer::new(SEARCH, client).limiter(&queue.limiter).wait_up_to(5 * SECOND);
+    // One service for all of them, as a connection has: what it kept of a readiness would be missed by the next.
+    let mut service = layer.layer(limited);
+    service.ready().await.unwrap().call(request(0)).await.unwrap();
+    let waits = tokio::spawn(service.ready().await.unwrap().call(request(10)));
+    queue.at(ms(50)).await;
+    assert_eq!((permits.available_permits(), queue.limiter.waiting()), (1, 1));
+    for other in 1..5 {
+        service.ready().await.unwrap().call(request(other)).await.unwrap();
+    }
+    queue.at(ms(100)).await;
+    assert_eq!(waits.await.unwrap().unwrap().status(), 200);
+    let order: Vec<u64> = queue.passed().into_iter().map(|(number, _)| number).collect();
+    assert_eq!((order, permits.available_permits()), (vec![0, 1, 2, 3, 4, 10], 1));
+}
+
+#[tokio::test]
+async fn at_its_turn_it_waits_for_the_inner_service_and_then_goes_on() {
+    let queue = Queue::new();
+    let permits = Arc::new(Semaphore::new(1));
+    let limited = ConcurrencyLimit::with_semaphore(queue.inner(), Arc::clone(&permits));
+    let layer = RateLimitLayer::new(SEARCH, client).limiter(&queue.limiter).wait_up_to(5 * SECOND);
+    let service = layer.layer(limited);
+    let answers = [send(&service, 0), send(&service, 10), send(&service, 20)];
+    queue.at(Duration::ZERO).await;
+    let busy = Arc::clone(&permits).try_acquire_owned().unwrap();
+    queue.at(ms(100)).await;
+    // Its turn has come, so it no longer waits for that.
+    assert_eq!((queue.passed().len(), queue.limiter.waiting()), (1, 1));
+    queue.at(ms(170)).await;
+    assert_eq!(queue.passed().len(), 1);
+    drop(busy);
+    settle().await;
+    // Late, and the one behind it is not later for that.
+    assert_eq!(queue.passed()[1..], [(10, ms(170))]);
+    queue.at(ms(200)).await;
+    assert_eq!(queue.passed()[2..], [(20, ms(200))]);
+    for answer in answers {
+        assert_eq!(answer.await.unwrap().unwrap(), 200);
+    }
+}
+
+#[tokio::test]
+async fn without_an_inner_service_the_turn_goes_back() {
+    let queue = Queue::new();
+    let broken = Arc::new(AtomicBool::new(false));
+    let inner = Breaking { inner: queue.inner(), broken: Arc::clone(&broken) };
+    let layer = RateLimitLayer::new(SEARCH, |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
+    let service = layer.layer(inner);
+    let [first, fails] = [send(&service, 0), send(&service, 1)];
+    queue.at(Duration::ZERO).await;
+    assert_eq!(first.await.unwrap().unwrap(), 200);
+    broken.store(true, Ordering::Relaxed);
+    queue.at(ms(100)).await;
+    assert_eq!((fails.await.unwrap(), queue.limiter.waiting()), (Err("broken"), 0));
+    // Whoever comes next has the turn that was not taken.
+    broken.store(false, Ordering::Relaxed);
+    assert_eq!(send(&service, 2).await.unwrap(), Ok(200));
+    assert_eq!(queue.passed()[1..], [(2, ms(100))]);
+}
+
+/// Fails to become ready while it is broken.
+#[derive(Clone)]
+struct Breaking {
+    inner: Noting,
+    broken: Arc<AtomicBool>,
+}
+
+impl Service<Request<u64>> for Breaking {
+    type Response = <Noting as Service<Request<u64>>>::Response;
+    type Error = &'static str;
+    type Future = std::future::Ready<Result<Self::Response, &'static str>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
+        Poll::Ready(if self.broken.load(Ordering::Relaxed) { Err("broken") } else { Ok(()) })
+    }
+
+    fn call(&mut self, request: Request<u64>) -> Self::Future {
+        let Ok(response) = self.inner.call(request).into_inner();
+        std::future::ready(Ok(response))
+    }
+}
