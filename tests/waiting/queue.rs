@@ -82,6 +82,18 @@ where
     tokio::spawn(async move { Ok(service.oneshot(request(number)).await?.status().as_u16()) })
 }
 
+/// The status of an answer that is there without waiting for the clock.
+pub(crate) async fn at_once<S, R>(service: &S, number: u64) -> Result<u16, S::Error>
+where
+    S: Service<Request<u64>, Response = Response<R>, Error: Send, Future: Send> + Clone + Send + 'static,
+    R: 'static,
+{
+    let answer = send(service, number);
+    settle().await;
+    assert!(answer.is_finished(), "request {number} waits, and the clock stands still");
+    answer.await.unwrap()
+}
+
 /// A request whose path is its number too, for keys and costs that look at it.
 pub(crate) fn request(number: u64) -> Request<u64> {
     Request::builder().uri(format!("/{number}")).body(number).unwrap()

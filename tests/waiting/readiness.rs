@@ -12,7 +12,7 @@ use tollgate::{Policy, RateLimitLayer, SECOND};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt};
 
-use crate::queue::{Noting, Queue, SPACED, ms, number, request, send, settle};
+use crate::queue::{Noting, Queue, SPACED, at_once, ms, number, request, send, settle};
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 
@@ -83,7 +83,7 @@ async fn without_an_inner_service_the_turn_goes_back() {
     assert_eq!((fails.await.unwrap(), queue.limiter.waiting()), (Err("broken"), 0));
     // Whoever comes next has the turn that was not taken.
     broken.store(false, Ordering::Relaxed);
-    assert_eq!(send(&service, 2).await.unwrap(), Ok(200));
+    assert_eq!(at_once(&service, 2).await, Ok(200));
     assert_eq!(queue.passed()[1..], [(2, ms(100))]);
 }
 

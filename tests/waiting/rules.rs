@@ -7,7 +7,7 @@ use http::request::Parts;
 use tollgate::{Charge, MINUTE, Policy, Quota, RateLimitLayer, RateLimitStatus, SECOND, key};
 use tower::{Layer, ServiceExt};
 
-use crate::queue::{MICRO, Queue, SPACED, ms, number, request, send};
+use crate::queue::{MICRO, Queue, SPACED, at_once, ms, number, request, send};
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 const SLOWER: Policy = Policy::new("slower", Quota::token_bucket(4, SECOND).capacity(1).unlimited_reservations());
@@ -40,7 +40,7 @@ async fn a_denial_by_one_rule_charges_nobody_and_leaves_nobody_waiting() {
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 2);
     // The budget is spent; it knows no turns.
-    assert_eq!(send(&service, 3).await.unwrap(), Ok(429));
+    assert_eq!(at_once(&service, 3).await, Ok(429));
     assert_eq!(queue.limiter.waiting(), 2);
     let turn = queue.limiter.acquire(&SEARCH, 7).reserve().check().await.unwrap();
     assert_eq!(turn.delay(), ms(300));
@@ -89,7 +89,7 @@ async fn no_more_wait_than_may_be_reserved() {
     let service = layer.wait_up_to(MINUTE).layer(queue.inner());
     let _waiting: Vec<_> = (0..6).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
-    assert_eq!(send(&service, 6).await.unwrap(), Ok(429));
+    assert_eq!(at_once(&service, 6).await, Ok(429));
     // Of that client. Another has turns of its own.
     let _waiting: Vec<_> = (100..106).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
@@ -103,7 +103,7 @@ async fn shadow_mode_waits_for_nobody() {
     let shadow = layer.clone().shadow().layer(queue.inner());
     // The first goes at once, ten would wait, one would be refused.
     for number in 0..12 {
-        assert_eq!(send(&shadow, number).await.unwrap(), Ok(200));
+        assert_eq!(at_once(&shadow, number).await, Ok(200));
     }
     assert_eq!((queue.passed().len(), queue.limiter.waiting()), (12, 0));
     assert!(queue.passed().iter().all(|(_, instant)| instant.is_zero()));
