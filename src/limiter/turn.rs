@@ -65,10 +65,10 @@ impl RateLimiter {
     /// A place among those who wait, if there is one left. Taken before the decision: who has none is decided without waiting, and
     /// no turn is promised that nobody waits for.
     pub(crate) fn place(&self) -> Option<Place> {
-        let taken = self.inner.waiting.fetch_add(1, Ordering::Relaxed);
-        // Dropped if there was none left, which takes it off again.
-        let place = Place(self.clone());
-        (taken < self.inner.max_waiting).then_some(place)
+        // Not added first and taken off again: meanwhile, somebody else would be told that there is none.
+        let one_more = |taken| (taken < self.inner.max_waiting).then_some(taken + 1);
+        self.inner.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Place(self.clone()))
     }
 }
 
