@@ -62,9 +62,10 @@ impl ManualClock {
         self.change(|_| instant);
     }
 
-    /// The next instant for which somebody waits.
+    /// The next instant for which somebody waits. Moved there again and again, until it is `None`, the clock has woken everybody.
     pub fn next_wake(&self) -> Option<Micros> {
-        self.shown().sleepers.first_key_value().map(|((instant, _), _)| *instant)
+        // Not those that were woken already, nor turns that are held and that nobody waits for.
+        self.shown().sleepers.iter().find(|(_, waker)| waker.is_some()).map(|((instant, _), _)| *instant)
     }
 
     fn change(&self, change: impl FnOnce(Micros) -> Micros) {
@@ -175,5 +176,20 @@ mod tests {
         assert!(sleepers[0].as_mut().poll(&mut context).is_pending());
         drop(sleepers);
         assert_eq!(clock.next_wake(), None);
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_no_next_wake() {
+        // Found by the tests of waiting: a turn that was only held was the next wake for ever, however far the clock was moved.
+        let clock = ManualClock::new();
+        let mut sleeps =
+            [1, 2].map(|seconds| clock.sleep_until(clock.now() + Duration::from_secs(seconds)).expect("a sleep"));
+        assert_eq!(clock.next_wake(), None);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(sleeps[1].as_mut().poll(&mut context).is_pending());
+        assert_eq!(clock.next_wake(), Some(clock.now() + Duration::from_secs(2)));
+        clock.advance(Duration::from_secs(2));
+        assert_eq!(clock.next_wake(), None, "woken already");
+        assert!(sleeps.iter_mut().all(|sleep| sleep.as_mut().poll(&mut context).is_ready()));
     }
 }
