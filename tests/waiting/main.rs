@@ -5,6 +5,7 @@
 mod cancelled;
 mod clients;
 mod dropped;
+mod equipped;
 mod histories;
 mod history;
 mod jitter;

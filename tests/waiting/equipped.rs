@@ -1,0 +1,66 @@
+//! What a request that waited takes along, and what its response says.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Request, Response};
+use tollgate::{Policy, RateLimitLayer, RateLimitStatus, Reason, SECOND, Settle, Settlement};
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::queue::{Queue, SPACED, ms, request, send, settle};
+
+static SEARCH: Policy = Policy::new("search", SPACED);
+
+#[tokio::test]
+async fn who_waited_brings_its_status_and_its_charge() {
+    let queue = Queue::new();
+    let inner = service_fn(|req: Request<u64>| async move {
+        let status = req.extensions().get::<RateLimitStatus>().expect("a status");
+        let charge = req.extensions().get::<Settlement>().expect("a settlement");
+        if *req.body() == 1 {
+            assert_eq!(status.tightest().map(|decision| decision.reason()), Some(Reason::Reserved));
+            charge.refund().await.unwrap();
+        }
+        Ok::<_, Infallible>(Response::new(()))
+    });
+    let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
+    let service = layer.with_status().with_settlement().layer(inner);
+    let answers = [send(&service, 0), send(&service, 1)];
+    queue.at(Duration::ZERO).await;
+    queue.at(ms(100)).await;
+    for answer in answers {
+        assert_eq!(answer.await.unwrap(), Ok(200));
+    }
+    // Its turn had come, so nothing of it was paid back yet, and all of it was given back.
+    assert_eq!(queue.limiter.remaining(&SEARCH, 7).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn the_charge_of_who_waited_is_settled_by_its_response() {
+    let queue = Queue::new();
+    let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
+    let service = layer.settle(|_| Settle::Charge(3)).layer(queue.inner());
+    // The first settles at once: its three tokens, then the turn of the second.
+    let _answers = [send(&service, 0), send(&service, 1)];
+    queue.at(Duration::ZERO).await;
+    assert_eq!((queue.passed().len(), queue.next_wake()), (1, Some(ms(300))));
+    queue.at(ms(300)).await;
+    assert_eq!(queue.passed()[1..], [(1, ms(300))]);
+    assert_eq!(queue.limiter.acquire(&SEARCH, 7).reserve().check().await.unwrap().delay(), ms(300));
+}
+
+#[tokio::test]
+async fn the_response_of_who_waited_has_headers_like_any_other() {
+    let queue = Queue::new();
+    let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
+    let service = layer.layer(queue.inner());
+    let at_once = service.clone().oneshot(request(0)).await.unwrap();
+    let waits = tokio::spawn(service.oneshot(request(1)));
+    settle().await;
+    queue.at(ms(100)).await;
+    let waited = waits.await.unwrap().unwrap();
+    assert_eq!(at_once.headers(), waited.headers());
+    assert_eq!(waited.headers()["ratelimit"], r#""search";r=0;t=1"#);
+    assert!(!waited.body().is_refusal());
+}
