@@ -8,7 +8,7 @@ use http::{Request, Response};
 use tollgate::{Policy, RateLimitLayer, RateLimitStatus, Reason, SECOND, Settle, Settlement};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::queue::{Queue, SPACED, ms, request, send, settle};
+use crate::queue::{Queue, SPACED, ms, request, response_at_once, send, settle};
 
 static SEARCH: Policy = Policy::new("search", SPACED);
 
@@ -55,7 +55,7 @@ async fn the_response_of_who_waited_has_headers_like_any_other() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
-    let at_once = service.clone().oneshot(request(0)).await.unwrap();
+    let at_once = response_at_once(&service, 0).await.unwrap();
     let waits = tokio::spawn(service.oneshot(request(1)));
     settle().await;
     queue.at(ms(100)).await;

@@ -1,12 +1,14 @@
 //! How many may wait at once.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use http::request::Parts;
-use tollgate::{LimitError, MINUTE, Policy, Quota, RateLimitLayer, SECOND};
-use tower::{Layer, ServiceExt};
+use http::{Request, Response};
+use tollgate::{LimitError, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, SECOND};
+use tower::{Layer, service_fn};
 
-use crate::queue::{Queue, SPACED, at_once, ms, number, request, send, settle};
+use crate::queue::{Queue, SPACED, at_once, ms, number, response_at_once, send, settle};
 
 static SEARCH: Policy = Policy::new("search", SPACED);
 
@@ -19,7 +21,7 @@ async fn who_finds_no_place_is_denied_at_once() {
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 3);
 
-    let denied = service.clone().oneshot(request(4)).await.unwrap();
+    let denied = response_at_once(&service, 4).await.unwrap();
     assert_eq!((denied.status().as_u16(), denied.body().is_refusal()), (429, true));
     // It would fit at once in 0.4 s, when all promised turns have come; a header has whole seconds.
     assert_eq!(denied.headers()["retry-after"], "1");
@@ -102,4 +104,27 @@ fn those_who_find_no_place_take_none() {
             assert_eq!(limiter.waiting(), 0);
         }
     });
+}
+
+/// With the machine's clock and timer, and clients that leave at any moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn on_many_threads_every_place_comes_back() {
+    const FAST: Policy = Policy::new("fast", Quota::token_bucket(1000, SECOND).capacity(1).unlimited_reservations());
+    let limiter = RateLimiter::default();
+    let layer = RateLimitLayer::new(FAST, |_: &Parts| 7).limiter(&limiter).wait_up_to(20 * SECOND);
+    let service = layer.layer(service_fn(|_: Request<u64>| std::future::ready(Ok::<_, Infallible>(Response::new(())))));
+    let mut answers: Vec<_> = (0..400).map(|number| send(&service, number)).collect();
+    for (number, answer) in answers.iter().enumerate() {
+        if number % 3 == 0 {
+            tokio::task::yield_now().await;
+            answer.abort();
+        }
+    }
+    for (number, answer) in answers.drain(..).enumerate() {
+        match answer.await {
+            Ok(status) => assert_eq!(status, Ok(200)),
+            Err(_) => assert_eq!(number % 3, 0),
+        }
+    }
+    assert_eq!(limiter.waiting(), 0);
 }

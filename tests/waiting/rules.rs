@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use http::request::Parts;
 use tollgate::{Charge, MINUTE, Policy, Quota, RateLimitLayer, RateLimitStatus, SECOND, key};
-use tower::{Layer, ServiceExt};
+use tower::Layer;
 
-use crate::queue::{MICRO, Queue, SPACED, at_once, ms, number, request, send};
+use crate::queue::{MICRO, Queue, SPACED, at_once, ms, number, response_at_once, send};
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 const SLOWER: Policy = Policy::new("slower", Quota::token_bucket(4, SECOND).capacity(1).unlimited_reservations());
@@ -70,7 +70,7 @@ async fn a_turn_further_away_than_the_wait_is_refused_at_once() {
     let _waiting: Vec<_> = (0..21).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 20);
-    let refused = service.clone().oneshot(request(21)).await.unwrap();
+    let refused = response_at_once(&service, 21).await.unwrap();
     assert_eq!((refused.status().as_u16(), refused.body().is_refusal()), (429, true));
     // In 0.1 s it would be let in to wait; rounded up.
     assert_eq!(refused.headers()["retry-after"], "1");
@@ -116,7 +116,7 @@ async fn shadow_mode_waits_for_nobody() {
     queue.at(ms(100)).await;
     let shadow = layer.shadow().layer(status);
     for would_be_refused in [false, true] {
-        let response = shadow.clone().oneshot(request(0)).await.unwrap();
+        let response = response_at_once(&shadow, 0).await.unwrap();
         let told = format!("{:?}", response.body());
         assert!(told.contains(&would_be_refused.to_string()), "{told}");
     }
