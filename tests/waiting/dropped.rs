@@ -1,7 +1,8 @@
 //! Dropped at whatever await point: nothing stays behind that somebody else would miss.
 //!
-//! A future is polled so many times, at instants that lead it through all that can happen to it, and then dropped. Before, one
-//! request has spent what there was, so that the turn under test comes after 100 ms and the one behind it after 200.
+//! A future is polled so many times, at instants that lead it through all that can happen to it, and then dropped.
+//! Before, one request has spent what there was, so that the turn under test comes after 100 ms and the one behind it
+//! after 200.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,7 +24,8 @@ use crate::queue::{MICRO, SPACED, ms};
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 
-/// When the future is polled, once it is decided: before its turn, from that on, and after the inner service has become ready.
+/// When the future is polled, once it is decided: before its turn, from that on, and after the inner service has become
+/// ready.
 const POLLS: [Duration; 11] = [
     ms(0),
     ms(40),
@@ -202,7 +204,7 @@ fn reached(deciding: usize, polls: usize, done: bool) -> Reached {
     }
 }
 
-/// Late by its own fault: the turn came while nobody polled. Until then nobody went on, so the charge goes back like any other.
+/// Late by its own fault: the turn came while nobody polled. Nobody went on, so the charge goes back like any other.
 #[tokio::test]
 async fn who_leaves_after_the_turn_and_before_going_on_gives_back_what_is_left() {
     let trial = Trial::new(0).await;

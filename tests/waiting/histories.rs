@@ -1,5 +1,5 @@
-//! Any mix of arrivals and departures, against the slow, obvious model: every promise is kept to the microsecond, the bound
-//! holds, and whoever leaves costs the others nothing.
+//! Any mix of arrivals and departures, against the slow, obvious model: every promise is kept to the microsecond, the
+//! bound holds, and whoever leaves costs the others nothing.
 
 use proptest::prelude::*;
 use tollgate::{DAY, MINUTE, Quota, SECOND};

@@ -83,7 +83,7 @@ async fn in_real_time_they_go_on_a_tenth_of_a_second_apart_and_never_early() {
     }
 }
 
-/// Those behind it wait for what it takes; those that came later do not get in before it either, however small they are.
+/// Those behind it wait for what it takes; those that came later do not get in before it, however small they are.
 #[tokio::test]
 async fn a_large_request_amid_small_ones_goes_on_when_promised() {
     const PAGES: Policy = Policy::new("pages", Quota::token_bucket(100, SECOND).capacity(50).unlimited_reservations());
