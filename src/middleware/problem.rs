@@ -9,7 +9,8 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use super::refusal::Refusal;
 
 /// The problem of a refusal: `quota-exceeded` or `temporary-reduced-capacity`
-/// (draft-ietf-httpapi-ratelimit-headers-11, section 5), or, of a request without a key, one without a type.
+/// (draft-ietf-httpapi-ratelimit-headers-11, section 5), or, of a request without a key, one without a type. With words where
+/// coming back later does not help.
 pub(super) fn response(refusal: &Refusal<'_>) -> Response<Bytes> {
     let status = refusal.status();
     let mut body = String::with_capacity(192);
@@ -32,7 +33,9 @@ pub(super) fn response(refusal: &Refusal<'_>) -> Response<Bytes> {
             json_string(&mut body, decision.policy().as_str());
         }
         body.push(']');
-    } else if kind.is_none() {
+    }
+    // A denial that time will lift says all there is to say in its headers.
+    if kind.is_none() || refusal.decisions().is_some_and(|decisions| decisions.retry_after().is_none()) {
         body.push_str(r#","detail":"#);
         json_string(&mut body, &refusal.message());
     }
