@@ -57,6 +57,12 @@ impl Receipt {
 /// assert_eq!(settle(&quota, &estimated.state, &receipt, now, 1700).spent, 1700.0);
 /// ```
 pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actual: u64) -> State {
+    if state.stamp != quota.stamp() && (actual <= receipt.cost || state.spent > quota.limit() as f64) {
+        // Another quota has written the row since. It stays that one's: this one's cap would forgive what was spent under a
+        // larger one, and its pace is not the row's. What the row was paid back since `at` may pay for the rest too.
+        let more = actual.saturating_sub(receipt.cost) as f64;
+        return State { spent: (state.spent + more).min(MOST_SPENT as f64), ..*state };
+    }
     let row = roll(quota, state, now);
     // A clock that stepped back: what the row was paid back up to then, the charge was too.
     let now = now.max(row.at);
@@ -65,7 +71,7 @@ pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actu
         return State { spent: more.min(MOST_SPENT as f64), ..row };
     }
     let wanted = (receipt.cost - actual) as f64;
-    if state.stamp != receipt.state.stamp || quota.stamp() != receipt.state.stamp {
+    if quota.stamp() != receipt.state.stamp {
         // The quota changed in between: the row may have been capped, which forgave more than this asks for.
         return row;
     }
@@ -216,6 +222,19 @@ mod tests {
         let mut state = State::default();
         charge(&quota, &mut state, NOW, Ask::cost(3));
         assert_eq!(settle(&quota, &state, &receipt, NOW, 0).spent, 3.0);
+    }
+
+    #[test]
+    fn a_row_of_another_quota_is_not_capped_by_the_old_one() {
+        // Found by tests of settlements: an upgrade, and a late refund under the plan before forgave what was spent since.
+        let (small, large) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(1000, MINUTE));
+        let mut state = State::default();
+        let receipt = charge(&small, &mut state, NOW, Ask::cost(5));
+        charge(&large, &mut state, NOW, Ask::cost(500));
+        for (actual, spent) in [(0, 505.0), (5, 505.0), (9, 509.0)] {
+            let settled = settle(&small, &state, &receipt, NOW, actual);
+            assert_eq!((settled.spent, settled.stamp), (spent, large.stamp()), "{actual}");
+        }
     }
 
     #[test]

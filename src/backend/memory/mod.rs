@@ -181,6 +181,14 @@ impl MemoryBackend {
             return;
         }
         row.state = state;
+        if state.stamp != settlement.quota.stamp() {
+            // Another quota wrote the row since, and it stays that one's.
+            let (_, shard) = locked.shard(slot);
+            if let Some(found) = find_mut(shard, slot) {
+                *found = Row::new(state.spent, state.at, found.quota(), found.has_twin());
+            }
+            return;
+        }
         locked.store(&row, &settlement.quota, now, &[slot]);
     }
 }
