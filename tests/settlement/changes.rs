@@ -1,0 +1,137 @@
+//! Settled after something else has happened to the row: nothing is given twice, and nothing is taken off what others spent.
+
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, SECOND, Settle, Settlement, Subject};
+
+use crate::app::{TEN, TOKENS, ask, behind, left, team, told};
+use crate::client::limiter;
+
+async fn take(limiter: &RateLimiter, policy: &Policy, cost: u64) -> Settlement {
+    limiter.acquire(policy, "team").cost(cost).hold().await.unwrap().keep()
+}
+
+#[tokio::test]
+async fn what_time_has_paid_back_is_not_given_twice() {
+    let (limiter, clock) = limiter();
+    let usage = take(&limiter, &TEN, 10).await;
+    clock.advance(MINUTE / 2);
+    let other = take(&limiter, &TEN, 5).await;
+    usage.refund().await.unwrap();
+    // Of the ten, five were there to be given back; the other's five are still spent.
+    assert_eq!(left(&limiter, &TEN).await, 5);
+    other.refund().await.unwrap();
+    assert_eq!(left(&limiter, &TEN).await, 10);
+
+    // All paid back: nothing to give, whatever was spent since.
+    let usage = take(&limiter, &TEN, 10).await;
+    clock.advance(MINUTE);
+    take(&limiter, &TEN, 10).await;
+    usage.refund().await.unwrap();
+    assert_eq!(left(&limiter, &TEN).await, 0);
+}
+
+#[tokio::test]
+async fn a_response_that_comes_after_the_refill_gives_nothing_twice() {
+    let (limiter, clock) = limiter();
+    let passes = clock.clone();
+    let layer = RateLimitLayer::new(TEN, team).cost(|_| 10).with_settlement().limiter(&limiter);
+    let service = behind(&layer.settle(|_| Settle::Refund), move |_| {
+        passes.advance(MINUTE);
+        let limiter = limiter.clone();
+        async move {
+            take(&limiter, &TEN, 10).await;
+            StatusCode::OK
+        }
+    });
+    // The burst was paid back, and spent again by the handler: no third one.
+    assert_eq!((ask(&service, "/").await, ask(&service, "/").await), (200, 429));
+    clock.advance(MINUTE - SECOND);
+    assert_eq!(ask(&service, "/").await, 429);
+}
+
+#[tokio::test]
+async fn more_is_charged_whatever_time_has_paid_back() {
+    let (limiter, clock) = limiter();
+    let usage = take(&limiter, &TEN, 4).await;
+    clock.advance(MINUTE);
+    usage.settle(7).await.unwrap();
+    assert_eq!(left(&limiter, &TEN).await, 7);
+}
+
+#[tokio::test]
+async fn after_a_reset_nothing_is_given_back_and_more_is_the_difference() {
+    for (actual, spent) in [(0, 3000), (300, 3000), (1000, 3000), (1700, 3700)] {
+        let (limiter, _clock) = limiter();
+        let usage = take(&limiter, &TOKENS, 1000).await;
+        limiter.reset(&TOKENS, "team").await.unwrap();
+        take(&limiter, &TOKENS, 3000).await;
+        usage.settle(actual).await.unwrap();
+        // Three thousand stand, as many as the receipt's row and more: what is the charge's cannot be told by the number alone.
+        let expected = if actual < 1000 { 2000 + actual..=3000 } else { spent..=spent };
+        assert!(expected.contains(&(10_000 - left(&limiter, &TOKENS).await)), "{actual}");
+    }
+    // Where the row holds less than the charge left, it is others' spending for sure.
+    for (actual, spent) in [(0, 500), (300, 500), (1000, 500), (1700, 1200)] {
+        let (limiter, _clock) = limiter();
+        let usage = take(&limiter, &TOKENS, 1000).await;
+        limiter.reset(&TOKENS, "team").await.unwrap();
+        assert_eq!(left(&limiter, &TOKENS).await, 10_000);
+        take(&limiter, &TOKENS, 500).await;
+        usage.settle(actual).await.unwrap();
+        assert_eq!(10_000 - left(&limiter, &TOKENS).await, spent, "{actual}");
+    }
+}
+
+const PLANS: Policy = Policy::new("plans", Quota::token_bucket(10, MINUTE));
+
+fn plans() -> Policy {
+    PLANS.tier("premium", Quota::token_bucket(1000, MINUTE))
+}
+
+fn premium() -> Subject {
+    Subject::new("team").tier("premium")
+}
+
+#[tokio::test]
+async fn after_a_change_of_plan_nothing_is_given_back_and_nothing_forgiven() {
+    // Found here: settling capped the row at what the old plan allows, and so forgave what was spent under the new one.
+    for (actual, spent) in [(0, 505), (3, 505), (5, 505), (9, 509)] {
+        let (limiter, _clock) = limiter();
+        let plans = plans();
+        let usage = take(&limiter, &plans, 5).await;
+        limiter.acquire(&plans, premium()).cost(500).await.unwrap();
+        usage.settle(actual).await.unwrap();
+        assert_eq!(limiter.remaining(&plans, premium()).await.unwrap(), 1000 - spent, "{actual}");
+    }
+}
+
+#[tokio::test]
+async fn after_a_downgrade_nothing_is_given_back() {
+    for (actual, remaining) in [(0, 3), (500, 3), (502, 1), (900, 0)] {
+        let (limiter, _clock) = limiter();
+        let plans = plans();
+        let usage = limiter.acquire(&plans, premium()).cost(500).hold().await.unwrap().keep();
+        limiter.reset(&plans, "team").await.unwrap();
+        take(&limiter, &plans, 7).await;
+        usage.settle(actual).await.unwrap();
+        assert_eq!(limiter.remaining(&plans, "team").await.unwrap(), remaining, "{actual}");
+    }
+}
+
+#[tokio::test]
+async fn a_response_after_a_change_of_plan_gives_nothing_back() {
+    let (limiter, _clock) = limiter();
+    let plan = |req: &Parts| if req.uri.path() == "/201" { premium() } else { Subject::new("team") };
+    let layer = RateLimitLayer::new(plans(), plan).limiter(&limiter).with_settlement();
+    let other = told(&layer);
+    let service = behind(&layer.settle(|_| Settle::Refund), move |_| {
+        let other = other.clone();
+        async move {
+            assert_eq!(ask(&other, "/201").await, 201);
+            StatusCode::OK
+        }
+    });
+    assert_eq!(ask(&service, "/").await, 200);
+    assert_eq!(limiter.remaining(&plans(), premium()).await.unwrap(), 998);
+}

@@ -1,0 +1,127 @@
+//! What a request costs, where the request says so itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Extension;
+use axum::http::request::Parts;
+use tollgate::key::Extraction;
+use tollgate::{RateLimitLayer, Rule};
+
+use crate::app::{ANOTHER, CALLS, TEN, TOKENS, ask, left, team, told};
+use crate::client::{hello, limiter, serve};
+
+/// Tokens as `x-cost` says.
+fn by_header(req: &Parts) -> u64 {
+    req.headers.get("x-cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())
+}
+
+#[tokio::test]
+async fn a_cost_comes_from_the_request() {
+    let (limiter, _clock) = limiter();
+    let client = serve(hello().layer(RateLimitLayer::new(TEN, team).cost(by_header).limiter(&limiter))).await;
+    for (cost, status, remaining) in [(4, 200, 6), (7, 429, 6), (6, 200, 0), (1, 429, 0)] {
+        assert_eq!(client.send("GET", &[&format!("x-cost: {cost}")]).await.status, status);
+        assert_eq!(left(&limiter, &TEN).await, remaining);
+    }
+}
+
+#[tokio::test]
+async fn a_cost_comes_from_an_extension_of_a_layer_outside() {
+    #[derive(Clone)]
+    struct Estimate(u64);
+    let (limiter, _clock) = limiter();
+    let limits = RateLimitLayer::new(TOKENS, team).limiter(&limiter).cost(|req: &Parts| {
+        let estimate: Option<&Estimate> = req.extensions.get();
+        estimate.map_or(1, |Estimate(tokens)| *tokens)
+    });
+    assert_eq!(serve(hello().layer(limits.clone()).layer(Extension(Estimate(700)))).await.get().await.status, 200);
+    assert_eq!(left(&limiter, &TOKENS).await, 9300);
+    // A layer inside is too late.
+    assert_eq!(serve(hello().layer(Extension(Estimate(700))).layer(limits)).await.get().await.status, 200);
+    assert_eq!(left(&limiter, &TOKENS).await, 9299);
+}
+
+#[tokio::test]
+async fn a_cost_that_never_fits_is_refused_in_words_and_without_a_time() {
+    // Found here: the documentation promised the message, and the body had none.
+    let later = |req: &Parts| {
+        let cost = by_header(req);
+        async move { cost }
+    };
+    for layer in [RateLimitLayer::new(TEN, team).cost(by_header), RateLimitLayer::new(TEN, team).cost_async(later)] {
+        let (limiter, _clock) = limiter();
+        let client = serve(hello().layer(layer.limiter(&limiter))).await;
+        let refused = client.send("GET", &["x-cost: 11"]).await;
+        assert_eq!((refused.status, refused.retry_after()), (429, None));
+        assert_eq!(refused.violated_policies(), ["ten"]);
+        let detail = refused.problem()["detail"].as_str().unwrap().to_owned();
+        assert_eq!(detail, "rate limit exceeded: \"ten\" never has 11 tokens at once; retrying will not help");
+        // Nothing was spent; and where a retry helps, there is no need for words.
+        assert_eq!(client.send("GET", &["x-cost: 10"]).await.status, 200);
+        let refused = client.send("GET", &["x-cost: 10"]).await;
+        assert_eq!((refused.retry_after(), refused.problem().get("detail")), (Some(60), None));
+    }
+}
+
+#[tokio::test]
+async fn a_cost_of_nothing_passes_unless_there_is_debt() {
+    let (limiter, clock) = limiter();
+    let service = told(&RateLimitLayer::new(TEN, team).cost(|_| 0).limiter(&limiter));
+    let usage = limiter.acquire(&TEN, "team").cost(10).hold().await.unwrap().keep();
+    for _ in 0..20 {
+        assert_eq!(ask(&service, "/200").await, 200);
+    }
+    assert_eq!(left(&limiter, &TEN).await, 0);
+    usage.settle(11).await.unwrap();
+    assert_eq!(ask(&service, "/200").await, 429);
+    clock.advance(tollgate::MINUTE / 10);
+    assert_eq!(ask(&service, "/200").await, 200);
+}
+
+#[tokio::test]
+async fn each_rule_has_its_own_cost_or_the_layers() {
+    let (limiter, _clock) = limiter();
+    let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(|_| 1000)).and(CALLS, team).limiter(&limiter);
+    assert_eq!(ask(&told(&layer), "/200").await, 200);
+    assert_eq!((left(&limiter, &TOKENS).await, left(&limiter, &CALLS).await), (9000, 499));
+    // Said after the rules, and before one of them: it is for all that say nothing.
+    let layer = layer.cost(|_| 3).rule(Rule::new(TEN, team));
+    assert_eq!(ask(&told(&layer), "/200").await, 200);
+    let all = [left(&limiter, &TOKENS).await, left(&limiter, &CALLS).await, left(&limiter, &TEN).await];
+    assert_eq!(all, [8000, 496, 7]);
+}
+
+#[tokio::test]
+async fn each_cost_is_asked_for_once_a_request() {
+    let (limiter, _clock) = limiter();
+    let asked: [Arc<AtomicUsize>; 3] = Default::default();
+    let count = |which: usize| {
+        let asked = Arc::clone(&asked[which]);
+        move |_: &Parts| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            1
+        }
+    };
+    let later = |_: &Parts| {
+        Extraction::later(async {
+            tokio::task::yield_now().await;
+            "team"
+        })
+    };
+    // The layer's is for two rules, one of which finds its key later; so all that comes after it is looked at twice.
+    let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(count(0)))
+        .and(CALLS, later)
+        .rule(Rule::new(TEN, later).cost(count(1)))
+        .and(ANOTHER, team)
+        .skip(|req: &Parts| req.uri.path() == "/204")
+        .cost(count(2))
+        .limiter(&limiter);
+    let service = told(&layer);
+    for requests in 1..=10 {
+        assert_eq!(ask(&service, "/200").await, 200);
+        assert!(asked.iter().all(|asked| asked.load(Ordering::Relaxed) == requests), "{asked:?}");
+    }
+    assert_eq!((ask(&service, "/204").await, ask(&service, "/200").await), (204, 429));
+    assert!(asked.iter().all(|asked| asked.load(Ordering::Relaxed) == 11), "{asked:?}");
+}

@@ -1,0 +1,147 @@
+//! Costs that have to be waited for.
+
+use std::convert::Infallible;
+use std::future::{Future, pending};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+
+use axum::http::request::Parts;
+use axum::http::{Request, Response};
+use tokio::sync::{Semaphore, oneshot};
+use tollgate::key::Extraction;
+use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, Rule};
+use tower::limit::ConcurrencyLimit;
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+use crate::app::{ANOTHER, CALLS, TEN, TOKENS, ask, left, team, told};
+use crate::client::limiter;
+
+#[tokio::test]
+async fn the_service_is_not_called_before_the_cost_is_known() {
+    let (limiter, _clock) = limiter();
+    let (tell, cost) = oneshot::channel();
+    let cost = Mutex::new(Some(cost));
+    let layer = RateLimitLayer::new(TEN, team).limiter(&limiter).cost_async(move |_| {
+        let cost = cost.lock().unwrap().take().expect("one request");
+        async move { cost.await.unwrap() }
+    });
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&calls);
+    let inner = service_fn(move |_: Request<()>| {
+        count.fetch_add(1, Ordering::Relaxed);
+        async { Ok::<_, Infallible>(Response::new(())) }
+    });
+    let mut response = pin!(layer.layer(inner).oneshot(Request::new(())));
+    for _ in 0..3 {
+        assert!(response.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    assert_eq!((calls.load(Ordering::Relaxed), left(&limiter, &TEN).await), (0, 10));
+    tell.send(7).unwrap();
+    assert_eq!(response.await.unwrap().status(), 200);
+    assert_eq!((calls.load(Ordering::Relaxed), left(&limiter, &TEN).await), (1, 3));
+}
+
+/// Neither tokens, nor the service's permit, nor a place among those who wait.
+#[tokio::test]
+async fn a_request_of_which_the_cost_never_comes_holds_nothing_when_it_is_dropped() {
+    const TURNS: Policy = Policy::new("turns", Quota::token_bucket(10, MINUTE).max_reserved(10));
+    let (limiter, _clock) = limiter();
+    let permits = Arc::new(Semaphore::new(1));
+    let inner = ConcurrencyLimit::with_semaphore(
+        service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(())) }),
+        Arc::clone(&permits),
+    );
+    let layer = RateLimitLayer::new(TURNS, team).limiter(&limiter).cost_async(|_| pending());
+    let mut service = layer.layer(inner);
+    let mut response = Box::pin(service.ready().await.unwrap().call(Request::new(())));
+    assert!(response.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(response);
+    assert_eq!((permits.available_permits(), left(&limiter, &TURNS).await), (1, 10));
+
+    #[cfg(feature = "wait")]
+    {
+        let mut service = told(&layer.wait_up_to(MINUTE));
+        let mut response = Box::pin(service.ready().await.unwrap().call(Request::new(())));
+        assert!(response.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(limiter.waiting(), 0, "it waits for its cost, not for its turn");
+        drop(response);
+        assert_eq!(left(&limiter, &TURNS).await, 10);
+    }
+}
+
+/// A cost of the rule's, of the layer's, or none; at once or later; by a key that is there at once or later.
+#[tokio::test]
+async fn every_kind_of_cost_goes_with_every_kind_of_key() {
+    let slow_key = |_: &Parts| {
+        Extraction::later(async {
+            tokio::task::yield_now().await;
+            "team"
+        })
+    };
+    async fn slowly(tokens: u64) -> u64 {
+        tokio::task::yield_now().await;
+        tokens
+    }
+    let rules = |slow: bool| {
+        let rule = |policy| if slow { Rule::new(policy, slow_key) } else { Rule::new(policy, team) };
+        [rule(TOKENS).cost(|_| 100), rule(CALLS).cost_async(|_| slowly(30)), rule(TEN), rule(ANOTHER)]
+    };
+    for (mixed, common) in [(0b0000, 1), (0b1111, 2), (0b0101, 3), (0b1010, 4), (0b1000, 5), (0b0001, 6)] {
+        for order in 0..4 {
+            let (limiter, _clock) = limiter();
+            let (quick, slow) = (rules(false), rules(true));
+            let mut rules: Vec<_> =
+                (0..4).map(|i| if mixed >> i & 1 == 1 { slow[i].clone() } else { quick[i].clone() }).collect();
+            rules.rotate_left(order);
+            let mut layer = RateLimitLayer::from(rules.remove(0)).limiter(&limiter);
+            for rule in rules {
+                layer = layer.rule(rule);
+            }
+            for layer in [layer.clone().cost(move |_| common), layer.cost_async(move |_| slowly(common))] {
+                assert_eq!(ask(&told(&layer), "/200").await, 200);
+                let mut spent = Vec::new();
+                for policy in [&TOKENS, &CALLS, &TEN, &ANOTHER] {
+                    spent.push(policy.quota().limit() - left(&limiter, policy).await);
+                    limiter.reset(policy, "team").await.unwrap();
+                }
+                assert_eq!(spent, [100, 30, common, common], "{mixed:b}, rotated by {order}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cost_of_the_layer_is_waited_for_once() {
+    let (limiter, _clock) = limiter();
+    let polled = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&polled);
+    let layer = RateLimitLayer::new(TEN, team).and(CALLS, team).and(TOKENS, team).limiter(&limiter);
+    let layer = layer.cost_async(move |_| {
+        let polled = Arc::clone(&count);
+        async move {
+            tokio::task::yield_now().await;
+            polled.fetch_add(1, Ordering::Relaxed);
+            2
+        }
+    });
+    assert_eq!(ask(&told(&layer), "/200").await, 200);
+    assert_eq!(polled.load(Ordering::Relaxed), 1);
+    let all = [left(&limiter, &TEN).await, left(&limiter, &CALLS).await, left(&limiter, &TOKENS).await];
+    assert_eq!(all, [8, 498, 9998]);
+}
+
+#[tokio::test]
+async fn nobody_waits_for_the_cost_of_a_rule_that_does_not_apply() {
+    let (limiter, _clock) = limiter();
+    for later in [false, true] {
+        let skip = move |_: &Parts| {
+            if later { Extraction::later(async { tollgate::key::Found::Skip }) } else { Extraction::skip() }
+        };
+        let never = Rule::new(TOKENS, skip).cost_async(|_| pending());
+        let layer = RateLimitLayer::from(never).and(TEN, team).limiter(&limiter);
+        assert_eq!(ask(&told(&layer), "/200").await, 200);
+    }
+    assert_eq!(left(&limiter, &TEN).await, 8);
+}

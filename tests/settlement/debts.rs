@@ -1,0 +1,79 @@
+//! What was truly used is more than there was: debt, which time pays back.
+
+use std::time::Duration;
+
+use tollgate::{HOUR, MINUTE, Policy, Quota, RateLimitLayer, SECOND, Settle};
+
+use crate::app::{TEN, TOKENS, ask, behind, left, team, told};
+use crate::client::limiter;
+
+const MICRO: Duration = Duration::from_micros(1);
+
+#[tokio::test]
+async fn a_debt_is_paid_back_by_time_exactly() {
+    let (limiter, clock) = limiter();
+    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().keep();
+    usage.settle(12_000).await.unwrap();
+    let denied = limiter.limit(&TOKENS, "team").await.unwrap();
+    // 2,001 tokens come back in that time, at 0.36 s each: the debt, and the one that is asked for.
+    let wait = 2001 * HOUR / 10_000;
+    assert_eq!((denied.remaining(), denied.retry_after()), (0, Some(wait)));
+    clock.advance(wait - MICRO);
+    assert!(!limiter.limit(&TOKENS, "team").await.unwrap().is_allowed());
+    clock.advance(MICRO);
+    assert!(limiter.limit(&TOKENS, "team").await.unwrap().is_allowed());
+    assert!(!limiter.limit(&TOKENS, "team").await.unwrap().is_allowed());
+    // All of it, and not a microsecond before.
+    clock.advance(HOUR - MICRO);
+    assert_eq!(left(&limiter, &TOKENS).await, 9_999);
+    clock.advance(MICRO);
+    assert_eq!(left(&limiter, &TOKENS).await, 10_000);
+}
+
+#[tokio::test]
+async fn a_debt_of_several_windows_takes_as_many() {
+    const WINDOW: Policy = Policy::new("window", Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
+    let (limiter, clock) = limiter();
+    let usage = limiter.acquire(&WINDOW, "team").hold().await.unwrap().keep();
+    usage.settle(35).await.unwrap();
+    // The clock begins on a boundary. 25, 15 and 5 stand after each.
+    for remaining in [0, 0, 0, 5, 10] {
+        assert_eq!(left(&limiter, &WINDOW).await, remaining);
+        clock.advance(MINUTE);
+    }
+}
+
+#[tokio::test]
+async fn a_debt_refuses_the_next_request_with_the_time_that_it_takes() {
+    let (limiter, clock) = limiter();
+    let layer = RateLimitLayer::new(TEN, team).with_settlement().limiter(&limiter);
+    let service = behind(&layer, |usage| async move {
+        usage.settle(15).await.unwrap();
+        axum::http::StatusCode::OK
+    });
+    assert_eq!(ask(&service, "/").await, 200);
+    for _ in 0..5 {
+        // Refused, and none the deeper in debt for it.
+        assert_eq!(ask(&service, "/").await, 429);
+    }
+    clock.advance(36 * SECOND - MICRO);
+    assert_eq!(ask(&service, "/").await, 429);
+    clock.advance(MICRO);
+    assert_eq!(ask(&service, "/").await, 200);
+}
+
+#[tokio::test]
+async fn a_response_can_make_debts_and_forget_them() {
+    let (limiter, _clock) = limiter();
+    let layer = RateLimitLayer::new(TEN, team).limiter(&limiter).settle(|response| match response.status.as_u16() {
+        202 => Settle::Charge(25),
+        205 => Settle::Reset,
+        _ => Settle::Keep,
+    });
+    let (one, service) = (limiter.acquire(&TEN, "team").hold().await.unwrap(), told(&layer));
+    assert_eq!((ask(&service, "/202").await, ask(&service, "/205").await), (202, 429));
+    assert_eq!(limiter.limit(&TEN, "team").await.unwrap().retry_after(), Some(17 * 6 * SECOND));
+    // A charge under way when the other one was settled: given back, the debt is that much less.
+    one.cancel().await.unwrap();
+    assert_eq!(limiter.limit(&TEN, "team").await.unwrap().retry_after(), Some(16 * 6 * SECOND));
+}

@@ -1,0 +1,137 @@
+//! `LimitError`: a denial, or a backend that cannot tell, in one.
+
+use std::error::Error as _;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::{Error, ErrorKind, LimitError, Quota, RateLimitLayer, RateLimiter, SECOND};
+
+use crate::answer::Answer;
+use crate::app::{TEN, team};
+use crate::client::{hello, limiter, serve};
+
+/// A store that is down.
+#[derive(Debug)]
+struct Down;
+
+fn down<T: Send + 'static>() -> BackendFuture<T> {
+    let cause = std::io::Error::other("connection refused");
+    BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "cannot reach 10.0.0.7").with_source(cause)))
+}
+
+impl Backend for Down {
+    fn acquire(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        down()
+    }
+
+    fn peek(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        down()
+    }
+
+    fn settle(&self, _settlements: &[Settle<'_>]) -> BackendFuture<()> {
+        down()
+    }
+
+    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<()> {
+        down()
+    }
+}
+
+/// Both kinds of error by `?`, and a charge in hand.
+async fn pass(limiter: &RateLimiter) -> Result<u64, LimitError> {
+    limiter.limit(&TEN, "team").await?.into_result()?;
+    let held = limiter.acquire(&TEN, "team").cost(4).hold().await?.keep();
+    Ok(held.decisions().iter().next().unwrap().remaining())
+}
+
+async fn served(limiter: &RateLimiter) -> Answer {
+    async fn own(State(limiter): State<RateLimiter>) -> Result<String, LimitError> {
+        Ok(pass(&limiter).await?.to_string())
+    }
+    async fn as_response(State(limiter): State<RateLimiter>) -> Result<String, Response> {
+        Ok(pass(&limiter).await?.to_string())
+    }
+    async fn any(State(limiter): State<RateLimiter>) -> axum::response::Result<String> {
+        Ok(pass(&limiter).await?.to_string())
+    }
+    let mut answers = Vec::new();
+    for handler in [get(own), get(as_response), get(any)] {
+        let client = serve(Router::new().route("/", handler).with_state(limiter.clone())).await;
+        let mut answer = client.get().await;
+        answer.headers.remove("date");
+        answers.push(answer);
+    }
+    let last = answers.pop().unwrap();
+    for answer in answers {
+        assert_eq!(
+            (answer.status, answer.headers, answer.body),
+            (last.status, last.headers.clone(), last.body.clone())
+        );
+    }
+    last
+}
+
+/// What the layer would have answered.
+async fn by_layer(limiter: &RateLimiter) -> Answer {
+    let mut answer = serve(hello().layer(RateLimitLayer::new(TEN, team).limiter(limiter))).await.get().await;
+    answer.headers.remove("date");
+    answer
+}
+
+#[tokio::test]
+async fn a_denial_is_a_429_as_the_layer_would_send_it() {
+    let (limiter, _clock) = limiter();
+    limiter.acquire(&TEN, "team").cost(10).await.unwrap();
+    let (answer, expected) = (served(&limiter).await, by_layer(&limiter).await);
+    assert_eq!((answer.status, answer.retry_after(), answer.violated_policies()), (429, Some(6), vec!["ten".into()]));
+    assert_eq!((answer.policies(), answer.limits()), (vec![("ten".into(), 10, 60)], vec![("ten".into(), 0, Some(6))]));
+    assert_eq!((answer.headers, answer.body), (expected.headers, expected.body));
+}
+
+#[tokio::test]
+async fn a_backend_that_is_down_is_a_503_that_tells_nothing_of_it() {
+    let limiter = RateLimiter::new(Down);
+    let (answer, expected) = (served(&limiter).await, by_layer(&limiter).await);
+    assert_eq!((answer.status, answer.retry_after()), (503, Some(1)));
+    assert!(answer.problem()["type"].as_str().unwrap().ends_with("#temporary-reduced-capacity"));
+    assert!(!String::from_utf8_lossy(&answer.body).contains("10.0.0.7"));
+    assert_eq!((answer.headers, answer.body), (expected.headers, expected.body));
+}
+
+#[tokio::test]
+async fn it_speaks_for_what_is_inside() {
+    let (limiter, _clock) = limiter();
+    assert_eq!(pass(&limiter).await.unwrap(), 5);
+    assert_eq!(pass(&limiter).await.unwrap(), 0);
+    let denied = pass(&limiter).await.unwrap_err();
+    assert_eq!(denied.to_string(), "rate limit exceeded: \"ten\"; retry after 6s");
+    assert_eq!(denied.denied().unwrap().retry_after(), Some(6 * SECOND));
+    assert!(denied.source().is_none());
+
+    let down = pass(&RateLimiter::new(Down)).await.unwrap_err();
+    assert_eq!(down.to_string(), "backend is unavailable: cannot reach 10.0.0.7");
+    // What caused it, once: the error inside is what it speaks for itself.
+    assert_eq!(down.source().unwrap().to_string(), "connection refused");
+    assert!(down.denied().is_none() && down.source().unwrap().source().is_none());
+    let LimitError::Backend(error) = down else { panic!("{down:?}") };
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_charge_in_hand_is_denied_in_the_same_words() {
+    let (limiter, _clock) = limiter();
+    let never = limiter.acquire(&TEN, "team").cost(11).hold().await.unwrap_err();
+    assert!(never.to_string().contains("never has 11 tokens"), "{never}");
+    assert_eq!(never.denied().unwrap().retry_after(), None);
+    let shut = tollgate::Policy::new("shut", Quota::token_bucket(1, SECOND));
+    let ten = &TEN;
+    let charges = || [tollgate::Charge::new(ten, "team"), tollgate::Charge::new(&shut, "team")];
+    limiter.hold_all(charges()).await.unwrap().keep();
+    let refused = limiter.hold_all(charges()).await.unwrap_err();
+    assert_eq!(refused.to_string(), "rate limit exceeded: \"shut\"; retry after 1s");
+    // The one that fitted was not charged.
+    assert_eq!(limiter.remaining(&TEN, "team").await.unwrap(), 9);
+}

@@ -1,0 +1,86 @@
+//! Failed logins: each guess is charged before it is made, so that none slips through beside another.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use tollgate::{HOUR, Policy, Quota, RateLimitLayer, Settle, key};
+
+use crate::client::{Client, limiter, serve};
+
+const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+const GUESSES: usize = 200;
+
+/// A form that counts how often a password is looked at, slowly enough for guesses to overlap.
+fn form() -> (Router, Arc<AtomicUsize>) {
+    let reached = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&reached);
+    let login = move |headers: HeaderMap| async move {
+        count.fetch_add(1, Ordering::Relaxed);
+        tokio::task::yield_now().await;
+        if headers["x-password"] == "right" { StatusCode::OK } else { StatusCode::UNAUTHORIZED }
+    };
+    (Router::new().route("/", post(login)), reached)
+}
+
+async fn guess(client: Client, password: &str) -> u16 {
+    client.send("POST", &[&format!("x-password: {password}"), "content-length: 0"]).await.status
+}
+
+/// How many of many wrong guesses at once were answered, and how many refused.
+async fn guess_all(client: Client) -> (usize, usize) {
+    let mut guesses = tokio::task::JoinSet::new();
+    for _ in 0..GUESSES {
+        guesses.spawn(guess(client, "wrong"));
+    }
+    let statuses = guesses.join_all().await;
+    let count = |status| statuses.iter().filter(|other| **other == status).count();
+    (count(401), count(429))
+}
+
+async fn holds(layer: RateLimitLayer) {
+    let (limiter, clock) = limiter();
+    let (form, reached) = form();
+    let client = serve(form.layer(layer.limiter(&limiter))).await;
+    assert_eq!(guess_all(client).await, (5, GUESSES - 5));
+    assert_eq!(reached.load(Ordering::Relaxed), 5);
+    // The right password does not help while the guesses are used up, and is not looked at.
+    assert_eq!(guess(client, "right").await, 429);
+    assert_eq!(reached.load(Ordering::Relaxed), 5);
+
+    // One more guess: the right one this time, which forgets the others.
+    clock.advance(HOUR / 5);
+    assert_eq!(guess(client, "right").await, 200);
+    let left = async || limiter.remaining(&LOGIN, std::net::IpAddr::from([127, 0, 0, 1])).await.unwrap();
+    assert_eq!(left().await, 5);
+    // Wrong ones count again; one of the five is made alone.
+    assert_eq!((guess(client, "wrong").await, left().await), (401, 4));
+    assert_eq!(guess_all(client).await, (4, GUESSES - 4));
+    assert_eq!(reached.load(Ordering::Relaxed), 11);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parallel_guesses_cannot_slip_through() {
+    holds(RateLimitLayer::new(LOGIN, key::client_ip()).settle(Settle::reset_on_success)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parallel_guesses_cannot_slip_through_a_closure() {
+    let settle = |response: &axum::http::response::Parts| {
+        if response.status == StatusCode::OK { Settle::Reset } else { Settle::Keep }
+    };
+    holds(RateLimitLayer::new(LOGIN, key::client_ip()).settle(settle)).await;
+}
+
+#[tokio::test]
+async fn only_a_2xx_is_a_success() {
+    let (limiter, _clock) = limiter();
+    let layer = RateLimitLayer::new(LOGIN, crate::app::team).settle(Settle::reset_on_success).limiter(&limiter);
+    let service = crate::app::told(&layer);
+    for (path, left) in [("/204", 5), ("/302", 4), ("/500", 3), ("/299", 5), ("/404", 4), ("/200", 5)] {
+        crate::app::ask(&service, path).await;
+        assert_eq!(crate::app::left(&limiter, &LOGIN).await, left, "{path}");
+    }
+}

@@ -1,0 +1,105 @@
+//! Settling over a network: the response waits until it is confirmed, and for nothing else.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+
+use axum::Router;
+use axum::http::{Request, StatusCode};
+use axum::routing::get;
+use tollgate::{ManualClock, RateLimitLayer, RateLimiter, Rule, Settle};
+use tower::ServiceExt;
+
+use crate::app::{CALLS, TEN, ask, behind, left, team, told};
+use crate::client::serve;
+use crate::store::{Log, Store};
+
+fn remote(polls: usize, fails: bool) -> (RateLimiter, Arc<Log>) {
+    let store = Store { fails, ..Store::new(ManualClock::new(), polls) };
+    let log = Arc::clone(&store.log);
+    (RateLimiter::new(store), log)
+}
+
+#[tokio::test]
+async fn a_response_comes_when_its_settlements_are_confirmed() {
+    for polls in 0..5 {
+        for (verdict, remaining) in [(Settle::Refund, 10), (Settle::Charge(7), 3), (Settle::Reset, 10)] {
+            let (limiter, log) = remote(polls, false);
+            let layer = RateLimitLayer::new(TEN, team).rule(Rule::new(CALLS, team).settle(|_| Settle::Refund));
+            let service = told(&layer.settle(move |_| verdict).limiter(&limiter));
+            let request = Request::builder().uri("/202").body(()).unwrap();
+            let mut response = pin!(service.oneshot(request));
+            let mut asked = 0;
+            loop {
+                match response.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(response) => break assert_eq!(response.unwrap().status(), 202),
+                    // The two settlements are under way together, not one after the other.
+                    Poll::Pending => asked += 1,
+                }
+            }
+            let (begun, confirmed) = (log.begun.load(Ordering::Relaxed), log.confirmed.load(Ordering::Relaxed));
+            assert_eq!((asked, begun, confirmed), (2 * polls, 2, 2));
+            assert_eq!((left(&limiter, &TEN).await, left(&limiter, &CALLS).await), (remaining, 500));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_keeps_its_charges_waits_for_nothing() {
+    let (limiter, log) = remote(2, false);
+    let layer = RateLimitLayer::new(TEN, team).cost(|_| 4).limiter(&limiter);
+    for verdict in [Settle::Keep, Settle::Charge(4)] {
+        assert_eq!(ask(&told(&layer.clone().settle(move |_| verdict)), "/200").await, 200);
+    }
+    assert_eq!((log.begun.load(Ordering::Relaxed), left(&limiter, &TEN).await), (0, 2));
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_while_it_is_confirmed_does_not_undo_it() {
+    let (limiter, log) = remote(3, false);
+    let service = told(&RateLimitLayer::new(TEN, team).settle(|_| Settle::Refund).limiter(&limiter));
+    let request = Request::builder().uri("/200").body(()).unwrap();
+    let mut response = Box::pin(service.oneshot(request));
+    while log.begun.load(Ordering::Relaxed) == 0 {
+        assert!(response.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    drop(response);
+    assert_eq!((log.confirmed.load(Ordering::Relaxed), left(&limiter, &TEN).await), (0, 10));
+}
+
+#[tokio::test]
+async fn a_backend_that_cannot_settle_changes_no_response() {
+    let mut answers = Vec::new();
+    for (polls, fails) in [(0, false), (0, true), (2, true)] {
+        for verdict in [Settle::Keep, Settle::Refund, Settle::Charge(5), Settle::Reset] {
+            let (limiter, log) = remote(polls, fails);
+            let layer = RateLimitLayer::new(TEN, team).settle(move |_| verdict).limiter(&limiter);
+            let app = Router::new().route("/", get(async || (StatusCode::ACCEPTED, [("x-made", "by hand")], "hello")));
+            let mut answer = serve(app.layer(layer)).await.get().await;
+            answer.headers.remove("date");
+            assert_eq!(log.confirmed.load(Ordering::Relaxed), usize::from(verdict != Settle::Keep));
+            assert_eq!(left(&limiter, &TEN).await < 10, fails || !matches!(verdict, Settle::Refund | Settle::Reset));
+            answers.push((answer.status, answer.headers, answer.body));
+        }
+    }
+    assert_eq!((answers[0].0, &answers[0].2[..]), (202, &b"hello"[..]));
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+}
+
+#[tokio::test]
+async fn a_handle_tells_whether_the_backend_has_it() {
+    for fails in [false, true] {
+        let (limiter, _log) = remote(2, fails);
+        let layer = RateLimitLayer::new(TEN, team).with_settlement().limiter(&limiter);
+        let service = behind(&layer, move |usage| async move {
+            assert_eq!(usage.settle(3).await.is_err(), fails);
+            // It is not to be sent again: it may have got through.
+            assert!(usage.is_settled() && usage.settle(3).await.is_ok());
+            assert_eq!(usage.reset().await.is_err(), fails);
+            StatusCode::OK
+        });
+        assert_eq!(ask(&service, "/").await, 200);
+    }
+}

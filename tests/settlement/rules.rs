@@ -1,0 +1,129 @@
+//! Several rules on one request: each settles its own charge in its own way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::http::response;
+use tollgate::key::Extraction;
+use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, Rule, Settle};
+
+use crate::app::{ANOTHER, CALLS, TEN, TOKENS, ask, behind, left, team, told};
+use crate::client::limiter;
+
+async fn spent(limiter: &RateLimiter, policies: [&Policy; 3]) -> [u64; 3] {
+    let mut spent = [0; 3];
+    for (spent, policy) in spent.iter_mut().zip(policies) {
+        *spent = policy.quota().limit() - left(limiter, policy).await;
+    }
+    spent
+}
+
+fn refund_errors(response: &response::Parts) -> Settle {
+    if response.status.is_server_error() { Settle::Refund } else { Settle::Keep }
+}
+
+#[tokio::test]
+async fn each_rule_settles_in_its_own_way_or_the_layers() {
+    let (limiter, _clock) = limiter();
+    let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(|_| 100).settle(|_| Settle::Charge(170)))
+        .rule(Rule::new(CALLS, team).settle(refund_errors))
+        .and(TEN, team)
+        .settle(|response| if response.status == 500 { Settle::Reset } else { Settle::Charge(3) })
+        .limiter(&limiter);
+    let service = told(&layer);
+    for (path, expected) in [("/200", [170, 1, 3]), ("/404", [340, 2, 6]), ("/500", [510, 2, 0]), ("/200", [680, 3, 3])]
+    {
+        ask(&service, path).await;
+        assert_eq!(spent(&limiter, [&TOKENS, &CALLS, &TEN]).await, expected, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_rule_that_settles_leaves_the_others_alone() {
+    let (limiter, _clock) = limiter();
+    let layer = RateLimitLayer::new(TOKENS, team).rule(Rule::new(CALLS, team).settle(|_| Settle::Refund));
+    let service = told(&layer.and(TEN, team).limiter(&limiter));
+    assert_eq!(ask(&service, "/200").await, 200);
+    assert_eq!(spent(&limiter, [&TOKENS, &CALLS, &TEN]).await, [1, 0, 1]);
+}
+
+#[tokio::test]
+async fn a_rule_that_is_skipped_settles_nothing_and_shifts_nothing() {
+    // The charges of a request and the rules of its layer are numbered apart.
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let unless_200 = |req: &Parts| {
+        if req.uri.path() == "/200" { Extraction::skip() } else { Extraction::from("team") }
+    };
+    let (limiter, _clock) = limiter();
+    let skipped = Rule::new(TEN, unless_200).settle(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        Settle::Reset
+    });
+    let layer = RateLimitLayer::from(skipped)
+        .rule(Rule::new(TOKENS, team).settle(|_| Settle::Charge(20)))
+        .rule(Rule::new(CALLS, team).settle(|_| Settle::Charge(30)))
+        .limiter(&limiter);
+    limiter.acquire(&TEN, "team").cost(5).await.unwrap();
+    let service = told(&layer);
+    assert_eq!(ask(&service, "/200").await, 200);
+    assert_eq!(spent(&limiter, [&TEN, &TOKENS, &CALLS]).await, [5, 20, 30]);
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    assert_eq!(ask(&service, "/201").await, 201);
+    assert_eq!(spent(&limiter, [&TEN, &TOKENS, &CALLS]).await, [0, 40, 60]);
+}
+
+#[tokio::test]
+async fn a_handle_finds_the_charge_of_a_policy_by_its_name() {
+    let (limiter, _clock) = limiter();
+    let skip = |_: &Parts| Extraction::skip();
+    let layer = RateLimitLayer::new(ANOTHER, skip).and(TOKENS, team).and(CALLS, team).limiter(&limiter);
+    let service = behind(&layer.cost(|_| 10).with_settlement(), |usage| async move {
+        assert!(usage.of("another").is_none() && usage.of("else").is_none());
+        usage.of("calls").unwrap().refund().await.unwrap();
+        usage.of("tokens").unwrap().settle(17).await.unwrap();
+        usage.settle(99).await.unwrap();
+        StatusCode::OK
+    });
+    assert_eq!(ask(&service, "/").await, 200);
+    assert_eq!(spent(&limiter, [&ANOTHER, &TOKENS, &CALLS]).await, [0, 17, 0]);
+}
+
+#[tokio::test]
+async fn a_handle_can_forget_one_policy_and_keep_the_others() {
+    let (limiter, _clock) = limiter();
+    let layer = RateLimitLayer::new(TEN, team).and(CALLS, team).with_settlement().limiter(&limiter);
+    limiter.acquire(&TEN, "team").cost(8).await.unwrap();
+    let service = behind(&layer, |usage| async move {
+        usage.of("ten").unwrap().reset().await.unwrap();
+        StatusCode::OK
+    });
+    assert_eq!(ask(&service, "/").await, 200);
+    assert_eq!(spent(&limiter, [&TEN, &CALLS, &ANOTHER]).await, [0, 1, 0]);
+}
+
+#[tokio::test]
+async fn a_request_that_is_refused_settles_nothing() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let (limiter, _clock) = limiter();
+    const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
+    // By the 429 that the layer makes itself, it would be refunded, and the next request let through.
+    let layer = RateLimitLayer::new(ONE, team).and(TEN, team).limiter(&limiter).settle(move |response| {
+        count.fetch_add(1, Ordering::Relaxed);
+        if response.status == 429 { Settle::Reset } else { Settle::Keep }
+    });
+    let service = told(&layer);
+    for (path, status) in [("/200", 200), ("/200", 429), ("/200", 429)] {
+        assert_eq!(ask(&service, path).await, status);
+    }
+    // Of the one that went on: once for each charge.
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    assert_eq!(spent(&limiter, [&ONE, &TEN, &CALLS]).await, [1, 1, 0]);
+    // A 429 of the service's own is a response like any other.
+    limiter.reset(&ONE, "team").await.unwrap();
+    assert_eq!(ask(&service, "/429").await, 429);
+    assert_eq!(spent(&limiter, [&ONE, &TEN, &CALLS]).await, [0, 0, 0]);
+}
