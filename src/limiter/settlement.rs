@@ -136,6 +136,9 @@ impl Settlement {
     /// If the backend cannot.
     pub fn reset(&self) -> BackendFuture<()> {
         let rows: SmallVec<[RowId<'_>; 2]> = self.indices().filter_map(|index| self.close(index)).collect();
+        if rows.is_empty() {
+            return BackendFuture::ready(Ok(()));
+        }
         self.held.limiter.inner.failure.reset(&rows);
         self.held.limiter.inner.backend.reset(&rows)
     }

@@ -7,10 +7,11 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::routing::get;
-use tollgate::{RateLimitLayer, Settle, Settlement};
+use tollgate::{ManualClock, RateLimitLayer, RateLimiter, Settle, Settlement};
 
 use crate::app::{TEN, ask, behind, left, team, told};
 use crate::client::{limiter, serve};
+use crate::store::Store;
 
 /// All that a handle can do, for a request of which nothing was charged.
 async fn use_all(usage: Settlement) -> StatusCode {
@@ -78,6 +79,17 @@ async fn without_a_handle_a_handler_that_wants_one_says_how_to_get_it() {
     let detail = answer.problem()["detail"].as_str().unwrap().to_owned();
     assert_eq!(answer.status, 500);
     assert!(detail.contains(".with_settlement()"), "{detail}");
+}
+
+#[tokio::test]
+async fn what_was_not_charged_asks_no_backend() {
+    // Found here: a reset of no rows went to the backend, and failed where that was down.
+    let store = Store { fails: true, ..Store::new(ManualClock::new(), 2) };
+    let log = Arc::clone(&store.log);
+    let limiter = RateLimiter::new(store);
+    let layer = RateLimitLayer::new(TEN, team).with_settlement().skip(|_: &Parts| true).limiter(&limiter);
+    assert_eq!(ask(&behind(&layer, use_all), "/").await, 200);
+    assert_eq!(log.begun.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]
