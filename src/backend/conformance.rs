@@ -31,8 +31,8 @@ use super::{Backend, RowId, Settle, Steps, Take, verdict_of_all};
 use crate::algorithm::{Ask, HOUR, Quota, Receipt, SECOND, State, Step, Verdict, roll, settle, step};
 use crate::policy::{Digest, Key, PolicyName, Secret};
 
-/// All of the suite but what needs several threads ([`spend`] is for those). `pass` lets time go by; it is asked for less than
-/// a second in all.
+/// All of the suite but what needs several threads ([`spend`] is for those). `pass` lets time go by, and lets tasks run if the
+/// backend has any; it is asked for less than a second in all.
 pub async fn all<P, F>(backend: &dyn Backend, pass: P)
 where
     P: Fn(Duration) -> F,
@@ -46,6 +46,7 @@ where
     caps_spending_when_the_quota_changes(backend).await;
     settles_by_the_rules(backend).await;
     forgets_what_is_reset(backend).await;
+    settles_and_resets_though_nobody_waits(backend, &pass).await;
     bears_extremes(backend).await;
 }
 
@@ -266,6 +267,48 @@ pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     }
 }
 
+/// A settlement and a reset are carried out though their futures are dropped at once: whoever gives a charge back because it was
+/// dropped itself cannot wait.
+pub async fn settles_and_resets_though_nobody_waits<P, F>(backend: &dyn Backend, pass: P)
+where
+    P: Fn(Duration) -> F,
+    F: Future<Output = ()>,
+{
+    let policy = PolicyName::new("conformance posted");
+    // A token a minute: what is paid back meanwhile is none.
+    let quota = Quota::token_bucket(10_080, 7 * 24 * HOUR);
+    let row = RowId { policy: &policy, key: fresh_key() };
+    let take = Take::new(row, &quota, Ask::cost(1000));
+    let mut expected = 0.0;
+    for actual in [1700, 300] {
+        let receipt = Receipt::new(1000, &ask(backend, &[take], true).await[0]).expect("it fits");
+        drop(backend.settle(&[Settle { row, quota: take.quota, receipt, actual }]));
+        expected += actual as f64;
+        comes_to_stand_at(expected, backend, &take, &pass).await;
+    }
+    drop(backend.reset(&[row]));
+    comes_to_stand_at(0.0, backend, &take, &pass).await;
+}
+
+/// Looks at a row now and then until it stands at so much.
+async fn comes_to_stand_at<P, F>(expected: f64, backend: &dyn Backend, take: &Take<'_>, pass: P)
+where
+    P: Fn(Duration) -> F,
+    F: Future<Output = ()>,
+{
+    let mut spent = state_of(backend, take).await.spent;
+    for _ in 0..PATIENCE {
+        if (spent - expected).abs() < 1.0 {
+            return;
+        }
+        pass(Duration::from_millis(5)).await;
+        spent = state_of(backend, take).await.spent;
+    }
+    panic!(
+        "a row stands at {spent}, and not at {expected}: nobody waited for its settlement or reset, so it was not made"
+    );
+}
+
 /// No take is too large to be answered, and none at all is granted.
 pub async fn bears_extremes(backend: &dyn Backend) {
     assert!(ask(backend, &[], true).await.is_empty());
@@ -356,6 +399,9 @@ fn assert_same(answer: &Step, expected: &Step, round: usize) {
     }
 }
 
+/// How often a row is looked at, 5 ms apart. Three times that is still less than what time the suite may ask for.
+const PATIENCE: usize = 30;
+
 fn fresh_key() -> Digest {
     Secret::random().digest(&Key::anonymous())
 }
@@ -373,25 +419,4 @@ impl Dice {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::backend::MemoryBackend;
-    use crate::clock::{ManualClock, SystemClock};
-
-    #[tokio::test]
-    async fn the_memory_backend_conforms_on_a_manual_clock() {
-        let clock = ManualClock::new();
-        let backend = MemoryBackend::builder().clock(clock.clone()).build();
-        all(&backend, |time| {
-            clock.advance(time);
-            std::future::ready(())
-        })
-        .await;
-    }
-
-    #[tokio::test]
-    async fn the_memory_backend_conforms_in_real_time() {
-        let backend = MemoryBackend::builder().clock(SystemClock::new()).build();
-        all(&backend, tokio::time::sleep).await;
-    }
-}
+mod tests;

@@ -1,0 +1,114 @@
+//! Backends that pass the suite, and some that must not.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::backend::{BackendFuture, MemoryBackend};
+use crate::clock::{ManualClock, SystemClock};
+
+/// A backend, and how time passes for it.
+fn rows() -> (Arc<MemoryBackend>, impl Fn(Duration) -> std::future::Ready<()>) {
+    let clock = ManualClock::new();
+    let rows = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());
+    let pass = move |time| {
+        clock.advance(time);
+        std::future::ready(())
+    };
+    (rows, pass)
+}
+
+#[tokio::test]
+async fn the_memory_backend_conforms_on_a_manual_clock() {
+    let (rows, pass) = rows();
+    all(&rows, pass).await;
+}
+
+#[tokio::test]
+async fn the_memory_backend_conforms_in_real_time() {
+    let backend = MemoryBackend::builder().clock(SystemClock::new()).build();
+    all(&backend, tokio::time::sleep).await;
+}
+
+#[tokio::test]
+async fn a_backend_that_posts_to_a_task_of_its_own_conforms() {
+    let rows = Arc::new(MemoryBackend::new());
+    all(&Slow { rows, settles: How::Posted, resets: How::Posted }, tokio::time::sleep).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "stands at 1000, and not at 1700")]
+async fn a_backend_that_settles_only_for_those_who_wait_does_not() {
+    let (rows, pass) = rows();
+    all(&Slow { rows, settles: How::Lazily, resets: How::Posted }, pass).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "stands at 2000, and not at 0")]
+async fn a_backend_that_resets_only_for_those_who_wait_does_not() {
+    let rows = Arc::new(MemoryBackend::new());
+    all(&Slow { rows, settles: How::Posted, resets: How::Lazily }, tokio::time::sleep).await;
+}
+
+/// Settles and resets in the future that it returns, or in a task of its own.
+#[derive(Debug)]
+struct Slow {
+    rows: Arc<MemoryBackend>,
+    settles: How,
+    resets: How,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum How {
+    Lazily,
+    Posted,
+}
+
+impl How {
+    fn carry_out(
+        self,
+        change: impl Future<Output = Result<(), crate::backend::Error>> + Send + 'static,
+    ) -> BackendFuture<()> {
+        match self {
+            How::Lazily => BackendFuture::boxed(change),
+            How::Posted => {
+                let posted = tokio::spawn(change);
+                BackendFuture::boxed(async { posted.await.expect("no panic") })
+            }
+        }
+    }
+}
+
+impl Backend for Slow {
+    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        self.rows.acquire(takes)
+    }
+
+    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        self.rows.peek(takes)
+    }
+
+    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+        let rows = Arc::clone(&self.rows);
+        let each =
+            settlements.iter().map(|one| (one.row.policy.clone(), one.row.key, one.quota, one.receipt, one.actual));
+        let owned: Vec<_> = each.collect();
+        self.settles.carry_out(async move {
+            for (policy, key, quota, receipt, actual) in &owned {
+                let row = RowId { policy, key: *key };
+                rows.settle(&[Settle { row, quota: *quota, receipt: *receipt, actual: *actual }]).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+        let table = Arc::clone(&self.rows);
+        let owned: Vec<_> = rows.iter().map(|row| (row.policy.clone(), row.key)).collect();
+        self.resets.carry_out(async move {
+            for (policy, key) in &owned {
+                table.reset(&[RowId { policy, key: *key }]).await?;
+            }
+            Ok(())
+        })
+    }
+}
