@@ -224,6 +224,8 @@ impl Shared {
         };
         let rules = match charges {
             Charges::Forgotten => SmallVec::new(),
+            // Nothing to settle.
+            _ if shadowed => SmallVec::new(),
             _ => lines.iter().map(|line| line.rule).collect(),
         };
         Outcome::Proceed(Pass { report, status, charges, rules })

@@ -38,10 +38,14 @@ async fn what_would_have_been_refused_has_nothing_to_settle() {
 async fn what_would_have_been_refused_is_not_settled_by_its_response_either() {
     for verdict in [Settle::Refund, Settle::Charge(5), Settle::Reset] {
         let (limiter, _clock) = limiter();
-        let layer = RateLimitLayer::new(TEN, team).shadow().settle(move |_| verdict).limiter(&limiter);
+        // Found here: with a handle in the request it was asked, and its answer thrown away.
+        let layer = RateLimitLayer::new(TEN, team).shadow().limiter(&limiter).settle(move |response| {
+            assert_ne!(response.status, 202, "asked what becomes of nothing");
+            verdict
+        });
         limiter.acquire(&TEN, "team").cost(10).await.unwrap();
         for layer in [layer.clone(), layer.with_settlement()] {
-            assert_eq!(ask(&told(&layer), "/200").await, 200);
+            assert_eq!(ask(&told(&layer), "/202").await, 202);
             assert_eq!(left(&limiter, &TEN).await, 0, "{verdict:?}");
         }
     }
