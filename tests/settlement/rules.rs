@@ -65,11 +65,13 @@ async fn a_rule_that_is_skipped_settles_nothing_and_shifts_nothing() {
     let layer = RateLimitLayer::from(skipped)
         .rule(Rule::new(TOKENS, team).settle(|_| Settle::Charge(20)))
         .rule(Rule::new(CALLS, team).settle(|_| Settle::Charge(30)))
+        .rule(Rule::new(ANOTHER, team).settle(|_| Settle::Refund))
         .limiter(&limiter);
     limiter.acquire(&TEN, "team").cost(5).await.unwrap();
     let service = told(&layer);
     assert_eq!(ask(&service, "/200").await, 200);
     assert_eq!(spent(&limiter, [&TEN, &TOKENS, &CALLS]).await, [5, 20, 30]);
+    assert_eq!(left(&limiter, &ANOTHER).await, 100);
     assert_eq!(asked.load(Ordering::Relaxed), 0);
     assert_eq!(ask(&service, "/201").await, 201);
     assert_eq!(spent(&limiter, [&TEN, &TOKENS, &CALLS]).await, [0, 40, 60]);
@@ -102,6 +104,29 @@ async fn a_handle_can_forget_one_policy_and_keep_the_others() {
     });
     assert_eq!(ask(&service, "/").await, 200);
     assert_eq!(spent(&limiter, [&TEN, &CALLS, &ANOTHER]).await, [0, 1, 0]);
+}
+
+#[cfg(feature = "wait")]
+#[tokio::test]
+async fn a_request_that_waited_for_its_turn_is_settled_too() {
+    const TURNS: Policy = Policy::new("turns", Quota::token_bucket(1, MINUTE).max_reserved(5));
+    let (limiter, clock) = limiter();
+    let layer = RateLimitLayer::new(TURNS, team).wait_up_to(MINUTE).limiter(&limiter);
+    let settles = |response: &response::Parts| if response.status == 202 { Settle::Refund } else { Settle::Charge(3) };
+    for (path, debt) in [("/202", 0), ("/200", 2)] {
+        assert!(limiter.limit(&TURNS, "team").await.unwrap().is_allowed());
+        let service = told(&layer.clone().settle(settles));
+        let waiting = tokio::spawn(async move { ask(&service, path).await });
+        while clock.next_wake().is_none() {
+            tokio::task::yield_now().await;
+        }
+        clock.advance(MINUTE);
+        assert!(waiting.await.unwrap() < 300);
+        // Back is what its turn had: it is free again. Or two more are owed before the next.
+        clock.advance(debt * MINUTE);
+        assert_eq!(left(&limiter, &TURNS).await, u64::from(debt == 0), "{path}");
+        limiter.reset(&TURNS, "team").await.unwrap();
+    }
 }
 
 #[tokio::test]

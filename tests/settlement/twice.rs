@@ -28,6 +28,12 @@ async fn a_charge_is_settled_once() {
     usage.settle(1000).await.unwrap();
     usage.refund().await.unwrap();
     assert_eq!((usage.is_settled(), left(&limiter, &TOKENS).await), (true, 8700));
+
+    // And by a reset, which forgets the others too.
+    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().keep();
+    usage.reset().await.unwrap();
+    usage.settle(1700).await.unwrap();
+    assert_eq!((usage.is_settled(), left(&limiter, &TOKENS).await), (true, 10_000));
 }
 
 #[tokio::test]
