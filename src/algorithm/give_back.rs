@@ -58,8 +58,9 @@ impl Receipt {
 /// ```
 pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actual: u64) -> State {
     if state.stamp != quota.stamp() && (actual <= receipt.cost || state.spent > quota.limit() as f64) {
-        // Another quota has written the row since. It stays that one's: this one's cap would forgive what was spent under a
-        // larger one, and its pace is not the row's. What the row was paid back since `at` may pay for the rest too.
+        // Another quota has written the row since. It stays that one's: this one's cap would forgive what was spent
+        // under a larger one, and its pace is not the row's. What the row was paid back since `at` may pay for the rest
+        // too.
         let more = actual.saturating_sub(receipt.cost) as f64;
         return State { spent: (state.spent + more).min(MOST_SPENT as f64), ..*state };
     }
@@ -226,7 +227,8 @@ mod tests {
 
     #[test]
     fn a_row_of_another_quota_is_not_capped_by_the_old_one() {
-        // Found by tests of settlements: an upgrade, and a late refund under the plan before forgave what was spent since.
+        // Found by tests of settlements: an upgrade, and a late refund under the plan before forgave what was spent
+        // since.
         let (small, large) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(1000, MINUTE));
         let mut state = State::default();
         let receipt = charge(&small, &mut state, NOW, Ask::cost(5));

@@ -31,8 +31,8 @@ use super::{Backend, RowId, Settle, Steps, Take, verdict_of_all};
 use crate::algorithm::{Ask, HOUR, Quota, Receipt, SECOND, State, Step, Verdict, roll, settle, step};
 use crate::policy::{Digest, Key, PolicyName, Secret};
 
-/// All of the suite but what needs several threads ([`spend`] is for those). `pass` lets time go by, and lets tasks run if the
-/// backend has any; it is asked for less than a second in all.
+/// All of the suite but what needs several threads ([`spend`] is for those). `pass` lets time go by, and lets tasks run
+/// if the backend has any; it is asked for less than a second in all.
 pub async fn all<P, F>(backend: &dyn Backend, pass: P)
 where
     P: Fn(Duration) -> F,
@@ -268,8 +268,8 @@ pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     }
 }
 
-/// A settlement and a reset are carried out though their futures are dropped at once: whoever gives a charge back because it was
-/// dropped itself cannot wait.
+/// A settlement and a reset are carried out though their futures are dropped at once: whoever gives a charge back
+/// because it was dropped itself cannot wait.
 pub async fn settles_and_resets_though_nobody_waits<P, F>(backend: &dyn Backend, pass: P)
 where
     P: Fn(Duration) -> F,

@@ -34,12 +34,12 @@ use crate::policy::{DecidedBy, Decisions};
 /// ```
 ///
 /// # What can be given back
-/// More than estimated is always charged, into debt if need be; it is paid back like anything else. Less is given back as far as
-/// nobody has built on it: what the time has paid back already is not given twice; while others hold promised turns it is forfeited.
-/// Charges of a key that are open at once lose nothing if they are settled in the order in which they were made; in another order, an
-/// older one may forfeit as much as newer ones were given back before it.
-/// After a change of the key's quota nothing is given back; after a reset, nothing unless as much was spent anew since. The bound of
-/// the quota holds in any case.
+/// More than estimated is always charged, into debt if need be; it is paid back like anything else. Less is given back
+/// as far as nobody has built on it: what the time has paid back already is not given twice; while others hold promised
+/// turns it is forfeited. Charges of a key that are open at once lose nothing if they are settled in the order in which
+/// they were made; in another order, an older one may forfeit as much as newer ones were given back before it.
+/// After a change of the key's quota nothing is given back; after a reset, nothing unless as much was spent anew since.
+/// The bound of the quota holds in any case.
 #[derive(Clone)]
 pub struct Settlement {
     held: Arc<Held>,

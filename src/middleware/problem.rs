@@ -9,8 +9,8 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use super::refusal::Refusal;
 
 /// The problem of a refusal: `quota-exceeded` or `temporary-reduced-capacity`
-/// (draft-ietf-httpapi-ratelimit-headers-11, section 5), or, of a request without a key, one without a type. With words where
-/// coming back later does not help.
+/// (draft-ietf-httpapi-ratelimit-headers-11, section 5), or, of a request without a key, one without a type. With words
+/// where coming back later does not help.
 pub(super) fn response(refusal: &Refusal<'_>) -> Response<Bytes> {
     let status = refusal.status();
     let mut body = String::with_capacity(192);

@@ -1,4 +1,5 @@
-//! Settled after something else has happened to the row: nothing is given twice, and nothing is taken off what others spent.
+//! Settled after something else has happened to the row: nothing is given twice, and nothing is taken off what others
+//! spent.
 
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -72,7 +73,8 @@ async fn after_a_reset_nothing_is_given_back_and_more_is_the_difference() {
     }
 }
 
-/// Once as much was spent anew as stood at the charge, a row does not tell that it was reset. The charge gives back its own at most.
+/// Once as much was spent anew as stood at the charge, a row does not tell that it was reset. The charge gives back its
+/// own at most.
 #[tokio::test]
 async fn long_after_a_reset_a_charge_gives_back_no_more_than_its_own() {
     for (actual, most) in [(0, 1000), (300, 700), (1000, 0)] {

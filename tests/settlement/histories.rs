@@ -1,4 +1,5 @@
-//! Random histories of charges, by an estimate, and settlements, through the public interface and a clock that moves when told.
+//! Random histories of charges, by an estimate, and settlements, through the public interface and a clock that moves
+//! when told.
 
 use std::time::Duration;
 
@@ -123,7 +124,8 @@ fn a_hundred() -> impl Strategy<Value = Policy> {
 proptest! {
     #![proptest_config(cases(4000))]
 
-    /// Nothing is lost and nothing invented, if those that are open at once are settled in the order in which they came.
+    /// Nothing is lost and nothing invented, if those that are open at once are settled in the order in which they
+    /// came.
     #[test]
     fn without_a_refill_the_balance_is_the_sum_of_true_costs(
         policy in a_hundred(),
@@ -158,7 +160,8 @@ proptest! {
     }
 }
 
-/// What a row remembers cannot tell whose tokens were given back before, so it errs against the spender: the property found it.
+/// What a row remembers cannot tell whose tokens were given back before, so it errs against the spender: the property
+/// found it.
 #[test]
 fn out_of_order_an_older_charge_forfeits_what_a_newer_one_was_given() {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());

@@ -47,7 +47,8 @@ impl http_body::Body for Answer {
     }
 }
 
-/// A server with one answer, the limiter in front of it, whoever speaks the answer, and who hears when its body is gone.
+/// A server with one answer, the limiter in front of it, whoever speaks the answer, and who hears when its body is
+/// gone.
 async fn answering() -> (Client, RateLimiter, mpsc::Sender<Bytes>, mpsc::Receiver<Infallible>) {
     let (limiter, _clock) = limiter();
     let (speak, chunks) = mpsc::channel(1);
@@ -69,7 +70,8 @@ async fn a_stream_is_charged_for_its_true_length() {
         let answer = tokio::spawn(async move { client.get().await });
         for sent in 0..actual / 100 {
             speak.send(Bytes::from(vec![b'x'; 100])).await.unwrap();
-            // There is room for one, so the first was received when the second is sent. While it runs, the estimate stands.
+            // There is room for one, so the first was received when the second is sent. While it runs, the estimate
+            // stands.
             if sent > 0 {
                 assert_eq!(left(&limiter, &TOKENS).await, 10_000 - ESTIMATE);
             }
