@@ -5,9 +5,10 @@
 //! giving back all of `r` would lift the row above what an honest history allows. Three rules keep every bound:
 //!
 //! 1. **A charge gives back at most what is still spent from it.** Debts are paid back first come, first served: of a row that
-//!    stood at `x` just after the charge, `x - paid back since - given back since` is what remains of everything up to and
-//!    including the charge. Counting what other charges gave back is what [`State::carry`] is for; without it, two give-backs
-//!    and a refill in between let a burst through twice.
+//!    stood at `x` just after the charge, `x - paid back since - given back since by those before it` is what remains of everything
+//!    up to and including the charge. Counting what other charges gave back is what [`State::carry`] is for; without it, two
+//!    give-backs and a refill in between let a burst through twice. It does not tell who gave back, but those before the charge
+//!    cannot have given more than they were: so while nothing has been paid back, nothing is lost, in whatever order.
 //! 2. **A turn that has not come yet can be given back only whole, and only if it is the last one promised.** Otherwise those
 //!    behind it keep their promised times while a newcomer gets one that is taken.
 //! 3. **While promised turns are still to come, other give-backs are forfeited**, for the same reason.
@@ -90,8 +91,14 @@ pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actu
     if quota.reserves() && stands > quota.limit() as f64 {
         return row;
     }
-    let left = own - (row.carry - receipt.state.carry);
-    if row.carry < receipt.state.carry || stands < left - ROUNDING {
+    if row.carry < receipt.state.carry {
+        return row;
+    }
+    // What was given back since can have come from those before the charge at most as far as they were there; the rest came from
+    // those behind it, and is none of its own.
+    let before = receipt.state.spent - receipt.cost as f64;
+    let left = own - (row.carry - receipt.state.carry).min(before);
+    if stands < left - ROUNDING {
         return row;
     }
     let given = wanted.min(left);

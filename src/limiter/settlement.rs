@@ -36,9 +36,8 @@ use crate::policy::{DecidedBy, Decisions};
 /// # What can be given back
 /// More than estimated is always charged, into debt if need be; it is paid back like anything else. Less is given back
 /// as far as nobody has built on it: what the time has paid back already is not given twice; while others hold promised
-/// turns it is forfeited. Charges of a key that are open at once lose nothing if they are settled in the order in which
-/// they were made; in another order, an older one may forfeit as much as newer ones were given back before it.
-/// After a change of the key's quota nothing is given back; after a reset, nothing unless as much was spent anew since.
+/// turns it is forfeited. Charges of a key that are open at once may be settled in any order: while nothing of them has been
+/// paid back, nothing is lost; a refill in between may cost some of what is given back, never more. After a change of the key's quota nothing is given back; after a reset, nothing unless as much was spent anew since.
 /// The bound of the quota holds in any case.
 #[derive(Clone)]
 pub struct Settlement {
@@ -97,7 +96,8 @@ impl Settlement {
         Settlement { held: Arc::clone(&self.held), only: Some(index) }
     }
 
-    /// The true cost: each charge becomes one of `actual` tokens, unless it was settled before.
+    /// The true cost: each charge becomes one of `actual` tokens, unless it was settled before. Where several rules charged, settle
+    /// [the one](Settlement::of) that counts tokens: this would make as many calls of 1,700 tokens.
     ///
     /// It is settled when this is called, also if the future is dropped; awaiting it tells whether the backend has it.
     ///

@@ -155,6 +155,10 @@ end
 
 -- The charge `receipt` truly cost `actual`.
 local function settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
+  if row_stamp ~= stamp and (actual <= cost or spent > limit) then
+    spent = min(spent + max(actual - cost, 0), LAST)
+    return
+  end
   roll(now)
   local instant = max(now, at)
   if actual >= cost then
@@ -162,7 +166,7 @@ local function settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
     return
   end
   local wanted = cost - actual
-  if row_stamp ~= r_stamp or stamp ~= r_stamp then return end
+  if stamp ~= r_stamp then return end
   local k_spent, k_at, k_carry = spent, at, carry
   if algorithm == 3 then
     spent, at, carry = wanted, r_at, 0
@@ -183,8 +187,9 @@ local function settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
     return
   end
   if ceiling > limit and stood > limit then return end
-  local left = own - (carry - r_carry)
-  if carry < r_carry or stood < left - ROUNDING then return end
+  if carry < r_carry then return end
+  local left = own - min(carry - r_carry, r_spent - cost)
+  if stood < left - ROUNDING then return end
   local given = min(wanted, left)
   if given <= 0 then return end
   if stood - left > ROUNDING then carry = carry + given end
