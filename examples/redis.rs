@@ -38,6 +38,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// One of the processes.
 async fn serve(process: &str) -> Result<(), Box<dyn std::error::Error>> {
+    end_with_parent();
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1".into());
     let limiter =
         RateLimiter::builder(RedisBackend::connect(&url).await?).on_failure(FailureMode::fallback(0.5)).build();
@@ -68,6 +69,14 @@ async fn hello(status: RateLimitStatus) -> impl IntoResponse {
 async fn left(State(limiter): State<RateLimiter>, Path(user): Path<String>) -> Result<String, LimitError> {
     let left = limiter.remaining(&API, user.as_bytes()).await?;
     Ok(left.to_string())
+}
+
+/// Its standard input is a pipe from the process that started this one, and ends with it.
+fn end_with_parent() {
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(0);
+    });
 }
 
 /// Starts two and sends them requests, turn about.
@@ -103,7 +112,7 @@ struct Process {
 
 impl Process {
     fn start(number: &str) -> Result<Process, Box<dyn std::error::Error>> {
-        let mut child = Command::new(std::env::current_exe()?).arg(number).stdout(Stdio::piped()).spawn()?;
+        let mut child = Command::new(std::env::current_exe()?).arg(number).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let printed = child.stdout.take().ok_or("no output")?;
         let mut line = String::new();
         BufReader::new(printed).read_line(&mut line)?;
