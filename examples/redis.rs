@@ -112,7 +112,8 @@ struct Process {
 
 impl Process {
     fn start(number: &str) -> Result<Process, Box<dyn std::error::Error>> {
-        let mut child = Command::new(std::env::current_exe()?).arg(number).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child =
+            Command::new(std::env::current_exe()?).arg(number).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let printed = child.stdout.take().ok_or("no output")?;
         let mut line = String::new();
         BufReader::new(printed).read_line(&mut line)?;

@@ -34,6 +34,7 @@
 //! - [`backend`]: where the numbers live; [`MemoryBackend`], and the contract for others.
 //! - [`algorithm`]: the arithmetic by itself, pure functions of numbers.
 //! - [`Clock`], [`ManualClock`]: time, and how to test your own limits without waiting.
+//! - [`Reservation`], [`Settlement`], [`Settle`]: waiting for a turn, giving back, telling the true cost.
 //! - [`docs`]: whose address it is behind [proxies](docs::proxies), how the crate is [built](docs::design) and why, what it
 //!   [does not do](docs::limitations).
 //!
@@ -48,6 +49,7 @@
 //! | --- | --- | --- |
 //! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] as an extractor, the peer address from `ConnectInfo` |
 //! | `wait` | yes | waiting for a turn instead of being refused: `wait_up_to`, on tokio's timer |
+//! | `redis` | | [`RedisBackend`](backend::RedisBackend): the same limits across machines; `redis-tls` for `rediss://` |
 //! | `serde` | | quotas from configuration: `"100/min burst 20"`, or a table |
 //! | `tonic` | | the peer address from tonic's connection info |
 //! | `uuid` | | `Uuid` as a key |

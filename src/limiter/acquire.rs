@@ -50,6 +50,9 @@ impl<'a> Acquire<'a> {
     /// Asks, and takes with the charge in hand: it is given back if the [`Reservation`](super::Reservation) is dropped, and its true
     /// cost can be told afterwards.
     ///
+    /// Not for attempts that are to count whatever comes of them, such as logins: a client that leaves takes its attempt back. There,
+    /// [`limit`](RateLimiter::limit), or [`keep`](super::Reservation::keep) at once.
+    ///
     /// # Errors
     /// If it is denied, or the backend cannot decide.
     pub fn hold(self) -> HoldFuture {

@@ -67,7 +67,8 @@ impl Settlement {
         &self.held.decisions
     }
 
-    /// The same for the charge under one policy only; `None` if there is none of that name: its rule did not apply.
+    /// The same for the charge under one policy only, the first if it charged several keys; `None` if there is none of that
+    /// name: its rule did not apply. `TOKENS.name()` is a name that cannot be misspelt.
     ///
     /// ```
     /// # use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, MINUTE};
@@ -78,7 +79,7 @@ impl Settlement {
     /// # let limiter = RateLimiter::default();
     /// let charges = [Charge::new(&TOKENS, "team").cost(1000), Charge::new(&CALLS, "team")];
     /// let usage = limiter.hold_all(charges).await?.keep();
-    /// if let Some(tokens) = usage.of("tokens") {
+    /// if let Some(tokens) = usage.of(TOKENS.name()) {
     ///     tokens.settle(300).await?;
     /// }
     /// assert_eq!(limiter.remaining(&TOKENS, "team").await?, 9700);
@@ -86,7 +87,8 @@ impl Settlement {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn of(&self, policy: &str) -> Option<Settlement> {
+    pub fn of(&self, policy: impl AsRef<str>) -> Option<Settlement> {
+        let policy = policy.as_ref();
         let index = self.held.decisions.iter().position(|decision| decision.policy().as_str() == policy)?;
         self.only.is_none_or(|only| only == index).then(|| self.at(index))
     }

@@ -202,7 +202,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// What becomes of the charges, by the response, under every rule that does not say otherwise itself ([`Rule::settle`]).
+    /// What becomes of the charges, by the response, under every rule that does not say otherwise itself ([`Rule::settle`]). It is
+    /// asked once for each of these charges.
     ///
     /// ```
     /// use tollgate::{key, Quota, RateLimitLayer, Settle, MINUTE};
@@ -264,8 +265,8 @@ impl RateLimitLayer {
     /// Each request gets its turn when it comes, so requests of a key go on in the order in which they came, at the instants that
     /// the quota sets. A request that waits holds nothing of the inner service: at its turn, a clone of that is made ready.
     /// If its client leaves, the turn goes to whoever comes next, unless others were promised later ones already: see
-    /// [`Reservation`](crate::Reservation). Of several rules, the last turn counts. How many wait at once is
-    /// [bounded](crate::RateLimiterBuilder::max_waiting).
+    /// [`Reservation`](crate::Reservation). Of several rules, the last turn counts: a rule whose turn came earlier is no longer
+    /// paced by it. How many wait at once, or for a remote backend's answer, is [bounded](crate::RateLimiterBuilder::max_waiting).
     ///
     /// It works on the client's side too, around an HTTP client: see the `outgoing` example.
     ///
@@ -288,7 +289,7 @@ impl RateLimitLayer {
     }
 
     /// Lets each request that waits go on a random time up to `most` after its turn, so that those whose turns come together do
-    /// not. Off by default.
+    /// not. It comes on top of [`wait_up_to`](RateLimitLayer::wait_up_to). Off by default.
     #[cfg(feature = "wait")]
     #[must_use]
     pub fn wait_jitter(mut self, most: Duration) -> RateLimitLayer {

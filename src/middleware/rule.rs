@@ -13,7 +13,8 @@ use super::settle::{Settle, SettleFn};
 use crate::policy::Policy;
 
 /// One of a layer's limits, with its own cost and its own way to settle: where several limits apply to a request and each counts
-/// something else.
+/// something else. It becomes a layer by [`RateLimitLayer::from`](super::RateLimitLayer), or part of one by
+/// [`rule`](super::RateLimitLayer::rule).
 ///
 /// ```
 /// use http::request::Parts;

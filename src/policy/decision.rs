@@ -176,8 +176,14 @@ impl Decision {
     /// `RateLimit` header.
     ///
     /// To the end of the window; for a token bucket as long as so many tokens take to be paid back, or the next one if none
-    /// remains. After a denial of this quota it is [`retry_after`](Decision::retry_after).
+    /// remains. After a denial of this quota it is [`retry_after`](Decision::retry_after); of a reservation it is told from its
+    /// turn on.
     pub fn window(&self) -> Duration {
+        if !self.delay().is_zero() {
+            let turn = self.step.now + self.delay();
+            let row = roll(&self.quota, &self.step.state, turn);
+            return next_change(&self.quota, &row, turn).unwrap_or(Micros::MAX).since(turn);
+        }
         if let Some(retry) = self.retry_after() {
             return retry;
         }
@@ -394,6 +400,18 @@ mod tests {
             decision.into_result().unwrap_err().to_string(),
             "rate limit exceeded: \"api\" has no turn for 50 tokens soon enough; retrying will not help"
         );
+    }
+
+    #[test]
+    fn the_window_of_a_reservation_begins_at_its_turn() {
+        // A bucket of one in ten seconds, asked half-way: the response is sent when the turn has come, ten seconds before the
+        // next token.
+        let quota = Quota::token_bucket(1, 10 * crate::algorithm::SECOND).max_reserved(5);
+        let spent = State { spent: 1.0, at: NOW, carry: 0.0, stamp: quota.stamp() };
+        let step = step(&quota, &spent, NOW + 5 * crate::algorithm::SECOND, Ask::cost(1).reserve());
+        let decision = Decision::new(PolicyName::new("api"), Digest::from_bits(0), quota, 1, step, true);
+        assert_eq!(decision.delay(), 5 * crate::algorithm::SECOND);
+        assert_eq!((decision.remaining(), decision.window()), (0, 10 * crate::algorithm::SECOND));
     }
 
     #[test]

@@ -79,6 +79,12 @@ impl fmt::Debug for PolicyName {
     }
 }
 
+impl AsRef<str> for PolicyName {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
 impl fmt::Display for PolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
