@@ -10,8 +10,8 @@
 //! // axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())
 //! ```
 //!
-//! The eleventh request of a burst too many gets 429, a `Retry-After` that is right to the second, and never reaches the
-//! handler. From a handler the same engine is a call:
+//! The eleventh request of a burst too many gets 429, a `Retry-After` that is right to the second, and never reaches
+//! the handler. From a handler the same engine is a call:
 //!
 //! ```
 //! use tollgate::{Policy, Quota, RateLimiter, HOUR};
@@ -29,20 +29,22 @@
 //! # What is where, in reading order
 //! - [`Quota`], [`Policy`]: how much how fast, and what it is called; quotas by tier.
 //! - [`Key`], [`Subject`], [`key`]: whom a policy counts, and how a request tells.
-//! - [`RateLimitLayer`]: limits in front of a service; [`RouteLimits`]: by route; [`RateLimitStatus`] tells the handler.
+//! - [`RateLimitLayer`]: limits in front of a service; [`RouteLimits`]: by route; [`RateLimitStatus`] tells the
+//!   handler.
 //! - [`RateLimiter`]: the engine, for calls from handlers; [`Charge`], [`Decision`], [`Denied`].
 //! - [`backend`]: where the numbers live; [`MemoryBackend`], and the contract for others.
 //! - [`algorithm`]: the arithmetic by itself, pure functions of numbers.
 //! - [`Clock`], [`ManualClock`]: time, and how to test your own limits without waiting.
 //! - [`Reservation`], [`Settlement`], [`Settle`]: waiting for a turn, giving back, telling the true cost.
-//! - [`docs`]: whose address it is behind [proxies](docs::proxies), how the crate is [built](docs::design) and why, what it
-//!   [does not do](docs::limitations).
+//! - [`docs`]: whose address it is behind [proxies](docs::proxies), how the crate is [built](docs::design) and why,
+//!   what it [does not do](docs::limitations).
 //!
 //! # Which algorithm
-//! A [token bucket](Quota::token_bucket) is the right default: smooth, with a burst you choose; over any interval it admits at
-//! most `capacity + rate * interval / period`, so up to `capacity + rate` in one `period` that follows an idle time. A
-//! [sliding window](Quota::sliding_window) admits at most its limit in any window, as nearly as two counters can tell. A
-//! [fixed window](Quota::fixed_window) is for budgets that people read: so many a day, unused ones rolling over if you like.
+//! A [token bucket](Quota::token_bucket) is the right default: smooth, with a burst you choose; over any interval it
+//! admits at most `capacity + rate * interval / period`, so up to `capacity + rate` in one `period` that follows an
+//! idle time. A [sliding window](Quota::sliding_window) admits at most its limit in any window, as nearly as two
+//! counters can tell. A [fixed window](Quota::fixed_window) is for budgets that people read: so many a day, unused ones
+//! rolling over if you like.
 //!
 //! # Features
 //! | feature | default | adds |

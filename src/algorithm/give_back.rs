@@ -1,16 +1,18 @@
 //! Settling afterwards: a charge turns out to cost more or less than it was taken for, or is cancelled.
 //!
-//! Less is the delicate direction. Take a row that is charged `n` at once and given `r` back later. Had it been charged `n - r`
-//! in the first place, it would sometimes have run empty meanwhile, and what is paid back while nothing is owed is lost; so
-//! giving back all of `r` would lift the row above what an honest history allows. Three rules keep every bound:
+//! Less is the delicate direction. Take a row that is charged `n` at once and given `r` back later. Had it been charged
+//! `n - r` in the first place, it would sometimes have run empty meanwhile, and what is paid back while nothing is owed
+//! is lost; so giving back all of `r` would lift the row above what an honest history allows. Three rules keep every
+//! bound:
 //!
-//! 1. **A charge gives back at most what is still spent from it.** Debts are paid back first come, first served: of a row that
-//!    stood at `x` just after the charge, `x - paid back since - given back since by those before it` is what remains of everything
-//!    up to and including the charge. Counting what other charges gave back is what [`State::carry`] is for; without it, two
-//!    give-backs and a refill in between let a burst through twice. It does not tell who gave back, but those before the charge
-//!    cannot have given more than they were: so while nothing has been paid back, nothing is lost, in whatever order.
-//! 2. **A turn that has not come yet can be given back only whole, and only if it is the last one promised.** Otherwise those
-//!    behind it keep their promised times while a newcomer gets one that is taken.
+//! 1. **A charge gives back at most what is still spent from it.** Debts are paid back first come, first served: of a
+//!    row that stood at `x` just after the charge, `x - paid back since - given back since by those before it` is what
+//!    remains of everything up to and including the charge. Counting what other charges gave back is what
+//!    [`State::carry`] is for; without it, two give-backs and a refill in between let a burst through twice. It does
+//!    not tell who gave back, but those before the charge cannot have given more than they were: so while nothing has
+//!    been paid back, nothing is lost, in whatever order.
+//! 2. **A turn that has not come yet can be given back only whole, and only if it is the last one promised.** Otherwise
+//!    those behind it keep their promised times while a newcomer gets one that is taken.
 //! 3. **While promised turns are still to come, other give-backs are forfeited**, for the same reason.
 //!
 //! If the row holds less than these sums say, it was reset or evicted in between: then nothing is given back.
@@ -42,8 +44,8 @@ impl Receipt {
 
 /// The row after a charge is settled: it was taken for `receipt.cost` tokens and truly cost `actual`.
 ///
-/// More is charged in full, even into debt. Less is given back by the rules of this module: never so that the bound of the
-/// quota is passed or a promised turn is taken twice. A charge is to be settled at most once.
+/// More is charged in full, even into debt. Less is given back by the rules of this module: never so that the bound of
+/// the quota is passed or a promised turn is taken twice. A charge is to be settled at most once.
 ///
 /// ```
 /// use tollgate::algorithm::{settle, step, Ask, Micros, Receipt, State};
@@ -94,8 +96,8 @@ pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actu
     if row.carry < receipt.state.carry {
         return row;
     }
-    // What was given back since can have come from those before the charge at most as far as they were there; the rest came from
-    // those behind it, and is none of its own.
+    // What was given back since can have come from those before the charge at most as far as they were there; the rest
+    // came from those behind it, and is none of its own.
     let before = receipt.state.spent - receipt.cost as f64;
     let left = own - (row.carry - receipt.state.carry).min(before);
     if stands < left - ROUNDING {
@@ -120,8 +122,9 @@ fn settle_window(quota: &Quota, row: &State, receipt: &Receipt, now: Micros, wan
     State { spent: (row.spent - then.spent).max(0.0), carry: (row.carry - then.carry).max(0.0), ..*row }
 }
 
-/// The row, which stands at `stands`, with `given` tokens less. They are a fraction if part of the charge was paid back already;
-/// what is left is whole again then, if nothing but this charge was ever owed in parts, and else rounded against the spender.
+/// The row, which stands at `stands`, with `given` tokens less. They are a fraction if part of the charge was paid back
+/// already; what is left is whole again then, if nothing but this charge was ever owed in parts, and else rounded
+/// against the spender.
 fn less(row: State, given: f64, stands: f64, now: Micros) -> State {
     if given.fract() == 0.0 && given < stands {
         return State { spent: row.spent - given, ..row };

@@ -1,10 +1,11 @@
 //! The arithmetic: what a quota says to a row of state, at an instant, about a cost.
 //!
-//! Pure functions of numbers: no clock, no heap, no waiting. Every backend does this arithmetic and no other, so that each
-//! decides alike; anyone may use it to project a limit without a backend.
+//! Pure functions of numbers: no clock, no heap, no waiting. Every backend does this arithmetic and no other, so that
+//! each decides alike; anyone may use it to project a limit without a backend.
 //!
-//! A key's state is how much is **spent** and the instant **at** which that was so. What is spent is paid back as time goes by,
-//! each algorithm in its own way; what is left of the capacity is available. A key that was never seen has spent nothing.
+//! A key's state is how much is **spent** and the instant **at** which that was so. What is spent is paid back as time
+//! goes by, each algorithm in its own way; what is left of the capacity is available. A key that was never seen has
+//! spent nothing.
 //!
 //! ```
 //! use std::time::Duration;
@@ -46,8 +47,8 @@ pub struct State {
     pub spent: f64,
     /// The instant from which `spent` is paid back: for windows the last boundary that has been counted.
     pub at: Micros,
-    /// Sliding window: the count of the window before. Other algorithms: tokens given back so far, which late give-backs
-    /// need to know. Mostly 0.
+    /// Sliding window: the count of the window before. Other algorithms: tokens given back so far, which late
+    /// give-backs need to know. Mostly 0.
     pub carry: f64,
     /// The [stamp](Quota::stamp) of the quota under which the row was written.
     pub stamp: u32,
@@ -119,8 +120,8 @@ pub enum Verdict {
     },
     /// No. Nothing was spent.
     Deny {
-        /// The shortest wait after which the same ask succeeds if nobody else spends, in whole microseconds; `None` if it can
-        /// never succeed.
+        /// The shortest wait after which the same ask succeeds if nobody else spends, in whole microseconds; `None` if
+        /// it can never succeed.
         retry: Option<Duration>,
     },
 }
@@ -149,10 +150,10 @@ impl Step {
 ///
 /// A quota whose boundaries are not fixed has them aligned to UTC here; see [`Quota::seeded`].
 ///
-/// - Decisions agree with exact arithmetic, except within 10^-6 token of the boundary (and, where `rate / period` in lowest
-///   terms exceeds 2^32 tokens, within the relative precision of an `f64`, 2^-52).
-/// - A clock that steps back finds nothing paid back meanwhile. A row further ahead of `now` than a full refill takes, of the
-///   capacity and of what it owes, is forgiven.
+/// - Decisions agree with exact arithmetic, except within 10^-6 token of the boundary (and, where `rate / period` in
+///   lowest terms exceeds 2^32 tokens, within the relative precision of an `f64`, 2^-52).
+/// - A clock that steps back finds nothing paid back meanwhile. A row further ahead of `now` than a full refill takes,
+///   of the capacity and of what it owes, is forgiven.
 /// - A row that was written under another quota (another stamp) keeps its spending up to this quota's capacity.
 pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
     let row = roll(quota, state, now);
@@ -179,8 +180,8 @@ pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
         // Capped before anything is paid back: a denial stores nothing, so capping afterwards would begin anew at each
         // try and lock a downgraded key out for longer than the new quota needs to refill.
         let most = quota.limit() as f64;
-        // The window before carries over from one sliding window to another. What was given back matters to receipts of the
-        // old quota only, and these give nothing back any more.
+        // The window before carries over from one sliding window to another. What was given back matters to receipts of
+        // the old quota only, and these give nothing back any more.
         let sliding = Algorithm::SlidingWindow.tag();
         let carry = if row.stamp & 3 == sliding && quota.stamp() & 3 == sliding { row.carry.min(most) } else { 0.0 };
         row = State { spent: row.spent.min(most), carry, stamp: quota.stamp(), ..row };
@@ -188,9 +189,9 @@ pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
         row = State { spent: 0.0, carry: 0.0, ..row };
     }
     if row.at.micros_since(now) > quota.fill_micros() {
-        // The clock was far ahead. A denial stores nothing, so the row must not begin to be paid back at `now`: it would begin
-        // anew at each try. It is forgiven, unless it owes so much (turns are promised) that it would not be paid back by `at`
-        // even if it had been written now.
+        // The clock was far ahead. A denial stores nothing, so the row must not begin to be paid back at `now`: it
+        // would begin anew at each try. It is forgiven, unless it owes so much (turns are promised) that it would not
+        // be paid back by `at` even if it had been written now.
         let begun = State { at: now, ..row };
         if when(quota, &begun, now, 0.0).is_some_and(|clear| clear < row.at) {
             row = State { spent: 0.0, at: now, ..row };
@@ -279,8 +280,8 @@ fn retry_turn(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64)
     if granted_at(at) {
         return Some(at);
     }
-    // What is owed is all paid back by then, and still the cost, larger than the capacity, waits too long. A bucket's wait
-    // stays as it is; a window's shrinks towards its end.
+    // What is owed is all paid back by then, and still the cost, larger than the capacity, waits too long. A bucket's
+    // wait stays as it is; a window's shrinks towards its end.
     if quota.algorithm() != Algorithm::FixedWindow {
         return None;
     }

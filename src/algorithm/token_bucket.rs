@@ -1,9 +1,9 @@
 //! Token bucket: spending is paid back smoothly.
 //!
 //! `at` is not moved to the present at each decision but in whole *grains*: `rate / period` in lowest terms is
-//! `grain_tokens / grain_micros`, so after a grain's time exactly a grain's whole tokens are paid back. Whole tokens stay whole,
-//! and no history, however long, rounds anything. Only the part of a grain that has run since is computed in floating point,
-//! for the decision at hand, and never stored.
+//! `grain_tokens / grain_micros`, so after a grain's time exactly a grain's whole tokens are paid back. Whole tokens
+//! stay whole, and no history, however long, rounds anything. Only the part of a grain that has run since is computed
+//! in floating point, for the decision at hand, and never stored.
 
 use super::quota::Quota;
 use super::{Micros, State};
@@ -41,7 +41,8 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     if debt <= 0.0 {
         return Some(now);
     }
-    // Whole grains are exact, and are what the row will be brought forward by; only the rest of the last one is rounded.
+    // Whole grains are exact, and are what the row will be brought forward by; only the rest of the last one is
+    // rounded.
     let grains = (debt / quota.grain_tokens as f64).floor();
     if grains * quota.grain_micros as f64 > Micros::MAX.get() as f64 {
         return None;
@@ -67,8 +68,8 @@ pub(super) const fn micros_to_repay(quota: &Quota, tokens: u64) -> u128 {
     (tokens as u128 * quota.grain_micros as u128).div_ceil(quota.grain_tokens as u128)
 }
 
-/// Tokens paid back in `elapsed` microseconds. Multiplied before divided: `elapsed * (rate / period)` differs in a quarter of
-/// all cases.
+/// Tokens paid back in `elapsed` microseconds. Multiplied before divided: `elapsed * (rate / period)` differs in a
+/// quarter of all cases.
 #[inline]
 fn repaid(quota: &Quota, elapsed: u64) -> f64 {
     elapsed as f64 * quota.grain_tokens as f64 / quota.grain_micros as f64

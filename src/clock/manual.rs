@@ -13,8 +13,8 @@ use crate::algorithm::{Micros, whole_micros};
 
 /// A clock that stands still until it is told to move: for testing your own limits without waiting.
 ///
-/// Clones show the same time. It begins at 2026-01-01T00:00:00Z. Requests that wait for their turn go on when it is moved there,
-/// in the order of their turns.
+/// Clones show the same time. It begins at 2026-01-01T00:00:00Z. Requests that wait for their turn go on when it is
+/// moved there, in the order of their turns.
 ///
 /// ```
 /// use tollgate::{ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
@@ -62,7 +62,8 @@ impl ManualClock {
         self.change(|_| instant);
     }
 
-    /// The next instant for which somebody waits. Moved there again and again, until it is `None`, the clock has woken everybody.
+    /// The next instant for which somebody waits. Moved there again and again, until it is `None`, the clock has woken
+    /// everybody.
     pub fn next_wake(&self) -> Option<Micros> {
         // Not those that were woken already, nor turns that are held and that nobody waits for.
         self.shown().sleepers.iter().find(|(_, waker)| waker.is_some()).map(|((instant, _), _)| *instant)
@@ -180,7 +181,8 @@ mod tests {
 
     #[test]
     fn what_nobody_waits_for_is_no_next_wake() {
-        // Found by the tests of waiting: a turn that was only held was the next wake for ever, however far the clock was moved.
+        // Found by the tests of waiting: a turn that was only held was the next wake for ever, however far the clock
+        // was moved.
         let clock = ManualClock::new();
         let mut sleeps =
             [1, 2].map(|seconds| clock.sleep_until(clock.now() + Duration::from_secs(seconds)).expect("a sleep"));

@@ -20,8 +20,8 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// The present.
     fn now(&self) -> Micros;
 
-    /// A future that is done once this clock shows `instant`. `None`, the default, means that it runs as the machine's does, so
-    /// that any timer will do.
+    /// A future that is done once this clock shows `instant`. `None`, the default, means that it runs as the machine's
+    /// does, so that any timer will do.
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         let _ = instant;
         None
@@ -44,10 +44,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 /// The machine's time, read from the processor's time stamp counter where that can be trusted: a third of the cost of
 /// [`Instant::now`](std::time::Instant::now).
 ///
-/// It begins at the system's time and follows it. Where it is behind by more than a second (the machine slept, or its clock was
-/// set forward) it catches up at once, which pays back what is due; else it makes good at most half a millisecond for each
-/// second since it last looked, which it does once a second while it is asked. So windows stay aligned to UTC, and a system
-/// clock that is set back locks nobody out.
+/// It begins at the system's time and follows it. Where it is behind by more than a second (the machine slept, or its
+/// clock was set forward) it catches up at once, which pays back what is due; else it makes good at most half a
+/// millisecond for each second since it last looked, which it does once a second while it is asked. So windows stay
+/// aligned to UTC, and a system clock that is set back locks nobody out.
 ///
 /// ```
 /// use tollgate::{Clock, SystemClock};

@@ -47,11 +47,11 @@ impl<'a> Acquire<'a> {
         self.limiter.decide_one(self.charge.policy(), self.charge.subject(), self.charge.ask(), false)
     }
 
-    /// Asks, and takes with the charge in hand: it is given back if the [`Reservation`](super::Reservation) is dropped, and its true
-    /// cost can be told afterwards.
+    /// Asks, and takes with the charge in hand: it is given back if the [`Reservation`](super::Reservation) is dropped,
+    /// and its true cost can be told afterwards.
     ///
-    /// Not for attempts that are to count whatever comes of them, such as logins: a client that leaves takes its attempt back. There,
-    /// [`limit`](RateLimiter::limit), or [`keep`](super::Reservation::keep) at once.
+    /// Not for attempts that are to count whatever comes of them, such as logins: a client that leaves takes its
+    /// attempt back. There, [`limit`](RateLimiter::limit), or [`keep`](super::Reservation::keep) at once.
     ///
     /// # Errors
     /// If it is denied, or the backend cannot decide.
@@ -60,8 +60,8 @@ impl<'a> Acquire<'a> {
     }
 
     /// Asks, takes, and waits for the turn if it is at most `wait` away and the quota [allows
-    /// reservations](crate::Quota::max_reserved). Dropped before that, it gives the turn back; what it returns can tell the true cost
-    /// afterwards, or be dropped.
+    /// reservations](crate::Quota::max_reserved). Dropped before that, it gives the turn back; what it returns can tell
+    /// the true cost afterwards, or be dropped.
     ///
     /// ```
     /// use tollgate::{Policy, Quota, RateLimiter, SECOND};
@@ -79,8 +79,8 @@ impl<'a> Acquire<'a> {
     /// # }
     /// ```
     ///
-    /// It takes one of the limiter's places to wait ([`max_waiting`](super::RateLimiterBuilder::max_waiting)); without one it asks
-    /// without waiting.
+    /// It takes one of the limiter's places to wait ([`max_waiting`](super::RateLimiterBuilder::max_waiting)); without
+    /// one it asks without waiting.
     ///
     /// # Errors
     /// If it is denied, or the backend cannot decide.

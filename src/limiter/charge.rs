@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::algorithm::Ask;
 use crate::policy::{Policy, Subject};
 
-/// So much of one policy for one subject: what [`RateLimiter::limit_all`](crate::RateLimiter::limit_all) takes several of.
+/// So much of one policy for one subject: what [`RateLimiter::limit_all`](crate::RateLimiter::limit_all) takes several
+/// of.
 #[derive(Clone, Debug)]
 pub struct Charge<'a> {
     policy: &'a Policy,

@@ -28,12 +28,14 @@ use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 /// # }
 /// ```
 ///
-/// Of a call under several policies, the strictest counts: it fails if one of them says `Deny`. [`Decision::decided_by`] tells who
-/// decided. When the backend is back, it decides again; what was spent meanwhile it does not know of.
+/// Of a call under several policies, the strictest counts: it fails if one of them says `Deny`.
+/// [`Decision::decided_by`] tells who decided. When the backend is back, it decides again; what was spent meanwhile it
+/// does not know of.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum FailureMode {
-    /// The call fails with the backend's error; the layer answers 503 with `Retry-After`. The default: nothing passes unseen.
+    /// The call fails with the backend's error; the layer answers 503 with `Retry-After`. The default: nothing passes
+    /// unseen.
     #[default]
     Deny,
     /// The charge is granted unseen.
@@ -47,9 +49,9 @@ pub enum FailureMode {
 }
 
 impl FailureMode {
-    /// A limiter in this process decides, by `share` of each quota's rate, capacity and reservations, rounded down, at least one
-    /// token: with so many processes, one part in so many is as strict as the quota itself. Each outage begins with what this process
-    /// saw in the one before, if that is not paid back yet.
+    /// A limiter in this process decides, by `share` of each quota's rate, capacity and reservations, rounded down, at
+    /// least one token: with so many processes, one part in so many is as strict as the quota itself. Each outage
+    /// begins with what this process saw in the one before, if that is not paid back yet.
     ///
     /// # Panics
     /// If `share` is not more than 0 and at most 1.

@@ -38,7 +38,8 @@ pub use wait::WaitFuture;
 
 /// Limits callers, from any handler: by a policy, under a key, on a backend.
 ///
-/// It is cheap to clone; clones share their rows. The [layer](crate::RateLimitLayer) has one inside, and may be given yours.
+/// It is cheap to clone; clones share their rows. The [layer](crate::RateLimitLayer) has one inside, and may be given
+/// yours.
 ///
 /// ```
 /// use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, HOUR, MINUTE};
@@ -118,7 +119,8 @@ impl RateLimiter {
         self.decide_one(policy, &subject.into(), Ask::cost(1), false)
     }
 
-    /// Begins a call with choices: a [cost](Acquire::cost), a [reservation](Acquire::reserve), a charge [in hand](Acquire::hold).
+    /// Begins a call with choices: a [cost](Acquire::cost), a [reservation](Acquire::reserve), a charge [in
+    /// hand](Acquire::hold).
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, SECOND};
@@ -170,7 +172,8 @@ impl RateLimiter {
         self.decide_charges(charges, false)
     }
 
-    /// [`limit_all`](RateLimiter::limit_all), the charges in hand: to be kept, given back, or told their true cost afterwards.
+    /// [`limit_all`](RateLimiter::limit_all), the charges in hand: to be kept, given back, or told their true cost
+    /// afterwards.
     ///
     /// # Errors
     /// If one of them does not fit, or the backend cannot decide.
@@ -187,8 +190,8 @@ impl RateLimiter {
         Ok(decision.remaining())
     }
 
-    /// The row behind a limit as it stands, with the quota that applies: from these anyone can tell what any later call would
-    /// be answered, if nobody spends meanwhile.
+    /// The row behind a limit as it stands, with the quota that applies: from these anyone can tell what any later call
+    /// would be answered, if nobody spends meanwhile.
     ///
     /// # Errors
     /// If the backend cannot tell.
@@ -301,15 +304,17 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// The backend of [`FailureMode::Fallback`], one that answers at once. Defaults to a [`MemoryBackend`] on the system's clock.
+    /// The backend of [`FailureMode::Fallback`], one that answers at once. Defaults to a [`MemoryBackend`] on the
+    /// system's clock.
     #[must_use]
     pub fn fallback_backend(mut self, backend: impl Backend) -> RateLimiterBuilder {
         self.failure.fallback = OnceLock::from(Box::new(backend) as Box<dyn Backend>);
         self
     }
 
-    /// How many may wait for their turns at once, in layers and in [`wait_up_to`](Acquire::wait_up_to). Defaults to 10,000. Whoever
-    /// comes when all places are taken is decided without waiting: allowed if it fits at once, else denied.
+    /// How many may wait for their turns at once, in layers and in [`wait_up_to`](Acquire::wait_up_to). Defaults to
+    /// 10,000. Whoever comes when all places are taken is decided without waiting: allowed if it fits at once, else
+    /// denied.
     ///
     /// How many wait of one key is the quota's to say: [`Quota::max_reserved`](crate::Quota::max_reserved).
     #[cfg(feature = "wait")]

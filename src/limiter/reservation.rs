@@ -10,8 +10,8 @@ use super::{DecisionsFuture, LimitError, RateLimiter, Settlement};
 use crate::backend::{BackendFuture, Error};
 use crate::policy::Decisions;
 
-/// Charges that were made and are still in hand: [kept](Reservation::keep) when the work is done, given back when this is
-/// [cancelled](Reservation::cancel) or dropped.
+/// Charges that were made and are still in hand: [kept](Reservation::keep) when the work is done, given back when this
+/// is [cancelled](Reservation::cancel) or dropped.
 ///
 /// ```
 /// use tollgate::{Policy, Quota, RateLimiter, MINUTE, SECOND};
@@ -31,8 +31,8 @@ use crate::policy::Decisions;
 /// # }
 /// ```
 ///
-/// A turn that has not come yet goes back only if nobody reserved after it: those behind keep the times that they were promised,
-/// so the turn would be empty. Else it is forfeited. What a charge gives back after its turn is said of
+/// A turn that has not come yet goes back only if nobody reserved after it: those behind keep the times that they were
+/// promised, so the turn would be empty. Else it is forfeited. What a charge gives back after its turn is said of
 /// [`Settlement`](Settlement#what-can-be-given-back).
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is given back at once"]
@@ -115,8 +115,8 @@ impl Drop for Reservation {
 
 /// Charges in hand, on their way: see [`Acquire::hold`](super::Acquire::hold).
 ///
-/// The charges are made when the call is, not when this is awaited. Dropped with the answer inside, it gives them back; dropped while
-/// a remote backend decides, it does not, since nobody knows whether there is something to give back.
+/// The charges are made when the call is, not when this is awaited. Dropped with the answer inside, it gives them back;
+/// dropped while a remote backend decides, it does not, since nobody knows whether there is something to give back.
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is given back at once"]
 pub struct HoldFuture(Kind);

@@ -13,9 +13,9 @@ use crate::policy::{DecidedBy, Decisions};
 
 /// A charge that was made for an estimate, and can be told its true cost: at the end of a stream, say.
 ///
-/// Dropped, it keeps the charge as it is. Clones settle the same charge, and a charge is settled once: whatever comes after that
-/// does nothing. From the [layer](crate::RateLimitLayer::with_settlement) it comes among the request's extensions; from a limiter
-/// by [`Reservation::keep`](super::Reservation::keep).
+/// Dropped, it keeps the charge as it is. Clones settle the same charge, and a charge is settled once: whatever comes
+/// after that does nothing. From the [layer](crate::RateLimitLayer::with_settlement) it comes among the request's
+/// extensions; from a limiter by [`Reservation::keep`](super::Reservation::keep).
 ///
 /// ```
 /// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
@@ -36,9 +36,10 @@ use crate::policy::{DecidedBy, Decisions};
 /// # What can be given back
 /// More than estimated is always charged, into debt if need be; it is paid back like anything else. Less is given back
 /// as far as nobody has built on it: what the time has paid back already is not given twice; while others hold promised
-/// turns it is forfeited. Charges of a key that are open at once may be settled in any order: while nothing of them has been
-/// paid back, nothing is lost; a refill in between may cost some of what is given back, never more. After a change of the key's quota nothing is given back; after a reset, nothing unless as much was spent anew since.
-/// The bound of the quota holds in any case.
+/// turns it is forfeited. Charges of a key that are open at once may be settled in any order: while nothing of them has
+/// been paid back, nothing is lost; a refill in between may cost some of what is given back, never more. After a change
+/// of the key's quota nothing is given back; after a reset, nothing unless as much was spent anew since. The bound of
+/// the quota holds in any case.
 #[derive(Clone)]
 pub struct Settlement {
     held: Arc<Held>,
@@ -67,8 +68,8 @@ impl Settlement {
         &self.held.decisions
     }
 
-    /// The same for the charge under one policy only, the first if it charged several keys; `None` if there is none of that
-    /// name: its rule did not apply. `TOKENS.name()` is a name that cannot be misspelt.
+    /// The same for the charge under one policy only, the first if it charged several keys; `None` if there is none of
+    /// that name: its rule did not apply. `TOKENS.name()` is a name that cannot be misspelt.
     ///
     /// ```
     /// # use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, MINUTE};
@@ -98,8 +99,8 @@ impl Settlement {
         Settlement { held: Arc::clone(&self.held), only: Some(index) }
     }
 
-    /// The true cost: each charge becomes one of `actual` tokens, unless it was settled before. Where several rules charged, settle
-    /// [the one](Settlement::of) that counts tokens: this would make as many calls of 1,700 tokens.
+    /// The true cost: each charge becomes one of `actual` tokens, unless it was settled before. Where several rules
+    /// charged, settle [the one](Settlement::of) that counts tokens: this would make as many calls of 1,700 tokens.
     ///
     /// It is settled when this is called, also if the future is dropped; awaiting it tells whether the backend has it.
     ///

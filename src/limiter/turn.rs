@@ -62,8 +62,8 @@ impl RateLimiter {
         self.inner.waiting.load(Ordering::Relaxed)
     }
 
-    /// A place among those who wait, if there is one left. Taken before the decision: who has none is decided without waiting, and
-    /// no turn is promised that nobody waits for.
+    /// A place among those who wait, if there is one left. Taken before the decision: who has none is decided without
+    /// waiting, and no turn is promised that nobody waits for.
     pub(crate) fn place(&self) -> Option<Place> {
         // Not added first and taken off again: meanwhile, somebody else would be told that there is none.
         let one_more = |taken| (taken < self.inner.max_waiting).then_some(taken + 1);

@@ -40,7 +40,8 @@ impl<B> RefusalBody<B> {
 }
 
 impl<B> RefusalBody<B> {
-    /// Whether the limiter answered instead of the inner service: around an HTTP client, this tells its 429 from the server's.
+    /// Whether the limiter answered instead of the inner service: around an HTTP client, this tells its 429 from the
+    /// server's.
     pub fn is_refusal(&self) -> bool {
         matches!(self.kind, Kind::Refusal { .. })
     }

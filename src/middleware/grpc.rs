@@ -1,9 +1,9 @@
 //! Refusals of gRPC requests: a status in the headers, nothing else.
 //!
-//! A gRPC client takes HTTP 429 for `UNAVAILABLE`, which most retry at once. So a refusal is HTTP 200 with `grpc-status: 8`
-//! (RESOURCE_EXHAUSTED) in the one and only header block ("trailers-only"), how long to hold back in `grpc-retry-pushback-ms`
-//! (gRFC A6), and the same as `google.rpc.RetryInfo` in `grpc-status-details-bin`, by which OTLP and others tell a rate limit from a
-//! message that is too large.
+//! A gRPC client takes HTTP 429 for `UNAVAILABLE`, which most retry at once. So a refusal is HTTP 200 with
+//! `grpc-status: 8` (RESOURCE_EXHAUSTED) in the one and only header block ("trailers-only"), how long to hold back in
+//! `grpc-retry-pushback-ms` (gRFC A6), and the same as `google.rpc.RetryInfo` in `grpc-status-details-bin`, by which
+//! OTLP and others tell a rate limit from a message that is too large.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
-/// The content type to answer with, if the request is gRPC or grpc-web: its own, if it is one of those that are known by
-/// name, else the plain one of its kind. What a client writes after `+` does not come back in a header.
+/// The content type to answer with, if the request is gRPC or grpc-web: its own, if it is one of those that are known
+/// by name, else the plain one of its kind. What a client writes after `+` does not come back in a header.
 pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
     let value = parts.headers.get(CONTENT_TYPE)?;
     let kind = value.as_bytes().split(|byte| *byte == b';').next()?.trim_ascii();

@@ -18,14 +18,15 @@ pub enum HeaderFamily {
     #[default]
     Draft11,
     /// `RateLimit-Limit: 100`, `RateLimit-Remaining: 42`, `RateLimit-Reset: 18` (seconds from now) and
-    /// `RateLimit-Policy: 100;w=60`, as in drafts -04 to -06 (the reset as with [`XRateLimit`](HeaderFamily::XRateLimit)), of the policy that has the smallest share left (of the longest wait,
+    /// `RateLimit-Policy: 100;w=60`, as in drafts -04 to -06 (the reset as with
+    /// [`XRateLimit`](HeaderFamily::XRateLimit)), of the policy that has the smallest share left (of the longest wait,
     /// if denied). Left as they are if an inner limiter sent them: these fields must not occur twice.
     Draft6,
     /// `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42`, `X-RateLimit-Reset`, of one policy as with
     /// [`Draft6`](HeaderFamily::Draft6).
     ///
-    /// The reset of a denial is when the request would fit. Of an allowed request it is the end of the window; a token bucket has
-    /// none, so there it is when all of it is back.
+    /// The reset of a denial is when the request would fit. Of an allowed request it is the end of the window; a token
+    /// bucket has none, so there it is when all of it is back.
     XRateLimit(ResetUnit),
     /// None. A denial still says `Retry-After`.
     None,
@@ -103,8 +104,8 @@ impl Report {
         report
     }
 
-    /// Of denials. Draft 11: every policy, but limits only of those that were violated. The others' windows may end after
-    /// `Retry-After`, which is not to point before the end of a window that is sent (draft-11, section 6).
+    /// Of denials. Draft 11: every policy, but limits only of those that were violated. The others' windows may end
+    /// after `Retry-After`, which is not to point before the end of a window that is sent (draft-11, section 6).
     pub(super) fn denied(family: HeaderFamily, decisions: &Decisions) -> Report {
         let mut report = Report::default();
         match family {
@@ -156,8 +157,8 @@ impl Report {
                 return;
             }
         }
-        // An inner limiter's denial, or a handler's, says when to come back; a window of ours may end later than that, and
-        // `Retry-After` is not to point before the end of one that is sent.
+        // An inner limiter's denial, or a handler's, says when to come back; a window of ours may end later than that,
+        // and `Retry-After` is not to point before the end of one that is sent.
         let refused = headers.contains_key(RETRY_AFTER);
         // An inner limiter that speaks of three fields has a `RateLimit-Policy` of another syntax: the two do not mix.
         let three_fields = headers.contains_key(&DRAFT_6[0]);
@@ -179,8 +180,8 @@ pub(super) fn retry_later(retry: Option<Duration>, headers: &mut HeaderMap) {
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }
 
-/// Seconds for a header: rounded up, since coming back early is coming back refused; at least 1, since 0 invites a client to
-/// try again at once.
+/// Seconds for a header: rounded up, since coming back early is coming back refused; at least 1, since 0 invites a
+/// client to try again at once.
 pub(super) fn whole_seconds(duration: Duration) -> u64 {
     let up = u64::from(duration.subsec_nanos() > 0);
     duration.as_secs().saturating_add(up).clamp(1, Quota::MAX_TOKENS)

@@ -22,8 +22,8 @@ use crate::policy::Policy;
 
 /// Puts limits in front of a service.
 ///
-/// Each rule is a policy and a way to find the key that it counts. A request is charged under all rules at once: if one denies
-/// it, none is charged, and it is answered with 429 and never reaches the service.
+/// Each rule is a policy and a way to find the key that it counts. A request is charged under all rules at once: if one
+/// denies it, none is charged, and it is answered with 429 and never reaches the service.
 ///
 /// ```
 /// use axum::{routing::get, Router};
@@ -37,18 +37,20 @@ use crate::policy::Policy;
 ///     .layer(RateLimitLayer::new(PER_CLIENT, key::client_ip()).and(GLOBAL, key::global()));
 /// ```
 ///
-/// All services that one layer, or its clones, make share their rows. Every response carries `RateLimit-Policy` and `RateLimit`
-/// (draft-ietf-httpapi-ratelimit-headers-11) unless told [otherwise](RateLimitLayer::headers), a denial also `Retry-After`,
-/// `Cache-Control: no-store` and an `application/problem+json` body; a gRPC request gets a gRPC status.
+/// All services that one layer, or its clones, make share their rows. Every response carries `RateLimit-Policy` and
+/// `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) unless told [otherwise](RateLimitLayer::headers), a denial
+/// also `Retry-After`, `Cache-Control: no-store` and an `application/problem+json` body; a gRPC request gets a gRPC
+/// status.
 ///
-/// The service behind it has to be `Clone` (put a `Buffer` or a `BoxCloneService` around one that is not), and its body's data one
-/// that can be made from [`Bytes`], as `Bytes` itself. Around a whole `Router` outside of axum, map the body back:
-/// `.map_response(|response| response.map(axum::body::Body::new))`.
+/// The service behind it has to be `Clone` (put a `Buffer` or a `BoxCloneService` around one that is not), and its
+/// body's data one that can be made from [`Bytes`], as `Bytes` itself. Around a whole `Router` outside of axum, map the
+/// body back: `.map_response(|response| response.map(axum::body::Body::new))`.
 ///
 /// # Where to put it
-/// Inside CORS (so that browsers may read a 429, and preflights are not charged), inside authentication if the key comes from
-/// it, outside compression and whatever else is work. `Router::layer` also limits requests that match no route (a browser asking
-/// for an icon spends from a tight limit on the page); `route_layer` lets 404s through unlimited.
+/// Inside CORS (so that browsers may read a 429, and preflights are not charged), inside authentication if the key
+/// comes from it, outside compression and whatever else is work. `Router::layer` also limits requests that match no
+/// route (a browser asking for an icon spends from a tight limit on the page); `route_layer` lets 404s through
+/// unlimited.
 #[derive(Clone)]
 pub struct RateLimitLayer {
     shared: Arc<Shared>,
@@ -172,8 +174,8 @@ impl RateLimitLayer {
     /// });
     /// ```
     ///
-    /// More than a quota ever has is refused with a message that says so, and without `Retry-After`. With 0 nothing is spent, but
-    /// it is denied while the key is in debt. What a layer outside of this one knows comes by an extension:
+    /// More than a quota ever has is refused with a message that says so, and without `Retry-After`. With 0 nothing is
+    /// spent, but it is denied while the key is in debt. What a layer outside of this one knows comes by an extension:
     /// `|req: &Parts| req.extensions.get().map_or(1, |Estimate(tokens)| *tokens)`.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
@@ -181,8 +183,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// [`cost`](RateLimitLayer::cost), where it has to be waited for. The future owns what it needs; the inner service is not
-    /// called before.
+    /// [`cost`](RateLimitLayer::cost), where it has to be waited for. The future owns what it needs; the inner service
+    /// is not called before.
     ///
     /// ```
     /// # use http::request::Parts;
@@ -202,8 +204,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// What becomes of the charges, by the response, under every rule that does not say otherwise itself ([`Rule::settle`]). It is
-    /// asked once for each of these charges.
+    /// What becomes of the charges, by the response, under every rule that does not say otherwise itself
+    /// ([`Rule::settle`]). It is asked once for each of these charges.
     ///
     /// ```
     /// use tollgate::{key, Quota, RateLimitLayer, Settle, MINUTE};
@@ -213,9 +215,10 @@ impl RateLimitLayer {
     ///     .settle(|res| if res.status == 404 { Settle::Refund } else { Settle::Keep });
     /// ```
     ///
-    /// Where there is no response (the handler panics, the inner service fails, a timeout outside of this layer or the client
-    /// itself gives up), the charge is kept. A charge that a [`Settlement`](crate::Settlement) has settled already stays so, but for
-    /// [`Settle::Reset`]. The response's `RateLimit` headers tell the state before it was settled.
+    /// Where there is no response (the handler panics, the inner service fails, a timeout outside of this layer or the
+    /// client itself gives up), the charge is kept. A charge that a [`Settlement`](crate::Settlement) has settled
+    /// already stays so, but for [`Settle::Reset`]. The response's `RateLimit` headers tell the state before it was
+    /// settled.
     #[must_use]
     pub fn settle(
         mut self,
@@ -225,8 +228,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Puts a [`Settlement`](crate::Settlement) among the extensions of each request that goes on: for handlers and streaming
-    /// bodies that know the true cost in the end. Off unless asked for: it allocates.
+    /// Puts a [`Settlement`](crate::Settlement) among the extensions of each request that goes on: for handlers and
+    /// streaming bodies that know the true cost in the end. Off unless asked for: it allocates.
     ///
     /// ```
     /// use axum::{routing::post, Router};
@@ -262,17 +265,18 @@ impl RateLimitLayer {
     /// RateLimitLayer::new(SEARCH, key::client_ip()).wait_up_to(5 * SECOND);
     /// ```
     ///
-    /// Each request gets its turn when it comes, so requests of a key go on in the order in which they came, at the instants that
-    /// the quota sets. A request that waits holds nothing of the inner service: at its turn, a clone of that is made ready.
-    /// If its client leaves, the turn goes to whoever comes next, unless others were promised later ones already: see
-    /// [`Reservation`](crate::Reservation). Of several rules, the last turn counts: a rule whose turn came earlier is no longer
-    /// paced by it. How many wait at once, or for a remote backend's answer, is [bounded](crate::RateLimiterBuilder::max_waiting).
+    /// Each request gets its turn when it comes, so requests of a key go on in the order in which they came, at the
+    /// instants that the quota sets. A request that waits holds nothing of the inner service: at its turn, a clone of
+    /// that is made ready. If its client leaves, the turn goes to whoever comes next, unless others were promised later
+    /// ones already: see [`Reservation`](crate::Reservation). Of several rules, the last turn counts: a rule whose turn
+    /// came earlier is no longer paced by it. How many wait at once, or for a remote backend's answer, is
+    /// [bounded](crate::RateLimiterBuilder::max_waiting).
     ///
     /// It works on the client's side too, around an HTTP client: see the `outgoing` example.
     ///
     /// # Panics
-    /// If no policy of the rules so far can be reserved: nothing would ever wait. And at a request that has to wait outside of a
-    /// tokio runtime, unless the backend's [clock](crate::Clock) has its own way to.
+    /// If no policy of the rules so far can be reserved: nothing would ever wait. And at a request that has to wait
+    /// outside of a tokio runtime, unless the backend's [clock](crate::Clock) has its own way to.
     #[cfg(feature = "wait")]
     #[track_caller]
     #[must_use]
@@ -288,8 +292,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Lets each request that waits go on a random time up to `most` after its turn, so that those whose turns come together do
-    /// not. It comes on top of [`wait_up_to`](RateLimitLayer::wait_up_to). Off by default.
+    /// Lets each request that waits go on a random time up to `most` after its turn, so that those whose turns come
+    /// together do not. It comes on top of [`wait_up_to`](RateLimitLayer::wait_up_to). Off by default.
     #[cfg(feature = "wait")]
     #[must_use]
     pub fn wait_jitter(mut self, most: Duration) -> RateLimitLayer {
@@ -297,17 +301,17 @@ impl RateLimitLayer {
         self
     }
 
-    /// The limiter to decide by. Layers on one limiter share the rows of policies with the same name, and so does whoever asks
-    /// it from a handler.
+    /// The limiter to decide by. Layers on one limiter share the rows of policies with the same name, and so does
+    /// whoever asks it from a handler.
     #[must_use]
     pub fn limiter(mut self, limiter: &RateLimiter) -> RateLimitLayer {
         self.change().limiter = limiter.clone();
         self
     }
 
-    /// Shadow mode: decides and counts as ever, but refuses nobody, so that a limit can be tried on live traffic. Clients are
-    /// told nothing; handlers see [`RateLimitStatus::is_shadowed`](super::RateLimitStatus::is_shadowed), and
-    /// [`shadow_header`](RateLimitLayer::shadow_header) tells whoever reads the access log.
+    /// Shadow mode: decides and counts as ever, but refuses nobody, so that a limit can be tried on live traffic.
+    /// Clients are told nothing; handlers see [`RateLimitStatus::is_shadowed`](super::RateLimitStatus::is_shadowed),
+    /// and [`shadow_header`](RateLimitLayer::shadow_header) tells whoever reads the access log.
     ///
     /// What would have been refused is not charged, as ever.
     #[must_use]
@@ -316,10 +320,11 @@ impl RateLimitLayer {
         self
     }
 
-    /// Shadow mode for all but a share of keys, from 0.0 to 1.0, for which the limit is enforced: so it can be rolled out step by
-    /// step. They are always the same keys (of the first rule) for one [secret](crate::RateLimiterBuilder::secret), and a larger
-    /// share includes the smaller one; a limiter with a random secret draws them anew in each process. A request of which the first
-    /// rule does not find a key (or that it skips: then the next rule's counts) is not among them below 1.0.
+    /// Shadow mode for all but a share of keys, from 0.0 to 1.0, for which the limit is enforced: so it can be rolled
+    /// out step by step. They are always the same keys (of the first rule) for one
+    /// [secret](crate::RateLimiterBuilder::secret), and a larger share includes the smaller one; a limiter with a
+    /// random secret draws them anew in each process. A request of which the first rule does not find a key (or that it
+    /// skips: then the next rule's counts) is not among them below 1.0.
     ///
     /// # Panics
     /// If `share` is not from 0.0 to 1.0.
@@ -346,32 +351,32 @@ impl RateLimitLayer {
         self
     }
 
-    /// Which headers tell clients about their limits. Defaults to [`HeaderFamily::Draft11`]. A denial's `Retry-After` is sent in
-    /// any case.
+    /// Which headers tell clients about their limits. Defaults to [`HeaderFamily::Draft11`]. A denial's `Retry-After`
+    /// is sent in any case.
     #[must_use]
     pub fn headers(mut self, family: HeaderFamily) -> RateLimitLayer {
         self.change().headers = family;
         self
     }
 
-    /// Adds a random time up to this to each denial's `Retry-After`, so that clients who were refused together do not come back
-    /// together. Only ever later, in whole seconds.
+    /// Adds a random time up to this to each denial's `Retry-After`, so that clients who were refused together do not
+    /// come back together. Only ever later, in whole seconds.
     #[must_use]
     pub fn retry_jitter(mut self, most: Duration) -> RateLimitLayer {
         self.change().jitter = most;
         self
     }
 
-    /// Puts a [`RateLimitStatus`](super::RateLimitStatus) among the extensions of each request that goes on, for handlers to
-    /// look at. Off unless asked for: extensions allocate.
+    /// Puts a [`RateLimitStatus`](super::RateLimitStatus) among the extensions of each request that goes on, for
+    /// handlers to look at. Off unless asked for: extensions allocate.
     #[must_use]
     pub fn with_status(mut self) -> RateLimitLayer {
         self.change().status = true;
         self
     }
 
-    /// Answers refused requests in your own way. The limiter adds its headers to whatever is returned, and `Retry-After` and
-    /// `Cache-Control` where they are missing.
+    /// Answers refused requests in your own way. The limiter adds its headers to whatever is returned, and
+    /// `Retry-After` and `Cache-Control` where they are missing.
     ///
     /// ```
     /// use bytes::Bytes; // or axum::body::Bytes, the same
@@ -399,7 +404,8 @@ impl RateLimitLayer {
 }
 
 impl From<Rule> for RateLimitLayer {
-    /// A layer with this rule. It gets a limiter of its own, in memory, unless it is [given one](RateLimitLayer::limiter).
+    /// A layer with this rule. It gets a limiter of its own, in memory, unless it is [given
+    /// one](RateLimitLayer::limiter).
     fn from(rule: Rule) -> RateLimitLayer {
         RateLimitLayer::of(&RateLimiter::default(), rule)
     }

@@ -2,13 +2,15 @@
 //!
 //! # The life of a request
 //! 1. `poll_ready` asks the inner service. `call` takes the one that is ready and does not call it before the verdict.
-//! 2. Unless it is [skipped](RateLimitLayer::skip), each rule turns the request's parts into a charge: its policy, a subject from its [key extractor](KeyExtractor), the
-//!    request's cost.
-//! 3. The limiter decides all charges together. Allowed: the request goes on; on request with a [`RateLimitStatus`] among its
-//!    extensions. Reserved: it waits for its turn without holding the inner service's readiness, and goes on by a clone of it that is
-//!    made ready then; if its client leaves, the turn is given back. Denied: it is answered with 429 here (a gRPC request with RESOURCE_EXHAUSTED), the inner service is not
-//!    touched and the body is not read.
-//! 4. On the way back [`settle`](RateLimitLayer::settle) says what becomes of each charge, and the response gets its headers.
+//! 2. Unless it is [skipped](RateLimitLayer::skip), each rule turns the request's parts into a charge: its policy, a
+//!    subject from its [key extractor](KeyExtractor), the request's cost.
+//! 3. The limiter decides all charges together. Allowed: the request goes on; on request with a [`RateLimitStatus`]
+//!    among its extensions. Reserved: it waits for its turn without holding the inner service's readiness, and goes on
+//!    by a clone of it that is made ready then; if its client leaves, the turn is given back. Denied: it is answered
+//!    with 429 here (a gRPC request with RESOURCE_EXHAUSTED), the inner service is not touched and the body is not
+//!    read.
+//! 4. On the way back [`settle`](RateLimitLayer::settle) says what becomes of each charge, and the response gets its
+//!    headers.
 
 #[cfg(feature = "axum")]
 mod axum;

@@ -35,13 +35,13 @@ use crate::policy::Policy;
 ///     .layer(limits.table([("POST /todos", "todo/create"), ("GET /search", "search")]));
 /// ```
 ///
-/// A name that is not there, or there twice, panics when the router is built. All layers made here share one limiter, and
-/// routes with the same policy share its buckets.
+/// A name that is not there, or there twice, panics when the router is built. All layers made here share one limiter,
+/// and routes with the same policy share its buckets.
 ///
 /// # Stacked layers
-/// A layer around the router and one on a route both apply: the outer one is charged first, and a request that the inner one
-/// refuses has been charged by the outer. Where a route's limit should stand *instead of* the default, use one
-/// [`table`](RouteLimits::table).
+/// A layer around the router and one on a route both apply: the outer one is charged first, and a request that the
+/// inner one refuses has been charged by the outer. Where a route's limit should stand *instead of* the default, use
+/// one [`table`](RouteLimits::table).
 #[derive(Clone)]
 pub struct RouteLimits {
     limiter: RateLimiter,
@@ -70,8 +70,8 @@ impl RouteLimits {
         self
     }
 
-    /// The policy of requests for which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) name none, those that
-    /// match no route included: they share one bucket a caller. Without it such requests are not limited.
+    /// The policy of requests for which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) name none,
+    /// those that match no route included: they share one bucket a caller. Without it such requests are not limited.
     ///
     /// # Panics
     /// If one of that name is there already.
@@ -101,13 +101,13 @@ impl RouteLimits {
         self.layer(&self.all()[index..=index], None)
     }
 
-    /// One layer for all routes: `("POST /todos", "todo/create")` puts a method and a route, as it was given to the router, under
-    /// a policy; without a method (`"/todos"`) all of them. `HEAD` falls under `GET`'s. Requests that are not in it, or match no
-    /// route, fall under the default policy.
+    /// One layer for all routes: `("POST /todos", "todo/create")` puts a method and a route, as it was given to the
+    /// router, under a policy; without a method (`"/todos"`) all of them. `HEAD` falls under `GET`'s. Requests that are
+    /// not in it, or match no route, fall under the default policy.
     ///
-    /// It has to be put where axum has matched the route: `Router::layer` or `route_layer`. Of nested routers a route is the whole
-    /// of it: `/users/{id}` of a router nested at `/api` is `/api/users/{id}`, and its `/` is `/api`. What is below
-    /// `Router::nest_service` matches no route of axum's.
+    /// It has to be put where axum has matched the route: `Router::layer` or `route_layer`. Of nested routers a route
+    /// is the whole of it: `/users/{id}` of a router nested at `/api` is `/api/users/{id}`, and its `/` is `/api`. What
+    /// is below `Router::nest_service` matches no route of axum's.
     ///
     /// # Panics
     /// If a policy is not there, or a line is there twice or makes no sense (no route, a method not in capitals).
@@ -145,8 +145,8 @@ impl RouteLimits {
         self.layer(&self.all(), Some(Arc::new(choose)))
     }
 
-    /// One layer that asks a closure for the name of each request's policy. `None`, and a name that is not there, mean the
-    /// default policy.
+    /// One layer that asks a closure for the name of each request's policy. `None`, and a name that is not there, mean
+    /// the default policy.
     ///
     /// ```
     /// # use http::request::Parts;

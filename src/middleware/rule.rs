@@ -12,8 +12,8 @@ use super::key::KeyExtractor;
 use super::settle::{Settle, SettleFn};
 use crate::policy::Policy;
 
-/// One of a layer's limits, with its own cost and its own way to settle: where several limits apply to a request and each counts
-/// something else. It becomes a layer by [`RateLimitLayer::from`](super::RateLimitLayer), or part of one by
+/// One of a layer's limits, with its own cost and its own way to settle: where several limits apply to a request and
+/// each counts something else. It becomes a layer by [`RateLimitLayer::from`](super::RateLimitLayer), or part of one by
 /// [`rule`](super::RateLimitLayer::rule).
 ///
 /// ```

@@ -231,8 +231,8 @@ impl Shared {
         Outcome::Proceed(Pass { report, status, charges, rules })
     }
 
-    /// The verdict on a request of which a rule could not find the key. Where limits are not enforced, that refuses nobody
-    /// either.
+    /// The verdict on a request of which a rule could not find the key. Where limits are not enforced, that refuses
+    /// nobody either.
     fn without_key(&self, error: KeyError, lines: &Lines) -> Outcome {
         if self.is_enforced(lines) {
             Outcome::Refuse(Cause::NoKey(error))

@@ -27,8 +27,8 @@ pub enum Settle {
 }
 
 impl Settle {
-    /// For attempts of which only failures count, such as logins: a 2xx forgets them all, anything else keeps the charge. Since
-    /// each attempt is charged before it is made, parallel guesses cannot slip through.
+    /// For attempts of which only failures count, such as logins: a 2xx forgets them all, anything else keeps the
+    /// charge. Since each attempt is charged before it is made, parallel guesses cannot slip through.
     ///
     /// ```
     /// use tollgate::{key, Policy, Quota, RateLimitLayer, Settle, HOUR};
@@ -37,9 +37,9 @@ impl Settle {
     /// RateLimitLayer::new(LOGIN, key::client_ip()).settle(Settle::reset_on_success);
     /// ```
     ///
-    /// Whoever has an account can reset the count of their own address this way, and guess other people's passwords in between.
-    /// So limit by the account as well, and reset only that one: see the `login_protection` example. A form that answers with a
-    /// redirect whatever happens needs a closure of its own.
+    /// Whoever has an account can reset the count of their own address this way, and guess other people's passwords in
+    /// between. So limit by the account as well, and reset only that one: see the `login_protection` example. A form
+    /// that answers with a redirect whatever happens needs a closure of its own.
     pub fn reset_on_success(response: &Parts) -> Settle {
         if response.status.is_success() { Settle::Reset } else { Settle::Keep }
     }
@@ -76,8 +76,8 @@ impl Unsettled {
     }
 }
 
-/// Settlements that a remote backend has not confirmed yet. The response waits for it: what its receiver does next is to find
-/// them done.
+/// Settlements that a remote backend has not confirmed yet. The response waits for it: what its receiver does next is
+/// to find them done.
 pub(super) struct Settling {
     pending: SmallVec<[BackendFuture<()>; 1]>,
 }

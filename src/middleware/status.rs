@@ -41,8 +41,8 @@ impl RateLimitStatus {
         self.decisions.tightest()
     }
 
-    /// Whether the request goes on only because its refusal (a denial, or a key that could not be found) is not enforced: see
-    /// [`RateLimitLayer::shadow`](super::RateLimitLayer::shadow).
+    /// Whether the request goes on only because its refusal (a denial, or a key that could not be found) is not
+    /// enforced: see [`RateLimitLayer::shadow`](super::RateLimitLayer::shadow).
     pub fn is_shadowed(&self) -> bool {
         self.shadowed
     }

@@ -56,14 +56,15 @@ pub enum Reason {
     WithinQuota,
     /// It fits after a wait.
     Reserved,
-    /// The backend could not decide, and the policy lets such charges pass: see [`FailureMode::Allow`](crate::FailureMode::Allow).
+    /// The backend could not decide, and the policy lets such charges pass: see
+    /// [`FailureMode::Allow`](crate::FailureMode::Allow).
     Unseen,
     /// It does not fit now; it will after [`Decision::retry_after`].
     QuotaExceeded,
     /// The cost is more than the quota ever has, with all that may be reserved: it will never fit.
     CostTooLarge,
-    /// The cost is more than the quota has at once, and its turn is further away than the caller would wait: it will never fit
-    /// without waiting longer.
+    /// The cost is more than the quota has at once, and its turn is further away than the caller would wait: it will
+    /// never fit without waiting longer.
     WaitTooLong,
     /// It fits by itself, but another charge of the same call was refused, so nothing was spent.
     RefusedElsewhere,
@@ -99,8 +100,8 @@ impl Decision {
         self
     }
 
-    /// Whether the tokens were spent: go ahead, after [`delay`](Decision::delay) if there is one. Of a `check`: would have
-    /// been.
+    /// Whether the tokens were spent: go ahead, after [`delay`](Decision::delay) if there is one. Of a `check`: would
+    /// have been.
     pub fn is_allowed(&self) -> bool {
         matches!(self.reason, Reason::WithinQuota | Reason::Reserved | Reason::Unseen)
     }
@@ -155,8 +156,8 @@ impl Decision {
         when(&self.quota, &self.row(), self.step.now, 0.0).unwrap_or(Micros::MAX).since(self.step.now)
     }
 
-    /// After a denial: the time after which the same call succeeds if nobody else spends, to the microsecond. `None` if it is
-    /// allowed, or can never succeed.
+    /// After a denial: the time after which the same call succeeds if nobody else spends, to the microsecond. `None` if
+    /// it is allowed, or can never succeed.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self.step.verdict {
             Verdict::Deny { retry } => retry,
@@ -172,12 +173,12 @@ impl Decision {
         }
     }
 
-    /// The time for which [`remaining`](Decision::remaining) is what may be spent without outpacing the quota: `t` of the
-    /// `RateLimit` header.
+    /// The time for which [`remaining`](Decision::remaining) is what may be spent without outpacing the quota: `t` of
+    /// the `RateLimit` header.
     ///
-    /// To the end of the window; for a token bucket as long as so many tokens take to be paid back, or the next one if none
-    /// remains. After a denial of this quota it is [`retry_after`](Decision::retry_after); of a reservation it is told from its
-    /// turn on.
+    /// To the end of the window; for a token bucket as long as so many tokens take to be paid back, or the next one if
+    /// none remains. After a denial of this quota it is [`retry_after`](Decision::retry_after); of a reservation it is
+    /// told from its turn on.
     pub fn window(&self) -> Duration {
         if !self.delay().is_zero() {
             let turn = self.step.now + self.delay();
@@ -245,7 +246,8 @@ impl Decisions {
         self.all.iter().filter(|decision| decision.is_violated())
     }
 
-    /// After a denial: the longest wait of the violated policies. `None` if all is allowed, or one of them can never fit.
+    /// After a denial: the longest wait of the violated policies. `None` if all is allowed, or one of them can never
+    /// fit.
     pub fn retry_after(&self) -> Option<Duration> {
         let mut longest = None;
         for decision in self.violated() {
@@ -404,8 +406,8 @@ mod tests {
 
     #[test]
     fn the_window_of_a_reservation_begins_at_its_turn() {
-        // A bucket of one in ten seconds, asked half-way: the response is sent when the turn has come, ten seconds before the
-        // next token.
+        // A bucket of one in ten seconds, asked half-way: the response is sent when the turn has come, ten seconds
+        // before the next token.
         let quota = Quota::token_bucket(1, 10 * crate::algorithm::SECOND).max_reserved(5);
         let spent = State { spent: 1.0, at: NOW, carry: 0.0, stamp: quota.stamp() };
         let step = step(&quota, &spent, NOW + 5 * crate::algorithm::SECOND, Ask::cost(1).reserve());

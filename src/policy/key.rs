@@ -12,8 +12,9 @@ use super::name::PolicyName;
 
 /// Whom a policy counts: a user, an address, a tenant, or several of these together.
 ///
-/// A key is typed: the string `"7"` and the number 7 are two keys; 7 as `u32` and as `u64` is one. Each part is written with its
-/// type and length, so `("ab", "c")` and `("a", "bc")` differ too. An IPv4-mapped IPv6 address is its IPv4 address.
+/// A key is typed: the string `"7"` and the number 7 are two keys; 7 as `u32` and as `u64` is one. Each part is written
+/// with its type and length, so `("ab", "c")` and `("a", "bc")` differ too. An IPv4-mapped IPv6 address is its IPv4
+/// address.
 ///
 /// A socket's address is no key, since its port changes with each connection: take its `.ip()`.
 ///
@@ -39,13 +40,14 @@ impl Key {
         Key::of(Tag::Anonymous, &[])
     }
 
-    /// The one key of limits on everybody together, which no caller's own key is: what [`key::global`](crate::key::global) finds.
+    /// The one key of limits on everybody together, which no caller's own key is: what
+    /// [`key::global`](crate::key::global) finds.
     pub fn everybody() -> Key {
         Key::tuple(&[])
     }
 
-    /// The network of `prefix_v4` or `prefix_v6` leading bits in which an address lies. Prefixes beyond the address's length
-    /// mean the whole address.
+    /// The network of `prefix_v4` or `prefix_v6` leading bits in which an address lies. Prefixes beyond the address's
+    /// length mean the whole address.
     ///
     /// ```
     /// use std::net::IpAddr;
@@ -307,8 +309,8 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// What a limiter hashes keys under: 128 bits that nobody outside knows. Random unless given; processes that share a backend
-/// need the same one. Its `Debug` shows nothing.
+/// What a limiter hashes keys under: 128 bits that nobody outside knows. Random unless given; processes that share a
+/// backend need the same one. Its `Debug` shows nothing.
 #[derive(Clone, Copy)]
 pub struct Secret(SipHasher13);
 

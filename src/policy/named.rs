@@ -8,8 +8,8 @@ use crate::algorithm::{Quota, QuotaError};
 
 /// A named quota, with other quotas for other tiers of callers.
 ///
-/// Every key has one row under a policy, whatever its tier: a caller that changes tier keeps what it spent, and the new tier's
-/// room is there at once. Two policies of one limiter share rows exactly if they have the same name.
+/// Every key has one row under a policy, whatever its tier: a caller that changes tier keeps what it spent, and the new
+/// tier's room is there at once. Two policies of one limiter share rows exactly if they have the same name.
 ///
 /// ```
 /// use tollgate::{Policy, Quota, HOUR, MINUTE};
@@ -38,8 +38,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// A policy written in the program; [`try_new`](Policy::try_new) takes a `String`. Tiers can be added at run time only: in a
-    /// `static LazyLock<Policy>`, say.
+    /// A policy written in the program; [`try_new`](Policy::try_new) takes a `String`. Tiers can be added at run time
+    /// only: in a `static LazyLock<Policy>`, say.
     ///
     /// # Panics
     /// If the name is not 1 to 128 printable ASCII characters, or the quota refuses everything (capacity 0 without

@@ -16,8 +16,8 @@ impl Serialize for Quota {
     }
 }
 
-/// From text, or from a table: `algorithm` (`token_bucket`, `fixed_window`, `sliding_window`), `rate`, `period`, and if wanted
-/// `capacity`, `max_reserved` (a number or `"unlimited"`), `start`. Durations are texts such as `"30s"`.
+/// From text, or from a table: `algorithm` (`token_bucket`, `fixed_window`, `sliding_window`), `rate`, `period`, and if
+/// wanted `capacity`, `max_reserved` (a number or `"unlimited"`), `start`. Durations are texts such as `"30s"`.
 ///
 /// ```
 /// use tollgate::{Quota, DAY};

@@ -32,8 +32,8 @@ impl Subject {
         Subject { key: None, tier: None }
     }
 
-    /// The tier the caller belongs to (a `String` or a `&'static str`): it chooses the policy's quota. A tier that the policy does not know chooses the
-    /// policy's own.
+    /// The tier the caller belongs to (a `String` or a `&'static str`): it chooses the policy's quota. A tier that the
+    /// policy does not know chooses the policy's own.
     #[must_use]
     pub fn tier(mut self, tier: impl Into<Cow<'static, str>>) -> Subject {
         self.tier = Some(tier.into());

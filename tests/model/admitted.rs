@@ -23,11 +23,11 @@ impl Turn {
 
 /// Checks every interval from one turn to another. `turns` are in the order in which they were granted.
 ///
-/// Bucket, fixed window: what is used from a turn on is at most the capacity and what is paid back since. Only an interval
-/// that *begins* with a reserved turn may see a little more. What such a turn takes is paid back, in part, before it comes;
-/// that ends on a whole microsecond (a window: on a boundary) with up to a tick's refill to spare, and the turn may take
-/// more than the capacity. So its cost, and less than a tick, may stand in place of the capacity. Of what was charged for
-/// it in excess of its use, at most a capacity was there to be given back.
+/// Bucket, fixed window: what is used from a turn on is at most the capacity and what is paid back since. Only an
+/// interval that *begins* with a reserved turn may see a little more. What such a turn takes is paid back, in part,
+/// before it comes; that ends on a whole microsecond (a window: on a boundary) with up to a tick's refill to spare, and
+/// the turn may take more than the capacity. So its cost, and less than a tick, may stand in place of the capacity. Of
+/// what was charged for it in excess of its use, at most a capacity was there to be given back.
 pub(crate) fn check(model: &Model, turns: &[Turn]) -> Result<(), String> {
     let mut turns: Vec<Turn> = turns.to_vec();
     turns.sort_by_key(|turn| turn.due);

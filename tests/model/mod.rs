@@ -1,8 +1,9 @@
-//! A slow, obvious limiter: exact whole-number arithmetic, written from the words of the algebra and not from the crate.
+//! A slow, obvious limiter: exact whole-number arithmetic, written from the words of the algebra and not from the
+//! crate.
 //!
-//! A token is cut into `period` *units*, so that a bucket is paid back exactly `rate` units a microsecond, and every amount
-//! of every algorithm is a whole number. What is spent is brought to the present at each charge. Waits are searched for, not
-//! computed: the first instant at which the question is answered otherwise.
+//! A token is cut into `period` *units*, so that a bucket is paid back exactly `rate` units a microsecond, and every
+//! amount of every algorithm is a whole number. What is spent is brought to the present at each charge. Waits are
+//! searched for, not computed: the first instant at which the question is answered otherwise.
 
 use tollgate::Quota;
 use tollgate::algorithm::{Algorithm, Ask, Micros};

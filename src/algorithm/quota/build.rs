@@ -35,7 +35,8 @@ impl Quota {
         .finish()
     }
 
-    /// A share of it, more than 0 and at most 1: of rate, capacity and reservations, rounded down, but at least one token.
+    /// A share of it, more than 0 and at most 1: of rate, capacity and reservations, rounded down, but at least one
+    /// token.
     pub(crate) fn scaled(&self, share: f64) -> Quota {
         let of = |tokens: u64| match tokens {
             0 | UNLIMITED => tokens,

@@ -28,7 +28,8 @@ pub enum Algorithm {
     TokenBucket,
     /// `rate` tokens at each window boundary; unused tokens roll over up to `capacity`.
     FixedWindow,
-    /// `rate` tokens in the current window and a share of the window before, weighted by how much of it is still in view.
+    /// `rate` tokens in the current window and a share of the window before, weighted by how much of it is still in
+    /// view.
     SlidingWindow,
 }
 
@@ -48,8 +49,8 @@ impl Algorithm {
 /// Tokens are whole: `rate`, `capacity`, `max_reserved` and costs go up to [`Quota::MAX_TOKENS`]. Times are whole
 /// microseconds.
 ///
-/// The constructors are `const`: a quota that makes no sense, written as a `const`, does not compile. With values known only
-/// at run time use the `try_` twins, [`FromStr`](std::str::FromStr) or (feature `serde`) a configuration file.
+/// The constructors are `const`: a quota that makes no sense, written as a `const`, does not compile. With values known
+/// only at run time use the `try_` twins, [`FromStr`](std::str::FromStr) or (feature `serde`) a configuration file.
 ///
 /// ```
 /// use tollgate::{Quota, DAY, MINUTE, SECOND};
@@ -105,8 +106,8 @@ impl Quota {
     /// The longest period: 100 years.
     pub const MAX_PERIOD: Duration = Duration::from_secs(3_155_760_000);
 
-    /// The longest time in which a full capacity, or all that may be reserved, is paid back: `2^53 - 1` microseconds, 285
-    /// years.
+    /// The longest time in which a full capacity, or all that may be reserved, is paid back: `2^53 - 1` microseconds,
+    /// 285 years.
     pub const MAX_WINDOW: Duration = Duration::from_micros(Micros::MAX.get());
 
     /// A token bucket: `rate` tokens every `period`, paid back smoothly, up to `rate` at once
@@ -115,8 +116,8 @@ impl Quota {
     /// Over any interval it admits at most `capacity + rate * interval / period` tokens.
     ///
     /// # Panics
-    /// If `rate` is 0 or over [`Quota::MAX_TOKENS`], or `period` is 0, over [`Quota::MAX_PERIOD`] or not whole microseconds;
-    /// as a `const`, it does not compile. See [`Quota::try_token_bucket`].
+    /// If `rate` is 0 or over [`Quota::MAX_TOKENS`], or `period` is 0, over [`Quota::MAX_PERIOD`] or not whole
+    /// microseconds; as a `const`, it does not compile. See [`Quota::try_token_bucket`].
     #[track_caller]
     pub const fn token_bucket(rate: u64, period: Duration) -> Quota {
         built(Quota::try_token_bucket(rate, period))
@@ -125,8 +126,8 @@ impl Quota {
     /// A fixed window: `rate` tokens at each boundary; unused tokens roll over up to
     /// [`capacity`](Quota::capacity), which is `rate` unless said.
     ///
-    /// Boundaries are a `period` apart. Unless [`start`](Quota::start) says where they lie, each key has its own (derived
-    /// from its digest), so that keys do not all refill at the same instant.
+    /// Boundaries are a `period` apart. Unless [`start`](Quota::start) says where they lie, each key has its own
+    /// (derived from its digest), so that keys do not all refill at the same instant.
     ///
     /// # Panics
     /// As [`Quota::token_bucket`]. See [`Quota::try_fixed_window`].
@@ -135,11 +136,11 @@ impl Quota {
         built(Quota::try_fixed_window(rate, period))
     }
 
-    /// A sliding window: at most `limit` tokens in the current window plus the part of the window before that is still in
-    /// view, taking that one's tokens as spread evenly. Windows are aligned to UTC, or to [`start`](Quota::start).
+    /// A sliding window: at most `limit` tokens in the current window plus the part of the window before that is still
+    /// in view, taking that one's tokens as spread evenly. Windows are aligned to UTC, or to [`start`](Quota::start).
     ///
-    /// It never admits `limit` twice around a boundary, as a fixed window does. It has no reservations and its capacity is
-    /// its limit.
+    /// It never admits `limit` twice around a boundary, as a fixed window does. It has no reservations and its capacity
+    /// is its limit.
     ///
     /// # Panics
     /// As [`Quota::token_bucket`]. See [`Quota::try_sliding_window`].
@@ -177,8 +178,8 @@ impl Quota {
     /// 0 is legal together with reservations: no burst at all, every request gets a turn of its own.
     ///
     /// # Panics
-    /// If `capacity` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to be paid back, or the quota is a sliding
-    /// window. See [`Quota::try_capacity`].
+    /// If `capacity` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to be paid back, or the quota is a
+    /// sliding window. See [`Quota::try_capacity`].
     #[track_caller]
     #[must_use]
     pub const fn capacity(self, capacity: u64) -> Quota {
@@ -200,8 +201,8 @@ impl Quota {
     /// How many tokens over the capacity a caller that is ready to wait may reserve. Defaults to 0: no reservations.
     ///
     /// # Panics
-    /// If `tokens` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to be paid back, or the quota is a sliding
-    /// window. See [`Quota::try_max_reserved`].
+    /// If `tokens` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to be paid back, or the quota is a
+    /// sliding window. See [`Quota::try_max_reserved`].
     #[track_caller]
     #[must_use]
     pub const fn max_reserved(self, tokens: u64) -> Quota {
@@ -246,8 +247,8 @@ impl Quota {
     }
 
     /// Where window boundaries lie: `start` after the epoch, and every `period` before and after; so modulo `period`.
-    /// `Duration::ZERO` aligns them to UTC. Without it a fixed window's boundaries differ from key to key, and a sliding
-    /// window's are aligned to UTC. A token bucket has no boundaries and ignores it.
+    /// `Duration::ZERO` aligns them to UTC. Without it a fixed window's boundaries differ from key to key, and a
+    /// sliding window's are aligned to UTC. A token bucket has no boundaries and ignores it.
     ///
     /// # Panics
     /// If `start` is not whole microseconds. See [`Quota::try_start`].
@@ -307,8 +308,8 @@ impl Quota {
         }
     }
 
-    /// The time that the limit is for: `w` of `RateLimit-Policy` is this in whole seconds, rounded up. Of a sliding window its
-    /// period, else the time in which a full capacity (one token if that is 0) is paid back.
+    /// The time that the limit is for: `w` of `RateLimit-Policy` is this in whole seconds, rounded up. Of a sliding
+    /// window its period, else the time in which a full capacity (one token if that is 0) is paid back.
     pub const fn window(&self) -> Duration {
         match self.algorithm {
             Algorithm::SlidingWindow => self.period(),
@@ -321,8 +322,8 @@ impl Quota {
         self.stamp
     }
 
-    /// This quota with its boundaries fixed: at its `start`, else (a fixed window) where `seed`, a key's digest, puts them.
-    /// The stamp stays: it says which quota was chosen, not for which key.
+    /// This quota with its boundaries fixed: at its `start`, else (a fixed window) where `seed`, a key's digest, puts
+    /// them. The stamp stays: it says which quota was chosen, not for which key.
     #[must_use]
     pub const fn seeded(mut self, seed: u64) -> Quota {
         if !matches!(self.phase, Phase::Start) && matches!(self.algorithm, Algorithm::FixedWindow) {

@@ -19,13 +19,14 @@ use crate::clock::{Clock, Sleep, SystemClock};
 
 /// Rows in this process's memory: the default backend.
 ///
-/// - A key has a row of 32 bytes (38 to 75 with the table around it) while something of its spending is not paid back; a key
-///   that went idle has none. Worthless rows are dropped as newcomers come: no timer, no sweep, no pause.
-/// - There are never more than [`max_rows`](MemoryBackendBuilder::max_rows). When a newcomer finds no place, the least spent of
-///   a few rows makes room, which forgives that key what it had spent; rows that deny their keys stay. If all rows looked at
-///   deny, newcomers of a policy share one overflow row until that changes: under a flood of keys that exhausts the table,
-///   unknown keys are limited together rather than not at all, and a denied key stays denied.
-/// - Several charges of one call are decided under the locks of all their shards, taken in order: all or none, no deadlock.
+/// - A key has a row of 32 bytes (38 to 75 with the table around it) while something of its spending is not paid back;
+///   a key that went idle has none. Worthless rows are dropped as newcomers come: no timer, no sweep, no pause.
+/// - There are never more than [`max_rows`](MemoryBackendBuilder::max_rows). When a newcomer finds no place, the least
+///   spent of a few rows makes room, which forgives that key what it had spent; rows that deny their keys stay. If all
+///   rows looked at deny, newcomers of a policy share one overflow row until that changes: under a flood of keys that
+///   exhausts the table, unknown keys are limited together rather than not at all, and a denied key stays denied.
+/// - Several charges of one call are decided under the locks of all their shards, taken in order: all or none, no
+///   deadlock.
 pub struct MemoryBackend {
     table: Table,
     /// For each policy, what newcomers share that have no place. Locked after shards, never before.
@@ -247,9 +248,11 @@ pub struct MemoryBackendBuilder {
 }
 
 impl MemoryBackendBuilder {
-    /// The most rows to hold, at least 16. Defaults to 1,000,000: at most 75 MB in use, and 150 MB under constant churn.
+    /// The most rows to hold, at least 16. Defaults to 1,000,000: at most 75 MB in use, and 150 MB under constant
+    /// churn.
     ///
-    /// The room is divided among shards, so the table may be full a little before. A sliding window's key needs two rows.
+    /// The room is divided among shards, so the table may be full a little before. A sliding window's key needs two
+    /// rows.
     #[must_use]
     pub fn max_rows(mut self, rows: usize) -> MemoryBackendBuilder {
         self.max_rows = rows.max(16);
@@ -356,8 +359,8 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// The row of a slot. `others` of the call are loaded already; none of `slots`, all that the call names, may be dropped for
-    /// the sake of another.
+    /// The row of a slot. `others` of the call are loaded already; none of `slots`, all that the call names, may be
+    /// dropped for the sake of another.
     fn load(&mut self, slot: Slot, quota: &Quota, now: Micros, others: &[Loaded], slots: &[Slot]) -> Loaded {
         let table = self.table;
         let (number, shard) = self.shard(slot);

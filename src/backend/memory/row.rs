@@ -3,11 +3,11 @@
 use crate::algorithm::Micros;
 use crate::policy::Digest;
 
-/// `spent`, and in one word `at` (53 bits), a short number for its quota's stamp (10 bits, see [`Worth`](super::worth::Worth)) and
-/// whether there is a twin (1 bit).
+/// `spent`, and in one word `at` (53 bits), a short number for its quota's stamp (10 bits, see
+/// [`Worth`](super::worth::Worth)) and whether there is a twin (1 bit).
 ///
-/// A third number ([`State::carry`]) is rare; it lives in a row of its own, the **twin**, beside its row in the same shard. A
-/// twin's `at` is the instant from which it means nothing any more.
+/// A third number ([`State::carry`]) is rare; it lives in a row of its own, the **twin**, beside its row in the same
+/// shard. A twin's `at` is the instant from which it means nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Row {
     spent: f64,
@@ -54,8 +54,8 @@ impl QuotaId {
     }
 }
 
-/// Where a row lies in the table. The lowest bit of a digest tells a row (0) from its twin (1); the bits that choose the shard
-/// and the place in it are others, so the two lie side by side.
+/// Where a row lies in the table. The lowest bit of a digest tells a row (0) from its twin (1); the bits that choose
+/// the shard and the place in it are others, so the two lie side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u128);
 

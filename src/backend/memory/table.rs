@@ -62,8 +62,9 @@ impl Table {
 
     /// Finds a place for one more row beside `coming` others, none of those in `busy` to be touched.
     ///
-    /// Every newcomer looks at a few rows beside the hand and drops the worthless ones among them: so there is no timer, no
-    /// sweep and no pause, and a worthless row is found after at most as many newcomers as its shard has rows.
+    /// Every newcomer looks at a few rows beside the hand and drops the worthless ones among them: so there is no
+    /// timer, no sweep and no pause, and a worthless row is found after at most as many newcomers as its shard has
+    /// rows.
     pub(super) fn room(&self, shard: &mut Shard, number: usize, coming: usize, busy: &[Slot], now: Micros) -> Room {
         let places = shard.buckets();
         let hand = self.hands[number].load(Ordering::Relaxed) % places.max(1);
@@ -139,8 +140,9 @@ fn at_place(shard: &Shard, place: usize) -> Option<(Slot, Row)> {
     if place >= shard.buckets() || shard.is_empty() {
         return None;
     }
-    // SAFETY: `place` is less than `buckets()`, and as the table is not empty it has been allocated. A full bucket holds an
-    // initialised entry; it is copied out while the shard is borrowed, so nothing can change or free it meanwhile.
+    // SAFETY: `place` is less than `buckets()`, and as the table is not empty it has been allocated. A full bucket
+    // holds an initialised entry; it is copied out while the shard is borrowed, so nothing can change or free it
+    // meanwhile.
     unsafe {
         if !shard.is_bucket_full(place) {
             return None;

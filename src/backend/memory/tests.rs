@@ -68,8 +68,8 @@ fn newcomers_without_a_place_share_one_budget() {
     assert_eq!(admitted, 0, "the first without a place took all three tokens that they share");
     bench.clock.advance(20 * MINUTE);
     let admitted = (3000..5000).filter(|key| bench.take(*key, &quota, 1).is_allowed()).count();
-    // One token was paid back to the shared row; and to each exhausted row, so that each denies nothing any more and makes
-    // room for one newcomer, who leaves it to the next: it is not exhausted either.
+    // One token was paid back to the shared row; and to each exhausted row, so that each denies nothing any more and
+    // makes room for one newcomer, who leaves it to the next: it is not exhausted either.
     assert!(admitted > 1);
 }
 
@@ -198,7 +198,8 @@ fn settling_a_row_that_is_not_there_breaks_nothing() {
 
 #[test]
 fn the_cap_holds_when_a_call_names_rows_that_could_make_room() {
-    // Found in review: the newcomer of a call took the place of a row that the same call charged too, which was put back then.
+    // Found in review: the newcomer of a call took the place of a row that the same call charged too, which was put
+    // back then.
     for rows in [16, 1000] {
         let bench = Bench::with_rows(rows);
         let quota = Quota::token_bucket(2, HOUR);

@@ -1,11 +1,11 @@
 //! What a row is worth remembering for: when it is paid back, and whether it denies anything.
 //!
-//! Rows hold no quota, only a short number for one. This table gives out the numbers, and knows of each quota its stamp and
-//! enough to tell, from the outside and without the arithmetic, when such a row will be worthless.
+//! Rows hold no quota, only a short number for one. This table gives out the numbers, and knows of each quota its stamp
+//! and enough to tell, from the outside and without the arithmetic, when such a row will be worthless.
 //!
-//! There are a thousand numbers. Quotas that come after that share the number of another: a row of theirs looks as if another
-//! quota had written it (so its spending is capped at its own quota's capacity, which forgives no more than debts), and is taken
-//! to be worth something for as long as either quota says.
+//! There are a thousand numbers. Quotas that come after that share the number of another: a row of theirs looks as if
+//! another quota had written it (so its spending is capped at its own quota's capacity, which forgives no more than
+//! debts), and is taken to be worth something for as long as either quota says.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -71,8 +71,8 @@ impl Worth {
         self.ahead(row, row.spent(), now) <= 0.0
     }
 
-    /// What the loss of a row that stands at `spent` would forgive: `None` if it denies a cost of 1, else the share of a full
-    /// row's time that is left until it is worthless.
+    /// What the loss of a row that stands at `spent` would forgive: `None` if it denies a cost of 1, else the share of
+    /// a full row's time that is left until it is worthless.
     pub(super) fn share(&self, row: &Row, spent: f64, now: Micros) -> Option<f64> {
         let entry = self.entry(row.quota());
         let room = f64::from_bits(u64::MAX - entry.room.load(Ordering::Relaxed));

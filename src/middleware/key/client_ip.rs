@@ -13,12 +13,12 @@ use crate::policy::Key;
 
 /// The address at the other end of the connection. No header is believed unless [told](ClientIp::trust).
 ///
-/// IPv4 addresses count one by one; of IPv6 the first 64 bits count, since whoever has one address of such a network has them
-/// all. IPv4 addresses that a dual-stack socket shows as IPv6 are IPv4.
+/// IPv4 addresses count one by one; of IPv6 the first 64 bits count, since whoever has one address of such a network
+/// has them all. IPv4 addresses that a dual-stack socket shows as IPv6 are IPv4.
 ///
-/// The server has to tell the address: axum by `into_make_service_with_connect_info::<SocketAddr>()`, tonic (feature `tonic`)
-/// by itself, others by a [`PeerAddr`] among the request's extensions. Without it every request is answered with 500 and what
-/// to do.
+/// The server has to tell the address: axum by `into_make_service_with_connect_info::<SocketAddr>()`, tonic (feature
+/// `tonic`) by itself, others by a [`PeerAddr`] among the request's extensions. Without it every request is answered
+/// with 500 and what to do.
 ///
 /// ```
 /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
@@ -75,12 +75,13 @@ impl ClientIp {
     /// Believes the proxies in these networks (`"10.0.0.0/8"`, or one address) about whom they saw.
     ///
     /// If the other end of the connection is one of them, all lines of `X-Forwarded-For` (or what
-    /// [`from_forwarded`](ClientIp::from_forwarded) or [`from_header`](ClientIp::from_header) says) are read from the right, and
-    /// the first address that is not one of them is the client's. An entry that is no address ends the walk: the last proxy
-    /// before it is taken for the client, and nothing further left is believed. No other header is looked at.
+    /// [`from_forwarded`](ClientIp::from_forwarded) or [`from_header`](ClientIp::from_header) says) are read from the
+    /// right, and the first address that is not one of them is the client's. An entry that is no address ends the walk:
+    /// the last proxy before it is taken for the client, and nothing further left is believed. No other header is
+    /// looked at.
     ///
-    /// A client whose own address is in these networks is believed too: do not try it out with a proxy and a client on one
-    /// trusted address.
+    /// A client whose own address is in these networks is believed too: do not try it out with a proxy and a client on
+    /// one trusted address.
     ///
     /// # Panics
     /// If one of them is no network. See [`try_trust`](ClientIp::try_trust).
@@ -127,9 +128,9 @@ impl ClientIp {
         self
     }
 
-    /// Reads a header with one address that the trusted proxies set, and overwrite if a client sends it: `cf-connecting-ip`,
-    /// `true-client-ip`, `fly-client-ip`, `x-real-ip`, `cloudfront-viewer-address`. A request that has it twice is taken to come
-    /// from the proxy itself.
+    /// Reads a header with one address that the trusted proxies set, and overwrite if a client sends it:
+    /// `cf-connecting-ip`, `true-client-ip`, `fly-client-ip`, `x-real-ip`, `cloudfront-viewer-address`. A request that
+    /// has it twice is taken to come from the proxy itself.
     ///
     /// # Panics
     /// If `name` is no header name in lower case.
@@ -221,16 +222,16 @@ fn single(name: &HeaderName, value: &[u8]) -> Option<IpAddr> {
     if name != "cloudfront-viewer-address" {
         return address(value);
     }
-    // CloudFront always writes a port, after an IPv6 address without brackets: `2001:db8::1:443` must not be read as an address,
-    // of a network that its owner chooses by the port.
+    // CloudFront always writes a port, after an IPv6 address without brackets: `2001:db8::1:443` must not be read as an
+    // address, of a network that its owner chooses by the port.
     let colon = value.iter().rposition(|byte| *byte == b':')?;
     let port = &value[colon + 1..];
     let is_port = matches!(port.len(), 1..=5) && port.iter().all(u8::is_ascii_digit);
     address(&value[..colon]).filter(|_| is_port)
 }
 
-/// The address at the other end of the connection, for servers that do not tell it in a way of their own: to be put among a
-/// request's extensions by whoever accepts connections.
+/// The address at the other end of the connection, for servers that do not tell it in a way of their own: to be put
+/// among a request's extensions by whoever accepts connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // An address is all there is to it.
 pub struct PeerAddr(pub SocketAddr);
@@ -262,8 +263,8 @@ fn tonic_peer(parts: &Parts) -> Option<SocketAddr> {
     if let Some(info) = parts.extensions.get::<tonic::transport::server::TcpConnectInfo>() {
         return info.remote_addr();
     }
-    // Over TLS tonic wraps it in a type that only exists together with a TLS library of the user's choice; tonic's own request
-    // finds it.
+    // Over TLS tonic wraps it in a type that only exists together with a TLS library of the user's choice; tonic's own
+    // request finds it.
     tonic::Request::from_parts(Default::default(), parts.extensions.clone(), ()).remote_addr()
 }
 

@@ -1,9 +1,9 @@
 //! Addresses in `X-Forwarded-For` and `Forwarded` (RFC 7239), read from the right.
 //!
-//! Each proxy appends the address that it saw. What the nearest one wrote is at the right end, and whatever the client wrote
-//! itself is at the left. So both fields are read from the right, entry by entry, and only as far as entries were written by
-//! proxies that are believed: what lies to the left of that is never looked at, and nothing that a client writes there (quotes
-//! that never close, commas in quotes, garbage) changes how the right end is read.
+//! Each proxy appends the address that it saw. What the nearest one wrote is at the right end, and whatever the client
+//! wrote itself is at the left. So both fields are read from the right, entry by entry, and only as far as entries were
+//! written by proxies that are believed: what lies to the left of that is never looked at, and nothing that a client
+//! writes there (quotes that never close, commas in quotes, garbage) changes how the right end is read.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -54,7 +54,8 @@ impl<'a> Iterator for FromTheRight<'a> {
     }
 }
 
-/// Whether the byte at `i` follows an odd number of backslashes. The quote that opens a string never does: it follows `=`.
+/// Whether the byte at `i` follows an odd number of backslashes. The quote that opens a string never does: it follows
+/// `=`.
 fn is_escaped(text: &[u8], i: usize) -> bool {
     text[..i].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }

@@ -10,9 +10,9 @@
 //! | everybody together | [`global`] |
 //! | anything that axum can extract | `from_extractor` (feature `axum`) |
 //!
-//! They combine: [`or`](KeyExtractor::or) the next if this one finds nobody, [`and`](KeyExtractor::and) both as one key,
-//! [`map`](KeyExtractor::map) what was found. A caller without a key is anonymous, and all of those share one bucket, unless
-//! the extractor says [`or_reject`](KeyExtractor::or_reject) or [`or_skip`](KeyExtractor::or_skip).
+//! They combine: [`or`](KeyExtractor::or) the next if this one finds nobody, [`and`](KeyExtractor::and) both as one
+//! key, [`map`](KeyExtractor::map) what was found. A caller without a key is anonymous, and all of those share one
+//! bucket, unless the extractor says [`or_reject`](KeyExtractor::or_reject) or [`or_skip`](KeyExtractor::or_skip).
 
 #[cfg(feature = "axum")]
 mod axum;
@@ -43,8 +43,8 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 
 /// Finds out who is asking.
 ///
-/// Any closure over the request's parts is one, if it returns what a key can be made of, an `Option` of that (`None` = the
-/// anonymous caller), a [`Subject`] with a tier, a `Result` of these with a [`KeyError`], or an [`Extraction`]:
+/// Any closure over the request's parts is one, if it returns what a key can be made of, an `Option` of that (`None` =
+/// the anonymous caller), a [`Subject`] with a tier, a `Result` of these with a [`KeyError`], or an [`Extraction`]:
 ///
 /// ```
 /// use http::request::Parts;
@@ -60,8 +60,8 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 /// RateLimitLayer::new(quota, key::client_ip());
 /// ```
 ///
-/// A closure returns what it owns; what it borrows from the request it makes a key of first: `.map(Key::from)`. Its argument
-/// needs its type, `|req: &Parts|`. An `async` answer is an [`Extraction::later`].
+/// A closure returns what it owns; what it borrows from the request it makes a key of first: `.map(Key::from)`. Its
+/// argument needs its type, `|req: &Parts|`. An `async` answer is an [`Extraction::later`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not find the key of a request",
     note = "use a closure `|req: &http::request::Parts| ...` that returns a key, an `Option` of one, or a `Subject`",
@@ -87,7 +87,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Or::new(self, other)
     }
 
-    /// Both together: the pair is the key. Whoever lacks one of them has none. The tier is the first one's, else the other's.
+    /// Both together: the pair is the key. Whoever lacks one of them has none. The tier is the first one's, else the
+    /// other's.
     ///
     /// ```
     /// use tollgate::{key, key::KeyExtractor, Quota, RateLimitLayer, MINUTE};
@@ -243,8 +244,8 @@ pub struct KeyError {
 }
 
 impl KeyError {
-    /// The service is not set up as the extractor needs it: 500. The message says what is missing and what to do. It is shown
-    /// to the client: no secrets.
+    /// The service is not set up as the extractor needs it: 500. The message says what is missing and what to do. It is
+    /// shown to the client: no secrets.
     pub fn new(message: impl Into<String>) -> KeyError {
         KeyError { status: StatusCode::INTERNAL_SERVER_ERROR, message: message.into() }
     }

@@ -8,7 +8,8 @@ use http::request::Parts;
 use super::{Extraction, Found, KeyExtractor};
 use crate::policy::Key;
 
-/// By what an outer layer put among the request's extensions: a user, a session, a tenant. Without it the caller is anonymous.
+/// By what an outer layer put among the request's extensions: a user, a session, a tenant. Without it the caller is
+/// anonymous.
 ///
 /// ```
 /// use tollgate::{key, Quota, RateLimitLayer, Subject, MINUTE};
@@ -54,8 +55,8 @@ where
 ///
 /// The key is `("header", value)`, and so on with the other sources, so that a token is not a user of the same name.
 ///
-/// A header that is missing, empty, or there more than once is nobody's: of two values, whoever checks the credential might
-/// read the other one.
+/// A header that is missing, empty, or there more than once is nobody's: of two values, whoever checks the credential
+/// might read the other one.
 ///
 /// # Panics
 /// If `name` is no header name in lower case.
@@ -76,10 +77,11 @@ impl KeyExtractor for Header {
     }
 }
 
-/// By the token of `Authorization: Bearer`. It is hashed with the key and kept nowhere; whether it is valid, others decide.
+/// By the token of `Authorization: Bearer`. It is hashed with the key and kept nowhere; whether it is valid, others
+/// decide.
 ///
-/// Put whatever checks it outside the limiter, or combine with [`client_ip`](super::client_ip): else each invented token is a
-/// caller of its own.
+/// Put whatever checks it outside the limiter, or combine with [`client_ip`](super::client_ip): else each invented
+/// token is a caller of its own.
 pub fn bearer() -> Bearer {
     Bearer
 }
@@ -99,8 +101,8 @@ impl KeyExtractor for Bearer {
     }
 }
 
-/// By the value of a cookie, a session say. It is hashed with the key and kept nowhere. A cookie that is there more than once,
-/// with different values, is nobody's.
+/// By the value of a cookie, a session say. It is hashed with the key and kept nowhere. A cookie that is there more
+/// than once, with different values, is nobody's.
 ///
 /// Whether the session exists, others decide: put them outside the limiter and key by what they put into the request
 /// ([`extension`]), else each invented cookie is a caller of its own.
@@ -134,10 +136,11 @@ impl KeyExtractor for Cookie {
     }
 }
 
-/// A value with where it came from, so that `header("x-user").or(bearer())` does not take a token for a user of that name.
+/// A value with where it came from, so that `header("x-user").or(bearer())` does not take a token for a user of that
+/// name.
 ///
-/// It is the pair of the source's name (`"header"`, `"bearer"`, `"cookie"`, `"path"`) and the bytes: who asks a limiter about such a
-/// key from elsewhere makes it as `Key::from(("bearer", token.as_bytes()))`.
+/// It is the pair of the source's name (`"header"`, `"bearer"`, `"cookie"`, `"path"`) and the bytes: who asks a limiter
+/// about such a key from elsewhere makes it as `Key::from(("bearer", token.as_bytes()))`.
 pub(super) fn from_source(source: &'static str, value: Option<&[u8]>) -> Extraction {
     value.map(|value| Key::from((source, value))).into()
 }
