@@ -5,6 +5,7 @@ mod charge;
 mod error;
 mod failure;
 mod future;
+mod queue;
 mod reservation;
 mod settlement;
 mod snapshot;
@@ -20,6 +21,7 @@ use smallvec::SmallVec;
 
 use self::failure::Failure;
 use self::future::Line;
+use self::queue::Queues;
 use crate::algorithm::Ask;
 use crate::backend::{Backend, BackendFuture, Error, MemoryBackend, RowId, Steps, Take};
 use crate::policy::{Decision, Decisions, Digest, Key, Policy, Secret, Subject};
@@ -32,7 +34,7 @@ pub use future::{DecisionFuture, DecisionsFuture};
 pub use reservation::{HoldFuture, Reservation};
 pub use settlement::Settlement;
 pub use snapshot::Snapshot;
-pub(crate) use turn::{Place, Turn};
+pub(crate) use turn::Place;
 #[cfg(feature = "wait")]
 pub use wait::WaitFuture;
 
@@ -83,6 +85,7 @@ struct Inner {
     secret: Secret,
     anonymous: Digest,
     failure: Failure,
+    queues: Queues,
     waiting: AtomicUsize,
     max_waiting: usize,
 }
@@ -333,6 +336,7 @@ impl RateLimiterBuilder {
                 secret: self.secret,
                 anonymous,
                 failure: self.failure,
+                queues: Queues::default(),
                 waiting: AtomicUsize::new(0),
                 max_waiting: self.max_waiting,
             }),

@@ -2,13 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use super::queue::{Queues, Ticket};
 use super::turn::Turn;
 use super::{DecisionsFuture, LimitError, RateLimiter, Settlement};
 use crate::backend::{BackendFuture, Error};
-use crate::policy::Decisions;
+use crate::policy::{Decision, Decisions};
 
 /// Charges that were made and are still in hand: [kept](Reservation::keep) when the work is done, given back when this
 /// is [cancelled](Reservation::cancel) or dropped.
@@ -37,28 +38,40 @@ use crate::policy::Decisions;
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is given back at once"]
 pub struct Reservation {
-    /// `None` once it was kept or given back.
-    charges: Option<Settlement>,
+    limiter: RateLimiter,
+    decisions: Decisions,
+    /// Whether it was neither kept nor given back.
+    open: bool,
     delay: Duration,
+    /// `None` once it has come.
     turn: Option<Turn>,
+    /// The place among those in this process who wait for the same row; taken when it is first waited for.
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    NotYet,
+    In(Ticket),
+    None,
 }
 
 impl Reservation {
     /// For decisions that were all granted. [`wait`](Reservation::wait) waits `later` than for the turn.
     pub(crate) fn new(limiter: &RateLimiter, decisions: Decisions, later: impl FnOnce() -> Duration) -> Reservation {
         Reservation {
+            limiter: limiter.clone(),
+            open: true,
             delay: decisions.delay(),
             turn: Turn::new(limiter, &decisions, later),
-            charges: Some(Settlement::new(limiter, decisions)),
+            place: Place::NotYet,
+            decisions,
         }
     }
 
     /// The decisions on the charges, all granted.
     pub fn decisions(&self) -> &Decisions {
-        match &self.charges {
-            Some(charges) => charges.decisions(),
-            None => unreachable!("it is taken only where the reservation is consumed"),
-        }
+        &self.decisions
     }
 
     /// The time from the decision until the turn, the last of several; zero if there is no need to wait.
@@ -78,31 +91,66 @@ impl Reservation {
 
     /// The charges stay. What is returned can tell their true cost, or be dropped.
     pub fn keep(mut self) -> Settlement {
-        match self.charges.take() {
-            Some(charges) => charges,
-            None => unreachable!("it is taken only where the reservation is consumed"),
+        self.open = false;
+        if let Some(decision) = self.leave(Queues::go) {
+            self.decisions = Decisions::from_iter([decision]);
         }
+        Settlement::new(&self.limiter, std::mem::replace(&mut self.decisions, Decisions::from_iter([])))
     }
 
     /// Waits for the turn, and keeps the charges. Dropped before, it gives them back.
+    ///
+    /// The turn may come earlier than [`delay`](Reservation::delay) said, when others in this process who wait for the
+    /// same key leave.
     ///
     /// # Panics
     /// Outside of a tokio runtime, unless the backend's [clock](crate::Clock) has its own way to wait.
     #[cfg(feature = "wait")]
     pub async fn wait(mut self) -> Settlement {
-        if let Some(turn) = self.turn.take() {
-            turn.sleep().await;
-        }
+        std::future::poll_fn(|context| self.poll_turn(context)).await;
         self.keep()
     }
 
-    /// What to wait for before going on; `None` if there is no need to, or it was taken before.
-    pub(crate) fn take_turn(&mut self) -> Option<Turn> {
-        self.turn.take()
+    /// Ready when the turn has come.
+    pub(crate) fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(turn) = &mut self.turn else { return Poll::Ready(()) };
+        let queues = &self.limiter.inner.queues;
+        match &self.place {
+            Place::NotYet => {
+                self.place = queues.join(&self.decisions, context.waker()).map_or(Place::None, Place::In);
+            }
+            Place::In(ticket) => {
+                if let Some(decision) = queues.moved(ticket, context.waker()) {
+                    turn.move_up(&self.limiter, decision.due());
+                }
+            }
+            Place::None => {}
+        }
+        ready!(turn.poll(context));
+        self.turn = None;
+        if let Some(decision) = self.leave(Queues::go) {
+            self.decisions = Decisions::from_iter([decision]);
+        }
+        Poll::Ready(())
     }
 
     fn give_back(&mut self) -> BackendFuture<()> {
-        self.charges.take().map_or_else(|| BackendFuture::ready(Ok(())), |charges| charges.refund())
+        if !std::mem::take(&mut self.open) {
+            return BackendFuture::ready(Ok(()));
+        }
+        if let Some(decision) = self.leave(Queues::leave) {
+            self.decisions = Decisions::from_iter([decision]);
+        }
+        let decisions = std::mem::replace(&mut self.decisions, Decisions::from_iter([]));
+        Settlement::new(&self.limiter, decisions).refund()
+    }
+
+    /// Out of the queue, in one way or the other; the decision that it leaves with.
+    fn leave(&mut self, way: fn(&Queues, &Ticket) -> Option<Decision>) -> Option<Decision> {
+        match std::mem::replace(&mut self.place, Place::None) {
+            Place::In(ticket) => way(&self.limiter.inner.queues, &ticket),
+            _ => None,
+        }
     }
 }
 

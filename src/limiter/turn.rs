@@ -2,18 +2,23 @@
 
 use std::fmt;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::RateLimiter;
+use crate::algorithm::Micros;
 use crate::clock::Sleep;
 use crate::policy::Decisions;
 
-/// When a turn comes: what to wait for.
-pub(crate) enum Turn {
-    /// The backend has a time of its own.
-    Backend(Sleep),
-    /// Its time runs as this machine's does. `None` is further away than the machine can tell.
-    Machine(Option<Instant>),
+/// When a turn comes, and what waits for it.
+pub(crate) struct Turn {
+    /// By the backend's time.
+    due: Micros,
+    /// Added to it.
+    later: Duration,
+    /// By this machine's time, if the backend's runs as that does. `None` is further away than the machine can tell.
+    instant: Option<Instant>,
+    sleep: Option<Sleep>,
 }
 
 impl Turn {
@@ -23,31 +28,36 @@ impl Turn {
         if last.delay().is_zero() {
             return None;
         }
-        let delay = last.delay().saturating_add(later());
-        Some(match limiter.inner.backend.sleep_until(last.step().now + delay) {
-            Some(sleep) => Turn::Backend(sleep),
-            None => Turn::Machine(Instant::now().checked_add(delay)),
-        })
+        let (due, later) = (last.due(), later());
+        let sleep = limiter.inner.backend.sleep_until(due + later);
+        Some(Turn { due, later, instant: Instant::now().checked_add(last.delay().saturating_add(later)), sleep })
     }
 
-    /// A future that is done when the turn has come, and not before.
-    pub(crate) fn sleep(self) -> Sleep {
-        match self {
-            Turn::Backend(sleep) => sleep,
-            #[cfg(feature = "wait")]
-            Turn::Machine(Some(instant)) => Box::pin(tokio::time::sleep_until(instant.into())),
-            // Further away than there is time; and without the feature nobody can ask to wait.
-            Turn::Machine(_) => Box::pin(std::future::pending()),
+    /// It comes at `due` now, which is earlier.
+    pub(super) fn move_up(&mut self, limiter: &RateLimiter, due: Micros) {
+        if due < self.due {
+            self.instant = self.instant.and_then(|instant| instant.checked_sub(self.due.since(due)));
+            self.sleep = limiter.inner.backend.sleep_until(due + self.later);
+            self.due = due;
         }
+    }
+
+    /// Ready when it has come, and not before.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        // A timer needs its runtime, so it begins when it is polled.
+        let sleep = self.sleep.get_or_insert_with(|| match self.instant {
+            #[cfg(feature = "wait")]
+            Some(instant) => Box::pin(tokio::time::sleep_until(instant.into())),
+            // Further away than there is time; and without the feature nobody can ask to wait.
+            _ => Box::pin(std::future::pending()),
+        });
+        sleep.as_mut().poll(context)
     }
 }
 
 impl fmt::Debug for Turn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Turn::Backend(_) => f.write_str("Turn(..)"),
-            Turn::Machine(instant) => f.debug_tuple("Turn").field(instant).finish(),
-        }
+        f.debug_struct("Turn").field("due", &self.due).field("later", &self.later).finish_non_exhaustive()
     }
 }
 

@@ -7,7 +7,6 @@ use std::task::{Context, Poll, ready};
 
 use super::turn::Place;
 use super::{HoldFuture, LimitError, Reservation, Settlement};
-use crate::clock::Sleep;
 
 /// A turn on its way: see [`Acquire::wait_up_to`](super::Acquire::wait_up_to).
 #[derive(Debug)]
@@ -19,7 +18,7 @@ pub struct WaitFuture {
 
 enum State {
     Deciding(HoldFuture),
-    Waiting(Reservation, Sleep),
+    Waiting(Reservation),
     Done,
 }
 
@@ -39,23 +38,18 @@ impl Future for WaitFuture {
                 State::Deciding(decision) => {
                     let answer = ready!(Pin::new(decision).poll(context));
                     this.state = State::Done;
-                    let mut reservation = match answer {
-                        Ok(reservation) => reservation,
+                    match answer {
+                        Ok(reservation) => this.state = State::Waiting(reservation),
                         Err(error) => {
                             this.place = None;
                             return Poll::Ready(Err(error));
                         }
-                    };
-                    let Some(turn) = reservation.take_turn() else {
-                        this.place = None;
-                        return Poll::Ready(Ok(reservation.keep()));
-                    };
-                    this.state = State::Waiting(reservation, turn.sleep());
+                    }
                 }
-                State::Waiting(_, sleep) => {
-                    ready!(sleep.as_mut().poll(context));
+                State::Waiting(reservation) => {
+                    ready!(reservation.poll_turn(context));
                     this.place = None;
-                    if let State::Waiting(reservation, _) = std::mem::replace(&mut this.state, State::Done) {
+                    if let State::Waiting(reservation) = std::mem::replace(&mut this.state, State::Done) {
                         return Poll::Ready(Ok(reservation.keep()));
                     }
                 }
@@ -69,7 +63,7 @@ impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             State::Deciding(decision) => decision.fmt(f),
-            State::Waiting(reservation, _) => reservation.fmt(f),
+            State::Waiting(reservation) => reservation.fmt(f),
             State::Done => f.write_str("Done"),
         }
     }

@@ -18,7 +18,6 @@ use super::layer::Shared;
 use super::pass::{After, Pass};
 use super::service::{Outcome, Verdict};
 use super::settle::Settling;
-use crate::clock::Sleep;
 
 pin_project! {
     /// The future of [`RateLimit`](super::RateLimit): the inner service's response, or a refusal.
@@ -46,8 +45,6 @@ pin_project! {
 /// A request that waits for its turn.
 struct Waiting<S, B> {
     pass: Pass,
-    /// Begun when it is first polled, since a timer needs its runtime.
-    sleep: Option<Sleep>,
     shared: Arc<Shared>,
     /// Not asked whether it is ready before the turn has come: while it waits, it holds no place there.
     service: S,
@@ -61,14 +58,7 @@ impl<S, B> Waiting<S, B> {
     where
         S: Service<Request<B>>,
     {
-        if let Some(turn) = self.pass.take_turn() {
-            self.sleep = Some(turn.sleep());
-        }
-        if let Some(sleep) = &mut self.sleep {
-            ready!(sleep.as_mut().poll(context));
-            self.sleep = None;
-            self.pass.leave_place();
-        }
+        ready!(self.pass.poll_turn(context));
         self.service.poll_ready(context)
     }
 }
@@ -86,7 +76,7 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
 
     /// `service` is a clone of which nobody has asked yet whether it is ready.
     pub(super) fn waiting(pass: Pass, shared: Arc<Shared>, service: S, parts: Parts, body: B) -> ResponseFuture<S, B> {
-        let waiting = Waiting { pass, sleep: None, shared, service, parts, body };
+        let waiting = Waiting { pass, shared, service, parts, body };
         ResponseFuture { state: State::Waiting { waiting: Some(Box::new(waiting)) } }
     }
 
@@ -117,7 +107,7 @@ where
                         Outcome::Refuse(cause) => State::Refused { response: Some(shared.refuse(&cause, &parts)) },
                         Outcome::Proceed(pass) if pass.waits() => {
                             let service = service.clone();
-                            let waiting = Waiting { pass, sleep: None, shared, service, parts, body };
+                            let waiting = Waiting { pass, shared, service, parts, body };
                             State::Waiting { waiting: Some(Box::new(waiting)) }
                         }
                         Outcome::Proceed(pass) => {

@@ -267,8 +267,8 @@ impl RateLimitLayer {
     ///
     /// Each request gets its turn when it comes, so requests of a key go on in the order in which they came, at the
     /// instants that the quota sets. A request that waits holds nothing of the inner service: at its turn, a clone of
-    /// that is made ready. If its client leaves, the turn goes to whoever comes next, unless others were promised later
-    /// ones already: see [`Reservation`](crate::Reservation). Of several rules, the last turn counts: a rule whose turn
+    /// that is made ready. If its client leaves, those behind it move up, and the last turn goes to whoever comes next:
+    /// see [`Reservation`](crate::Reservation). Of several rules, the last turn counts: a rule whose turn
     /// came earlier is no longer paced by it. How many wait at once, or for a remote backend's answer, is
     /// [bounded](crate::RateLimiterBuilder::max_waiting).
     ///

@@ -1,14 +1,16 @@
 //! What a request that may go on takes with it, and what its response brings back to.
 
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
 use http::request::Parts;
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 use super::headers::Report;
 use super::layer::Shared;
 use super::settle::Unsettled;
 use super::status::RateLimitStatus;
-use crate::limiter::{Place, Reservation, Settlement, Turn};
+use crate::limiter::{Place, Reservation, Settlement};
 
 /// For a request that may go on, at once or at its turn.
 pub(super) struct Pass {
@@ -34,19 +36,13 @@ impl Pass {
         matches!(self.charges, Charges::Held(..))
     }
 
-    /// What to wait for before going on.
-    pub(super) fn take_turn(&mut self) -> Option<Turn> {
-        match &mut self.charges {
-            Charges::Held(reservation, _) => reservation.take_turn(),
-            _ => None,
-        }
-    }
-
-    /// Its turn has come: others may wait in its place.
-    pub(super) fn leave_place(&mut self) {
-        if let Charges::Held(_, place) = &mut self.charges {
+    /// Ready when its turn has come: others may wait in its place then.
+    pub(super) fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Charges::Held(reservation, place) = &mut self.charges {
+            ready!(reservation.poll_turn(context));
             *place = None;
         }
+        Poll::Ready(())
     }
 
     /// The request goes on now: equips it, and returns what is to be done with its response.

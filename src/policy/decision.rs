@@ -173,6 +173,11 @@ impl Decision {
         }
     }
 
+    /// When the caller's turn comes: now, or that of a reservation.
+    pub(crate) fn due(&self) -> Micros {
+        self.step.now + self.delay()
+    }
+
     /// The time for which [`remaining`](Decision::remaining) is what may be spent without outpacing the quota: `t` of
     /// the `RateLimit` header.
     ///
@@ -234,6 +239,14 @@ impl Decisions {
     /// The decision on the charge with this number, from 0.
     pub fn get(&self, index: usize) -> Option<&Decision> {
         self.all.get(index)
+    }
+
+    /// The decision, if there is just one.
+    pub(crate) fn only(&self) -> Option<&Decision> {
+        match &self.all[..] {
+            [decision] => Some(decision),
+            _ => None,
+        }
     }
 
     /// The one decision, if there is one.

@@ -43,15 +43,16 @@ async fn who_comes_after_the_last_ten_left_gets_the_first_of_their_turns() {
     assert_eq!(queue.passed()[10..], [(21, ms(1000))]);
 }
 
-/// The other way round only the last turn is free: those that wait in between keep what they were promised.
+/// The other way round, as the requests of a connection that is lost: those behind move up each time, so that it is the last
+/// turn which goes back.
 #[tokio::test]
-async fn turns_before_a_promised_one_are_forfeited() {
+async fn who_leaves_from_the_midst_costs_nobody_a_turn() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), key::global()).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
     let mut answers: Vec<_> = (1..=20).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
-    for answer in answers.drain(10..) {
+    for answer in answers.drain(5..15) {
         leave(answer).await;
     }
     assert_eq!(queue.limiter.waiting(), 9);
@@ -60,8 +61,42 @@ async fn turns_before_a_promised_one_are_forfeited() {
     for turn in 1..20 {
         queue.at(ms(100 * turn)).await;
     }
-    // Nobody in the turns of 11 to 19; the newcomer in that of 20.
-    assert_eq!(queue.passed()[9..], [(10, ms(900)), (21, ms(1900))]);
+    let numbers: Vec<_> = (1..=5).chain(16..=21).collect();
+    let expected: Vec<_> = numbers.into_iter().zip(0..).map(|(number, turn)| (number, ms(100 * turn))).collect();
+    assert_eq!(queue.passed(), expected);
+}
+
+/// Turns that are held, and not waited for here, stay where they were promised: whoever holds them was told.
+#[tokio::test]
+async fn turns_before_one_that_somebody_holds_are_forfeited() {
+    let queue = Queue::new();
+    let hold = || queue.limiter.acquire(&SEARCH, 7).reserve().hold();
+    hold().await.unwrap().keep();
+    let mut turns = Vec::new();
+    for _ in 0..10 {
+        turns.push(hold().await.unwrap());
+    }
+    turns.drain(..9).for_each(drop);
+    assert_eq!(hold().await.unwrap().delay(), ms(1100));
+    // Newest first, nothing is lost any more but what was.
+    drop(turns);
+    assert_eq!(hold().await.unwrap().delay(), ms(1000));
+}
+
+/// A turn of another size is no good to those behind it.
+#[tokio::test]
+async fn turns_are_passed_on_to_those_of_the_same_size() {
+    let queue = Queue::new();
+    let layer = RateLimitLayer::new(SEARCH.clone(), |_: &http::request::Parts| 7).limiter(&queue.limiter);
+    let of = |cost| layer.clone().cost(move |_| cost).wait_up_to(50 * SECOND).layer(queue.inner());
+    let mut answers: Vec<_> = [(1, 1), (2, 1), (3, 30), (4, 1)].map(|(number, cost)| send(&of(cost), number)).into();
+    queue.at(Duration::ZERO).await;
+    leave(answers.remove(1)).await;
+    for turn in 1..=40 {
+        queue.at(ms(100 * turn)).await;
+    }
+    // The fourth takes the second's turn; the third is where it was promised.
+    assert_eq!(queue.passed(), [(1, ms(0)), (4, ms(100)), (3, ms(3100))]);
 }
 
 #[tokio::test]

@@ -48,8 +48,11 @@ enum Fate {
     Forfeited,
 }
 
-/// A request that waits, by its number among the charges. Its future tells whether it went on.
+/// A request that waits. Its future tells whether it went on.
 struct Waiter {
+    /// Who it is: the charge by which it came.
+    id: usize,
+    /// The charge by which it will go on: another, once somebody before it has left.
     number: usize,
     due: Micros,
     future: Pin<Box<dyn Future<Output = bool>>>,
@@ -90,7 +93,7 @@ impl History {
                     8 => waiting - 1,
                     9 => 0,
                     _ => pick as usize % waiting,
-                }),
+                })?,
                 _ => self.arrive(raw)?,
             }
             promised = self.waiters.last().map_or(promised, |waiter| waiter.due);
@@ -142,7 +145,9 @@ impl History {
         let turn = Turn { due, cost, used: cost, reserved: delay > 0 };
         self.charges.push(Granted { at, turn, fate: Fate::Kept });
         if delay > 0 {
-            self.waiters.push(Waiter { number, due: Micros::new(due as u64), future, waker });
+            self.waiters.push(Waiter { id: number, number, due: Micros::new(due as u64), future, waker });
+            // Not always the last: one of nothing at all waits for debts, which may be given back by then.
+            self.waiters.sort_by_key(|waiter| (waiter.due, waiter.id));
         }
         self.check_waiters()
     }
@@ -171,14 +176,29 @@ impl History {
         }
     }
 
-    /// One who waits goes away.
-    fn leave(&mut self, index: usize) {
-        let Waiter { number, future, .. } = self.waiters.remove(index);
+    /// One who waits goes away. Those behind of the same size take the turns before theirs, and the last turn is free.
+    fn leave(&mut self, index: usize) -> Result<(), TestCaseError> {
+        let Waiter { mut number, mut due, future, .. } = self.waiters.remove(index);
         drop(future);
+        let mut moved = Vec::new();
+        for behind in &mut self.waiters[index..] {
+            if self.charges[behind.number].turn.cost == self.charges[number].turn.cost {
+                std::mem::swap(&mut behind.number, &mut number);
+                std::mem::swap(&mut behind.due, &mut due);
+                moved.push(behind.id);
+            }
+        }
+        prop_assert_eq!(std::mem::take(&mut *self.woken.lock().unwrap()), &moved[..]);
+        for Waiter { future, waker, .. } in self.waiters.iter_mut().filter(|waiter| moved.contains(&waiter.id)) {
+            prop_assert!(future.as_mut().poll(&mut Context::from_waker(waker)).is_pending(), "before its turn");
+        }
+        // Of two at one instant, who came first goes first.
+        self.waiters.sort_by_key(|waiter| (waiter.due, waiter.id));
         let behind = |charge: &Granted| charge.fate != Fate::Vanished && charge.turn.cost > 0;
         let last = !self.charges[number + 1..].iter().any(behind);
         self.charges[number].fate = if last { Fate::Vanished } else { Fate::Forfeited };
         self.charges[number].turn.used = 0;
+        self.check_waiters()
     }
 
     /// Lets time pass. Everybody goes on at their instant: not a microsecond before it, and in their order.
@@ -193,8 +213,15 @@ impl History {
             }
             self.clock.set(wake);
             let (due, waiting): (Vec<_>, Vec<_>) = self.waiters.drain(..).partition(|waiter| waiter.due <= wake);
-            let numbers: Vec<usize> = due.iter().map(|waiter| waiter.number).collect();
-            prop_assert_eq!(std::mem::take(&mut *self.woken.lock().unwrap()), numbers);
+            let numbers: Vec<usize> = due.iter().map(|waiter| waiter.id).collect();
+            let mut woken = std::mem::take(&mut *self.woken.lock().unwrap());
+            if due.iter().any(|waiter| waiter.id != waiter.number) {
+                // Who moved up to the same instant as others is woken after them.
+                woken.sort_unstable();
+                prop_assert!(woken.iter().eq(numbers.iter().collect::<std::collections::BTreeSet<_>>()));
+            } else {
+                prop_assert_eq!(woken, numbers);
+            }
             for Waiter { mut future, waker, due, .. } in due {
                 prop_assert_eq!(due, wake);
                 prop_assert_eq!(future.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Ready(true));
