@@ -62,6 +62,17 @@ pub(super) fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
 
+/// Without a provider of cryptography, or with two that it could choose from, rustls panics.
+pub(super) fn choose_cryptography(url: &str) {
+    #[cfg(feature = "redis-tls")]
+    if url.starts_with("rediss") && rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Lost only against somebody who installs one at the same time.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+    #[cfg(not(feature = "redis-tls"))]
+    let _ = url;
+}
+
 impl<C: Connect> Lost<C> {
     pub(super) fn new(client: C) -> Lost<C> {
         Lost { client, connection: Mutex::new(None), number: AtomicU64::new(0) }

@@ -64,7 +64,12 @@ pub struct RedisBackend {
 }
 
 impl RedisBackend {
-    /// Connects to one server: `redis://user:password@host:port/db`, `rediss://` for TLS (feature `redis-tls`), `unix:///path`.
+    /// Connects to one server: `redis://user:password@host:port/db`, `rediss://` for TLS (feature `redis-tls`),
+    /// `unix:///path`.
+    ///
+    /// Over TLS, the system's certificates are believed, and those in the file that `SSL_CERT_FILE` names. Unless the process has
+    /// [installed](https://docs.rs/rustls/latest/rustls/crypto/struct.CryptoProvider.html) another provider of cryptography for
+    /// rustls, *ring* is.
     ///
     /// # Errors
     /// If the URL is none, or the server does not answer: of kind [`Protocol`](ErrorKind::Protocol) for what is to be mended,
@@ -344,6 +349,7 @@ impl RedisBackendBuilder {
     /// As there.
     pub async fn connect(self, url: &str) -> Result<RedisBackend, Error> {
         let info = url.into_connection_info().map_err(error::classify)?.set_tcp_settings(link::tcp());
+        link::choose_cryptography(url);
         let client = Client::open(info).map_err(error::classify)?;
         self.tried(Link::Server(Lost::new(client))).await
     }
@@ -360,6 +366,7 @@ impl RedisBackendBuilder {
         urls: impl IntoIterator<Item = U>,
     ) -> Result<RedisBackend, Error> {
         let urls: Vec<String> = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
+        urls.iter().for_each(|url| link::choose_cryptography(url));
         let client = ClusterClientBuilder::new(urls)
             // Again after a redirection only: a charge that may have happened is not sent twice.
             .retries(REDIRECTIONS)
