@@ -1,4 +1,8 @@
 //! The Redis backend on a real redis-server, started by each test on a port of its own.
 
 mod conformance;
+mod faults;
+mod outage;
+mod proxy;
+mod retries;
 mod server;

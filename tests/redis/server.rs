@@ -57,6 +57,12 @@ impl Server {
         redis::Client::open(self.url()).unwrap().get_connection_with_timeout(PATIENCE).unwrap()
     }
 
+    /// Sends it a signal: `STOP`, `CONT`.
+    pub(crate) fn signal(&self, name: &str) {
+        let status = Command::new("sh").arg("-c").arg(format!("kill -{name} {}", self.pid())).status().unwrap();
+        assert!(status.success());
+    }
+
     /// Ends it as a power cut does.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();

@@ -143,9 +143,9 @@ impl Lanes {
             Ok(Err(error)) => {
                 match fault(&error) {
                     Fault::Answered => {}
-                    Fault::Moved => self.link.lost(number).await,
+                    Fault::Moved => self.link.lost(number),
                     Fault::Disconnected => {
-                        self.link.lost(number).await;
+                        self.link.lost(number);
                         self.breaker(lane).trip(Instant::now());
                     }
                 }
@@ -153,7 +153,7 @@ impl Lanes {
             }
             Err(_) => {
                 self.breaker(lane).trip(Instant::now());
-                self.link.lost(number).await;
+                self.link.lost(number);
                 let deadline = self.deadline;
                 batch.fail(|| late(deadline));
             }
@@ -186,7 +186,7 @@ impl Lanes {
                 Err(_) => false,
             };
             if !probe.answered {
-                probe.lanes.link.lost(number).await;
+                probe.lanes.link.lost(number);
             }
         });
     }

@@ -3,15 +3,14 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisResult, Value};
-use tokio::sync::Mutex;
 
 /// Where commands go.
 pub(super) enum Link {
@@ -24,20 +23,33 @@ pub(super) enum Link {
 /// A connection that can be lost, and how to make it anew.
 pub(super) struct Lost<C: Connect> {
     client: C,
-    connection: Mutex<Option<C::Connection>>,
-    /// How many there were: nobody drops one that came after his own.
-    number: AtomicU64,
+    /// Locked for a moment only, never while something is waited for: whoever gives up a connection has to answer in time.
+    kept: Mutex<Kept<C::Connection>>,
+    /// One connects; the others wait, and share what he got.
+    connecting: tokio::sync::Mutex<()>,
+}
+
+struct Kept<C> {
+    connection: Option<C>,
+    /// How many were lost: nobody drops one that came after his own.
+    number: u64,
+    used: Instant,
 }
 
 /// What connects.
 pub(super) trait Connect: Send + Sync {
     type Connection: ConnectionLike + Clone + Send + Sync;
 
+    /// Whether it notices by itself, before it sends a command, that a connection is dead.
+    const LOOKS_AFTER_ITSELF: bool;
+
     fn connect(&self) -> impl Future<Output = RedisResult<Self::Connection>> + Send;
 }
 
 impl Connect for Client {
     type Connection = MultiplexedConnection;
+
+    const LOOKS_AFTER_ITSELF: bool = false;
 
     async fn connect(&self) -> RedisResult<MultiplexedConnection> {
         // Whoever calls has a deadline of his own.
@@ -49,6 +61,8 @@ impl Connect for Client {
 impl Connect for ClusterClient {
     type Connection = ClusterConnection;
 
+    const LOOKS_AFTER_ITSELF: bool = true;
+
     async fn connect(&self) -> RedisResult<ClusterConnection> {
         self.get_async_connection().await
     }
@@ -56,6 +70,10 @@ impl Connect for ClusterClient {
 
 /// How long a connection may take to come about.
 pub(super) const CONNECT: Duration = Duration::from_secs(1);
+
+/// A connection that was not used for so long may have been closed meanwhile. Nobody knows before something was sent on it, and a
+/// charge that was sent is not sent again; so something else is sent first.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// Sockets that do not wait to fill a packet, and notice a peer that is gone.
 pub(super) fn tcp() -> TcpSettings {
@@ -75,21 +93,64 @@ pub(super) fn choose_cryptography(url: &str) {
 
 impl<C: Connect> Lost<C> {
     pub(super) fn new(client: C) -> Lost<C> {
-        Lost { client, connection: Mutex::new(None), number: AtomicU64::new(0) }
+        let kept = Kept { connection: None, number: 0, used: Instant::now() };
+        Lost { client, kept: Mutex::new(kept), connecting: tokio::sync::Mutex::new(()) }
     }
 
     async fn run(&self, command: &Cmd) -> RedisResult<Value> {
-        let mut kept = self.connection.lock().await;
-        let mut connection = match &*kept {
-            Some(connection) => connection.clone(),
-            None => {
-                let connection = self.client.connect().await?;
-                self.number.fetch_add(1, Ordering::Relaxed);
-                kept.insert(connection).clone()
-            }
+        let mut connection = match self.fresh() {
+            Some(connection) => connection,
+            None => self.made_sure().await?,
         };
-        drop(kept);
         connection.req_packed_command(command).await
+    }
+
+    /// The connection, if it was used a moment ago.
+    fn fresh(&self) -> Option<C::Connection> {
+        let mut kept = self.kept();
+        if !C::LOOKS_AFTER_ITSELF && kept.used.elapsed() > IDLE {
+            return None;
+        }
+        kept.used = Instant::now();
+        kept.connection.clone()
+    }
+
+    /// The connection, tried by a question that changes nothing; another one if there is none or it is dead.
+    async fn made_sure(&self) -> RedisResult<C::Connection> {
+        let _one_at_a_time = self.connecting.lock().await;
+        if let Some(connection) = self.fresh() {
+            return Ok(connection);
+        }
+        let mut connection = self.kept().connection.clone();
+        if let Some(idle) = &mut connection {
+            // An error of the server's is an answer too.
+            if idle.req_packed_command(&redis::cmd("TIME")).await.is_err() {
+                connection = None;
+            }
+        }
+        let connection = match connection {
+            Some(connection) => connection,
+            None => self.client.connect().await?,
+        };
+        let mut kept = self.kept();
+        kept.used = Instant::now();
+        Ok(kept.connection.insert(connection).clone())
+    }
+
+    fn number(&self) -> u64 {
+        self.kept().number
+    }
+
+    fn lost(&self, number: u64) {
+        let mut kept = self.kept();
+        if kept.number == number {
+            kept.number += 1;
+            kept.connection = None;
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept<C::Connection>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,18 +167,16 @@ impl Link {
     /// The number of the connection that the next command would go by.
     pub(super) fn number(&self) -> u64 {
         match self {
-            Link::Server(server) => server.number.load(Ordering::Relaxed),
+            Link::Server(server) => server.number(),
             Link::Cluster(_) | Link::Given(_) => 0,
         }
     }
 
     /// The connection with this number is of no use: the next command makes a new one. A cluster's sees to its nodes itself, and
     /// so does whoever gave his own.
-    pub(super) async fn lost(&self, number: u64) {
-        let Link::Server(server) = self else { return };
-        let mut kept = server.connection.lock().await;
-        if server.number.load(Ordering::Relaxed) == number {
-            *kept = None;
+    pub(super) fn lost(&self, number: u64) {
+        if let Link::Server(server) = self {
+            server.lost(number);
         }
     }
 

@@ -1,0 +1,170 @@
+//! What breaks in the field, each on a real server: meanwhile nobody waits longer than the deadline and the failure mode applies;
+//! afterwards decisions are exact again within a second, without anybody's doing anything.
+
+use std::time::Duration;
+
+use tollgate::backend::ErrorKind;
+
+use crate::outage::{Application, SLOW, fresh};
+use crate::proxy::Proxy;
+use crate::server::{Server, free_port};
+
+/// Long enough for some probes.
+const A_WHILE: Duration = Duration::from_millis(500);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_killed_and_comes_back() {
+    let mut server = Server::start();
+    let application = Application::on(&server.url()).await;
+    server.kill();
+    application.suffers(A_WHILE).await;
+    application.fails_at_once().await;
+    server.restart();
+    application.is_back().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stands_still_for_three_seconds() {
+    let server = Server::start();
+    let application = Application::on(&server.url()).await;
+    server.signal("STOP");
+    let kinds = application.suffers(Duration::from_secs(3)).await;
+    // Those that were under way found out; the others were told.
+    assert_eq!(kinds, [ErrorKind::Timeout, ErrorKind::Unavailable]);
+    application.fails_at_once().await;
+    server.signal("CONT");
+    application.is_back().await;
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_its_scripts_is_told_again() {
+    let server = Server::start();
+    let application = Application::on(&server.url()).await;
+    let mut admin = server.admin();
+    // No call fails for it, and none is charged twice.
+    let key = fresh();
+    for left in (0..10).rev() {
+        redis::cmd("SCRIPT").arg("FLUSH").exec(&mut admin).unwrap();
+        assert_eq!(application.deny.limit(&SLOW, key).await.unwrap().remaining(), left);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_becomes_read_only() {
+    let server = Server::start();
+    let application = Application::on(&server.url()).await;
+    let mut admin = server.admin();
+    redis::cmd("REPLICAOF").arg("127.0.0.1").arg(free_port()).exec(&mut admin).unwrap();
+    assert_eq!(application.suffers(A_WHILE).await, [ErrorKind::Unavailable]);
+    redis::cmd("REPLICAOF").arg("NO").arg("ONE").exec(&mut admin).unwrap();
+    application.is_back().await;
+}
+
+/// What a failover looks like behind a name or an address that moves: the old connection still works, and leads to what is a replica
+/// now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_is_elsewhere_now() {
+    let (old, new) = (Server::start(), Server::start());
+    let proxy = Proxy::to(old.port());
+    let application = Application::on(&proxy.url()).await;
+    redis::cmd("REPLICAOF").arg("127.0.0.1").arg(new.port()).exec(&mut old.admin()).unwrap();
+    application.suffers(A_WHILE).await;
+    // Connecting again is what finds the new one, but not with every call.
+    let connected = proxy.accepted();
+    assert!((2..100).contains(&connected), "{connected} connections");
+    proxy.point_at(new.port());
+    application.is_back().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_full() {
+    let server = Server::with(&["--maxmemory-policy", "noeviction"]);
+    let application = Application::on(&server.url()).await;
+    let mut admin = server.admin();
+    let key = fresh();
+    while application.deny.limit(&SLOW, key).await.unwrap().is_allowed() {}
+    redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1).exec(&mut admin).unwrap();
+    assert_eq!(application.suffers(A_WHILE).await, [ErrorKind::Unavailable]);
+    // A denial writes nothing, so it needs no memory: who is denied stays denied.
+    assert!(!application.allow.limit(&SLOW, key).await.unwrap().is_allowed());
+    redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(0).exec(&mut admin).unwrap();
+    application.is_back().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_are_killed_all_the_time() {
+    let server = Server::start();
+    let application = Application::on(&server.url()).await;
+    let mut admin = server.admin();
+    let killing = tokio::task::spawn_blocking(move || {
+        for _ in 0..50 {
+            // The admin's own connection is spared.
+            redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").exec(&mut admin).unwrap();
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+    application.suffers(A_WHILE).await;
+    killing.await.unwrap();
+    application.is_back().await;
+}
+
+/// Servers and firewalls close connections that are idle; an application with few callers would meet that with each of them.
+#[tokio::test]
+async fn a_connection_that_was_closed_while_it_was_idle_costs_nobody_a_decision() {
+    let server = Server::start();
+    let application = Application::on(&server.url()).await;
+    for _ in 0..3 {
+        redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").exec(&mut server.admin()).unwrap();
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        application.deny.limit(&SLOW, fresh()).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_that_is_changed() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let mut password = |to: &str| {
+        redis::cmd("CONFIG").arg("SET").arg("requirepass").arg(to).exec(&mut admin).unwrap();
+        redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").exec(&mut admin).unwrap();
+    };
+    password("first");
+    let application = Application::on(&format!("redis://:first@127.0.0.1:{}", server.port())).await;
+    password("second");
+    let kinds = application.suffers(A_WHILE).await;
+    assert!(kinds.contains(&ErrorKind::Protocol), "somebody has to mend it: {kinds:?}");
+    password("first");
+    application.is_back().await;
+}
+
+/// A cable is pulled: nothing is closed, nothing comes through.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_socket_that_swallows_everything() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let application = Application::on(&proxy.url()).await;
+    let connected = proxy.accepted();
+    proxy.swallow(true);
+    // Until the pauses between probes are as long as they get.
+    application.suffers(Duration::from_millis(2550)).await;
+    application.fails_at_once().await;
+    assert!(proxy.accepted() - connected < 10, "{} connections in vain", proxy.accepted() - connected);
+    proxy.swallow(false);
+    application.is_back().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_socket_that_is_closed_as_soon_as_it_is_open() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let application = Application::on(&proxy.url()).await;
+    proxy.refuse(true);
+    application.suffers(A_WHILE).await;
+    application.fails_at_once().await;
+    proxy.refuse(false);
+    application.is_back().await;
+    // And once more, with a connection that came after the others.
+    proxy.close_all();
+    application.suffers(Duration::from_millis(20)).await;
+    application.is_back().await;
+}

@@ -1,0 +1,124 @@
+//! What everybody meets while the server is not what it should be, and afterwards. Timings are the point here.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tollgate::backend::{ErrorKind, RedisBackend};
+use tollgate::{DecidedBy, FailureMode, HOUR, Policy, Quota, RateLimiter};
+
+/// Slow enough that nothing comes back while a test runs.
+pub(crate) static SLOW: Policy = Policy::new("slow", Quota::token_bucket(LIMIT, HOUR));
+pub(crate) const LIMIT: u64 = 10;
+
+/// Never in the way.
+static WIDE: Policy = Policy::new("wide", Quota::token_bucket(1_000_000, HOUR));
+
+pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
+
+/// After recovery, decisions are exact again within this.
+const BACK: Duration = Duration::from_secs(1);
+
+/// For a machine with two busy cores.
+const SLACK: Duration = Duration::from_millis(150);
+
+/// An application on one backend, with each failure mode.
+pub(crate) struct Application {
+    pub(crate) deny: RateLimiter,
+    pub(crate) allow: RateLimiter,
+    pub(crate) fallback: RateLimiter,
+}
+
+impl Application {
+    pub(crate) async fn on(url: &str) -> Application {
+        let backend = RedisBackend::builder().deadline(DEADLINE).connect(url).await.unwrap();
+        let with = |mode| RateLimiter::builder(backend.clone()).on_failure(mode).build();
+        let application = Application {
+            deny: with(FailureMode::Deny),
+            allow: with(FailureMode::Allow),
+            fallback: with(FailureMode::fallback(0.5)),
+        };
+        application.is_exact().await;
+        application
+    }
+
+    /// For so long: every call is answered within the deadline, by the failure mode. Returns the kinds of errors that the callers got,
+    /// each once.
+    pub(crate) async fn suffers(&self, duration: Duration) -> Vec<ErrorKind> {
+        let begin = Instant::now();
+        let callers: Vec<_> = (0..4)
+            .map(|_| {
+                let deny = self.deny.clone();
+                tokio::spawn(async move {
+                    let (mut slowest, mut kinds) = (Duration::ZERO, Vec::new());
+                    while begin.elapsed() < duration {
+                        let asked = Instant::now();
+                        let answer = deny.limit(&WIDE, 1).await;
+                        slowest = slowest.max(asked.elapsed());
+                        kinds.extend(answer.err().map(|error| error.kind()));
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                    }
+                    (slowest, kinds)
+                })
+            })
+            .collect();
+        let mut all = Vec::new();
+        for caller in callers {
+            let (slowest, kinds) = caller.await.expect("no panic");
+            assert!(slowest < DEADLINE + SLACK, "a call took {slowest:?}, with a deadline of {DEADLINE:?}");
+            all.extend(kinds);
+        }
+        let unseen = self.allow.limit(&SLOW, "ada").await.unwrap();
+        assert_eq!((unseen.is_allowed(), unseen.decided_by()), (true, DecidedBy::Nobody));
+        let local = self.fallback.limit(&SLOW, fresh()).await.unwrap();
+        assert_eq!((local.limit(), local.decided_by()), (LIMIT / 2, DecidedBy::Fallback));
+        assert!(!all.is_empty(), "nobody noticed");
+        let mut kinds = Vec::new();
+        all.into_iter().for_each(|kind| {
+            if !kinds.contains(&kind) {
+                kinds.push(kind)
+            }
+        });
+        kinds
+    }
+
+    /// Once the breaker is open, nobody waits.
+    pub(crate) async fn fails_at_once(&self) {
+        let mut times = Vec::new();
+        for _ in 0..501 {
+            let asked = Instant::now();
+            let error = self.deny.limit(&WIDE, 1).await.expect_err("the server is gone");
+            times.push(asked.elapsed());
+            assert_eq!(error.kind(), ErrorKind::Unavailable);
+        }
+        times.sort_unstable();
+        let median = times[times.len() / 2];
+        assert!(median < Duration::from_millis(1), "half of the calls took {median:?} and more");
+    }
+
+    /// From now on it takes a second at most until the server decides again, exactly.
+    pub(crate) async fn is_back(&self) {
+        let begin = Instant::now();
+        while let Err(error) = self.deny.limit(&WIDE, 1).await {
+            assert!(begin.elapsed() < BACK + SLACK, "still after {:?}: {error}", begin.elapsed());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        self.is_exact().await;
+    }
+
+    /// Of twice as many calls as a quota has tokens, half are admitted, with each failure mode.
+    pub(crate) async fn is_exact(&self) {
+        for limiter in [&self.deny, &self.allow, &self.fallback] {
+            let key = fresh();
+            for i in 0..2 * LIMIT {
+                let decision = limiter.limit(&SLOW, key).await.unwrap();
+                assert_eq!((decision.is_allowed(), decision.decided_by()), (i < LIMIT, DecidedBy::Backend), "call {i}");
+            }
+        }
+    }
+}
+
+/// A key that nobody has used.
+pub(crate) fn fresh() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1_000_000);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}

@@ -1,0 +1,132 @@
+//! What stands between the backend and its server, and can break; and a server that means harm.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// Passes bytes to and fro on threads of its own, until it is told otherwise.
+pub(crate) struct Proxy {
+    port: u16,
+    way: Arc<Way>,
+}
+
+struct Way {
+    target: AtomicU16,
+    swallows: AtomicBool,
+    refuses: AtomicBool,
+    open: Mutex<Vec<TcpStream>>,
+    accepted: AtomicUsize,
+}
+
+impl Proxy {
+    pub(crate) fn to(target: u16) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let way = Arc::new(Way {
+            target: AtomicU16::new(target),
+            swallows: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
+            open: Mutex::default(),
+            accepted: AtomicUsize::new(0),
+        });
+        let passing = Arc::clone(&way);
+        thread::spawn(move || listener.incoming().for_each(|socket| passing.accept(socket.unwrap())));
+        Proxy { port, way }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// From now on new connections go there; old ones stay where they are, as when a name gets another address.
+    pub(crate) fn point_at(&self, target: u16) {
+        self.way.target.store(target, Ordering::SeqCst);
+    }
+
+    /// Whatever comes is lost, in both directions; nothing is closed.
+    pub(crate) fn swallow(&self, yes: bool) {
+        self.way.swallows.store(yes, Ordering::SeqCst);
+    }
+
+    /// Closes every connection at once, those that are there and those that come.
+    pub(crate) fn refuse(&self, yes: bool) {
+        self.way.refuses.store(yes, Ordering::SeqCst);
+        self.close_all();
+    }
+
+    /// Closes those that are there.
+    pub(crate) fn close_all(&self) {
+        for socket in self.way.open.lock().unwrap().drain(..) {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Connections that were ever made.
+    pub(crate) fn accepted(&self) -> usize {
+        self.way.accepted.load(Ordering::SeqCst)
+    }
+}
+
+impl Way {
+    fn accept(self: &Arc<Self>, near: TcpStream) {
+        self.accepted.fetch_add(1, Ordering::SeqCst);
+        if self.refuses.load(Ordering::SeqCst) {
+            return;
+        }
+        let Ok(far) = TcpStream::connect(("127.0.0.1", self.target.load(Ordering::SeqCst))) else { return };
+        for socket in [&near, &far] {
+            socket.set_nodelay(true).unwrap();
+            self.open.lock().unwrap().push(socket.try_clone().unwrap());
+        }
+        let (near_too, far_too) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+        let (forth, back) = (Arc::clone(self), Arc::clone(self));
+        thread::spawn(move || forth.carry(near, far));
+        thread::spawn(move || back.carry(far_too, near_too));
+    }
+
+    fn carry(&self, mut from: TcpStream, mut to: TcpStream) {
+        let mut buffer = [0; 16 * 1024];
+        while let Ok(length @ 1..) = from.read(&mut buffer) {
+            if !self.swallows.load(Ordering::SeqCst) && to.write_all(&buffer[..length]).is_err() {
+                break;
+            }
+        }
+        let _ = from.shutdown(Shutdown::Both);
+        let _ = to.shutdown(Shutdown::Both);
+    }
+}
+
+/// A server that is polite until it is asked to decide, and then says `nonsense`, over and over if `endless`, and hangs up if
+/// `hangs_up`. Returns its URL.
+pub(crate) fn hostile(nonsense: Vec<u8>, endless: bool, hangs_up: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
+    thread::spawn(move || {
+        for socket in listener.incoming() {
+            let nonsense = nonsense.clone();
+            thread::spawn(move || mislead(socket.unwrap(), &nonsense, endless, hangs_up));
+        }
+    });
+    url
+}
+
+fn mislead(mut socket: TcpStream, nonsense: &[u8], endless: bool, hangs_up: bool) {
+    let mut buffer = [0; 64 * 1024];
+    while let Ok(length @ 1..) = socket.read(&mut buffer) {
+        let asked = String::from_utf8_lossy(&buffer[..length]);
+        let mut answer = b"+OK\r\n".repeat(asked.matches("SETINFO").count());
+        if asked.contains("GET\r\n") {
+            answer.extend(b"$-1\r\n");
+        }
+        let decides = asked.contains("EVAL");
+        if decides {
+            answer.extend(nonsense);
+        }
+        while socket.write_all(&answer).is_ok() && endless && decides {}
+        if hangs_up && decides {
+            return;
+        }
+    }
+}

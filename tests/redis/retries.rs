@@ -1,0 +1,117 @@
+//! What is never sent twice, and what nobody waits for.
+
+use std::time::{Duration, Instant};
+
+use tollgate::backend::{ErrorKind, RedisBackend};
+
+use crate::outage::{Application, DEADLINE, LIMIT, SLOW, fresh};
+use crate::server::Server;
+
+/// The server reads what was sent to it while it stood still, so every charge that timed out may stand; none of them twice, and none
+/// that came after the breaker had opened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_charge_that_timed_out_is_not_sent_again() {
+    let server = Server::start();
+    let application = Application::on(&server.url()).await;
+    let key = fresh();
+    server.signal("STOP");
+    let charges: Vec<_> = (0..3)
+        .map(|_| {
+            let limiter = application.deny.clone();
+            tokio::spawn(async move { limiter.limit(&SLOW, key).await.unwrap_err().kind() })
+        })
+        .collect();
+    let mut timed_out = 0;
+    for charge in charges {
+        timed_out += u64::from(charge.await.unwrap() == ErrorKind::Timeout);
+    }
+    assert!(timed_out > 0);
+    for _ in 0..50 {
+        let refused = application.deny.limit(&SLOW, key).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable, "nothing was sent: {refused}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    server.signal("CONT");
+    application.is_back().await;
+    let left = application.deny.remaining(&SLOW, key).await.unwrap();
+    assert!((LIMIT - timed_out..=LIMIT).contains(&left), "{timed_out} timed out, {left} of {LIMIT} are left");
+}
+
+/// A probe that waited for a connection once held the lock that a call needed which had just timed out: it was answered a second too
+/// late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_times_out_does_not_wait_for_the_probe() {
+    let server = Server::start();
+    let application = Application::on(&server.url()).await;
+    server.signal("STOP");
+    let calls: Vec<_> = (0..2u32)
+        .map(|i| {
+            let limiter = application.deny.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(i * DEADLINE * 9 / 10).await;
+                let asked = Instant::now();
+                let error = limiter.limit(&SLOW, 1).await.unwrap_err();
+                (error.kind(), asked.elapsed())
+            })
+        })
+        .collect();
+    // The breaker opens after one deadline, the second call is under way until nearly two; the probe is made in between.
+    let probing = application.deny.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(DEADLINE * 12 / 10).await;
+        loop {
+            let _ = probing.check(&SLOW, 2).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    for call in calls {
+        let (kind, took) = call.await.unwrap();
+        assert_eq!(kind, ErrorKind::Timeout);
+        assert!(took < 2 * DEADLINE, "answered after {took:?}");
+    }
+    server.signal("CONT");
+}
+
+/// The caller has left; what he posted is done.
+#[tokio::test]
+async fn what_was_posted_is_done_though_nobody_waits() {
+    let server = Server::start();
+    let application = Application::on(&server.url()).await;
+    let (limiter, key) = (&application.deny, fresh());
+    let held = limiter.acquire(&SLOW, key).cost(4).hold().await.unwrap();
+    limiter.acquire(&SLOW, key + 1).cost(4).await.unwrap();
+    drop(held);
+    drop(limiter.reset(&SLOW, key + 1));
+    let begin = Instant::now();
+    while limiter.remaining(&SLOW, key).await.unwrap() + limiter.remaining(&SLOW, key + 1).await.unwrap() < 2 * LIMIT {
+        assert!(begin.elapsed() < Duration::from_secs(5));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A decision that nobody waits for any more, and that was not sent yet, is not sent.
+#[tokio::test]
+async fn a_charge_that_nobody_waits_for_is_not_sent() {
+    let server = Server::start();
+    let application = Application::on(&server.url()).await;
+    let key = fresh();
+    // On one thread nothing is sent before we wait for something.
+    for _ in 0..5 {
+        drop(application.deny.limit(&SLOW, key));
+    }
+    assert_eq!(application.deny.remaining(&SLOW, key).await.unwrap(), LIMIT);
+}
+
+/// The runtime on which the backend was connected is gone: an error, no hang.
+#[test]
+fn a_runtime_that_has_ended_is_told() {
+    let server = Server::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let backend = runtime.block_on(RedisBackend::connect(&server.url())).unwrap();
+    let limiter = tollgate::RateLimiter::new(backend);
+    drop(runtime);
+    let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let error = other.block_on(async { limiter.limit(&SLOW, 1).await }).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("runtime"), "{error}");
+}
