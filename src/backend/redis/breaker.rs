@@ -6,6 +6,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use redis::RedisError;
+
 #[derive(Debug, Default)]
 pub(super) struct Breaker(Mutex<Option<Open>>);
 
@@ -15,6 +17,14 @@ struct Open {
     until: Instant,
     pause: Duration,
     probing: bool,
+    why: Why,
+}
+
+/// What was wrong when somebody last tried.
+#[derive(Clone, Debug)]
+pub(super) enum Why {
+    Late,
+    Failed(RedisError),
 }
 
 /// Whether a call may be made.
@@ -38,23 +48,31 @@ impl Breaker {
         }
     }
 
+    /// Why no call may be made, for those that have got past [`passage`](Breaker::passage) already; they do not probe.
+    pub(super) fn why(&self) -> Option<Why> {
+        self.state().as_ref().map(|open| open.why.clone())
+    }
+
     /// The server did not answer a call.
-    pub(super) fn trip(&self, now: Instant) {
+    pub(super) fn trip(&self, why: Why, now: Instant) {
         let mut state = self.state();
         if state.is_none() {
-            *state = Some(Open { until: now + FIRST_PAUSE, pause: FIRST_PAUSE, probing: false });
+            *state = Some(Open { until: now + FIRST_PAUSE, pause: FIRST_PAUSE, probing: false, why });
         }
     }
 
-    /// What came of a probe.
-    pub(super) fn probed(&self, answered: bool, now: Instant) {
+    /// What came of a probe: `None` if the server answered.
+    pub(super) fn probed(&self, failed: Option<Why>, now: Instant) {
         let mut state = self.state();
-        if answered {
+        let Some(why) = failed else {
             *state = None;
-        } else if let Some(open) = &mut *state {
+            return;
+        };
+        if let Some(open) = &mut *state {
             open.pause = (open.pause * 2).min(LONGEST_PAUSE);
             open.until = now + open.pause;
             open.probing = false;
+            open.why = why;
         }
     }
 
@@ -65,8 +83,11 @@ impl Breaker {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// A server that is back is noticed within this, and the time of a probe.
-const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+/// A server that is back is noticed within this, and the time of a probe: together less than a second.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// How long a probe waits for its answer, connecting included.
+pub(super) const PROBE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
@@ -76,21 +97,31 @@ mod tests {
     fn one_probe_at_a_time_and_ever_longer_pauses() {
         let (breaker, begin) = (Breaker::default(), Instant::now());
         assert_eq!(breaker.passage(begin), Passage::Free);
-        breaker.trip(begin);
+        breaker.trip(Why::Late, begin);
         assert_eq!(breaker.passage(begin), Passage::No);
         let mut now = begin;
-        for pause in [50, 100, 200, 400, 400] {
+        for pause in [50, 100, 200, 250, 250] {
             now += Duration::from_millis(pause - 1);
             assert_eq!(breaker.passage(now), Passage::No);
             now += Duration::from_millis(1);
             assert_eq!(breaker.passage(now), Passage::Probe);
             assert_eq!(breaker.passage(now), Passage::No, "another is at it");
-            breaker.trip(now);
-            breaker.probed(false, now);
+            breaker.trip(Why::Late, now);
+            breaker.probed(Some(Why::Late), now);
         }
         now += LONGEST_PAUSE;
         assert_eq!(breaker.passage(now), Passage::Probe);
-        breaker.probed(true, now);
+        breaker.probed(None, now);
         assert_eq!(breaker.passage(now), Passage::Free);
+    }
+
+    /// A call that waited in a queue while the breaker opened once took the probe for itself, and made none: nobody ever looked again.
+    #[test]
+    fn asking_why_leaves_the_probe_to_others() {
+        let (breaker, begin) = (Breaker::default(), Instant::now());
+        assert!(breaker.why().is_none());
+        breaker.trip(Why::Late, begin);
+        assert!(breaker.why().is_some());
+        assert_eq!(breaker.passage(begin + FIRST_PAUSE), Passage::Probe);
     }
 }

@@ -16,9 +16,9 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::batch::{Batch, Operation, Row};
-use super::breaker::{Breaker, Passage};
+use super::breaker::{Breaker, PROBE, Passage, Why};
 use super::error::{Fault, classify, fault};
-use super::link::{CONNECT, Link};
+use super::link::Link;
 use super::script::Script;
 use crate::backend::{Error, ErrorKind};
 
@@ -81,7 +81,8 @@ impl Lanes {
                         self.probe(lane, row.clone());
                     }
                 }
-                let _ = operation.answer.send(Err(out_of_reach()));
+                let why = self.breaker(lane).why().unwrap_or(Why::Late);
+                let _ = operation.answer.send(Err(out_of_reach(&why)));
                 return;
             }
         }
@@ -132,8 +133,8 @@ impl Lanes {
     }
 
     async fn call(&self, lane: u16, batch: Batch) {
-        if self.breaker(lane).passage(Instant::now()) != Passage::Free {
-            return batch.fail(out_of_reach);
+        if let Some(why) = self.breaker(lane).why() {
+            return batch.fail(|| out_of_reach(&why));
         }
         let number = self.link.number();
         // Half of the deadline at least is left of every operation that is sent: see `next`.
@@ -141,23 +142,23 @@ impl Lanes {
         match timeout(left, self.ask(&batch)).await {
             Ok(Ok(reply)) => batch.answer(&reply),
             Ok(Err(error)) => {
-                match fault(&error) {
-                    Fault::Answered => {}
-                    Fault::Moved => self.link.lost(number),
-                    Fault::Disconnected => {
-                        self.link.lost(number);
-                        self.breaker(lane).trip(Instant::now());
-                    }
+                if fault(&error) != Fault::Answered {
+                    self.gone(lane, number, Why::Failed(error.clone()));
                 }
                 batch.fail(|| classify(error.clone()));
             }
             Err(_) => {
-                self.breaker(lane).trip(Instant::now());
-                self.link.lost(number);
+                self.gone(lane, number, Why::Late);
                 let deadline = self.deadline;
                 batch.fail(|| late(deadline));
             }
         }
+    }
+
+    /// The next call connects anew, and not before a probe found somebody there: nobody connects with every call.
+    fn gone(&self, lane: u16, number: u64, why: Why) {
+        self.link.lost(number);
+        self.breaker(lane).trip(why, Instant::now());
     }
 
     async fn ask(&self, batch: &Batch) -> Result<Vec<u8>, RedisError> {
@@ -173,19 +174,19 @@ impl Lanes {
 
     /// Finds out, in a task of its own, whether the server of a row is back.
     fn probe(self: &Arc<Self>, lane: u16, row: Row) {
-        let mut probe = Probe { lanes: Arc::clone(self), lane, answered: false };
+        let mut probe = Probe { lanes: Arc::clone(self), lane, failed: Some(Why::Late) };
         self.runtime.spawn(async move {
             let link = &probe.lanes.link;
             let number = link.number();
             let mut command = Cmd::new();
             command.arg("GET").arg(&*row.0);
             // Whatever it says, it is there.
-            probe.answered = match timeout(CONNECT, link.run::<redis::Value>(&command)).await {
-                Ok(Ok(_)) => true,
-                Ok(Err(error)) => fault(&error) != Fault::Disconnected,
-                Err(_) => false,
+            probe.failed = match timeout(PROBE.max(probe.lanes.deadline), link.run::<redis::Value>(&command)).await {
+                Ok(Err(error)) if fault(&error) == Fault::Disconnected => Some(Why::Failed(error)),
+                Ok(_) => None,
+                Err(_) => Some(Why::Late),
             };
-            if !probe.answered {
+            if probe.failed.is_some() {
                 probe.lanes.link.lost(number);
             }
         });
@@ -235,21 +236,24 @@ impl Drop for Call {
 struct Probe {
     lanes: Arc<Lanes>,
     lane: u16,
-    answered: bool,
+    failed: Option<Why>,
 }
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        self.lanes.breaker(self.lane).probed(self.answered, Instant::now());
+        self.lanes.breaker(self.lane).probed(self.failed.take(), Instant::now());
     }
 }
 
 #[cold]
-fn out_of_reach() -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        "the Redis server did not answer a moment ago; trying again in the background, calls fail at once meanwhile",
-    )
+fn out_of_reach(why: &Why) -> Error {
+    match why {
+        Why::Late => Error::new(
+            ErrorKind::Unavailable,
+            "the Redis server did not answer a moment ago; calls fail at once until it does",
+        ),
+        Why::Failed(error) => classify(error.clone()),
+    }
 }
 
 #[cold]
