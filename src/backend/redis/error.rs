@@ -1,6 +1,6 @@
 //! What the server's and the client's errors mean for a decision, and what to do about them.
 
-use redis::{ErrorKind as RedisKind, RedisError, ServerErrorKind};
+use redis::{ErrorKind as RedisKind, RedisError};
 
 use crate::backend::{Error, ErrorKind};
 
@@ -16,40 +16,42 @@ pub(super) enum Fault {
 }
 
 pub(super) fn fault(error: &RedisError) -> Fault {
-    match error.kind() {
-        RedisKind::Server(ServerErrorKind::ReadOnly) => Fault::Moved,
-        RedisKind::Server(_) | RedisKind::Extension | RedisKind::UnexpectedReturnType => Fault::Answered,
+    match (error.kind(), code(error)) {
+        (_, "READONLY" | "MASTERDOWN") => Fault::Moved,
+        (RedisKind::Server(_) | RedisKind::Extension | RedisKind::UnexpectedReturnType, _) => Fault::Answered,
         _ => Fault::Disconnected,
     }
 }
 
+/// The server's word for it. Before Redis 7, what a command of the script says is in the text of an `ERR`.
+fn code(error: &RedisError) -> &str {
+    let code = error.code().unwrap_or_default();
+    let within = error.detail().filter(|detail| code == "ERR" && detail.starts_with("Error running script"));
+    within.and_then(|detail| detail.rsplit_once(": -")?.1.split(' ').next()).unwrap_or(code)
+}
+
 /// The error for those who limit: its kind, and what to do.
 pub(super) fn classify(error: RedisError) -> Error {
-    let code = error.code().unwrap_or_default().to_owned();
-    let (kind, advice) = match (error.kind(), code.as_str()) {
-        (RedisKind::Server(ServerErrorKind::ReadOnly), _) => {
+    let (kind, advice) = match (error.kind(), code(&error)) {
+        (_, "READONLY") => {
             (ErrorKind::Unavailable, "the server has become a read-only replica; connecting again to find the primary")
         }
-        (RedisKind::Server(ServerErrorKind::BusyLoading), _) => {
-            (ErrorKind::Unavailable, "the server is loading its data; it will answer when it has")
-        }
-        (RedisKind::Server(ServerErrorKind::MasterDown), _) => {
+        (_, "LOADING") => (ErrorKind::Unavailable, "the server is loading its data; it will answer when it has"),
+        (_, "MASTERDOWN") => {
             (ErrorKind::Unavailable, "the server is a replica without its primary; connect to the primary")
         }
-        (RedisKind::Server(ServerErrorKind::ClusterDown), _) => {
-            (ErrorKind::Unavailable, "the cluster is down: not every slot has a primary")
-        }
-        (RedisKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::TryAgain), _) => (
+        (_, "CLUSTERDOWN") => (ErrorKind::Unavailable, "the cluster is down: not every slot has a primary"),
+        (_, "MOVED" | "ASK" | "TRYAGAIN") => (
             ErrorKind::Unavailable,
             "a slot is moving, or this is a cluster and the backend was not told: connect with `connect_cluster`",
         ),
         (RedisKind::ClusterConnectionNotFound, _) => {
             (ErrorKind::Unavailable, "no node of the cluster serves this slot at the moment")
         }
-        (RedisKind::Server(ServerErrorKind::CrossSlot), _) => {
+        (_, "CROSSSLOT") => {
             (ErrorKind::Unsupported, "this is a cluster, and the backend was not told: connect with `connect_cluster`")
         }
-        (RedisKind::Server(ServerErrorKind::NoPerm), _) | (_, "NOPERM") => {
+        (_, "NOPERM") => {
             (ErrorKind::Protocol, "the user lacks a permission; see \"The user it needs\" in tollgate::docs::redis")
         }
         (RedisKind::AuthenticationFailed, _) | (_, "NOAUTH" | "WRONGPASS") => {
