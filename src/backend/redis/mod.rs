@@ -22,7 +22,7 @@ use redis::cluster::ClusterClientBuilder;
 use redis::{Client, IntoConnectionInfo};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::timeout;
 
 use self::batch::{Kind, Operation, Row};
@@ -206,18 +206,14 @@ impl RedisBackend {
     }
 
     fn wait_for(&self, mut receiver: oneshot::Receiver<Result<Steps, Error>>) -> BackendFuture<Steps> {
-        // Refused at once, by the breaker.
-        if let Ok(answer) = receiver.try_recv() {
-            return BackendFuture::ready(answer);
+        match receiver.try_recv() {
+            // Refused at once, by the breaker.
+            Ok(answer) => BackendFuture::ready(answer),
+            Err(TryRecvError::Closed) => BackendFuture::ready(Err(ended())),
+            Err(TryRecvError::Empty) => {
+                BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(ended())) })
+            }
         }
-        BackendFuture::boxed(async move {
-            receiver.await.unwrap_or_else(|_| {
-                Err(Error::new(
-                    ErrorKind::Unavailable,
-                    "the tokio runtime on which this backend was connected has ended",
-                ))
-            })
-        })
     }
 
     /// For operations that have no answer but that they are done.
@@ -423,6 +419,11 @@ impl RedisBackendBuilder {
             secret,
         }
     }
+}
+
+#[cold]
+fn ended() -> Error {
+    Error::new(ErrorKind::Unavailable, "the tokio runtime on which this backend was connected has ended")
 }
 
 const DEADLINE: Duration = Duration::from_millis(100);
