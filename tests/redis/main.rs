@@ -1,7 +1,9 @@
 //! The Redis backend on a real redis-server, started by each test on a port of its own.
 
 mod conformance;
+mod errors;
 mod faults;
+mod hostile;
 mod outage;
 mod proxy;
 mod retries;

@@ -71,8 +71,19 @@ impl Server {
 
     /// Starts it again, on the same port.
     pub(crate) fn restart(&mut self) {
-        self.child = spawn(self.port, &self.directory, &self.arguments);
+        self.restart_with(&[]);
         self.wait_until_it_answers();
+    }
+
+    /// Starts it again with more settings, and does not wait for it.
+    pub(crate) fn restart_with(&mut self, arguments: &[&str]) {
+        self.arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        self.child = spawn(self.port, &self.directory, &self.arguments);
+    }
+
+    /// Where it would save.
+    pub(crate) fn directory(&self) -> &std::path::Path {
+        &self.directory
     }
 
     fn wait_until_it_answers(&self) {

@@ -23,9 +23,13 @@ pub(super) fn fault(error: &RedisError) -> Fault {
     }
 }
 
-/// The server's word for it. Before Redis 7, what a command of the script says is in the text of an `ERR`.
+/// The server's word for it. Before Redis 7, what a command of the script says is in the text of an `ERR`; before 7.2, a script's lack of
+/// a permission is only told in English.
 fn code(error: &RedisError) -> &str {
     let code = error.code().unwrap_or_default();
+    if error.detail().is_some_and(|detail| detail.starts_with("The user executing the script can't")) {
+        return "NOPERM";
+    }
     let within = error.detail().filter(|detail| code == "ERR" && detail.starts_with("Error running script"));
     within.and_then(|detail| detail.rsplit_once(": -")?.1.split(' ').next()).unwrap_or(code)
 }

@@ -1,0 +1,175 @@
+//! Whatever the server refuses: the kind says whether another try may help, the text what to do, the source what the server said, and
+//! nothing of it how to log in.
+
+use std::error::Error as _;
+use std::time::{Duration, Instant};
+
+use tollgate::backend::{Error, ErrorKind, RedisBackend};
+use tollgate::{Charge, Key, RateLimiter};
+
+use crate::outage::{SLOW, fresh};
+use crate::server::{PATIENCE, Server, free_port};
+
+/// A server with a user who has a password, and a limiter that logs in with it.
+async fn start(arguments: &[&str]) -> (Server, RateLimiter) {
+    let user = ["--user", "app", "on", ">hunter2", "~*", "&*", "+@all"];
+    let server = Server::with(&[&user, arguments].concat());
+    let limiter = RateLimiter::new(connect(&server, "app:hunter2").await.unwrap());
+    limiter.limit(&SLOW, fresh()).await.unwrap();
+    (server, limiter)
+}
+
+async fn connect(server: &Server, user: &str) -> Result<RedisBackend, Error> {
+    let url = format!("redis://{user}@127.0.0.1:{}", server.port());
+    RedisBackend::builder().deadline(Duration::from_millis(300)).connect(&url).await
+}
+
+fn do_it(server: &Server, command: &str) {
+    let mut parts = command.split(' ');
+    let mut cmd = redis::cmd(parts.next().unwrap());
+    parts.for_each(|part| _ = cmd.arg(part));
+    cmd.exec(&mut server.admin()).unwrap();
+}
+
+fn is(error: &Error, kind: ErrorKind, advice: &str, said: &str) {
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(error.to_string().contains(advice), "{error}");
+    let source = error.source().expect("what the server said").to_string();
+    assert!(source.contains(said), "{source}");
+    for text in [error.to_string(), format!("{error:?}"), source] {
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+}
+
+/// After `command`, a charge fails like this.
+async fn after(command: &str, kind: ErrorKind, advice: &str, said: &str) {
+    let (server, limiter) = start(&[]).await;
+    do_it(&server, command);
+    is(&limiter.limit(&SLOW, fresh()).await.unwrap_err(), kind, advice, said);
+}
+
+#[tokio::test]
+async fn refusals_of_the_server_are_told_apart() {
+    let replica = format!("REPLICAOF 127.0.0.1 {}", free_port());
+    after("CONFIG SET maxmemory 1", ErrorKind::Unavailable, "raise maxmemory", "OOM").await;
+    after("CONFIG SET min-replicas-to-write 1", ErrorKind::Unavailable, "fewer replicas", "NOREPLICAS").await;
+    after("ACL SETUSER app -evalsha", ErrorKind::Protocol, "lacks a permission", "evalsha").await;
+    after("ACL SETUSER app -set", ErrorKind::Protocol, "lacks a permission", "can't run").await;
+    after("ACL SETUSER app resetkeys ~other:*", ErrorKind::Protocol, "lacks a permission", "key").await;
+    after(&replica, ErrorKind::Unavailable, "read-only replica", "READONLY").await;
+    let (server, limiter) = start(&["--replica-serve-stale-data", "no"]).await;
+    do_it(&server, &replica);
+    is(&limiter.limit(&SLOW, fresh()).await.unwrap_err(), ErrorKind::Unavailable, "primary", "MASTERDOWN");
+}
+
+#[tokio::test]
+async fn whoever_cannot_log_in_is_told_when_connecting() {
+    let (server, limiter) = start(&[]).await;
+    is(&connect(&server, "app:hunter2!").await.unwrap_err(), ErrorKind::Protocol, "check the URL", "authentication");
+    do_it(&server, "CONFIG SET requirepass hunter2");
+    let nobody = RedisBackend::connect(&server.url()).await.unwrap_err();
+    is(&nobody, ErrorKind::Protocol, "check the URL", "NOAUTH");
+    // No URL at all.
+    let error = RedisBackend::connect("redis://app:hunter2@127.0.0.1:port").await.unwrap_err();
+    is(&error, ErrorKind::Protocol, "check the URL", "URL");
+    // Nobody there.
+    let error = RedisBackend::connect(&format!("redis://app:hunter2@127.0.0.1:{}", free_port())).await.unwrap_err();
+    is(&error, ErrorKind::Unavailable, "cannot be reached", "refused");
+    assert!(!format!("{limiter:?}").contains("hunter2"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_with_a_long_script_is_busy() {
+    let (server, limiter) = start(&["--lua-time-limit", "20"]).await;
+    let mut busy = server.admin();
+    let script =
+        tokio::task::spawn_blocking(move || redis::cmd("EVAL").arg("while true do end").arg(0).exec(&mut busy));
+    let begin = Instant::now();
+    let error = loop {
+        assert!(begin.elapsed() < PATIENCE);
+        match limiter.limit(&SLOW, fresh()).await {
+            Err(error) if error.source().is_some_and(|source| source.to_string().contains("BUSY")) => break error,
+            _ => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    };
+    is(&error, ErrorKind::Unavailable, "SCRIPT KILL", "BUSY");
+    do_it(&server, "SCRIPT KILL");
+    assert!(script.await.unwrap().is_err());
+    limiter.limit(&SLOW, fresh()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_loads_its_data_says_so() {
+    let (mut server, limiter) = start(&["--enable-debug-command", "yes"]).await;
+    do_it(&server, "DEBUG POPULATE 1000 filler 100");
+    do_it(&server, "SAVE");
+    server.kill();
+    // A millisecond for each key, and a look at its callers after each kilobyte.
+    server.restart_with(&["--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024"]);
+    let begin = Instant::now();
+    let mut loading = None;
+    while let Err(error) = limiter.limit(&SLOW, fresh()).await {
+        assert!(begin.elapsed() < PATIENCE, "{error}");
+        if error.to_string().contains("loading") {
+            loading = Some(error);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    is(&loading.expect("it took a second"), ErrorKind::Unavailable, "when it has", "loading the dataset");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_save_says_so() {
+    let (server, limiter) = start(&[]).await;
+    redis::cmd("CONFIG").arg("SET").arg("save").arg("3600 1").exec(&mut server.admin()).unwrap();
+    std::fs::remove_dir_all(server.directory()).unwrap();
+    let begin = Instant::now();
+    let error = loop {
+        assert!(begin.elapsed() < PATIENCE);
+        let _ = redis::cmd("BGSAVE").exec(&mut server.admin());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if let Err(error) = limiter.limit(&SLOW, fresh()).await {
+            break error;
+        }
+    };
+    is(&error, ErrorKind::Unavailable, "see its log", "MISCONF");
+}
+
+#[tokio::test]
+async fn a_server_of_a_cluster_without_slots_says_so() {
+    let server = Server::with(&["--cluster-enabled", "yes"]);
+    let error = RedisBackend::connect(&server.url()).await.unwrap_err();
+    is(&error, ErrorKind::Unavailable, "not every slot", "not served");
+}
+
+/// Somebody else's value under a row's name is an error, never a decision; nor is it overwritten.
+#[tokio::test]
+async fn a_foreign_value_is_no_row() {
+    let server = Server::start();
+    let backend = server.backend().await;
+    let limiter = RateLimiter::new(backend.clone());
+    let row = backend.row_key(SLOW.name(), limiter.digest(Some(&Key::from(7))));
+    let mut admin = server.admin();
+    redis::cmd("LPUSH").arg(&row).arg("theirs").exec(&mut admin).unwrap();
+    let error = limiter.limit(&SLOW, 7).await.unwrap_err();
+    is(&error, ErrorKind::Protocol, "another prefix", "WRONGTYPE");
+    for theirs in [vec![], vec![b'x'; 7], vec![b'x'; 31], vec![b'x'; 33], vec![b'x'; 4096], vec![0xff; 32]] {
+        redis::cmd("SET").arg(&row).arg(&theirs).exec(&mut admin).unwrap();
+        let error = limiter.limit(&SLOW, 7).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{} bytes: {error}", theirs.len());
+        let there: Vec<u8> = redis::cmd("GET").arg(&row).query(&mut admin).unwrap();
+        assert_eq!(there, theirs);
+    }
+    redis::cmd("DEL").arg(&row).exec(&mut admin).unwrap();
+    assert!(limiter.limit(&SLOW, 7).await.unwrap().is_allowed());
+}
+
+#[tokio::test]
+async fn too_many_charges_in_one_call_are_not_supported() {
+    let server = Server::start();
+    let limiter = RateLimiter::new(server.backend().await);
+    let error = limiter.limit_all((0..1001).map(|key| Charge::new(&SLOW, key))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("at most 1000"), "{error}");
+    assert!(limiter.limit_all((0..1000).map(|key| Charge::new(&SLOW, key))).await.unwrap().is_allowed());
+}

@@ -1,0 +1,119 @@
+//! What answers is no Redis server, or means harm: an error within the deadline, no panic, and no more memory than it sends.
+
+use std::time::{Duration, Instant};
+
+use tollgate::RateLimiter;
+use tollgate::backend::{Error, ErrorKind, RedisBackend};
+
+use crate::outage::SLOW;
+use crate::proxy::hostile;
+
+const DEADLINE: Duration = Duration::from_millis(200);
+
+async fn ask(url: &str) -> Error {
+    let limiter = RateLimiter::new(RedisBackend::builder().deadline(DEADLINE).connect(url).await.unwrap());
+    let begin = Instant::now();
+    let error = limiter.limit(&SLOW, 1).await.unwrap_err();
+    assert!(begin.elapsed() < DEADLINE + Duration::from_millis(300), "{:?}: {error}", begin.elapsed());
+    error
+}
+
+#[tokio::test]
+async fn nonsense_is_an_error() {
+    let reply = |bytes: &[u8]| [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
+    // The time, one operation done, one row: well formed, but none of it true.
+    let row =
+        |now: f64, done: u8, spent: f64| [&now.to_le_bytes()[..], &[done], &spent.to_le_bytes(), &[0; 24]].concat();
+    let denied = row(1e15, 0, 0.0);
+    let all: [(&[u8], &[ErrorKind]); 20] = [
+        (b":7\r\n", &[ErrorKind::Protocol]),
+        (b"+OK\r\n", &[ErrorKind::Protocol]),
+        (b"$-1\r\n", &[ErrorKind::Protocol]),
+        (b"$0\r\n\r\n", &[ErrorKind::Protocol]),
+        (b"*2\r\n:1\r\n:2\r\n", &[ErrorKind::Protocol]),
+        (b"%1\r\n+a\r\n+b\r\n", &[ErrorKind::Protocol]),
+        (b"-ERR no\r\n", &[ErrorKind::Protocol]),
+        (b"-\r\n", &[ErrorKind::Protocol]),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", &[ErrorKind::Protocol]),
+        (b"\0\0\0\0", &[ErrorKind::Protocol]),
+        (b"$-7\r\n", &[ErrorKind::Protocol, ErrorKind::Timeout]),
+        (b"$99999999999999999999\r\n", &[ErrorKind::Protocol, ErrorKind::Timeout]),
+        (b"$9223372036854775807\r\nabc", &[ErrorKind::Protocol, ErrorKind::Timeout]),
+        (b"*2147483647\r\n", &[ErrorKind::Protocol, ErrorKind::Timeout]),
+        (b"$36\r\nabc", &[ErrorKind::Timeout]),
+        (&reply(&row(f64::NAN, 1, 0.0)), &[ErrorKind::Protocol]),
+        (&reply(&row(-1.0, 1, 0.0)), &[ErrorKind::Protocol]),
+        (&reply(&row(1e15, 1, f64::INFINITY)), &[ErrorKind::Protocol]),
+        (&reply(&[row(1e15, 1, 0.0), vec![0; 32]].concat()), &[ErrorKind::Protocol]),
+        // It fits, and yet it is denied: what was decided is not what this crate decides.
+        (&reply(&denied), &[ErrorKind::Protocol]),
+    ];
+    for (nonsense, kinds) in all {
+        let error = ask(&hostile(nonsense.to_vec(), false, false)).await;
+        assert!(kinds.contains(&error.kind()), "{:?}: {error}", String::from_utf8_lossy(nonsense));
+    }
+}
+
+#[tokio::test]
+async fn who_hangs_up_in_the_middle_has_not_decided() {
+    for half in ["", "$36\r\nabc", "*3\r\n:1\r\n", "-ERR"] {
+        let error = ask(&hostile(half.into(), false, true)).await;
+        // Half an answer may be to the client no answer of a Redis server.
+        assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Protocol), "{half:?}: {error}");
+    }
+}
+
+/// A redirection that nobody asked for, and what a command of the script says on Redis 6.2.
+#[tokio::test]
+async fn errors_in_other_words_are_understood() {
+    let within = |error: &str| {
+        format!("-ERR Error running script (call to f_0a): @user_script:290: @user_script: 290: -{error}\r\n")
+    };
+    for (said, kind, advice) in [
+        ("-MOVED 7 127.0.0.1:1\r\n".to_owned(), ErrorKind::Unavailable, "connect_cluster"),
+        ("-TRYAGAIN later\r\n".to_owned(), ErrorKind::Unavailable, "connect_cluster"),
+        (
+            "-CROSSSLOT Keys in request don't hash to the same slot\r\n".to_owned(),
+            ErrorKind::Unsupported,
+            "connect_cluster",
+        ),
+        (within("READONLY You can't write against a read only replica."), ErrorKind::Unavailable, "read-only replica"),
+        (within("OOM command not allowed when used memory > 'maxmemory'."), ErrorKind::Unavailable, "raise maxmemory"),
+        (within("WRONGTYPE Operation against a key holding"), ErrorKind::Protocol, "another prefix"),
+        // And on 7.0.
+        (
+            "-ERR The user executing the script can't run this command script: f_0a\r\n".to_owned(),
+            ErrorKind::Protocol,
+            "permission",
+        ),
+        (within("ERR something"), ErrorKind::Protocol, "refused the script"),
+    ] {
+        let error = ask(&hostile(said.clone().into(), false, false)).await;
+        assert_eq!(error.kind(), kind, "{said}: {error}");
+        assert!(error.to_string().contains(advice), "{said}: {error}");
+    }
+}
+
+/// It promises a gigabyte and keeps sending; at the deadline nobody listens any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endless_answer_is_left() {
+    let before = resident();
+    let endless = [b"$1000000000\r\n".to_vec(), vec![b'x'; 4096]].concat();
+    let limiter = {
+        let url = hostile(endless, true, false);
+        RateLimiter::new(RedisBackend::builder().deadline(DEADLINE).connect(&url).await.unwrap())
+    };
+    for _ in 0..200 {
+        limiter.limit(&SLOW, 1).await.unwrap_err();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 600 << 20, "{} MiB more", grown >> 20);
+}
+
+/// Bytes of memory that this process uses.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+}
