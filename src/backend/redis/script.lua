@@ -211,7 +211,10 @@ now = time[1] * 1000000 + time[2]
 local before
 if #KEYS == 1 then before = { call('GET', KEYS[1]) } else before = call('MGET', unpack(KEYS)) end
 local NONE = string.rep('\0', 32)
-for i = 1, #KEYS do before[i] = before[i] or NONE end
+for i = 1, #KEYS do
+  before[i] = before[i] or NONE
+  if #before[i] ~= 32 then return redis.error_reply('WRONGTYPE this is no row') end
+end
 -- What is to be written: `false` is a row to be dropped.
 local rows = {}
 
