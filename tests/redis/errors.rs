@@ -56,10 +56,10 @@ async fn refusals_of_the_server_are_told_apart() {
     after("ACL SETUSER app -evalsha", ErrorKind::Protocol, "lacks a permission", "evalsha").await;
     after("ACL SETUSER app -set", ErrorKind::Protocol, "lacks a permission", "can't run").await;
     after("ACL SETUSER app resetkeys ~other:*", ErrorKind::Protocol, "lacks a permission", "key").await;
-    after(&replica, ErrorKind::Unavailable, "read-only replica", "READONLY").await;
+    after(&replica, ErrorKind::Unavailable, "read-only replica", "read only").await;
     let (server, limiter) = start(&["--replica-serve-stale-data", "no"]).await;
     do_it(&server, &replica);
-    is(&limiter.limit(&SLOW, fresh()).await.unwrap_err(), ErrorKind::Unavailable, "primary", "MASTERDOWN");
+    is(&limiter.limit(&SLOW, fresh()).await.unwrap_err(), ErrorKind::Unavailable, "primary", "MASTER");
 }
 
 #[tokio::test]

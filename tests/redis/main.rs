@@ -2,8 +2,12 @@
 
 mod conformance;
 mod errors;
+mod expiry;
+mod failure_modes;
 mod faults;
 mod hostile;
+mod keys;
+mod least_privilege;
 mod outage;
 mod proxy;
 mod retries;

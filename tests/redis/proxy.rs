@@ -18,6 +18,7 @@ struct Way {
     refuses: AtomicBool,
     open: Mutex<Vec<TcpStream>>,
     accepted: AtomicUsize,
+    heard: Mutex<Vec<u8>>,
 }
 
 impl Proxy {
@@ -30,6 +31,7 @@ impl Proxy {
             refuses: AtomicBool::new(false),
             open: Mutex::default(),
             accepted: AtomicUsize::new(0),
+            heard: Mutex::default(),
         });
         let passing = Arc::clone(&way);
         thread::spawn(move || listener.incoming().for_each(|socket| passing.accept(socket.unwrap())));
@@ -63,6 +65,11 @@ impl Proxy {
         }
     }
 
+    /// Every byte that ever passed, in either direction.
+    pub(crate) fn heard(&self) -> Vec<u8> {
+        self.way.heard.lock().unwrap().clone()
+    }
+
     /// Connections that were ever made.
     pub(crate) fn accepted(&self) -> usize {
         self.way.accepted.load(Ordering::SeqCst)
@@ -89,6 +96,7 @@ impl Way {
     fn carry(&self, mut from: TcpStream, mut to: TcpStream) {
         let mut buffer = [0; 16 * 1024];
         while let Ok(length @ 1..) = from.read(&mut buffer) {
+            self.heard.lock().unwrap().extend(&buffer[..length]);
             if !self.swallows.load(Ordering::SeqCst) && to.write_all(&buffer[..length]).is_err() {
                 break;
             }

@@ -1,0 +1,109 @@
+//! Rows go by themselves. Real time: it is the server that drops them.
+
+use std::time::{Duration, Instant};
+
+use redis::{Connection, cmd};
+use tollgate::{HOUR, Policy, Quota, RateLimiter};
+
+use crate::server::{PATIENCE, Server};
+
+fn rows(admin: &mut Connection) -> usize {
+    // Only `KEYS` looks at what has expired and is not dropped yet.
+    cmd("KEYS").arg("*").query::<Vec<String>>(admin).unwrap().len()
+}
+
+#[tokio::test]
+async fn an_idle_server_holds_no_row_of_ours() {
+    let server = Server::start();
+    let limiter = RateLimiter::new(server.backend().await);
+    let period = Duration::from_millis(500);
+    let policies = [
+        Policy::new("bucket", Quota::token_bucket(4, period)),
+        Policy::new("reserving", Quota::token_bucket(4, period).max_reserved(4)),
+        Policy::new("fixed", Quota::fixed_window(4, period)),
+        Policy::new("sliding", Quota::sliding_window(4, period)),
+    ];
+    let begin = Instant::now();
+    for policy in &policies {
+        for key in 0..50 {
+            // Into debt, which is paid back too.
+            limiter.acquire(policy, key).hold().await.unwrap().keep().settle(3 + key % 4).await.unwrap();
+            for _ in 0..6 {
+                limiter.acquire(policy, key).reserve().await.unwrap();
+            }
+        }
+    }
+    let mut admin = server.admin();
+    assert!(rows(&mut admin) > 0);
+    let filled = begin.elapsed();
+    // Three periods at most, and as long again since expiries are put off by more than is needed; in whole seconds.
+    let latest = filled + 2 * 3 * period + 2 * Duration::from_secs(1);
+    while rows(&mut admin) > 0 {
+        assert!(begin.elapsed() < latest, "{} rows are left after {:?}", rows(&mut admin), begin.elapsed());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn no_row_is_without_an_expiry() {
+    let server = Server::start();
+    let limiter = RateLimiter::new(server.backend().await);
+    let mut admin = server.admin();
+    let day = 24 * HOUR;
+    for (policy, most) in [
+        (Policy::new("bucket", Quota::token_bucket(100, HOUR)), HOUR),
+        (Policy::new("fixed", Quota::fixed_window(100, day)), day),
+        (Policy::new("sliding", Quota::sliding_window(100, HOUR)), 2 * HOUR),
+        (Policy::new("slow", Quota::token_bucket(1, 365 * day)), 365 * day),
+    ] {
+        for _ in 0..3 {
+            limiter.limit(&policy, 1).await.unwrap();
+        }
+        let row: Vec<String> = cmd("KEYS").arg(format!("*:{}", policy.name())).query(&mut admin).unwrap();
+        let left: i64 = cmd("PTTL").arg(&row[0]).query(&mut admin).unwrap();
+        let most = 2 * most.as_millis() as i64 + 2000;
+        assert!((1..=most).contains(&left), "{}: {left} of {most} ms", policy.name());
+    }
+}
+
+/// Not too early either: what was spent counts until it is paid back.
+#[tokio::test]
+async fn a_row_stays_as_long_as_it_is_worth_something() {
+    let server = Server::start();
+    let limiter = RateLimiter::new(server.backend().await);
+    let policy = Policy::new("bucket", Quota::token_bucket(4, Duration::from_secs(2)));
+    let begin = Instant::now();
+    for _ in 0..4 {
+        assert!(limiter.limit(&policy, 1).await.unwrap().is_allowed());
+    }
+    let mut before = Duration::ZERO;
+    loop {
+        let left = limiter.remaining(&policy, 1).await.unwrap();
+        let after = begin.elapsed();
+        // One in each half second. Of a row that was lost, all four would be left at once.
+        let most = after.as_millis() as u64 / 500;
+        assert!(left <= most, "{left} are left after {after:?}");
+        if left == 4 {
+            break;
+        }
+        before = before.max(after);
+        assert!(before < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_worth_nothing_is_not_stored() {
+    let server = Server::start();
+    let limiter = RateLimiter::new(server.backend().await);
+    let policy = Policy::new("bucket", Quota::token_bucket(4, HOUR));
+    let mut admin = server.admin();
+    // Asked only; charged for nothing; never to fit; reset; given back.
+    limiter.check(&policy, 1).await.unwrap();
+    limiter.acquire(&policy, 2).cost(0).await.unwrap();
+    limiter.acquire(&policy, 3).cost(5).await.unwrap();
+    limiter.limit(&policy, 4).await.unwrap();
+    limiter.reset(&policy, 4).await.unwrap();
+    limiter.limit_all([tollgate::Charge::new(&policy, 5), tollgate::Charge::new(&policy, 6).cost(5)]).await.unwrap();
+    assert_eq!(rows(&mut admin), 0);
+}

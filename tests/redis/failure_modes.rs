@@ -1,0 +1,211 @@
+//! What callers get while Redis is gone: an error, a free pass, or a share of the quota in process; each policy its own.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::routing::get;
+use http_body_util::BodyExt;
+use tollgate::backend::{ErrorKind, MemoryBackend, RedisBackend};
+use tollgate::{
+    Charge, DecidedBy, FailureMode, HOUR, Policy, Quota, RateLimitLayer, RateLimiter, RateLimiterBuilder, Reason, key,
+};
+use tower::ServiceExt;
+
+use crate::server::Server;
+
+static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, HOUR));
+static LOGIN: Policy = Policy::new("login", Quota::fixed_window(10, HOUR));
+static PAGES: Policy = Policy::new("pages", Quota::token_bucket(1000, HOUR));
+
+/// `search` falls back to three tenths, `pages` pass, `login` is refused.
+fn modes(builder: RateLimiterBuilder) -> RateLimiterBuilder {
+    builder.on_failure_of("search", FailureMode::fallback(0.35)).on_failure_of("pages", FailureMode::Allow)
+}
+
+async fn start() -> (Server, RateLimiter) {
+    let server = Server::start();
+    let backend = RedisBackend::connect(&server.url()).await.unwrap();
+    (server, modes(RateLimiter::builder(backend)).build())
+}
+
+async fn until_redis_decides(limiter: &RateLimiter) {
+    while limiter.check(&SEARCH, "nobody").await.unwrap().decided_by() != DecidedBy::Backend {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn app(layer: RateLimitLayer, limiter: &RateLimiter) -> Router {
+    Router::new().route("/", get(|| async { "hello" })).layer(layer.limiter(limiter))
+}
+
+async fn ask(app: &Router) -> (StatusCode, axum::http::HeaderMap, String) {
+    let Ok(response) = app.clone().oneshot(Request::new(Body::empty())).await;
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    (parts.status, parts.headers, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn deny_is_503_and_when_to_come_back() {
+    let (mut server, limiter) = start().await;
+    let app = app(RateLimitLayer::new(LOGIN.clone(), key::global()), &limiter);
+    assert_eq!(ask(&app).await.0, 200);
+    server.kill();
+    for _ in 0..3 {
+        let (status, headers, body) = ask(&app).await;
+        assert_eq!(
+            (status, &headers[RETRY_AFTER], &headers[CONTENT_TYPE]),
+            (StatusCode::SERVICE_UNAVAILABLE, &"1".parse().unwrap(), &"application/problem+json".parse().unwrap())
+        );
+        let problem: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(problem["status"], 503);
+        assert!(problem["type"].as_str().unwrap().ends_with("#temporary-reduced-capacity"), "{problem}");
+        assert!(!body.contains("127.0.0.1") && !body.contains("redis"), "nobody's business: {body}");
+    }
+    let error = limiter.limit(&LOGIN, 1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn allow_lets_everybody_pass_unseen() {
+    let (mut server, limiter) = start().await;
+    let app = app(RateLimitLayer::new(PAGES.clone(), key::global()), &limiter);
+    server.kill();
+    for _ in 0..20 {
+        let (status, _, body) = ask(&app).await;
+        assert_eq!((status, body.as_str()), (StatusCode::OK, "hello"));
+    }
+    let decision = limiter.acquire(&PAGES, 1).cost(1_000_000).await.unwrap();
+    assert_eq!((decision.decided_by(), decision.reason()), (DecidedBy::Nobody, Reason::Unseen));
+}
+
+#[tokio::test]
+async fn the_fallback_admits_its_share_and_no_more() {
+    let (mut server, limiter) = start().await;
+    let app = app(RateLimitLayer::new(SEARCH.clone(), key::global()), &limiter);
+    server.kill();
+    let mut passed = 0;
+    for _ in 0..20 {
+        let (status, headers, _) = ask(&app).await;
+        passed += u32::from(status == 200);
+        assert!(status == 200 || status == 429 && headers.contains_key(RETRY_AFTER), "{status}");
+        assert_eq!(headers["ratelimit-policy"], r#""search";q=3;w=3600"#);
+    }
+    // 0.35 of ten.
+    assert_eq!(passed, 3);
+    // Asking takes nothing.
+    for _ in 0..5 {
+        let decision = limiter.check(&SEARCH, 2).await.unwrap();
+        assert_eq!((decision.remaining(), decision.decided_by()), (2, DecidedBy::Fallback));
+    }
+}
+
+#[tokio::test]
+async fn of_several_rules_the_strictest_mode_counts() {
+    let (mut server, limiter) = start().await;
+    let two = app(RateLimitLayer::new(SEARCH.clone(), key::global()).and(PAGES.clone(), key::global()), &limiter);
+    let three = RateLimitLayer::new(PAGES.clone(), key::global()).and(SEARCH.clone(), key::global());
+    let three = app(three.and(LOGIN.clone(), key::global()), &limiter);
+    server.kill();
+    // One refuses to go on without Redis: nothing is spent of the others.
+    for _ in 0..10 {
+        assert_eq!(ask(&three).await.0, 503);
+    }
+    // One falls back, the other passes: as the one that falls back says.
+    let mut statuses = Vec::new();
+    for _ in 0..5 {
+        statuses.push(ask(&two).await.0.as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 200, 429, 429]);
+    let both = limiter.limit_all([Charge::new(&PAGES, 7), Charge::new(&SEARCH, 7).cost(4)]).await.unwrap();
+    let told: Vec<_> = both.iter().map(|decision| (decision.decided_by(), decision.reason())).collect();
+    assert_eq!(told, [(DecidedBy::Nobody, Reason::RefusedElsewhere), (DecidedBy::Fallback, Reason::CostTooLarge)]);
+}
+
+#[tokio::test]
+async fn the_fallback_takes_all_or_nothing() {
+    let (mut server, limiter) = start().await;
+    let other = Policy::new("other", Quota::token_bucket(10, HOUR));
+    let backend = RedisBackend::connect(&server.url()).await.unwrap();
+    let all = RateLimiter::builder(backend).on_failure(FailureMode::fallback(0.2)).build();
+    server.kill();
+    drop(limiter);
+    for _ in 0..5 {
+        all.limit_all([Charge::new(&SEARCH, 1), Charge::new(&other, 1).cost(2)]).await.unwrap();
+    }
+    assert_eq!((all.remaining(&SEARCH, 1).await.unwrap(), all.remaining(&other, 1).await.unwrap()), (1, 0));
+}
+
+#[tokio::test]
+async fn what_the_fallback_charged_is_settled_there() {
+    let (mut server, limiter) = start().await;
+    server.kill();
+    let left = async || limiter.remaining(&SEARCH, 1).await.unwrap();
+    let held = limiter.acquire(&SEARCH, 1).cost(2).hold().await.unwrap();
+    assert_eq!((held.decisions().get(0).unwrap().decided_by(), left().await), (DecidedBy::Fallback, 1));
+    drop(held);
+    assert_eq!(left().await, 3);
+    let kept = limiter.acquire(&SEARCH, 1).cost(1).hold().await.unwrap().keep();
+    kept.settle(3).await.unwrap();
+    assert_eq!(left().await, 0);
+    // The row in Redis cannot be reset, and that is told; the one here is.
+    limiter.reset(&SEARCH, 1).await.unwrap_err();
+    assert_eq!(left().await, 3);
+    let later = limiter.acquire(&SEARCH, 1).cost(3).hold().await.unwrap().keep();
+    let unseen = limiter.acquire(&PAGES, 1).cost(3).hold().await.unwrap().keep();
+    // Redis is back: it knows nothing of these charges, and is told nothing of their true cost.
+    server.restart();
+    until_redis_decides(&limiter).await;
+    later.settle(1).await.unwrap();
+    unseen.settle(700).await.unwrap();
+    assert_eq!((left().await, limiter.remaining(&PAGES, 1).await.unwrap()), (10, 1000));
+    // The next outage begins with what was seen in this one.
+    server.kill();
+    assert_eq!(left().await, 2);
+}
+
+#[tokio::test]
+async fn redis_decides_again_when_it_is_back_from_what_it_knew() {
+    let (server, limiter) = start().await;
+    let before = limiter.acquire(&SEARCH, 1).cost(8).hold().await.unwrap().keep();
+    assert_eq!(before.decisions().get(0).unwrap().decided_by(), DecidedBy::Backend);
+    server.signal("STOP");
+    for _ in 0..10 {
+        let decision = limiter.limit(&SEARCH, 1).await.unwrap();
+        assert_eq!(decision.decided_by(), DecidedBy::Fallback);
+    }
+    // A charge that Redis made is Redis's to settle, also when it cannot.
+    let lost = limiter.acquire(&PAGES, 1).hold().await.unwrap().keep();
+    assert!(lost.settle(0).await.is_ok(), "nobody saw it, nobody settles it");
+    server.signal("CONT");
+    until_redis_decides(&limiter).await;
+    // Of the charges in the outage, only the one that timed out may stand.
+    let left = limiter.remaining(&SEARCH, 1).await.unwrap();
+    assert!((1..=2).contains(&left), "{left}");
+    before.settle(0).await.unwrap();
+    assert_eq!(limiter.remaining(&SEARCH, 1).await.unwrap(), left + 8);
+}
+
+#[tokio::test]
+async fn a_settlement_that_does_not_reach_redis_is_an_error() {
+    let (mut server, limiter) = start().await;
+    let charged = limiter.acquire(&SEARCH, 1).cost(8).hold().await.unwrap().keep();
+    server.kill();
+    assert_eq!(charged.settle(2).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert!(charged.is_settled(), "it is not tried again: it may have got through");
+}
+
+#[tokio::test]
+async fn the_fallback_can_be_ones_own() {
+    let mut server = Server::start();
+    let backend = RedisBackend::connect(&server.url()).await.unwrap();
+    let own = std::sync::Arc::new(MemoryBackend::new());
+    let limiter = modes(RateLimiter::builder(backend)).fallback_backend(std::sync::Arc::clone(&own)).build();
+    server.kill();
+    limiter.limit(&SEARCH, 1).await.unwrap();
+    assert_eq!(own.len(), 1);
+}

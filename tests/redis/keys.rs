@@ -1,0 +1,181 @@
+//! Keys are anybody's text. On the server they are digests: they do not collide, break nothing, decide no slot and tell nobody who it was.
+
+use std::collections::HashSet;
+
+use redis::{Connection, cmd};
+use tollgate::backend::RedisBackend;
+use tollgate::{Charge, HOUR, Key, Policy, Quota, RateLimiter};
+
+use crate::outage::SLOW;
+use crate::proxy::Proxy;
+use crate::server::{PATIENCE, Server};
+
+static ONCE: Policy = Policy::new("once", Quota::token_bucket(1, HOUR));
+
+/// Each differs from the others in something that a careless key would lose.
+fn nasty() -> Vec<Key> {
+    let mut long = "x".repeat(1 << 20);
+    let mut keys: Vec<Key> = vec![Key::from(long.as_str())];
+    long.push('y');
+    keys.push(Key::from(long.as_str()));
+    let texts = [
+        "",
+        "{",
+        "}",
+        "{}",
+        "{}{}",
+        "{a}",
+        "{a}b",
+        "a{b}",
+        "}{",
+        ":",
+        "::",
+        "a:b",
+        "a::b",
+        "tollgate:{a}:once",
+        "\n",
+        "\r\n",
+        "a\nb",
+        "a\r\nb",
+        "a\r\n\r\nb",
+        "*1\r\n$8\r\nFLUSHALL\r\n",
+        "\0",
+        "\0\0",
+        "a\0b",
+        "a",
+        "A",
+        " a",
+        "a ",
+        "*",
+        "?",
+        "[a]",
+        "\\",
+        "'",
+        "\"",
+        "%s",
+        "%",
+        "..",
+        "\u{fffd}",
+        "\u{e9}",
+        "e\u{301}",
+        "7",
+        "7.0",
+        "-7",
+        "0",
+        "None",
+        "nil",
+    ];
+    keys.extend(texts.map(Key::from));
+    let bytes: [&[u8]; 7] = [b"", b"\xff", b"\xff\xfe", b"\xc3\x28", b"\xed\xa0\x80", b"\xef\xbf\xbd", b"\x80{}"];
+    keys.extend(bytes.map(Key::from));
+    keys.extend([Key::from(7), Key::from(true), Key::anonymous(), Key::everybody()]);
+    keys.extend([Key::from(("a", "b")), Key::from(("ab", "")), Key::from(("", "ab")), Key::from(("a:b", ""))]);
+    keys
+}
+
+#[tokio::test]
+async fn no_two_keys_are_one() {
+    let server = Server::start();
+    let limiter = RateLimiter::new(server.backend().await);
+    let keys = nasty();
+    for round in [true, false] {
+        for (i, key) in keys.iter().enumerate() {
+            assert_eq!(limiter.limit(&ONCE, key).await.unwrap().is_allowed(), round, "key {i}: {key:?}");
+        }
+    }
+    let rows: usize = cmd("DBSIZE").query(&mut server.admin()).unwrap();
+    assert_eq!(rows, keys.len());
+}
+
+/// Whatever the key and the policy are called, the part in braces is the digest: on a cluster all rows of a key are in one slot.
+#[tokio::test]
+async fn all_rows_of_a_key_are_in_one_slot() {
+    let server = Server::with(&["--cluster-enabled", "yes"]);
+    let mut admin = server.admin();
+    cmd("CLUSTER").arg("ADDSLOTSRANGE").arg(0).arg(16383).exec(&mut admin).unwrap();
+    wait_for_slots(&mut admin);
+    let backend = RedisBackend::builder().deadline(PATIENCE).connect_cluster([server.url()]).await.unwrap();
+    let limiter = RateLimiter::new(backend.clone());
+    let policies = ["a", "{b}", "}c{", "{}", "d:{0}", "e f", "\"", "\\"]
+        .map(|name| Policy::new(name, Quota::token_bucket(9, HOUR)));
+    let mut slots = HashSet::new();
+    for key in nasty() {
+        // One call, decided in one slot or not at all: the server refuses a script with keys of several.
+        let all = policies.iter().map(|policy| Charge::new(policy, &key));
+        assert!(limiter.limit_all(all).await.unwrap().is_allowed(), "{key:?}");
+        let of_key: HashSet<u16> = policies
+            .iter()
+            .map(|policy| {
+                let row = backend.row_key(policy.name(), limiter.digest(Some(&key)));
+                assert_eq!(cmd("EXISTS").arg(&row).query(&mut admin), Ok(1), "{row}");
+                cmd("CLUSTER").arg("KEYSLOT").arg(&row).query(&mut admin).unwrap()
+            })
+            .collect();
+        assert_eq!(of_key.len(), 1, "{key:?}");
+        slots.extend(of_key);
+    }
+    assert!(slots.len() > 40, "the keys spread over {} slots only", slots.len());
+}
+
+fn wait_for_slots(admin: &mut Connection) {
+    let begin = std::time::Instant::now();
+    while !cmd("CLUSTER").arg("INFO").query::<String>(admin).unwrap().contains("cluster_state:ok") {
+        assert!(begin.elapsed() < PATIENCE, "no cluster");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// Neither on the wire nor in the store.
+#[tokio::test]
+async fn no_text_of_a_key_is_to_be_read() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let backend = RedisBackend::builder().deadline(PATIENCE).connect(&proxy.url()).await.unwrap();
+    let limiter = RateLimiter::new(backend);
+    let canary = "canary@example.com";
+    let held = limiter.acquire(&SLOW, canary).cost(2).hold().await.unwrap().keep();
+    held.settle(1).await.unwrap();
+    limiter.limit_all([Charge::new(&ONCE, canary), Charge::new(&SLOW, (canary, 7))]).await.unwrap();
+    limiter.limit_all([Charge::new(&ONCE, canary), Charge::new(&SLOW, canary.as_bytes())]).await.unwrap();
+    limiter.limit(&SLOW, 0xCA4A_2222_3333_4444_u64).await.unwrap();
+    limiter.reset(&ONCE, "canary of a reset").await.unwrap();
+    let mut all = proxy.heard();
+    let mut admin = server.admin();
+    let rows: Vec<Vec<u8>> = cmd("KEYS").arg("*").query(&mut admin).unwrap();
+    assert_eq!(rows.len(), 4);
+    for row in &rows {
+        let text = std::str::from_utf8(row).expect("names of rows are ASCII");
+        let digest =
+            text.strip_prefix("tollgate:{").and_then(|rest| rest.get(..32)).unwrap_or_else(|| panic!("{text}"));
+        assert!(digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{text}");
+        assert!(text.ends_with("}:slow") || text.ends_with("}:once"), "{text}");
+        all.extend(row);
+        let value: Vec<u8> = cmd("GET").arg(row).query(&mut admin).unwrap();
+        assert_eq!(value.len(), 32);
+        all.extend(value);
+    }
+    let (big, little) = (0xCA4A_2222_3333_4444_u64.to_be_bytes(), 0xCA4A_2222_3333_4444_u64.to_le_bytes());
+    for secret in [&b"canary"[..], b"example.com", &big, &little, b"14575716418480587844"] {
+        assert!(!all.windows(secret.len()).any(|part| part == secret), "{}", String::from_utf8_lossy(secret));
+    }
+}
+
+/// Two applications with secrets of their own, or prefixes, do not know each other's rows.
+#[tokio::test]
+async fn secrets_and_prefixes_keep_applications_apart() {
+    let server = Server::start();
+    let with = |prefix: &str, secret: Option<[u8; 16]>| {
+        let mut builder = RedisBackend::builder().deadline(PATIENCE).prefix(prefix);
+        if let Some(secret) = secret {
+            builder = builder.secret(tollgate::Secret::new(secret));
+        }
+        let url = server.url();
+        async move { RateLimiter::new(builder.connect(&url).await.unwrap()) }
+    };
+    for (prefix, secret) in [("a", None), ("b", None), ("a", Some([1; 16])), ("a", Some([2; 16])), ("a:b", None)] {
+        let limiter = with(prefix, secret).await;
+        assert!(limiter.limit(&ONCE, "ada").await.unwrap().is_allowed(), "{prefix} {secret:?}");
+        // A second process of the same application does.
+        assert!(!with(prefix, secret).await.limit(&ONCE, "ada").await.unwrap().is_allowed(), "{prefix} {secret:?}");
+    }
+}

@@ -1,0 +1,81 @@
+//! The user that the backend needs, and nothing more. What the documentation says of it is what is tested here.
+
+use std::time::Duration;
+
+use redis::{Connection, cmd};
+use tollgate::backend::{Error, RedisBackend, conformance};
+use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter};
+
+use crate::outage::{SLOW, fresh};
+use crate::server::{PATIENCE, Server};
+
+const COMMANDS: [&str; 8] = ["evalsha", "eval", "get", "mget", "set", "setrange", "del", "time"];
+
+/// `ACL SETUSER limits on >... ~tollgate:* -@all +evalsha +eval +get +mget +set +setrange +del +time`
+fn allow<'a>(admin: &mut Connection, commands: impl Iterator<Item = &'a str>) {
+    let mut user = cmd("ACL");
+    user.arg("SETUSER").arg("limits").arg("reset").arg("on").arg(">hunter2").arg("~tollgate:*");
+    for command in commands {
+        user.arg(format!("+{command}"));
+    }
+    user.exec(admin).unwrap();
+}
+
+fn url(server: &Server) -> String {
+    format!("redis://limits:hunter2@127.0.0.1:{}", server.port())
+}
+
+async fn connect(server: &Server) -> Result<RedisBackend, Error> {
+    RedisBackend::builder().deadline(PATIENCE).connect(&url(server)).await
+}
+
+#[tokio::test]
+async fn everything_works_with_it() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    allow(&mut admin, COMMANDS.into_iter());
+    cmd("ACL").arg("LOG").arg("RESET").exec(&mut admin).unwrap();
+    let backend = connect(&server).await.unwrap();
+    conformance::all(&backend, tokio::time::sleep).await;
+    use_it(&mut admin, &backend).await.unwrap();
+    // After an idle time, and after losing the connection: both ask before they charge.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    use_it(&mut admin, &backend).await.unwrap();
+    let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
+#[tokio::test]
+async fn and_not_with_less() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    for without in COMMANDS {
+        allow(&mut admin, COMMANDS.into_iter().filter(|command| *command != without));
+        let worked = match connect(&server).await {
+            Ok(backend) => use_it(&mut admin, &backend).await,
+            Err(error) => Err(error),
+        };
+        assert!(worked.unwrap_err().to_string().contains("permission"), "without {without}");
+    }
+}
+
+/// Each operation of a backend, by the usual way and by the rare one.
+async fn use_it(admin: &mut Connection, backend: &RedisBackend) -> Result<(), Error> {
+    static OTHER: Policy = Policy::new("other", Quota::token_bucket(10, HOUR));
+    let limiter = RateLimiter::new(backend.clone());
+    let key = fresh();
+    cmd("SCRIPT").arg("FLUSH").exec(admin).unwrap();
+    for _ in 0..3 {
+        limiter.limit(&SLOW, key).await?;
+    }
+    let both = || [Charge::new(&SLOW, key), Charge::new(&OTHER, key)];
+    limiter.limit_all(both()).await?;
+    limiter.check_all(both()).await?;
+    let held = match limiter.hold_all(both()).await {
+        Ok(held) => held.keep(),
+        Err(tollgate::LimitError::Backend(error)) => return Err(error),
+        Err(denied) => panic!("{denied}"),
+    };
+    held.settle(3).await?;
+    limiter.reset(&SLOW, key).await
+}
