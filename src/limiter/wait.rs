@@ -16,6 +16,7 @@ pub struct WaitFuture {
     place: Option<Place>,
 }
 
+#[allow(clippy::large_enum_variant)] // It is moved once, and a box would be an allocation.
 enum State {
     Deciding(HoldFuture),
     Waiting(Reservation),
