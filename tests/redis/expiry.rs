@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redis::{Connection, cmd};
-use tollgate::{HOUR, Policy, Quota, RateLimiter};
+use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter};
 
 use crate::server::{PATIENCE, Server};
 
@@ -71,23 +71,26 @@ async fn no_row_is_without_an_expiry() {
 async fn a_row_stays_as_long_as_it_is_worth_something() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
-    let policy = Policy::new("bucket", Quota::token_bucket(4, Duration::from_secs(2)));
+    let one = Policy::new("one", Quota::token_bucket(6, Duration::from_secs(3)));
+    let two = Policy::new("two", Quota::token_bucket(6, Duration::from_secs(3)));
     let begin = Instant::now();
-    for _ in 0..4 {
-        assert!(limiter.limit(&policy, 1).await.unwrap().is_allowed());
+    // By itself, with another, and as a debt that became known later.
+    for _ in 0..6 {
+        assert!(limiter.limit(&one, 1).await.unwrap().is_allowed());
+        assert!(limiter.limit_all([Charge::new(&one, 2), Charge::new(&two, 2)]).await.unwrap().is_allowed());
     }
-    let mut before = Duration::ZERO;
-    loop {
-        let left = limiter.remaining(&policy, 1).await.unwrap();
-        let after = begin.elapsed();
-        // One in each half second. Of a row that was lost, all four would be left at once.
-        let most = after.as_millis() as u64 / 500;
-        assert!(left <= most, "{left} are left after {after:?}");
-        if left == 4 {
-            break;
+    limiter.acquire(&one, 3).hold().await.unwrap().keep().settle(6).await.unwrap();
+    let mut full = 0;
+    while full < 3 {
+        full = 0;
+        for key in 1..=3 {
+            let left = limiter.remaining(&one, key).await.unwrap();
+            let after = begin.elapsed();
+            // One in each half second. Of a row that was lost, all six would be left at once.
+            assert!(left <= after.as_millis() as u64 / 500, "{left} of key {key} are left after {after:?}");
+            full += u32::from(left == 6);
         }
-        before = before.max(after);
-        assert!(before < PATIENCE);
+        assert!(begin.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -104,6 +107,6 @@ async fn what_is_worth_nothing_is_not_stored() {
     limiter.acquire(&policy, 3).cost(5).await.unwrap();
     limiter.limit(&policy, 4).await.unwrap();
     limiter.reset(&policy, 4).await.unwrap();
-    limiter.limit_all([tollgate::Charge::new(&policy, 5), tollgate::Charge::new(&policy, 6).cost(5)]).await.unwrap();
+    limiter.limit_all([Charge::new(&policy, 5), Charge::new(&policy, 6).cost(5)]).await.unwrap();
     assert_eq!(rows(&mut admin), 0);
 }

@@ -17,7 +17,8 @@ async fn a_server_that_is_killed_and_comes_back() {
     let mut server = Server::start();
     let application = Application::on(&server.url()).await;
     server.kill();
-    application.suffers(A_WHILE).await;
+    // Until the pauses between probes are as long as they get.
+    application.suffers(Duration::from_millis(1650)).await;
     application.fails_at_once().await;
     server.restart();
     application.is_back().await;
