@@ -152,6 +152,9 @@ async fn a_socket_that_swallows_everything() {
     assert!(proxy.accepted() - connected < 10, "{} connections in vain", proxy.accepted() - connected);
     proxy.swallow(false);
     application.is_back().await;
+    // And none of them is kept: one of ours, and the one that asks.
+    let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut server.admin()).unwrap();
+    assert!(clients.lines().count() <= 2, "{clients}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

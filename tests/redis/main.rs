@@ -1,6 +1,7 @@
 //! The Redis backend on a real redis-server, started by each test on a port of its own.
 
 mod conformance;
+mod crowds;
 mod errors;
 mod expiry;
 mod failure_modes;

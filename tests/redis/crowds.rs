@@ -1,0 +1,138 @@
+//! Many callers at once while something breaks: never more than the quota is admitted, and nobody waits longer than the deadline.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use redis::cmd;
+use tollgate::backend::{ErrorKind, RedisBackend};
+use tollgate::{HOUR, Policy, Quota, RateLimiter};
+
+use crate::outage::{Application, DEADLINE, SLOW, fresh};
+use crate::server::{PATIENCE, Server};
+
+const TOKENS: u64 = 1000;
+static TOLL: Policy = Policy::new("toll", Quota::token_bucket(1, HOUR).capacity(TOKENS));
+
+/// Eight callers, until the quota is spent, or nothing works any more. Returns how many were admitted and how many failed.
+async fn spend(limiter: &RateLimiter) -> (u64, u64) {
+    let key = fresh();
+    let callers: Vec<_> = (0..8)
+        .map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move {
+                let (mut admitted, mut failed) = (0, 0);
+                loop {
+                    match limiter.limit(&TOLL, key).await {
+                        Ok(decision) if decision.is_allowed() => admitted += 1,
+                        Ok(_) => return (admitted, failed),
+                        Err(error) => {
+                            failed += 1;
+                            assert!(failed < 2000, "{error}");
+                            tokio::time::sleep(Duration::from_millis(2)).await;
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    let (mut admitted, mut failed) = (0, 0);
+    for caller in callers {
+        let caller = caller.await.unwrap();
+        (admitted, failed) = (admitted + caller.0, failed + caller.1);
+    }
+    (admitted, failed)
+}
+
+/// Does something to the server over and over, until `done`.
+fn meanwhile(server: &Server, pause: Duration, what: &'static [&'static str], done: &Arc<AtomicBool>) {
+    let (mut admin, done) = (server.admin(), Arc::clone(done));
+    std::thread::spawn(move || {
+        while !done.load(Ordering::Relaxed) {
+            cmd(what[0]).arg(&what[1..]).exec(&mut admin).unwrap();
+            std::thread::sleep(pause);
+        }
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_that_are_flushed_all_the_time_cost_nobody_a_decision() {
+    let server = Server::start();
+    let limiter = RateLimiter::new(server.backend().await);
+    let done = Arc::new(AtomicBool::new(false));
+    meanwhile(&server, Duration::from_micros(200), &["SCRIPT", "FLUSH"], &done);
+    assert_eq!(spend(&limiter).await, (TOKENS, 0));
+    done.store(true, Ordering::Relaxed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_are_killed_all_the_time_admit_nobody_too_much() {
+    let server = Server::start();
+    let backend = RedisBackend::builder().deadline(PATIENCE).connect(&server.url()).await.unwrap();
+    let limiter = RateLimiter::new(backend);
+    let done = Arc::new(AtomicBool::new(false));
+    meanwhile(&server, Duration::from_millis(10), &["CLIENT", "KILL", "TYPE", "normal"], &done);
+    let (admitted, failed) = spend(&limiter).await;
+    done.store(true, Ordering::Relaxed);
+    // Of those that failed, some were charged.
+    assert!(failed > 0 && (TOKENS.saturating_sub(failed)..=TOKENS).contains(&admitted), "{admitted}, {failed} failed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_in_front_of_a_dead_server_is_told_in_time() {
+    let server = Server::start();
+    let application = Application::on(&server.url()).await;
+    server.signal("STOP");
+    let begin = Instant::now();
+    let callers: Vec<_> = (0..5000)
+        .map(|key| {
+            let limiter = application.deny.clone();
+            tokio::spawn(async move {
+                let error = limiter.limit(&SLOW, key).await.unwrap_err();
+                (error.kind(), begin.elapsed())
+            })
+        })
+        .collect();
+    let (mut slowest, mut sent) = (Duration::ZERO, 0);
+    for caller in callers {
+        let (kind, took) = caller.await.unwrap();
+        slowest = slowest.max(took);
+        sent += usize::from(kind == ErrorKind::Timeout);
+    }
+    // Spawning them takes a while too.
+    assert!(slowest < 3 * DEADLINE, "the last was told after {slowest:?}");
+    assert!(sent > 0);
+    server.signal("CONT");
+    application.is_back().await;
+    // Two calls were under way, and only what was in them can have been charged.
+    let rows: usize = cmd("DBSIZE").query(&mut server.admin()).unwrap();
+    assert!(rows < 200, "{rows} were charged");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hiccup_shorter_than_the_deadline_costs_nobody_a_decision() {
+    let server = Server::start();
+    let limiter = RateLimiter::new(RedisBackend::builder().deadline(PATIENCE).connect(&server.url()).await.unwrap());
+    let spending = tokio::spawn(async move { spend(&limiter).await });
+    for _ in 0..3 {
+        server.signal("STOP");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        server.signal("CONT");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(spending.await.unwrap(), (TOKENS, 0));
+}
+
+/// Somebody else's connection: it decides as ours does, and looking after it is his business.
+#[tokio::test]
+async fn a_connection_of_ones_own() {
+    let server = Server::start();
+    let client = redis::Client::open(server.url()).unwrap();
+    let connection = client.get_multiplexed_async_connection().await.unwrap();
+    let limiter = RateLimiter::new(RedisBackend::builder().deadline(PATIENCE).connection(connection));
+    assert_eq!(spend(&limiter).await, (TOKENS, 0));
+    cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").exec(&mut server.admin()).unwrap();
+    for _ in 0..10 {
+        assert_eq!(limiter.limit(&SLOW, 1).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+}
