@@ -1,4 +1,5 @@
-//! Many callers at once while something breaks: never more than the quota is admitted, and nobody waits longer than the deadline.
+//! Many callers at once while something breaks: never more than the quota is admitted, and nobody waits longer than the
+//! deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,8 @@ use crate::server::{PATIENCE, Server};
 const TOKENS: u64 = 1000;
 static TOLL: Policy = Policy::new("toll", Quota::token_bucket(1, HOUR).capacity(TOKENS));
 
-/// Eight callers, until the quota is spent, or nothing works any more. Returns how many were admitted and how many failed.
+/// Eight callers, until the quota is spent, or nothing works any more. Returns how many were admitted and how many
+/// failed.
 async fn spend(limiter: &RateLimiter) -> (u64, u64) {
     let key = fresh();
     let callers: Vec<_> = (0..8)

@@ -1,5 +1,5 @@
-//! Whatever the server refuses: the kind says whether another try may help, the text what to do, the source what the server said, and
-//! nothing of it how to log in.
+//! Whatever the server refuses: the kind says whether another try may help, the text what to do, the source what the
+//! server said, and nothing of it how to log in.
 
 use std::error::Error as _;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! What callers get while Redis is gone: an error, a free pass, or a share of the quota in process; each policy its own.
+//! What callers get while Redis is gone: an error, a free pass, or a share of the quota in process; each policy its
+//! own.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What breaks in the field, each on a real server: meanwhile nobody waits longer than the deadline and the failure mode applies;
-//! afterwards decisions are exact again within a second, without anybody's doing anything.
+//! What breaks in the field, each on a real server: meanwhile nobody waits longer than the deadline and the failure
+//! mode applies; afterwards decisions are exact again within a second, without anybody's doing anything.
 
 use std::time::Duration;
 
@@ -61,8 +61,8 @@ async fn a_server_that_becomes_read_only() {
     application.is_back().await;
 }
 
-/// What a failover looks like behind a name or an address that moves: the old connection still works, and leads to what is a replica
-/// now.
+/// What a failover looks like behind a name or an address that moves: the old connection still works, and leads to what
+/// is a replica now.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_is_elsewhere_now() {
     let (old, new) = (Server::start(), Server::start());
@@ -109,7 +109,8 @@ async fn connections_that_are_killed_all_the_time() {
     application.is_back().await;
 }
 
-/// Servers and firewalls close connections that are idle; an application with few callers would meet that with each of them.
+/// Servers and firewalls close connections that are idle; an application with few callers would meet that with each of
+/// them.
 #[tokio::test]
 async fn a_connection_that_was_closed_while_it_was_idle_costs_nobody_a_decision() {
     let server = Server::start();

@@ -1,4 +1,5 @@
-//! What answers is no Redis server, or means harm: an error within the deadline, no panic, and no more memory than it sends.
+//! What answers is no Redis server, or means harm: an error within the deadline, no panic, and no more memory than it
+//! sends.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! Keys are anybody's text. On the server they are digests: they do not collide, break nothing, decide no slot and tell nobody who it was.
+//! Keys are anybody's text. On the server they are digests: they do not collide, break nothing, decide no slot and tell
+//! nobody who it was.
 
 use std::collections::HashSet;
 
@@ -87,7 +88,8 @@ async fn no_two_keys_are_one() {
     assert_eq!(rows, keys.len());
 }
 
-/// Whatever the key and the policy are called, the part in braces is the digest: on a cluster all rows of a key are in one slot.
+/// Whatever the key and the policy are called, the part in braces is the digest: on a cluster all rows of a key are in
+/// one slot.
 #[tokio::test]
 async fn all_rows_of_a_key_are_in_one_slot() {
     let server = Server::with(&["--cluster-enabled", "yes"]);

@@ -41,8 +41,8 @@ impl Application {
         application
     }
 
-    /// For so long, and a moment longer: every call is answered within the deadline, by the failure mode. Returns the kinds of errors that
-    /// the callers got, each once.
+    /// For so long, and a moment longer: every call is answered within the deadline, by the failure mode. Returns the
+    /// kinds of errors that the callers got, each once.
     pub(crate) async fn suffers(&self, duration: Duration) -> Vec<ErrorKind> {
         let kinds = self.is_asked(duration).await;
         let unseen = self.allow.limit(&SLOW, "ada").await.unwrap();

@@ -106,8 +106,8 @@ impl Way {
     }
 }
 
-/// A server that is polite until it is asked to decide, and then says `nonsense`, over and over if `endless`, and hangs up if
-/// `hangs_up`. Returns its URL.
+/// A server that is polite until it is asked to decide, and then says `nonsense`, over and over if `endless`, and hangs
+/// up if `hangs_up`. Returns its URL.
 pub(crate) fn hostile(nonsense: Vec<u8>, endless: bool, hangs_up: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());

@@ -7,8 +7,8 @@ use tollgate::backend::{ErrorKind, RedisBackend};
 use crate::outage::{Application, DEADLINE, LIMIT, SLOW, fresh};
 use crate::server::Server;
 
-/// The server reads what was sent to it while it stood still, so every charge that timed out may stand; none of them twice, and none
-/// that came after the breaker had opened.
+/// The server reads what was sent to it while it stood still, so every charge that timed out may stand; none of them
+/// twice, and none that came after the breaker had opened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_charge_that_timed_out_is_not_sent_again() {
     let server = Server::start();
@@ -37,8 +37,8 @@ async fn a_charge_that_timed_out_is_not_sent_again() {
     assert!((LIMIT - timed_out..=LIMIT).contains(&left), "{timed_out} timed out, {left} of {LIMIT} are left");
 }
 
-/// A probe that waited for a connection once held the lock that a call needed which had just timed out: it was answered a second too
-/// late.
+/// A probe that waited for a connection once held the lock that a call needed which had just timed out: it was answered
+/// a second too late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_times_out_does_not_wait_for_the_probe() {
     let server = Server::start();
@@ -55,7 +55,8 @@ async fn a_call_that_times_out_does_not_wait_for_the_probe() {
             })
         })
         .collect();
-    // The breaker opens after one deadline, the second call is under way until nearly two; the probe is made in between.
+    // The breaker opens after one deadline, the second call is under way until nearly two; the probe is made in
+    // between.
     let probing = application.deny.clone();
     tokio::spawn(async move {
         tokio::time::sleep(DEADLINE * 12 / 10).await;

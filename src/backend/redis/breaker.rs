@@ -115,7 +115,8 @@ mod tests {
         assert_eq!(breaker.passage(now), Passage::Free);
     }
 
-    /// A call that waited in a queue while the breaker opened once took the probe for itself, and made none: nobody ever looked again.
+    /// A call that waited in a queue while the breaker opened once took the probe for itself, and made none: nobody
+    /// ever looked again.
     #[test]
     fn asking_why_leaves_the_probe_to_others() {
         let (breaker, begin) = (Breaker::default(), Instant::now());

@@ -23,8 +23,8 @@ pub(super) fn fault(error: &RedisError) -> Fault {
     }
 }
 
-/// The server's word for it. Before Redis 7, what a command of the script says is in the text of an `ERR`; before 7.2, a script's lack of
-/// a permission is only told in English.
+/// The server's word for it. Before Redis 7, what a command of the script says is in the text of an `ERR`; before 7.2,
+/// a script's lack of a permission is only told in English.
 fn code(error: &RedisError) -> &str {
     let code = error.code().unwrap_or_default();
     if error.detail().is_some_and(|detail| detail.starts_with("The user executing the script can't")) {

@@ -23,7 +23,8 @@ pub(super) enum Link {
 /// A connection that can be lost, and how to make it anew.
 pub(super) struct Lost<C: Connect> {
     client: C,
-    /// Locked for a moment only, never while something is waited for: whoever gives up a connection has to answer in time.
+    /// Locked for a moment only, never while something is waited for: whoever gives up a connection has to answer in
+    /// time.
     kept: Mutex<Kept<C::Connection>>,
     /// One connects; the others wait, and share what he got.
     connecting: tokio::sync::Mutex<()>,
@@ -71,8 +72,8 @@ impl Connect for ClusterClient {
 /// How long a connection may take to come about.
 pub(super) const CONNECT: Duration = Duration::from_secs(1);
 
-/// A connection that was not used for so long may have been closed meanwhile. Nobody knows before something was sent on it, and a
-/// charge that was sent is not sent again; so something else is sent first.
+/// A connection that was not used for so long may have been closed meanwhile. Nobody knows before something was sent on
+/// it, and a charge that was sent is not sent again; so something else is sent first.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Sockets that do not wait to fill a packet, and notice a peer that is gone.
