@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::future::Line;
 use crate::algorithm::{Ask, Micros, Quota, State, Step, step};
-use crate::backend::{Backend, Error, MemoryBackend, RowId, Settle, Take};
+use crate::backend::{Backend, Error, ErrorKind, MemoryBackend, RowId, Settle, Take};
 use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 
 /// What a limiter does when its backend cannot decide: it is down, or too slow.
@@ -28,9 +28,9 @@ use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 /// # }
 /// ```
 ///
-/// Of a call under several policies, the strictest counts: it fails if one of them says `Deny`.
-/// [`Decision::decided_by`] tells who decided. When the backend is back, it decides again; what was spent meanwhile it
-/// does not know of.
+/// Of a call under several policies, the strictest counts: it fails if one of them says `Deny`. A call that the backend
+/// never does ([`ErrorKind::Unsupported`]) fails in any case. [`Decision::decided_by`] tells who decided. When the
+/// backend is back, it decides again; what was spent meanwhile it does not know of.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum FailureMode {
@@ -74,7 +74,8 @@ impl Failure {
     /// Decides in the backend's stead, or passes its error on.
     pub(super) fn decide(&self, lines: &[Line], take: bool, error: Error) -> Result<Decisions, Error> {
         let modes: SmallVec<[FailureMode; 4]> = lines.iter().map(|line| self.mode(&line.policy)).collect();
-        if modes.contains(&FailureMode::Deny) {
+        // What the backend never does is no failure of its own, and would pass unseen for ever.
+        if modes.contains(&FailureMode::Deny) || error.kind() == ErrorKind::Unsupported {
             return Err(error);
         }
         let mut scaled: SmallVec<[Take<'_>; 4]> = SmallVec::new();
