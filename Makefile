@@ -16,6 +16,7 @@ tools:
 	@cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 	@cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
 	@command -v redis-server >/dev/null || { apt-get update && apt-get install -y --no-install-recommends redis-server; }
+	@command -v openssl >/dev/null || { apt-get update && apt-get install -y --no-install-recommends openssl; }
 	@command -v cc >/dev/null || { apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev; }
 
 fmt:

@@ -13,3 +13,5 @@ mod outage;
 mod proxy;
 mod retries;
 mod server;
+#[cfg(feature = "redis-tls")]
+mod tls;

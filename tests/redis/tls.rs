@@ -1,0 +1,75 @@
+//! `rediss://`, with a certificate that the machine is told to believe.
+
+use std::process::Command;
+
+use tollgate::backend::RedisBackend;
+use tollgate::{HOUR, Policy, Quota, RateLimiter};
+
+use crate::server::{Server, free_port};
+
+static SLOW: Policy = Policy::new("slow", Quota::token_bucket(5, HOUR));
+
+/// The variable by which a child knows its server.
+const CHILD: &str = "TOLLGATE_TEST_TLS";
+
+#[test]
+fn a_server_is_reached_over_tls_if_its_certificate_is_believed() {
+    let directory = directory();
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+        .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
+        .args(["-keyout", "key.pem", "-out", "cert.pem"])
+        .current_dir(&directory)
+        .output()
+        .unwrap_or_else(|error| panic!("no openssl: {error}. Install it: apt-get install openssl"));
+    assert!(made.status.success(), "{made:?}");
+    let (port, path) = (free_port().to_string(), |name: &str| directory.join(name).to_str().unwrap().to_owned());
+    let (cert, key) = (path("cert.pem"), path("key.pem"));
+    let _server = Server::with(&[
+        "--tls-port",
+        &port,
+        "--tls-cert-file",
+        &cert,
+        "--tls-key-file",
+        &key,
+        "--tls-ca-cert-file",
+        &cert,
+        "--tls-auth-clients",
+        "no",
+    ]);
+    // Of this program the child runs one test, with the certificate or without it.
+    let run = |believed: &str| {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["tls::child", "--exact", "--nocapture"]).env("SSL_CERT_FILE", believed);
+        child.env(CHILD, format!("rediss://localhost:{port}")).output().unwrap()
+    };
+    let output = run(&cert);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.contains("admitted=5;"), "{text}");
+    let output = run(&path("nothing.pem"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("refused: backend"), "{text}");
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+/// What the child process does; nothing in any other.
+#[tokio::test]
+async fn child() {
+    let Ok(url) = std::env::var(CHILD) else { return };
+    let backend = match RedisBackend::connect(&url).await {
+        Ok(backend) => backend,
+        Err(error) => return println!("refused: {error}"),
+    };
+    let limiter = RateLimiter::new(backend);
+    let mut admitted = 0;
+    for _ in 0..8 {
+        admitted += u32::from(limiter.limit(&SLOW, "ada").await.unwrap().is_allowed());
+    }
+    println!("admitted={admitted};");
+}
+
+fn directory() -> std::path::PathBuf {
+    let directory = std::env::temp_dir().join(format!("tollgate-tls-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
