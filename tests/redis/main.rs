@@ -6,12 +6,20 @@ mod errors;
 mod expiry;
 mod failure_modes;
 mod faults;
+mod histories;
 mod hostile;
 mod keys;
 mod least_privilege;
 mod outage;
 mod proxy;
+// The generators of the properties of the algebra, which use more of them.
+#[allow(dead_code)]
+#[path = "../model/random.rs"]
+mod random;
+mod regressions;
 mod retries;
+mod rows;
 mod server;
+mod set_clock;
 #[cfg(feature = "redis-tls")]
 mod tls;

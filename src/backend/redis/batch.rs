@@ -124,7 +124,7 @@ impl Batch {
                 }
                 Kind::Settle { quota, receipt, actual, .. } => {
                     for place in places {
-                        rows[place] = settle(&quota, &rows[place], &receipt, now, actual);
+                        rows[place] = replay::kept(settle(&quota, &rows[place], &receipt, now, actual));
                     }
                     Ok(Steps::default())
                 }

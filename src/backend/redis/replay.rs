@@ -13,7 +13,7 @@ pub(super) fn decide(rows: &mut [State], places: &[usize], takes: &[(Quota, Ask)
     if let ([place], [(quota, ask)]) = (places, takes) {
         let step = step(quota, &rows[*place], now, *ask);
         if store && step.is_allowed() {
-            rows[*place] = step.state;
+            rows[*place] = kept(step.state);
         }
         return step.into();
     }
@@ -25,8 +25,8 @@ pub(super) fn decide(rows: &mut [State], places: &[usize], takes: &[(Quota, Ask)
         let step = step(quota, &state, now, *ask);
         if step.is_allowed() {
             match found {
-                Some(found) => staged[found].1 = step.state,
-                None => staged.push((*place, step.state)),
+                Some(found) => staged[found].1 = kept(step.state),
+                None => staged.push((*place, kept(step.state))),
             }
         }
         steps.push(step);
@@ -49,4 +49,9 @@ pub(super) fn decide(rows: &mut [State], places: &[usize], takes: &[(Quota, Ask)
         }
     }
     steps.into_iter().collect()
+}
+
+/// The row as the next operation finds it: one that owes nothing is dropped at once, with the instant up to which it had been paid back.
+pub(super) fn kept(state: State) -> State {
+    if state.spent == 0.0 && state.carry == 0.0 { State::default() } else { state }
 }

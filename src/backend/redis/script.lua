@@ -21,13 +21,15 @@ local expires
 
 -- Windows -------------------------------------------------------------------------------------------------------------------
 
+-- `start` is taken off first: a period more may be beyond what a double counts.
 local function index(instant)
-  local since = instant + period - start
-  return (since - fmod(since, period)) / period
+  local since = instant - start
+  if since < 0 then return 0 end
+  return (since - fmod(since, period)) / period + 1
 end
 
 local function boundary(window)
-  return max(window * period + start - period, 0)
+  return max((window - 1) * period + start, 0)
 end
 
 local function in_view(count, elapsed)
@@ -36,7 +38,9 @@ end
 
 local function elapsed_in_window(instant)
   if instant < at then return 0 end
-  return fmod(instant + period - start, period)
+  local since = instant - start
+  if since < 0 then return since + period end
+  return fmod(since, period)
 end
 
 -- The row -------------------------------------------------------------------------------------------------------------------
@@ -102,7 +106,8 @@ local function paid_by(instant, total, level)
     local elapsed = instant - at - grains * period
     return elapsed >= 0 and elapsed * rate / period >= debt - grains * rate
   end
-  return boundary(index(at) + ceil(debt / rate)) <= instant
+  local windows = ceil(debt / rate)
+  return windows * period <= LAST and boundary(index(at) + windows) <= instant
 end
 
 local function roll(instant)

@@ -42,7 +42,9 @@ impl Arguments {
 
     pub(super) fn settlement(&mut self, row: u16, quota: &Quota, receipt: &Receipt, actual: u64) {
         self.row_and_quota(row, quota);
-        self.count(receipt.cost);
+        // What is charged more stays exact if it is sent by itself: `actual` may be larger than a double counts.
+        let (cost, actual) = if actual < receipt.cost { (receipt.cost, actual) } else { (0, actual - receipt.cost) };
+        self.count(cost);
         self.count(actual);
         self.number(receipt.state.spent);
         self.count(receipt.state.at.get());

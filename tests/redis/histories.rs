@@ -1,0 +1,318 @@
+//! Random histories: what the script decides and what it stores is what the algebra says, to the last bit and microsecond.
+//!
+//! The backend replays the script's decisions itself. So the rows are looked at on the server, past the backend.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::algorithm::{Algorithm, Ask, Micros, Receipt, State, Step, Verdict, settle, step};
+use tollgate::backend::{Backend, BackendFuture, RedisBackend, RowId, Settle, Steps, Take, verdict_of_all};
+use tollgate::{Digest, PolicyName, Quota, SECOND};
+
+use crate::random::{Raw, begin, cases, history, quota, sized, tiny};
+use crate::rows::{bytes, row};
+use crate::server::Server;
+use crate::set_clock::{SetClock, Window};
+
+#[test]
+fn of_ordinary_quotas() {
+    replay(300, 40, prop_oneof![3 => quota(), 1 => tiny()], begin());
+}
+
+#[test]
+fn of_quotas_so_small_that_every_microsecond_matters() {
+    replay(600, 40, tiny(), begin());
+}
+
+#[test]
+fn of_extreme_quotas_at_both_ends_of_time() {
+    let ends = prop_oneof![
+        begin(),
+        sized(40).prop_map(|before| Micros::new(Micros::MAX.get() - before)),
+        sized(53).prop_map(Micros::new)
+    ];
+    replay(600, 25, extreme(), ends);
+}
+
+/// Every number at an end of its range, or a prime.
+fn extreme() -> impl Strategy<Value = Quota> {
+    let most = Quota::MAX_TOKENS;
+    let tokens = prop::sample::select(vec![1, 2, 10, 999_999_937, most]);
+    let micros = Duration::from_micros;
+    let period =
+        prop::sample::select(vec![micros(1), micros(7), micros(3_333_331), SECOND, Quota::MAX_PERIOD]);
+    let capacity = prop::sample::select(vec![None, Some(0), Some(1), Some(1000), Some(most)]);
+    let reserved = prop::sample::select(vec![Some(0), Some(1), Some(1000), Some(most), None]);
+    (0..3u8, tokens, period, capacity, reserved).prop_filter_map("illegal", |(kind, rate, period, capacity, reserved)| {
+        let quota = match kind {
+            0 => Quota::token_bucket(rate, period),
+            1 => Quota::fixed_window(rate, period),
+            _ => return Some(Quota::sliding_window(rate, period)),
+        };
+        let quota = capacity.map_or(Ok(quota), |tokens| quota.try_capacity(tokens)).ok()?;
+        let quota = match reserved {
+            Some(tokens) => quota.try_max_reserved(tokens).ok()?,
+            None => quota.unlimited_reservations(),
+        };
+        quota.validate().is_ok().then_some(quota)
+    })
+}
+
+fn replay(
+    number: u32,
+    length: usize,
+    quotas: impl Strategy<Value = Quota>,
+    begin: impl Strategy<Value = Micros>,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let server = Server::start();
+    let clock = runtime.block_on(SetClock::on(&server));
+    let histories = (prop::array::uniform3(quotas), begin, history(length));
+    let mut runner = proptest::test_runner::TestRunner::new(cases(number));
+    let outcome = runner.run(&histories, |(quotas, begin, history)| {
+        runtime.block_on(async { History::new(&server, &clock, quotas, begin).play(&history).await });
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Three rows, the second of another key than the others, and what the algebra says of them.
+struct History<'a> {
+    backend: RedisBackend,
+    clock: &'a SetClock,
+    window: Window,
+    quotas: [Quota; 3],
+    names: Vec<String>,
+    model: [State; 3],
+    /// Rows that were charged, settled or reset since the server was last looked at.
+    dirty: [bool; 3],
+    /// The quotas by which rows were last written, and the second at which the server drops each.
+    by: [Quota; 3],
+    expires: [u32; 3],
+    receipts: Vec<(usize, Quota, Receipt)>,
+    now: Micros,
+    promised: Micros,
+}
+
+static POLICIES: [PolicyName; 3] = [PolicyName::new("a"), PolicyName::new("a"), PolicyName::new("b")];
+
+const KEYS: [Digest; 3] = [Digest::from_bits(1), Digest::from_bits(2), Digest::from_bits(1)];
+
+/// An operation under way, and what the answer is to be.
+enum Sent {
+    Takes { expected: Vec<Step>, answer: BackendFuture<Steps> },
+    Posted(BackendFuture<()>),
+}
+
+impl<'a> History<'a> {
+    fn new(server: &Server, clock: &'a SetClock, quotas: [Quota; 3], begin: Micros) -> History<'a> {
+        let backend = clock.backend();
+        let names = (0..3).map(|i| backend.row_key(&POLICIES[i], KEYS[i])).collect();
+        let mut window = Window::to(server);
+        window.clear();
+        clock.set(begin);
+        History {
+            backend,
+            clock,
+            window,
+            quotas,
+            names,
+            model: [State::default(); 3],
+            dirty: [false; 3],
+            by: quotas,
+            expires: [0; 3],
+            receipts: Vec::new(),
+            now: begin,
+            promised: begin,
+        }
+    }
+
+    async fn play(mut self, history: &[Raw]) {
+        let mut burst = Vec::new();
+        for raw in history {
+            burst.push(self.send(raw));
+            // What is sent without a pause travels in one call.
+            if raw.step.1 >> 40 & 3 == 0 {
+                self.compare(std::mem::take(&mut burst)).await;
+                self.move_clock(raw);
+            }
+        }
+        self.compare(burst).await;
+    }
+
+    fn send(&mut self, raw: &Raw) -> Sent {
+        let (what, which) = raw.what;
+        let row = (which % 3) as usize;
+        let rows: Vec<usize> = match what {
+            5 | 6 | 9 => [which >> 8, which >> 10, which >> 12].map(|i| (i % 3) as usize).into(),
+            10 | 11 if !self.receipts.is_empty() => return self.settle(raw),
+            11 if which >> 60 < 8 => return self.reset(row),
+            _ => vec![row],
+        };
+        let take = |(i, row): (usize, &usize)| {
+            // 7: under another tier.
+            let quota = self.quotas[(row + usize::from(what == 7)) % 3];
+            let ask = raw.ask(&quota);
+            let ask = ask.for_cost(ask.tokens() / (i as u64 + 1));
+            let huge = raw.cost.1 >> 59 == 0;
+            Take::new(id(*row), &quota, if huge { ask.for_cost(u64::MAX - raw.cost.1 % 2) } else { ask })
+        };
+        let takes: Vec<Take<'_>> = rows.iter().enumerate().map(take).collect();
+        let store = !matches!(what, 8 | 9);
+        let expected = self.decide(&rows, &takes, store);
+        let answer = if store { self.backend.acquire(&takes) } else { self.backend.peek(&takes) };
+        Sent::Takes { expected, answer }
+    }
+
+    /// What the algebra says: all or none, each seeing what those before it would spend.
+    fn decide(&mut self, rows: &[usize], takes: &[Take<'_>], store: bool) -> Vec<Step> {
+        let mut tried = self.model;
+        let mut steps = Vec::new();
+        for (row, take) in rows.iter().zip(takes) {
+            let step = step(&take.quota, &tried[*row], self.now, take.ask);
+            if step.is_allowed() {
+                tried[*row] = kept(step.state);
+            }
+            steps.push(step);
+        }
+        for (step, take) in steps.iter().zip(takes) {
+            if let Verdict::Reserve { wait: time } | Verdict::Deny { retry: Some(time) } = step.verdict {
+                self.promised = self.now + time;
+            }
+            if let Some(receipt) = Receipt::new(take.ask.tokens(), step) {
+                // Also of charges that were refused together with others: whoever settles these gives away nothing.
+                let row = rows[steps.iter().position(|other| std::ptr::eq(other, step)).unwrap()];
+                self.receipts.push((row, take.quota, receipt));
+            }
+        }
+        if steps.iter().all(Step::is_allowed) {
+            if store {
+                self.model = tried;
+                for (row, take) in rows.iter().zip(takes) {
+                    (self.dirty[*row], self.by[*row]) = (true, take.quota);
+                }
+            }
+            return steps;
+        }
+        for i in 0..steps.len() {
+            let same: Vec<usize> = (0..rows.len()).filter(|other| rows[*other] == rows[i]).collect();
+            let before = self.model[rows[i]];
+            if !steps[i].is_allowed() && same.len() > 1 {
+                let asked = same.iter().map(|other| (takes[*other].quota, takes[*other].ask));
+                steps[i].verdict = verdict_of_all(&before, self.now, asked).unwrap_or(steps[i].verdict);
+            }
+            if rows.len() > 1 {
+                // The row as it is, brought to the present or not.
+                steps[i].state = State { spent: f64::NAN, ..before };
+            }
+        }
+        steps
+    }
+
+    /// Any charge so far, however long ago, whatever happened to its row meanwhile, and even twice.
+    fn settle(&mut self, raw: &Raw) -> Sent {
+        // More often one of the last few.
+        let last = self.receipts.len() - 1;
+        let most = if raw.what.1 >> 63 == 0 { last } else { last.min(2) };
+        let (row, mut quota, receipt) = self.receipts[last - (raw.what.1 >> 16) as usize % (most + 1)];
+        if raw.what.1 >> 32 & 15 == 0 {
+            quota = Take::new(id(row), &self.quotas[(row + 1) % 3], Ask::cost(0)).quota;
+        }
+        let actual = match raw.cost.0 {
+            0..=2 => 0,
+            3..=5 => raw.cost.1 % receipt.cost.saturating_add(1),
+            6 => receipt.cost,
+            7 => receipt.cost.saturating_add(raw.cost.1 % 100),
+            _ => raw.cost.1,
+        };
+        self.model[row] = kept(settle(&quota, &self.model[row], &receipt, self.now, actual));
+        (self.dirty[row], self.by[row]) = (true, quota);
+        Sent::Posted(self.backend.settle(&[Settle { row: id(row), quota, receipt, actual }]))
+    }
+
+    fn reset(&mut self, row: usize) -> Sent {
+        (self.model[row], self.dirty[row]) = (State::default(), true);
+        Sent::Posted(self.backend.reset(&[id(row)]))
+    }
+
+    async fn compare(&mut self, burst: Vec<Sent>) {
+        let alone = burst.len() == 1;
+        for sent in burst {
+            match sent {
+                Sent::Posted(done) => done.await.unwrap(),
+                Sent::Takes { expected, answer } => {
+                    let answer = answer.await.unwrap();
+                    assert_eq!(answer.len(), expected.len());
+                    for (answer, expected) in answer.iter().zip(&expected) {
+                        assert_eq!((answer.verdict, answer.now), (expected.verdict, self.now));
+                        if !expected.state.spent.is_nan() {
+                            assert_eq!(bytes(&answer.state), bytes(&expected.state), "{answer:?}, {expected:?}");
+                        }
+                    }
+                }
+            }
+        }
+        let (rows, expiries) = (self.window.rows(&self.names), self.window.expiries());
+        for (name, expires) in expiries {
+            let i = self.names.iter().position(|other| *other == name).unwrap();
+            assert!(self.dirty[i], "a row was written though nothing was stored");
+            self.expires[i] = expires;
+            // Of several operations, an earlier one may have needed more.
+            assert!(!alone || !late(&self.by[i], &self.model[i], self.now, expires), "{expires} of {:?}", self.model[i]);
+        }
+        for i in 0..3 {
+            let model = &self.model[i];
+            assert_eq!(rows[i].is_some(), *model != State::default(), "{:?} where {model:?} should be", rows[i]);
+            let Some((there, expires)) = rows[i].as_deref().map(row) else { continue };
+            assert_eq!(bytes(&there), bytes(model), "{there:?} where {model:?} should be");
+            assert_eq!(expires, self.expires[i], "the row says otherwise than the server");
+            assert!(!self.dirty[i] || !early(&self.by[i], model, self.now, expires), "{expires} of {model:?}");
+        }
+        self.dirty = [false; 3];
+    }
+
+    fn move_clock(&mut self, raw: &Raw) {
+        let quota = self.quotas[(raw.what.1 % 3) as usize];
+        let moved = raw.moved(&quota, self.now, self.promised);
+        // Now and then, backwards.
+        self.now = match raw.how.1 >> 60 {
+            0 => Micros::new(self.now.get().saturating_sub(moved.since(self.now).as_micros() as u64)),
+            _ => moved,
+        };
+        self.clock.set(self.now);
+    }
+}
+
+fn id(row: usize) -> RowId<'static> {
+    RowId { policy: &POLICIES[row], key: KEYS[row] }
+}
+
+/// A row that owes nothing is not kept.
+fn kept(state: State) -> State {
+    if state.spent == 0.0 && state.carry == 0.0 { State::default() } else { state }
+}
+
+/// Whether a row is dropped before it is worth nothing.
+fn early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
+    worthless(quota, row, now).is_none_or(|clear| f64::from(expires) * 1e6 < clear) && expires < u32::MAX
+}
+
+/// Whether a row is kept for longer than twice the time for which it is worth something, and two seconds. A row ahead of the clock may
+/// be forgiven already, and is kept for a clock that comes to its senses; a window that began before the epoch counts as whole.
+fn late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
+    let latest = |clear: f64| now.get() as f64 + 2.0 * (clear - now.get() as f64) + 2e6;
+    row.at <= now && row.at > Micros::EPOCH && worthless(quota, row, now).is_some_and(|clear| f64::from(expires) * 1e6 > latest(clear))
+}
+
+/// When nothing of a row is owed any more; what was given back counts as long as it would take to be paid back, since late receipts
+/// ask for it.
+fn worthless(quota: &Quota, row: &State, now: Micros) -> Option<f64> {
+    if quota.algorithm() == Algorithm::SlidingWindow {
+        return Some((row.at.get() + 2 * quota.period().as_micros() as u64) as f64);
+    }
+    let owed = State { spent: row.spent + row.carry, carry: 0.0, ..*row };
+    match step(quota, &owed, now, Ask::cost(quota.limit())).verdict {
+        Verdict::Deny { retry } => retry.map(|retry| (now + retry).get() as f64),
+        _ => Some(now.get() as f64),
+    }
+}

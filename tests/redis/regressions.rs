@@ -1,0 +1,108 @@
+//! Where the script decided otherwise than the crate: each of these once failed.
+
+use tollgate::algorithm::{Ask, Micros, Receipt, State, settle, step};
+use tollgate::backend::{Backend, RedisBackend, RowId, Settle, Take};
+use tollgate::{Digest, HOUR, MINUTE, PolicyName, Quota, SECOND};
+
+use crate::rows;
+use crate::server::Server;
+use crate::set_clock::{SetClock, Window};
+
+const NOW: Micros = Micros::new(1_700_000_000_000_000);
+
+const POLICY: PolicyName = PolicyName::new("found");
+
+const ROW: RowId<'_> = RowId { policy: &POLICY, key: Digest::from_bits(7) };
+
+/// A row on a server of its own, and what the algebra says of it.
+struct Row {
+    _server: Server,
+    clock: SetClock,
+    backend: RedisBackend,
+    window: Window,
+    model: State,
+    now: Micros,
+}
+
+impl Row {
+    async fn at(now: Micros) -> Row {
+        let server = Server::start();
+        let clock = SetClock::on(&server).await;
+        clock.set(now);
+        let (backend, window) = (clock.backend(), Window::to(&server));
+        Row { _server: server, clock, backend, window, model: State::default(), now }
+    }
+
+    fn later(&mut self, now: Micros) {
+        self.now = now;
+        self.clock.set(now);
+    }
+
+    async fn take(&mut self, quota: &Quota, ask: Ask) -> Option<Receipt> {
+        let take = Take::new(ROW, quota, ask);
+        let answer = self.backend.acquire(&[take]).await.unwrap()[0];
+        let expected = step(&take.quota, &self.model, self.now, ask);
+        assert_eq!(answer, expected);
+        if answer.is_allowed() {
+            self.model = answer.state;
+        }
+        self.compare();
+        Receipt::new(ask.tokens(), &answer)
+    }
+
+    async fn settle(&mut self, quota: &Quota, receipt: Receipt, actual: u64) {
+        let quota = Take::new(ROW, quota, Ask::cost(0)).quota;
+        self.backend.settle(&[Settle { row: ROW, quota, receipt, actual }]).await.unwrap();
+        self.model = settle(&quota, &self.model, &receipt, self.now, actual);
+        self.compare();
+    }
+
+    fn compare(&mut self) {
+        let there = self.window.rows(&[self.backend.row_key(ROW.policy, ROW.key)]);
+        let there = there[0].as_deref().map_or(State::default(), |bytes| rows::row(bytes).0);
+        assert_eq!(there, self.model);
+    }
+}
+
+/// The script compared the receipt with the row's stamp after it had brought the row under the new quota.
+#[tokio::test]
+async fn a_row_written_under_another_tier_since_gives_nothing_back() {
+    let (small, large) = (Quota::token_bucket(10, HOUR), Quota::token_bucket(20, HOUR));
+    let mut row = Row::at(NOW).await;
+    let receipt = row.take(&small, Ask::cost(4)).await.unwrap();
+    row.take(&large, Ask::cost(1)).await;
+    row.settle(&small, receipt, 0).await;
+    assert_eq!(row.model.spent, 5.0);
+}
+
+/// Brought to what a double counts before the cost was taken off, it was off by the cost.
+#[tokio::test]
+async fn a_settlement_beyond_what_a_double_counts_is_exact() {
+    let quota = Quota::token_bucket(10, HOUR);
+    let mut row = Row::at(NOW).await;
+    let receipt = row.take(&quota, Ask::cost(1)).await.unwrap();
+    row.later(NOW + HOUR);
+    row.settle(&quota, receipt, u64::MAX).await;
+}
+
+/// The crate counts no turn that is more periods away than there are instants; the script did.
+#[tokio::test]
+async fn a_turn_too_many_windows_away_is_refused() {
+    let quota = Quota::fixed_window(1, Quota::MAX_PERIOD).unlimited_reservations().start(HOUR);
+    let mut row = Row::at(Micros::EPOCH).await;
+    assert!(row.take(&quota, Ask::cost(3).reserve()).await.is_some());
+    assert!(row.take(&quota, Ask::cost(1).reserve()).await.is_none());
+}
+
+/// An instant and a period together were more than a double counts.
+#[tokio::test]
+async fn windows_are_exact_until_the_end_of_time() {
+    for quota in [Quota::sliding_window(5, MINUTE), Quota::fixed_window(5, MINUTE), Quota::sliding_window(5, 7 * SECOND)] {
+        for before in 1..4 {
+            let mut row = Row::at(Micros::new(Micros::MAX.get() - 100 - before)).await;
+            row.take(&quota.start(std::time::Duration::from_micros(1)), Ask::cost(3)).await;
+            row.later(Micros::new(Micros::MAX.get() - before));
+            row.take(&quota.start(std::time::Duration::from_micros(1)), Ask::cost(2)).await;
+        }
+    }
+}

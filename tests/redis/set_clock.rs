@@ -1,0 +1,112 @@
+//! The real script on a real server, on a clock that the test sets: every branch of it can be reached, to the microsecond.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{Arg, Cmd, Pipeline, RedisFuture, Value};
+use tollgate::algorithm::Micros;
+use tollgate::backend::RedisBackend;
+
+use crate::server::{PATIENCE, Server};
+
+const SCRIPT: &str = include_str!("../../src/backend/redis/script.lua");
+
+/// Goes before the script, which cannot tell: the time is an argument, and rows stay as long as the test does; when they would
+/// have expired is kept beside them.
+const BEFORE: &str = "
+local real, redis = redis, {}
+redis.call = function(name, ...)
+  if name == 'TIME' then return { ARGV[#ARGV - 1], ARGV[#ARGV] } end
+  if name ~= 'SET' then return real.call(name, ...) end
+  local key, value, exat, expires = ...
+  assert(exat == 'EXAT' and tonumber(expires) > 0)
+  real.call('HSET', 'expiries', key, expires)
+  return real.call('SET', key, value)
+end
+";
+
+/// A connection on which script calls are given a time.
+#[derive(Clone)]
+pub(crate) struct SetClock {
+    connection: MultiplexedConnection,
+    now: Arc<Mutex<Micros>>,
+}
+
+impl SetClock {
+    pub(crate) async fn on(server: &Server) -> SetClock {
+        let client = redis::Client::open(server.url()).unwrap();
+        let connection = client.get_multiplexed_async_connection().await.unwrap();
+        SetClock { connection, now: Arc::new(Mutex::new(Micros::EPOCH)) }
+    }
+
+    pub(crate) fn backend(&self) -> RedisBackend {
+        RedisBackend::builder().deadline(PATIENCE).connection(self.clone())
+    }
+
+    pub(crate) fn set(&self, now: Micros) {
+        *self.now.lock().unwrap() = now;
+    }
+
+    fn rewritten(&self, command: &Cmd) -> Cmd {
+        let mut arguments = command.args_iter().map(|argument| match argument {
+            Arg::Simple(bytes) => bytes.to_vec(),
+            _ => panic!("a command of ours has plain arguments"),
+        });
+        let name = arguments.next().unwrap();
+        let mut rewritten = Cmd::new();
+        if !name.starts_with(b"EVAL") {
+            return command.clone();
+        }
+        let now = self.now.lock().unwrap().get();
+        rewritten.arg("EVAL").arg(format!("{BEFORE}{SCRIPT}"));
+        // All but the script, or its hash.
+        arguments.skip(1).for_each(|argument| _ = rewritten.arg(argument));
+        rewritten.arg(now / 1_000_000).arg(now % 1_000_000);
+        rewritten
+    }
+}
+
+impl ConnectionLike for SetClock {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        let command = self.rewritten(command);
+        Box::pin(async move { self.connection.req_packed_command(&command).await })
+    }
+
+    fn req_packed_commands<'a>(&'a mut self, _: &'a Pipeline, _: usize, _: usize) -> RedisFuture<'a, Vec<Value>> {
+        unimplemented!("the backend sends one command at a time")
+    }
+
+    fn get_db(&self) -> i64 {
+        0
+    }
+}
+
+/// What a test sees of the server past the backend.
+pub(crate) struct Window(redis::Connection);
+
+impl Window {
+    pub(crate) fn to(server: &Server) -> Window {
+        Window(server.admin())
+    }
+
+    pub(crate) fn rows(&mut self, keys: &[String]) -> Vec<Option<Vec<u8>>> {
+        redis::cmd("MGET").arg(keys).query(&mut self.0).unwrap()
+    }
+
+    pub(crate) fn write(&mut self, key: &str, bytes: &[u8]) {
+        redis::cmd("SET").arg(key).arg(bytes).exec(&mut self.0).unwrap();
+    }
+
+    /// The seconds at which rows were to expire whose expiry was set since this was last asked.
+    pub(crate) fn expiries(&mut self) -> HashMap<String, u32> {
+        let mut both = redis::pipe();
+        both.cmd("HGETALL").arg("expiries").cmd("DEL").arg("expiries").ignore();
+        let (expiries,) = both.query(&mut self.0).unwrap();
+        expiries
+    }
+
+    pub(crate) fn clear(&mut self) {
+        redis::cmd("FLUSHALL").exec(&mut self.0).unwrap();
+    }
+}
