@@ -39,6 +39,25 @@ where
     F: Future<Output = ()>,
 {
     decides_as_the_algebra_does(backend, &pass).await;
+    the_rest(backend, &pass).await;
+}
+
+/// All of the suite for a backend on which only the rows of one key are decided together, as on a Redis cluster: but for calls that
+/// name several keys.
+pub async fn all_key_by_key<P, F>(backend: &dyn Backend, pass: P)
+where
+    P: Fn(Duration) -> F,
+    F: Future<Output = ()>,
+{
+    histories(backend, &pass, false).await;
+    the_rest(backend, &pass).await;
+}
+
+async fn the_rest<P, F>(backend: &dyn Backend, pass: &P)
+where
+    P: Fn(Duration) -> F,
+    F: Future<Output = ()>,
+{
     stores_all_or_none(backend).await;
     peeks_without_a_trace(backend).await;
     keeps_rows_apart(backend).await;
@@ -46,12 +65,20 @@ where
     caps_spending_when_the_quota_changes(backend).await;
     settles_by_the_rules(backend).await;
     forgets_what_is_reset(backend).await;
-    settles_and_resets_though_nobody_waits(backend, &pass).await;
+    settles_and_resets_though_nobody_waits(backend, pass).await;
     bears_extremes(backend).await;
 }
 
 /// Random histories over rows of every kind of quota: each decision equals the algebra's at the instant of the answer.
 pub async fn decides_as_the_algebra_does<P, F>(backend: &dyn Backend, pass: P)
+where
+    P: Fn(Duration) -> F,
+    F: Future<Output = ()>,
+{
+    histories(backend, &pass, true).await;
+}
+
+async fn histories<P, F>(backend: &dyn Backend, pass: &P, several_keys: bool)
 where
     P: Fn(Duration) -> F,
     F: Future<Output = ()>,
@@ -74,10 +101,12 @@ where
 
     for round in 0..2000 {
         let count = 1 + dice.below(3) * dice.below(2);
+        let key = keys[dice.below(keys.len())];
         let takes: Vec<Take<'_>> = (0..count)
             .map(|_| {
                 let (policy, quota) = &policies[dice.below(policies.len())];
-                let row = RowId { policy, key: keys[dice.below(keys.len())] };
+                let key = if several_keys { keys[dice.below(keys.len())] } else { key };
+                let row = RowId { policy, key };
                 let ask = Ask::cost(dice.below(6) as u64);
                 let ask = match dice.below(3) {
                     0 => ask,

@@ -39,31 +39,28 @@ fn extreme() -> impl Strategy<Value = Quota> {
     let most = Quota::MAX_TOKENS;
     let tokens = prop::sample::select(vec![1, 2, 10, 999_999_937, most]);
     let micros = Duration::from_micros;
-    let period =
-        prop::sample::select(vec![micros(1), micros(7), micros(3_333_331), SECOND, Quota::MAX_PERIOD]);
+    let period = prop::sample::select(vec![micros(1), micros(7), micros(3_333_331), SECOND, Quota::MAX_PERIOD]);
     let capacity = prop::sample::select(vec![None, Some(0), Some(1), Some(1000), Some(most)]);
     let reserved = prop::sample::select(vec![Some(0), Some(1), Some(1000), Some(most), None]);
-    (0..3u8, tokens, period, capacity, reserved).prop_filter_map("illegal", |(kind, rate, period, capacity, reserved)| {
-        let quota = match kind {
-            0 => Quota::token_bucket(rate, period),
-            1 => Quota::fixed_window(rate, period),
-            _ => return Some(Quota::sliding_window(rate, period)),
-        };
-        let quota = capacity.map_or(Ok(quota), |tokens| quota.try_capacity(tokens)).ok()?;
-        let quota = match reserved {
-            Some(tokens) => quota.try_max_reserved(tokens).ok()?,
-            None => quota.unlimited_reservations(),
-        };
-        quota.validate().is_ok().then_some(quota)
-    })
+    (0..3u8, tokens, period, capacity, reserved).prop_filter_map(
+        "illegal",
+        |(kind, rate, period, capacity, reserved)| {
+            let quota = match kind {
+                0 => Quota::token_bucket(rate, period),
+                1 => Quota::fixed_window(rate, period),
+                _ => return Some(Quota::sliding_window(rate, period)),
+            };
+            let quota = capacity.map_or(Ok(quota), |tokens| quota.try_capacity(tokens)).ok()?;
+            let quota = match reserved {
+                Some(tokens) => quota.try_max_reserved(tokens).ok()?,
+                None => quota.unlimited_reservations(),
+            };
+            quota.validate().is_ok().then_some(quota)
+        },
+    )
 }
 
-fn replay(
-    number: u32,
-    length: usize,
-    quotas: impl Strategy<Value = Quota>,
-    begin: impl Strategy<Value = Micros>,
-) {
+fn replay(number: u32, length: usize, quotas: impl Strategy<Value = Quota>, begin: impl Strategy<Value = Micros>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = Server::start();
     let clock = runtime.block_on(SetClock::on(&server));
@@ -258,7 +255,11 @@ impl<'a> History<'a> {
             assert!(self.dirty[i], "a row was written though nothing was stored");
             self.expires[i] = expires;
             // Of several operations, an earlier one may have needed more.
-            assert!(!alone || !late(&self.by[i], &self.model[i], self.now, expires), "{expires} of {:?}", self.model[i]);
+            assert!(
+                !alone || !late(&self.by[i], &self.model[i], self.now, expires),
+                "{expires} of {:?}",
+                self.model[i]
+            );
         }
         for i in 0..3 {
             let model = &self.model[i];
@@ -301,7 +302,9 @@ fn early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
 /// be forgiven already, and is kept for a clock that comes to its senses; a window that began before the epoch counts as whole.
 fn late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
     let latest = |clear: f64| now.get() as f64 + 2.0 * (clear - now.get() as f64) + 2e6;
-    row.at <= now && row.at > Micros::EPOCH && worthless(quota, row, now).is_some_and(|clear| f64::from(expires) * 1e6 > latest(clear))
+    row.at <= now
+        && row.at > Micros::EPOCH
+        && worthless(quota, row, now).is_some_and(|clear| f64::from(expires) * 1e6 > latest(clear))
 }
 
 /// When nothing of a row is owed any more; what was given back counts as long as it would take to be paid back, since late receipts

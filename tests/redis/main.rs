@@ -1,9 +1,12 @@
 //! The Redis backend on a real redis-server, started by each test on a port of its own.
 
+mod cluster;
+mod cluster_server;
 mod conformance;
 mod crowds;
 mod errors;
 mod expiry;
+mod failover;
 mod failure_modes;
 mod faults;
 mod histories;

@@ -97,7 +97,9 @@ async fn a_turn_too_many_windows_away_is_refused() {
 /// An instant and a period together were more than a double counts.
 #[tokio::test]
 async fn windows_are_exact_until_the_end_of_time() {
-    for quota in [Quota::sliding_window(5, MINUTE), Quota::fixed_window(5, MINUTE), Quota::sliding_window(5, 7 * SECOND)] {
+    for quota in
+        [Quota::sliding_window(5, MINUTE), Quota::fixed_window(5, MINUTE), Quota::sliding_window(5, 7 * SECOND)]
+    {
         for before in 1..4 {
             let mut row = Row::at(Micros::new(Micros::MAX.get() - 100 - before)).await;
             row.take(&quota.start(std::time::Duration::from_micros(1)), Ask::cost(3)).await;

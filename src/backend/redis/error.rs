@@ -34,6 +34,12 @@ fn code(error: &RedisError) -> &str {
     within.and_then(|detail| detail.rsplit_once(": -")?.1.split(' ').next()).unwrap_or(code)
 }
 
+/// Whether a node of a cluster refused a command because its slot is elsewhere, or on its way.
+pub(super) fn is_redirection(error: &RedisError) -> bool {
+    use redis::ServerErrorKind::{Ask, Moved, TryAgain};
+    matches!(error.kind(), RedisKind::Server(Moved | Ask | TryAgain))
+}
+
 /// The error for those who limit: its kind, and what to do.
 pub(super) fn classify(error: RedisError) -> Error {
     let (kind, advice) = match (error.kind(), code(&error)) {

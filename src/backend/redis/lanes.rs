@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, ErrorKind as RedisKind, RedisError, ServerErrorKind};
 use tokio::runtime::Handle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::batch::{Batch, Operation, Row};
 use super::breaker::{Breaker, PROBE, Passage, Why};
-use super::error::{Fault, classify, fault};
+use super::error::{Fault, classify, fault, is_redirection};
 use super::link::Link;
 use super::script::Script;
 use crate::backend::{Error, ErrorKind};
@@ -51,6 +51,9 @@ const MOST_TOGETHER: usize = 64;
 /// Operations that may wait in one lane. They have a deadline, so that a longer queue could not be served in time anyway.
 const MOST_WAITING: usize = 100_000;
 
+/// A slot moves to one node, and the nodes agree on that within a moment.
+const REDIRECTIONS: u32 = 4;
+
 impl Lanes {
     pub(super) fn new(link: Link, deadline: Duration, runtime: Handle) -> Lanes {
         Lanes {
@@ -65,6 +68,10 @@ impl Lanes {
 
     pub(super) fn link(&self) -> &Link {
         &self.link
+    }
+
+    pub(super) fn runtime(&self) -> &Handle {
+        &self.runtime
     }
 
     pub(super) fn deadline(&self) -> Duration {
@@ -142,7 +149,7 @@ impl Lanes {
         match timeout(left, self.ask(&batch)).await {
             Ok(Ok(reply)) => batch.answer(&reply),
             Ok(Err(error)) => {
-                if fault(&error) != Fault::Answered {
+                if fault(&error) != Fault::Answered || self.leads_nowhere(&error) {
                     self.gone(lane, number, Why::Failed(error.clone()));
                 }
                 batch.fail(|| classify(error.clone()));
@@ -161,14 +168,35 @@ impl Lanes {
         self.breaker(lane).trip(why, Instant::now());
     }
 
+    /// A redirection that was followed to no end: the node that is said to have the slot is gone.
+    fn leads_nowhere(&self, error: &RedisError) -> bool {
+        is_redirection(error) && self.link.has_slots()
+    }
+
     async fn ask(&self, batch: &Batch) -> Result<Vec<u8>, RedisError> {
-        let answer = self.link.run(&batch.command(&self.script, false)).await;
-        match &answer {
-            // Nothing was done: after a restart, or a flush of its scripts, the server needs it in full once.
-            Err(error) if error.kind() == RedisKind::Server(ServerErrorKind::NoScript) => {
-                self.link.run(&batch.command(&self.script, true)).await
+        let (mut in_full, mut redirections, mut ask): (_, u32, Option<RedisError>) = (false, 0, None);
+        // After each of these answers, and no other, it is certain that nothing was done.
+        loop {
+            let command = batch.command(&self.script, in_full);
+            let answer = match &ask {
+                None => self.link.run(&command).await,
+                Some(redirection) => self.link.follow(redirection, &command).await,
+            };
+            let Err(error) = &answer else { return answer };
+            match error.kind() {
+                // After a restart, or a flush of its scripts, the server needs it in full once.
+                RedisKind::Server(ServerErrorKind::NoScript) if !in_full => in_full = true,
+                _ if self.leads_nowhere(error) && redirections < REDIRECTIONS => {
+                    let is_ask = error.kind() == RedisKind::Server(ServerErrorKind::Ask);
+                    ask = is_ask.then(|| error.clone());
+                    // The client asks a node where the slots are before it sends anything more; that one may not know yet.
+                    if redirections > 0 {
+                        sleep(self.deadline / 16).await;
+                    }
+                    redirections += 1;
+                }
+                _ => return answer,
             }
-            _ => answer,
         }
     }
 
@@ -182,7 +210,9 @@ impl Lanes {
             command.arg("GET").arg(&*row.0);
             // Whatever it says, it is there.
             probe.failed = match timeout(PROBE.max(probe.lanes.deadline), link.run::<redis::Value>(&command)).await {
-                Ok(Err(error)) if fault(&error) == Fault::Disconnected => Some(Why::Failed(error)),
+                Ok(Err(error)) if fault(&error) == Fault::Disconnected || probe.lanes.leads_nowhere(&error) => {
+                    Some(Why::Failed(error))
+                }
                 Ok(_) => None,
                 Err(_) => Some(Why::Late),
             };

@@ -3,19 +3,21 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::SingleNodeRoutingInfo;
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisResult, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value};
+use tokio::time::timeout;
 
 /// Where commands go.
 pub(super) enum Link {
     Server(Lost<Client>),
-    Cluster(Lost<ClusterClient>),
+    Cluster(Arc<Lost<ClusterClient>>),
     /// Somebody else's, who sees to it that it stays.
     Given(Box<dyn Given>),
 }
@@ -35,6 +37,8 @@ struct Kept<C> {
     /// How many were lost: nobody drops one that came after his own.
     number: u64,
     used: Instant,
+    /// Another one is being made in the background.
+    replacing: bool,
 }
 
 /// What connects.
@@ -94,16 +98,19 @@ pub(super) fn choose_cryptography(url: &str) {
 
 impl<C: Connect> Lost<C> {
     pub(super) fn new(client: C) -> Lost<C> {
-        let kept = Kept { connection: None, number: 0, used: Instant::now() };
+        let kept = Kept { connection: None, number: 0, used: Instant::now(), replacing: false };
         Lost { client, kept: Mutex::new(kept), connecting: tokio::sync::Mutex::new(()) }
     }
 
     async fn run(&self, command: &Cmd) -> RedisResult<Value> {
-        let mut connection = match self.fresh() {
-            Some(connection) => connection,
-            None => self.made_sure().await?,
-        };
-        connection.req_packed_command(command).await
+        self.connection().await?.req_packed_command(command).await
+    }
+
+    async fn connection(&self) -> RedisResult<C::Connection> {
+        match self.fresh() {
+            Some(connection) => Ok(connection),
+            None => self.made_sure().await,
+        }
     }
 
     /// The connection, if it was used a moment ago.
@@ -155,6 +162,49 @@ impl<C: Connect> Lost<C> {
     }
 }
 
+impl Lost<ClusterClient> {
+    /// Sends a command to a node that is about to take over its slot, and answers only those who say that they were sent
+    /// (Redis cluster specification, ASK redirection).
+    async fn run_at(&self, (host, port): (&str, u16), command: &Cmd) -> RedisResult<Value> {
+        let mut pipeline = Pipeline::with_capacity(2);
+        pipeline.cmd("ASKING").add_command(command.clone());
+        let node = SingleNodeRoutingInfo::ByAddress { host: host.to_owned(), port };
+        let values = self.connection().await?.route_pipeline(pipeline, 1, 1, node).await?;
+        Ok(values.into_iter().next().unwrap_or(Value::Nil))
+    }
+
+    /// Learns the cluster's nodes anew, on a connection of its own. The client does so itself when a node says that a slot is
+    /// elsewhere; but a node that hangs says nothing, though another may serve its slots by now. The connection that there is goes
+    /// on serving the other nodes.
+    fn replace(self: &Arc<Self>, number: u64) {
+        {
+            let mut kept = self.kept();
+            if kept.number != number || kept.replacing {
+                return;
+            }
+            kept.replacing = true;
+        }
+        // Whatever becomes of it, another may be made afterwards.
+        let replacing = Replacing(Arc::clone(self));
+        tokio::spawn(async move {
+            let lost = &replacing.0;
+            if let Ok(Ok(connection)) = timeout(4 * CONNECT, lost.client.connect()).await {
+                let mut kept = lost.kept();
+                kept.connection = Some(connection);
+                kept.number += 1;
+            }
+        });
+    }
+}
+
+struct Replacing(Arc<Lost<ClusterClient>>);
+
+impl Drop for Replacing {
+    fn drop(&mut self) {
+        self.0.kept().replacing = false;
+    }
+}
+
 impl Link {
     pub(super) async fn run<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
         let value = match self {
@@ -165,19 +215,35 @@ impl Link {
         Ok(T::from_redis_value(value?.extract_error()?)?)
     }
 
+    /// Sends a command where this redirection leads.
+    pub(super) async fn follow<T: FromRedisValue>(&self, redirection: &RedisError, command: &Cmd) -> RedisResult<T> {
+        let node = redirection.redirect_node().and_then(|(node, _)| node.rsplit_once(':'));
+        let node = node.and_then(|(host, port)| Some((host, port.parse().ok()?)));
+        match (self, node) {
+            (Link::Cluster(cluster), Some(node)) => {
+                Ok(T::from_redis_value(cluster.run_at(node, command).await?.extract_error()?)?)
+            }
+            // Whoever gave a connection of his own may have one that follows.
+            _ => self.run(command).await,
+        }
+    }
+
     /// The number of the connection that the next command would go by.
     pub(super) fn number(&self) -> u64 {
         match self {
             Link::Server(server) => server.number(),
-            Link::Cluster(_) | Link::Given(_) => 0,
+            Link::Cluster(cluster) => cluster.number(),
+            Link::Given(_) => 0,
         }
     }
 
-    /// The connection with this number is of no use: the next command makes a new one. A cluster's sees to its nodes itself, and
-    /// so does whoever gave his own.
+    /// The connection with this number is of no use: the next command makes a new one; that to a cluster is replaced when there is
+    /// another. Whoever gave his own sees to it himself.
     pub(super) fn lost(&self, number: u64) {
-        if let Link::Server(server) = self {
-            server.lost(number);
+        match self {
+            Link::Server(server) => server.lost(number),
+            Link::Cluster(cluster) => cluster.replace(number),
+            Link::Given(_) => {}
         }
     }
 

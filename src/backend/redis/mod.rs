@@ -132,27 +132,31 @@ impl RedisBackend {
         let Some(first) = takes.first() else { return BackendFuture::ready(Ok(Steps::default())) };
         let lane = self.lane(first.row.key);
         if takes.iter().all(|take| self.lane(take.row.key) == lane) {
-            return self.wait_for(self.send(lane, self.kind(takes, store)));
+            return self.wait_for(self.send(lane, self.kind(takes, store), Instant::now()));
         }
         let takes: Vec<Owned> = takes.iter().map(Owned::of).collect();
-        BackendFuture::boxed(self.clone().decide_by_slots(takes, store))
+        // A task of its own: dropped half-way, some slots would be charged and others not.
+        let task = self.lanes.runtime().spawn(self.clone().decide_by_slots(takes, store));
+        BackendFuture::boxed(async move { task.await.unwrap_or_else(|_| Err(ended())) })
     }
 
     /// Slot by slot, in the order of their numbers; what was charged is given back when a later one denies.
     async fn decide_by_slots(self, takes: Vec<Owned>, store: bool) -> Result<Steps, Error> {
+        // One deadline for all of them.
+        let began = Instant::now();
         let mut slots: Vec<u16> = takes.iter().map(|take| self.lane(take.key)).collect();
         let of_take = slots.clone();
         slots.sort_unstable();
         slots.dedup();
         let mut steps: Vec<Option<Step>> = vec![None; takes.len()];
-        let mut charged: Vec<usize> = Vec::new();
+        let (mut charged, mut granted) = (Vec::new(), Vec::new());
         let mut denied = false;
         for slot in slots {
             let here: Vec<usize> = (0..takes.len()).filter(|i| of_take[*i] == slot).collect();
             let lines: Vec<Take<'_>> = here.iter().map(|i| takes[*i].take()).collect();
             // After a denial the others are only asked what they would say.
             let kind = self.kind(&lines, store && !denied);
-            let answer = self.wait_for(self.send(slot, kind)).await;
+            let answer = self.wait_for(self.send(slot, kind, began)).await;
             let answer = match answer {
                 Ok(answer) => answer,
                 Err(error) => {
@@ -161,6 +165,7 @@ impl RedisBackend {
                 }
             };
             if answer.all_granted() {
+                granted.extend(&here);
                 if store && !denied {
                     charged.extend(&here);
                 }
@@ -171,10 +176,12 @@ impl RedisBackend {
             here.iter().zip(answer.iter()).for_each(|(i, step)| steps[*i] = Some(*step));
         }
         if denied {
-            // Given back: their rows are as they were, as far as anybody can tell.
-            for i in charged {
+            // Given back, or never charged: the rows are as they were, as far as anybody can tell.
+            for i in granted {
+                let same = takes[..=i].iter().filter(|take| take.key == takes[i].key && take.policy == takes[i].policy);
+                let tokens: u64 = same.map(|take| take.ask.tokens()).sum();
                 if let Some(step) = &mut steps[i] {
-                    step.state.spent = (step.state.spent - takes[i].ask.tokens() as f64).max(0.0);
+                    step.state.spent = (step.state.spent - tokens as f64).max(0.0);
                 }
             }
         }
@@ -187,7 +194,11 @@ impl RedisBackend {
             let take = &takes[*i];
             let Some(receipt) = steps[*i].and_then(|step| Receipt::new(take.ask.tokens(), &step)) else { continue };
             let row = self.row(&RowId { policy: &take.policy, key: take.key });
-            drop(self.send(self.lane(take.key), Kind::Settle { row, quota: take.quota, receipt, actual: 0 }));
+            drop(self.send(
+                self.lane(take.key),
+                Kind::Settle { row, quota: take.quota, receipt, actual: 0 },
+                Instant::now(),
+            ));
         }
     }
 
@@ -199,9 +210,9 @@ impl RedisBackend {
         }
     }
 
-    fn send(&self, lane: u16, kind: Kind) -> oneshot::Receiver<Result<Steps, Error>> {
+    fn send(&self, lane: u16, kind: Kind, began: Instant) -> oneshot::Receiver<Result<Steps, Error>> {
         let (answer, receiver) = oneshot::channel();
-        self.lanes.send(lane, Operation { kind, began: Instant::now(), answer });
+        self.lanes.send(lane, Operation { kind, began, answer });
         receiver
     }
 
@@ -220,7 +231,7 @@ impl RedisBackend {
     fn all_done(&self, operations: impl Iterator<Item = (u16, Kind)>) -> BackendFuture<()> {
         // All are on their way before any is waited for: they are carried out even if nobody does.
         let sent: SmallVec<[BackendFuture<Steps>; 1]> =
-            operations.map(|(lane, kind)| self.wait_for(self.send(lane, kind))).collect();
+            operations.map(|(lane, kind)| self.wait_for(self.send(lane, kind, Instant::now()))).collect();
         BackendFuture::boxed(async move {
             let mut result = Ok(());
             for done in sent {
@@ -364,14 +375,15 @@ impl RedisBackendBuilder {
         let urls: Vec<String> = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
         urls.iter().for_each(|url| link::choose_cryptography(url));
         let client = ClusterClientBuilder::new(urls)
-            // Again after a redirection only: a charge that may have happened is not sent twice.
-            .retries(REDIRECTIONS)
+            // The client would also send a charge again when its connection broke, though it may have happened. Redirections are
+            // followed in `lanes`.
+            .retries(0)
             .connection_timeout(link::CONNECT)
             .response_timeout(self.deadline)
             .tcp_settings(link::tcp())
             .build()
             .map_err(error::classify)?;
-        self.tried(Link::Cluster(Lost::new(client))).await
+        self.tried(Link::Cluster(Arc::new(Lost::new(client)))).await
     }
 
     /// On a connection of your own, to one server: a `ConnectionManager`, say. It is cloned for each call, and reconnecting is its
@@ -383,7 +395,8 @@ impl RedisBackendBuilder {
         self.on(Link::Given(Box::new(Theirs { connection, is_cluster: false })))
     }
 
-    /// On a connection of your own to a cluster: a `ClusterConnection`, say.
+    /// On a connection of your own to a cluster: a `ClusterConnection`, say. Build it with `retries(0)`: by default that client sends
+    /// a command again when its connection breaks, and a charge may happen twice.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -427,9 +440,6 @@ fn ended() -> Error {
 }
 
 const DEADLINE: Duration = Duration::from_millis(100);
-
-/// The client sends again only what a node refused with a redirection, or could not be sent.
-const REDIRECTIONS: u32 = 3;
 
 /// Charges in one call: a script's keys have to fit on its stack.
 const MOST_TAKES: usize = 1000;

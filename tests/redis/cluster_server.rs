@@ -1,0 +1,126 @@
+//! A Redis cluster of one's own: three primaries, one of them with a replica if asked for.
+
+use std::time::{Duration, Instant};
+
+use redis::Connection;
+use tollgate::Digest;
+use tollgate::backend::{RedisBackend, RedisBackendBuilder};
+
+use crate::server::{PATIENCE, Server, free_port};
+
+/// A running cluster. It ends with the test that started it.
+pub(crate) struct Cluster {
+    /// The primaries in the order of their slots, then the replica of the first.
+    pub(crate) nodes: Vec<Server>,
+}
+
+pub(crate) const PRIMARIES: u16 = 3;
+
+const SLOTS: u16 = 16384;
+
+impl Cluster {
+    pub(crate) fn start() -> Cluster {
+        Cluster::of(PRIMARIES.into(), Duration::from_secs(5))
+    }
+
+    /// The first primary has a replica, which takes its place once nobody heard of it for so long.
+    pub(crate) fn with_replica(node_timeout: Duration) -> Cluster {
+        Cluster::of(usize::from(PRIMARIES) + 1, node_timeout)
+    }
+
+    fn of(nodes: usize, node_timeout: Duration) -> Cluster {
+        let node_timeout = node_timeout.as_millis().to_string();
+        let buses: Vec<u16> = (0..nodes).map(|_| free_port()).collect();
+        let start = |bus: &u16| {
+            let bus = bus.to_string();
+            // A node that is gone is to cost its own slots only.
+            let rest = ["--cluster-require-full-coverage", "no", "--cluster-node-timeout", &node_timeout];
+            // The port of the bus that nodes talk on is 10000 higher by default, which is not always there.
+            Server::with(&[&["--cluster-enabled", "yes", "--cluster-port", &bus], rest.as_slice()].concat())
+        };
+        let cluster = Cluster { nodes: buses.iter().map(start).collect() };
+        for i in 0..PRIMARIES {
+            let node = &mut cluster.nodes[usize::from(i)].admin();
+            let (first, last) = (i * SLOTS / PRIMARIES, (i + 1) * SLOTS / PRIMARIES - 1);
+            ask::<()>(node, &["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]);
+            // Nodes that agree from the beginning need not find out.
+            ask::<()>(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(i + 1).to_string()]);
+        }
+        let first = &mut cluster.nodes[0].admin();
+        for (node, bus) in cluster.nodes.iter().zip(&buses).skip(1) {
+            ask::<()>(first, &["CLUSTER", "MEET", "127.0.0.1", &node.port().to_string(), &bus.to_string()]);
+        }
+        let known = format!("cluster_known_nodes:{nodes}");
+        cluster.wait_until("all know each other", |_, info| info.contains(&known));
+        if let Some(replica) = cluster.nodes.get(usize::from(PRIMARIES)) {
+            ask::<()>(&mut replica.admin(), &["CLUSTER", "REPLICATE", &cluster.id(0)]);
+            wait_until("the replica is in step", || info(first, "replication").contains("state=online"));
+            cluster.wait_until("all know of the replica", |node, _| {
+                ask::<String>(&mut node.admin(), &["CLUSTER", "NODES"]).contains("slave")
+            });
+        }
+        cluster.wait_until("the cluster is ready", |_, info| info.contains("cluster_state:ok"));
+        cluster
+    }
+
+    pub(crate) fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(Server::url).collect()
+    }
+
+    pub(crate) async fn backend(&self) -> RedisBackend {
+        self.connect(RedisBackend::builder().deadline(PATIENCE)).await
+    }
+
+    pub(crate) async fn connect(&self, builder: RedisBackendBuilder) -> RedisBackend {
+        builder.connect_cluster(self.urls()).await.unwrap()
+    }
+
+    /// The name that a node goes by in the cluster.
+    pub(crate) fn id(&self, node: usize) -> String {
+        ask(&mut self.nodes[node].admin(), &["CLUSTER", "MYID"])
+    }
+
+    /// Gives a slot, without its rows, to another primary; all are told.
+    pub(crate) fn give_slot(&self, slot: u16, to: usize) {
+        let id = self.id(to);
+        for node in self.nodes.iter().take(PRIMARIES.into()) {
+            ask::<()>(&mut node.admin(), &["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &id]);
+        }
+    }
+
+    fn wait_until(&self, what: &str, holds: impl Fn(&Server, &str) -> bool) {
+        wait_until(what, || {
+            let at = |node: &Server| holds(node, &ask::<String>(&mut node.admin(), &["CLUSTER", "INFO"]));
+            self.nodes.iter().all(at)
+        });
+    }
+}
+
+/// The slot of a key's rows, as the server counts them.
+pub(crate) fn slot(node: &Server, key: Digest) -> u16 {
+    ask(&mut node.admin(), &["CLUSTER", "KEYSLOT", &format!("{{{:032x}}}", key.to_bits())])
+}
+
+/// The primary that has a slot when nothing has moved yet.
+pub(crate) fn owner(slot: u16) -> usize {
+    let has = |i: &u16| slot < (i + 1) * SLOTS / PRIMARIES;
+    (0..PRIMARIES).find(has).unwrap().into()
+}
+
+pub(crate) fn ask<T: redis::FromRedisValue>(node: &mut Connection, words: &[&str]) -> T {
+    let mut command = redis::Cmd::new();
+    words.iter().for_each(|word| _ = command.arg(*word));
+    command.query(node).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+}
+
+pub(crate) fn info(node: &mut Connection, section: &str) -> String {
+    ask(node, &["INFO", section])
+}
+
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < PATIENCE, "in vain waited until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

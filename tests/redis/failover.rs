@@ -1,0 +1,139 @@
+//! A node of a cluster is gone: its slots cost no more than the deadline, the others nothing, and its replica takes over.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tollgate::algorithm::Ask;
+use tollgate::backend::{Backend, RedisBackend, RowId, Take, conformance};
+use tollgate::{PolicyName, Quota};
+
+use crate::cluster::{drain, key_on, slow, spent};
+use crate::cluster_server::{Cluster, ask, info};
+use crate::server::{PATIENCE, Server};
+
+const DEADLINE: Duration = Duration::from_millis(500);
+
+/// What a busy test machine may add to a time.
+const SLACK: Duration = Duration::from_secs(1);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_dies_costs_its_own_slots_only() {
+    gone(|node| node.kill()).await;
+}
+
+/// Its connections stay open, and nothing comes of them: nobody says that the slots are elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_hangs_costs_its_own_slots_only() {
+    gone(|node| {
+        let stopped = Command::new("kill").args(["-STOP", &node.pid().to_string()]).status().unwrap();
+        assert!(stopped.success());
+    })
+    .await;
+}
+
+async fn gone(break_it: impl FnOnce(&mut Server)) {
+    let mut cluster = Cluster::with_replica(Duration::from_secs(1));
+    let backend = cluster.connect(RedisBackend::builder().deadline(DEADLINE)).await;
+    let policy = PolicyName::new("gone");
+    let row = |primary: usize| RowId { policy: &policy, key: key_on(&cluster, primary) };
+    let rows = [0, 1, 2].map(row);
+    let hit = Take::new(rows[0], &slow(100), Ask::cost(1));
+    let others =
+        [1, 2].map(|i| Take::new(rows[i], &Quota::token_bucket(1_000_000, Duration::from_secs(1)), Ask::cost(1)));
+    assert_eq!(conformance::spend(&backend, &[hit], 30).await, 30);
+    // What the replica does not have yet would be forgiven.
+    assert_eq!(ask::<u64>(&mut cluster.nodes[0].admin(), &["WAIT", "1", "5000"]), 1);
+    // Nothing at all is to be granted twice: all of the node's script calls are over.
+    break_it(&mut cluster.nodes[0]);
+
+    let begin = Instant::now();
+    let replica = &mut cluster.nodes[3].admin();
+    let mut refused = 0;
+    let mut granted = 0;
+    let back = loop {
+        for other in &others {
+            let began = Instant::now();
+            let answer = backend.acquire(&[*other]).await;
+            assert!(answer.is_ok_and(|steps| steps.all_granted()), "a node that is there did not decide");
+            assert!(began.elapsed() < DEADLINE, "{:?}", began.elapsed());
+        }
+        let began = Instant::now();
+        match backend.acquire(&[hit]).await {
+            Ok(steps) => {
+                assert!(steps.all_granted());
+                granted += 1;
+                break Instant::now();
+            }
+            Err(_) => refused += 1,
+        }
+        assert!(began.elapsed() < DEADLINE + SLACK, "{:?}", began.elapsed());
+        assert!(begin.elapsed() < PATIENCE, "the replica does not take over");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        if info(replica, "replication").contains("role:slave") {
+            continue;
+        }
+        let promoted = Instant::now();
+        while let Err(error) = backend.acquire(&[hit]).await {
+            assert!(promoted.elapsed() < Duration::from_secs(3) + SLACK, "the new primary is not found: {error}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        granted += 1;
+        break promoted;
+    };
+    assert!(refused > 0, "the primary was not gone");
+    println!("{refused} refused; decided again {:?} after the promotion", back.elapsed());
+    // Exact again, from what the replica knew.
+    assert_eq!(granted + drain(&backend, &hit).await, 70);
+    assert_eq!(spent(&backend, &hit).await, 100.0);
+}
+
+/// A cluster of one node that takes every script call and then breaks the connection, as one does that dies at the worst moment:
+/// whether it charged is unknown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_charge_whose_connection_broke_is_not_sent_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    std::thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            let calls = Arc::clone(&counted);
+            std::thread::spawn(move || serve(connection, port, &calls));
+        }
+    });
+    let builder = RedisBackend::builder().deadline(Duration::from_secs(2));
+    let backend = builder.connect_cluster([format!("redis://127.0.0.1:{port}")]).await.unwrap();
+    let policy = PolicyName::new("once");
+    let row = RowId { policy: &policy, key: tollgate::Digest::from_bits(7) };
+    let answer = backend.acquire(&[Take::new(row, &slow(10), Ask::cost(1))]).await;
+    assert_eq!(answer.unwrap_err().kind(), tollgate::ErrorKind::Unavailable);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(calls.load(Ordering::SeqCst), 1, "charged again, though it may have been charged");
+}
+
+/// As much of a cluster's node as a client wants to see.
+fn serve(mut connection: TcpStream, port: u16, calls: &AtomicUsize) {
+    let mut bytes = [0; 65536];
+    while let Ok(read @ 1..) = connection.read(&mut bytes) {
+        let text = String::from_utf8_lossy(&bytes[..read]).to_ascii_uppercase();
+        if text.contains("\r\nEVAL") {
+            calls.fetch_add(1, Ordering::SeqCst);
+            return;
+        }
+        // One answer for each command, of which several may have come at once.
+        for command in text.split("\r\n").filter(|line| line.chars().all(|c| c.is_ascii_alphabetic())) {
+            let answer = match command {
+                "CLUSTER" => format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n"),
+                "PING" => "+PONG\r\n".to_owned(),
+                "GET" => "$-1\r\n".to_owned(),
+                "CLIENT" => "+OK\r\n".to_owned(),
+                _ => continue,
+            };
+            connection.write_all(answer.as_bytes()).unwrap();
+        }
+    }
+}
