@@ -2,6 +2,7 @@
 
 mod cluster;
 mod cluster_server;
+mod coalescing;
 mod conformance;
 mod crowds;
 mod errors;
@@ -9,11 +10,13 @@ mod expiry;
 mod failover;
 mod failure_modes;
 mod faults;
+mod foreign;
 mod histories;
 mod hostile;
 mod keys;
 mod least_privilege;
 mod outage;
+mod processes;
 mod proxy;
 // The generators of the properties of the algebra, which use more of them.
 #[allow(dead_code)]

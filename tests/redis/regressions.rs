@@ -10,9 +10,9 @@ use crate::set_clock::{SetClock, Window};
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
-const POLICY: PolicyName = PolicyName::new("found");
+static POLICY: PolicyName = PolicyName::new("found");
 
-const ROW: RowId<'_> = RowId { policy: &POLICY, key: Digest::from_bits(7) };
+static ROW: RowId<'_> = RowId { policy: &POLICY, key: Digest::from_bits(7) };
 
 /// A row on a server of its own, and what the algebra says of it.
 struct Row {

@@ -1,0 +1,171 @@
+//! Decisions that wait at the same moment travel in one script call, each decided for itself and in the order in which they came.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use tollgate::algorithm::{Ask, Receipt, Verdict};
+use tollgate::backend::{Backend, RedisBackend, RowId, Settle, Take};
+use tollgate::{DAY, Digest, ErrorKind, PolicyName, Quota};
+
+use crate::cluster_server::{ask, info};
+use crate::server::Server;
+
+static POLICY: PolicyName = PolicyName::new("together");
+
+/// So slow that nothing is paid back meanwhile.
+fn take(key: u128, capacity: u64, cost: u64) -> Take<'static> {
+    let quota = Quota::token_bucket(1, DAY).capacity(capacity).max_reserved(10);
+    Take::new(RowId { policy: &POLICY, key: Digest::from_bits(key) }, &quota, Ask::cost(cost))
+}
+
+/// Script calls since the server started.
+pub(crate) fn scripts(server: &Server) -> u64 {
+    let stats = info(&mut server.admin(), "commandstats");
+    let calls = |line: &str| -> Option<u64> {
+        line.strip_prefix("cmdstat_eval")?.split("calls=").nth(1)?.split(',').next()?.parse().ok()
+    };
+    stats.lines().filter_map(calls).sum()
+}
+
+#[tokio::test]
+async fn alone_each_decision_is_a_call() {
+    let server = Server::start();
+    let backend = server.backend().await;
+    backend.acquire(&[take(1, 1000, 1)]).await.unwrap(); // The first brings the script.
+    let before = scripts(&server);
+    for _ in 0..100 {
+        assert!(backend.acquire(&[take(1, 1000, 1)]).await.unwrap().all_granted());
+    }
+    assert_eq!(scripts(&server) - before, 100);
+}
+
+#[tokio::test]
+async fn what_waits_at_the_same_moment_travels_together() {
+    let server = Server::start();
+    let backend = server.backend().await;
+    // Many keys, and one that most want: each is decided for itself.
+    let keys = |i: u128| if i % 3 == 0 { i } else { 0 };
+    let answers = join_all((0..3000).map(|i| backend.acquire(&[take(keys(i), 100, 1)]))).await;
+    let granted = |of: fn(u128) -> bool| {
+        let of =
+            |(i, answer): (u128, &Result<tollgate::backend::Steps, _>)| of(i) && answer.as_ref().unwrap().all_granted();
+        (0..).zip(&answers).filter(|(i, answer)| of((*i, answer))).count()
+    };
+    assert_eq!(granted(|i| i % 3 == 0 && i > 0), 999, "a key that nobody else wants");
+    assert_eq!(granted(|i| i % 3 != 0 || i == 0), 100, "the one that most want");
+    let scripts = scripts(&server);
+    assert!(scripts <= 3000 / 20, "{scripts} script calls for 3000 decisions");
+}
+
+#[tokio::test]
+async fn first_come_first_served() {
+    let server = Server::start();
+    let backend = server.backend().await;
+    for round in 0..20 {
+        let answers = join_all((0..300).map(|_| backend.acquire(&[take(round, 70, 1)]))).await;
+        let granted: Vec<bool> = answers.iter().map(|answer| answer.as_ref().unwrap().all_granted()).collect();
+        assert_eq!(granted.iter().position(|granted| !granted), Some(70), "round {round}: {granted:?}");
+        assert!(!granted[70..].contains(&true), "round {round}: one overtook the others");
+    }
+}
+
+/// A charge sees the settlement that was posted before it, and not the one after; so do resets.
+#[tokio::test]
+async fn settlements_and_resets_keep_their_place() {
+    let server = Server::start();
+    let backend = server.backend().await;
+    for round in 0..50 {
+        let one = take(round, 3, 3);
+        let step = backend.acquire(&[one]).await.unwrap()[0];
+        let receipt = Receipt::new(3, &step).unwrap();
+        let denied = backend.acquire(&[one]);
+        let settled = backend.settle(&[Settle { row: one.row, quota: one.quota, receipt, actual: 0 }]);
+        let granted = backend.acquire(&[one]);
+        let denied_again = backend.acquire(&[one]);
+        let reset = backend.reset(&[one.row]);
+        let granted_again = backend.acquire(&[one]);
+        settled.await.unwrap();
+        reset.await.unwrap();
+        let answers = [denied.await, granted.await, denied_again.await, granted_again.await];
+        assert_eq!(answers.map(|answer| answer.unwrap().all_granted()), [false, true, false, true]);
+    }
+}
+
+/// In one call, a turn that is promised to one is behind the turn of the one before it.
+#[tokio::test]
+async fn turns_are_promised_in_order() {
+    let server = Server::start();
+    let backend = server.backend().await;
+    let one = take(1, 1, 1);
+    let one = Take { ask: one.ask.reserve(), ..one };
+    let answers = join_all((0..12).map(|_| backend.acquire(&[one]))).await;
+    let waits: Vec<u64> = answers
+        .iter()
+        .map(|answer| match answer.as_ref().unwrap()[0].verdict {
+            Verdict::Allow => 0,
+            Verdict::Reserve { wait } => (wait.as_secs_f64() / DAY.as_secs_f64()).round() as u64,
+            Verdict::Deny { .. } => u64::MAX,
+        })
+        .collect();
+    assert_eq!(waits, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, u64::MAX]);
+}
+
+#[tokio::test]
+async fn who_left_before_his_turn_is_not_charged() {
+    let server = Server::start();
+    let backend = server.backend().await;
+    // On this runtime nothing is sent before the first await: of these, nobody is there any more by then.
+    (0..50).for_each(|_| drop(backend.acquire(&[take(1, 100, 1)])));
+    let (left, stayed) = (backend.acquire(&[take(1, 100, 1)]), backend.acquire(&[take(1, 100, 1)]));
+    drop(left);
+    assert_eq!(stayed.await.unwrap()[0].state.spent, 1.0);
+}
+
+#[tokio::test]
+async fn settlements_and_resets_are_carried_out_though_nobody_waits() {
+    let server = Server::start();
+    let backend = server.backend().await;
+    let (one, other) = (take(1, 10, 4), take(2, 10, 4));
+    let step = backend.acquire(&[one]).await.unwrap()[0];
+    assert!(backend.acquire(&[other]).await.unwrap().all_granted());
+    let receipt = Receipt::new(4, &step).unwrap();
+    drop(backend.settle(&[Settle { row: one.row, quota: one.quota, receipt, actual: 1 }]));
+    drop(backend.reset(&[other.row]));
+    let peeks = [one, other].map(|take| Take { ask: take.ask.for_cost(0), ..take });
+    let steps = backend.peek(&peeks).await.unwrap();
+    assert_eq!([steps[0].state.spent, steps[1].state.spent], [1.0, 0.0]);
+}
+
+/// A server that is slower than what is asked of it: everybody has an answer by the deadline, and who got none was not charged,
+/// unless the answer says that it is unknown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_backs_up_answers_within_the_deadline() {
+    const DEADLINE: Duration = Duration::from_millis(300);
+    let server = Server::start();
+    let backend = RedisBackend::builder().deadline(DEADLINE).connect(&server.url()).await.unwrap();
+    backend.acquire(&[take(1, 100_000, 1)]).await.unwrap();
+    // The server holds all writes back for so long, scripts with them.
+    ask::<()>(&mut server.admin(), &["CLIENT", "PAUSE", "2000", "WRITE"]);
+    let begin = Instant::now();
+    let answers = join_all((0..5000).map(|_| backend.acquire(&[take(1, 100_000, 1)]))).await;
+    let took = begin.elapsed();
+    // A busy test machine may be late; a queue of calls that each wait for the server would be by minutes.
+    assert!(took < DEADLINE + Duration::from_secs(1), "{took:?}");
+    let sure = answers.iter().filter(|answer| answer.is_ok()).count();
+    let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+    assert!(errors.iter().all(|error| matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unavailable)));
+    let unknown = errors.iter().filter(|error| error.to_string().contains("unknown")).count();
+    assert!(unknown <= 2 * 64, "{unknown}: more than two calls were on their way");
+    ask::<()>(&mut server.admin(), &["CLIENT", "UNPAUSE"]);
+    let peek = Take { ask: Ask::cost(0), ..take(1, 100_000, 1) };
+    let spent = loop {
+        match backend.peek(&[peek]).await {
+            Ok(steps) => break steps[0].state.spent as usize,
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    };
+    assert!(
+        (1 + sure..=1 + sure + unknown).contains(&spent),
+        "{spent} charged; {sure} were told so, {unknown} not sure"
+    );
+}

@@ -1,0 +1,130 @@
+//! Several processes on one server: this test's own program, run again as somebody else.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tollgate::backend::RedisBackend;
+use tollgate::{DAY, Policy, Quota, RateLimiter, SECOND, Secret};
+
+use crate::server::{PATIENCE, Server};
+
+const PROCESSES: usize = 4;
+const TASKS: usize = 8;
+
+/// Who finds this in the environment is a child: where the server is, what to do.
+const CHILD: &str = "TOLLGATE_TEST_CHILD";
+
+/// So slow that nothing is paid back meanwhile.
+static SLOW: Policy = Policy::new("slow", Quota::token_bucket(1, DAY).capacity(1000));
+
+static LIVE: Policy = Policy::new("live", Quota::token_bucket(2000, SECOND).capacity(300));
+
+const LIVE_TIME: Duration = Duration::from_secs(2);
+
+#[test]
+fn four_processes_admit_exactly_the_limit() {
+    let server = Server::start();
+    assert_eq!(run(&server, "slow").iter().sum::<usize>(), 1000);
+}
+
+/// Each decision in a call of its own: no task shares a queue with another.
+#[test]
+fn four_processes_admit_exactly_the_limit_one_call_a_decision() {
+    let server = Server::start();
+    let admitted: usize = run(&server, "alone").iter().sum();
+    assert_eq!(admitted, 1000);
+    let scripts = crate::coalescing::scripts(&server);
+    // A denial ends each task.
+    let decisions = 1000 + (PROCESSES * TASKS) as u64;
+    assert!(scripts >= decisions, "{scripts} script calls for {decisions} decisions");
+}
+
+/// Over any interval no more than capacity and rate times interval; and the server is not so slow that less would do.
+#[test]
+fn four_processes_keep_to_a_bound_that_refills() {
+    let server = Server::start();
+    let begin = Instant::now();
+    let admitted: usize = run(&server, "live").iter().sum();
+    let most = 300.0 + 2000.0 * begin.elapsed().as_secs_f64();
+    assert!(admitted as f64 <= most, "{admitted} of {most}");
+    let least = 2000.0 * LIVE_TIME.as_secs_f64() * 0.5;
+    assert!(admitted as f64 >= least, "{admitted}, and {least} should have been there on any machine");
+}
+
+/// Limiters that were told nothing hash keys alike on a backend that is shared, or each process would count by itself.
+#[test]
+fn processes_agree_on_digests_and_a_secret_parts_them() {
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let [one, other] = [RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await)];
+        let secret = Secret::new([7; 16]);
+        let keyed = RateLimiter::builder(server.backend().await).secret(secret).build();
+        let also_keyed =
+            RedisBackend::builder().deadline(PATIENCE).secret(secret).connect(&server.url()).await.unwrap();
+        let also_keyed = RateLimiter::new(also_keyed);
+        assert!(one.limit(&SLOW, "ada").await.unwrap().is_allowed());
+        assert_eq!(other.remaining(&SLOW, "ada").await.unwrap(), 999);
+        assert!(keyed.limit(&SLOW, "ada").await.unwrap().is_allowed());
+        assert_eq!(also_keyed.remaining(&SLOW, "ada").await.unwrap(), 999, "a row of its own");
+        assert_eq!(one.remaining(&SLOW, "ada").await.unwrap(), 999);
+    });
+}
+
+/// What each process admitted, all of them at once.
+fn run(server: &Server, what: &str) -> Vec<usize> {
+    let start = |_| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        // Of this program the child runs one test, and says what it has to say between lines of its harness.
+        command.args(["processes::child", "--exact", "--nocapture"]).env(CHILD, format!("{} {what}", server.url()));
+        command.stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let children: Vec<Child> = (0..PROCESSES).map(start).collect();
+    let admitted = |child: Child| {
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{text}");
+        let number = text.split("admitted=").nth(1).and_then(|rest| rest.split(';').next());
+        number.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
+    };
+    children.into_iter().map(admitted).collect()
+}
+
+/// Nothing, unless this process is a child.
+#[test]
+fn child() {
+    let Ok(order) = std::env::var(CHILD) else { return };
+    let (url, what) = order.split_once(' ').unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let admitted = runtime.block_on(async {
+        let limiter =
+            || async { RateLimiter::new(RedisBackend::builder().deadline(PATIENCE).connect(url).await.unwrap()) };
+        let (shared, mut tasks) = (limiter().await, Vec::new());
+        for _ in 0..TASKS {
+            let limiter = if what == "alone" { limiter().await } else { shared.clone() };
+            let end = (what == "live").then(|| Instant::now() + LIVE_TIME);
+            let policy = if what == "live" { &LIVE } else { &SLOW };
+            tasks.push(tokio::spawn(async move { until(&limiter, policy, end).await }));
+        }
+        let mut admitted = 0;
+        for task in tasks {
+            admitted += task.await.unwrap();
+        }
+        admitted
+    });
+    println!("admitted={admitted};");
+}
+
+/// Takes until the end, or the first denial if there is none.
+async fn until(limiter: &RateLimiter, policy: &Policy, end: Option<Instant>) -> usize {
+    let mut admitted = 0;
+    loop {
+        let allowed = limiter.limit(policy, "everybody's").await.unwrap().is_allowed();
+        admitted += usize::from(allowed);
+        match end {
+            Some(end) if Instant::now() >= end => return admitted,
+            None if !allowed => return admitted,
+            _ => {}
+        }
+    }
+}
