@@ -10,7 +10,7 @@ use tollgate::backend::{Backend, BackendFuture, RedisBackend, RowId, Settle, Ste
 use tollgate::{Digest, PolicyName, Quota, SECOND};
 
 use crate::random::{Raw, begin, cases, history, quota, sized, tiny};
-use crate::rows::{bytes, row};
+use crate::rows::{bytes, kept, row};
 use crate::server::Server;
 use crate::set_clock::{SetClock, Window};
 
@@ -304,11 +304,6 @@ impl<'a> History<'a> {
 
 fn id(row: usize) -> RowId<'static> {
     RowId { policy: &POLICIES[row], key: KEYS[row] }
-}
-
-/// A row that owes nothing is not kept.
-fn kept(state: State) -> State {
-    if state.spent == 0.0 && state.carry == 0.0 { State::default() } else { state }
 }
 
 /// Whether a row is dropped before it is worth nothing.

@@ -24,6 +24,7 @@ mod proxy;
 mod random;
 mod regressions;
 mod retries;
+mod roundings;
 mod rows;
 mod server;
 mod set_clock;

@@ -4,28 +4,28 @@ use tollgate::algorithm::{Ask, Micros, Receipt, State, settle, step};
 use tollgate::backend::{Backend, RedisBackend, RowId, Settle, Take};
 use tollgate::{Digest, HOUR, MINUTE, PolicyName, Quota, SECOND};
 
-use crate::rows;
+use crate::rows::{self, kept};
 use crate::server::Server;
 use crate::set_clock::{SetClock, Window};
 
-const NOW: Micros = Micros::new(1_700_000_000_000_000);
+pub(crate) const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
 static POLICY: PolicyName = PolicyName::new("found");
 
 static ROW: RowId<'_> = RowId { policy: &POLICY, key: Digest::from_bits(7) };
 
 /// A row on a server of its own, and what the algebra says of it.
-struct Row {
+pub(crate) struct Row {
     _server: Server,
     clock: SetClock,
     backend: RedisBackend,
     window: Window,
-    model: State,
+    pub(crate) model: State,
     now: Micros,
 }
 
 impl Row {
-    async fn at(now: Micros) -> Row {
+    pub(crate) async fn at(now: Micros) -> Row {
         let server = Server::start();
         let clock = SetClock::on(&server).await;
         clock.set(now);
@@ -33,27 +33,27 @@ impl Row {
         Row { _server: server, clock, backend, window, model: State::default(), now }
     }
 
-    fn later(&mut self, now: Micros) {
+    pub(crate) fn later(&mut self, now: Micros) {
         self.now = now;
         self.clock.set(now);
     }
 
-    async fn take(&mut self, quota: &Quota, ask: Ask) -> Option<Receipt> {
+    pub(crate) async fn take(&mut self, quota: &Quota, ask: Ask) -> Option<Receipt> {
         let take = Take::new(ROW, quota, ask);
         let answer = self.backend.acquire(&[take]).await.unwrap()[0];
         let expected = step(&take.quota, &self.model, self.now, ask);
         assert_eq!(answer, expected);
         if answer.is_allowed() {
-            self.model = answer.state;
+            self.model = kept(answer.state);
         }
         self.compare();
         Receipt::new(ask.tokens(), &answer)
     }
 
-    async fn settle(&mut self, quota: &Quota, receipt: Receipt, actual: u64) {
+    pub(crate) async fn settle(&mut self, quota: &Quota, receipt: Receipt, actual: u64) {
         let quota = Take::new(ROW, quota, Ask::cost(0)).quota;
         self.backend.settle(&[Settle { row: ROW, quota, receipt, actual }]).await.unwrap();
-        self.model = settle(&quota, &self.model, &receipt, self.now, actual);
+        self.model = kept(settle(&quota, &self.model, &receipt, self.now, actual));
         self.compare();
     }
 

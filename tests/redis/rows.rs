@@ -19,3 +19,8 @@ pub(crate) fn row(bytes: &[u8]) -> (State, u32) {
     let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     (State { spent: double(0), at: Micros::new(double(8) as u64), carry: double(16), stamp: number(24) }, number(28))
 }
+
+/// The row as the next operation finds it: one that owes nothing is not kept.
+pub(crate) fn kept(state: State) -> State {
+    if state.spent == 0.0 && state.carry == 0.0 { State::default() } else { state }
+}

@@ -1,0 +1,123 @@
+//! Where the order of operations on doubles decides: numbers at which another order, equal on paper, answers otherwise.
+
+use std::time::Duration;
+
+use tollgate::algorithm::{Ask, Micros};
+use tollgate::{MINUTE, Quota};
+
+use crate::regressions::{NOW, Row};
+
+const MOST: u64 = Quota::MAX_TOKENS;
+
+fn micros(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+/// The two ways in which the script decides a bucket's take: with and without a wait.
+fn ways(cost: u64) -> [Ask; 2] {
+    [Ask::cost(cost), Ask::cost(cost).wait_up_to(micros(1))]
+}
+
+/// Multiplied before divided, whole grains are whole tokens.
+#[tokio::test]
+async fn many_grains_are_whole_tokens() {
+    let (rate, period) = (43u64, 3_333_331u64);
+    let quota = Quota::token_bucket(rate, micros(period)).capacity(100_000);
+    let odd = |grains: &u64| (grains * period) as f64 * (rate as f64 / period as f64) != (grains * rate) as f64;
+    let found: Vec<u64> = (1..2000).filter(odd).take(3).collect();
+    assert!(!found.is_empty());
+    for grains in found {
+        for i in 0..2 {
+            let mut row = Row::at(NOW).await;
+            row.take(&quota, ways(100_000)[i]).await;
+            row.later(NOW + micros(grains * period));
+            row.take(&quota, ways(1)[i]).await;
+            assert_eq!(row.model.spent.fract(), 0.0);
+        }
+    }
+}
+
+/// What is paid back of a large debt within a grain.
+#[tokio::test]
+async fn a_part_of_a_large_grain_is_multiplied_first() {
+    let (rate, period) = (MOST, 3_333_331u64);
+    let quota = Quota::token_bucket(rate, micros(period));
+    let between = |elapsed: &u64| {
+        let repaid = *elapsed as f64 * rate as f64 / period as f64;
+        let other = *elapsed as f64 * (rate as f64 / period as f64);
+        let whole = repaid.max(other).floor();
+        (whole > repaid.min(other)).then_some((*elapsed, whole as u64))
+    };
+    let found: Vec<_> = (1..period).filter_map(|elapsed| between(&elapsed)).take(5).collect();
+    assert!(!found.is_empty());
+    for (elapsed, tokens) in found {
+        for i in 0..2 {
+            let mut row = Row::at(NOW).await;
+            row.take(&quota, Ask::cost(tokens)).await;
+            row.later(NOW + micros(elapsed));
+            row.take(&quota, ways(0)[i]).await;
+        }
+    }
+}
+
+/// The level is taken off first: what is paid back would be rounded once more beside a large debt.
+#[tokio::test]
+async fn a_large_debt_is_compared_before_anything_is_rounded() {
+    let (rate, period) = (999_999_937u64, 8_999_993u64);
+    let quota = Quota::token_bucket(rate, micros(period)).capacity(MOST);
+    let just_short = (1..period).filter(|elapsed| elapsed * rate % period > period - period / 50).take(3);
+    for elapsed in just_short {
+        for i in 0..2 {
+            let mut row = Row::at(NOW).await;
+            row.take(&quota, Ask::cost(MOST)).await;
+            row.later(NOW + micros(elapsed));
+            let denied = row.take(&quota, ways(elapsed * rate / period + 1)[i]).await;
+            assert!(denied.is_none(), "one is not paid back, though nearly");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_window_before_is_never_more_than_it_was() {
+    let period = 3_333_331u64;
+    let quota = Quota::sliding_window(MOST, micros(period)).start(Duration::ZERO);
+    let more = |tokens: &u64| *tokens as f64 * period as f64 / period as f64 > *tokens as f64;
+    let begin = Micros::new(NOW.get() / period * period);
+    for tokens in (MOST / 2..MOST).step_by(99_991).filter(more).take(3) {
+        let mut row = Row::at(begin).await;
+        row.take(&quota, Ask::cost(tokens)).await;
+        row.later(begin + micros(period));
+        assert!(row.take(&quota, Ask::cost(MOST - tokens)).await.is_some(), "{tokens}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_in_view_is_multiplied_first() {
+    let period = 3_333_331u64;
+    let quota = Quota::sliding_window(7 * period, micros(period)).start(Duration::ZERO);
+    let begin = Micros::new(NOW.get() / period * period);
+    // In view are seven a microsecond.
+    let more = |left: &u64| (7 * period) as f64 * (*left as f64 / period as f64) > (7 * left) as f64;
+    let found: Vec<u64> = (1..period).filter(more).take(3).collect();
+    assert!(!found.is_empty());
+    for left in found {
+        let mut row = Row::at(begin).await;
+        row.take(&quota, Ask::cost(7 * period)).await;
+        row.later(begin + micros(2 * period - left));
+        assert!(row.take(&quota, Ask::cost(7 * (period - left))).await.is_some(), "{} are in view", 7 * left);
+    }
+}
+
+/// A row ahead of the clock has been paid back up to there, and so was the charge.
+#[tokio::test]
+async fn a_settlement_on_a_clock_that_stepped_back_finds_its_charge() {
+    let quota = Quota::sliding_window(10, MINUTE).start(Duration::ZERO);
+    let begin = Micros::new(NOW.get() / 60_000_000 * 60_000_000);
+    let mut row = Row::at(begin).await;
+    let receipt = row.take(&quota, Ask::cost(4)).await.unwrap();
+    row.later(begin + MINUTE + micros(1));
+    row.take(&quota, Ask::cost(1)).await;
+    row.later(begin + micros(59_000_000));
+    row.settle(&quota, receipt, 0).await;
+    assert_eq!((row.model.spent, row.model.carry), (1.0, 0.0));
+}
