@@ -29,7 +29,8 @@ async fn many_grains_are_whole_tokens() {
     for grains in found {
         for i in 0..2 {
             let mut row = Row::at(NOW).await;
-            row.take(&quota, ways(100_000)[i]).await;
+            // One more than is paid back: beside a large debt the difference would be rounded away.
+            row.take(&quota, ways(grains * rate + 1)[i]).await;
             row.later(NOW + micros(grains * period));
             row.take(&quota, ways(1)[i]).await;
             assert_eq!(row.model.spent.fract(), 0.0);

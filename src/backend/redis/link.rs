@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 /// Where commands go.
 pub(super) enum Link {
-    Server(Lost<Client>),
+    Server(Box<Lost<Client>>),
     Cluster(Arc<Lost<ClusterClient>>),
     /// Somebody else's, who sees to it that it stays.
     Given(Box<dyn Given>),

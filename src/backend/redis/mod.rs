@@ -358,7 +358,7 @@ impl RedisBackendBuilder {
         let info = url.into_connection_info().map_err(error::classify)?.set_tcp_settings(link::tcp());
         link::choose_cryptography(url);
         let client = Client::open(info).map_err(error::classify)?;
-        self.tried(Link::Server(Lost::new(client))).await
+        self.tried(Link::Server(Box::new(Lost::new(client)))).await
     }
 
     /// See [`RedisBackend::connect_cluster`].
