@@ -261,10 +261,10 @@ impl<'a> History<'a> {
                 self.model[i]
             );
         }
-        for i in 0..3 {
+        for (i, there) in rows.iter().enumerate() {
             let model = &self.model[i];
-            assert_eq!(rows[i].is_some(), *model != State::default(), "{:?} where {model:?} should be", rows[i]);
-            let Some((there, expires)) = rows[i].as_deref().map(row) else { continue };
+            assert_eq!(there.is_some(), *model != State::default(), "{there:?} where {model:?} should be");
+            let Some((there, expires)) = there.as_deref().map(row) else { continue };
             assert_eq!(bytes(&there), bytes(model), "{there:?} where {model:?} should be");
             assert_eq!(expires, self.expires[i], "the row says otherwise than the server");
             assert!(!self.dirty[i] || !early(&self.by[i], model, self.now, expires), "{expires} of {model:?}");
