@@ -308,12 +308,18 @@ fn id(row: usize) -> RowId<'static> {
 
 /// Whether a row is dropped before it is worth nothing.
 fn early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
-    worthless(quota, row, now).is_none_or(|clear| f64::from(expires) * 1e6 < clear) && expires < u32::MAX
+    // Settled under another tier, a row keeps its own; when it ends is reckoned by the other, and loss forgives.
+    row.stamp == quota.stamp()
+        && worthless(quota, row, now).is_none_or(|clear| f64::from(expires) * 1e6 < clear)
+        && expires < u32::MAX
 }
 
 /// Whether a row is kept for longer than twice the time for which it is worth something, and two seconds. A row ahead of the clock may
 /// be forgiven already, and is kept for a clock that comes to its senses; a window that began before the epoch counts as whole.
 fn late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
+    if row.stamp != quota.stamp() {
+        return false;
+    }
     let latest = |clear: f64| now.get() as f64 + 2.0 * (clear - now.get() as f64) + 2e6;
     row.at <= now
         && row.at > Micros::EPOCH
