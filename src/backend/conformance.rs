@@ -42,8 +42,8 @@ where
     the_rest(backend, &pass).await;
 }
 
-/// All of the suite for a backend on which only the rows of one key are decided together, as on a Redis cluster: but for calls that
-/// name several keys.
+/// All of the suite for a backend on which only the rows of one key are decided together, as on a Redis cluster: but
+/// for calls that name several keys.
 pub async fn all_key_by_key<P, F>(backend: &dyn Backend, pass: P)
 where
     P: Fn(Duration) -> F,

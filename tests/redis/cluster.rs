@@ -179,7 +179,7 @@ async fn a_slot_on_the_move_is_followed() {
     assert!(ask::<bool>(&mut to.admin(), &["EXISTS", &name]));
 }
 
-/// Only the nodes concerned know of the move yet, so that a client that asks another node where the slot is learns nothing.
+/// To and fro, so that each time what the client knows of the slots is out of date.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_moved_a_moment_ago_is_found() {
     let cluster = Cluster::start();

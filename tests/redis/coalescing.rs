@@ -1,4 +1,5 @@
-//! Decisions that wait at the same moment travel in one script call, each decided for itself and in the order in which they came.
+//! Decisions that wait at the same moment travel in one script call, each decided for itself and in the order in which
+//! they came.
 
 use std::time::{Duration, Instant};
 
@@ -136,8 +137,8 @@ async fn settlements_and_resets_are_carried_out_though_nobody_waits() {
     assert_eq!([steps[0].state.spent, steps[1].state.spent], [1.0, 0.0]);
 }
 
-/// A server that is slower than what is asked of it: everybody has an answer by the deadline, and who got none was not charged,
-/// unless the answer says that it is unknown.
+/// A server that is slower than what is asked of it: everybody has an answer by the deadline, and who got none was not
+/// charged, unless the answer says that it is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_backs_up_answers_within_the_deadline() {
     const DEADLINE: Duration = Duration::from_millis(300);

@@ -1,4 +1,5 @@
-//! A node of a cluster is gone: its slots cost no more than the deadline, the others nothing, and its replica takes over.
+//! A node of a cluster is gone: its slots cost no more than the deadline, the others nothing, and its replica takes
+//! over.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -91,8 +92,8 @@ async fn gone(break_it: impl FnOnce(&mut Server)) {
     assert_eq!(spent(&backend, &hit).await, 100.0);
 }
 
-/// A cluster of one node that takes every script call and then breaks the connection, as one does that dies at the worst moment:
-/// whether it charged is unknown.
+/// A cluster of one node that takes every script call and then breaks the connection, as one does that dies at the
+/// worst moment: whether it charged is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_charge_whose_connection_broke_is_not_sent_again() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,5 @@
-//! Random histories: what the script decides and what it stores is what the algebra says, to the last bit and microsecond.
+//! Random histories: what the script decides and what it stores is what the algebra says, to the last bit and
+//! microsecond.
 //!
 //! The backend replays the script's decisions itself. So the rows are looked at on the server, past the backend.
 
@@ -314,8 +315,9 @@ fn early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
         && expires < u32::MAX
 }
 
-/// Whether a row is kept for longer than twice the time for which it is worth something, and two seconds. A row ahead of the clock may
-/// be forgiven already, and is kept for a clock that comes to its senses; a window that began before the epoch counts as whole.
+/// Whether a row is kept for longer than twice the time for which it is worth something, and two seconds. A row ahead
+/// of the clock may be forgiven already, and is kept for a clock that comes to its senses; a window that began before
+/// the epoch counts as whole.
 fn late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
     if row.stamp != quota.stamp() {
         return false;
@@ -326,8 +328,8 @@ fn late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
         && worthless(quota, row, now).is_some_and(|clear| f64::from(expires) * 1e6 > latest(clear))
 }
 
-/// When nothing of a row is owed any more; what was given back counts as long as it would take to be paid back, since late receipts
-/// ask for it.
+/// When nothing of a row is owed any more; what was given back counts as long as it would take to be paid back, since
+/// late receipts ask for it.
 fn worthless(quota: &Quota, row: &State, now: Micros) -> Option<f64> {
     if quota.algorithm() == Algorithm::SlidingWindow {
         return Some((row.at.get() + 2 * quota.period().as_micros() as u64) as f64);

@@ -1,4 +1,5 @@
-//! The real script on a real server, on a clock that the test sets: every branch of it can be reached, to the microsecond.
+//! The real script on a real server, on a clock that the test sets: every branch of it can be reached, to the
+//! microsecond.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -12,8 +13,8 @@ use crate::server::{PATIENCE, Server};
 
 const SCRIPT: &str = include_str!("../../src/backend/redis/script.lua");
 
-/// Goes before the script, which cannot tell: the time is an argument, and rows stay as long as the test does; when they would
-/// have expired is kept beside them.
+/// Goes before the script, which cannot tell: the time is an argument, and rows stay as long as the test does; when
+/// they would have expired is kept beside them.
 const BEFORE: &str = "
 local real, redis = redis, {}
 redis.call = function(name, ...)

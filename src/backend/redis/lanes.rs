@@ -189,7 +189,8 @@ impl Lanes {
                 _ if self.leads_nowhere(error) && redirections < REDIRECTIONS => {
                     let is_ask = error.kind() == RedisKind::Server(ServerErrorKind::Ask);
                     ask = is_ask.then(|| error.clone());
-                    // The client asks a node where the slots are before it sends anything more; that one may not know yet.
+                    // The client asks a node where the slots are before it sends anything more; that one may not know
+                    // yet.
                     if redirections > 0 {
                         sleep(self.deadline / 16).await;
                     }

@@ -375,8 +375,8 @@ impl RedisBackendBuilder {
         let urls: Vec<String> = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
         urls.iter().for_each(|url| link::choose_cryptography(url));
         let client = ClusterClientBuilder::new(urls)
-            // The client would also send a charge again when its connection broke, though it may have happened. Redirections are
-            // followed in `lanes`.
+            // The client would also send a charge again when its connection broke, though it may have happened.
+            // Redirections are followed in `lanes`.
             .retries(0)
             .connection_timeout(link::CONNECT)
             .response_timeout(self.deadline)
@@ -395,8 +395,8 @@ impl RedisBackendBuilder {
         self.on(Link::Given(Box::new(Theirs { connection, is_cluster: false })))
     }
 
-    /// On a connection of your own to a cluster: a `ClusterConnection`, say. Build it with `retries(0)`: by default that client sends
-    /// a command again when its connection breaks, and a charge may happen twice.
+    /// On a connection of your own to a cluster: a `ClusterConnection`, say. Build it with `retries(0)`: by default
+    /// that client sends a command again when its connection breaks, and a charge may happen twice.
     ///
     /// # Panics
     /// Outside of a tokio runtime.

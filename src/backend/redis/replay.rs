@@ -51,7 +51,8 @@ pub(super) fn decide(rows: &mut [State], places: &[usize], takes: &[(Quota, Ask)
     steps.into_iter().collect()
 }
 
-/// The row as the next operation finds it: one that owes nothing is dropped at once, with the instant up to which it had been paid back.
+/// The row as the next operation finds it: one that owes nothing is dropped at once, with the instant up to which it
+/// had been paid back.
 pub(super) fn kept(state: State) -> State {
     if state.spent == 0.0 && state.carry == 0.0 { State::default() } else { state }
 }
