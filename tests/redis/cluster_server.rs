@@ -59,7 +59,9 @@ impl Cluster {
                 ask::<String>(&mut node.admin(), &["CLUSTER", "NODES"]).contains("slave")
             });
         }
-        cluster.wait_until("the cluster is ready", |_, info| info.contains("cluster_state:ok"));
+        // Without full coverage a node is content before it knows all slots.
+        let ready = ["cluster_state:ok", "cluster_slots_ok:16384"];
+        cluster.wait_until("the cluster is ready", |_, info| ready.iter().all(|line| info.contains(line)));
         cluster
     }
 

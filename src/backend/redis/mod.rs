@@ -410,6 +410,8 @@ impl RedisBackendBuilder {
         ping.arg("GET").arg(format!("{}:{{}}", self.prefix));
         match timeout(link::CONNECT + self.deadline, link.run::<redis::Value>(&ping)).await {
             Ok(Ok(_)) => Ok(self.on(link)),
+            // A slot that moved a moment ago: the cluster is there.
+            Ok(Err(error)) if link.has_slots() && error::is_redirection(&error) => Ok(self.on(link)),
             Ok(Err(error)) => Err(error::classify(error)),
             Err(_) => Err(Error::new(
                 ErrorKind::Unavailable,
