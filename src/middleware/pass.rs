@@ -26,8 +26,8 @@ pub(super) enum Charges {
     /// Nobody will want to settle them.
     Forgotten,
     Kept(Settlement),
-    /// Its turn comes later; dropped before, they are given back.
-    Held(Reservation, Option<Place>),
+    /// Its turn comes later; dropped before, they are given back. A box, since few have to wait.
+    Held(Box<Reservation>, Option<Place>),
 }
 
 impl Pass {

@@ -216,7 +216,8 @@ impl Shared {
         let charges = if shadowed {
             self.nothing_charged()
         } else if enforced && !decisions.delay().is_zero() {
-            Charges::Held(Reservation::new(&self.limiter, decisions, || random_up_to(self.wait_jitter)), place)
+            let reservation = Reservation::new(&self.limiter, decisions, || random_up_to(self.wait_jitter));
+            Charges::Held(Box::new(reservation), place)
         } else if self.settlement || lines.iter().any(|line| self.settle_of(line.rule).is_some()) {
             Charges::Kept(Settlement::new(&self.limiter, decisions))
         } else {

@@ -18,6 +18,8 @@ fn a_server_is_reached_over_tls_if_its_certificate_is_believed() {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
         .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
+        // An authority's certificate is none for a server.
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
         .args(["-keyout", "key.pem", "-out", "cert.pem"])
         .current_dir(&directory)
         .output()

@@ -21,9 +21,14 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// Whether nobody waits for it any more; settlements and resets are carried out all the same.
+    /// Whether it is carried out whether or not somebody waits for it, however late: a settlement, a reset.
+    pub(super) fn is_posted(&self) -> bool {
+        !matches!(self.kind, Kind::Decide { .. })
+    }
+
+    /// Whether there is nobody left to carry it out for.
     pub(super) fn is_abandoned(&self) -> bool {
-        matches!(self.kind, Kind::Decide { .. }) && self.answer.is_closed()
+        !self.is_posted() && self.answer.is_closed()
     }
 }
 

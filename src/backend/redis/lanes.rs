@@ -28,9 +28,16 @@ pub(super) struct Lanes {
     script: Script,
     deadline: Duration,
     runtime: Handle,
-    queues: Mutex<HashMap<u16, Queue>>,
+    queues: Mutex<Queues>,
     /// By the high bits of the slot: a node of a cluster that is gone is not to stand in the way of the others.
     breakers: [Breaker; BREAKERS],
+}
+
+#[derive(Default)]
+struct Queues {
+    lanes: HashMap<u16, Queue>,
+    /// Operations in all of them.
+    waiting: usize,
 }
 
 #[derive(Default)]
@@ -48,7 +55,7 @@ const MOST_CALLS: usize = 2;
 /// Operations in one call. A script holds up everybody else on the server while it runs.
 const MOST_TOGETHER: usize = 64;
 
-/// Operations that may wait in one lane. They have a deadline, so that a longer queue could not be served in time anyway.
+/// Operations that may wait in all lanes together. They have a deadline, so that a longer queue could not be served in time anyway.
 const MOST_WAITING: usize = 100_000;
 
 /// A slot moves to one node, and the nodes agree on that within a moment.
@@ -56,14 +63,7 @@ const REDIRECTIONS: u32 = 4;
 
 impl Lanes {
     pub(super) fn new(link: Link, deadline: Duration, runtime: Handle) -> Lanes {
-        Lanes {
-            link,
-            script: Script::new(),
-            deadline,
-            runtime,
-            queues: Mutex::new(HashMap::new()),
-            breakers: Default::default(),
-        }
+        Lanes { link, script: Script::new(), deadline, runtime, queues: Mutex::default(), breakers: Default::default() }
     }
 
     pub(super) fn link(&self) -> &Link {
@@ -94,12 +94,13 @@ impl Lanes {
             }
         }
         let mut queues = self.queues();
-        let queue = queues.entry(lane).or_default();
-        if queue.waiting.len() >= MOST_WAITING {
+        if queues.waiting >= MOST_WAITING {
             drop(queues);
             let _ = operation.answer.send(Err(too_many()));
             return;
         }
+        queues.waiting += 1;
+        let queue = queues.lanes.entry(lane).or_default();
         queue.waiting.push_back(operation);
         if queue.calls < MOST_CALLS {
             queue.calls += 1;
@@ -113,14 +114,16 @@ impl Lanes {
     /// settlements excepted.
     fn next(&self, lane: u16) -> Option<Batch> {
         let mut queues = self.queues();
-        let queue = queues.get_mut(&lane)?;
+        let Queues { lanes, waiting } = &mut *queues;
+        let queue = lanes.get_mut(&lane)?;
         let mut operations = Vec::with_capacity(queue.waiting.len().min(MOST_TOGETHER));
         while operations.len() < MOST_TOGETHER {
             let Some(operation) = queue.waiting.pop_front() else { break };
+            *waiting -= 1;
             if operation.is_abandoned() {
                 continue;
             }
-            if operation.began.elapsed() > self.deadline / 2 {
+            if !operation.is_posted() && operation.began.elapsed() > self.deadline / 2 {
                 // What would come back too late is not sent: it would be charged for nothing.
                 let _ = operation.answer.send(Err(queued(self.deadline)));
                 continue;
@@ -131,7 +134,7 @@ impl Lanes {
             // Under the same lock that found nothing: who comes now begins a call.
             queue.calls -= 1;
             if queue.calls == 0 {
-                queues.remove(&lane);
+                lanes.remove(&lane);
             }
             return None;
         }
@@ -227,7 +230,7 @@ impl Lanes {
         &self.breakers[usize::from(lane >> 10) % BREAKERS]
     }
 
-    fn queues(&self) -> MutexGuard<'_, HashMap<u16, Queue>> {
+    fn queues(&self) -> MutexGuard<'_, Queues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -255,9 +258,10 @@ impl Drop for Call {
         }
         // The runtime ends. Those who still wait are told by their answers' being dropped.
         let mut queues = self.lanes.queues();
-        let Some(queue) = queues.get_mut(&self.lane) else { return };
+        let Some(queue) = queues.lanes.get_mut(&self.lane) else { return };
         queue.calls -= 1;
-        let left = if queue.calls == 0 { queues.remove(&self.lane) } else { None };
+        let left = if queue.calls == 0 { queues.lanes.remove(&self.lane) } else { None };
+        queues.waiting -= left.as_ref().map_or(0, |queue| queue.waiting.len());
         drop(queues);
         drop(left);
     }
