@@ -109,8 +109,8 @@ pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actu
     }
     // Of the last charge, nobody behind it needs to know: whoever was before it is paid back before it either way.
     let last = stands - left <= ROUNDING;
-    let row = less(row, given, stands, now);
-    State { carry: row.carry + if last { 0.0 } else { given }, ..row }
+    let reduced = less(row, given, stands, now);
+    if last || reduced == row { reduced } else { State { carry: row.carry + given, ..reduced } }
 }
 
 /// A window's count is not paid back bit by bit, so the charge is still there whole, in this window or the one before.
@@ -131,7 +131,8 @@ fn less(row: State, given: f64, stands: f64, now: Micros) -> State {
     }
     let rest = (stands - given).max(0.0);
     let whole = if (rest - rest.round()).abs() <= ROUNDING { rest.round() } else { rest.ceil() };
-    State { spent: whole, at: row.at.max(now), ..row }
+    // Rounded up, it may come to more than there is; giving back never charges.
+    if whole >= stands { row } else { State { spent: whole, at: row.at.max(now), ..row } }
 }
 
 /// Two sums of the same whole tokens, less the same fraction of one, differ by less than this.
@@ -175,6 +176,22 @@ mod tests {
         charge(&quota, &mut state, later, Ask::cost(3));
         let settled = settle(&quota, &state, &receipt, later, 0);
         assert_eq!((settled.spent, settled.at), (3.0, later));
+    }
+
+    #[test]
+    fn a_refund_never_charges() {
+        // Found in review: fractions were rounded up to more than stood there.
+        let quota = Quota::token_bucket(2, SECOND).capacity(4);
+        let mut state = State::default();
+        let later = |ms| NOW + Duration::from_millis(ms);
+        let first = charge(&quota, &mut state, NOW, Ask::cost(2));
+        let second = charge(&quota, &mut state, later(700), Ask::cost(2));
+        let third = charge(&quota, &mut state, later(700), Ask::cost(1));
+        for (receipt, ms) in [(first, 700), (third, 1400), (second, 1400)] {
+            let before = spent(&quota, &roll(&quota, &state, later(ms)), later(ms));
+            state = settle(&quota, &state, &receipt, later(ms), 0);
+            assert!(spent(&quota, &roll(&quota, &state, later(ms)), later(ms)) <= before);
+        }
     }
 
     #[test]

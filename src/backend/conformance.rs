@@ -1,8 +1,8 @@
 //! The suite that every [`Backend`] must pass. Feature `conformance`; outside semver: it may grow in any release.
 //!
-//! Each function drives a backend and panics where it breaks the contract. None needs a clock that can be set: every answer
-//! carries the instant at which it was decided, so the suite replays it with [`algorithm::step`](crate::algorithm::step) at
-//! that instant and demands the same, down to the last bit.
+//! Each function drives a backend and panics where it breaks the contract. None needs a clock that can be set: every
+//! answer carries the instant at which it was decided, so the suite replays it with
+//! [`algorithm::step`](crate::algorithm::step) at that instant and demands the same, down to the last bit.
 //!
 //! ```
 //! use tollgate::backend::{conformance, MemoryBackend};

@@ -1,8 +1,8 @@
 //! Where the numbers live: the contract between a limiter and whatever remembers its rows.
 //!
-//! A limiter turns each call into [takes](Take): a row, the quota that applies to it, what is asked. A [`Backend`] does the
-//! [arithmetic](crate::algorithm) on its rows and remembers the outcome. [`MemoryBackend`] is the one that comes with the
-//! crate.
+//! A limiter turns each call into [takes](Take): a row, the quota that applies to it, what is asked. A [`Backend`] does
+//! the [arithmetic](crate::algorithm) on its rows and remembers the outcome. [`MemoryBackend`] is the one that comes
+//! with the crate.
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -35,21 +35,21 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// [`RateLimiter`](crate::RateLimiter). An implementation passes the suite in `tollgate::backend::conformance` (feature
 /// `conformance`).
 ///
-/// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call against one instant, each seeing what the takes
-///   before it would spend, and stores all of them, or none if one is denied. Two calls on the same row never both see the
-///   state from before either.
-/// - **A row named twice** in a call is charged for both takes or neither; the retry time of a denial is that of all its takes,
-///   since the call will ask for all of them again ([`verdict_of_all`]).
-/// - **The same arithmetic.** A decision is what [`algorithm::step`](crate::algorithm::step) says of the row, the quota and
-///   the backend's time, down to the last bit of `spent` and the microsecond of a wait.
+/// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call against one instant, each seeing what the
+///   takes before it would spend, and stores all of them, or none if one is denied. Two calls on the same row never
+///   both see the state from before either.
+/// - **A row named twice** in a call is charged for both takes or neither; the retry time of a denial is that of all
+///   its takes, since the call will ask for all of them again ([`verdict_of_all`]).
+/// - **The same arithmetic.** A decision is what [`algorithm::step`](crate::algorithm::step) says of the row, the quota
+///   and the backend's time, down to the last bit of `spent` and the microsecond of a wait.
 /// - **Time is the backend's**: the process's clock in memory, the server's where several processes share rows.
-/// - **Loss forgives.** A backend may lose a row; the key starts afresh. It may never invent spending, and a denied key that
-///   it has no room to remember must not be allowed for that reason alone.
-/// - **Cancellation.** If a returned future is dropped, the charge may have happened or not. It is never undone or repeated
-///   behind the caller's back, and a charge whose outcome is unknown (a timeout) is never sent again.
-/// - **Settling and resetting are posted.** They begin when they are called and are carried out even if the future is dropped:
-///   whoever gives a charge back because it was dropped itself cannot wait. A backend on a network hands them to a task of its
-///   own.
+/// - **Loss forgives.** A backend may lose a row; the key starts afresh. It may never invent spending, and a denied key
+///   that it has no room to remember must not be allowed for that reason alone.
+/// - **Cancellation.** If a returned future is dropped, the charge may have happened or not. It is never undone or
+///   repeated behind the caller's back, and a charge whose outcome is unknown (a timeout) is never sent again.
+/// - **Settling and resetting are posted.** They begin when they are called and are carried out even if the future is
+///   dropped: whoever gives a charge back because it was dropped itself cannot wait. A backend on a network hands them
+///   to a task of its own.
 /// - **Unavailable is not limited.** A backend that cannot decide returns an [`Error`], never a denial.
 /// - Calls do not block. A future that is [ready](BackendFuture::ready) at once is best.
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
@@ -71,14 +71,15 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// It is done, even if the future is dropped at once: see the contract.
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()>;
 
-    /// The secret under which every limiter on these rows has to hash keys, unless it is given one: of a backend that several
-    /// processes share. `None`, the default, means that each limiter may draw its own.
+    /// The secret under which every limiter on these rows has to hash keys, unless it is given one: of a backend that
+    /// several processes share. `None`, the default, means that each limiter may draw its own.
     fn secret(&self) -> Option<Secret> {
         None
     }
 
-    /// A future that is done once the backend's time comes to `instant`, for a backend whose time does not run as the machine's
-    /// does, as under a [`ManualClock`](crate::ManualClock). `None`, the default, means that any timer will do.
+    /// A future that is done once the backend's time comes to `instant`, for a backend whose time does not run as the
+    /// machine's does, as under a [`ManualClock`](crate::ManualClock). `None`, the default, means that any timer will
+    /// do.
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         let _ = instant;
         None
@@ -209,8 +210,8 @@ impl FromIterator<Step> for Steps {
     }
 }
 
-/// The denial that a call gets which asks for several takes of one row, whose state is `before`: each take comes after the ones
-/// before it, and the call succeeds when the last of them does. `None` if none is denied.
+/// The denial that a call gets which asks for several takes of one row, whose state is `before`: each take comes after
+/// the ones before it, and the call succeeds when the last of them does. `None` if none is denied.
 ///
 /// Of each take: all that is asked for up to it, within the time that it would wait itself.
 pub fn verdict_of_all(before: &State, now: Micros, asked: impl IntoIterator<Item = (Quota, Ask)>) -> Option<Verdict> {

@@ -184,7 +184,9 @@ impl RateLimiter {
         HoldFuture::new(self, self.decide_charges(charges, true))
     }
 
-    /// Whole tokens that `subject` could spend at once now.
+    /// Whole tokens that `subject` could spend at once now. If the backend is down and the policy's [failure
+    /// mode](FailureMode) is not to deny: by the share, or as if nothing had been spent; a
+    /// [`check`](RateLimiter::check) tells who decided.
     ///
     /// # Errors
     /// If the backend cannot tell.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::RateLimiter;
 use crate::algorithm::Micros;
 use crate::clock::Sleep;
-use crate::policy::Decisions;
+use crate::policy::{DecidedBy, Decisions};
 
 /// When a turn comes, and what waits for it.
 pub(crate) struct Turn {
@@ -29,7 +29,9 @@ impl Turn {
             return None;
         }
         let (due, later) = (last.due(), later());
-        let sleep = limiter.inner.backend.sleep_until(due + later);
+        // Somebody else's decision is by somebody else's clock.
+        let by_backend = last.decided_by() == DecidedBy::Backend;
+        let sleep = if by_backend { limiter.inner.backend.sleep_until(due + later) } else { None };
         Some(Turn { due, later, instant: Instant::now().checked_add(last.delay().saturating_add(later)), sleep })
     }
 

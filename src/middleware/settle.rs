@@ -41,7 +41,8 @@ impl Settle {
     /// between. So limit by the account as well, and reset only that one: see the `login_protection` example. A form
     /// that answers with a redirect whatever happens needs a closure of its own.
     pub fn reset_on_success(response: &Parts) -> Settle {
-        if response.status.is_success() { Settle::Reset } else { Settle::Keep }
+        let failed = response.headers.get("grpc-status").is_some_and(|status| status != "0");
+        if response.status.is_success() && !failed { Settle::Reset } else { Settle::Keep }
     }
 }
 
@@ -89,5 +90,27 @@ impl Future for Settling {
         // A backend that cannot settle is no reason to withhold a response.
         self.pending.retain(|done| Pin::new(done).poll(context).is_pending());
         if self.pending.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_grpc_is_no_success() {
+        // Found in review: it comes with HTTP 200, and each wrong guess reset the count.
+        let settled = |status: u16, grpc: Option<&str>| {
+            let mut response = http::Response::builder().status(status);
+            if let Some(grpc) = grpc {
+                response = response.header("grpc-status", grpc);
+            }
+            Settle::reset_on_success(&response.body(()).expect("a response").into_parts().0)
+        };
+        assert_eq!(settled(200, None), Settle::Reset);
+        assert_eq!(settled(200, Some("0")), Settle::Reset);
+        assert_eq!(settled(200, Some("16")), Settle::Keep);
+        assert_eq!(settled(401, None), Settle::Keep);
+        assert_eq!(settled(303, None), Settle::Keep);
     }
 }

@@ -110,3 +110,22 @@ async fn what_is_worth_nothing_is_not_stored() {
     limiter.limit_all([Charge::new(&policy, 5), Charge::new(&policy, 6).cost(5)]).await.unwrap();
     assert_eq!(rows(&mut admin), 0);
 }
+
+/// Found in review: what was given back, which receipts need to know for a while, put the expiry off for ever.
+#[tokio::test]
+async fn a_busy_row_expires_no_later_for_all_that_was_given_back() {
+    let server = Server::start();
+    let limiter = RateLimiter::new(server.backend().await);
+    let policy = Policy::new("tokens", Quota::token_bucket(10, Duration::from_secs(60)));
+    for _ in 0..300 {
+        let (first, second) = (limiter.acquire(&policy, 7).cost(5).hold(), limiter.acquire(&policy, 7).cost(5).hold());
+        let (first, second) = (first.await.unwrap(), second.await.unwrap());
+        first.cancel().await.unwrap();
+        second.cancel().await.unwrap();
+    }
+    let mut admin = server.admin();
+    for key in cmd("KEYS").arg("*").query::<Vec<String>>(&mut admin).unwrap() {
+        let left: i64 = cmd("TTL").arg(&key).query(&mut admin).unwrap();
+        assert!((0..=122).contains(&left), "{key} is kept for {left} s");
+    }
+}

@@ -106,7 +106,7 @@ async fn a_charge_whose_connection_broke_is_not_sent_again() {
             std::thread::spawn(move || serve(connection, port, &calls));
         }
     });
-    let builder = RedisBackend::builder().deadline(Duration::from_secs(2));
+    let builder = RedisBackend::builder().deadline(Duration::from_secs(2)).lazy();
     let backend = builder.connect_cluster([format!("redis://127.0.0.1:{port}")]).await.unwrap();
     let policy = PolicyName::new("once");
     let row = RowId { policy: &policy, key: tollgate::Digest::from_bits(7) };

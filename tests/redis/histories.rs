@@ -334,9 +334,16 @@ fn worthless(quota: &Quota, row: &State, now: Micros) -> Option<f64> {
     if quota.algorithm() == Algorithm::SlidingWindow {
         return Some((row.at.get() + 2 * quota.period().as_micros() as u64) as f64);
     }
-    let owed = State { spent: row.spent + row.carry, carry: 0.0, ..*row };
-    match step(quota, &owed, now, Ask::cost(quota.limit())).verdict {
+    let paid = |owed: State| match step(quota, &owed, now, Ask::cost(quota.limit())).verdict {
         Verdict::Deny { retry } => retry.map(|retry| (now + retry).get() as f64),
         _ => Some(now.get() as f64),
+    };
+    let owed = paid(State { carry: 0.0, ..*row })?;
+    if row.carry == 0.0 {
+        return Some(owed);
     }
+    // No receipt ever stood above what may be spent and reserved together.
+    let most = quota.reservable().map_or(f64::MAX, |reserved| (quota.limit() + reserved) as f64);
+    let receipts = State { spent: (row.spent + row.carry).min(most), at: now, carry: 0.0, ..*row };
+    Some(owed.max(paid(receipts)?))
 }

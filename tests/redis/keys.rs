@@ -148,7 +148,7 @@ async fn no_text_of_a_key_is_to_be_read() {
     for row in &rows {
         let text = std::str::from_utf8(row).expect("names of rows are ASCII");
         let digest =
-            text.strip_prefix("tollgate:{").and_then(|rest| rest.get(..32)).unwrap_or_else(|| panic!("{text}"));
+            text.strip_prefix("tollgate:1:{").and_then(|rest| rest.get(..32)).unwrap_or_else(|| panic!("{text}"));
         assert!(digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{text}");
         assert!(text.ends_with("}:slow") || text.ends_with("}:once"), "{text}");
         all.extend(row);

@@ -4,6 +4,7 @@ mod cluster;
 mod cluster_server;
 mod coalescing;
 mod conformance;
+mod connecting;
 mod crowds;
 mod errors;
 mod expiry;

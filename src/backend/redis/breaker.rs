@@ -1,7 +1,7 @@
 //! A circuit breaker: when the server cannot be reached, calls fail at once until a probe finds it back.
 //!
-//! An outage costs the calls that were under way one deadline, and everybody else nothing: no request is used to find out whether
-//! the server is back. Probes are made by a task of their own, and only while somebody asks.
+//! An outage costs the calls that were under way one deadline, and everybody else nothing: no request is used to find
+//! out whether the server is back. Probes are made by a task of their own, and only while somebody asks.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -2,8 +2,8 @@
 //!
 //! An operation has a deadline: half of it may go by in the queue, and what is left then is the call's.
 //!
-//! An operation that comes when little is under way goes at once. Those that come meanwhile wait until a call is back, and then
-//! go all together. So a lone decision waits for nobody, and a busy server is asked in few, large calls.
+//! An operation that comes when little is under way goes at once. Those that come meanwhile wait until a call is back,
+//! and then go all together. So a lone decision waits for nobody, and a busy server is asked in few, large calls.
 //!
 //! A server has one lane. On a cluster each slot has one, since a script may only touch keys of one slot.
 
@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, ErrorKind as RedisKind, RedisError, ServerErrorKind};
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::batch::{Batch, Operation, Row};
+use super::batch::{Batch, Kind, Operation, Row};
 use super::breaker::{Breaker, PROBE, Passage, Why};
 use super::error::{Fault, classify, fault, is_redirection};
 use super::link::Link;
@@ -55,7 +56,11 @@ const MOST_CALLS: usize = 2;
 /// Operations in one call. A script holds up everybody else on the server while it runs.
 const MOST_TOGETHER: usize = 64;
 
-/// Operations that may wait in all lanes together. They have a deadline, so that a longer queue could not be served in time anyway.
+/// Rows that these name: a script's keys have to fit on its stack. The first operation may name more by itself.
+const MOST_ROWS: usize = 1000;
+
+/// Operations that may wait in all lanes together. They have a deadline, so that a longer queue could not be served in
+/// time anyway.
 const MOST_WAITING: usize = 100_000;
 
 /// A slot moves to one node, and the nodes agree on that within a moment.
@@ -76,6 +81,16 @@ impl Lanes {
 
     pub(super) fn deadline(&self) -> Duration {
         self.deadline
+    }
+
+    /// Whether the server is there, and does what a decision needs. A slot that moved a moment ago is there too.
+    pub(super) async fn try_out(&self, kind: Kind) -> Result<(), Error> {
+        let (answer, _) = oneshot::channel();
+        let batch = Batch::new(vec![Operation { kind, began: Instant::now(), answer }]);
+        match self.ask(&batch).await {
+            Err(error) if !self.leads_nowhere(&error) => Err(classify(error)),
+            _ => Ok(()),
+        }
     }
 
     /// Sends an operation on its way.
@@ -110,14 +125,19 @@ impl Lanes {
         }
     }
 
-    /// The next operations of a lane, for one of its calls; `None` ends that call. Operations whose callers have left are not sent,
-    /// settlements excepted.
+    /// The next operations of a lane, for one of its calls; `None` ends that call. Operations whose callers have left
+    /// are not sent, settlements excepted.
     fn next(&self, lane: u16) -> Option<Batch> {
         let mut queues = self.queues();
         let Queues { lanes, waiting } = &mut *queues;
         let queue = lanes.get_mut(&lane)?;
         let mut operations = Vec::with_capacity(queue.waiting.len().min(MOST_TOGETHER));
+        let mut rows = 0;
         while operations.len() < MOST_TOGETHER {
+            let next = queue.waiting.front().map(|operation| operation.kind.rows().len());
+            if next.is_none_or(|next| rows + next > MOST_ROWS && rows > 0) {
+                break;
+            }
             let Some(operation) = queue.waiting.pop_front() else { break };
             *waiting -= 1;
             if operation.is_abandoned() {
@@ -128,6 +148,7 @@ impl Lanes {
                 let _ = operation.answer.send(Err(queued(self.deadline)));
                 continue;
             }
+            rows += operation.kind.rows().len();
             operations.push(operation);
         }
         if operations.is_empty() {
@@ -299,7 +320,7 @@ fn too_many() -> Error {
 #[cold]
 fn queued(deadline: Duration) -> Error {
     Error::new(
-        ErrorKind::Timeout,
+        ErrorKind::Unavailable,
         format!("half of {deadline:?} went by in the queue to the Redis server; nothing was charged"),
     )
 }

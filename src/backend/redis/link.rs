@@ -163,8 +163,8 @@ impl<C: Connect> Lost<C> {
 }
 
 impl Lost<ClusterClient> {
-    /// Sends a command to a node that is about to take over its slot, and answers only those who say that they were sent
-    /// (Redis cluster specification, ASK redirection).
+    /// Sends a command to a node that is about to take over its slot, and answers only those who say that they were
+    /// sent (Redis cluster specification, ASK redirection).
     async fn run_at(&self, (host, port): (&str, u16), command: &Cmd) -> RedisResult<Value> {
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline.cmd("ASKING").add_command(command.clone());
@@ -173,9 +173,9 @@ impl Lost<ClusterClient> {
         Ok(values.into_iter().next().unwrap_or(Value::Nil))
     }
 
-    /// Learns the cluster's nodes anew, on a connection of its own. The client does so itself when a node says that a slot is
-    /// elsewhere; but a node that hangs says nothing, though another may serve its slots by now. The connection that there is goes
-    /// on serving the other nodes.
+    /// Learns the cluster's nodes anew, on a connection of its own. The client does so itself when a node says that a
+    /// slot is elsewhere; but a node that hangs says nothing, though another may serve its slots by now. The connection
+    /// that there is goes on serving the other nodes.
     fn replace(self: &Arc<Self>, number: u64) {
         {
             let mut kept = self.kept();
@@ -237,8 +237,8 @@ impl Link {
         }
     }
 
-    /// The connection with this number is of no use: the next command makes a new one; that to a cluster is replaced when there is
-    /// another. Whoever gave his own sees to it himself.
+    /// The connection with this number is of no use: the next command makes a new one; that to a cluster is replaced
+    /// when there is another. Whoever gave his own sees to it himself.
     pub(super) fn lost(&self, number: u64) {
         match self {
             Link::Server(server) => server.lost(number),

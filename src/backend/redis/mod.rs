@@ -1,7 +1,7 @@
 //! Rows in Redis or Valkey: the same limits across machines. Feature `redis`.
 //!
-//! One script call decides all charges of a request on the server's clock, all or none. How it is set up, what it needs of a
-//! server and what an outage does is told in [`docs::redis`](crate::docs::redis).
+//! One script call decides all charges of a request on the server's clock, all or none. How it is set up, what it needs
+//! of a server and what an outage does is told in [`docs::redis`](crate::docs::redis).
 
 mod batch;
 mod breaker;
@@ -29,7 +29,7 @@ use self::batch::{Kind, Operation, Row};
 use self::lanes::Lanes;
 use self::link::{Link, Lost, Theirs};
 use super::{Backend, BackendFuture, Error, ErrorKind, RowId, Settle, Steps, Take};
-use crate::algorithm::{Receipt, Step};
+use crate::algorithm::{Ask, Quota, Receipt, Step};
 use crate::policy::{Digest, PolicyName, Secret};
 
 /// Rows on a Redis or Valkey server (6.2 or newer), shared by all processes that use it.
@@ -48,11 +48,13 @@ use crate::policy::{Digest, PolicyName, Secret};
 /// # }
 /// ```
 ///
-/// - **Exact.** A decision is one call of a script, by the server's clock, with the arithmetic of every other backend, down to the
-///   last bit. Decisions that wait at the same moment travel in one call, each decided for itself, in the order in which they came.
-/// - **Small.** A row is one string of 32 bytes that expires when it is worthless, a little later at most. A denial writes nothing.
-/// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). When the server does not answer, calls
-///   fail at once until it is back; nothing that may have been charged is sent again.
+/// - **Exact.** A decision is one call of a script, by the server's clock, with the arithmetic of every other backend,
+///   down to the last bit. Decisions that wait at the same moment travel in one call, each decided for itself, in the
+///   order in which they came.
+/// - **Small.** A row is one string of 32 bytes that expires when it is worthless, a little later at most. A denial
+///   writes nothing.
+/// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). When the server does
+///   not answer, calls fail at once until it is back; nothing that may have been charged is sent again.
 /// - **Private.** Keys are hashed under a secret before they leave the process.
 ///
 /// Clones share everything.
@@ -67,13 +69,13 @@ impl RedisBackend {
     /// Connects to one server: `redis://user:password@host:port/db`, `rediss://` for TLS (feature `redis-tls`),
     /// `unix:///path`.
     ///
-    /// Over TLS, the system's certificates are believed, and those in the file that `SSL_CERT_FILE` names. Unless the process has
-    /// [installed](https://docs.rs/rustls/latest/rustls/crypto/struct.CryptoProvider.html) another provider of cryptography for
-    /// rustls, *ring* is.
+    /// Over TLS, the system's certificates are believed, and those in the file that `SSL_CERT_FILE` names. Unless the
+    /// process has [installed](https://docs.rs/rustls/latest/rustls/crypto/struct.CryptoProvider.html) another provider
+    /// of cryptography for rustls, *ring* is.
     ///
     /// # Errors
-    /// If the URL is none, or the server does not answer: of kind [`Protocol`](ErrorKind::Protocol) for what is to be mended,
-    /// [`Unavailable`](ErrorKind::Unavailable) if another try may help.
+    /// If the URL is none, or the server does not answer: of kind [`Protocol`](ErrorKind::Protocol) for what is to be
+    /// mended, [`Unavailable`](ErrorKind::Unavailable) if another try may help.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -83,9 +85,10 @@ impl RedisBackend {
 
     /// Connects to a cluster; some of its nodes will do, it tells the others.
     ///
-    /// All charges of one key are in one slot and decided together. Charges of several keys in one call are acquired slot by slot,
-    /// and given back if a later one is denied: it never admits too much, but what was given back may have stood in another call's way
-    /// for a moment, and what [cannot be given back](crate::Settlement#what-can-be-given-back) is lost.
+    /// All charges of one key are in one slot and decided together. Charges of several keys in one call are acquired
+    /// slot by slot, and given back if a later one is denied: it never admits too much, but what was given back may
+    /// have stood in another call's way for a moment, and what [cannot be given
+    /// back](crate::Settlement#what-can-be-given-back) is lost.
     ///
     /// # Errors
     /// As [`connect`](RedisBackend::connect).
@@ -98,7 +101,7 @@ impl RedisBackend {
 
     /// A backend with choices.
     pub fn builder() -> RedisBackendBuilder {
-        RedisBackendBuilder { prefix: "tollgate".into(), deadline: DEADLINE, secret: None }
+        RedisBackendBuilder { prefix: "tollgate".into(), deadline: DEADLINE, secret: None, lazy: false }
     }
 
     /// The key of a row on the server, for looking at it with `redis-cli`: policy and
@@ -108,12 +111,13 @@ impl RedisBackend {
     /// # use tollgate::{backend::RedisBackend, Key, Policy, Quota, RateLimiter, MINUTE};
     /// # fn look(backend: RedisBackend, limiter: RateLimiter, api: Policy) {
     /// println!("{}", backend.row_key(api.name(), limiter.digest(Some(&Key::from("ada")))));
-    /// // tollgate:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api
+    /// // tollgate:1:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api
     /// # }
     /// ```
     pub fn row_key(&self, policy: &PolicyName, key: Digest) -> String {
-        // The braces are a cluster's: what is in the first pair decides the slot, so all rows of a key share one.
-        format!("{}:{{{:032x}}}:{policy}", self.prefix, key.to_bits())
+        // The number is the format's: another one will not be mistaken for it. The braces are a cluster's: what is in
+        // the first pair decides the slot, so all rows of a key share one.
+        format!("{}:1:{{{:032x}}}:{policy}", self.prefix, key.to_bits())
     }
 
     fn row(&self, row: &RowId<'_>) -> Row {
@@ -281,8 +285,8 @@ impl fmt::Debug for RedisBackend {
 struct Owned {
     policy: PolicyName,
     key: Digest,
-    quota: crate::algorithm::Quota,
-    ask: crate::algorithm::Ask,
+    quota: Quota,
+    ask: Ask,
 }
 
 impl Owned {
@@ -316,6 +320,7 @@ pub struct RedisBackendBuilder {
     prefix: Arc<str>,
     deadline: Duration,
     secret: Option<Secret>,
+    lazy: bool,
 }
 
 impl RedisBackendBuilder {
@@ -331,16 +336,24 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// How long a decision may take at most, the time in a queue included. Defaults to 100 ms.
+    /// How long a decision may take at most, the time in a queue included; at least a millisecond. Defaults to 100 ms.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> RedisBackendBuilder {
-        self.deadline = deadline;
+        self.deadline = deadline.max(Duration::from_millis(1));
         self
     }
 
-    /// The secret under which limiters on this backend hash keys, the same in every process. Defaults to one that follows from the
-    /// prefix and is no secret at all: whoever can read the server can then guess keys, such as addresses, and find their rows.
-    /// Give one of your own if keys are personal.
+    /// Connects when the first decision is asked for, not before: a process that is started while the server is down
+    /// begins in its [failure mode](crate::FailureMode), and is not told that the server cannot be reached at all.
+    #[must_use]
+    pub fn lazy(mut self) -> RedisBackendBuilder {
+        self.lazy = true;
+        self
+    }
+
+    /// The secret under which limiters on this backend hash keys, the same in every process. Defaults to one that
+    /// follows from the prefix and is no secret at all: whoever can read the server can then guess keys, such as
+    /// addresses, and find their rows. Give one of your own if keys are personal.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RedisBackendBuilder {
         self.secret = Some(secret);
@@ -386,8 +399,8 @@ impl RedisBackendBuilder {
         self.tried(Link::Cluster(Arc::new(Lost::new(client)))).await
     }
 
-    /// On a connection of your own, to one server: a `ConnectionManager`, say. It is cloned for each call, and reconnecting is its
-    /// own business.
+    /// On a connection of your own, to one server: a `ConnectionManager`, say. It is cloned for each call, and
+    /// reconnecting is its own business.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -406,17 +419,18 @@ impl RedisBackendBuilder {
 
     /// Whether the server is there, and understands the script.
     async fn tried(self, link: Link) -> Result<RedisBackend, Error> {
-        let mut ping = redis::Cmd::new();
-        ping.arg("GET").arg(format!("{}:{{}}", self.prefix));
-        match timeout(link::CONNECT + self.deadline, link.run::<redis::Value>(&ping)).await {
-            Ok(Ok(_)) => Ok(self.on(link)),
-            // A slot that moved a moment ago: the cluster is there.
-            Ok(Err(error)) if link.has_slots() && error::is_redirection(&error) => Ok(self.on(link)),
-            Ok(Err(error)) => Err(error::classify(error)),
-            Err(_) => Err(Error::new(
-                ErrorKind::Unavailable,
-                format!("the Redis server did not answer within {:?}", link::CONNECT + self.deadline),
-            )),
+        let (lazy, patience) = (self.lazy, link::CONNECT + self.deadline);
+        let backend = self.on(link);
+        if lazy {
+            return Ok(backend);
+        }
+        let row = RowId { policy: &PROBE, key: Digest::from_bits(0) };
+        let peek = backend.kind(&[Take::new(row, &Quota::per_second(1), Ask::cost(1))], false);
+        match timeout(patience, backend.lanes.try_out(peek)).await {
+            Ok(answer) => answer.map(|()| backend),
+            Err(_) => {
+                Err(Error::new(ErrorKind::Unavailable, format!("the Redis server did not answer within {patience:?}")))
+            }
         }
     }
 
@@ -442,6 +456,9 @@ fn ended() -> Error {
 }
 
 const DEADLINE: Duration = Duration::from_millis(100);
+
+/// Whether the server is there is asked by a row that never is.
+static PROBE: PolicyName = PolicyName::new("probe");
 
 /// Charges in one call: a script's keys have to fit on its stack.
 const MOST_TAKES: usize = 1000;

@@ -1,14 +1,16 @@
 //! What the script did, done again: from the rows as they were and the instant, everything else follows.
 //!
-//! The script says of each operation only whether it was granted. Waits, retry times and rows come from the same arithmetic that
-//! every other backend uses; and if that would have decided otherwise, the answer is an error rather than a guess.
+//! The script says of each operation only whether it was granted. Waits, retry times and rows come from the same
+//! arithmetic that every other backend uses; and if that would have decided otherwise, the answer is an error rather
+//! than a guess.
 
 use smallvec::SmallVec;
 
 use crate::algorithm::{Ask, Micros, Quota, State, Step, step};
 use crate::backend::{Steps, verdict_of_all};
 
-/// Decides `takes`, the rows of which have these places in `rows`, all or none; stores what they leave if `store` says so.
+/// Decides `takes`, the rows of which have these places in `rows`, all or none; stores what they leave if `store` says
+/// so.
 pub(super) fn decide(rows: &mut [State], places: &[usize], takes: &[(Quota, Ask)], now: Micros, store: bool) -> Steps {
     if let ([place], [(quota, ask)]) = (places, takes) {
         let step = step(quota, &rows[*place], now, *ask);

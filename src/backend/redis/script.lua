@@ -149,13 +149,15 @@ end
 local function less(given, stood, instant)
   if given == floor(given) and given < stood then
     spent = spent - given
-    return
+    return true
   end
   local rest = max(stood - given, 0)
   local whole = floor(rest)
   local part = rest - whole
   if part > ROUNDING then whole = whole + 1 end
+  if whole >= stood then return false end
   spent, at = whole, max(at, instant)
+  return true
 end
 
 -- The charge `receipt` truly cost `actual`.
@@ -197,15 +199,16 @@ local function settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
   if stood < left - ROUNDING then return end
   local given = min(wanted, left)
   if given <= 0 then return end
-  if stood - left > ROUNDING then carry = carry + given end
-  less(given, stood, instant)
+  if less(given, stood, instant) and stood - left > ROUNDING then carry = carry + given end
 end
 
 -- The instant from which the row is worth nothing to anybody.
 local function clear()
   if algorithm == 3 then return at + 2 * period end
-  if algorithm == TOKEN_BUCKET then return at + (spent + carry) * period / rate end
-  return at + ceil((spent + carry) / rate) * period
+  -- What was given back is remembered as long as any receipt made before now could be worth something.
+  local receipts = carry > 0 and min(spent + carry, ceiling) or 0
+  if algorithm == TOKEN_BUCKET then return max(at + spent * period / rate, now + receipts * period / rate) end
+  return at + ceil(max(spent, receipts) / rate) * period
 end
 
 -- All of them ---------------------------------------------------------------------------------------------------------------
@@ -281,7 +284,7 @@ while place <= length do
     if number ~= known then quota(number) end
     load(row)
     local fresh = row_stamp == 0
-    if algorithm == TOKEN_BUCKET and wait < 0 and (fresh or row_stamp == stamp and at <= now) then
+    if algorithm == TOKEN_BUCKET and wait < 0 and (fresh or row_stamp == stamp and at <= now and carry == 0) then
       -- `roll`, `take` and `state` of a bucket in one, since calls cost more than what they do.
       local elapsed = now - at
       if fresh then
@@ -301,8 +304,8 @@ while place <= length do
       end
       if granted and cost <= limit then
         spent = spent + cost
-        if spent + carry > 0 then
-          local instant = at + (spent + carry) * period / rate
+        if spent > 0 then
+          local instant = at + spent * period / rate
           if instant >= expires * 1000000 then expires = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295) end
           rows[row] = pack('<dddI4I4', spent, at, carry, row_stamp, expires)
         else

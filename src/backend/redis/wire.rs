@@ -1,9 +1,11 @@
-//! What goes to the script and what comes back: both packed, since a number as text costs the server as much as a decision.
+//! What goes to the script and what comes back: both packed, since a number as text costs the server as much as a
+//! decision.
 //!
 //! All numbers are little-endian, tokens and microseconds doubles, as the script computes with:
 //! - a quota: algorithm (1 byte), stamp (4), rate, period (of a bucket in lowest terms), capacity, ceiling, fill;
 //! - an operation: kind (1), number of its lines (2), its lines;
-//! - a line of an acquire or a peek: row (2, from 1), quota (2, from 0), start of windows, cost, longest wait (-1 = none);
+//! - a line of an acquire or a peek: row (2, from 1), quota (2, from 0), start of windows, cost, longest wait (-1 =
+//!   none);
 //! - a settlement: row (2), quota (2), start, cost, actual, the receipt's spent, at, carry, stamp (4), due;
 //! - a reset: row (2).
 //!

@@ -1,0 +1,49 @@
+//! What is noticed when a backend is connected, and what it does not take to begin.
+
+use tollgate::backend::RedisBackend;
+use tollgate::{Charge, ErrorKind, FailureMode, HOUR, Policy, Quota, RateLimiter};
+
+use crate::server::{PATIENCE, Server, free_port};
+
+static SLOW: Policy = Policy::new("slow", Quota::token_bucket(4, HOUR));
+
+#[tokio::test]
+async fn a_user_who_may_not_run_scripts_is_told_when_connecting() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let made: Result<(), _> = redis::cmd("ACL")
+        .arg(&["SETUSER", "reader", "on", ">secret", "~*", "-@all", "+get", "+time"])
+        .query(&mut admin);
+    made.unwrap();
+    let url = format!("redis://reader:secret@127.0.0.1:{}", server.port());
+    let error = RedisBackend::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol);
+    assert!(error.to_string().contains("lacks a permission"), "{error}");
+}
+
+/// Processes are started during outages too.
+#[tokio::test]
+async fn a_process_that_connects_lazily_begins_in_its_failure_mode() {
+    let url = format!("redis://127.0.0.1:{}", free_port());
+    assert_eq!(RedisBackend::connect(&url).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    let backend = RedisBackend::builder().lazy().connect(&url).await.unwrap();
+    let limiter = RateLimiter::builder(backend).on_failure(FailureMode::fallback(0.5)).build();
+    let mut admitted = 0;
+    for _ in 0..8 {
+        admitted += u32::from(limiter.limit(&SLOW, "ada").await.unwrap().is_allowed());
+    }
+    assert_eq!(admitted, 2);
+}
+
+/// Found in review: together they named more rows than a script's stack holds.
+#[tokio::test]
+async fn calls_of_a_thousand_charges_do_not_break_each_other() {
+    let server = Server::start();
+    let limiter = RateLimiter::new(RedisBackend::builder().deadline(PATIENCE).connect(&server.url()).await.unwrap());
+    let calls: Vec<_> = (0..20u64)
+        .map(|call| limiter.limit_all((0..1000u64).map(|key| Charge::new(&SLOW, (call, key))).collect::<Vec<_>>()))
+        .collect();
+    for call in calls {
+        assert!(call.await.unwrap().is_allowed());
+    }
+}
