@@ -19,196 +19,265 @@ local spent, at, carry, row_stamp
 -- When the server drops it: seconds.
 local expires
 
--- Windows -------------------------------------------------------------------------------------------------------------------
+-- All of them, and their quotas: as they were, as they are to be (`false` = dropped), what is asked and how much of it is read.
+local before, rows, quotas, operations, place, known
+local NONE = string.rep('\0', 32)
 
--- `start` is taken off first: a period more may be beyond what a double counts.
-local function index(instant)
-  local since = instant - start
-  if since < 0 then return 0 end
-  return (since - fmod(since, period)) / period + 1
-end
+-- Whatever is not the usual case, below. Defined when it is met: defining functions costs as much as a decision.
+local function general()
+  -- Windows
 
-local function boundary(window)
-  return max((window - 1) * period + start, 0)
-end
+  -- `start` is taken off first: a period more may be beyond what a double counts.
+  local function index(instant)
+    local since = instant - start
+    if since < 0 then return 0 end
+    return (since - fmod(since, period)) / period + 1
+  end
 
-local function in_view(count, elapsed)
-  return min(count * (period - elapsed) / period, count)
-end
+  local function boundary(window)
+    return max((window - 1) * period + start, 0)
+  end
 
-local function elapsed_in_window(instant)
-  if instant < at then return 0 end
-  local since = instant - start
-  if since < 0 then return since + period end
-  return fmod(since, period)
-end
+  local function in_view(count, elapsed)
+    return min(count * (period - elapsed) / period, count)
+  end
 
--- The row -------------------------------------------------------------------------------------------------------------------
+  local function elapsed_in_window(instant)
+    if instant < at then return 0 end
+    local since = instant - start
+    if since < 0 then return since + period end
+    return fmod(since, period)
+  end
 
--- Brings the row to `instant`: what is paid back is off it.
-local function pay_back(instant)
-  if algorithm == TOKEN_BUCKET then
-    local elapsed = max(instant - at, 0)
-    local then_at = at
-    if elapsed >= period then
-      local grains = (elapsed - fmod(elapsed, period)) / period
-      spent = spent - grains * rate
-      at = min(at + grains * period, LAST)
+  -- The row
+
+  -- Brings the row to `instant`: what is paid back is off it.
+  local function pay_back(instant)
+    if algorithm == TOKEN_BUCKET then
+      local elapsed = max(instant - at, 0)
+      local then_at = at
+      if elapsed >= period then
+        local grains = (elapsed - fmod(elapsed, period)) / period
+        spent = spent - grains * rate
+        at = min(at + grains * period, LAST)
+      end
+      if max(instant - at, 0) * rate / period >= spent then
+        spent, at = 0, max(then_at, instant)
+      end
+      return
     end
-    if max(instant - at, 0) * rate / period >= spent then
-      spent, at = 0, max(then_at, instant)
+    local past, here = index(at), index(instant)
+    if algorithm == FIXED_WINDOW then
+      if here <= past then
+        at = boundary(past)
+      else
+        spent, at = max(spent - rate * (here - past), 0), boundary(here)
+      end
+      return
     end
-    return
-  end
-  local past, here = index(at), index(instant)
-  if algorithm == FIXED_WINDOW then
-    if here <= past then
-      at = boundary(past)
-    else
-      spent, at = max(spent - rate * (here - past), 0), boundary(here)
-    end
-    return
-  end
-  at = boundary(max(past, here))
-  if here - past == 1 then
-    spent, carry = 0, spent
-  elseif here - past > 1 then
-    spent, carry = 0, 0
-  end
-end
-
--- Whether no more than `level` stands as spent.
-local function within(instant, level)
-  if algorithm == TOKEN_BUCKET then
-    return spent - level <= max(instant - at, 0) * rate / period
-  elseif algorithm == FIXED_WINDOW then
-    return spent <= level
-  end
-  return in_view(carry, elapsed_in_window(instant)) <= level - spent
-end
-
-local function stands(instant)
-  if algorithm == TOKEN_BUCKET then
-    return max(spent - max(instant - at, 0) * rate / period, 0)
-  elseif algorithm == FIXED_WINDOW then
-    return spent
-  end
-  return spent + in_view(carry, elapsed_in_window(instant))
-end
-
--- Whether a row that spent `total` has come down to `level` by `instant`: whole grains first, only the rest is rounded.
-local function paid_by(instant, total, level)
-  local debt = total - level
-  if debt <= 0 then return true end
-  if algorithm == TOKEN_BUCKET then
-    local grains = floor(debt / rate)
-    if grains * period > LAST then return false end
-    local elapsed = instant - at - grains * period
-    return elapsed >= 0 and elapsed * rate / period >= debt - grains * rate
-  end
-  local windows = ceil(debt / rate)
-  return windows * period <= LAST and boundary(index(at) + windows) <= instant
-end
-
-local function roll(instant)
-  if row_stamp ~= stamp then
-    if fmod(row_stamp, 4) == 3 and fmod(stamp, 4) == 3 then carry = min(carry, limit) else carry = 0 end
-    spent, row_stamp = min(spent, limit), stamp
-  elseif algorithm == 3 and boundary(index(at)) ~= at then
-    spent, carry = 0, 0
-  end
-  if at - instant > fill then
-    -- The clock was far ahead: forgiven, unless it would not be paid back by then even if it had been written now.
-    local written, owed, other = at, spent, carry
-    at = instant
-    pay_back(written - 1)
-    local clear = within(written - 1, 0)
-    spent, at, carry = owed, written, other
-    if clear then
-      spent, at = 0, instant
-      if algorithm == 3 then carry = 0 end
+    at = boundary(max(past, here))
+    if here - past == 1 then
+      spent, carry = 0, spent
+    elseif here - past > 1 then
+      spent, carry = 0, 0
     end
   end
-  pay_back(instant)
-end
 
--- Operations ----------------------------------------------------------------------------------------------------------------
+  -- Whether no more than `level` stands as spent.
+  local function within(instant, level)
+    if algorithm == TOKEN_BUCKET then
+      return spent - level <= max(instant - at, 0) * rate / period
+    elseif algorithm == FIXED_WINDOW then
+      return spent <= level
+    end
+    return in_view(carry, elapsed_in_window(instant)) <= level - spent
+  end
 
--- Spends `cost`, if it fits at once or has a turn by `latest`; says whether it did.
-local function take(cost, latest)
-  if cost <= limit and within(now, limit - cost) then
+  local function stands(instant)
+    if algorithm == TOKEN_BUCKET then
+      return max(spent - max(instant - at, 0) * rate / period, 0)
+    elseif algorithm == FIXED_WINDOW then
+      return spent
+    end
+    return spent + in_view(carry, elapsed_in_window(instant))
+  end
+
+  -- Whether a row that spent `total` has come down to `level` by `instant`: whole grains first, only the rest is rounded.
+  local function paid_by(instant, total, level)
+    local debt = total - level
+    if debt <= 0 then return true end
+    if algorithm == TOKEN_BUCKET then
+      local grains = floor(debt / rate)
+      if grains * period > LAST then return false end
+      local elapsed = instant - at - grains * period
+      return elapsed >= 0 and elapsed * rate / period >= debt - grains * rate
+    end
+    local windows = ceil(debt / rate)
+    return windows * period <= LAST and boundary(index(at) + windows) <= instant
+  end
+
+  local function roll(instant)
+    if row_stamp ~= stamp then
+      if fmod(row_stamp, 4) == 3 and fmod(stamp, 4) == 3 then carry = min(carry, limit) else carry = 0 end
+      spent, row_stamp = min(spent, limit), stamp
+    elseif algorithm == 3 and boundary(index(at)) ~= at then
+      spent, carry = 0, 0
+    end
+    if at - instant > fill then
+      -- The clock was far ahead: forgiven, unless it would not be paid back by then even if it had been written now.
+      local written, owed, other = at, spent, carry
+      at = instant
+      pay_back(written - 1)
+      local clear = within(written - 1, 0)
+      spent, at, carry = owed, written, other
+      if clear then
+        spent, at = 0, instant
+        if algorithm == 3 then carry = 0 end
+      end
+    end
+    pay_back(instant)
+  end
+
+  -- Operations
+
+  -- Spends `cost`, if it fits at once or has a turn by `latest`; says whether it did.
+  local function take(cost, latest)
+    if cost <= limit and within(now, limit - cost) then
+      spent = spent + cost
+      return true
+    end
+    if latest < now or ceiling <= limit or cost > ceiling or not within(now, ceiling - cost) then return false end
+    if not paid_by(latest, spent + cost, limit) then return false end
     spent = spent + cost
     return true
   end
-  if latest < now or ceiling <= limit or cost > ceiling or not within(now, ceiling - cost) then return false end
-  if not paid_by(latest, spent + cost, limit) then return false end
-  spent = spent + cost
-  return true
-end
 
-local function less(given, stood, instant)
-  if given == floor(given) and given < stood then
-    spent = spent - given
+  local function less(given, stood, instant)
+    if given == floor(given) and given < stood then
+      spent = spent - given
+      return true
+    end
+    local rest = max(stood - given, 0)
+    local whole = floor(rest)
+    local part = rest - whole
+    if part > ROUNDING then whole = whole + 1 end
+    if whole >= stood then return false end
+    spent, at = whole, max(at, instant)
     return true
   end
-  local rest = max(stood - given, 0)
-  local whole = floor(rest)
-  local part = rest - whole
-  if part > ROUNDING then whole = whole + 1 end
-  if whole >= stood then return false end
-  spent, at = whole, max(at, instant)
-  return true
-end
 
--- The charge `receipt` truly cost `actual`.
-local function settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
-  if row_stamp ~= stamp and (actual <= cost or spent > limit) then
-    spent = min(spent + max(actual - cost, 0), LAST)
-    return
-  end
-  roll(now)
-  local instant = max(now, at)
-  if actual >= cost then
-    spent = min(spent + (actual - cost), LAST)
-    return
-  end
-  local wanted = cost - actual
-  if stamp ~= r_stamp then return end
-  local k_spent, k_at, k_carry = spent, at, carry
-  if algorithm == 3 then
-    spent, at, carry = wanted, r_at, 0
-    pay_back(instant)
-    local t_spent, t_carry = spent, carry
+  -- The charge `receipt` truly cost `actual`.
+  local function settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
+    if row_stamp ~= stamp and (actual <= cost or spent > limit) then
+      spent = min(spent + max(actual - cost, 0), LAST)
+      return
+    end
+    roll(now)
+    local instant = max(now, at)
+    if actual >= cost then
+      spent = min(spent + (actual - cost), LAST)
+      return
+    end
+    local wanted = cost - actual
+    if stamp ~= r_stamp then return end
+    local k_spent, k_at, k_carry = spent, at, carry
+    if algorithm == 3 then
+      spent, at, carry = wanted, r_at, 0
+      pay_back(instant)
+      local t_spent, t_carry = spent, carry
+      spent, at, carry = k_spent, k_at, k_carry
+      if spent < t_spent or carry < t_carry then return end
+      spent, carry = max(spent - t_spent, 0), max(carry - t_carry, 0)
+      return
+    end
+    local stood = stands(instant)
+    spent, at, carry, row_stamp = r_spent, r_at, r_carry, r_stamp
+    roll(instant)
+    local own = stands(instant)
     spent, at, carry = k_spent, k_at, k_carry
-    if spent < t_spent or carry < t_carry then return end
-    spent, carry = max(spent - t_spent, 0), max(carry - t_carry, 0)
-    return
+    if due > instant then
+      if actual == 0 and math.abs(stood - own) <= ROUNDING then less(min(wanted, own), stood, instant) end
+      return
+    end
+    if ceiling > limit and stood > limit then return end
+    if carry < r_carry then return end
+    local left = own - min(carry - r_carry, r_spent - cost)
+    if stood < left - ROUNDING then return end
+    local given = min(wanted, left)
+    if given <= 0 then return end
+    if less(given, stood, instant) and stood - left > ROUNDING then carry = carry + given end
   end
-  local stood = stands(instant)
-  spent, at, carry, row_stamp = r_spent, r_at, r_carry, r_stamp
-  roll(instant)
-  local own = stands(instant)
-  spent, at, carry = k_spent, k_at, k_carry
-  if due > instant then
-    if actual == 0 and math.abs(stood - own) <= ROUNDING then less(min(wanted, own), stood, instant) end
-    return
-  end
-  if ceiling > limit and stood > limit then return end
-  if carry < r_carry then return end
-  local left = own - min(carry - r_carry, r_spent - cost)
-  if stood < left - ROUNDING then return end
-  local given = min(wanted, left)
-  if given <= 0 then return end
-  if less(given, stood, instant) and stood - left > ROUNDING then carry = carry + given end
-end
 
--- The instant from which the row is worth nothing to anybody.
-local function clear()
-  if algorithm == 3 then return at + 2 * period end
-  -- What was given back is remembered as long as any receipt made before now could be worth something.
-  local receipts = carry > 0 and min(spent + carry, ceiling) or 0
-  if algorithm == TOKEN_BUCKET then return max(at + spent * period / rate, now + receipts * period / rate) end
-  return at + ceil(max(spent, receipts) / rate) * period
+  -- The instant from which the row is worth nothing to anybody.
+  local function clear()
+    if algorithm == 3 then return at + 2 * period end
+    -- What was given back is remembered as long as any receipt made before now could be worth something.
+    local receipts = carry > 0 and min(spent + carry, ceiling) or 0
+    if algorithm == TOKEN_BUCKET then return max(at + spent * period / rate, now + receipts * period / rate) end
+    return at + ceil(max(spent, receipts) / rate) * period
+  end
+
+  local function quota(number)
+    if number == known then return end
+    algorithm, stamp, rate, period, limit, ceiling, fill = unpack_('<BI4ddddd', quotas, number * 45 + 1)
+    known = number
+  end
+
+  local function load(row, staged)
+    local bytes = staged and staged[row]
+    if bytes == nil then bytes = rows[row] end
+    if bytes == nil then bytes = before[row] end
+    spent, at, carry, row_stamp, expires = unpack_('<dddI4I4', bytes or NONE)
+  end
+
+  -- The row as it is to be written. Its expiry is put off only when it has to be, and then for twice as long: putting it off costs the
+  -- server as much as the rest of a write.
+  local function state()
+    if spent == 0 and carry == 0 then return false end
+    local instant = clear()
+    if instant >= expires * 1000000 then expires = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295) end
+    return pack('<dddI4I4', spent, at, carry, row_stamp, expires)
+  end
+
+  -- Each take sees what those before it would spend; kept only if all are granted.
+  local function acquire(lines, store)
+    local granted, staged = true, {}
+    for _ = 1, lines do
+      local row, number, cost, wait
+      row, number, start, cost, wait, place = unpack_('<HHddd', operations, place)
+      if granted then
+        quota(number)
+        load(row, staged)
+        roll(now)
+        granted = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
+        staged[row] = state()
+      end
+    end
+    if granted and store then
+      for row, bytes in pairs(staged) do rows[row] = bytes end
+    end
+    return granted
+  end
+
+  -- What is asked of the row and the quota at hand.
+  local function one(row, cost, wait)
+    roll(now)
+    if not take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1) then return false end
+    rows[row] = state()
+    return true
+  end
+
+  local function settlement()
+    local row, number, cost, actual, r_spent, r_at, r_carry, r_stamp, due
+    row, number, start, cost, actual, r_spent, r_at, r_carry, r_stamp, due, place =
+      unpack_('<HHddddddI4d', operations, place)
+    quota(number)
+    load(row)
+    settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
+    rows[row] = state()
+  end
+
+  return one, acquire, settlement
 end
 
 -- All of them ---------------------------------------------------------------------------------------------------------------
@@ -216,62 +285,15 @@ end
 local time = call('TIME')
 now = time[1] * 1000000 + time[2]
 
-local before
 if #KEYS == 1 then before = { call('GET', KEYS[1]) } else before = call('MGET', unpack(KEYS)) end
-local NONE = string.rep('\0', 32)
 for i = 1, #KEYS do
   before[i] = before[i] or NONE
   if #before[i] ~= 32 then return redis.error_reply('WRONGTYPE this is no row') end
 end
--- What is to be written: `false` is a row to be dropped.
-local rows = {}
 
-local quotas, operations = ARGV[1], ARGV[2]
-local done, count = {}, 0
-local place, length = 1, #operations
-
-local known
-local function quota(number)
-  if number == known then return end
-  algorithm, stamp, rate, period, limit, ceiling, fill = unpack_('<BI4ddddd', quotas, number * 45 + 1)
-  known = number
-end
-
-local function load(row, staged)
-  local bytes = staged and staged[row]
-  if bytes == nil then bytes = rows[row] end
-  if bytes == nil then bytes = before[row] end
-  spent, at, carry, row_stamp, expires = unpack_('<dddI4I4', bytes or NONE)
-end
-
--- The row as it is to be written. Its expiry is put off only when it has to be, and then for twice as long: putting it off costs the
--- server as much as the rest of a write.
-local function state()
-  if spent == 0 and carry == 0 then return false end
-  local instant = clear()
-  if instant >= expires * 1000000 then expires = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295) end
-  return pack('<dddI4I4', spent, at, carry, row_stamp, expires)
-end
-
--- Each take sees what those before it would spend; kept only if all are granted.
-local function acquire(lines, store)
-  local granted, staged = true, {}
-  for _ = 1, lines do
-    local row, number, cost, wait
-    row, number, start, cost, wait, place = unpack_('<HHddd', operations, place)
-    if granted then
-      quota(number)
-      load(row, staged)
-      roll(now)
-      granted = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
-      staged[row] = state()
-    end
-  end
-  if granted and store then
-    for row, bytes in pairs(staged) do rows[row] = bytes end
-  end
-  return granted
-end
+rows, quotas, operations, place = {}, ARGV[1], ARGV[2], 1
+local done, count, length = {}, 0, #operations
+local one, acquire, settlement
 
 while place <= length do
   local kind, lines, row, number
@@ -281,8 +303,13 @@ while place <= length do
     -- What most calls are.
     local cost, wait
     row, number, start, cost, wait, place = unpack_('<HHddd', operations, place)
-    if number ~= known then quota(number) end
-    load(row)
+    if number ~= known then
+      algorithm, stamp, rate, period, limit, ceiling, fill = unpack_('<BI4ddddd', quotas, number * 45 + 1)
+      known = number
+    end
+    local bytes = rows[row]
+    if bytes == nil then bytes = before[row] end
+    spent, at, carry, row_stamp, expires = unpack_('<dddI4I4', bytes or NONE)
     local fresh = row_stamp == 0
     if algorithm == TOKEN_BUCKET and wait < 0 and (fresh or row_stamp == stamp and at <= now and carry == 0) then
       -- `roll`, `take` and `state` of a bucket in one, since calls cost more than what they do.
@@ -315,20 +342,15 @@ while place <= length do
         granted = false
       end
     else
-      roll(now)
-      granted = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
-      if granted then rows[row] = state() end
+      if not one then one, acquire, settlement = general() end
+      granted = one(row, cost, wait)
     end
   elseif kind <= 1 then
+    if not one then one, acquire, settlement = general() end
     granted = acquire(lines, kind == 1)
   elseif kind == 2 then
-    local cost, actual, r_spent, r_at, r_carry, r_stamp, due
-    row, number, start, cost, actual, r_spent, r_at, r_carry, r_stamp, due, place =
-      unpack_('<HHddddddI4d', operations, place)
-    quota(number)
-    load(row)
-    settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
-    rows[row] = state()
+    if not one then one, acquire, settlement = general() end
+    settlement()
   else
     row, place = unpack_('<H', operations, place)
     rows[row] = false
