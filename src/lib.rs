@@ -51,7 +51,7 @@
 //! | --- | --- | --- |
 //! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] as an extractor, the peer address from `ConnectInfo` |
 //! | `wait` | yes | waiting for a turn instead of being refused: `wait_up_to`, on tokio's timer |
-//! | `redis` | | [`RedisBackend`](backend::RedisBackend): the same limits across machines; `redis-tls` for `rediss://` |
+//! | `redis` | | `backend::RedisBackend`: the same limits across machines; `redis-tls` for `rediss://` |
 //! | `serde` | | quotas from configuration: `"100/min burst 20"`, or a table |
 //! | `tonic` | | the peer address from tonic's connection info |
 //! | `uuid` | | `Uuid` as a key |

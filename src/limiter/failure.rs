@@ -13,7 +13,8 @@ use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 
 /// What a limiter does when its backend cannot decide: it is down, or too slow.
 ///
-/// ```no_run
+#[cfg_attr(feature = "redis", doc = "```no_run")]
+#[cfg_attr(not(feature = "redis"), doc = "```ignore")]
 /// use tollgate::backend::RedisBackend;
 /// use tollgate::{FailureMode, RateLimiter};
 ///
