@@ -6,7 +6,7 @@ SHELL := /bin/bash
 # Each feature by itself, none, the default and all: a feature only adds.
 FEATURES := axum wait redis redis-tls serde tonic uuid conformance
 
-.PHONY: test tools fmt lint docs unit features bench
+.PHONY: test tools fmt lint docs unit features bench bench-redis
 
 test: tools fmt lint features docs unit
 
@@ -49,4 +49,9 @@ unit:
 
 # Beside other crates, in one run: prints a table of ratios.
 bench:
-	cargo run --release --manifest-path benches/peers/Cargo.toml --bin decision
+	cargo run --release --manifest-path benches/peers/Cargo.toml --no-default-features --bin decision
+
+# On a redis-server of its own, beside other crates' backends; one of them asks for a newer Rust than it needs.
+bench-redis:
+	cargo run --release --ignore-rust-version --manifest-path benches/peers/Cargo.toml \
+		--features tower-rate-limiter --bin redis

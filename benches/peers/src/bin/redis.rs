@@ -1,0 +1,384 @@
+//! Decisions on Redis beside the bare round trip and other crates' Redis backends, in turn, in one run:
+//! `make bench-redis`.
+//!
+//! Starts a redis-server of its own and prints Markdown tables: decisions a second, their latency, and what one costs
+//! the server's main thread. Each contestant has one connection, the same random keys, and limits that allow
+//! everything. A line is the best of its rounds, since noise only ever slows; machines are noisy: the ratios are what
+//! to read.
+//!
+//! What they decide:
+//! - `PING`: nothing. It is the round trip on what the others have too, redis-rs's `MultiplexedConnection` (actix's in
+//!   an older version, within a `ConnectionManager`).
+//! - tollgate: token buckets; all charges of a request or none, in one script call. Coalesced, one limiter for all
+//!   tasks: what waits at the same moment shares a call. Un-coalesced, a backend for each task on the same connection:
+//!   no call carries more than one decision.
+//! - actix-extensible-rate-limit: fixed windows; `BITFIELD INCRBY`, `EXPIRE NX`, `TTL` in a transaction. Denials count
+//!   too.
+//! - tower-rate-limiter (feature `tower-rate-limiter`): GCRA, a script call for each charge.
+//!
+//! The peers cannot take several charges all or none. Theirs are sent all at the same moment, which is the best that
+//! one could do: middleware in layers would ask one after the other.
+//!
+//! Not here: limitador 0.14, which does not compile with its Redis storage unless RocksDB comes along.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use actix_extensible_rate_limit::backend::redis::RedisBackend as Actix;
+use actix_extensible_rate_limit::backend::{Backend, SimpleInput};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client};
+use tokio::task::{LocalSet, spawn_local};
+use tollgate::backend::RedisBackend;
+use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter};
+#[cfg(feature = "tower-rate-limiter")]
+use tower_rate_limiter::{DecisionOutcome, GcraQuota, RateLimitPolicy, RedisGcra};
+
+const TASKS: [usize; 3] = [1, 64, 512];
+const CHARGES: [usize; 2] = [1, 3];
+const KEYS: usize = 100_000;
+const ROUNDS: usize = 3;
+const ROUND: Duration = Duration::from_millis(500);
+
+/// Of each policy, for everybody. Nothing is paid back, and nothing expires, while the run lasts.
+const RATE: u32 = 10;
+const BURST: u32 = 50_000;
+const QUOTA: Quota = Quota::token_bucket(RATE as u64, HOUR).capacity(BURST as u64);
+const NAMES: [&str; 3] = ["address", "user", "route"];
+static POLICIES: [Policy; 3] =
+    [Policy::new(NAMES[0], QUOTA), Policy::new(NAMES[1], QUOTA), Policy::new(NAMES[2], QUOTA)];
+
+/// Longer than any stall of the machine.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+fn main() {
+    let mut server = Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let results = LocalSet::new().block_on(&runtime, async {
+        let contestants = Contestant::all(&server.url()).await;
+        measure(&mut server, &contestants).await
+    });
+    for (charges, results) in CHARGES.into_iter().zip(&results) {
+        print(charges, results);
+    }
+    print_targets(&results);
+}
+
+/// Of each contestant, by the number of tasks, what it did.
+type Results = Vec<(&'static str, [Round; TASKS.len()])>;
+
+/// By the number of charges.
+async fn measure(server: &mut Server, contestants: &[Contestant]) -> Vec<Results> {
+    let keys: Rc<[String]> = {
+        let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+        (0..KEYS).map(|_| format!("user-{:016x}", dice.roll())).collect()
+    };
+    let mut results: Vec<Results> =
+        CHARGES.map(|_| contestants.iter().map(|c| (c.name(), Default::default())).collect()).into();
+    for round in 0..=ROUNDS {
+        for (charges, results) in CHARGES.into_iter().zip(&mut results) {
+            for (place, tasks) in TASKS.into_iter().enumerate() {
+                for i in 0..contestants.len() {
+                    // Whoever goes second finds another machine: take turns.
+                    let i = if round % 2 == 0 { i } else { contestants.len() - 1 - i };
+                    // The first is for warming up.
+                    let length = if round == 0 { ROUND / 10 } else { ROUND };
+                    let measured = contestants[i].round(server, &keys, tasks, charges, length).await;
+                    let best = &mut results[i].1[place];
+                    if round > 0 && measured.per_second > best.per_second {
+                        *best = measured;
+                    }
+                }
+            }
+        }
+    }
+    results
+}
+
+fn print(charges: usize, results: &Results) {
+    let s = if charges == 1 { "" } else { "s, all or none" };
+    println!("| {charges} charge{s} | tasks | decisions/s | p50 µs | p99 µs | server µs/decision |");
+    println!("| --- | ---: | ---: | ---: | ---: | ---: |");
+    for (place, tasks) in TASKS.into_iter().enumerate() {
+        for (name, rounds) in results {
+            let Round { per_second, p50, p99, server } = rounds[place];
+            println!("| {name} | {tasks} | {per_second:.0} | {p50:.0} | {p99:.0} | {server:.1} |");
+        }
+    }
+    println!();
+}
+
+fn print_targets(results: &[Results]) {
+    println!("| ratio | target | 1 charge | 3 charges |");
+    println!("| --- | --- | ---: | ---: |");
+    let line = |label: &str, target: &str, ratio: &dyn Fn(&Results) -> f64| {
+        println!("| {label} | {target} | {:.2} | {:.2} |", ratio(&results[0]), ratio(&results[1]));
+    };
+    let of = |results: &Results, name: &str, tasks: usize| {
+        let rounds = &results.iter().find(|(other, _)| *other == name).expect("a contestant").1;
+        rounds[TASKS.iter().position(|other| *other == tasks).expect("measured")]
+    };
+    let rate = |results: &Results, name: &str, tasks: usize| of(results, name, tasks).per_second;
+    line("coalesced : PING, decisions/s at 64 tasks", "at least 0.6", &|results| {
+        rate(results, COALESCED, 64) / rate(results, PING, 64)
+    });
+    line("coalesced : un-coalesced, decisions/s at 512 tasks", "at least 2", &|results| {
+        rate(results, COALESCED, 512) / rate(results, ALONE, 512)
+    });
+    line("coalesced : PING, p50 at 1 task", "at most 1.6", &|results| {
+        of(results, COALESCED, 1).p50 / of(results, PING, 1).p50
+    });
+    for tasks in [64, 512] {
+        line(&format!("coalesced : best peer, decisions/s at {tasks} tasks"), "more than 1", &|results| {
+            let peers = results.iter().map(|(name, _)| *name).filter(|name| ![PING, COALESCED, ALONE].contains(name));
+            rate(results, COALESCED, tasks) / peers.map(|name| rate(results, name, tasks)).fold(0.0, f64::max)
+        });
+    }
+}
+
+const PING: &str = "`PING`";
+const COALESCED: &str = "tollgate, coalesced";
+const ALONE: &str = "tollgate, un-coalesced";
+const ACTIX: &str = "actix-extensible-rate-limit";
+#[cfg(feature = "tower-rate-limiter")]
+const TOWER: &str = "tower-rate-limiter";
+
+enum Contestant {
+    Ping(MultiplexedConnection),
+    Coalesced(RateLimiter),
+    /// One for each task.
+    Alone(Vec<RateLimiter>),
+    Actix(Actix),
+    /// One for each policy.
+    #[cfg(feature = "tower-rate-limiter")]
+    Tower(Vec<RedisGcra>),
+}
+
+impl Contestant {
+    async fn all(url: &str) -> Vec<Contestant> {
+        // Without a timeout of the client's: tollgate has its own, and the others need none here.
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let client = Client::open(url).expect("a URL");
+        let connection =
+            || async { client.get_multiplexed_async_connection_with_config(&config).await.expect("connected") };
+        let backend = |prefix| RedisBackend::builder().deadline(DEADLINE).prefix(prefix);
+        let alone = connection().await;
+        let actix =
+            redis_of_actix::aio::ConnectionManager::new(redis_of_actix::Client::open(url).expect("a URL")).await;
+        vec![
+            Contestant::Ping(connection().await),
+            Contestant::Coalesced(RateLimiter::new(backend("coalesced").connect(url).await.expect("connected"))),
+            Contestant::Alone(
+                (0..TASKS[TASKS.len() - 1])
+                    .map(|_| RateLimiter::new(backend("alone").connection(alone.clone())))
+                    .collect(),
+            ),
+            Contestant::Actix(Actix::builder(actix.expect("connected")).key_prefix(Some("actix:")).build()),
+            #[cfg(feature = "tower-rate-limiter")]
+            Contestant::Tower({
+                let quota = GcraQuota::new(RATE, HOUR, BURST).expect("a quota");
+                let connection = connection().await;
+                NAMES.map(|name| RedisGcra::new(connection.clone(), quota).with_namespace(name)).into()
+            }),
+        ]
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Contestant::Ping(_) => PING,
+            Contestant::Coalesced(_) => COALESCED,
+            Contestant::Alone(_) => ALONE,
+            Contestant::Actix(_) => ACTIX,
+            #[cfg(feature = "tower-rate-limiter")]
+            Contestant::Tower(_) => TOWER,
+        }
+    }
+
+    async fn round(
+        &self,
+        server: &mut Server,
+        keys: &Rc<[String]>,
+        tasks: usize,
+        charges: usize,
+        length: Duration,
+    ) -> Round {
+        let before = server.cpu();
+        let begin = Instant::now();
+        let mut running = Vec::with_capacity(tasks);
+        for task in 0..tasks {
+            // The same keys for everybody, in the same order.
+            let turns = Turns { keys: Rc::clone(keys), dice: Dice(task as u64 + 1), until: begin + length };
+            running.push(match self {
+                Contestant::Ping(connection) => {
+                    let mut connection = connection.clone();
+                    spawn_local(turns.take(async move |_| {
+                        redis::cmd("PING").query_async::<()>(&mut connection).await.expect("PONG");
+                    }))
+                }
+                Contestant::Coalesced(limiter) => {
+                    let limiter = limiter.clone();
+                    spawn_local(turns.take(async move |key| decide(&limiter, charges, key).await))
+                }
+                Contestant::Alone(limiters) => {
+                    let limiter = limiters[task].clone();
+                    spawn_local(turns.take(async move |key| decide(&limiter, charges, key).await))
+                }
+                Contestant::Actix(backend) => {
+                    let backend = backend.clone();
+                    spawn_local(turns.take(async move |key| {
+                        all(charges, async |i| {
+                            let key = format!("{}:{key}", NAMES[i]);
+                            let input = SimpleInput { interval: HOUR, max_requests: BURST.into(), key };
+                            backend.request(input).await.expect("decided").0.is_allowed()
+                        })
+                        .await
+                    }))
+                }
+                #[cfg(feature = "tower-rate-limiter")]
+                Contestant::Tower(policies) => {
+                    let policies = policies.clone();
+                    spawn_local(turns.take(async move |key| {
+                        all(charges, async |i| {
+                            policies[i].check(key.to_owned()).await.expect("decided").outcome()
+                                == DecisionOutcome::Allowed
+                        })
+                        .await
+                    }))
+                }
+            });
+        }
+        let mut nanos = Vec::new();
+        for task in running {
+            nanos.extend(task.await.expect("a task"));
+        }
+        let elapsed = begin.elapsed();
+        Round::of(nanos, elapsed, server.cpu() - before)
+    }
+}
+
+async fn decide(limiter: &RateLimiter, charges: usize, key: &str) {
+    let allowed = match charges {
+        1 => limiter.limit(&POLICIES[0], key).await.expect("decided").is_allowed(),
+        _ => {
+            let charges = POLICIES[..charges].iter().map(|policy| Charge::new(policy, key));
+            limiter.limit_all(charges).await.expect("decided").is_allowed()
+        }
+    };
+    assert!(allowed);
+}
+
+/// A peer's charges, all at the same moment.
+async fn all(charges: usize, charge: impl AsyncFn(usize) -> bool) {
+    assert!(match charges {
+        1 => charge(0).await,
+        _ => tokio::join!(charge(0), charge(1), charge(2)) == (true, true, true),
+    });
+}
+
+/// One task's part in a round.
+struct Turns {
+    keys: Rc<[String]>,
+    dice: Dice,
+    until: Instant,
+}
+
+impl Turns {
+    /// One call after another; how many nanoseconds each took.
+    async fn take(mut self, mut call: impl AsyncFnMut(&str)) -> Vec<u32> {
+        let mut nanos = Vec::new();
+        let mut now = Instant::now();
+        while now < self.until {
+            call(&self.keys[self.dice.roll() as usize % self.keys.len()]).await;
+            let then = std::mem::replace(&mut now, Instant::now());
+            nanos.push((now - then).as_nanos() as u32);
+        }
+        nanos
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Round {
+    per_second: f64,
+    /// Microseconds.
+    p50: f64,
+    p99: f64,
+    /// Microseconds of the server's main thread for a decision.
+    server: f64,
+}
+
+impl Round {
+    fn of(mut nanos: Vec<u32>, elapsed: Duration, cpu: f64) -> Round {
+        nanos.sort_unstable();
+        let micros = |part: usize| nanos[nanos.len() * part / 100] as f64 / 1000.0;
+        let count = nanos.len() as f64;
+        Round { per_second: count / elapsed.as_secs_f64(), p50: micros(50), p99: micros(99), server: cpu * 1e6 / count }
+    }
+}
+
+/// A redis-server that ends with the run.
+struct Server {
+    child: Child,
+    port: u16,
+    admin: Option<redis::Connection>,
+}
+
+impl Server {
+    fn start() -> Server {
+        // Free until somebody takes it.
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a free port").port();
+        let child = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("no redis-server: {error}. Install it: apt-get install redis-server"));
+        let mut server = Server { child, port, admin: None };
+        let client = Client::open(server.url()).expect("a URL");
+        let begin = Instant::now();
+        server.admin = loop {
+            match client.get_connection() {
+                Ok(connection) => break Some(connection),
+                Err(error) => assert!(begin.elapsed() < 10 * DEADLINE, "redis-server does not answer: {error}"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        server
+    }
+
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Seconds that its main thread has run.
+    fn cpu(&mut self) -> f64 {
+        let admin = self.admin.as_mut().expect("connected");
+        let info: String = redis::cmd("INFO").arg("cpu").query(admin).expect("INFO");
+        let of =
+            |name: &str| -> Option<f64> { info.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok() };
+        ["used_cpu_sys_main_thread:", "used_cpu_user_main_thread:"]
+            .map(|name| of(name).expect("Redis 7 or newer"))
+            .iter()
+            .sum()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Dice(u64);
+
+impl Dice {
+    /// splitmix64: any seed will do.
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+}
