@@ -3,7 +3,8 @@
 //! An operation has a deadline: half of it may go by in the queue, and what is left then is the call's.
 //!
 //! An operation that comes when little is under way goes at once. Those that come meanwhile wait until a call is back,
-//! and then go all together. So a lone decision waits for nobody, and a busy server is asked in few, large calls.
+//! and then go all together. So a lone decision waits for nobody, and a busy server is asked in few, large calls. Two are
+//! under way at a time, one a step behind the other, so that the server has something to do while its last answer is read.
 //!
 //! A server has one lane. On a cluster each slot has one, since a script may only touch keys of one slot.
 
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, ErrorKind as RedisKind, RedisError, ServerErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use super::batch::{Batch, Kind, Operation, Row};
@@ -44,14 +46,19 @@ struct Queues {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Operation>,
-    /// Calls under way.
+    /// Tasks that make calls.
     calls: usize,
+    /// Calls that are at the server.
+    sent: usize,
 }
 
 const BREAKERS: usize = 16;
 
 /// Calls under way at once, for a lane: one is computed while the other travels.
 const MOST_CALLS: usize = 2;
+
+/// Operations that are worth two calls rather than one.
+const WORTH_HALVING: usize = 8;
 
 /// Operations in one call. A script holds up everybody else on the server while it runs.
 const MOST_TOGETHER: usize = 64;
@@ -127,13 +134,17 @@ impl Lanes {
 
     /// The next operations of a lane, for one of its calls; `None` ends that call. Operations whose callers have left
     /// are not sent, settlements excepted.
-    fn next(&self, lane: u16) -> Option<Batch> {
+    fn next(&self, lane: u16, sent: bool) -> Option<Batch> {
         let mut queues = self.queues();
         let Queues { lanes, waiting } = &mut *queues;
         let queue = lanes.get_mut(&lane)?;
-        let mut operations = Vec::with_capacity(queue.waiting.len().min(MOST_TOGETHER));
+        queue.sent -= usize::from(sent);
+        // Half of many, if nothing is under way: the other half travels while this one is decided.
+        let halve = queue.sent == 0 && queue.calls > 1 && queue.waiting.len() >= WORTH_HALVING;
+        let most = if halve { queue.waiting.len().div_ceil(2).min(MOST_TOGETHER) } else { MOST_TOGETHER };
+        let mut operations = Vec::with_capacity(queue.waiting.len().min(most));
         let mut rows = 0;
-        while operations.len() < MOST_TOGETHER {
+        while operations.len() < most {
             let next = queue.waiting.front().map(|operation| operation.kind.rows().len());
             if next.is_none_or(|next| rows + next > MOST_ROWS && rows > 0) {
                 break;
@@ -159,8 +170,14 @@ impl Lanes {
             }
             return None;
         }
+        queue.sent += 1;
         drop(queues);
         Some(Batch::new(operations))
+    }
+
+    /// Whether something of the lane is at the server.
+    fn is_under_way(&self, lane: u16) -> bool {
+        self.queues().lanes.get(&lane).is_some_and(|queue| queue.sent > 0)
     }
 
     async fn call(&self, lane: u16, batch: Batch) {
@@ -265,8 +282,16 @@ struct Call {
 
 impl Call {
     async fn run(mut self) {
-        while let Some(batch) = self.lanes.next(self.lane) {
+        let mut sent = false;
+        loop {
+            if !sent && self.lanes.is_under_way(self.lane) {
+                // Written together, two calls would be answered together, and the server idle until the next two come.
+                yield_now().await;
+                yield_now().await;
+            }
+            let Some(batch) = self.lanes.next(self.lane, sent) else { break };
             self.lanes.call(self.lane, batch).await;
+            sent = true;
         }
         self.ended = true;
     }
