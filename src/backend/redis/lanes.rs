@@ -61,7 +61,7 @@ const MOST_CALLS: usize = 2;
 const WORTH_HALVING: usize = 8;
 
 /// Operations in one call. A script holds up everybody else on the server while it runs.
-const MOST_TOGETHER: usize = 64;
+const MOST_TOGETHER: usize = 128;
 
 /// Rows that these name: a script's keys have to fit on its stack. The first operation may name more by itself.
 const MOST_ROWS: usize = 1000;
