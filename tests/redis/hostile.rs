@@ -109,7 +109,8 @@ async fn an_endless_answer_is_left() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let grown = resident().saturating_sub(before);
-    assert!(grown < 128 << 20, "{} MiB more", grown >> 20);
+    // Other tests run beside this one; kept to its end, an answer grows by more than 700 MiB.
+    assert!(grown < 400 << 20, "{} MiB more", grown >> 20);
 }
 
 /// Bytes of memory that this process uses.

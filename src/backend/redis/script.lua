@@ -5,7 +5,6 @@
 
 local floor, ceil, min, max, fmod = math.floor, math.ceil, math.min, math.max, math.fmod
 local unpack_, pack, call, format, concat = struct.unpack, struct.pack, redis.call, string.format, table.concat
-local sub = string.sub
 
 local LAST = 9007199254740991 -- 2^53 - 1: the last instant, and the most that is ever spent.
 local ROUNDING = 1e-6
@@ -19,8 +18,9 @@ local spent, at, carry, row_stamp
 -- When the server drops it: seconds.
 local expires
 
--- All of them, and their quotas: as they were, as they are to be (`false` = dropped), what is asked and how much of it is read.
-local before, rows, quotas, operations, place, known
+-- All of them, and their quotas: as they were, as they are to be (`false` = dropped), whose expiry is put off, what is asked and how
+-- much of it is read.
+local before, rows, put_off, quotas, operations, place, known
 local NONE = string.rep('\0', 32)
 
 -- Whatever is not the usual case, below. Defined when it is met: defining functions costs as much as a decision.
@@ -232,10 +232,12 @@ local function general()
 
   -- The row as it is to be written. Its expiry is put off only when it has to be, and then for twice as long: putting it off costs the
   -- server as much as the rest of a write.
-  local function state()
+  local function state(row)
     if spent == 0 and carry == 0 then return false end
     local instant = clear()
-    if instant >= expires * 1000000 then expires = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295) end
+    if instant >= expires * 1000000 then
+      expires, put_off[row] = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295), true
+    end
     return pack('<dddI4I4', spent, at, carry, row_stamp, expires)
   end
 
@@ -250,7 +252,7 @@ local function general()
         load(row, staged)
         roll(now)
         granted = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
-        staged[row] = state()
+        staged[row] = state(row)
       end
     end
     if granted and store then
@@ -263,7 +265,7 @@ local function general()
   local function one(row, cost, wait)
     roll(now)
     if not take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1) then return false end
-    rows[row] = state()
+    rows[row] = state(row)
     return true
   end
 
@@ -274,7 +276,7 @@ local function general()
     quota(number)
     load(row)
     settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
-    rows[row] = state()
+    rows[row] = state(row)
   end
 
   return one, acquire, settlement
@@ -291,7 +293,7 @@ for i = 1, #KEYS do
   if #before[i] ~= 32 then return redis.error_reply('WRONGTYPE this is no row') end
 end
 
-rows, quotas, operations, place = {}, ARGV[1], ARGV[2], 1
+rows, put_off, quotas, operations, place = {}, {}, ARGV[1], ARGV[2], 1
 local done, count, length = {}, 0, #operations
 local one, acquire, settlement
 
@@ -333,7 +335,9 @@ while place <= length do
         spent = spent + cost
         if spent > 0 then
           local instant = at + spent * period / rate
-          if instant >= expires * 1000000 then expires = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295) end
+          if instant >= expires * 1000000 then
+            expires, put_off[row] = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295), true
+          end
           rows[row] = pack('<dddI4I4', spent, at, carry, row_stamp, expires)
         else
           rows[row] = false
@@ -362,10 +366,10 @@ end
 for row = 1, #KEYS do
   local bytes, old = rows[row], before[row]
   if bytes and bytes ~= old then
-    if sub(bytes, 29) == sub(old, 29) then
-      call('SETRANGE', KEYS[row], 0, bytes)
-    else
+    if put_off[row] then
       call('SET', KEYS[row], bytes, 'EXAT', format('%d', (unpack_('<I4', bytes, 29))))
+    else
+      call('SETRANGE', KEYS[row], 0, bytes)
     end
   elseif bytes == false and old ~= NONE then
     call('DEL', KEYS[row])
