@@ -46,11 +46,11 @@ pub struct Reservation {
     /// `None` once it has come.
     turn: Option<Turn>,
     /// The place among those in this process who wait for the same row; taken when it is first waited for.
-    place: Place,
+    queued: Queued,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Queued {
     NotYet,
     In(Ticket),
     None,
@@ -64,7 +64,7 @@ impl Reservation {
             open: true,
             delay: decisions.delay(),
             turn: Turn::new(limiter, &decisions, later),
-            place: Place::NotYet,
+            queued: Queued::NotYet,
             decisions,
         }
     }
@@ -115,16 +115,16 @@ impl Reservation {
     pub(crate) fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(turn) = &mut self.turn else { return Poll::Ready(()) };
         let queues = &self.limiter.inner.queues;
-        match &self.place {
-            Place::NotYet => {
-                self.place = queues.join(&self.decisions, context.waker()).map_or(Place::None, Place::In);
+        match &self.queued {
+            Queued::NotYet => {
+                self.queued = queues.join(&self.decisions, context.waker()).map_or(Queued::None, Queued::In);
             }
-            Place::In(ticket) => {
+            Queued::In(ticket) => {
                 if let Some(decision) = queues.moved(ticket, context.waker()) {
                     turn.move_up(&self.limiter, decision.due());
                 }
             }
-            Place::None => {}
+            Queued::None => {}
         }
         ready!(turn.poll(context));
         self.turn = None;
@@ -147,8 +147,8 @@ impl Reservation {
 
     /// Out of the queue, in one way or the other; the decision that it leaves with.
     fn leave(&mut self, way: fn(&Queues, &Ticket) -> Option<Decision>) -> Option<Decision> {
-        match std::mem::replace(&mut self.place, Place::None) {
-            Place::In(ticket) => way(&self.limiter.inner.queues, &ticket),
+        match std::mem::replace(&mut self.queued, Queued::None) {
+            Queued::In(ticket) => way(&self.limiter.inner.queues, &ticket),
             _ => None,
         }
     }

@@ -119,7 +119,7 @@ async fn all_rows_of_a_key_are_in_one_slot() {
     assert!(slots.len() > 40, "the keys spread over {} slots only", slots.len());
 }
 
-fn wait_for_slots(admin: &mut Connection) {
+pub(crate) fn wait_for_slots(admin: &mut Connection) {
     let begin = std::time::Instant::now();
     while !cmd("CLUSTER").arg("INFO").query::<String>(admin).unwrap().contains("cluster_state:ok") {
         assert!(begin.elapsed() < PATIENCE, "no cluster");

@@ -6,6 +6,7 @@ use redis::{Connection, cmd};
 use tollgate::backend::{Error, RedisBackend, conformance};
 use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter};
 
+use crate::keys::wait_for_slots;
 use crate::outage::{SLOW, fresh};
 use crate::server::{PATIENCE, Server};
 
@@ -43,6 +44,24 @@ async fn everything_works_with_it() {
     use_it(&mut admin, &backend).await.unwrap();
     let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();
     assert!(refused.is_empty(), "{refused:?}");
+}
+
+/// What the client needs on top of that, to find the nodes and to follow a slot that moves.
+#[tokio::test]
+async fn on_a_cluster_a_little_more_will_do() {
+    let server = Server::with(&["--cluster-enabled", "yes"]);
+    let mut admin = server.admin();
+    cmd("CLUSTER").arg("ADDSLOTSRANGE").arg(0).arg(16383).exec(&mut admin).unwrap();
+    wait_for_slots(&mut admin);
+    allow(&mut admin, COMMANDS.into_iter().chain(["cluster|slots", "cluster|shards", "asking", "readonly", "ping"]));
+    cmd("ACL").arg("LOG").arg("RESET").exec(&mut admin).unwrap();
+    let backend = RedisBackend::builder().deadline(PATIENCE).connect_cluster([url(&server)]).await.unwrap();
+    use_it(&mut admin, &backend).await.unwrap();
+    let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();
+    assert!(refused.is_empty(), "{refused:?}");
+    // Without it, the nodes are not found.
+    allow(&mut admin, COMMANDS.into_iter());
+    assert!(RedisBackend::connect_cluster([url(&server)]).await.is_err());
 }
 
 #[tokio::test]

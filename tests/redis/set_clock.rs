@@ -75,7 +75,7 @@ impl ConnectionLike for SetClock {
     }
 
     fn req_packed_commands<'a>(&'a mut self, _: &'a Pipeline, _: usize, _: usize) -> RedisFuture<'a, Vec<Value>> {
-        unimplemented!("the backend sends one command at a time")
+        unreachable!("the backend sends one command at a time")
     }
 
     fn get_db(&self) -> i64 {

@@ -419,7 +419,7 @@ impl RedisBackendBuilder {
 
     /// Whether the server is there, and understands the script.
     async fn tried(self, link: Link) -> Result<RedisBackend, Error> {
-        let (lazy, patience) = (self.lazy, link::CONNECT + self.deadline);
+        let (lazy, patience) = (self.lazy, link::CONNECT.saturating_add(self.deadline));
         let backend = self.on(link);
         if lazy {
             return Ok(backend);
