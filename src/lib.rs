@@ -80,16 +80,17 @@ pub use clock::{Clock, ManualClock, Sleep, SystemClock};
 #[cfg(feature = "wait")]
 pub use limiter::WaitFuture;
 pub use limiter::{
-    Acquire, Charge, DecisionFuture, DecisionsFuture, FailureMode, HoldFuture, LimitError, RateLimiter,
-    RateLimiterBuilder, Reservation, Settlement, Snapshot,
+    Acquire, AutoBlock, Blocked, Charge, DecisionFuture, DecisionsFuture, DenyList, Failed, FailureMode, HoldFuture,
+    LimitError, Observed, Observer, Outcome, RateLimiter, RateLimiterBuilder, Reservation, SetQuotaError, Settlement,
+    Snapshot, Stats,
 };
 pub use middleware::{
     HeaderFamily, KeyError, KeyExtractor, RateLimit, RateLimitLayer, RateLimitStatus, Refusal, RefusalBody, ResetUnit,
     ResponseFuture, RouteLimits, Rule, Settle, is_cors_preflight, key,
 };
 pub use policy::{
-    DecidedBy, Decision, Decisions, Denied, Digest, Key, ParseQuotaError, Policy, PolicyError, PolicyName, Reason,
-    Secret, Subject,
+    DecidedBy, Decision, Decisions, Denied, DenyRule, DenyRuleError, Digest, Key, ParseQuotaError, Policy, PolicyError,
+    PolicyName, Reason, Secret, Signal, Signals, Subject,
 };
 
 /// The README's code, compiled and run with the other examples.

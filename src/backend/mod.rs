@@ -4,6 +4,7 @@
 //! the [arithmetic](crate::algorithm) on its rows and remembers the outcome. [`MemoryBackend`] is the one that comes
 //! with the crate.
 
+mod bulletin;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
@@ -19,9 +20,10 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::algorithm::{Ask, Micros, Quota, Receipt, State, Step, Verdict, step};
-use crate::clock::Sleep;
+use crate::clock::{Clock, Sleep};
 use crate::policy::{Digest, PolicyName, Secret};
 
+pub use bulletin::{Bulletin, BulletinReader, Notice};
 pub use error::{Error, ErrorKind};
 pub use future::BackendFuture;
 pub use memory::{MemoryBackend, MemoryBackendBuilder};
@@ -84,6 +86,38 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         let _ = instant;
         None
     }
+
+    /// The clock of this process that it goes by, if that is not the machine's: what a limiter remembers by itself, such
+    /// as blocks, goes by the same. `None`, the default, means the machine's.
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        None
+    }
+
+    /// Whether asking it costs a journey, so that it is worth remembering what it said. `false` is the default.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// Where limiters on it tell each other what changes at run time. `None`, the default: each limiter keeps that to
+    /// itself.
+    fn bulletin(&self) -> Option<Arc<dyn Bulletin>> {
+        None
+    }
+
+    /// How it is, for whoever watches.
+    fn vitals(&self) -> Vitals {
+        Vitals::default()
+    }
+}
+
+/// How a backend is, as far as it can tell at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Vitals {
+    /// Rows that it holds in this process.
+    pub rows: Option<usize>,
+    /// Whether it is out of reach and calls fail at once.
+    pub is_broken: Option<bool>,
 }
 
 macro_rules! pass_on {
@@ -113,6 +147,22 @@ macro_rules! pass_on {
 
             fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
                 (**self).sleep_until(instant)
+            }
+
+            fn clock(&self) -> Option<Arc<dyn Clock>> {
+                (**self).clock()
+            }
+
+            fn is_remote(&self) -> bool {
+                (**self).is_remote()
+            }
+
+            fn bulletin(&self) -> Option<Arc<dyn Bulletin>> {
+                (**self).bulletin()
+            }
+
+            fn vitals(&self) -> Vitals {
+                (**self).vitals()
             }
         }
     };

@@ -1,11 +1,14 @@
 //! A call with choices.
 
+use std::borrow::Cow;
 use std::future::IntoFuture;
+use std::net::IpAddr;
 use std::time::Duration;
 
 #[cfg(feature = "wait")]
 use super::WaitFuture;
 use super::{Charge, DecisionFuture, HoldFuture, RateLimiter};
+use crate::policy::Signals;
 
 /// A call to a limiter in the making: `limiter.acquire(&policy, key).cost(3).await`.
 #[derive(Clone, Debug)]
@@ -39,12 +42,38 @@ impl<'a> Acquire<'a> {
         self
     }
 
+    /// The caller's address, for [deny lists](crate::DenyList) and [blocks](crate::AutoBlock).
+    pub fn ip(self, address: IpAddr) -> Acquire<'a> {
+        self.tell(|signals| signals.ip(address))
+    }
+
+    /// The caller's user agent, for the same.
+    pub fn user_agent(self, text: impl Into<String>) -> Acquire<'a> {
+        self.tell(|signals| signals.user_agent(text))
+    }
+
+    /// The caller's country, for the same.
+    pub fn country(self, code: impl Into<String>) -> Acquire<'a> {
+        self.tell(|signals| signals.country(code))
+    }
+
+    /// Anything else that is known of the caller, for the same.
+    pub fn label(self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Acquire<'a> {
+        self.tell(|signals| signals.label(name, value))
+    }
+
+    fn tell(mut self, more: impl FnOnce(Signals) -> Signals) -> Acquire<'a> {
+        let signals = self.charge.known().cloned().unwrap_or_default();
+        self.charge = self.charge.signals(more(signals));
+        self
+    }
+
     /// Asks without taking anything.
     ///
     /// # Errors
     /// If the backend cannot decide.
     pub fn check(self) -> DecisionFuture {
-        self.limiter.decide_one(self.charge.policy(), self.charge.subject(), self.charge.ask(), false)
+        self.limiter.decide_one(&self.charge, false)
     }
 
     /// Asks, and takes with the charge in hand: it is given back if the [`Reservation`](super::Reservation) is dropped,
@@ -99,7 +128,7 @@ impl<'a> Acquire<'a> {
     /// # Errors
     /// If the backend cannot decide.
     pub fn send(self) -> DecisionFuture {
-        self.limiter.decide_one(self.charge.policy(), self.charge.subject(), self.charge.ask(), true)
+        self.limiter.decide_one(&self.charge, true)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::algorithm::Ask;
-use crate::policy::{Policy, Subject};
+use crate::policy::{Policy, Signals, Subject};
 
 /// So much of one policy for one subject: what [`RateLimiter::limit_all`](crate::RateLimiter::limit_all) takes several
 /// of.
@@ -12,12 +12,13 @@ pub struct Charge<'a> {
     policy: &'a Policy,
     subject: Subject,
     ask: Ask,
+    signals: Option<Box<Signals>>,
 }
 
 impl<'a> Charge<'a> {
     /// One token of `policy` for `subject`.
     pub fn new(policy: &'a Policy, subject: impl Into<Subject>) -> Charge<'a> {
-        Charge { policy, subject: subject.into(), ask: Ask::cost(1) }
+        Charge { policy, subject: subject.into(), ask: Ask::cost(1), signals: None }
     }
 
     /// How many tokens. Defaults to 1. With 0 nothing is spent; it is denied while the key is in debt.
@@ -41,6 +42,14 @@ impl<'a> Charge<'a> {
         self
     }
 
+    /// What is known of the caller besides its key, for [deny lists](crate::DenyList) and [blocks](crate::AutoBlock). Of
+    /// several charges in one call, the first that says something speaks for all.
+    #[must_use]
+    pub fn signals(mut self, signals: Signals) -> Charge<'a> {
+        self.signals = Some(Box::new(signals));
+        self
+    }
+
     /// Without a reservation.
     #[cfg(feature = "wait")]
     pub(super) fn at_once(mut self) -> Charge<'a> {
@@ -54,6 +63,10 @@ impl<'a> Charge<'a> {
 
     pub(super) fn subject(&self) -> &Subject {
         &self.subject
+    }
+
+    pub(super) fn known(&self) -> Option<&Signals> {
+        self.signals.as_deref()
     }
 
     pub(super) fn ask(&self) -> Ask {

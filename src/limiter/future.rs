@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use smallvec::SmallVec;
 
 use super::RateLimiter;
+use super::call::Call;
 use crate::algorithm::{Ask, Quota, Step};
 use crate::backend::{BackendFuture, Error, RowId, Steps, Take};
 use crate::policy::{Decision, Decisions, Digest, PolicyName};
@@ -24,6 +25,8 @@ enum One {
     /// `None` once it was taken.
     Ready(Option<Result<Decision, Error>>),
     Pending(Box<Pending>),
+    /// Gate by gate.
+    Gated(Box<DecisionsFuture>),
 }
 
 #[derive(Debug)]
@@ -51,6 +54,8 @@ enum Several {
         steps: BackendFuture<Steps>,
         limiter: RateLimiter,
         take: bool,
+        /// `None` if nothing comes after the backend but the failure mode.
+        call: Option<Box<Call>>,
     },
 }
 
@@ -64,8 +69,12 @@ pub(super) struct Line {
 }
 
 impl Line {
-    fn of(take: &Take<'_>) -> Line {
+    pub(super) fn of(take: &Take<'_>) -> Line {
         Line { policy: take.row.policy.clone(), key: take.row.key, quota: take.quota, ask: take.ask }
+    }
+
+    pub(super) fn row(&self) -> RowId<'_> {
+        RowId { policy: &self.policy, key: self.key }
     }
 
     fn decision(&self, step: Step, all_granted: bool) -> Decision {
@@ -89,6 +98,14 @@ impl DecisionFuture {
             }
         })
     }
+
+    /// The answer of a call with one charge.
+    pub(super) fn of(decisions: DecisionsFuture) -> DecisionFuture {
+        DecisionFuture(match decisions.try_ready() {
+            Ok(answer) => One::Ready(Some(the_only(answer))),
+            Err(decisions) => One::Gated(Box::new(decisions)),
+        })
+    }
 }
 
 impl Future for DecisionFuture {
@@ -110,8 +127,13 @@ impl Future for DecisionFuture {
                     Err(error) => limiter.failed_one(line, *take, error),
                 })
             }
+            One::Gated(decisions) => Pin::new(&mut **decisions).poll(context).map(the_only),
         }
     }
+}
+
+fn the_only(answer: Result<Decisions, Error>) -> Result<Decision, Error> {
+    answer?.into_only().ok_or_else(too_few)
 }
 
 impl DecisionsFuture {
@@ -119,13 +141,18 @@ impl DecisionsFuture {
         limiter: &RateLimiter,
         takes: &[Take<'_>],
         store: bool,
+        call: Option<Box<Call>>,
         steps: BackendFuture<Steps>,
     ) -> DecisionsFuture {
         let lines: SmallVec<[Line; 1]> = takes.iter().map(Line::of).collect();
         DecisionsFuture(match steps.try_ready() {
-            Ok(answer) => Several::Ready(Some(several(limiter, &lines, store, answer))),
-            Err(steps) => Several::Pending { lines, steps, limiter: limiter.clone(), take: store },
+            Ok(answer) => Several::Ready(Some(several(limiter, &lines, store, call, answer))),
+            Err(steps) => Several::Pending { lines, steps, limiter: limiter.clone(), take: store, call },
         })
+    }
+
+    pub(super) fn ready(answer: Result<Decisions, Error>) -> DecisionsFuture {
+        DecisionsFuture(Several::Ready(Some(answer)))
     }
 
     /// The answer if it is there already, else the future to wait for.
@@ -147,20 +174,24 @@ impl Future for DecisionsFuture {
                 Some(answer) => Poll::Ready(answer),
                 None => panic!("a DecisionsFuture was polled after it had answered"),
             },
-            Several::Pending { lines, steps, limiter, take } => {
-                Pin::new(steps).poll(context).map(|answer| several(limiter, lines, *take, answer))
+            Several::Pending { lines, steps, limiter, take, call } => {
+                Pin::new(steps).poll(context).map(|answer| several(limiter, lines, *take, call.take(), answer))
             }
         }
     }
 }
 
-/// 6. The failure mode, where the backend could not decide.
+/// What comes after the backend.
 fn several(
     limiter: &RateLimiter,
     lines: &[Line],
     take: bool,
+    call: Option<Box<Call>>,
     answer: Result<Steps, Error>,
 ) -> Result<Decisions, Error> {
+    if let Some(call) = call {
+        return limiter.conclude(*call, lines, answer);
+    }
     match answer {
         Ok(steps) => decisions(lines, &steps),
         Err(error) => limiter.failed(lines, take, error),
@@ -173,7 +204,7 @@ fn only(row: RowId<'_>, quota: Quota, cost: u64, steps: &Steps) -> Result<Decisi
     Ok(Decision::new(row.policy.clone(), row.key, quota, cost, *step, step.is_allowed()))
 }
 
-fn decisions(lines: &[Line], steps: &Steps) -> Result<Decisions, Error> {
+pub(super) fn decisions(lines: &[Line], steps: &Steps) -> Result<Decisions, Error> {
     if lines.len() != steps.len() {
         return Err(too_few());
     }

@@ -1,10 +1,20 @@
 //! The engine: what a policy says of a caller, decided by a backend.
 
 mod acquire;
+mod block_cache;
+mod builder;
+mod call;
 mod charge;
+mod control;
+mod deny;
 mod error;
 mod failure;
 mod future;
+mod guard;
+mod local;
+mod notices;
+mod observer;
+mod overrides;
 mod queue;
 mod reservation;
 mod settlement;
@@ -14,23 +24,33 @@ mod turn;
 mod wait;
 
 use std::sync::Arc;
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
+use self::block_cache::BlockCache;
+use self::call::{Call, Lines};
 use self::failure::Failure;
 use self::future::Line;
+use self::guard::Guard;
+use self::local::LocalTime;
+use self::overrides::Overrides;
 use self::queue::Queues;
 use crate::algorithm::Ask;
 use crate::backend::{Backend, BackendFuture, Error, MemoryBackend, RowId, Steps, Take};
-use crate::policy::{Decision, Decisions, Digest, Key, Policy, Secret, Subject};
+use crate::policy::{Decision, Decisions, Digest, Key, Policy, Secret, Signals, Subject};
 
 pub use acquire::Acquire;
+pub use builder::RateLimiterBuilder;
 pub use charge::Charge;
+pub use control::Stats;
+pub use deny::DenyList;
 pub use error::LimitError;
 pub use failure::FailureMode;
 pub use future::{DecisionFuture, DecisionsFuture};
+pub use guard::AutoBlock;
+pub use observer::{Blocked, Failed, Observed, Observer, Outcome};
+pub use overrides::SetQuotaError;
 pub use reservation::{HoldFuture, Reservation};
 pub use settlement::Settlement;
 pub use snapshot::Snapshot;
@@ -69,17 +89,20 @@ pub use wait::WaitFuture;
 /// # How a call is decided
 /// The same steps, with the same numbers, wherever a limit is met:
 ///
-/// 3. the **quota**: the policy's own, or its tier's;
+/// 1. **skip** rules let a request pass unlimited: [`RateLimitLayer::skip`](crate::RateLimitLayer::skip);
+/// 2. a [**deny list**](DenyList), or a [**block**](AutoBlock), denies it;
+/// 3. the **quota**: the policy's own, or its tier's, or what was [set](RateLimiter::set_quota) in its place at run time;
+/// 4. the [**block cache**](RateLimiterBuilder::block_cache), before a remote backend: what that said before tells that
+///    it would deny;
 /// 5. the **backend** decides all charges of the call against one instant: all or none;
-/// 6. the **failure mode**, if it could not: see [`FailureMode`].
-///
-/// (1, 2, 4, 7 and 8 are for skip rules, deny lists, the block cache, protection and observers.)
+/// 6. the **failure mode**, if it could not: see [`FailureMode`];
+/// 7. **protection** counts denials, and blocks who has too many: see [`AutoBlock`];
+/// 8. [**observers**](Observer) are told.
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     backend: Box<dyn Backend>,
     secret: Secret,
@@ -88,6 +111,15 @@ struct Inner {
     queues: Queues,
     waiting: AtomicUsize,
     max_waiting: usize,
+    /// Whether gates 2, 4, 7 and 8 and changed quotas have nothing to say: what most decisions are. Once one of them has,
+    /// it stays `false`.
+    is_plain: AtomicBool,
+    guard: Guard,
+    overrides: Overrides,
+    block_cache: Option<BlockCache>,
+    observers: Vec<Arc<dyn Observer>>,
+    /// Of what is remembered here and not in the backend.
+    time: LocalTime,
 }
 
 impl RateLimiter {
@@ -98,12 +130,7 @@ impl RateLimiter {
 
     /// A limiter with choices.
     pub fn builder(backend: impl Backend) -> RateLimiterBuilder {
-        RateLimiterBuilder {
-            secret: backend.secret().unwrap_or_else(Secret::random),
-            backend: Box::new(backend),
-            failure: Failure::default(),
-            max_waiting: turn::MAX_WAITING,
-        }
+        RateLimiterBuilder::new(Box::new(backend))
     }
 
     /// Takes one token for `subject` under `policy`, or denies it.
@@ -111,7 +138,7 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot decide. A denial is no error: see [`Decision::into_result`](crate::Decision::into_result).
     pub fn limit(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
-        self.decide_one(policy, &subject.into(), Ask::cost(1), true)
+        self.decide_one(&Charge::new(policy, subject), true)
     }
 
     /// What [`limit`](RateLimiter::limit) would answer, without taking anything.
@@ -119,7 +146,7 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot decide.
     pub fn check(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
-        self.decide_one(policy, &subject.into(), Ask::cost(1), false)
+        self.decide_one(&Charge::new(policy, subject), false)
     }
 
     /// Begins a call with choices: a [cost](Acquire::cost), a [reservation](Acquire::reserve), a charge [in
@@ -210,14 +237,16 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot.
     pub fn reset(&self, policy: &Policy, subject: impl Into<Subject>) -> BackendFuture<()> {
-        let rows = [RowId { policy: policy.name(), key: self.digest(subject.into().key()) }];
-        self.inner.failure.reset(&rows);
-        self.inner.backend.reset(&rows)
+        self.inner.reset(&[RowId { policy: policy.name(), key: self.digest(subject.into().key()) }])
     }
 
     fn decide_charges<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>, take: bool) -> DecisionsFuture {
         let charges: SmallVec<[Charge<'a>; 2]> = charges.into_iter().collect();
-        self.decide(charges.iter().map(|charge| (charge.policy(), charge.subject(), charge.ask())), take)
+        // Who calls is one caller, whichever charge tells it.
+        let none = Signals::new();
+        let signals = charges.iter().find_map(Charge::known).unwrap_or(&none);
+        let lines = charges.iter().map(|charge| (charge.policy(), charge.subject(), charge.ask()));
+        self.decide(lines, Circumstances { take, enforced: true, signals })
     }
 
     /// The digest under which this limiter knows a key; `None` = the anonymous one.
@@ -226,33 +255,76 @@ impl RateLimiter {
     }
 
     /// The one place where a call is decided.
-    pub(crate) fn decide<'a, L>(&self, lines: L, take: bool) -> DecisionsFuture
+    pub(crate) fn decide<'a, L>(&self, lines: L, around: Circumstances<'_>) -> DecisionsFuture
     where
         L: IntoIterator<Item = (&'a Policy, &'a Subject, Ask)>,
     {
+        if !self.is_plain() {
+            return self.decide_gate_by_gate(&lines.into_iter().collect(), around);
+        }
         let takes: SmallVec<[Take<'a>; 2]> =
             lines.into_iter().map(|(policy, subject, ask)| self.take(policy, subject, ask)).collect();
-        let steps = self.ask_backend(&takes, take);
-        DecisionsFuture::new(self, &takes, take, steps)
+        let steps = self.ask_backend(&takes, around.take);
+        DecisionsFuture::new(self, &takes, around.take, None, steps)
     }
 
     /// [`decide`](RateLimiter::decide) for the one charge that most calls are.
-    fn decide_one(&self, policy: &Policy, subject: &Subject, ask: Ask, take: bool) -> DecisionFuture {
+    fn decide_one(&self, charge: &Charge<'_>, take: bool) -> DecisionFuture {
+        let (policy, subject, ask) = (charge.policy(), charge.subject(), charge.ask());
+        if !self.is_plain() {
+            let none = Signals::new();
+            let around = Circumstances { take, enforced: true, signals: charge.known().unwrap_or(&none) };
+            return DecisionFuture::of(self.decide([(policy, subject, ask)], around));
+        }
         let takes = [self.take(policy, subject, ask)];
         let steps = self.ask_backend(&takes, take);
         DecisionFuture::new(self, &takes[0], take, steps)
     }
 
+    /// All gates, in their order; the first is whoever calls. What comes after the backend is in
+    /// [`conclude`](RateLimiter::conclude).
+    fn decide_gate_by_gate(&self, lines: &Lines<'_>, around: Circumstances<'_>) -> DecisionsFuture {
+        let mut call = Call::new(self, lines, around);
+        // 2. The deny list, or a block.
+        if let Some(barred) = self.barred(lines, around.signals, &call) {
+            return DecisionsFuture::ready(self.observed(call, Ok(barred)));
+        }
+        // 3. The quota: the policy's, the tier's, or what was set in its place.
+        let takes: SmallVec<[Take<'_>; 2]> =
+            lines.iter().map(|(policy, subject, ask)| self.take(policy, subject, *ask)).collect();
+        // 4. The block cache.
+        if let Some(cache) = &self.inner.block_cache {
+            let now = self.inner.time.now();
+            if let Some(steps) = cache.denies(&takes, now) {
+                return DecisionsFuture::ready(self.remembered(call, &takes, &steps));
+            }
+            call.permit = Some(cache.permit(&takes, now));
+        }
+        // 5. The backend: all of them, or none.
+        let steps = self.ask_backend(&takes, around.take);
+        DecisionsFuture::new(self, &takes, around.take, Some(Box::new(call)), steps)
+    }
+
     fn take<'a>(&self, policy: &'a Policy, subject: &Subject, ask: Ask) -> Take<'a> {
-        // 3. The quota: the policy's, or the tier's.
-        let quota = policy.quota_for(subject.tier_name());
-        let row = RowId { policy: policy.name(), key: self.digest(subject.key()) };
-        Take::new(row, quota, ask)
+        let key = self.digest(subject.key());
+        let row = RowId { policy: policy.name(), key };
+        match self.inner.overrides.quota(policy, subject.tier_name(), key) {
+            None => Take::new(row, policy.quota_for(subject.tier_name()), ask),
+            Some(quota) => Take::new(row, &quota, ask),
+        }
     }
 
     fn ask_backend(&self, takes: &[Take<'_>], take: bool) -> BackendFuture<Steps> {
-        // 5. The backend: all of them, or none.
         if take { self.inner.backend.acquire(takes) } else { self.inner.backend.peek(takes) }
+    }
+
+    /// Whether anybody wants to know more of callers than their keys.
+    pub(crate) fn wants_signals(&self) -> bool {
+        !self.is_plain() && self.inner.guard.is_needed()
+    }
+
+    fn is_plain(&self) -> bool {
+        self.inner.is_plain.load(Ordering::Acquire)
     }
 
     /// 6. The failure mode: another decision in the backend's stead, or its error.
@@ -271,78 +343,20 @@ impl RateLimiter {
     }
 }
 
+/// What a call is besides its charges.
+#[derive(Clone, Copy)]
+pub(crate) struct Circumstances<'a> {
+    /// Whether it is charged, or only asked for.
+    pub(crate) take: bool,
+    /// Whether a denial is acted on.
+    pub(crate) enforced: bool,
+    pub(crate) signals: &'a Signals,
+}
+
 impl Default for RateLimiter {
     /// A limiter on a new [`MemoryBackend`].
     fn default() -> RateLimiter {
         RateLimiter::new(MemoryBackend::new())
-    }
-}
-
-/// Choices for a [`RateLimiter`].
-#[derive(Debug)]
-pub struct RateLimiterBuilder {
-    backend: Box<dyn Backend>,
-    secret: Secret,
-    failure: Failure,
-    max_waiting: usize,
-}
-
-impl RateLimiterBuilder {
-    /// The secret under which keys are hashed. Defaults to a random one; processes that share a backend need the same.
-    #[must_use]
-    pub fn secret(mut self, secret: Secret) -> RateLimiterBuilder {
-        self.secret = secret;
-        self
-    }
-
-    /// What to do when the backend cannot decide. Defaults to [`FailureMode::Deny`].
-    #[must_use]
-    pub fn on_failure(mut self, mode: FailureMode) -> RateLimiterBuilder {
-        self.failure.default = mode;
-        self
-    }
-
-    /// [`on_failure`](RateLimiterBuilder::on_failure) for one policy, by its name.
-    #[must_use]
-    pub fn on_failure_of(mut self, policy: impl Into<String>, mode: FailureMode) -> RateLimiterBuilder {
-        self.failure.of.insert(policy.into(), mode);
-        self
-    }
-
-    /// The backend of [`FailureMode::Fallback`], one that answers at once. Defaults to a [`MemoryBackend`] on the
-    /// system's clock.
-    #[must_use]
-    pub fn fallback_backend(mut self, backend: impl Backend) -> RateLimiterBuilder {
-        self.failure.fallback = OnceLock::from(Box::new(backend) as Box<dyn Backend>);
-        self
-    }
-
-    /// How many may wait for their turns at once, in layers and in [`wait_up_to`](Acquire::wait_up_to). Defaults to
-    /// 10,000. Whoever comes when all places are taken is decided without waiting: allowed if it fits at once, else
-    /// denied.
-    ///
-    /// How many wait of one key is the quota's to say: [`Quota::max_reserved`](crate::Quota::max_reserved).
-    #[cfg(feature = "wait")]
-    #[must_use]
-    pub fn max_waiting(mut self, places: usize) -> RateLimiterBuilder {
-        self.max_waiting = places;
-        self
-    }
-
-    /// The limiter.
-    pub fn build(self) -> RateLimiter {
-        let anonymous = self.secret.digest(&Key::anonymous());
-        RateLimiter {
-            inner: Arc::new(Inner {
-                backend: self.backend,
-                secret: self.secret,
-                anonymous,
-                failure: self.failure,
-                queues: Queues::default(),
-                waiting: AtomicUsize::new(0),
-                max_waiting: self.max_waiting,
-            }),
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
 
-use super::{Inner, RateLimiter};
+use super::RateLimiter;
 use crate::algorithm::Receipt;
 use crate::backend::{BackendFuture, RowId, Settle};
 use crate::policy::{DecidedBy, Decisions};
@@ -116,11 +116,16 @@ impl Settlement {
                 _ => {}
             }
         }
-        let Inner { backend, failure, .. } = &*self.held.limiter.inner;
+        let inner = &*self.held.limiter.inner;
         if !local.is_empty() {
-            failure.settle(&local);
+            inner.failure.settle(&local);
         }
-        if charges.is_empty() { BackendFuture::ready(Ok(())) } else { backend.settle(&charges) }
+        if charges.is_empty() {
+            return BackendFuture::ready(Ok(()));
+        }
+        let done = inner.backend.settle(&charges);
+        inner.unlearn(charges.iter().filter(|charge| charge.actual < charge.receipt.cost).map(|charge| charge.row));
+        done
     }
 
     /// The charge was for nothing: as [`settle(0)`](Settlement::settle).
@@ -142,8 +147,7 @@ impl Settlement {
         if rows.is_empty() {
             return BackendFuture::ready(Ok(()));
         }
-        self.held.limiter.inner.failure.reset(&rows);
-        self.held.limiter.inner.backend.reset(&rows)
+        self.held.limiter.inner.reset(&rows)
     }
 
     /// Whether nothing is left to settle.

@@ -1,5 +1,6 @@
 //! The layer: what to limit, by what, on which limiter, and how to answer.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -12,13 +13,13 @@ use tower_layer::Layer;
 
 use super::cost::{Cost, CostFn};
 use super::headers::HeaderFamily;
-use super::key::KeyExtractor;
+use super::key::{ClientIp, KeyExtractor};
 use super::refusal::Refusal;
 use super::rule::Rule;
 use super::service::RateLimit;
 use super::settle::{Settle, SettleFn};
 use crate::limiter::RateLimiter;
-use crate::policy::Policy;
+use crate::policy::{DenyRule, Policy};
 
 /// Puts limits in front of a service.
 ///
@@ -62,6 +63,8 @@ pub(super) struct Shared {
     pub(super) limiter: RateLimiter,
     pub(super) rules: Vec<Rule>,
     pub(super) skip: Vec<Arc<SkipFn>>,
+    pub(super) client_ip: Option<ClientIp>,
+    pub(super) labels: Vec<(Cow<'static, str>, Arc<LabelFn>)>,
     pub(super) cost: Option<Arc<CostFn>>,
     pub(super) settle: Option<Arc<SettleFn>>,
     /// How long a request may wait for its turn.
@@ -86,6 +89,7 @@ pub(super) enum Enforce {
 }
 
 type SkipFn = dyn Fn(&Parts) -> bool + Send + Sync;
+pub(super) type LabelFn = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 type RefuseFn = dyn Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync;
 
 impl RateLimitLayer {
@@ -105,6 +109,8 @@ impl RateLimitLayer {
             limiter: limiter.clone(),
             rules: vec![rule],
             skip: Vec::new(),
+            client_ip: None,
+            labels: Vec::new(),
             cost: None,
             settle: None,
             wait: None,
@@ -162,6 +168,52 @@ impl RateLimitLayer {
     pub fn skip(mut self, skip: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> RateLimitLayer {
         self.change().skip.push(Arc::new(skip));
         self
+    }
+
+    /// Whose address [deny lists](crate::DenyList) and [blocks](crate::AutoBlock) go by. Defaults to what the first rule
+    /// counts by that has a [`client_ip`](crate::key::client_ip) in its key; without one they know of no address.
+    ///
+    /// ```
+    /// use tollgate::{key, DenyList, DenyRule, MemoryBackend, Quota, RateLimitLayer, RateLimiter, MINUTE};
+    ///
+    /// let list = DenyList::from_iter([DenyRule::network("192.0.2.0/24")?, DenyRule::country("KP")?]);
+    /// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
+    /// RateLimitLayer::new(Quota::token_bucket(100, MINUTE), key::bearer())
+    ///     .limiter(&limiter)
+    ///     .client_ip(key::client_ip().trust(["10.0.0.0/8"]))
+    ///     .label_from_header("country", "cf-ipcountry");
+    /// # Ok::<(), tollgate::DenyRuleError>(())
+    /// ```
+    #[must_use]
+    pub fn client_ip(mut self, client_ip: ClientIp) -> RateLimitLayer {
+        self.change().client_ip = Some(client_ip);
+        self
+    }
+
+    /// Something else that deny lists and blocks may go by, such as a country. The user agent they know by itself.
+    #[must_use]
+    pub fn label(
+        mut self,
+        name: impl Into<Cow<'static, str>>,
+        value: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+    ) -> RateLimitLayer {
+        self.change().labels.push((name.into(), Arc::new(value)));
+        self
+    }
+
+    /// [`label`](RateLimitLayer::label) from a header that the proxy in front sets, and overwrites if a client sends it:
+    /// `cf-ipcountry`, `cloudfront-viewer-country`, `x-vercel-ip-country`. Of one that is there twice, the last counts.
+    ///
+    /// # Panics
+    /// If `header` is no header name in lower case.
+    #[track_caller]
+    #[must_use]
+    pub fn label_from_header(self, name: impl Into<Cow<'static, str>>, header: &'static str) -> RateLimitLayer {
+        let header = HeaderName::from_static(header);
+        self.label(name, move |parts: &Parts| {
+            let value = parts.headers.get_all(&header).iter().next_back()?.to_str().ok()?.trim();
+            (!value.is_empty() && value.len() <= DenyRule::MAX_LENGTH).then(|| value.to_owned())
+        })
     }
 
     /// What a request costs under every rule that does not say otherwise itself ([`Rule::cost`]). Defaults to 1.

@@ -23,8 +23,8 @@ use super::settle::SettleFn;
 use super::status::RateLimitStatus;
 use crate::algorithm::Ask;
 use crate::backend::Error;
-use crate::limiter::{DecisionsFuture, Place, Reservation, Settlement};
-use crate::policy::{Decisions, Subject};
+use crate::limiter::{Circumstances, DecisionsFuture, Place, Reservation, Settlement};
+use crate::policy::{Decisions, Signals, Subject};
 
 /// A service behind limits. See [`RateLimitLayer`](super::RateLimitLayer).
 ///
@@ -122,6 +122,7 @@ impl Shared {
         if self.skip.iter().any(|skip| skip(parts)) {
             return Ok(self.unlimited(Report::default(), false));
         }
+        let signals = self.signals(parts);
         let common = self.cost.as_ref().map_or(Cost::Now(1), |cost| cost(parts));
         let mut lines = Lines::new();
         let mut rules = self.rules.iter().enumerate().filter_map(|(i, known)| {
@@ -138,14 +139,14 @@ impl Shared {
                 (Extraction::Now(Found::Refuse(error)), _) => return Ok(self.without_key(error, &lines)),
                 (extraction, _) => {
                     let pending: Vec<_> = std::iter::once(Pending { extraction, ..pending }).chain(rules).collect();
-                    return Err(Arc::clone(self).decide_later(lines, pending, common));
+                    return Err(Arc::clone(self).decide_later(lines, pending, common, signals));
                 }
             }
         }
         if lines.is_empty() {
             return Ok(self.unlimited(Report::default(), false));
         }
-        let (answer, place) = self.ask(&lines);
+        let (answer, place) = self.ask(&lines, &signals);
         match answer.try_ready() {
             Ok(answer) => Ok(self.outcome(answer, &lines, place)),
             Err(answer) => {
@@ -155,7 +156,13 @@ impl Shared {
         }
     }
 
-    fn decide_later(self: Arc<Self>, mut lines: Lines, pending: Vec<Pending>, mut common: Cost) -> Verdict {
+    fn decide_later(
+        self: Arc<Self>,
+        mut lines: Lines,
+        pending: Vec<Pending>,
+        mut common: Cost,
+        signals: Signals,
+    ) -> Verdict {
         Box::pin(async move {
             for Pending { rule, policy, extraction, cost } in pending {
                 let found = match extraction {
@@ -176,22 +183,47 @@ impl Shared {
             if lines.is_empty() {
                 return self.unlimited(Report::default(), false);
             }
-            let (answer, place) = self.ask(&lines);
+            let (answer, place) = self.ask(&lines, &signals);
             self.outcome(answer.await, &lines, place)
         })
     }
 
     /// Asks the limiter, with a place to wait if there is one.
-    fn ask(&self, lines: &Lines) -> (DecisionsFuture, Option<Place>) {
+    fn ask(&self, lines: &Lines, signals: &Signals) -> (DecisionsFuture, Option<Place>) {
+        let enforced = self.is_enforced(lines);
         let place = match self.wait {
-            Some(_) if self.is_enforced(lines) => self.limiter.place(),
+            Some(_) if enforced => self.limiter.place(),
             _ => None,
         };
         // What is not enforced is decided as if, and nobody waits.
-        let wait = self.wait.filter(|_| place.is_some() || !self.is_enforced(lines));
+        let wait = self.wait.filter(|_| place.is_some() || !enforced);
         let ask = |cost| wait.map_or(Ask::cost(cost), |wait| Ask::cost(cost).wait_up_to(wait));
         let charges = lines.iter().map(|line| (&self.prepared(line).policy, &line.subject, ask(line.cost)));
-        (self.limiter.decide(charges, true), place)
+        (self.limiter.decide(charges, Circumstances { take: true, enforced, signals }), place)
+    }
+
+    /// What is known of the caller besides its key, if somebody wants to know.
+    fn signals(&self, parts: &Parts) -> Signals {
+        let mut signals = Signals::new();
+        if !self.limiter.wants_signals() {
+            return signals;
+        }
+        let address = match &self.client_ip {
+            Some(client_ip) => client_ip.resolve(parts),
+            None => self.rules.iter().find_map(|rule| rule.key.address(parts)),
+        };
+        if let Some(address) = address {
+            signals = signals.ip(address);
+        }
+        if let Some(agent) = parts.headers.get(http::header::USER_AGENT) {
+            signals = signals.user_agent(String::from_utf8_lossy(agent.as_bytes()));
+        }
+        for (name, value) in &self.labels {
+            if let Some(value) = value(parts) {
+                signals = signals.label(name.clone(), value);
+            }
+        }
+        signals
     }
 
     fn outcome(&self, answer: Result<Decisions, Error>, lines: &Lines, place: Option<Place>) -> Outcome {

@@ -1,10 +1,12 @@
 //! What is answered: a decision for each charge, all of them together, and the error that a denial makes.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::deny_rule::DenyRule;
 use super::key::Digest;
 use super::name::PolicyName;
 use crate::algorithm::{Algorithm, Micros, Quota, State, Step, Verdict, available, next_change, roll, when};
@@ -34,6 +36,8 @@ pub struct Decision {
     step: Step,
     reason: Reason,
     decided_by: DecidedBy,
+    /// What of the caller is denied, whatever the quota says.
+    denied: Option<Arc<DenyRule>>,
 }
 
 /// Who decided.
@@ -46,6 +50,24 @@ pub enum DecidedBy {
     Fallback,
     /// The backend could not, so the charge was granted unseen.
     Nobody,
+    /// The limiter by itself, before any quota: a deny list, or a block.
+    Limiter,
+    /// The limiter by itself: what a remote backend said before tells that it would deny. See
+    /// [`RateLimiterBuilder::block_cache`](crate::RateLimiterBuilder::block_cache).
+    BlockCache,
+}
+
+impl DecidedBy {
+    /// A name that stays the same, for logs and metrics: `backend`, `fallback`, `nobody`, `limiter`, `block_cache`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            DecidedBy::Backend => "backend",
+            DecidedBy::Fallback => "fallback",
+            DecidedBy::Nobody => "nobody",
+            DecidedBy::Limiter => "limiter",
+            DecidedBy::BlockCache => "block_cache",
+        }
+    }
 }
 
 /// Why a decision is what it is.
@@ -68,6 +90,30 @@ pub enum Reason {
     WaitTooLong,
     /// It fits by itself, but another charge of the same call was refused, so nothing was spent.
     RefusedElsewhere,
+    /// The caller is on a [deny list](crate::DenyList): [`Decision::denied_rule`] tells by what. Clients are told only
+    /// that waiting does not help.
+    DenyList,
+    /// The caller is [blocked](crate::AutoBlock) for a time: [`Decision::denied_rule`] tells by what. Clients are told
+    /// only when to come back.
+    Blocked,
+}
+
+impl Reason {
+    /// A name that stays the same, for logs and metrics: `within_quota`, `reserved`, `unseen`, `quota_exceeded`,
+    /// `cost_too_large`, `wait_too_long`, `refused_elsewhere`, `deny_list`, `blocked`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Reason::WithinQuota => "within_quota",
+            Reason::Reserved => "reserved",
+            Reason::Unseen => "unseen",
+            Reason::QuotaExceeded => "quota_exceeded",
+            Reason::CostTooLarge => "cost_too_large",
+            Reason::WaitTooLong => "wait_too_long",
+            Reason::RefusedElsewhere => "refused_elsewhere",
+            Reason::DenyList => "deny_list",
+            Reason::Blocked => "blocked",
+        }
+    }
 }
 
 impl Decision {
@@ -88,7 +134,23 @@ impl Decision {
             Verdict::Reserve { .. } => Reason::Reserved,
             Verdict::Allow => Reason::WithinQuota,
         };
-        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Backend }
+        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Backend, denied: None }
+    }
+
+    /// A denial that no quota has a say in: until a time, or for good. Nothing is left, as far as anybody is told.
+    pub(crate) fn barred(
+        policy: PolicyName,
+        key: Digest,
+        quota: Quota,
+        cost: u64,
+        rule: Arc<DenyRule>,
+        now: Micros,
+        retry: Option<Duration>,
+    ) -> Decision {
+        let state = State { spent: quota.limit() as f64, at: now, carry: 0.0, stamp: quota.stamp() };
+        let reason = if retry.is_some() { Reason::Blocked } else { Reason::DenyList };
+        let step = Step { verdict: Verdict::Deny { retry }, state, now };
+        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Limiter, denied: Some(rule) }
     }
 
     /// The same, decided by somebody else. What nobody saw is within no quota.
@@ -106,9 +168,9 @@ impl Decision {
         matches!(self.reason, Reason::WithinQuota | Reason::Reserved | Reason::Unseen)
     }
 
-    /// Whether this quota stood in the way.
+    /// Whether this quota, a deny list or a block stood in the way.
     pub fn is_violated(&self) -> bool {
-        matches!(self.reason, Reason::QuotaExceeded | Reason::CostTooLarge | Reason::WaitTooLong)
+        !self.is_allowed() && self.reason != Reason::RefusedElsewhere
     }
 
     /// Why.
@@ -119,6 +181,12 @@ impl Decision {
     /// Who decided: the backend, or somebody in its stead.
     pub const fn decided_by(&self) -> DecidedBy {
         self.decided_by
+    }
+
+    /// What stands on the deny list, or is blocked, if that is the [reason](Decision::reason). Not for clients to see:
+    /// it tells them what to change.
+    pub fn denied_rule(&self) -> Option<&DenyRule> {
+        self.denied.as_deref()
     }
 
     /// The policy's name.
@@ -295,6 +363,15 @@ impl Decisions {
 impl FromIterator<Decision> for Decisions {
     fn from_iter<I: IntoIterator<Item = Decision>>(decisions: I) -> Decisions {
         Decisions { all: decisions.into_iter().collect() }
+    }
+}
+
+impl IntoIterator for Decisions {
+    type Item = Decision;
+    type IntoIter = smallvec::IntoIter<[Decision; 1]>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.all.into_iter()
     }
 }
 

@@ -1,18 +1,29 @@
-//! The user's words: quotas as text, policies and their tiers, keys, decisions.
+//! The user's words: quotas as text, policies and their tiers, keys, what else is known of callers, decisions.
 
 mod decision;
+mod deny_rule;
 mod duration;
 mod key;
 mod name;
 mod named;
+mod network;
+mod pattern;
 mod quota;
 #[cfg(feature = "serde")]
 mod quota_serde;
+mod signals;
 mod subject;
 
 pub use decision::{DecidedBy, Decision, Decisions, Denied, Reason};
+pub(crate) use deny_rule::DenyKind;
+pub use deny_rule::{DenyRule, DenyRuleError};
 pub use key::{Digest, Key, Secret};
 pub use name::PolicyName;
 pub use named::{Policy, PolicyError};
+pub use network::CidrError;
+pub(crate) use network::parse_network;
+pub(crate) use pattern::Pattern;
 pub use quota::ParseQuotaError;
+pub(crate) use signals::SignalKind;
+pub use signals::{Signal, Signals};
 pub use subject::Subject;

@@ -108,6 +108,19 @@ impl Policy {
         tier.and_then(|tier| self.tiers.iter().find(|(name, _)| name == tier)).map_or(&self.quota, |(_, quota)| quota)
     }
 
+    /// Whether `quota` can stand in the place of the policy's own, or of a tier's.
+    pub(crate) fn check_change(&self, tier: Option<&str>, quota: Option<&Quota>) -> Result<(), PolicyError> {
+        if let Some(tier) = tier.filter(|tier| !self.tiers.iter().any(|(known, _)| known == tier)) {
+            return Err(PolicyError(Fault::NoTier(self.name.clone(), tier.to_owned())));
+        }
+        let Some(quota) = quota else { return Ok(()) };
+        quota.validate().map_err(|error| PolicyError::quota(self.name.as_str(), error))?;
+        if quota.algorithm() != self.quota.algorithm() {
+            return Err(PolicyError(Fault::ChangedAlgorithm(self.name.clone(), Box::new(*quota))));
+        }
+        Ok(())
+    }
+
     /// Every tier that was added, in that order.
     pub fn tiers(&self) -> impl Iterator<Item = (&str, &Quota)> {
         self.tiers.iter().map(|(name, quota)| (name.as_ref(), quota))
@@ -150,6 +163,8 @@ enum Fault {
     Quota(String, QuotaError),
     TierAlgorithm(PolicyName, String, Box<Quota>),
     TierTwice(PolicyName, String),
+    ChangedAlgorithm(PolicyName, Box<Quota>),
+    NoTier(PolicyName, String),
 }
 
 impl PolicyError {
@@ -176,6 +191,11 @@ impl fmt::Display for PolicyError {
                 "policy {policy:?}: tier {tier:?} has another algorithm ({quota}); tiers share their keys' rows, so all have the policy's"
             ),
             Fault::TierTwice(policy, tier) => write!(f, "policy {policy:?}: tier {tier:?} is there twice"),
+            Fault::ChangedAlgorithm(policy, quota) => write!(
+                f,
+                "policy {policy:?}: {quota} has another algorithm; a changed quota goes on with the rows that there are, so it has the policy's"
+            ),
+            Fault::NoTier(policy, tier) => write!(f, "policy {policy:?}: there is no tier {tier:?}"),
         }
     }
 }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use self::row::{Row, Slot};
 use self::table::{Room, Shard, Table, find, find_mut, put, remove};
-use super::{Backend, BackendFuture, RowId, Settle, Steps, Take, verdict_of_all};
+use super::{Backend, BackendFuture, RowId, Settle, Steps, Take, Vitals, verdict_of_all};
 use crate::algorithm::{Algorithm, Micros, Quota, State, Step, roll, settle, step, when};
 use crate::clock::{Clock, Sleep, SystemClock};
 
@@ -222,6 +222,17 @@ impl Backend for MemoryBackend {
 
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         self.clock.sleep_until(instant)
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        match &self.clock {
+            AnyClock::System(_) => None,
+            AnyClock::Other(clock) => Some(Arc::clone(clock)),
+        }
+    }
+
+    fn vitals(&self) -> Vitals {
+        Vitals { rows: Some(self.len()), ..Vitals::default() }
     }
 }
 

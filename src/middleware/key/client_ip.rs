@@ -1,6 +1,5 @@
 //! The client's address as a key.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use http::header::{FORWARDED, HeaderName};
@@ -9,7 +8,7 @@ use ipnet::IpNet;
 
 use super::forwarded::{address, entries, node};
 use super::{Extraction, Found, KeyError, KeyExtractor};
-use crate::policy::Key;
+use crate::policy::{CidrError, Key, parse_network};
 
 /// The address at the other end of the connection. No header is believed unless [told](ClientIp::trust).
 ///
@@ -215,6 +214,10 @@ impl KeyExtractor for ClientIp {
             None => Extraction::Now(Found::Refuse(KeyError::new(MISSING))),
         }
     }
+
+    fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        self.resolve(parts)
+    }
 }
 
 /// A single address.
@@ -275,41 +278,6 @@ where
 {
     networks.into_iter().map(|network| parse_network(network.as_ref())).collect()
 }
-
-fn parse_network(text: &str) -> Result<IpNet, CidrError> {
-    let network = text.parse().or_else(|_| text.parse().map(|address: IpAddr| IpNet::from(address.to_canonical())));
-    match network {
-        // `::ffff:10.0.0.0/104` is 10.0.0.0/8: addresses are compared in their canonical form.
-        Ok(IpNet::V6(v6)) if v6.prefix_len() >= 96 => match v6.addr().to_ipv4_mapped() {
-            Some(v4) => IpNet::new(IpAddr::V4(v4), v6.prefix_len() - 96).map_err(|_| CidrError::new(text)),
-            None => Ok(IpNet::V6(v6)),
-        },
-        Ok(network) => Ok(network),
-        Err(_) => Err(CidrError::new(text)),
-    }
-}
-
-/// A text that is no network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CidrError(String);
-
-impl CidrError {
-    fn new(text: &str) -> CidrError {
-        CidrError(text.chars().take(64).collect())
-    }
-}
-
-impl fmt::Display for CidrError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} is no network; write an address and a prefix length, as in \"10.0.0.0/8\", or one address",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for CidrError {}
 
 const UNTRUSTED: &str = "tollgate: `client_ip()` is told to read a header but not whom to believe. Say which networks your \
     proxies are in with `.trust([..])`, or how many of them a request passes with `.trust_hops(n)`";

@@ -1,5 +1,7 @@
 //! Extractors made of others.
 
+use std::net::IpAddr;
+
 use http::StatusCode;
 use http::request::Parts;
 
@@ -33,6 +35,10 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
             }
         }
     }
+
+    fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        self.0.address(parts).or_else(|| self.1.address(parts))
+    }
 }
 
 /// See [`KeyExtractor::and`].
@@ -53,6 +59,10 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for And<A, B> {
                 Extraction::Later(Box::pin(async move { both(resolve(first).await, resolve(second).await) }))
             }
         }
+    }
+
+    fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        self.0.address(parts).or_else(|| self.1.address(parts))
     }
 }
 
@@ -78,6 +88,10 @@ where
             other => other,
         })
     }
+
+    fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        self.0.address(parts)
+    }
 }
 
 /// See [`KeyExtractor::or_reject`].
@@ -101,6 +115,10 @@ impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
             }
         })
     }
+
+    fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        self.0.address(parts)
+    }
 }
 
 /// See [`KeyExtractor::or_skip`].
@@ -116,6 +134,10 @@ impl<A> OrSkip<A> {
 impl<A: KeyExtractor> KeyExtractor for OrSkip<A> {
     fn extract(&self, parts: &Parts) -> Extraction {
         self.0.extract(parts).then(|found| if is_nobody(&found) { Found::Skip } else { found })
+    }
+
+    fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        self.0.address(parts)
     }
 }
 

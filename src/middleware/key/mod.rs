@@ -25,6 +25,7 @@ mod request;
 
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 
 use http::StatusCode;
@@ -37,7 +38,8 @@ pub use self::{
     axum::{FromExtractor, from_extractor},
     path::{PathParam, path},
 };
-pub use client_ip::{CidrError, ClientIp, PeerAddr, client_ip};
+pub use crate::policy::CidrError;
+pub use client_ip::{ClientIp, PeerAddr, client_ip};
 pub use combine::{And, Map, Or, OrReject, OrSkip};
 pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, header};
 
@@ -71,6 +73,14 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Finds out who sent the request with these parts.
     fn extract(&self, parts: &Parts) -> Extraction;
+
+    /// The client's address, if this extractor looks at it: what [deny lists](crate::DenyList) and
+    /// [blocks](crate::AutoBlock) go by unless the layer is [told](crate::RateLimitLayer::client_ip) another. `None`, the
+    /// default, means that it does not.
+    fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        let _ = parts;
+        None
+    }
 
     /// Asks `other` if this one finds nobody.
     ///
@@ -140,6 +150,10 @@ pub trait KeyExtractor: Send + Sync + 'static {
 impl KeyExtractor for Box<dyn KeyExtractor> {
     fn extract(&self, parts: &Parts) -> Extraction {
         (**self).extract(parts)
+    }
+
+    fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        (**self).address(parts)
     }
 }
 

@@ -1,0 +1,183 @@
+//! Denials of a remote backend that can be told without asking it again (gate 4).
+//!
+//! What is kept is not a verdict but the row, as the backend last showed it. Whoever else spends, spends more; so as
+//! long as nothing is given back, a row that is known denies whatever the true one would have to deny, and
+//! the arithmetic says so for any cost, quota and wait.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
+
+use crate::algorithm::{Ask, Micros, State, Step, Verdict, available, step};
+use crate::backend::{RowId, Steps, Take};
+use crate::policy::Digest;
+
+/// Rows of a remote backend, as they were last seen.
+pub(super) struct BlockCache {
+    buckets: Box<[Mutex<Bucket>]>,
+    /// Everything that was learnt in an earlier age is forgotten.
+    age: AtomicU64,
+}
+
+#[derive(Default)]
+struct Bucket {
+    rows: [Option<Row>; WAYS],
+    /// How many times something here was forgotten: what was asked before is not learnt after.
+    forgotten: u64,
+}
+
+const WAYS: usize = 4;
+
+#[derive(Clone, Copy)]
+struct Row {
+    id: Digest,
+    state: State,
+    /// When the backend saw it so, by its clock.
+    seen: Micros,
+    /// When it was asked and when it had answered, by the local clock: it was seen in between.
+    asked: Micros,
+    answered: Micros,
+    /// The earliest time at which it may allow one token, by the backend's clock: what goes first when room is needed.
+    until: Micros,
+    age: u64,
+}
+
+/// What has to be as it was for an answer to be learnt.
+pub(super) struct Permit {
+    asked: Micros,
+    age: u64,
+    forgotten: SmallVec<[u64; 2]>,
+}
+
+impl BlockCache {
+    pub(super) fn new(rows: usize) -> BlockCache {
+        let buckets = rows.div_ceil(WAYS).max(1);
+        BlockCache { buckets: (0..buckets).map(|_| Mutex::default()).collect(), age: AtomicU64::new(0) }
+    }
+
+    /// The denial of these takes, if what is known of their rows is enough to tell.
+    pub(super) fn denies(&self, takes: &[Take<'_>], now: Micros) -> Option<Steps> {
+        let age = self.age.load(Ordering::Acquire);
+        let mut rows: SmallVec<[Row; 2]> = SmallVec::new();
+        for (i, take) in takes.iter().enumerate() {
+            let id = take.row.digest();
+            // Of several takes on one row the backend says when all of them fit.
+            if rows[..i].iter().any(|row| row.id == id) {
+                return None;
+            }
+            let bucket = self.bucket(id);
+            rows.push(*bucket.rows.iter().flatten().find(|row| row.id == id && row.age == age)?);
+        }
+        let latest = |row: &Row| row.seen.plus(now.micros_since(row.asked));
+        let denied: SmallVec<[bool; 2]> = rows
+            .iter()
+            .zip(takes)
+            // At the latest that it may be there by now, when most is paid back.
+            .map(|(row, take)| !step(&take.quota, &row.state, latest(row), take.ask).is_allowed())
+            .collect();
+        if !denied.contains(&true) {
+            return None;
+        }
+        let answers = rows.iter().zip(takes).zip(&denied).map(|((row, take), denied)| {
+            // And at the earliest: whoever comes back when he is told is not too early.
+            let earliest = row.seen.plus(now.micros_since(row.answered));
+            if *denied {
+                return step(&take.quota, &row.state, earliest, take.ask);
+            }
+            let unspent = step(&take.quota, &row.state, earliest, Ask::cost(0));
+            Step { verdict: Verdict::Allow, ..unspent }
+        });
+        Some(answers.collect())
+    }
+
+    /// To be had before the backend is asked.
+    pub(super) fn permit(&self, takes: &[Take<'_>], now: Micros) -> Permit {
+        Permit {
+            asked: now,
+            age: self.age.load(Ordering::Acquire),
+            forgotten: takes.iter().map(|take| self.bucket(take.row.digest()).forgotten).collect(),
+        }
+    }
+
+    /// Remembers what the backend said, if it is of use: it denied, or nothing is left.
+    pub(super) fn learn<'a>(
+        &self,
+        answers: impl Iterator<Item = (RowId<'a>, &'a crate::algorithm::Quota, &'a Step)> + Clone,
+        stored: bool,
+        permit: &Permit,
+        now: Micros,
+    ) {
+        let granted = answers.clone().all(|(_, _, step)| step.is_allowed());
+        if granted && !stored {
+            return; // What a question would have spent is not spent.
+        }
+        let is_exhausted = |(_, quota, step): (RowId<'_>, &crate::algorithm::Quota, &Step)| {
+            available(quota, &step.state, step.now) == 0
+        };
+        if granted && !answers.clone().any(is_exhausted) {
+            return;
+        }
+        for ((row, quota, step), forgotten) in answers.zip(&permit.forgotten) {
+            let id = row.digest();
+            let until = match crate::algorithm::step(quota, &step.state, step.now, Ask::cost(1)).verdict {
+                Verdict::Deny { retry: Some(retry) } => step.now + retry,
+                _ => step.now,
+            };
+            let learnt = Row {
+                id,
+                state: step.state,
+                seen: step.now,
+                asked: permit.asked,
+                answered: now,
+                until,
+                age: permit.age,
+            };
+            let mut bucket = self.bucket(id);
+            if bucket.forgotten == *forgotten {
+                bucket.put(learnt);
+            }
+        }
+    }
+
+    /// Forgets rows of which something may have been given back.
+    pub(super) fn forget<'a>(&self, rows: impl Iterator<Item = RowId<'a>>) {
+        for row in rows {
+            let id = row.digest();
+            let mut bucket = self.bucket(id);
+            bucket.forgotten += 1;
+            bucket.rows.iter_mut().filter(|row| row.is_some_and(|row| row.id == id)).for_each(|row| *row = None);
+        }
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        self.age.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn bucket(&self, id: Digest) -> MutexGuard<'_, Bucket> {
+        let number = (id.to_bits() >> 64) as usize % self.buckets.len();
+        self.buckets[number].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Bucket {
+    /// In the place of what was known before, or of what is soonest of no use.
+    fn put(&mut self, row: Row) {
+        let same = self.rows.iter().position(|known| known.is_some_and(|known| known.id == row.id));
+        let place = same.unwrap_or_else(|| {
+            let worth = |place: &usize| self.rows[*place].map(|known| (known.age, known.until));
+            (0..WAYS).min_by_key(worth).unwrap_or(0)
+        });
+        // Of two answers the one that the backend gave later.
+        if self.rows[place].is_none_or(|known| known.id != row.id || known.age != row.age || known.seen <= row.seen) {
+            self.rows[place] = Some(row);
+        }
+    }
+}
+
+impl std::fmt::Debug for BlockCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlockCache").field("rows", &(self.buckets.len() * WAYS)).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,160 @@
+//! Choices for a limiter.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, OnceLock, Weak};
+
+use super::block_cache::BlockCache;
+use super::failure::Failure;
+use super::guard::Guard;
+use super::local::LocalTime;
+use super::overrides::Overrides;
+use super::queue::Queues;
+use super::{AutoBlock, DenyList, FailureMode, Inner, Observer, RateLimiter, turn};
+use crate::backend::{Backend, BulletinReader};
+use crate::policy::{Key, Secret};
+
+/// Choices for a [`RateLimiter`].
+pub struct RateLimiterBuilder {
+    backend: Box<dyn Backend>,
+    secret: Secret,
+    failure: Failure,
+    max_waiting: usize,
+    deny: Option<DenyList>,
+    auto_block: Option<AutoBlock>,
+    block_cache: usize,
+    observers: Vec<Arc<dyn Observer>>,
+}
+
+impl RateLimiterBuilder {
+    pub(super) fn new(backend: Box<dyn Backend>) -> RateLimiterBuilder {
+        RateLimiterBuilder {
+            secret: backend.secret().unwrap_or_else(Secret::random),
+            backend,
+            failure: Failure::default(),
+            max_waiting: turn::MAX_WAITING,
+            deny: None,
+            auto_block: None,
+            block_cache: BLOCK_CACHE,
+            observers: Vec::new(),
+        }
+    }
+
+    /// The secret under which keys are hashed. Defaults to a random one; processes that share a backend need the same.
+    #[must_use]
+    pub fn secret(mut self, secret: Secret) -> RateLimiterBuilder {
+        self.secret = secret;
+        self
+    }
+
+    /// What to do when the backend cannot decide. Defaults to [`FailureMode::Deny`].
+    #[must_use]
+    pub fn on_failure(mut self, mode: FailureMode) -> RateLimiterBuilder {
+        self.failure.default = mode;
+        self
+    }
+
+    /// [`on_failure`](RateLimiterBuilder::on_failure) for one policy, by its name.
+    #[must_use]
+    pub fn on_failure_of(mut self, policy: impl Into<String>, mode: FailureMode) -> RateLimiterBuilder {
+        self.failure.of.insert(policy.into(), mode);
+        self
+    }
+
+    /// The backend of [`FailureMode::Fallback`], one that answers at once. Defaults to a [`MemoryBackend`] on the
+    /// system's clock.
+    #[must_use]
+    pub fn fallback_backend(mut self, backend: impl Backend) -> RateLimiterBuilder {
+        self.failure.fallback = OnceLock::from(Box::new(backend) as Box<dyn Backend>);
+        self
+    }
+
+    /// How many may wait for their turns at once, in layers and in [`wait_up_to`](Acquire::wait_up_to). Defaults to
+    /// 10,000. Whoever comes when all places are taken is decided without waiting: allowed if it fits at once, else
+    /// denied.
+    ///
+    /// How many wait of one key is the quota's to say: [`Quota::max_reserved`](crate::Quota::max_reserved).
+    #[cfg(feature = "wait")]
+    #[must_use]
+    pub fn max_waiting(mut self, places: usize) -> RateLimiterBuilder {
+        self.max_waiting = places;
+        self
+    }
+
+    /// Whom to deny whatever the limits say. The list can be edited while it is in use, and shared by limiters.
+    #[must_use]
+    pub fn deny_list(mut self, list: &DenyList) -> RateLimiterBuilder {
+        self.deny = Some(list.clone());
+        self
+    }
+
+    /// Blocks whoever is denied again and again. Off by default.
+    #[must_use]
+    pub fn auto_block(mut self, rules: AutoBlock) -> RateLimiterBuilder {
+        self.auto_block = Some(rules);
+        self
+    }
+
+    /// How many rows of a remote backend to remember as they were last seen; 0 = none. Defaults to 16,384, at 100 bytes
+    /// each. For backends in this process it is not needed, and does nothing.
+    ///
+    /// A key that is known to be denied is denied here, without a journey, until the time at which the backend may allow
+    /// it again; for a smaller cost, a longer wait or another quota, that is an earlier one, and counts. What is given
+    /// back, reset or changed through this limiter is seen at once; what other processes give back or reset, when the
+    /// time comes at which the row would have been paid back anyway.
+    #[must_use]
+    pub fn block_cache(mut self, rows: usize) -> RateLimiterBuilder {
+        self.block_cache = rows;
+        self
+    }
+
+    /// Somebody to be told of every decision. Said several times, each is.
+    #[must_use]
+    pub fn observer(mut self, observer: impl Observer) -> RateLimiterBuilder {
+        self.observers.push(Arc::new(observer));
+        self
+    }
+
+    /// The limiter.
+    pub fn build(self) -> RateLimiter {
+        let guard = Guard::new(self.deny, self.auto_block);
+        let block_cache = (self.backend.is_remote() && self.block_cache > 0).then(|| BlockCache::new(self.block_cache));
+        let is_plain = !guard.is_needed() && block_cache.is_none() && self.observers.is_empty();
+        let bulletin = self.backend.bulletin();
+        let inner = Arc::new(Inner {
+            time: LocalTime::new(self.backend.clock()),
+            backend: self.backend,
+            anonymous: self.secret.digest(&Key::anonymous()),
+            secret: self.secret,
+            failure: self.failure,
+            queues: Queues::default(),
+            waiting: AtomicUsize::new(0),
+            max_waiting: self.max_waiting,
+            is_plain: AtomicBool::new(is_plain),
+            guard,
+            overrides: Overrides::default(),
+            block_cache,
+            observers: self.observers,
+        });
+        if let Some(bulletin) = bulletin {
+            let reader: Weak<Inner> = Arc::downgrade(&inner);
+            bulletin.subscribe(reader as Weak<dyn BulletinReader>);
+        }
+        RateLimiter { inner }
+    }
+}
+
+impl fmt::Debug for RateLimiterBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimiterBuilder")
+            .field("backend", &self.backend)
+            .field("failure", &self.failure)
+            .field("deny", &self.deny)
+            .field("auto_block", &self.auto_block)
+            .field("observers", &self.observers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Rows of a remote backend that are remembered unless told otherwise.
+const BLOCK_CACHE: usize = 16_384;

@@ -1,0 +1,147 @@
+//! A call on its way through the gates: what the later ones have to know of it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use smallvec::SmallVec;
+
+use super::block_cache::Permit;
+use super::future::{Line, decisions};
+use super::guard::{Barred, Known};
+use super::notices::News;
+use super::observer::{Blocked, Failed, Observed};
+use super::{Circumstances, Inner, RateLimiter};
+use crate::algorithm::Ask;
+use crate::backend::{Error, Steps, Take};
+use crate::policy::{DecidedBy, Decision, Decisions, Key, Policy, Signals, Subject};
+
+/// What is asked.
+pub(super) type Lines<'a> = SmallVec<[(&'a Policy, &'a Subject, Ask); 2]>;
+
+/// What is known of a call besides its charges.
+pub(super) struct Call {
+    take: bool,
+    enforced: bool,
+    /// For observers.
+    began: Option<Instant>,
+    /// By what the caller may be blocked, besides the keys.
+    known: Known,
+    /// The keys, one for each charge, where their denials may count.
+    keys: SmallVec<[Option<Key>; 1]>,
+    /// To learn what the backend says.
+    pub(super) permit: Option<Permit>,
+}
+
+impl Call {
+    pub(super) fn new(limiter: &RateLimiter, lines: &Lines<'_>, around: Circumstances<'_>) -> Call {
+        let Inner { guard, secret, observers, .. } = &*limiter.inner;
+        let keys = lines.iter().filter(|_| guard.counts()).map(|(_, subject, _)| subject.key().cloned());
+        Call {
+            take: around.take,
+            enforced: around.enforced,
+            began: (!observers.is_empty()).then(Instant::now),
+            known: guard.known(around.signals, secret),
+            keys: keys.collect(),
+            permit: None,
+        }
+    }
+}
+
+impl RateLimiter {
+    /// 2. Who is kept out whatever the quotas say.
+    pub(super) fn barred(&self, lines: &Lines<'_>, signals: &Signals, call: &Call) -> Option<Decisions> {
+        let Inner { guard, time, .. } = &*self.inner;
+        if !guard.is_needed() {
+            return None;
+        }
+        let now = time.now();
+        let keys = lines.iter().map(|(policy, subject, _)| (policy.name(), subject.key(), self.digest(subject.key())));
+        let Barred { rule, until } = guard.bars(keys, signals, &call.known, now)?;
+        let calendar = time.calendar();
+        let barred = lines.iter().map(|(policy, subject, ask)| {
+            let take = self.take(policy, subject, *ask);
+            let (name, key, retry) = (policy.name().clone(), take.row.key, until.map(|until| until.since(now)));
+            Decision::barred(name, key, take.quota, ask.tokens(), Arc::clone(&rule), calendar, retry)
+        });
+        Some(barred.collect())
+    }
+
+    /// 4. What the backend said before tells that it would deny.
+    pub(super) fn remembered(&self, call: Call, takes: &[Take<'_>], steps: &Steps) -> Result<Decisions, Error> {
+        let lines: SmallVec<[Line; 1]> = takes.iter().map(Line::of).collect();
+        let denied = decisions(&lines, steps)?;
+        let denied = denied.into_iter().map(|decision| decision.by(DecidedBy::BlockCache)).collect();
+        self.protected(call, denied)
+    }
+
+    /// What comes after the backend.
+    pub(super) fn conclude(
+        &self,
+        mut call: Call,
+        lines: &[Line],
+        answer: Result<Steps, Error>,
+    ) -> Result<Decisions, Error> {
+        let error = match answer {
+            Ok(steps) => {
+                if let (Some(cache), Some(permit)) = (&self.inner.block_cache, call.permit.take()) {
+                    let answers = lines.iter().zip(steps.iter()).map(|(line, step)| (line.row(), &line.quota, step));
+                    cache.learn(answers, call.take, &permit, self.inner.time.now());
+                }
+                let decided = decisions(lines, &steps)?;
+                return self.protected(call, decided);
+            }
+            Err(error) => error,
+        };
+        if let Some(began) = call.began {
+            let latency = began.elapsed();
+            for line in lines {
+                let failed = Failed { policy: &line.policy, key: line.key, error: &error, latency };
+                self.inner.observers.iter().for_each(|observer| observer.failed(&failed));
+            }
+        }
+        // 6. The failure mode.
+        let decided = self.failed(lines, call.take, error)?;
+        self.protected(call, decided)
+    }
+
+    /// 7. Denials are counted, and who has too many is blocked.
+    fn protected(&self, call: Call, decided: Decisions) -> Result<Decisions, Error> {
+        let Inner { guard, time, .. } = &*self.inner;
+        if call.take && call.enforced && guard.counts() {
+            if decided.is_allowed() {
+                guard.allowed(decided.iter().map(|decision| (decision.policy(), decision.key())), &call.known);
+            } else {
+                let now = time.now();
+                let denied = decided.iter().zip(&call.keys).filter(|(decision, _)| decision.is_violated());
+                let denied = denied.map(|(decision, key)| (decision.policy(), key.as_ref(), decision.key()));
+                for earned in guard.denied(denied, &call.known, now) {
+                    // In this process it holds whether the others learn of it or not.
+                    drop(self.inner.post(&News::Block(earned.id, Some(earned.lasts))));
+                    let rule = earned.signal.to_rule();
+                    let blocked = Blocked { rule: &rule, lasts: earned.lasts, times: earned.times };
+                    self.inner.observers.iter().for_each(|observer| observer.blocked(&blocked));
+                }
+            }
+        }
+        self.observed(call, Ok(decided))
+    }
+
+    /// 8. Observers are told.
+    pub(super) fn observed(&self, call: Call, decided: Result<Decisions, Error>) -> Result<Decisions, Error> {
+        if let (Some(began), Ok(decisions)) = (call.began, &decided) {
+            let latency = began.elapsed();
+            for decision in decisions {
+                let observed = Observed { decision, latency, check: !call.take, enforced: call.enforced };
+                self.inner.observers.iter().for_each(|observer| observer.decided(&observed));
+            }
+        }
+        decided
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("take", &self.take).field("enforced", &self.enforced).finish_non_exhaustive()
+    }
+}

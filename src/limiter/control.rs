@@ -1,0 +1,225 @@
+//! What can be changed and asked while a limiter runs: quotas, blocks, how it is.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::guard::Guard;
+use super::notices::News;
+use super::observer::Blocked;
+use super::overrides::{Change, MOST, Whose};
+use super::{Inner, RateLimiter, SetQuotaError};
+use crate::algorithm::Quota;
+use crate::backend::{BackendFuture, BulletinReader, Error, Notice, RowId};
+use crate::policy::{Policy, Signal, Subject};
+
+impl RateLimiter {
+    /// Puts another quota in the place of the policy's, for all its callers whatever their tier, from now on; `None` puts
+    /// back what the program says. What callers have spent stays spent.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+    ///
+    /// static SEARCH: Policy = Policy::new("search", Quota::sliding_window(100, MINUTE));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = RateLimiter::default();
+    /// limiter.set_quota(&SEARCH, Some(Quota::sliding_window(20, MINUTE))).await?;
+    /// assert_eq!(limiter.remaining(&SEARCH, "ada").await?, 20);
+    /// limiter.set_quota(&SEARCH, None).await?;
+    /// assert_eq!(limiter.remaining(&SEARCH, "ada").await?, 100);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It holds for this limiter and its clones at once, and, on a backend that processes share, for all of theirs within
+    /// a second, new ones included. It goes by the policy's name.
+    ///
+    /// # Errors
+    /// If the quota refuses everything or has another algorithm than the policy, or the backend cannot be told. Then
+    /// nothing has changed, unless the backend was told and could not say so.
+    pub async fn set_quota(&self, policy: &Policy, quota: Option<Quota>) -> Result<(), SetQuotaError> {
+        policy.check_change(None, quota.as_ref())?;
+        self.change(Change { policy: policy.name().clone(), whose: Whose::All, quota }).await
+    }
+
+    /// [`set_quota`](RateLimiter::set_quota) for the callers of one tier: before that, whatever is set for all.
+    ///
+    /// # Errors
+    /// As there, and if the policy has no such tier.
+    pub async fn set_tier_quota(&self, policy: &Policy, tier: &str, quota: Option<Quota>) -> Result<(), SetQuotaError> {
+        policy.check_change(Some(tier), quota.as_ref())?;
+        self.change(Change { policy: policy.name().clone(), whose: Whose::Tier(tier.to_owned()), quota }).await
+    }
+
+    /// [`set_quota`](RateLimiter::set_quota) for one key: before whatever is set for its tier, or for all.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn set_key_quota(
+        &self,
+        policy: &Policy,
+        subject: impl Into<Subject>,
+        quota: Option<Quota>,
+    ) -> Result<(), SetQuotaError> {
+        policy.check_change(None, quota.as_ref())?;
+        let key = self.digest(subject.into().key());
+        self.change(Change { policy: policy.name().clone(), whose: Whose::Key(key), quota }).await
+    }
+
+    /// The quota that applies to a caller now: what was set for its key, its tier or all, else the tier's, else the
+    /// policy's own.
+    pub fn quota(&self, policy: &Policy, subject: impl Into<Subject>) -> Quota {
+        let subject = subject.into();
+        let changed = self.inner.overrides.quota(policy, subject.tier_name(), self.digest(subject.key()));
+        changed.unwrap_or(*policy.quota_for(subject.tier_name()))
+    }
+
+    async fn change(&self, change: Change) -> Result<(), SetQuotaError> {
+        if change.quota.is_some() && self.inner.overrides.len() >= MOST {
+            return Err(SetQuotaError::TooMany);
+        }
+        match self.inner.backend.bulletin() {
+            // It tells us too, in the order in which others changed it.
+            Some(bulletin) => {
+                let posted = bulletin.post(News::Quota(change).to_notice()).await;
+                posted.map_err(SetQuotaError::Backend)
+            }
+            None => {
+                self.inner.learn([News::Quota(change)], false);
+                Ok(())
+            }
+        }
+    }
+
+    /// Blocks a caller for so long: whoever has that key, address, user agent or label. On a backend that processes
+    /// share, in all of them, within a second.
+    ///
+    /// # Errors
+    /// If the backend cannot tell the other processes; in this one it holds.
+    pub async fn block(&self, signal: Signal, lasts: Duration) -> Result<(), Error> {
+        let (id, _) = Guard::ids(&signal, &self.inner.secret);
+        let news = News::Block(id, Some(lasts));
+        self.inner.learn([news.clone()], false);
+        let rule = signal.to_rule();
+        let blocked = Blocked { rule: &rule, lasts, times: 0 };
+        self.inner.observers.iter().for_each(|observer| observer.blocked(&blocked));
+        self.inner.post(&news).await
+    }
+
+    /// Ends a caller's block, however they came by it, and forgets their denials.
+    ///
+    /// # Errors
+    /// If the backend cannot tell the other processes; in this one it holds.
+    pub async fn unblock(&self, signal: Signal) -> Result<(), Error> {
+        let (by_hand, earned) = Guard::ids(&signal, &self.inner.secret);
+        self.inner.learn([News::Block(by_hand, None), News::Block(earned, None)], false);
+        let (one, other) = (self.inner.post(&News::Block(by_hand, None)), self.inner.post(&News::Block(earned, None)));
+        one.await.and(other.await)
+    }
+
+    /// How it is: what it holds, who waits, whether its backend is out of reach.
+    pub fn stats(&self) -> Stats {
+        let Inner { backend, guard, overrides, time, waiting, .. } = &*self.inner;
+        let vitals = backend.vitals();
+        let (counted, blocked) = guard.len(time.now());
+        Stats {
+            rows: vitals.rows,
+            is_broken: vitals.is_broken,
+            waiting: waiting.load(Ordering::Relaxed),
+            offenders: counted,
+            blocked,
+            changed_quotas: overrides.len(),
+        }
+    }
+}
+
+/// How a limiter is: see [`RateLimiter::stats`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Rows that the backend holds in this process; `None` of a remote one.
+    pub rows: Option<usize>,
+    /// Whether the backend is out of reach and calls fail at once; `None` of one that cannot be.
+    pub is_broken: Option<bool>,
+    /// How many wait for their turns.
+    pub waiting: usize,
+    /// How many callers are remembered for being denied or blocked.
+    pub offenders: usize,
+    /// How many of them are blocked.
+    pub blocked: usize,
+    /// How many quotas are changed at run time.
+    pub changed_quotas: usize,
+}
+
+impl Inner {
+    /// Forgets what was spent, wherever that is known.
+    pub(super) fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+        self.failure.reset(rows);
+        let done = self.backend.reset(rows);
+        self.unlearn(rows.iter().copied());
+        done
+    }
+
+    /// Something may have been given back: what the backend said before is not so any more. To be called after it was
+    /// told, since an answer from before then may still come.
+    pub(super) fn unlearn<'a>(&self, rows: impl Iterator<Item = RowId<'a>>) {
+        if let Some(cache) = &self.block_cache {
+            cache.forget(rows);
+        }
+    }
+
+    /// Tells the other limiters, if there can be any.
+    pub(super) fn post(&self, news: &News) -> BackendFuture<()> {
+        match self.backend.bulletin() {
+            Some(bulletin) => bulletin.post(news.to_notice()),
+            None => BackendFuture::ready(Ok(())),
+        }
+    }
+
+    /// What is so from now on. `all`: no other quotas are changed. A block that is not told of again stays: it was earned.
+    pub(super) fn learn(&self, news: impl IntoIterator<Item = News>, all: bool) {
+        let now = self.time.now();
+        let mut changes = Vec::new();
+        let mut any = all && self.overrides.len() > 0;
+        for news in news {
+            any = true;
+            match news {
+                News::Quota(change) => changes.push(change),
+                News::Block(id, Some(lasts)) => self.guard.block(id, now, lasts),
+                News::Block(id, None) => self.guard.unblock(id),
+            }
+        }
+        if all {
+            self.overrides.replace(changes);
+        } else {
+            changes.into_iter().for_each(|change| self.overrides.set(change));
+        }
+        if any {
+            self.is_plain.store(false, Ordering::Release);
+            if let Some(cache) = &self.block_cache {
+                cache.clear();
+            }
+        }
+    }
+}
+
+impl BulletinReader for Inner {
+    fn read(&self, notices: Vec<Notice>, all: bool) {
+        self.learn(notices.iter().filter_map(News::of), all);
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("backend", &self.backend)
+            .field("failure", &self.failure)
+            .field("guard", &self.guard)
+            .field("block_cache", &self.block_cache)
+            .field("changed_quotas", &self.overrides.len())
+            .field("observers", &self.observers.len())
+            .finish_non_exhaustive()
+    }
+}

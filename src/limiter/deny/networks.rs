@@ -1,0 +1,240 @@
+//! Which network an address is in: of many that may lie in one another, the smallest.
+//!
+//! Networks that lie in one another cut all addresses into stretches, each of which falls under one of them or none. The
+//! stretches are searched by halves, from a table that tells for the leading bits of an address where to begin: so the
+//! search is about as short among a hundred thousand networks as among ten.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+/// Networks of both kinds, each with a number.
+#[derive(Debug, Default)]
+pub(super) struct Networks {
+    v4: Stretches<u32>,
+    v6: Stretches<u128>,
+}
+
+impl Networks {
+    /// Of networks that are different from one another.
+    pub(super) fn new(networks: &[(IpNet, u32)]) -> Networks {
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for (network, number) in networks {
+            match network {
+                IpNet::V4(net) => v4.push((net.network().into(), net.broadcast().into(), *number)),
+                IpNet::V6(net) => v6.push((net.network().into(), net.broadcast().into(), *number)),
+            }
+        }
+        Networks { v4: Stretches::new(v4), v6: Stretches::new(v6) }
+    }
+
+    /// The number of the smallest network that this canonical address is in.
+    pub(super) fn find(&self, address: IpAddr) -> Option<u32> {
+        match address {
+            IpAddr::V4(address) => self.v4.find(address.into()),
+            IpAddr::V6(address) => self.v6.find(address.into()),
+        }
+    }
+}
+
+/// All addresses from the first network's on, cut where networks begin and end.
+#[derive(Debug)]
+struct Stretches<A> {
+    /// Where each begins.
+    starts: Vec<A>,
+    /// What each falls under.
+    numbers: Vec<u32>,
+    /// For each value of the leading bits, counted from the first start on, the stretch in which it begins.
+    table: Vec<u32>,
+    /// How many bits are not leading.
+    shift: u32,
+}
+
+/// No network.
+const NONE: u32 = u32::MAX;
+
+/// Leading bits that the table has entries for: 512 KB at most.
+const MOST_BITS: u32 = 17;
+
+impl<A: Address> Stretches<A> {
+    /// Of networks: first address, last address, number.
+    fn new(mut networks: Vec<(A, A, u32)>) -> Stretches<A> {
+        // Those that contain others before these.
+        networks.sort_unstable_by(|(a, a_last, _), (b, b_last, _)| a.cmp(b).then(b_last.cmp(a_last)));
+        let mut stretches = Stretches { starts: Vec::new(), numbers: Vec::new(), table: Vec::new(), shift: 0 };
+        let mut open: Vec<(A, u32)> = Vec::new();
+        for (first, last, number) in networks {
+            stretches.close(&mut open, Some(first));
+            stretches.cut(first, number);
+            open.push((last, number));
+        }
+        stretches.close(&mut open, None);
+        stretches.index();
+        stretches
+    }
+
+    /// Ends the open networks that end before `next`, innermost first.
+    fn close(&mut self, open: &mut Vec<(A, u32)>, next: Option<A>) {
+        while let Some((last, _)) = open.last().copied() {
+            if next.is_some_and(|next| next <= last) {
+                return;
+            }
+            open.pop();
+            if let Some(after) = last.successor() {
+                self.cut(after, open.last().map_or(NONE, |(_, number)| *number));
+            }
+        }
+    }
+
+    /// A stretch begins; nothing is left of one that began at the same address.
+    fn cut(&mut self, start: A, number: u32) {
+        if self.starts.last() == Some(&start) {
+            self.starts.pop();
+            self.numbers.pop();
+        }
+        self.starts.push(start);
+        self.numbers.push(number);
+    }
+
+    fn index(&mut self) {
+        let (Some(first), Some(last)) = (self.starts.first(), self.starts.last()) else { return };
+        let bits = (self.starts.len().ilog2() + 1).min(MOST_BITS);
+        let span = last.minus(*first);
+        self.shift = span.bits().saturating_sub(bits);
+        let entries = span.leading(self.shift) + 1;
+        let mut stretch = 0;
+        for entry in 0..entries {
+            let begins = |start: A| start.minus(*first).leading(self.shift);
+            // The last one that begins before this entry's addresses, or right there.
+            while stretch + 1 < self.starts.len() && begins(self.starts[stretch + 1]) < entry {
+                stretch += 1;
+            }
+            self.table.push(stretch as u32);
+        }
+    }
+
+    fn find(&self, address: A) -> Option<u32> {
+        let first = *self.starts.first().filter(|first| **first <= address)?;
+        let entry = address.minus(first).leading(self.shift).min(self.table.len() - 1);
+        let from = self.table[entry] as usize;
+        let to = self.table.get(entry + 1).map_or(self.starts.len(), |next| *next as usize + 1);
+        let stretch = from + self.starts[from..to].partition_point(|start| *start <= address);
+        // The one before the first that begins later.
+        let number = self.numbers[stretch.checked_sub(1)?];
+        (number != NONE).then_some(number)
+    }
+}
+
+impl<A> Default for Stretches<A> {
+    fn default() -> Stretches<A> {
+        Stretches { starts: Vec::new(), numbers: Vec::new(), table: Vec::new(), shift: 0 }
+    }
+}
+
+/// An address as a number.
+trait Address: Copy + Ord {
+    fn successor(self) -> Option<Self>;
+    fn minus(self, other: Self) -> Self;
+    /// Bits that are not leading zeros.
+    fn bits(self) -> u32;
+    fn leading(self, shift: u32) -> usize;
+}
+
+macro_rules! address {
+    ($($number:ty)*) => {$(
+        impl Address for $number {
+            fn successor(self) -> Option<Self> {
+                self.checked_add(1)
+            }
+
+            fn minus(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+
+            fn bits(self) -> u32 {
+                <$number>::BITS - self.leading_zeros()
+            }
+
+            fn leading(self, shift: u32) -> usize {
+                usize::try_from(self >> shift).unwrap_or(usize::MAX)
+            }
+        }
+    )*};
+}
+
+address!(u32 u128);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn network() -> impl Strategy<Value = IpNet> {
+        // Few different bits, so that they lie in one another and side by side.
+        let v4 = (0u32..8, 0u32..8, 0u8..=32).prop_map(|(high, low, prefix)| {
+            IpNet::new(IpAddr::V4((high << 29 | low).into()), prefix).expect("a prefix").trunc()
+        });
+        let v6 = (0u128..4, 0u128..4, 0u8..=128).prop_map(|(high, low, prefix)| {
+            IpNet::new(IpAddr::V6((high << 126 | low).into()), prefix).expect("a prefix").trunc()
+        });
+        prop_oneof![v4, v6]
+    }
+
+    fn smallest(networks: &[(IpNet, u32)], address: IpAddr) -> Option<u32> {
+        let around = networks.iter().filter(|(network, _)| network.contains(&address));
+        around.max_by_key(|(network, _)| network.prefix_len()).map(|(_, number)| *number)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(5_000))]
+        #[test]
+        fn the_smallest_network_is_found(networks in proptest::collection::hash_set(network(), 0..20)) {
+            let networks: Vec<(IpNet, u32)> = networks.into_iter().zip(0..).collect();
+            let found = Networks::new(&networks);
+            // Every address at which something can change.
+            for (network, _) in &networks {
+                let (first, last) = (network.network(), network.broadcast());
+                let near = match (first, last) {
+                    (IpAddr::V4(first), IpAddr::V4(last)) => {
+                        let (first, last) = (u32::from(first), u32::from(last));
+                        [first, first.wrapping_sub(1), last, last.wrapping_add(1)].map(|a| IpAddr::V4(a.into()))
+                    }
+                    (IpAddr::V6(first), IpAddr::V6(last)) => {
+                        let (first, last) = (u128::from(first), u128::from(last));
+                        [first, first.wrapping_sub(1), last, last.wrapping_add(1)].map(|a| IpAddr::V6(a.into()))
+                    }
+                    _ => unreachable!("one network, one kind"),
+                };
+                for address in near {
+                    prop_assert_eq!(found.find(address), smallest(&networks, address), "{}", address);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_networks_of_real_sizes_are_told_apart() {
+        let mut random = 1u64;
+        let mut next = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            random >> 32
+        };
+        let networks: std::collections::HashSet<IpNet> = (0..3000)
+            .map(|_| {
+                let v4 = IpNet::new(IpAddr::V4((next() as u32).into()), 8 + (next() % 25) as u8);
+                let v6 = u128::from(0x2001_0db8 + next() % 4096) << 96 | u128::from(next()) << 64;
+                let v6 = IpNet::new(IpAddr::V6(v6.into()), 20 + (next() % 45) as u8);
+                if next() % 2 == 0 { v4 } else { v6 }.expect("a prefix").trunc()
+            })
+            .collect();
+        let networks: Vec<(IpNet, u32)> = networks.into_iter().zip(0..).collect();
+        let found = Networks::new(&networks);
+        for _ in 0..3000 {
+            let v4 = IpAddr::V4((next() as u32).into());
+            let v6 = IpAddr::V6((u128::from(0x2001_0db8 + next() % 4096) << 96 | u128::from(next()) << 64).into());
+            for address in [v4, v6] {
+                assert_eq!(found.find(address), smallest(&networks, address), "{address}");
+            }
+        }
+    }
+}

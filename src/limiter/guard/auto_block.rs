@@ -1,0 +1,170 @@
+//! Whom to block for being denied again and again, and for how long.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use crate::algorithm::{DAY, MINUTE};
+use crate::policy::{Policy, PolicyName, Signal, SignalKind};
+
+/// Blocks callers who are denied again and again: whoever is denied `threshold` times within a time is blocked for a
+/// longer one, by key and by address. Off unless a limiter is [given one](crate::RateLimiterBuilder::auto_block).
+///
+/// ```
+/// use tollgate::{AutoBlock, MemoryBackend, Policy, Quota, RateLimiter, Reason, HOUR, MINUTE};
+///
+/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let limiter = RateLimiter::builder(MemoryBackend::new())
+///     .auto_block(AutoBlock::new([&LOGIN]).threshold(3).within(10 * MINUTE).block_for(HOUR))
+///     .build();
+/// for _ in 0..8 {
+///     limiter.limit(&LOGIN, "ada").await?; // five are allowed, three denied
+/// }
+/// let blocked = limiter.limit(&LOGIN, "ada").await?;
+/// assert_eq!(blocked.reason(), Reason::Blocked);
+/// assert!(blocked.retry_after() > Some(59 * MINUTE));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// - **Which denials** count is told by policy, and a key is blocked under these policies. A limit on everybody together
+///   ([`key::global`](crate::key::global)), or on those without a key, blocks nobody by key, but their addresses, so it
+///   had better not be among them.
+/// - **An address** is blocked for every call that tells it (see [`Signals`](crate::Signals)): many people may share
+///   one. IPv6 counts by the first 64 bits.
+/// - A count begins with a denial and ends a window later; what is denied for being blocked, asked for by a
+///   [`check`](crate::RateLimiter::check), or not enforced does not count.
+/// - **Bounded**: at most [`max_entries`](AutoBlock::max_entries) are remembered; when there are more, those who are
+///   denied least, or have been silent, are forgotten first. Each denial costs the same, whatever there is.
+/// - **Shared**: counts are each process's own; on a backend that processes share, a block that one earned holds in all
+///   of them, within a second.
+#[derive(Clone, Debug)]
+pub struct AutoBlock {
+    pub(super) policies: Vec<PolicyName>,
+    pub(super) threshold: u32,
+    pub(super) window: Duration,
+    pub(super) lasts: Duration,
+    pub(super) escalation: Option<(u32, Duration)>,
+    pub(super) forgive: bool,
+    pub(super) keys: bool,
+    pub(super) ips: bool,
+    pub(super) user_agents: bool,
+    pub(super) labels: Vec<Cow<'static, str>>,
+    pub(super) max_entries: usize,
+}
+
+impl AutoBlock {
+    /// Denials under these policies count: 30 within 10 minutes block key and address for 24 hours.
+    pub fn new<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> AutoBlock {
+        AutoBlock::of_names(policies.into_iter().map(|policy| policy.name().clone()))
+    }
+
+    /// The same for policies that are known by name.
+    pub fn of_names(policies: impl IntoIterator<Item = PolicyName>) -> AutoBlock {
+        AutoBlock {
+            policies: policies.into_iter().collect(),
+            threshold: 30,
+            window: 10 * MINUTE,
+            lasts: DAY,
+            escalation: None,
+            forgive: false,
+            keys: true,
+            ips: true,
+            user_agents: false,
+            labels: Vec::new(),
+            max_entries: 100_000,
+        }
+    }
+
+    /// How many denials it takes, at least 1. Defaults to 30.
+    #[must_use]
+    pub fn threshold(mut self, denials: u32) -> AutoBlock {
+        self.threshold = denials.max(1);
+        self
+    }
+
+    /// Within which time. Defaults to 10 minutes.
+    #[must_use]
+    pub fn within(mut self, window: Duration) -> AutoBlock {
+        self.window = window;
+        self
+    }
+
+    /// How long a block lasts. Defaults to 24 hours.
+    #[must_use]
+    pub fn block_for(mut self, time: Duration) -> AutoBlock {
+        self.lasts = time;
+        self
+    }
+
+    /// Each block of the same caller lasts `factor` times as long as the one before, up to `most`. Whoever has been free
+    /// for as long as they were blocked begins anew. Off by default.
+    #[must_use]
+    pub fn escalate(mut self, factor: u32, most: Duration) -> AutoBlock {
+        self.escalation = Some((factor.max(1), most));
+        self
+    }
+
+    /// A charge that is allowed sets the counts of its key and address to 0: for policies under which a good caller is
+    /// told apart by succeeding. Off by default: whoever may do ten things a minute and tries a hundred succeeds every
+    /// now and then.
+    #[must_use]
+    pub fn reset_on_success(mut self) -> AutoBlock {
+        self.forgive = true;
+        self
+    }
+
+    /// Does not block by key.
+    #[must_use]
+    pub fn without_keys(mut self) -> AutoBlock {
+        self.keys = false;
+        self
+    }
+
+    /// Does not block by address.
+    #[must_use]
+    pub fn without_ips(mut self) -> AutoBlock {
+        self.ips = false;
+        self
+    }
+
+    /// Blocks by user agent too: everybody who has the same.
+    #[must_use]
+    pub fn user_agents(mut self) -> AutoBlock {
+        self.user_agents = true;
+        self
+    }
+
+    /// Blocks by a label too, such as `"country"`: everybody who has the same value.
+    #[must_use]
+    pub fn label(mut self, name: impl Into<Cow<'static, str>>) -> AutoBlock {
+        self.labels.push(name.into());
+        self
+    }
+
+    /// How many callers are remembered at most, at least 64: counted or blocked, 48 bytes each. Defaults to 100,000.
+    #[must_use]
+    pub fn max_entries(mut self, entries: usize) -> AutoBlock {
+        self.max_entries = entries.max(64);
+        self
+    }
+
+    /// Whether it blocks by this signal, which is no key.
+    pub(super) fn blocks_by(&self, signal: &Signal) -> bool {
+        match &signal.0 {
+            SignalKind::Key(_) => self.keys,
+            SignalKind::Ip(_) => self.ips,
+            SignalKind::UserAgent(_) => self.user_agents,
+            SignalKind::Label(name, _) => self.labels.contains(name),
+        }
+    }
+
+    /// How long the block after so many others lasts.
+    pub(super) fn lasts(&self, times: u32) -> Duration {
+        let Some((factor, most)) = self.escalation else { return self.lasts };
+        let factor = factor.checked_pow(times).unwrap_or(u32::MAX);
+        self.lasts.checked_mul(factor).unwrap_or(most).min(most.max(self.lasts))
+    }
+}

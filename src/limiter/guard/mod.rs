@@ -1,0 +1,213 @@
+//! Who is kept out whatever the quotas say (gate 2), and who earns that (gate 7).
+
+mod auto_block;
+mod offenders;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use self::offenders::Offenders;
+use super::deny::DenyList;
+use crate::algorithm::{MINUTE, Micros};
+use crate::policy::{DenyRule, Digest, Key, PolicyName, Secret, Signal, SignalKind, Signals};
+
+pub use auto_block::AutoBlock;
+
+/// The deny list and the blocks of a limiter.
+pub(super) struct Guard {
+    deny: Option<DenyList>,
+    auto: Option<AutoBlock>,
+    /// Made when it is needed.
+    offenders: OnceLock<Offenders>,
+}
+
+/// Who keeps a caller out, and until when; `None` = for good.
+pub(super) struct Barred {
+    pub(super) rule: Arc<DenyRule>,
+    pub(super) until: Option<Micros>,
+}
+
+/// Somebody who earned a block just now.
+pub(super) struct Earned {
+    pub(super) id: Digest,
+    pub(super) signal: Signal,
+    pub(super) lasts: Duration,
+    pub(super) times: u32,
+}
+
+/// By what a caller may be blocked: each signal under the digest by which it is remembered.
+pub(super) type Known = SmallVec<[(Digest, Signal); 2]>;
+
+impl Guard {
+    /// With room for those who will be counted.
+    pub(super) fn new(deny: Option<DenyList>, auto: Option<AutoBlock>) -> Guard {
+        let guard = Guard { deny, auto, offenders: OnceLock::new() };
+        if guard.auto.is_some() {
+            guard.offenders();
+        }
+        guard
+    }
+
+    /// Whether it has anything to say at all, or may have.
+    pub(super) fn is_needed(&self) -> bool {
+        self.deny.is_some() || self.auto.is_some() || self.offenders.get().is_some()
+    }
+
+    /// Whether denials count.
+    pub(super) fn counts(&self) -> bool {
+        self.auto.is_some()
+    }
+
+    /// Gate 2: whoever is on the deny list, or blocked.
+    pub(super) fn bars<'k>(
+        &self,
+        keys: impl Iterator<Item = (&'k PolicyName, Option<&'k Key>, Digest)> + Clone,
+        signals: &Signals,
+        known: &Known,
+        now: Micros,
+    ) -> Option<Barred> {
+        if let Some(deny) = self.deny.as_ref().filter(|deny| !deny.is_empty()) {
+            let found = deny
+                .find(None, signals)
+                .or_else(|| keys.clone().find_map(|(_, key, _)| deny.find(Some(key?), &Signals::default())));
+            if let Some(rule) = found {
+                return Some(Barred { rule, until: None });
+            }
+        }
+        let offenders = self.offenders.get().filter(|offenders| offenders.has_blocks())?;
+        let mut barred: Option<(Signal, Micros)> = None;
+        let mut is_blocked = |id: Digest, signal: &dyn Fn() -> Signal| {
+            // The one that lasts longest; and each learns that there was another try.
+            if let Some(until) = offenders.blocked(id, now) {
+                if barred.as_ref().is_none_or(|(_, longest)| until > *longest) {
+                    barred = Some((signal(), until));
+                }
+            }
+        };
+        for (id, signal) in known {
+            is_blocked(*id, &|| signal.clone());
+        }
+        for (policy, key, digest) in keys {
+            let Some(key) = key else { continue };
+            is_blocked(by_hand(digest), &|| Signal::key(key.clone()));
+            if self.auto.as_ref().is_some_and(|auto| auto.keys && auto.policies.contains(policy)) {
+                is_blocked(digest, &|| Signal::key(key.clone()));
+            }
+        }
+        barred.map(|(signal, until)| Barred { rule: Arc::new(signal.to_rule()), until: Some(until) })
+    }
+
+    /// The signals by which a caller can be blocked, if anybody can be.
+    pub(super) fn known(&self, signals: &Signals, secret: &Secret) -> Known {
+        let mut known = Known::new();
+        if self.auto.is_none() && !self.offenders.get().is_some_and(Offenders::has_blocks) {
+            return known;
+        }
+        let mut add = |signal: Signal| known.push((secret.digest(&signal.to_key()), signal));
+        if let Some(address) = signals.address() {
+            add(Signal::ip(address));
+        }
+        if let Some(agent) = signals.agent() {
+            add(Signal::user_agent(agent));
+        }
+        signals.labels().for_each(|(name, value)| add(Signal::label(name.to_owned(), value)));
+        known
+    }
+
+    /// Gate 7: a denial of these keys under policies whose denials count. Whoever earned a block by it.
+    pub(super) fn denied<'k>(
+        &self,
+        keys: impl Iterator<Item = (&'k PolicyName, Option<&'k Key>, Digest)>,
+        known: &Known,
+        now: Micros,
+    ) -> SmallVec<[Earned; 1]> {
+        let mut earned = SmallVec::new();
+        let Some(auto) = &self.auto else { return earned };
+        let mut counts = false;
+        let mut counted: SmallVec<[Digest; 2]> = SmallVec::new();
+        let mut count = |id: Digest, signal: Signal| {
+            if let Some(block) = self.offenders().denied(id, now, auto) {
+                let lasts = Duration::from_micros(block.lasts);
+                earned.push(Earned { id, signal, lasts, times: block.times });
+            }
+        };
+        for (_, key, digest) in keys.filter(|(policy, ..)| auto.policies.contains(policy)) {
+            counts = true;
+            let Some(key) = key.filter(|key| auto.keys && **key != Key::everybody()) else { continue };
+            // A call that charges a key under two policies was denied once.
+            if !counted.contains(&digest) {
+                counted.push(digest);
+                count(digest, Signal::key(key.clone()));
+            }
+        }
+        if counts {
+            for (id, signal) in known.iter().filter(|(_, signal)| auto.blocks_by(signal)) {
+                count(*id, signal.clone());
+            }
+        }
+        earned
+    }
+
+    /// Gate 7: a charge was made under a policy whose denials count.
+    pub(super) fn allowed<'k>(&self, keys: impl Iterator<Item = (&'k PolicyName, Digest)>, known: &Known) {
+        let Some(auto) = self.auto.as_ref().filter(|auto| auto.forgive) else { return };
+        let Some(offenders) = self.offenders.get() else { return };
+        let mut counts = false;
+        for (_, digest) in keys.filter(|(policy, _)| auto.policies.contains(policy)) {
+            counts = true;
+            offenders.succeeded(digest);
+        }
+        if counts {
+            known.iter().for_each(|(id, _)| offenders.succeeded(*id));
+        }
+    }
+
+    /// Blocks whoever is known by this digest, for so long.
+    pub(super) fn block(&self, id: Digest, now: Micros, lasts: Duration) {
+        self.offenders().block(id, now, now + lasts);
+    }
+
+    /// Forgets them.
+    pub(super) fn unblock(&self, id: Digest) {
+        if let Some(offenders) = self.offenders.get() {
+            offenders.forget(id);
+        }
+    }
+
+    /// How many are remembered, and how many of them are blocked.
+    pub(super) fn len(&self, now: Micros) -> (usize, usize) {
+        self.offenders.get().map_or((0, 0), |offenders| offenders.len(now))
+    }
+
+    /// The digests under which a signal may be blocked: by hand, and by denials.
+    pub(super) fn ids(signal: &Signal, secret: &Secret) -> (Digest, Digest) {
+        let id = secret.digest(&signal.to_key());
+        match signal.0 {
+            SignalKind::Key(_) => (by_hand(id), id),
+            _ => (id, id),
+        }
+    }
+
+    fn offenders(&self) -> &Offenders {
+        self.offenders.get_or_init(|| match &self.auto {
+            Some(auto) => Offenders::new(auto.max_entries, auto.window),
+            None => Offenders::new(MOST_BY_HAND, MINUTE),
+        })
+    }
+}
+
+/// Blocked by hand, a key is blocked under every policy; by its denials, under those whose denials count.
+fn by_hand(key: Digest) -> Digest {
+    Digest::from_bits(key.to_bits() ^ 0x8f3c_5a1d_e7b2_4960_1b6e_93d4_7c25_fa08)
+}
+
+/// Blocks that are remembered at once where none are earned.
+const MOST_BY_HAND: usize = 100_000;
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").field("deny", &self.deny).field("auto", &self.auto).finish_non_exhaustive()
+    }
+}

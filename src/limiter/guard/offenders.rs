@@ -1,0 +1,284 @@
+//! Who was denied how often, and who is blocked until when: a table of fixed size.
+//!
+//! Each offender has its place in one of a few entries, told by its digest. When these are taken, the least of them
+//! goes: empty, silent, then least often denied. So a flood of callers who are denied once displaces itself, and those
+//! who are denied most stay, in whatever order they come.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::auto_block::AutoBlock;
+use crate::algorithm::{Micros, whole_micros};
+use crate::policy::Digest;
+
+/// By the local clock.
+pub(super) struct Offenders {
+    buckets: Box<[Mutex<[Entry; WAYS]>]>,
+    /// Entries with a block, expired ones included: while there is none, nobody has to be looked up.
+    blocks: AtomicUsize,
+    window: u64,
+}
+
+/// Entries among which an offender finds its place.
+const WAYS: usize = 8;
+
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    id: [u64; 2],
+    /// When the block ends; 0 = there was none.
+    until: u64,
+    /// When the count began.
+    since: u64,
+    /// Denials, and tries while blocked, since then.
+    count: u32,
+    /// The same in the window before: who is blocked and goes on is not forgotten when a new window begins.
+    before: u32,
+    /// Blocks in a row.
+    times: u32,
+    is_taken: bool,
+}
+
+/// What became of a denial that was counted.
+#[derive(Debug, PartialEq)]
+pub(super) struct Earned {
+    /// Microseconds.
+    pub(super) lasts: u64,
+    /// This block included.
+    pub(super) times: u32,
+}
+
+impl Offenders {
+    pub(super) fn new(entries: usize, window: std::time::Duration) -> Offenders {
+        let buckets = (entries / WAYS).max(1);
+        Offenders {
+            buckets: (0..buckets).map(|_| Mutex::default()).collect(),
+            blocks: AtomicUsize::new(0),
+            window: whole_micros(window).max(1),
+        }
+    }
+
+    /// Whether anybody is blocked, or was.
+    pub(super) fn has_blocks(&self) -> bool {
+        self.blocks.load(Ordering::Relaxed) > 0
+    }
+
+    /// Until when somebody is blocked, if they are; that they tried is remembered.
+    pub(super) fn blocked(&self, id: Digest, now: Micros) -> Option<Micros> {
+        let mut bucket = self.bucket(id);
+        let entry = bucket.iter_mut().find(|entry| entry.is(id))?;
+        if entry.until <= now.get() {
+            return None;
+        }
+        entry.count(now, self.window);
+        Some(Micros::new(entry.until))
+    }
+
+    /// Counts a denial; tells the block, if that earns one.
+    pub(super) fn denied(&self, id: Digest, now: Micros, rules: &AutoBlock) -> Option<Earned> {
+        let mut bucket = self.bucket(id);
+        let entry = self.entry(&mut bucket, id, now);
+        if entry.since < entry.until && entry.until <= now.get() {
+            // Tries while blocked say who is worth remembering. They are no denials that earn another block.
+            (entry.before, entry.count, entry.since) = (entry.count, 0, now.get());
+        }
+        let count = entry.count(now, self.window);
+        if count < rules.threshold || entry.until > now.get() {
+            return None;
+        }
+        let lasted = whole_micros(rules.lasts(entry.times.saturating_sub(1)));
+        if entry.times > 0 && now.get() >= entry.until.saturating_add(lasted) {
+            entry.times = 0;
+        }
+        let lasts = whole_micros(rules.lasts(entry.times));
+        entry.times = entry.times.saturating_add(1);
+        entry.block(now.get().saturating_add(lasts), &self.blocks);
+        Some(Earned { lasts, times: entry.times })
+    }
+
+    /// Somebody may do what they asked for: their count is 0 again.
+    pub(super) fn succeeded(&self, id: Digest) {
+        if let Some(entry) = self.bucket(id).iter_mut().find(|entry| entry.is(id)) {
+            (entry.count, entry.before) = (0, 0);
+        }
+    }
+
+    /// Blocks somebody until then, or longer if they are already.
+    pub(super) fn block(&self, id: Digest, now: Micros, until: Micros) {
+        let mut bucket = self.bucket(id);
+        let entry = self.entry(&mut bucket, id, now);
+        entry.count(now, self.window);
+        entry.block(entry.until.max(until.get()), &self.blocks);
+    }
+
+    /// Forgets somebody.
+    pub(super) fn forget(&self, id: Digest) {
+        if let Some(entry) = self.bucket(id).iter_mut().find(|entry| entry.is(id)) {
+            entry.clear(&self.blocks);
+        }
+    }
+
+    /// How many are counted or blocked, and how many of them are blocked.
+    pub(super) fn len(&self, now: Micros) -> (usize, usize) {
+        let (mut all, mut blocked) = (0, 0);
+        for bucket in &self.buckets {
+            for entry in bucket.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|entry| entry.is_taken) {
+                all += 1;
+                blocked += usize::from(entry.until > now.get());
+            }
+        }
+        (all, blocked)
+    }
+
+    fn bucket(&self, id: Digest) -> MutexGuard<'_, [Entry; WAYS]> {
+        let number = (id.to_bits() >> 64) as usize % self.buckets.len();
+        self.buckets[number].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The entry of an offender, in the place of the least one if it has none.
+    fn entry<'a>(&self, bucket: &'a mut [Entry; WAYS], id: Digest, now: Micros) -> &'a mut Entry {
+        let found = bucket.iter().position(|entry| entry.is(id));
+        let place = found.unwrap_or_else(|| {
+            let least = (0..WAYS).min_by_key(|place| bucket[*place].worth(now, self.window)).unwrap_or(0);
+            bucket[least].clear(&self.blocks);
+            bucket[least] = Entry { id: halves(id), is_taken: true, ..Entry::default() };
+            least
+        });
+        &mut bucket[place]
+    }
+}
+
+impl Entry {
+    fn is(&self, id: Digest) -> bool {
+        self.is_taken && self.id == halves(id)
+    }
+
+    /// One more; how many there are now within the window that began with the first.
+    fn count(&mut self, now: Micros, window: u64) -> u32 {
+        let elapsed = now.get().saturating_sub(self.since);
+        if elapsed >= window {
+            self.before = if elapsed / 2 < window { self.count } else { 0 };
+            (self.count, self.since) = (0, now.get());
+        }
+        self.count = self.count.saturating_add(1);
+        self.count
+    }
+
+    fn block(&mut self, until: u64, blocks: &AtomicUsize) {
+        if self.until == 0 {
+            blocks.fetch_add(1, Ordering::Relaxed);
+        }
+        self.until = until.max(1);
+    }
+
+    fn clear(&mut self, blocks: &AtomicUsize) {
+        if self.until > 0 {
+            blocks.fetch_sub(1, Ordering::Relaxed);
+        }
+        *self = Entry::default();
+    }
+
+    /// What goes first is least. A block that nobody runs into is worth more than one denial, and less than two.
+    fn worth(&self, now: Micros, window: u64) -> u64 {
+        let is_current = now.get().saturating_sub(self.since) < window;
+        match (is_current, self.until > now.get()) {
+            _ if !self.is_taken => 0,
+            (true, is_blocked) => 10 * u64::from(self.count.max(self.before)) + u64::from(is_blocked),
+            (false, true) => 15,
+            (false, false) => 1 + u64::from(self.times > 0),
+        }
+    }
+}
+
+fn halves(id: Digest) -> [u64; 2] {
+    [id.to_bits() as u64, (id.to_bits() >> 64) as u64]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::{DAY, HOUR, MINUTE};
+    use crate::policy::{Key, PolicyName, Secret};
+
+    const NOW: Micros = Micros::new(1_700_000_000_000_000);
+
+    fn rules() -> AutoBlock {
+        AutoBlock::of_names([PolicyName::new("api")]).threshold(3).within(MINUTE).block_for(HOUR)
+    }
+
+    fn id(number: u64) -> Digest {
+        Secret::new([7; 16]).digest(&Key::from(number))
+    }
+
+    #[test]
+    fn a_count_ends_with_its_window_and_a_block_with_its_time() {
+        let (offenders, rules) = (Offenders::new(64, MINUTE), rules());
+        let at = |seconds: u64| NOW + std::time::Duration::from_secs(seconds);
+        assert_eq!(offenders.denied(id(1), at(0), &rules), None);
+        assert_eq!(offenders.denied(id(1), at(59), &rules), None);
+        // A minute after the first, another count.
+        assert_eq!(offenders.denied(id(1), at(60), &rules), None);
+        assert_eq!(offenders.denied(id(1), at(61), &rules), None);
+        assert_eq!(offenders.blocked(id(1), at(61)), None);
+        assert_eq!(offenders.denied(id(1), at(62), &rules), Some(Earned { lasts: 3_600_000_000, times: 1 }));
+        let end = at(62 + 3600);
+        assert_eq!(offenders.blocked(id(1), Micros::new(end.get() - 1)), Some(end));
+        assert_eq!(offenders.blocked(id(1), end), None);
+        assert_eq!(offenders.blocked(id(2), at(62)), None);
+        // And it takes three more.
+        assert_eq!(offenders.denied(id(1), end, &rules), None);
+        assert_eq!(offenders.denied(id(1), end, &rules), None);
+        assert!(offenders.denied(id(1), end, &rules).is_some());
+    }
+
+    #[test]
+    fn who_offends_again_is_blocked_longer_until_they_stay_away_as_long() {
+        let (offenders, rules) = (Offenders::new(64, MINUTE), rules().threshold(1).escalate(10, DAY));
+        let hours = |hours: u64| HOUR * u32::try_from(hours).expect("few");
+        let lasts = |at: Micros| offenders.denied(id(1), at, &rules).map(|earned| earned.lasts / 3_600_000_000);
+        assert_eq!(lasts(NOW), Some(1));
+        assert_eq!(lasts(NOW + hours(1)), Some(10));
+        assert_eq!(lasts(NOW + hours(11)), Some(24), "no longer than a day");
+        // Free for as long as they were blocked.
+        assert_eq!(lasts(NOW + hours(11 + 24 + 24)), Some(1));
+        assert_eq!(lasts(NOW + hours(60 + 1) + hours(1)), Some(1));
+    }
+
+    #[test]
+    fn success_and_forgiveness_begin_anew() {
+        let (offenders, rules) = (Offenders::new(64, MINUTE), rules());
+        for _ in 0..2 {
+            offenders.denied(id(1), NOW, &rules);
+        }
+        offenders.succeeded(id(1));
+        assert_eq!(offenders.denied(id(1), NOW, &rules), None);
+        offenders.block(id(1), NOW, NOW + HOUR);
+        assert!(offenders.blocked(id(1), NOW).is_some());
+        offenders.forget(id(1));
+        assert_eq!(offenders.blocked(id(1), NOW), None);
+        assert_eq!(offenders.len(NOW), (0, 0));
+    }
+
+    #[test]
+    fn whoever_is_denied_most_stays_in_whatever_order_they_come() {
+        let offenders = Offenders::new(4096, MINUTE);
+        let rules = rules().threshold(30);
+        let mut now = NOW;
+        let worst: Vec<Digest> = (0..200).map(|i| id(1_000_000_000 + i)).collect();
+        // They begin amid a flood of others, each of whom comes once or, every tenth, five times.
+        for other in 0..400_000u64 {
+            now = now.plus(100);
+            for _ in 0..(if other % 10 == 0 { 5 } else { 1 }) {
+                offenders.denied(id(other), now, &rules);
+            }
+            // Each of the worst about every 200 x 100 us.
+            let one = worst[(other % 200) as usize];
+            if offenders.blocked(one, now).is_none() {
+                offenders.denied(one, now, &rules);
+            }
+        }
+        let blocked = worst.iter().filter(|one| offenders.blocked(**one, now).is_some()).count();
+        assert_eq!(blocked, worst.len());
+        assert!(offenders.len(now).0 <= 4096);
+        assert_eq!(offenders.len(now).1, worst.len(), "nobody else");
+    }
+}

@@ -1,0 +1,42 @@
+//! The time of what a limiter remembers by itself: blocks, and what a remote backend said.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use crate::algorithm::{Micros, whole_micros};
+use crate::clock::Clock;
+
+/// A clock that is never set, or the one that the backend goes by, if that is one of this process's.
+pub(super) struct LocalTime {
+    clock: Option<Arc<dyn Clock>>,
+    began: Instant,
+}
+
+impl LocalTime {
+    pub(super) fn new(clock: Option<Arc<dyn Clock>>) -> LocalTime {
+        LocalTime { clock, began: Instant::now() }
+    }
+
+    /// The present, counted from anywhere.
+    pub(super) fn now(&self) -> Micros {
+        match &self.clock {
+            Some(clock) => clock.now(),
+            None => Micros::new(1).plus(whole_micros(self.began.elapsed())),
+        }
+    }
+
+    /// The present by the calendar.
+    pub(super) fn calendar(&self) -> Micros {
+        match &self.clock {
+            Some(clock) => clock.now(),
+            None => Micros::from(SystemTime::now()),
+        }
+    }
+}
+
+impl fmt::Debug for LocalTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LocalTime").field(&self.now()).finish()
+    }
+}

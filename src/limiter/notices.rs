@@ -1,0 +1,104 @@
+//! What a limiter posts for the others on its backend, and reads of theirs: quotas that were changed, blocks.
+
+use std::time::Duration;
+
+use super::overrides::{Change, Whose};
+use crate::algorithm::Quota;
+use crate::backend::Notice;
+use crate::policy::{Digest, PolicyName};
+
+/// Something that all limiters on a backend are to know.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum News {
+    Quota(Change),
+    /// For so long; `None` = not any more.
+    Block(Digest, Option<Duration>),
+}
+
+impl News {
+    pub(super) fn to_notice(&self) -> Notice {
+        match self {
+            News::Quota(Change { policy, whose, quota }) => {
+                let whose = match whose {
+                    Whose::All => String::new(),
+                    Whose::Tier(tier) => format!("\0tier\0{tier}"),
+                    Whose::Key(key) => format!("\0key\0{:032x}", key.to_bits()),
+                };
+                // No name of a policy has a NUL in it, and the tier, which may, comes last.
+                let topic = format!("quota\0{policy}{whose}");
+                Notice { topic: topic.into(), text: quota.map(|quota| quota.to_string()), lasts: None }
+            }
+            News::Block(id, lasts) => Notice {
+                topic: format!("block\0{:032x}", id.to_bits()).into(),
+                text: lasts.map(|_| String::new()),
+                lasts: *lasts,
+            },
+        }
+    }
+
+    /// `None` if another version of the crate posted it.
+    pub(super) fn of(notice: &Notice) -> Option<News> {
+        let topic = std::str::from_utf8(&notice.topic).ok()?;
+        let digest = |text: &str| u128::from_str_radix(text, 16).ok().map(Digest::from_bits);
+        match topic.split_once('\0')? {
+            ("quota", rest) => {
+                let mut parts = rest.splitn(3, '\0');
+                let policy = PolicyName::try_new(parts.next()?).ok()?;
+                let whose = match (parts.next(), parts.next()) {
+                    (None, _) => Whose::All,
+                    (Some("tier"), Some(tier)) => Whose::Tier(tier.to_owned()),
+                    (Some("key"), Some(key)) => Whose::Key(digest(key)?),
+                    _ => return None,
+                };
+                let quota = match &notice.text {
+                    Some(text) => Some(text.parse::<Quota>().ok()?),
+                    None => None,
+                };
+                Some(News::Quota(Change { policy, whose, quota }))
+            }
+            ("block", id) => {
+                let lasts = notice.text.as_ref().and(notice.lasts);
+                Some(News::Block(digest(id)?, lasts))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::{DAY, HOUR};
+
+    #[test]
+    fn what_is_posted_is_read() {
+        let policy = PolicyName::new("a policy: \"x\"");
+        let quota = Some(Quota::fixed_window(10, DAY).capacity(30).unlimited_reservations().start(7 * HOUR));
+        for whose in [Whose::All, Whose::Tier("free\0key\0".into()), Whose::Key(Digest::from_bits(u128::MAX - 5))] {
+            for quota in [quota, None] {
+                let news = News::Quota(Change { policy: policy.clone(), whose: whose.clone(), quota });
+                assert_eq!(News::of(&news.to_notice()), Some(news));
+            }
+        }
+        for lasts in [Some(DAY), None] {
+            let news = News::Block(Digest::from_bits(7), lasts);
+            assert_eq!(News::of(&news.to_notice()), Some(news));
+        }
+    }
+
+    #[test]
+    fn what_another_version_posted_is_left_alone() {
+        let notice = |topic: &str, text: &str| Notice { topic: topic.into(), text: Some(text.into()), lasts: None };
+        for notice in [
+            notice("quota\0api", "10 a blue moon"),
+            notice("quota\0api\0region\0eu", "10/min"),
+            notice("quota\0api\0key\0xyz", "10/min"),
+            notice("quota\0caf\u{e9}", "10/min"),
+            notice("weather\0api", "10/min"),
+            notice("quota", "10/min"),
+            Notice { topic: vec![0xff], text: None, lasts: None },
+        ] {
+            assert_eq!(News::of(&notice), None, "{notice:?}");
+        }
+    }
+}

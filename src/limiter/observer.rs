@@ -1,0 +1,189 @@
+//! What a limiter tells those who watch it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::Error;
+use crate::policy::{Decision, DenyRule, Digest, PolicyName};
+
+/// Somebody who is told of every decision, as data: for logs, metrics, alerts, bills.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use std::sync::Arc;
+/// use tollgate::{MemoryBackend, Observed, Observer, Policy, Quota, RateLimiter, MINUTE};
+///
+/// #[derive(Default)]
+/// struct Denials(AtomicU64);
+///
+/// impl Observer for Denials {
+///     fn decided(&self, observed: &Observed<'_>) {
+///         if !observed.decision().is_allowed() {
+///             self.0.fetch_add(1, Ordering::Relaxed);
+///         }
+///     }
+/// }
+///
+/// static API: Policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let denials = Arc::new(Denials::default());
+/// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&denials)).build();
+/// limiter.limit(&API, "ada").await?;
+/// limiter.limit(&API, "ada").await?;
+/// assert_eq!(denials.0.load(Ordering::Relaxed), 1);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It is called where the decision is made, in the midst of a request: it must not block, and had better be quick. A
+/// limiter without observers spends nothing on them. `tollgate::observe` has observers for `tracing` and `metrics`.
+pub trait Observer: Send + Sync + 'static {
+    /// A charge was decided; each charge of a call by itself.
+    fn decided(&self, observed: &Observed<'_>);
+
+    /// The backend could not decide a charge. If its [failure mode](crate::FailureMode) has an answer,
+    /// [`decided`](Observer::decided) is called too.
+    fn failed(&self, failed: &Failed<'_>) {
+        let _ = failed;
+    }
+
+    /// Somebody was blocked, by their denials or by [`RateLimiter::block`](crate::RateLimiter::block), in this process.
+    fn blocked(&self, blocked: &Blocked<'_>) {
+        let _ = blocked;
+    }
+}
+
+impl<O: Observer + ?Sized> Observer for Arc<O> {
+    fn decided(&self, observed: &Observed<'_>) {
+        (**self).decided(observed);
+    }
+
+    fn failed(&self, failed: &Failed<'_>) {
+        (**self).failed(failed);
+    }
+
+    fn blocked(&self, blocked: &Blocked<'_>) {
+        (**self).blocked(blocked);
+    }
+}
+
+/// A decision, and what it took.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    pub(super) decision: &'a Decision,
+    pub(super) latency: Duration,
+    pub(super) check: bool,
+    pub(super) enforced: bool,
+}
+
+impl<'a> Observed<'a> {
+    /// The decision: policy, key digest, cost, what is left, the reason, who decided.
+    pub const fn decision(&self) -> &'a Decision {
+        self.decision
+    }
+
+    /// What became of the charge.
+    pub fn outcome(&self) -> Outcome {
+        match self.decision {
+            decision if !decision.is_allowed() => Outcome::Denied,
+            decision if decision.delay().is_zero() => Outcome::Allowed,
+            _ => Outcome::Reserved,
+        }
+    }
+
+    /// The time from the call to the decision.
+    pub const fn latency(&self) -> Duration {
+        self.latency
+    }
+
+    /// Whether it was only asked for, and nothing charged.
+    pub const fn is_check(&self) -> bool {
+        self.check
+    }
+
+    /// Whether a denial is acted on: `false` of a request in [shadow mode](crate::RateLimitLayer::shadow).
+    pub const fn is_enforced(&self) -> bool {
+        self.enforced
+    }
+}
+
+/// What became of a charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It was made, or would have been.
+    Allowed,
+    /// The same, for a later turn.
+    Reserved,
+    /// It was not made.
+    Denied,
+}
+
+impl Outcome {
+    /// A name that stays the same, for logs and metrics: `allowed`, `reserved`, `denied`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Allowed => "allowed",
+            Outcome::Reserved => "reserved",
+            Outcome::Denied => "denied",
+        }
+    }
+}
+
+/// A charge that the backend could not decide.
+#[derive(Clone, Copy, Debug)]
+pub struct Failed<'a> {
+    pub(super) policy: &'a PolicyName,
+    pub(super) key: Digest,
+    pub(super) error: &'a Error,
+    pub(super) latency: Duration,
+}
+
+impl<'a> Failed<'a> {
+    /// The policy.
+    pub const fn policy(&self) -> &'a PolicyName {
+        self.policy
+    }
+
+    /// The key's digest.
+    pub const fn key(&self) -> Digest {
+        self.key
+    }
+
+    /// Why it could not.
+    pub const fn error(&self) -> &'a Error {
+        self.error
+    }
+
+    /// The time from the call to the error.
+    pub const fn latency(&self) -> Duration {
+        self.latency
+    }
+}
+
+/// Somebody who is blocked from now on.
+#[derive(Clone, Copy, Debug)]
+pub struct Blocked<'a> {
+    pub(super) rule: &'a DenyRule,
+    pub(super) lasts: Duration,
+    pub(super) times: u32,
+}
+
+impl<'a> Blocked<'a> {
+    /// By what they are known.
+    pub const fn rule(&self) -> &'a DenyRule {
+        self.rule
+    }
+
+    /// For how long.
+    pub const fn lasts(&self) -> Duration {
+        self.lasts
+    }
+
+    /// How many times they were blocked in a row by their denials, this time included; 0 if somebody else did it.
+    pub const fn times(&self) -> u32 {
+        self.times
+    }
+}

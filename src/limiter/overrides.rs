@@ -1,0 +1,157 @@
+//! Quotas that were changed at run time (gate 3).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use crate::algorithm::Quota;
+use crate::backend::Error;
+use crate::policy::{Digest, Policy, PolicyError, PolicyName};
+
+/// What was changed, by policy.
+#[derive(Debug, Default)]
+pub(super) struct Overrides {
+    policies: RwLock<HashMap<PolicyName, Changed>>,
+    count: AtomicUsize,
+    any: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Changed {
+    own: Option<Quota>,
+    tiers: HashMap<String, Quota>,
+    keys: HashMap<Digest, Quota>,
+}
+
+/// A quota that takes the place of another; `None` = the other one again.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Change {
+    pub(super) policy: PolicyName,
+    pub(super) whose: Whose,
+    pub(super) quota: Option<Quota>,
+}
+
+/// Whose quota.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Everybody's under the policy.
+    All,
+    /// That of a tier's callers.
+    Tier(String),
+    /// One key's.
+    Key(Digest),
+}
+
+impl Overrides {
+    /// The quota in the place of the policy's: the key's, else the tier's, else everybody's. One of another algorithm
+    /// than the policy's, which another version of the program may have set, is none.
+    pub(super) fn quota(&self, policy: &Policy, tier: Option<&str>, key: Digest) -> Option<Quota> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
+        let changed = policies.get(policy.name())?;
+        let of_tier = || changed.tiers.get(tier?).copied();
+        let quota = changed.keys.get(&key).copied().or_else(of_tier).or(changed.own)?;
+        (quota.algorithm() == policy.quota().algorithm()).then_some(quota)
+    }
+
+    /// Changes a quota, or reverts it.
+    pub(super) fn set(&self, change: Change) {
+        self.change(|policies| apply(policies, change));
+    }
+
+    /// These changes and no others, in one step.
+    pub(super) fn replace(&self, changes: impl IntoIterator<Item = Change>) {
+        self.change(|policies| {
+            policies.clear();
+            changes.into_iter().for_each(|change| apply(policies, change));
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut HashMap<PolicyName, Changed>)) {
+        let mut policies = self.policies.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut policies);
+        let count = policies.values().map(Changed::len).sum();
+        self.count.store(count, Ordering::Relaxed);
+        self.any.store(count > 0, Ordering::Release);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+impl Changed {
+    fn len(&self) -> usize {
+        usize::from(self.own.is_some()) + self.tiers.len() + self.keys.len()
+    }
+}
+
+fn apply(policies: &mut HashMap<PolicyName, Changed>, Change { policy, whose, quota }: Change) {
+    if quota.is_none() && !policies.contains_key(&policy) {
+        return;
+    }
+    let changed = policies.entry(policy.clone()).or_default();
+    match whose {
+        Whose::All => changed.own = quota,
+        Whose::Tier(tier) => put(&mut changed.tiers, tier, quota),
+        Whose::Key(key) => put(&mut changed.keys, key, quota),
+    }
+    if changed.len() == 0 {
+        policies.remove(&policy);
+    }
+}
+
+fn put<K: Eq + std::hash::Hash>(map: &mut HashMap<K, Quota>, key: K, quota: Option<Quota>) {
+    match quota {
+        Some(quota) => map.insert(key, quota),
+        None => map.remove(&key),
+    };
+}
+
+/// Quotas that can be changed at once.
+pub(super) const MOST: usize = 100_000;
+
+/// Why a quota was not changed. Everything stays as it was.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SetQuotaError {
+    /// The quota refuses everything, or has another algorithm than the policy, or the policy has no such tier.
+    Quota(PolicyError),
+    /// There are 100,000 changed quotas already.
+    TooMany,
+    /// The backend could not tell the other processes: they may learn of it, or not.
+    Backend(Error),
+}
+
+impl fmt::Display for SetQuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetQuotaError::Quota(error) => error.fmt(f),
+            SetQuotaError::TooMany => write!(
+                f,
+                "{MOST} quotas are changed already; revert some with `None`, or give callers a tier instead of a quota each"
+            ),
+            SetQuotaError::Backend(error) => error.fmt(f),
+        }
+    }
+}
+
+// It speaks for what is inside, so what caused it is what caused that.
+impl std::error::Error for SetQuotaError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SetQuotaError::Quota(error) => error.source(),
+            SetQuotaError::TooMany => None,
+            SetQuotaError::Backend(error) => error.source(),
+        }
+    }
+}
+
+impl From<PolicyError> for SetQuotaError {
+    fn from(error: PolicyError) -> SetQuotaError {
+        SetQuotaError::Quota(error)
+    }
+}

@@ -1,0 +1,196 @@
+//! Who is denied whatever the limits say: by key, address, user agent, country or another label.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::key::Key;
+use super::network::{CidrError, parse_network};
+use super::pattern::Pattern;
+
+/// One line of a [deny list](crate::DenyList): whom it is about.
+///
+/// ```
+/// use tollgate::DenyRule;
+///
+/// let rules = [
+///     DenyRule::key("mallory@example.com"),
+///     DenyRule::network("192.0.2.0/24")?,
+///     DenyRule::user_agent("*GPTBot/*")?,
+///     DenyRule::country("kp")?,
+///     DenyRule::label("asn", "64496")?,
+/// ];
+/// assert_eq!(rules[1].to_string(), "network 192.0.2.0/24");
+/// assert_eq!(rules[3].to_string(), "country \"KP\"");
+/// # Ok::<(), tollgate::DenyRuleError>(())
+/// ```
+///
+/// Neither its `Display` nor its `Debug` shows a key.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct DenyRule(pub(crate) DenyKind);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) enum DenyKind {
+    Key(Key),
+    Network(IpNet),
+    UserAgent(Pattern),
+    Label { name: Cow<'static, str>, value: String },
+}
+
+impl DenyRule {
+    /// The longest pattern, label name and value, in bytes.
+    pub const MAX_LENGTH: usize = 256;
+
+    /// A key, under every policy.
+    pub fn key(key: impl Into<Key>) -> DenyRule {
+        DenyRule(DenyKind::Key(key.into()))
+    }
+
+    /// One address. An IPv4 address that is written as IPv6 is IPv4.
+    pub fn ip(address: IpAddr) -> DenyRule {
+        DenyRule(DenyKind::Network(IpNet::from(address.to_canonical())))
+    }
+
+    /// The addresses of a network: `"192.0.2.0/24"`, `"2001:db8::/32"`, or one address.
+    ///
+    /// # Errors
+    /// If it is no network.
+    pub fn network(text: &str) -> Result<DenyRule, DenyRuleError> {
+        let network = parse_network(text).map_err(|error| DenyRuleError(Fault::Network(error)))?;
+        Ok(DenyRule(DenyKind::Network(network.trunc())))
+    }
+
+    /// A user agent. `*` stands for any text, everything else for itself; case does not count. It takes time in
+    /// proportion to what the client sent, whatever the pattern, and of that no more than 1,024 bytes are looked at.
+    ///
+    /// # Errors
+    /// If it is empty, longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH), or matches everybody.
+    pub fn user_agent(pattern: &str) -> Result<DenyRule, DenyRuleError> {
+        checked("user agent", pattern)?;
+        let pattern = Pattern::new(pattern);
+        if pattern.is_anything() {
+            return Err(DenyRuleError(Fault::Everybody(pattern.as_str().to_owned())));
+        }
+        Ok(DenyRule(DenyKind::UserAgent(pattern)))
+    }
+
+    /// A country, as the [label](DenyRule::label) of that name says it: two letters (ISO 3166-1), `T1`, `XX`.
+    ///
+    /// # Errors
+    /// If it is not two letters or digits.
+    pub fn country(code: &str) -> Result<DenyRule, DenyRuleError> {
+        if code.len() != 2 || !code.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err(DenyRuleError(Fault::Country(quoted(code))));
+        }
+        DenyRule::label(COUNTRY, code)
+    }
+
+    /// Anything else that is known of a caller, by name and value; case does not count in the value.
+    ///
+    /// # Errors
+    /// If one of them is empty or longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH).
+    pub fn label(name: impl Into<Cow<'static, str>>, value: &str) -> Result<DenyRule, DenyRuleError> {
+        let name = name.into();
+        checked("label's name", &name)?;
+        checked("label's value", value)?;
+        Ok(DenyRule(DenyKind::Label { name, value: value.to_ascii_uppercase() }))
+    }
+}
+
+/// The label by which countries are told.
+pub(crate) const COUNTRY: &str = "country";
+
+fn checked(what: &'static str, text: &str) -> Result<(), DenyRuleError> {
+    if text.is_empty() || text.len() > DenyRule::MAX_LENGTH {
+        return Err(DenyRuleError(Fault::Length(what, quoted(text))));
+    }
+    Ok(())
+}
+
+fn quoted(text: &str) -> String {
+    text.chars().take(DenyRule::MAX_LENGTH.min(80)).collect()
+}
+
+/// What it is about, but for a key's content.
+impl fmt::Display for DenyRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            DenyKind::Key(_) => f.write_str("key"),
+            DenyKind::Network(network) => write!(f, "network {network}"),
+            DenyKind::UserAgent(pattern) => write!(f, "user agent {:?}", pattern.as_str()),
+            DenyKind::Label { name, value } => write!(f, "{name} {value:?}"),
+        }
+    }
+}
+
+impl fmt::Debug for DenyRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DenyRule({self})")
+    }
+}
+
+/// Why a text is no rule of a deny list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DenyRuleError(Fault);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fault {
+    Network(CidrError),
+    Length(&'static str, String),
+    Country(String),
+    Everybody(String),
+}
+
+impl fmt::Display for DenyRuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Fault::Network(error) => error.fmt(f),
+            Fault::Length(what, text) => {
+                write!(f, "{what} {text:?}: it must be 1 to {} bytes long", DenyRule::MAX_LENGTH)
+            }
+            Fault::Country(text) => write!(f, "country {text:?}: write two letters or digits, as in \"KP\" or \"T1\""),
+            Fault::Everybody(text) => write!(f, "user agent {text:?} would deny everybody; write more than `*`"),
+        }
+    }
+}
+
+impl std::error::Error for DenyRuleError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0 {
+            Fault::Network(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_name_the_value() {
+        for (result, part) in [
+            (DenyRule::network("10.0.0.0/33"), "\"10.0.0.0/33\" is no network"),
+            (DenyRule::user_agent(""), "user agent \"\""),
+            (DenyRule::user_agent("**"), "would deny everybody"),
+            (DenyRule::user_agent(&"x".repeat(257)), "1 to 256 bytes"),
+            (DenyRule::country("PRK"), "country \"PRK\""),
+            (DenyRule::label("", "1"), "label's name \"\""),
+            (DenyRule::label("asn", ""), "label's value \"\""),
+        ] {
+            let error = result.expect_err("no rule").to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn one_thing_has_one_rule() {
+        assert_eq!(DenyRule::network("10.1.2.3/8"), DenyRule::network("10.0.0.0/8"));
+        assert_eq!(DenyRule::network("::ffff:10.0.0.1"), Ok(DenyRule::ip(IpAddr::from([10, 0, 0, 1]))));
+        assert_eq!(DenyRule::country("kp"), DenyRule::label("country", "KP"));
+        assert_eq!(DenyRule::user_agent("Bad*"), DenyRule::user_agent("bad*"));
+        assert_eq!(format!("{:?}", DenyRule::key("hunter2")), "DenyRule(key)");
+    }
+}

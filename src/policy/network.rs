@@ -1,0 +1,42 @@
+//! Networks in CIDR notation, as addresses are compared: in their canonical form.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+/// The network that `text` writes: `"10.0.0.0/8"`, or one address. IPv4 networks that are written as IPv6 are IPv4.
+pub(crate) fn parse_network(text: &str) -> Result<IpNet, CidrError> {
+    let network = text.parse().or_else(|_| text.parse().map(|address: IpAddr| IpNet::from(address.to_canonical())));
+    match network {
+        // `::ffff:10.0.0.0/104` is 10.0.0.0/8.
+        Ok(IpNet::V6(v6)) if v6.prefix_len() >= 96 => match v6.addr().to_ipv4_mapped() {
+            Some(v4) => IpNet::new(IpAddr::V4(v4), v6.prefix_len() - 96).map_err(|_| CidrError::new(text)),
+            None => Ok(IpNet::V6(v6)),
+        },
+        Ok(network) => Ok(network),
+        Err(_) => Err(CidrError::new(text)),
+    }
+}
+
+/// A text that is no network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CidrError(String);
+
+impl CidrError {
+    fn new(text: &str) -> CidrError {
+        CidrError(text.chars().take(64).collect())
+    }
+}
+
+impl fmt::Display for CidrError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is no network; write an address and a prefix length, as in \"10.0.0.0/8\", or one address",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for CidrError {}

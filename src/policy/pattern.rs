@@ -1,0 +1,76 @@
+//! Texts with gaps: `*bot*`.
+
+/// A text in which each `*` stands for any text, the empty one included; letters of ASCII stand for both cases.
+///
+/// Matching takes time proportional to the text, whatever the pattern: there is nothing to go back to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Pattern {
+    text: String,
+}
+
+impl Pattern {
+    pub(crate) fn new(text: &str) -> Pattern {
+        Pattern { text: text.to_ascii_lowercase() }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it is one text and no other.
+    pub(crate) fn is_exact(&self) -> bool {
+        !self.text.contains('*')
+    }
+
+    /// Whether it matches every text.
+    pub(crate) fn is_anything(&self) -> bool {
+        self.text.bytes().all(|byte| byte == b'*')
+    }
+
+    /// Whether it matches `text`, which is in lower case.
+    pub(crate) fn matches(&self, text: &str) -> bool {
+        let Some((first, rest)) = self.text.split_once('*') else { return self.text == text };
+        let Some(mut text) = text.strip_prefix(first) else { return false };
+        let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
+        // What comes first in the text is as good as what comes later: the gap behind it takes the rest.
+        for part in middle.split('*') {
+            match text.find(part) {
+                Some(at) => text = &text[at + part.len()..],
+                None => return false,
+            }
+        }
+        text.ends_with(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The obvious way.
+    fn slow(pattern: &[u8], text: &[u8]) -> bool {
+        match (pattern.first(), text.first()) {
+            (None, None) => true,
+            (Some(b'*'), _) => slow(&pattern[1..], text) || text.first().is_some_and(|_| slow(pattern, &text[1..])),
+            (Some(a), Some(b)) => a == b && slow(&pattern[1..], &text[1..]),
+            _ => false,
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(50_000))]
+        #[test]
+        fn it_matches_what_the_obvious_way_matches(pattern in "[ab*]{0,7}", text in "[ab]{0,8}") {
+            prop_assert_eq!(Pattern::new(&pattern).matches(&text), slow(pattern.as_bytes(), text.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn case_does_not_count_and_the_rest_stands_for_itself() {
+        assert!(Pattern::new("*GPTBot/*").matches("mozilla/5.0 gptbot/1.1"));
+        assert!(Pattern::new("curl/8.0 (?.+)").matches("curl/8.0 (?.+)"));
+        assert!(!Pattern::new("curl/8.0 (?.+)").matches("curl/8.0 (x+)"));
+        assert!(Pattern::new("a*a").matches("aa") && !Pattern::new("a*a").matches("a"));
+    }
+}

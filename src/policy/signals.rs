@@ -1,0 +1,171 @@
+//! What is known of a caller besides its key.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use smallvec::SmallVec;
+
+use super::deny_rule::{COUNTRY, DenyRule};
+use super::key::Key;
+
+/// What is known of a caller besides its key, for [deny lists](crate::DenyList) and [automatic
+/// blocking](crate::AutoBlock): address, user agent, country or other labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Signals {
+    ip: Option<IpAddr>,
+    user_agent: Option<String>,
+    labels: SmallVec<[(Cow<'static, str>, String); 1]>,
+}
+
+impl Signals {
+    /// Nothing is known.
+    pub fn new() -> Signals {
+        Signals::default()
+    }
+
+    /// The caller's address. One that a client could choose, such as an unchecked header's, is worse than none.
+    #[must_use]
+    pub fn ip(mut self, address: IpAddr) -> Signals {
+        self.ip = Some(address.to_canonical());
+        self
+    }
+
+    /// The caller's user agent.
+    #[must_use]
+    pub fn user_agent(mut self, text: impl Into<String>) -> Signals {
+        let mut text = text.into();
+        let end = (0..=LONGEST_USER_AGENT.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        self.user_agent = Some(text);
+        self
+    }
+
+    /// The caller's country: the label `country`.
+    #[must_use]
+    pub fn country(self, code: impl Into<String>) -> Signals {
+        self.label(COUNTRY, code)
+    }
+
+    /// Anything else, by name and value.
+    #[must_use]
+    pub fn label(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Signals {
+        let mut value = value.into();
+        value.make_ascii_uppercase();
+        self.labels.push((name.into(), value));
+        self
+    }
+
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.ip
+    }
+
+    pub(crate) fn agent(&self) -> Option<&str> {
+        self.user_agent.as_deref()
+    }
+
+    pub(crate) fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.labels.iter().map(|(name, value)| (name.as_ref(), value.as_str()))
+    }
+}
+
+/// More of it is not looked at.
+const LONGEST_USER_AGENT: usize = 1024;
+
+/// One thing by which a caller can be blocked.
+///
+/// ```
+/// use tollgate::{RateLimiter, Signal, HOUR};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let limiter = RateLimiter::default();
+/// limiter.block(Signal::ip([192, 0, 2, 7].into()), HOUR).await?;
+/// limiter.unblock(Signal::ip([192, 0, 2, 7].into())).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Signal(pub(crate) SignalKind);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum SignalKind {
+    Key(Key),
+    Ip(IpAddr),
+    UserAgent(String),
+    Label(Cow<'static, str>, String),
+}
+
+impl Signal {
+    /// A key.
+    pub fn key(key: impl Into<Key>) -> Signal {
+        Signal(SignalKind::Key(key.into()))
+    }
+
+    /// An address; of IPv6 the network of its first 64 bits, since whoever has one address of that has them all.
+    pub fn ip(address: IpAddr) -> Signal {
+        Signal(SignalKind::Ip(address.to_canonical()))
+    }
+
+    /// A user agent, exactly.
+    pub fn user_agent(text: impl Into<String>) -> Signal {
+        Signal(SignalKind::UserAgent(text.into()))
+    }
+
+    /// A label: its name and value.
+    pub fn label(name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Signal {
+        let mut value = value.into();
+        value.make_ascii_uppercase();
+        Signal(SignalKind::Label(name.into(), value))
+    }
+
+    /// The key under which it is remembered: none that a caller could have as its own, but for keys.
+    pub(crate) fn to_key(&self) -> Key {
+        match &self.0 {
+            SignalKind::Key(key) => key.clone(),
+            SignalKind::Ip(address) => (MARK, "ip", Key::network(*address, 32, 64)).into(),
+            SignalKind::UserAgent(text) => (MARK, "user agent", text.as_str()).into(),
+            SignalKind::Label(name, value) => (MARK, "label", name.as_ref(), value.as_str()).into(),
+        }
+    }
+
+    /// What a deny list would call it.
+    pub(crate) fn to_rule(&self) -> DenyRule {
+        use super::deny_rule::DenyKind;
+        use super::pattern::Pattern;
+        DenyRule(match &self.0 {
+            SignalKind::Key(key) => DenyKind::Key(key.clone()),
+            SignalKind::Ip(IpAddr::V4(address)) => DenyKind::Network(IpAddr::V4(*address).into()),
+            SignalKind::Ip(IpAddr::V6(address)) => {
+                let network = ipnet::Ipv6Net::new(*address, 64).map(|network| network.trunc());
+                DenyKind::Network(network.map_or(IpAddr::V6(*address).into(), Into::into))
+            }
+            SignalKind::UserAgent(text) => DenyKind::UserAgent(Pattern::new(text)),
+            SignalKind::Label(name, value) => DenyKind::Label { name: name.clone(), value: value.clone() },
+        })
+    }
+}
+
+/// Keeps what is remembered of signals apart from callers' keys.
+const MARK: &str = "tollgate signal";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_user_agent_is_cut_between_characters() {
+        let signals = Signals::new().user_agent("\u{e9}".repeat(1000));
+        assert_eq!(signals.agent().map(str::len), Some(1024));
+        let signals = Signals::new().user_agent(format!("x{}", "\u{e9}".repeat(1000)));
+        assert_eq!(signals.agent().map(str::len), Some(1023));
+    }
+
+    #[test]
+    fn a_site_of_ipv6_is_one_signal() {
+        let signal = |text: &str| Signal::ip(text.parse().expect("an address"));
+        assert_eq!(signal("2001:db8::1").to_key(), signal("2001:db8::ffff").to_key());
+        assert_ne!(signal("2001:db8::1").to_key(), signal("2001:db8:0:1::1").to_key());
+        assert_eq!(signal("::ffff:192.0.2.1").to_key(), signal("192.0.2.1").to_key());
+        assert_eq!(signal("2001:db8::1").to_rule().to_string(), "network 2001:db8::/64");
+    }
+}
