@@ -4,13 +4,21 @@ use std::time::Duration;
 
 use redis::{Connection, cmd};
 use tollgate::backend::{Error, RedisBackend, conformance};
-use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter};
+use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter, SetQuotaError, Signal};
 
 use crate::keys::wait_for_slots;
 use crate::outage::{SLOW, fresh};
 use crate::server::{PATIENCE, Server};
 
 const COMMANDS: [&str; 8] = ["evalsha", "eval", "get", "mget", "set", "setrange", "del", "time"];
+
+/// What changes at run time needs more.
+const NOTICES: [&str; 10] =
+    ["hmget", "hset", "hdel", "zadd", "zrem", "zcard", "zscore", "zrange", "pexpireat", "persist"];
+
+fn all() -> impl Iterator<Item = &'static str> {
+    COMMANDS.into_iter().chain(NOTICES)
+}
 
 /// `ACL SETUSER limits on >... ~tollgate:* -@all +evalsha +eval +get +mget +set +setrange +del +time`
 fn allow<'a>(admin: &mut Connection, commands: impl Iterator<Item = &'a str>) {
@@ -34,7 +42,7 @@ async fn connect(server: &Server) -> Result<RedisBackend, Error> {
 async fn everything_works_with_it() {
     let server = Server::start();
     let mut admin = server.admin();
-    allow(&mut admin, COMMANDS.into_iter());
+    allow(&mut admin, all());
     cmd("ACL").arg("LOG").arg("RESET").exec(&mut admin).unwrap();
     let backend = connect(&server).await.unwrap();
     conformance::all(&backend, tokio::time::sleep).await;
@@ -42,6 +50,7 @@ async fn everything_works_with_it() {
     // After an idle time, and after losing the connection: both ask before they charge.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     use_it(&mut admin, &backend).await.unwrap();
+    change_it(&backend, server.url()).await.unwrap();
     let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();
     assert!(refused.is_empty(), "{refused:?}");
 }
@@ -53,10 +62,11 @@ async fn on_a_cluster_a_little_more_will_do() {
     let mut admin = server.admin();
     cmd("CLUSTER").arg("ADDSLOTSRANGE").arg(0).arg(16383).exec(&mut admin).unwrap();
     wait_for_slots(&mut admin);
-    allow(&mut admin, COMMANDS.into_iter().chain(["cluster|slots", "cluster|shards", "asking", "readonly", "ping"]));
+    allow(&mut admin, all().chain(["cluster|slots", "cluster|shards", "asking", "readonly", "ping"]));
     cmd("ACL").arg("LOG").arg("RESET").exec(&mut admin).unwrap();
     let backend = RedisBackend::builder().deadline(PATIENCE).connect_cluster([url(&server)]).await.unwrap();
     use_it(&mut admin, &backend).await.unwrap();
+    change_it(&backend, server.url()).await.unwrap();
     let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();
     assert!(refused.is_empty(), "{refused:?}");
     // Without it, the nodes are not found.
@@ -65,17 +75,48 @@ async fn on_a_cluster_a_little_more_will_do() {
 }
 
 #[tokio::test]
+async fn what_changes_at_run_time_needs_each_of_the_others_and_decisions_none_of_them() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    for without in NOTICES {
+        cmd("FLUSHALL").exec(&mut admin).unwrap();
+        allow(&mut admin, all().filter(|command| *command != without));
+        let backend = connect(&server).await.unwrap();
+        let error = change_it(&backend, server.url()).await.expect_err(without);
+        assert!(error.to_string().contains("permission"), "without {without}: {error}");
+        use_it(&mut admin, &backend).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn and_not_with_less() {
     let server = Server::start();
     let mut admin = server.admin();
     for without in COMMANDS {
-        allow(&mut admin, COMMANDS.into_iter().filter(|command| *command != without));
+        allow(&mut admin, COMMANDS.into_iter().filter(|command| *command != without).chain(NOTICES));
         let worked = match connect(&server).await {
             Ok(backend) => use_it(&mut admin, &backend).await,
             Err(error) => Err(error),
         };
         assert!(worked.unwrap_err().to_string().contains("permission"), "without {without}");
     }
+}
+
+/// All that a board of notices does.
+async fn change_it(backend: &RedisBackend, admin_url: String) -> Result<(), SetQuotaError> {
+    let limiter = RateLimiter::new(backend.clone());
+    let block = async |lasts: u64| {
+        let signal = Signal::key(fresh());
+        limiter.block(signal, Duration::from_millis(lasts)).await.map_err(SetQuotaError::Backend)
+    };
+    block(1).await?;
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    limiter.set_quota(&SLOW, Some(*SLOW.quota())).await?;
+    limiter.set_quota(&SLOW, None).await?;
+    // A withdrawal is forgotten an hour later, and that it was there is remembered.
+    let mut admin = redis::Client::open(admin_url).unwrap().get_connection().unwrap();
+    cmd("ZADD").arg("tollgate:1:{notices}:ends").arg("XX").arg(1).arg("quota\0slow").exec(&mut admin).unwrap();
+    block(60_000).await
 }
 
 /// Each operation of a backend, by the usual way and by the rare one.

@@ -16,6 +16,7 @@ mod histories;
 mod hostile;
 mod keys;
 mod least_privilege;
+mod notices;
 mod outage;
 mod processes;
 mod proxy;

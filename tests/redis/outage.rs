@@ -31,7 +31,8 @@ pub(crate) struct Application {
 impl Application {
     pub(crate) async fn on(url: &str) -> Application {
         let backend = RedisBackend::builder().deadline(DEADLINE).connect(url).await.unwrap();
-        let with = |mode| RateLimiter::builder(backend.clone()).on_failure(mode).build();
+        // Without a memory of its own of what is denied: each decision is the backend's.
+        let with = |mode| RateLimiter::builder(backend.clone()).on_failure(mode).block_cache(0).build();
         let application = Application {
             deny: with(FailureMode::Deny),
             allow: with(FailureMode::Allow),

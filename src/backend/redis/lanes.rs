@@ -75,7 +75,14 @@ const REDIRECTIONS: u32 = 4;
 
 impl Lanes {
     pub(super) fn new(link: Link, deadline: Duration, runtime: Handle) -> Lanes {
-        Lanes { link, script: Script::new(), deadline, runtime, queues: Mutex::default(), breakers: Default::default() }
+        Lanes {
+            link,
+            script: Script::new(include_str!("script.lua")),
+            deadline,
+            runtime,
+            queues: Mutex::default(),
+            breakers: Default::default(),
+        }
     }
 
     pub(super) fn link(&self) -> &Link {
@@ -262,6 +269,11 @@ impl Lanes {
                 probe.lanes.link.lost(number);
             }
         });
+    }
+
+    /// Whether calls fail at once, at least those of some slots.
+    pub(super) fn is_broken(&self) -> bool {
+        self.breakers.iter().any(|breaker| breaker.why().is_some())
     }
 
     fn breaker(&self, lane: u16) -> &Breaker {

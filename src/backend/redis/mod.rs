@@ -5,6 +5,7 @@
 
 mod batch;
 mod breaker;
+mod bulletin;
 mod error;
 mod lanes;
 mod link;
@@ -26,9 +27,10 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::timeout;
 
 use self::batch::{Kind, Operation, Row};
+use self::bulletin::{Board, Posted};
 use self::lanes::Lanes;
 use self::link::{Link, Lost, Theirs};
-use super::{Backend, BackendFuture, Error, ErrorKind, RowId, Settle, Steps, Take};
+use super::{Backend, BackendFuture, Bulletin, Error, ErrorKind, RowId, Settle, Steps, Take, Vitals};
 use crate::algorithm::{Ask, Quota, Receipt, Step};
 use crate::policy::{Digest, PolicyName, Secret};
 
@@ -63,6 +65,7 @@ pub struct RedisBackend {
     lanes: Arc<Lanes>,
     prefix: Arc<str>,
     secret: Secret,
+    board: Option<Posted>,
 }
 
 impl RedisBackend {
@@ -101,7 +104,13 @@ impl RedisBackend {
 
     /// A backend with choices.
     pub fn builder() -> RedisBackendBuilder {
-        RedisBackendBuilder { prefix: "tollgate".into(), deadline: DEADLINE, secret: None, lazy: false }
+        RedisBackendBuilder {
+            prefix: "tollgate".into(),
+            deadline: DEADLINE,
+            secret: None,
+            lazy: false,
+            notices: NOTICES,
+        }
     }
 
     /// The key of a row on the server, for looking at it with `redis-cli`: policy and
@@ -269,6 +278,18 @@ impl Backend for RedisBackend {
     fn secret(&self) -> Option<Secret> {
         Some(self.secret)
     }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn bulletin(&self) -> Option<Arc<dyn Bulletin>> {
+        self.board.clone().map(|board| Arc::new(board) as Arc<dyn Bulletin>)
+    }
+
+    fn vitals(&self) -> Vitals {
+        Vitals { is_broken: Some(self.lanes.is_broken()), ..Vitals::default() }
+    }
 }
 
 impl fmt::Debug for RedisBackend {
@@ -321,6 +342,7 @@ pub struct RedisBackendBuilder {
     deadline: Duration,
     secret: Option<Secret>,
     lazy: bool,
+    notices: Duration,
 }
 
 impl RedisBackendBuilder {
@@ -357,6 +379,14 @@ impl RedisBackendBuilder {
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RedisBackendBuilder {
         self.secret = Some(secret);
+        self
+    }
+
+    /// How often each process looks for what others changed at run time ([quotas](crate::RateLimiter::set_quota), blocks);
+    /// zero = it does not, and tells nobody. Defaults to 500 ms, which makes a change known everywhere within a second.
+    #[must_use]
+    pub fn notices_every(mut self, period: Duration) -> RedisBackendBuilder {
+        self.notices = period;
         self
     }
 
@@ -442,11 +472,10 @@ impl RedisBackendBuilder {
             }
             Secret::new(bytes)
         });
-        RedisBackend {
-            lanes: Arc::new(Lanes::new(link, self.deadline, Handle::current())),
-            prefix: self.prefix,
-            secret,
-        }
+        let lanes = Arc::new(Lanes::new(link, self.deadline, Handle::current()));
+        let board = || Posted(Arc::new(Board::new(Arc::clone(&lanes), &self.prefix, self.notices)));
+        let board = (!self.notices.is_zero()).then(board);
+        RedisBackend { lanes, prefix: self.prefix, secret, board }
     }
 }
 
@@ -456,6 +485,9 @@ fn ended() -> Error {
 }
 
 const DEADLINE: Duration = Duration::from_millis(100);
+
+/// Between two looks at the board of notices.
+const NOTICES: Duration = Duration::from_millis(500);
 
 /// Whether the server is there is asked by a row that never is.
 static PROBE: PolicyName = PolicyName::new("probe");

@@ -1,0 +1,266 @@
+//! The board of notices: in three keys on the server, read now and then by every process.
+//!
+//! Each notice has a version, later than all before it, so a reader asks for what came after the last one that it knows.
+//! A board that was lost, or forgot something that the reader missed, is told whole.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use redis::{Cmd, ErrorKind as RedisKind, RedisError, ServerErrorKind, Value};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use super::error::{Fault, classify, fault};
+use super::lanes::Lanes;
+use super::script::Script;
+use crate::backend::{BackendFuture, Bulletin, BulletinReader, Error, ErrorKind, Notice};
+
+/// See [`Bulletin`].
+pub(super) struct Board {
+    lanes: Arc<Lanes>,
+    script: Script,
+    keys: [String; 3],
+    /// How often it is read.
+    every: Duration,
+    readers: Mutex<Readers>,
+    /// What the readers were told. Held while the server is asked and they are told, so that they are told in order.
+    told: tokio::sync::Mutex<Told>,
+}
+
+#[derive(Default)]
+struct Readers {
+    all: Vec<Weak<dyn BulletinReader>>,
+    /// Those who were told nothing yet.
+    new: bool,
+    /// A task reads the board.
+    reading: bool,
+    /// Posts on their way.
+    posting: usize,
+}
+
+/// Up to where.
+#[derive(Default)]
+struct Told {
+    epoch: Vec<u8>,
+    version: u64,
+}
+
+/// What the server says.
+struct Page {
+    epoch: Vec<u8>,
+    all: bool,
+    more: bool,
+    version: u64,
+    notices: Vec<Notice>,
+}
+
+impl Board {
+    pub(super) fn new(lanes: Arc<Lanes>, prefix: &str, every: Duration) -> Board {
+        // One slot of a cluster for all three.
+        let key = |name: &str| format!("{prefix}:1:{{notices}}:{name}");
+        let script = Script::new(include_str!("bulletin.lua"));
+        let keys = [key("notices"), key("order"), key("ends")];
+        Board { lanes, script, keys, every, readers: Mutex::default(), told: tokio::sync::Mutex::default() }
+    }
+
+    /// Until the last reader is gone.
+    async fn read_on(self: Arc<Self>) {
+        loop {
+            // What cannot be read now is read the next time; whoever decides finds out by himself that the server is gone.
+            let _ = self.exchange(None).await;
+            sleep(self.every).await;
+            let mut readers = self.readers();
+            readers.all.retain(|reader| reader.strong_count() > 0);
+            if readers.all.is_empty() {
+                readers.reading = false;
+                return;
+            }
+        }
+    }
+
+    /// Posts a notice, if there is one, and tells the readers what was posted since they were last told.
+    async fn exchange(&self, notice: Option<&Notice>) -> Result<(), Error> {
+        let mut told = self.told.lock().await;
+        if std::mem::take(&mut self.readers().new) {
+            *told = Told::default();
+        }
+        let (mut notice, mut collected, mut anew) = (notice, Vec::new(), false);
+        loop {
+            let page = match self.ask(&told, notice.take()).await {
+                Ok(page) => page,
+                Err(error) => {
+                    // What was read so far is told the next time, with the rest.
+                    if !collected.is_empty() || anew {
+                        *told = Told::default();
+                    }
+                    return Err(error);
+                }
+            };
+            anew |= page.all;
+            if page.all {
+                collected.clear();
+            }
+            collected.extend(page.notices);
+            (told.epoch, told.version) = (page.epoch, page.version);
+            if !page.more {
+                break;
+            }
+        }
+        if anew || !collected.is_empty() {
+            let readers: Vec<_> = self.readers().all.iter().filter_map(Weak::upgrade).collect();
+            for reader in readers {
+                reader.read(collected.clone(), anew);
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, told: &Told, notice: Option<&Notice>) -> Result<Page, Error> {
+        let link = self.lanes.link();
+        let mut in_full = false;
+        loop {
+            let mut command = self.script.command(in_full);
+            command.arg(self.keys.len()).arg(&self.keys).arg(&told.epoch).arg(told.version);
+            if let Some(notice) = notice {
+                add(&mut command, notice);
+            }
+            let number = link.number();
+            match timeout(PATIENCE.max(self.lanes.deadline()), link.run::<Value>(&command)).await {
+                Ok(Ok(answer)) => return page(answer).ok_or_else(nonsense),
+                Ok(Err(error)) if is_unknown(&error) && !in_full => in_full = true,
+                Ok(Err(error)) => {
+                    if fault(&error) != Fault::Answered {
+                        link.lost(number);
+                    }
+                    return Err(classify(error));
+                }
+                Err(_) => {
+                    link.lost(number);
+                    let message = format!("the Redis server did not answer within {PATIENCE:?}; it may have been told");
+                    return Err(Error::new(ErrorKind::Timeout, message));
+                }
+            }
+        }
+    }
+
+    fn readers(&self) -> std::sync::MutexGuard<'_, Readers> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The board of a backend, for its limiters.
+#[derive(Clone)]
+pub(super) struct Posted(pub(super) Arc<Board>);
+
+impl Bulletin for Posted {
+    fn post(&self, notice: Notice) -> BackendFuture<()> {
+        let board = Arc::clone(&self.0);
+        if board.lanes.is_broken() {
+            let message = "the Redis server did not answer a moment ago; nobody was told";
+            return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, message)));
+        }
+        {
+            let mut readers = board.readers();
+            if readers.posting >= MOST_POSTS {
+                let message = format!("{MOST_POSTS} notices wait for the Redis server already");
+                return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, message)));
+            }
+            readers.posting += 1;
+        }
+        let (done, receiver) = oneshot::channel();
+        let posting = Posting(Arc::clone(&board));
+        // A task of its own: it is posted whether anybody waits or not.
+        self.0.lanes.runtime().spawn(async move {
+            let answer = posting.0.exchange(Some(&notice)).await;
+            drop(posting);
+            let _ = done.send(answer);
+        });
+        BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(super::ended())) })
+    }
+
+    fn subscribe(&self, reader: Weak<dyn BulletinReader>) {
+        let mut readers = self.0.readers();
+        readers.all.push(reader);
+        readers.new = true;
+        if !std::mem::replace(&mut readers.reading, true) {
+            drop(readers);
+            self.0.lanes.runtime().spawn(Arc::clone(&self.0).read_on());
+        }
+    }
+}
+
+/// A post on its way.
+struct Posting(Arc<Board>);
+
+impl Drop for Posting {
+    fn drop(&mut self) {
+        self.0.readers().posting -= 1;
+    }
+}
+
+fn add(command: &mut Cmd, notice: &Notice) {
+    let lasts = notice.lasts.map_or(0, |lasts| lasts.as_millis().clamp(1, LONGEST));
+    let mark = if notice.text.is_some() { "+" } else { "-" };
+    command.arg(&notice.topic).arg(mark).arg(notice.text.as_deref().unwrap_or("")).arg(lasts as u64);
+}
+
+fn page(answer: Value) -> Option<Page> {
+    let Value::Array(values) = answer else { return None };
+    let mut values = values.into_iter();
+    let epoch = bytes(values.next()?)?;
+    let now = number(values.next()?)?;
+    let all = number(values.next()?)? == 1;
+    let more = number(values.next()?)? == 1;
+    let version = number(values.next()?)?;
+    let mut notices = Vec::new();
+    while let Some(topic) = values.next() {
+        let topic = bytes(topic)?;
+        let stands = bytes(values.next()?)? == b"+";
+        let until = number(values.next()?)?;
+        let text = String::from_utf8(bytes(values.next()?)?).ok()?;
+        let lasts = (until > 0).then(|| Duration::from_millis(until.saturating_sub(now)));
+        notices.push(Notice { topic, text: stands.then_some(text), lasts: lasts.filter(|_| stands) });
+    }
+    Some(Page { epoch, all, more, version, notices })
+}
+
+fn bytes(value: Value) -> Option<Vec<u8>> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        Value::SimpleString(text) => Some(text.into_bytes()),
+        _ => None,
+    }
+}
+
+fn number(value: Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(number).ok(),
+        other => std::str::from_utf8(&bytes(other)?).ok()?.parse().ok(),
+    }
+}
+
+/// The server needs the script in full once.
+fn is_unknown(error: &RedisError) -> bool {
+    error.kind() == RedisKind::Server(ServerErrorKind::NoScript)
+}
+
+#[cold]
+fn nonsense() -> Error {
+    Error::new(ErrorKind::Protocol, "the board of notices does not read as this version of the crate writes it")
+}
+
+/// How long a post may take. Nobody's request waits for it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Posts that may be on their way at once.
+const MOST_POSTS: usize = 1000;
+
+/// Milliseconds that a notice may stand, unless it has no end: a hundred years.
+const LONGEST: u128 = 100 * 365 * 86_400_000;
+
+impl fmt::Debug for Posted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Board").field("every", &self.0.every).finish_non_exhaustive()
+    }
+}

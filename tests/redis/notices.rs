@@ -1,0 +1,194 @@
+//! What limiters on one server tell each other while they run: changed quotas, blocks.
+
+use std::time::{Duration, Instant};
+
+use redis::cmd;
+use tollgate::backend::RedisBackend;
+use tollgate::{AutoBlock, DAY, HOUR, MINUTE, Policy, Quota, RateLimiter, Reason, SetQuotaError, Signal, Subject};
+
+use crate::server::{PATIENCE, Server};
+
+static SEARCH: Policy = Policy::new("search", Quota::token_bucket(100, HOUR));
+
+/// The stated time, and as much again for a machine with better things to do.
+const SOON: Duration = Duration::from_secs(2);
+
+async fn limiter(server: &Server) -> RateLimiter {
+    RateLimiter::new(server.backend().await)
+}
+
+/// How long it takes until it is so.
+async fn until(mut is_so: impl AsyncFnMut() -> bool) -> Duration {
+    let begin = Instant::now();
+    while !is_so().await {
+        assert!(begin.elapsed() < SOON, "not within {SOON:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    begin.elapsed()
+}
+
+#[tokio::test]
+async fn a_quota_that_one_sets_is_everybodys_within_a_second_and_what_was_spent_stays_spent() {
+    let server = Server::start();
+    let (one, other) = (limiter(&server).await, limiter(&server).await);
+    let free = || Subject::new("ada").tier("free");
+    let api = Policy::new("api", Quota::token_bucket(100, HOUR)).tier("free", Quota::token_bucket(10, HOUR));
+    other.acquire(&SEARCH, "ada").cost(3).await.unwrap();
+    one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
+    assert_eq!(one.remaining(&SEARCH, "ada").await.unwrap(), 2, "here at once");
+    let took = until(async || other.remaining(&SEARCH, "ada").await.unwrap() == 2).await;
+    println!("after {took:?}");
+
+    // A key before its tier, a tier before everybody.
+    one.set_quota(&api, Some(Quota::token_bucket(7, HOUR))).await.unwrap();
+    until(async || other.remaining(&api, free()).await.unwrap() == 7).await;
+    one.set_tier_quota(&api, "free", Some(Quota::token_bucket(8, HOUR))).await.unwrap();
+    until(async || other.remaining(&api, free()).await.unwrap() == 8).await;
+    one.set_key_quota(&api, free(), Some(Quota::token_bucket(9, HOUR))).await.unwrap();
+    until(async || other.remaining(&api, free()).await.unwrap() == 9).await;
+    assert_eq!(other.remaining(&api, Subject::new("eve").tier("free")).await.unwrap(), 8);
+    assert_eq!(other.quota(&api, "eve").limit(), 7);
+
+    // Whoever comes later learns it too, and of the end as well.
+    let third = limiter(&server).await;
+    until(async || third.remaining(&api, free()).await.unwrap() == 9).await;
+    other.set_key_quota(&api, free(), None).await.unwrap();
+    other.set_tier_quota(&api, "free", None).await.unwrap();
+    other.set_quota(&api, None).await.unwrap();
+    until(async || third.remaining(&api, free()).await.unwrap() == 10).await;
+    until(async || one.quota(&api, "eve").limit() == 100).await;
+}
+
+#[tokio::test]
+async fn of_two_changes_everybody_ends_with_the_last() {
+    let server = Server::start();
+    let limiters = [limiter(&server).await, limiter(&server).await, limiter(&server).await];
+    for round in 0..10u64 {
+        let quota = |i: usize| Some(Quota::token_bucket(10 + 3 * round + i as u64, HOUR));
+        let [a, b, c] = &limiters;
+        let (x, y, z) =
+            tokio::join!(a.set_quota(&SEARCH, quota(0)), b.set_quota(&SEARCH, quota(1)), c.set_quota(&SEARCH, quota(2)));
+        x.and(y).and(z).unwrap();
+        let limits = || limiters.iter().map(|limiter| limiter.quota(&SEARCH, "ada").limit()).collect::<Vec<_>>();
+        until(async || limits().iter().all(|limit| *limit == limits()[0] && *limit >= 10 + 3 * round)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_block_that_one_earns_holds_for_all() {
+    let server = Server::start();
+    let blocking = |backend: RedisBackend| {
+        let rules = AutoBlock::new([&SEARCH]).threshold(3).within(MINUTE).block_for(HOUR);
+        RateLimiter::builder(backend).auto_block(rules).build()
+    };
+    let (one, other) = (blocking(server.backend().await), blocking(server.backend().await));
+    let ip = [192, 0, 2, 1].into();
+    one.acquire(&SEARCH, "eve").cost(100).ip(ip).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(one.acquire(&SEARCH, "eve").ip(ip).await.unwrap().reason(), Reason::QuotaExceeded);
+    }
+    assert_eq!(one.limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
+    // By key, and by address under any key.
+    until(async || other.check(&SEARCH, "eve").await.unwrap().reason() == Reason::Blocked).await;
+    until(async || other.acquire(&SEARCH, "mallory").ip(ip).check().await.unwrap().reason() == Reason::Blocked).await;
+    let left = other.check(&SEARCH, "eve").await.unwrap().retry_after().unwrap();
+    assert!(left > 59 * MINUTE && left <= HOUR, "{left:?}");
+    other.unblock(Signal::key("eve")).await.unwrap();
+    until(async || one.check(&SEARCH, "eve").await.unwrap().reason() == Reason::QuotaExceeded).await;
+
+    // And by hand, under every policy, in processes that block nobody by themselves.
+    let plain = limiter(&server).await;
+    one.block(Signal::key("mallory"), DAY).await.unwrap();
+    until(async || plain.check(&SEARCH, "mallory").await.unwrap().reason() == Reason::Blocked).await;
+}
+
+#[tokio::test]
+async fn what_is_over_is_gone_and_a_board_that_was_lost_is_told_anew() {
+    let server = Server::start();
+    let (one, other) = (limiter(&server).await, limiter(&server).await);
+    one.block(Signal::key("eve"), Duration::from_millis(300)).await.unwrap();
+    one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
+    until(async || other.quota(&SEARCH, "ada").limit() == 5).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let mut admin = server.admin();
+    let count = |admin: &mut redis::Connection| -> usize {
+        cmd("ZCARD").arg("tollgate:1:{notices}:order").query(admin).unwrap()
+    };
+    assert_eq!(count(&mut admin), 2);
+    one.set_quota(&SEARCH, Some(Quota::token_bucket(6, HOUR))).await.unwrap();
+    assert_eq!(count(&mut admin), 1, "the block is over and gone");
+    // A failover to a replica that never heard of it.
+    cmd("FLUSHALL").exec(&mut admin).unwrap();
+    until(async || other.quota(&SEARCH, "ada").limit() == 100 && one.quota(&SEARCH, "ada").limit() == 100).await;
+    other.set_quota(&SEARCH, Some(Quota::token_bucket(7, HOUR))).await.unwrap();
+    until(async || one.quota(&SEARCH, "ada").limit() == 7).await;
+    // Nothing stays on the server when nothing stands.
+    other.set_quota(&SEARCH, None).await.unwrap();
+    for key in ["notices", "order", "ends"] {
+        let ttl: i64 = cmd("PTTL").arg(format!("tollgate:1:{{notices}}:{key}")).query(&mut admin).unwrap();
+        assert!(ttl > 0 || ttl == -2, "{key}: {ttl}");
+    }
+}
+
+#[tokio::test]
+async fn more_than_fits_one_answer_is_told_whole() {
+    let server = Server::start();
+    let one = limiter(&server).await;
+    for key in 0..1200u64 {
+        one.set_key_quota(&SEARCH, key, Some(Quota::token_bucket(key + 1, HOUR))).await.unwrap();
+    }
+    let other = limiter(&server).await;
+    until(async || other.stats().changed_quotas == 1200).await;
+    assert!((0..1200u64).all(|key| other.quota(&SEARCH, key).limit() == key + 1));
+}
+
+#[tokio::test]
+async fn when_the_server_cannot_be_told_nothing_has_changed() {
+    let mut server = Server::start();
+    let backend = RedisBackend::builder().connect(&server.url()).await.unwrap();
+    let limiter = RateLimiter::new(backend);
+    server.kill();
+    let error = limiter.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap_err();
+    assert!(matches!(error, SetQuotaError::Backend(_)), "{error}");
+    assert_eq!(limiter.quota(&SEARCH, "ada").limit(), 100);
+    // A block holds here all the same.
+    assert!(limiter.block(Signal::key("eve"), HOUR).await.is_err());
+    assert_eq!(limiter.limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
+    server.restart();
+    until(async || limiter.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.is_ok()).await;
+    assert_eq!(limiter.quota(&SEARCH, "ada").limit(), 5);
+}
+
+#[tokio::test]
+async fn on_a_cluster_too() {
+    let cluster = crate::cluster_server::Cluster::start();
+    let connect = async || RateLimiter::new(cluster.backend().await);
+    let (one, other) = (connect().await, connect().await);
+    one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
+    until(async || other.quota(&SEARCH, "ada").limit() == 5).await;
+}
+
+#[tokio::test]
+async fn nobody_reads_on_when_the_last_limiter_is_gone() {
+    let server = Server::start();
+    let backend = RedisBackend::builder()
+        .deadline(PATIENCE)
+        .notices_every(Duration::from_millis(50))
+        .connect(&server.url())
+        .await
+        .unwrap();
+    let calls = || -> String { cmd("INFO").arg("commandstats").query(&mut server.admin()).unwrap() };
+    let evals = |text: &str| -> u64 {
+        let line = text.lines().find(|line| line.starts_with("cmdstat_evalsha:")).map(|line| line.to_owned());
+        line.and_then(|line| line.split(['=', ',']).nth(1).and_then(|count| count.parse().ok())).unwrap_or(0)
+    };
+    let limiter = RateLimiter::new(backend.clone());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let while_there = evals(&calls());
+    assert!(while_there >= 3, "{while_there}");
+    drop(limiter);
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    let after = evals(&calls());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(evals(&calls()), after);
+}
