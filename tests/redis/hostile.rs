@@ -12,7 +12,9 @@ use crate::proxy::hostile;
 const DEADLINE: Duration = Duration::from_millis(200);
 
 async fn ask(url: &str) -> Error {
-    let limiter = RateLimiter::new(RedisBackend::builder().deadline(DEADLINE).notices_every(Duration::ZERO).lazy().connect(url).await.unwrap());
+    let limiter = RateLimiter::new(
+        RedisBackend::builder().deadline(DEADLINE).notices_every(Duration::ZERO).lazy().connect(url).await.unwrap(),
+    );
     let begin = Instant::now();
     let error = limiter.limit(&SLOW, 1).await.unwrap_err();
     assert!(begin.elapsed() < DEADLINE + Duration::from_millis(300), "{:?}: {error}", begin.elapsed());
@@ -102,7 +104,15 @@ async fn an_endless_answer_is_left() {
     let endless = [b"$1000000000\r\n".to_vec(), vec![b'x'; 1 << 20]].concat();
     let limiter = {
         let url = hostile(endless, true, false);
-        RateLimiter::new(RedisBackend::builder().deadline(DEADLINE).notices_every(Duration::ZERO).lazy().connect(&url).await.unwrap())
+        RateLimiter::new(
+            RedisBackend::builder()
+                .deadline(DEADLINE)
+                .notices_every(Duration::ZERO)
+                .lazy()
+                .connect(&url)
+                .await
+                .unwrap(),
+        )
     };
     for _ in 0..100 {
         limiter.limit(&SLOW, 1).await.unwrap_err();

@@ -66,8 +66,11 @@ async fn of_two_changes_everybody_ends_with_the_last() {
     for round in 0..10u64 {
         let quota = |i: usize| Some(Quota::token_bucket(10 + 3 * round + i as u64, HOUR));
         let [a, b, c] = &limiters;
-        let (x, y, z) =
-            tokio::join!(a.set_quota(&SEARCH, quota(0)), b.set_quota(&SEARCH, quota(1)), c.set_quota(&SEARCH, quota(2)));
+        let (x, y, z) = tokio::join!(
+            a.set_quota(&SEARCH, quota(0)),
+            b.set_quota(&SEARCH, quota(1)),
+            c.set_quota(&SEARCH, quota(2))
+        );
         x.and(y).and(z).unwrap();
         let limits = || limiters.iter().map(|limiter| limiter.quota(&SEARCH, "ada").limit()).collect::<Vec<_>>();
         until(async || limits().iter().all(|limit| *limit == limits()[0] && *limit >= 10 + 3 * round)).await;

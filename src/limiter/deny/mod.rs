@@ -254,7 +254,7 @@ mod tests {
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let list = &list;
-                scope.spawn(move || (0..50).for_each(|i| drop(list.insert(DenyRule::key((thread, i))))));
+                scope.spawn(move || (0..50).for_each(|i| assert!(list.insert(DenyRule::key((thread, i))))));
             }
         });
         assert_eq!(list.len(), 200);
