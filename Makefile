@@ -50,6 +50,7 @@ unit:
 # Beside other crates, in one run: prints a table of ratios.
 bench:
 	cargo run --release --manifest-path benches/peers/Cargo.toml --no-default-features --bin decision
+	cargo run --release --manifest-path benches/peers/Cargo.toml --no-default-features --bin deny
 
 # On a redis-server of its own, beside other crates' backends; one of them asks for a newer Rust than it needs.
 bench-redis:

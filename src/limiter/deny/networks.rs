@@ -40,10 +40,8 @@ impl Networks {
 /// All addresses from the first network's on, cut where networks begin and end.
 #[derive(Debug)]
 struct Stretches<A> {
-    /// Where each begins.
-    starts: Vec<A>,
-    /// What each falls under.
-    numbers: Vec<u32>,
+    /// Where each begins, and what it falls under: side by side, so that one look at memory finds both.
+    all: Vec<(A, u32)>,
     /// For each value of the leading bits, counted from the first start on, the stretch in which it begins.
     table: Vec<u32>,
     /// How many bits are not leading.
@@ -53,15 +51,15 @@ struct Stretches<A> {
 /// No network.
 const NONE: u32 = u32::MAX;
 
-/// Leading bits that the table has entries for: 512 KB at most.
-const MOST_BITS: u32 = 17;
+/// Leading bits that the table has entries for: 256 KB at most, so that a processor keeps it at hand.
+const MOST_BITS: u32 = 16;
 
 impl<A: Address> Stretches<A> {
     /// Of networks: first address, last address, number.
     fn new(mut networks: Vec<(A, A, u32)>) -> Stretches<A> {
         // Those that contain others before these.
         networks.sort_unstable_by(|(a, a_last, _), (b, b_last, _)| a.cmp(b).then(b_last.cmp(a_last)));
-        let mut stretches = Stretches { starts: Vec::new(), numbers: Vec::new(), table: Vec::new(), shift: 0 };
+        let mut stretches = Stretches { all: Vec::new(), table: Vec::new(), shift: 0 };
         let mut open: Vec<(A, u32)> = Vec::new();
         for (first, last, number) in networks {
             stretches.close(&mut open, Some(first));
@@ -88,17 +86,15 @@ impl<A: Address> Stretches<A> {
 
     /// A stretch begins; nothing is left of one that began at the same address.
     fn cut(&mut self, start: A, number: u32) {
-        if self.starts.last() == Some(&start) {
-            self.starts.pop();
-            self.numbers.pop();
+        if self.all.last().is_some_and(|(last, _)| *last == start) {
+            self.all.pop();
         }
-        self.starts.push(start);
-        self.numbers.push(number);
+        self.all.push((start, number));
     }
 
     fn index(&mut self) {
-        let (Some(first), Some(last)) = (self.starts.first(), self.starts.last()) else { return };
-        let bits = (self.starts.len().ilog2() + 1).min(MOST_BITS);
+        let (Some((first, _)), Some((last, _))) = (self.all.first(), self.all.last()) else { return };
+        let bits = self.all.len().ilog2().clamp(1, MOST_BITS);
         let span = last.minus(*first);
         self.shift = span.bits().saturating_sub(bits);
         let entries = span.leading(self.shift) + 1;
@@ -106,7 +102,7 @@ impl<A: Address> Stretches<A> {
         for entry in 0..entries {
             let begins = |start: A| start.minus(*first).leading(self.shift);
             // The last one that begins before this entry's addresses, or right there.
-            while stretch + 1 < self.starts.len() && begins(self.starts[stretch + 1]) < entry {
+            while stretch + 1 < self.all.len() && begins(self.all[stretch + 1].0) < entry {
                 stretch += 1;
             }
             self.table.push(stretch as u32);
@@ -114,20 +110,24 @@ impl<A: Address> Stretches<A> {
     }
 
     fn find(&self, address: A) -> Option<u32> {
-        let first = *self.starts.first().filter(|first| **first <= address)?;
+        let first = self.all.first().map(|(first, _)| *first).filter(|first| *first <= address)?;
         let entry = address.minus(first).leading(self.shift).min(self.table.len() - 1);
         let from = self.table[entry] as usize;
-        let to = self.table.get(entry + 1).map_or(self.starts.len(), |next| *next as usize + 1);
-        let stretch = from + self.starts[from..to].partition_point(|start| *start <= address);
-        // The one before the first that begins later.
-        let number = self.numbers[stretch.checked_sub(1)?];
+        let to = self.table.get(entry + 1).map_or(self.all.len(), |next| *next as usize + 1);
+        let near = &self.all[from..to];
+        // The one before the first that begins later. Mostly there are two or three of them.
+        let later = match near.len() {
+            0..=8 => near.iter().position(|(start, _)| *start > address).unwrap_or(near.len()),
+            _ => near.partition_point(|(start, _)| *start <= address),
+        };
+        let (_, number) = near[later.checked_sub(1)?];
         (number != NONE).then_some(number)
     }
 }
 
 impl<A> Default for Stretches<A> {
     fn default() -> Stretches<A> {
-        Stretches { starts: Vec::new(), numbers: Vec::new(), table: Vec::new(), shift: 0 }
+        Stretches { all: Vec::new(), table: Vec::new(), shift: 0 }
     }
 }
 
