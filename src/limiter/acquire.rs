@@ -62,6 +62,11 @@ impl<'a> Acquire<'a> {
         self.tell(|signals| signals.label(name, value))
     }
 
+    fn decide(&self, take: bool) -> DecisionFuture {
+        let Charge { policy, subject, ask, signals } = &self.charge;
+        self.limiter.decide_one(policy, subject, *ask, signals.as_deref(), take)
+    }
+
     fn tell(mut self, more: impl FnOnce(Signals) -> Signals) -> Acquire<'a> {
         let signals = self.charge.known().cloned().unwrap_or_default();
         self.charge = self.charge.signals(more(signals));
@@ -73,7 +78,7 @@ impl<'a> Acquire<'a> {
     /// # Errors
     /// If the backend cannot decide.
     pub fn check(self) -> DecisionFuture {
-        self.limiter.decide_one(&self.charge, false)
+        self.decide(false)
     }
 
     /// Asks, and takes with the charge in hand: it is given back if the [`Reservation`](super::Reservation) is dropped,
@@ -128,7 +133,7 @@ impl<'a> Acquire<'a> {
     /// # Errors
     /// If the backend cannot decide.
     pub fn send(self) -> DecisionFuture {
-        self.limiter.decide_one(&self.charge, true)
+        self.decide(true)
     }
 }
 

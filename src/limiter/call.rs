@@ -60,7 +60,7 @@ impl RateLimiter {
         let Barred { rule, until } = guard.bars(keys, signals, &call.known, now)?;
         let calendar = time.calendar();
         let barred = lines.iter().map(|(policy, subject, ask)| {
-            let take = self.take(policy, subject, *ask);
+            let take = self.take_changed(policy, subject, *ask);
             let (name, key, retry) = (policy.name().clone(), take.row.key, until.map(|until| until.since(now)));
             Decision::barred(name, key, take.quota, ask.tokens(), Arc::clone(&rule), calendar, retry)
         });

@@ -9,10 +9,10 @@ use crate::policy::{Policy, Signals, Subject};
 /// of.
 #[derive(Clone, Debug)]
 pub struct Charge<'a> {
-    policy: &'a Policy,
-    subject: Subject,
-    ask: Ask,
-    signals: Option<Box<Signals>>,
+    pub(super) policy: &'a Policy,
+    pub(super) subject: Subject,
+    pub(super) ask: Ask,
+    pub(super) signals: Option<Box<Signals>>,
 }
 
 impl<'a> Charge<'a> {

@@ -182,7 +182,7 @@ impl Inner {
     pub(super) fn learn(&self, news: impl IntoIterator<Item = News>, all: bool) {
         let now = self.time.now();
         let mut changes = Vec::new();
-        let mut any = all && self.overrides.len() > 0;
+        let mut any = all && !self.overrides.is_empty();
         for news in news {
             any = true;
             match news {

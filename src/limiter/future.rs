@@ -25,16 +25,19 @@ enum One {
     /// `None` once it was taken.
     Ready(Option<Result<Decision, Error>>),
     Pending(Box<Pending>),
-    /// Gate by gate.
-    Gated(Box<DecisionsFuture>),
 }
 
 #[derive(Debug)]
-struct Pending {
-    line: Line,
-    steps: BackendFuture<Steps>,
-    limiter: RateLimiter,
-    take: bool,
+#[allow(clippy::large_enum_variant)] // In a box already.
+enum Pending {
+    Plain {
+        line: Line,
+        steps: BackendFuture<Steps>,
+        limiter: RateLimiter,
+        take: bool,
+    },
+    /// Gate by gate.
+    Gated(DecisionsFuture),
 }
 
 /// The answers to several charges. In memory they are there at once.
@@ -94,7 +97,7 @@ impl DecisionFuture {
             Ok(Err(error)) => One::Ready(Some(limiter.failed_one(&Line::of(take), store, error))),
             Err(steps) => {
                 let limiter = limiter.clone();
-                One::Pending(Box::new(Pending { line: Line::of(take), steps, limiter, take: store }))
+                One::Pending(Box::new(Pending::Plain { line: Line::of(take), steps, limiter, take: store }))
             }
         })
     }
@@ -103,7 +106,7 @@ impl DecisionFuture {
     pub(super) fn of(decisions: DecisionsFuture) -> DecisionFuture {
         DecisionFuture(match decisions.try_ready() {
             Ok(answer) => One::Ready(Some(the_only(answer))),
-            Err(decisions) => One::Gated(Box::new(decisions)),
+            Err(decisions) => One::Pending(Box::new(Pending::Gated(decisions))),
         })
     }
 }
@@ -117,17 +120,15 @@ impl Future for DecisionFuture {
                 Some(answer) => Poll::Ready(answer),
                 None => panic!("a DecisionFuture was polled after it had answered"),
             },
-            One::Pending(pending) => {
-                let Pending { line, steps, limiter, take } = &mut **pending;
-                Pin::new(steps).poll(context).map(|answer| match answer {
-                    Ok(steps) => {
-                        let row = RowId { policy: &line.policy, key: line.key };
-                        only(row, line.quota, line.ask.tokens(), &steps)
-                    }
-                    Err(error) => limiter.failed_one(line, *take, error),
-                })
-            }
-            One::Gated(decisions) => Pin::new(&mut **decisions).poll(context).map(the_only),
+            One::Pending(pending) => match &mut **pending {
+                Pending::Plain { line, steps, limiter, take } => {
+                    Pin::new(steps).poll(context).map(|answer| match answer {
+                        Ok(steps) => only(line.row(), line.quota, line.ask.tokens(), &steps),
+                        Err(error) => limiter.failed_one(line, *take, error),
+                    })
+                }
+                Pending::Gated(decisions) => Pin::new(decisions).poll(context).map(the_only),
+            },
         }
     }
 }

@@ -138,7 +138,7 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot decide. A denial is no error: see [`Decision::into_result`](crate::Decision::into_result).
     pub fn limit(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
-        self.decide_one(&Charge::new(policy, subject), true)
+        self.decide_one(policy, &subject.into(), Ask::cost(1), None, true)
     }
 
     /// What [`limit`](RateLimiter::limit) would answer, without taking anything.
@@ -146,7 +146,7 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot decide.
     pub fn check(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
-        self.decide_one(&Charge::new(policy, subject), false)
+        self.decide_one(policy, &subject.into(), Ask::cost(1), None, false)
     }
 
     /// Begins a call with choices: a [cost](Acquire::cost), a [reservation](Acquire::reserve), a charge [in
@@ -269,16 +269,34 @@ impl RateLimiter {
     }
 
     /// [`decide`](RateLimiter::decide) for the one charge that most calls are.
-    fn decide_one(&self, charge: &Charge<'_>, take: bool) -> DecisionFuture {
-        let (policy, subject, ask) = (charge.policy(), charge.subject(), charge.ask());
+    fn decide_one(
+        &self,
+        policy: &Policy,
+        subject: &Subject,
+        ask: Ask,
+        signals: Option<&Signals>,
+        take: bool,
+    ) -> DecisionFuture {
         if !self.is_plain() {
-            let none = Signals::new();
-            let around = Circumstances { take, enforced: true, signals: charge.known().unwrap_or(&none) };
-            return DecisionFuture::of(self.decide([(policy, subject, ask)], around));
+            return self.decide_one_gate_by_gate(policy, subject, ask, signals, take);
         }
         let takes = [self.take(policy, subject, ask)];
         let steps = self.ask_backend(&takes, take);
         DecisionFuture::new(self, &takes[0], take, steps)
+    }
+
+    #[cold]
+    fn decide_one_gate_by_gate(
+        &self,
+        policy: &Policy,
+        subject: &Subject,
+        ask: Ask,
+        signals: Option<&Signals>,
+        take: bool,
+    ) -> DecisionFuture {
+        let none = Signals::new();
+        let around = Circumstances { take, enforced: true, signals: signals.unwrap_or(&none) };
+        DecisionFuture::of(self.decide_gate_by_gate(&Lines::from_iter([(policy, subject, ask)]), around))
     }
 
     /// All gates, in their order; the first is whoever calls. What comes after the backend is in
@@ -291,7 +309,7 @@ impl RateLimiter {
         }
         // 3. The quota: the policy's, the tier's, or what was set in its place.
         let takes: SmallVec<[Take<'_>; 2]> =
-            lines.iter().map(|(policy, subject, ask)| self.take(policy, subject, *ask)).collect();
+            lines.iter().map(|(policy, subject, ask)| self.take_changed(policy, subject, *ask)).collect();
         // 4. The block cache.
         if let Some(cache) = &self.inner.block_cache {
             let now = self.inner.time.now();
@@ -305,13 +323,17 @@ impl RateLimiter {
         DecisionsFuture::new(self, &takes, around.take, Some(Box::new(call)), steps)
     }
 
+    /// By the quota that the program says.
     fn take<'a>(&self, policy: &'a Policy, subject: &Subject, ask: Ask) -> Take<'a> {
-        let key = self.digest(subject.key());
-        let row = RowId { policy: policy.name(), key };
-        match self.inner.overrides.quota(policy, subject.tier_name(), key) {
-            None => Take::new(row, policy.quota_for(subject.tier_name()), ask),
-            Some(quota) => Take::new(row, &quota, ask),
-        }
+        let row = RowId { policy: policy.name(), key: self.digest(subject.key()) };
+        Take::new(row, policy.quota_for(subject.tier_name()), ask)
+    }
+
+    /// By what was set in its place, if anything was.
+    fn take_changed<'a>(&self, policy: &'a Policy, subject: &Subject, ask: Ask) -> Take<'a> {
+        let row = RowId { policy: policy.name(), key: self.digest(subject.key()) };
+        let changed = self.inner.overrides.quota(policy, subject.tier_name(), row.key);
+        Take::new(row, changed.as_ref().unwrap_or_else(|| policy.quota_for(subject.tier_name())), ask)
     }
 
     fn ask_backend(&self, takes: &[Take<'_>], take: bool) -> BackendFuture<Steps> {

@@ -44,10 +44,15 @@ pub(super) enum Whose {
 }
 
 impl Overrides {
+    /// Whether nothing was changed.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.any.load(Ordering::Acquire)
+    }
+
     /// The quota in the place of the policy's: the key's, else the tier's, else everybody's. One of another algorithm
     /// than the policy's, which another version of the program may have set, is none.
     pub(super) fn quota(&self, policy: &Policy, tier: Option<&str>, key: Digest) -> Option<Quota> {
-        if !self.any.load(Ordering::Acquire) {
+        if self.is_empty() {
             return None;
         }
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
