@@ -195,3 +195,42 @@ async fn nobody_reads_on_when_the_last_limiter_is_gone() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(evals(&calls()), after);
 }
+
+/// Who finds this in the environment is the other process: where the server is.
+const CHILD: &str = "TOLLGATE_TEST_NOTICES_CHILD";
+
+#[tokio::test]
+async fn what_another_process_sets_and_blocks_holds_in_this_one() {
+    let server = Server::start();
+    let here = limiter(&server).await;
+    assert_eq!(here.remaining(&SEARCH, "ada").await.unwrap(), 100);
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["notices::child", "--exact", "--nocapture"]).env(CHILD, server.url());
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    // The process that did it is gone by now.
+    until(async || here.remaining(&SEARCH, "ada").await.unwrap() == 5).await;
+    until(async || {
+        let blocked = here.acquire(&SEARCH, "ada").ip([192, 0, 2, 1].into()).check().await.unwrap();
+        blocked.reason() == Reason::Blocked
+    })
+    .await;
+    // The key, under the policies whose denials this process counts: it counts none.
+    assert_eq!(here.check(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
+}
+
+/// Nothing, unless this process is the other one.
+#[test]
+fn child() {
+    let Ok(url) = std::env::var(CHILD) else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let backend = RedisBackend::builder().deadline(PATIENCE).connect(&url).await.unwrap();
+        let rules = AutoBlock::new([&SEARCH]).threshold(3).within(MINUTE).block_for(HOUR);
+        let limiter = RateLimiter::builder(backend).auto_block(rules).build();
+        for _ in 0..4 {
+            limiter.acquire(&SEARCH, "eve").cost(100).ip([192, 0, 2, 1].into()).await.unwrap();
+        }
+        limiter.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
+    });
+}
