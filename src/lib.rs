@@ -36,6 +36,8 @@
 //! - [`algorithm`]: the arithmetic by itself, pure functions of numbers.
 //! - [`Clock`], [`ManualClock`]: time, and how to test your own limits without waiting.
 //! - [`Reservation`], [`Settlement`], [`Settle`]: waiting for a turn, giving back, telling the true cost.
+//! - [`DenyList`], [`AutoBlock`]: whom to deny whatever the limits say; [`RateLimiter::set_quota`]: limits changed while
+//!   they hold; [`Observer`]: every decision as data.
 //! - [`docs`]: whose address it is behind [proxies](docs::proxies), how the crate is [built](docs::design) and why,
 //!   what it [does not do](docs::limitations).
 //!
