@@ -69,7 +69,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// How many may wait for their turns at once, in layers and in [`wait_up_to`](Acquire::wait_up_to). Defaults to
+    /// How many may wait for their turns at once, in layers and in [`wait_up_to`](crate::Acquire::wait_up_to). Defaults to
     /// 10,000. Whoever comes when all places are taken is decided without waiting: allowed if it fits at once, else
     /// denied.
     ///
