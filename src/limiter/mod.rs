@@ -342,7 +342,7 @@ impl RateLimiter {
 
     /// Whether anybody wants to know more of callers than their keys.
     pub(crate) fn wants_signals(&self) -> bool {
-        !self.is_plain() && self.inner.guard.is_needed()
+        !self.is_plain() && self.inner.guard.wants_signals()
     }
 
     fn is_plain(&self) -> bool {

@@ -55,6 +55,13 @@ impl Guard {
         self.deny.is_some() || self.auto.is_some() || self.offenders.get().is_some()
     }
 
+    /// Whether it makes a difference what else is known of a caller.
+    pub(super) fn wants_signals(&self) -> bool {
+        self.deny.as_ref().is_some_and(|deny| !deny.is_empty())
+            || self.auto.is_some()
+            || self.offenders.get().is_some_and(Offenders::has_blocks)
+    }
+
     /// Whether denials count.
     pub(super) fn counts(&self) -> bool {
         self.auto.is_some()
