@@ -114,7 +114,7 @@ async fn an_endless_answer_is_left() {
                 .unwrap(),
         )
     };
-    for _ in 0..100 {
+    for _ in 0..300 {
         limiter.limit(&SLOW, 1).await.unwrap_err();
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

@@ -132,7 +132,10 @@ fn mislead(mut socket: TcpStream, nonsense: &[u8], endless: bool, hangs_up: bool
         if decides {
             answer.extend(nonsense);
         }
-        while socket.write_all(&answer).is_ok() && endless && decides {}
+        while socket.write_all(&answer).is_ok() && endless && decides {
+            // Half a gigabyte a second at most, on whatever machine.
+            thread::sleep(std::time::Duration::from_millis(2));
+        }
         if hangs_up && decides {
             return;
         }

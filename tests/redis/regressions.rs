@@ -2,7 +2,7 @@
 
 use tollgate::algorithm::{Ask, Micros, Receipt, State, settle, step};
 use tollgate::backend::{Backend, RedisBackend, RowId, Settle, Take};
-use tollgate::{Digest, HOUR, MINUTE, PolicyName, Quota, SECOND};
+use tollgate::{Digest, HOUR, MINUTE, Policy, PolicyName, Quota, RateLimiter, SECOND};
 
 use crate::rows::{self, kept};
 use crate::server::Server;
@@ -106,5 +106,18 @@ async fn windows_are_exact_until_the_end_of_time() {
             row.later(Micros::new(Micros::MAX.get() - before));
             row.take(&quota.start(std::time::Duration::from_micros(1)), Ask::cost(2)).await;
         }
+    }
+}
+
+/// Two calls may be under way at once, and the second was now and then at the server before the first: whoever gave a
+/// charge back without waiting for that, and asked again, was denied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_was_given_back_is_there_for_whoever_asks_next() {
+    static ONE: Policy = Policy::new("one", Quota::token_bucket(1, HOUR));
+    let server = Server::start();
+    let limiter = RateLimiter::builder(server.backend().await).block_cache(0).build();
+    for i in 0..20_000 {
+        let held = limiter.acquire(&ONE, "ada").hold().await;
+        drop(held.unwrap_or_else(|error| panic!("try {i}: {error}")));
     }
 }

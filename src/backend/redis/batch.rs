@@ -111,7 +111,8 @@ impl Batch {
         for row in &self.rows {
             command.arg(&*row.0);
         }
-        command.arg(arguments.quotas).arg(arguments.operations);
+        let (quotas, operations) = arguments.finish();
+        command.arg(quotas).arg(operations);
         command
     }
 

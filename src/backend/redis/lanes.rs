@@ -50,6 +50,25 @@ struct Queue {
     calls: usize,
     /// Calls that are at the server.
     sent: usize,
+    /// Rows of settlements and resets among these: whatever else is asked of them waits, since nobody waited for those
+    /// and everybody may rely on them.
+    posted: Vec<Row>,
+}
+
+impl Queue {
+    /// Whether something that was posted on one of these rows is under way.
+    fn is_posted(&self, rows: &[Row]) -> bool {
+        !self.posted.is_empty() && rows.iter().any(|row| self.posted.contains(row))
+    }
+
+    /// A call is back with what it posted.
+    fn done(&mut self, posted: &mut Vec<Row>) {
+        for row in posted.drain(..) {
+            if let Some(place) = self.posted.iter().position(|other| *other == row) {
+                self.posted.swap_remove(place);
+            }
+        }
+    }
 }
 
 const BREAKERS: usize = 16;
@@ -134,26 +153,29 @@ impl Lanes {
         if queue.calls < MOST_CALLS {
             queue.calls += 1;
             drop(queues);
-            let call = Call { lanes: Arc::clone(self), lane, ended: false };
+            let call = Call { lanes: Arc::clone(self), lane, posted: Vec::new(), ended: false };
             self.runtime.spawn(call.run());
         }
     }
 
     /// The next operations of a lane, for one of its calls; `None` ends that call. Operations whose callers have left
     /// are not sent, settlements excepted.
-    fn next(&self, lane: u16, sent: bool) -> Option<Batch> {
+    ///
+    /// `posted` are the rows of what the call posted before, and then of what it posts now.
+    fn next(&self, lane: u16, sent: bool, posted: &mut Vec<Row>) -> Option<Batch> {
         let mut queues = self.queues();
         let Queues { lanes, waiting } = &mut *queues;
         let queue = lanes.get_mut(&lane)?;
         queue.sent -= usize::from(sent);
+        queue.done(posted);
         // Half of many, if nothing is under way: the other half travels while this one is decided.
         let halve = queue.sent == 0 && queue.calls > 1 && queue.waiting.len() >= WORTH_HALVING;
         let most = if halve { queue.waiting.len().div_ceil(2).min(MOST_TOGETHER) } else { MOST_TOGETHER };
         let mut operations = Vec::with_capacity(queue.waiting.len().min(most));
         let mut rows = 0;
         while operations.len() < most {
-            let next = queue.waiting.front().map(|operation| operation.kind.rows().len());
-            if next.is_none_or(|next| rows + next > MOST_ROWS && rows > 0) {
+            let next = queue.waiting.front().map(|operation| operation.kind.rows());
+            if next.is_none_or(|next| rows + next.len() > MOST_ROWS && rows > 0 || queue.is_posted(next)) {
                 break;
             }
             let Some(operation) = queue.waiting.pop_front() else { break };
@@ -167,10 +189,15 @@ impl Lanes {
                 continue;
             }
             rows += operation.kind.rows().len();
+            if operation.is_posted() {
+                posted.extend_from_slice(operation.kind.rows());
+            }
             operations.push(operation);
         }
+        queue.posted.extend_from_slice(posted);
         if operations.is_empty() {
-            // Under the same lock that found nothing: who comes now begins a call.
+            // What waits for something posted is left to the call that has that. Under the same lock that found nothing:
+            // who comes now begins a call.
             queue.calls -= 1;
             if queue.calls == 0 {
                 lanes.remove(&lane);
@@ -289,6 +316,7 @@ impl Lanes {
 struct Call {
     lanes: Arc<Lanes>,
     lane: u16,
+    posted: Vec<Row>,
     ended: bool,
 }
 
@@ -301,7 +329,7 @@ impl Call {
                 yield_now().await;
                 yield_now().await;
             }
-            let Some(batch) = self.lanes.next(self.lane, sent) else { break };
+            let Some(batch) = self.lanes.next(self.lane, sent, &mut self.posted) else { break };
             self.lanes.call(self.lane, batch).await;
             sent = true;
         }
@@ -317,6 +345,7 @@ impl Drop for Call {
         // The runtime ends. Those who still wait are told by their answers' being dropped.
         let mut queues = self.lanes.queues();
         let Some(queue) = queues.lanes.get_mut(&self.lane) else { return };
+        queue.done(&mut self.posted);
         queue.calls -= 1;
         let left = if queue.calls == 0 { queues.lanes.remove(&self.lane) } else { None };
         queues.waiting -= left.as_ref().map_or(0, |queue| queue.waiting.len());

@@ -22,6 +22,17 @@ local expires
 -- much of it is read.
 local before, rows, put_off, quotas, operations, place, known
 local NONE = string.rep('\0', 32)
+local PADDING = 32 -- Bytes behind the last operation.
+
+-- A row as it stands by now.
+local function bytes_of(row)
+  local bytes = rows[row]
+  if bytes == nil then return before[row] end
+  if bytes == false then return NONE end
+  -- Of most that were charged, only what was spent and when has changed.
+  if #bytes == 16 then return bytes .. before[row]:sub(17) end
+  return bytes
+end
 
 -- Whatever is not the usual case, below. Defined when it is met: defining functions costs as much as a decision.
 local function general()
@@ -225,8 +236,7 @@ local function general()
 
   local function load(row, staged)
     local bytes = staged and staged[row]
-    if bytes == nil then bytes = rows[row] end
-    if bytes == nil then bytes = before[row] end
+    if bytes == nil then bytes = bytes_of(row) end
     spent, at, carry, row_stamp, expires = unpack_('<dddI4I4', bytes or NONE)
   end
 
@@ -294,24 +304,21 @@ for i = 1, #KEYS do
 end
 
 rows, put_off, quotas, operations, place = {}, {}, ARGV[1], ARGV[2], 1
-local done, count, length = {}, 0, #operations
+local done, count, length = {}, 0, #operations - PADDING
 local one, acquire, settlement
 
 while place <= length do
-  local kind, lines, row, number
-  kind, lines, place = unpack_('<BH', operations, place)
+  -- Of what most calls are, all at once: there are bytes enough behind the shortest operation for it to be read so.
+  local kind, lines, row, number, begins, cost, wait, behind = unpack_('<BHHHddd', operations, place)
   local granted = true
   if kind == 1 and lines == 1 then
-    -- What most calls are.
-    local cost, wait
-    row, number, start, cost, wait, place = unpack_('<HHddd', operations, place)
+    start, place = begins, behind
     if number ~= known then
       algorithm, stamp, rate, period, limit, ceiling, fill = unpack_('<BI4ddddd', quotas, number * 45 + 1)
       known = number
     end
-    local bytes = rows[row]
-    if bytes == nil then bytes = before[row] end
-    spent, at, carry, row_stamp, expires = unpack_('<dddI4I4', bytes or NONE)
+    local written = rows[row]
+    spent, at, carry, row_stamp, expires = unpack_('<dddI4I4', written == nil and before[row] or bytes_of(row))
     local fresh = row_stamp == 0
     if algorithm == TOKEN_BUCKET and wait < 0 and (fresh or row_stamp == stamp and at <= now and carry == 0) then
       -- `roll`, `take` and `state` of a bucket in one, since calls cost more than what they do.
@@ -337,8 +344,12 @@ while place <= length do
           local instant = at + spent * period / rate
           if instant >= expires * 1000000 then
             expires, put_off[row] = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295), true
+            rows[row] = pack('<dddI4I4', spent, at, carry, row_stamp, expires)
+          elseif fresh or put_off[row] or written and #written == 32 then
+            rows[row] = pack('<dddI4I4', spent, at, carry, row_stamp, expires)
+          else
+            rows[row] = pack('<dd', spent, at)
           end
-          rows[row] = pack('<dddI4I4', spent, at, carry, row_stamp, expires)
         else
           rows[row] = false
         end
@@ -351,12 +362,14 @@ while place <= length do
     end
   elseif kind <= 1 then
     if not one then one, acquire, settlement = general() end
+    place = place + 3
     granted = acquire(lines, kind == 1)
   elseif kind == 2 then
     if not one then one, acquire, settlement = general() end
+    place = place + 3
     settlement()
   else
-    row, place = unpack_('<H', operations, place)
+    place = place + 5
     rows[row] = false
   end
   count = count + 1
@@ -366,10 +379,10 @@ end
 for row = 1, #KEYS do
   local bytes, old = rows[row], before[row]
   if bytes and bytes ~= old then
-    if put_off[row] then
+    if put_off[row] and #bytes == 32 then
       call('SET', KEYS[row], bytes, 'EXAT', format('%d', (unpack_('<I4', bytes, 29))))
     else
-      call('SETRANGE', KEYS[row], 0, bytes)
+      call('SETRANGE', KEYS[row], '0', bytes) -- a number would be printed with 17 digits
     end
   elseif bytes == false and old ~= NONE then
     call('DEL', KEYS[row])

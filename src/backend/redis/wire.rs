@@ -9,6 +9,8 @@
 //! - a settlement: row (2), quota (2), start, cost, actual, the receipt's spent, at, carry, stamp (4), due;
 //! - a reset: row (2).
 //!
+//! Behind the last operation there are 32 bytes of nothing, so that each can be read as if it were of the usual kind.
+//!
 //! A row, there and in the store: spent, at, carry, stamp (4), the second at which it expires (4).
 
 use crate::algorithm::{Ask, MOST_SPENT, Micros, Quota, Receipt, State};
@@ -30,6 +32,12 @@ impl Arguments {
     pub(super) fn operation(&mut self, kind: u8, lines: u16) {
         self.operations.push(kind);
         self.operations.extend(lines.to_le_bytes());
+    }
+
+    /// All operations, as they are sent.
+    pub(super) fn finish(mut self) -> (Vec<u8>, Vec<u8>) {
+        self.operations.extend([0; PADDING]);
+        (self.quotas, self.operations)
     }
 
     /// A line of an acquire or a peek.
@@ -81,6 +89,8 @@ impl Arguments {
         self.number(count.min(MOST_SPENT) as f64);
     }
 }
+
+const PADDING: usize = 32;
 
 /// The bytes of a packed quota.
 const QUOTA: usize = 45;
