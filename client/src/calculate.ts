@@ -1,0 +1,68 @@
+import { instant } from './algorithm/instant.js';
+import { quotaOf } from './algorithm/quota.js';
+import type { Row } from './algorithm/row.js';
+import { available, roll, step } from './algorithm/step.js';
+import type { Snapshot } from './snapshot.js';
+
+/** Whether the caller would wait for its turn, where the quota allows reservations. By default it would not. */
+export interface CalculateOptions {
+  /** However long. */
+  readonly reserve?: boolean;
+  /** Up to so many microseconds. */
+  readonly maxWaitMicros?: number;
+}
+
+/** What the server would answer. Times are in whole microseconds, as in the snapshot. */
+export interface RateLimitResult {
+  /** Whether the tokens would be spent, now or for a later turn. */
+  readonly ok: boolean;
+  /** Whole tokens that could be spent at once before this. */
+  readonly available: number;
+  /** Whole tokens that could be spent at once after it; of a denial as many as before. */
+  readonly remaining: number;
+  /** Until the turn of a reservation; 0 if it is now, or there is none. */
+  readonly wait: number;
+  /** Of a denial: the shortest wait after which the same ask succeeds; `null` if it never does, or is `ok`. */
+  readonly retryAfter: number | null;
+  /** The row that it leaves; of a denial as it stands. */
+  readonly row: Row;
+}
+
+/**
+ * What the server that answered `snapshot` would say at `now` (microseconds since the Unix epoch, by the server's
+ * clock) to a request that costs `count` tokens, if nobody else spends until then.
+ *
+ * The same operations on the same doubles as the server's, so that both decide alike to the last bit. A `count` of 0
+ * asks whether the key is out of debt.
+ *
+ * @throws RangeError if `count` is no whole number from 0 to 2^53 - 1.
+ */
+export function calculateRateLimit(
+  snapshot: Snapshot,
+  now: number,
+  count: number,
+  options: CalculateOptions = {},
+): RateLimitResult {
+  checkCount(count);
+  const quota = quotaOf(snapshot);
+  const { spent, ts, previous } = snapshot;
+  const before = { spent, ts, previous };
+  const at = instant(Math.floor(now));
+  const maxWait = options.reserve ? Infinity : (options.maxWaitMicros ?? null);
+  const { ok, wait, retryAt, row } = step(quota, before, at, count, maxWait);
+  return {
+    ok,
+    available: available(quota, roll(quota, before, at), at),
+    remaining: available(quota, row, at),
+    wait,
+    retryAfter: retryAt === null ? null : Math.max(retryAt - at, 0),
+    row,
+  };
+}
+
+/** @throws RangeError if `count` is not a number of tokens. */
+export function checkCount(count: number): void {
+  if (!Number.isSafeInteger(count) || count < 0) {
+    throw new RangeError(`tollgate: count is ${count}; it must be a whole number of tokens from 0 to 2^53 - 1`);
+  }
+}
