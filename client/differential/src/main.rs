@@ -177,7 +177,7 @@ fn ask(random: &mut Random, quota: &Quota, spent: f64) -> Ask {
         2 => quota.limit() + 1,
         3 => random.near(quota.limit()),
         4 => (quota.limit() as f64 - spent).max(1.0) as u64,
-        5 => quota.limit() + quota.reservable().unwrap_or(quota.limit()) + random.below(3),
+        5 => quota.reservable().map_or(UNBOUNDED - 1, |tokens| quota.limit() + tokens) + random.below(3),
         6 => random.magnitude(1 << 53) - 1,
         _ => 1 + random.below(10),
     };
@@ -239,15 +239,19 @@ impl Random {
     }
 
     fn spent(&mut self, limit: u64) -> f64 {
-        match self.below(5) {
+        match self.below(6) {
             0 => 0.0,
             1 => limit as f64,
             2 => self.near(limit) as f64,
-            3 => self.near(limit) as f64 * (self.below(1 << 30) as f64 / (1u64 << 30) as f64),
+            3 => self.near(limit) as f64 / 10.0,
+            4 => self.near(limit) as f64 * (self.below(1 << 30) as f64 / (1u64 << 30) as f64),
             _ => self.magnitude((1 << 53) - 1) as f64,
         }
     }
 }
+
+/// What may stand as spent where reservations are without bound: `2^53 - 1` less the most tokens of a cost.
+const UNBOUNDED: u64 = (1 << 53) - 1 - Quota::MAX_TOKENS;
 
 // What is available
 

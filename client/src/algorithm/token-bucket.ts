@@ -28,9 +28,6 @@ export const tokenBucket: Algebra = {
       return now;
     }
     const grains = Math.floor(debt / quota.grainTokens);
-    if (grains * quota.grainMicros > LAST) {
-      return null;
-    }
     const rest = debt - grains * quota.grainTokens;
     // Of a debt beyond what doubles count, the quotient may be rounded up and the rest be less than nothing.
     let elapsed = Math.max(Math.ceil((rest * quota.grainMicros) / quota.grainTokens), 0);
