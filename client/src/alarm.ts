@@ -1,36 +1,34 @@
 /** One timer, for the earliest of the instants that anybody waits for (milliseconds of the monotonic clock). */
-export class Alarm {
-  readonly #monotonic: () => number;
-  readonly #ring: () => void;
-  #timer: ReturnType<typeof setTimeout> | undefined;
-  #due = Infinity;
+export interface Alarm {
+  /** Rings at `due` at the latest; earlier if an earlier instant is waited for, or a timer cannot wait that long. */
+  set(due: number): void;
+  /** Nobody waits any more. */
+  clear(): void;
+}
 
-  constructor(monotonic: () => number, ring: () => void) {
-    this.#monotonic = monotonic;
-    this.#ring = ring;
+/** An alarm that is not set. */
+export function createAlarm(monotonic: () => number, ring: () => void): Alarm {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let earliest = Infinity;
+
+  function clear(): void {
+    clearTimeout(timer);
+    earliest = Infinity;
   }
 
-  /** Rings at `due` at the latest; earlier if an earlier instant is waited for, or a timer cannot wait that long. */
-  set(due: number): void {
-    if (due < this.#due) {
-      this.clear();
-      this.#due = due;
-      const wait = Math.max(Math.ceil(due - this.#monotonic()), 0);
-      this.#timer = setTimeout(
-        () => {
-          this.#due = Infinity;
-          this.#ring();
-        },
-        Math.min(wait, LONGEST_TIMEOUT),
-      );
+  function set(due: number): void {
+    if (due < earliest) {
+      clear();
+      earliest = due;
+      const wait = Math.max(Math.ceil(due - monotonic()), 0);
+      timer = setTimeout(() => {
+        earliest = Infinity;
+        ring();
+      }, Math.min(wait, LONGEST_TIMEOUT));
     }
   }
 
-  /** Nobody waits any more. */
-  clear(): void {
-    clearTimeout(this.#timer);
-    this.#due = Infinity;
-  }
+  return { set, clear };
 }
 
 /** A longer one would be taken for none at all. */

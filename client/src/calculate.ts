@@ -1,7 +1,6 @@
-import { instant } from './algorithm/instant.js';
-import { quotaOf } from './algorithm/quota.js';
-import type { Row } from './algorithm/row.js';
-import { available, roll, step } from './algorithm/step.js';
+import type { Row } from './algorithm/algebra.js';
+import { turnsOf } from './algorithm/turns.js';
+import { project } from './project.js';
 import type { Snapshot } from './snapshot.js';
 
 /** Whether the caller would wait for its turn, where the quota allows reservations. By default it would not. */
@@ -43,26 +42,20 @@ export function calculateRateLimit(
   count: number,
   options: CalculateOptions = {},
 ): RateLimitResult {
-  checkCount(count);
-  const quota = quotaOf(snapshot);
-  const { spent, ts, previous } = snapshot;
-  const before = { spent, ts, previous };
-  const at = instant(Math.floor(now));
-  const maxWait = options.reserve ? Infinity : (options.maxWaitMicros ?? null);
-  const { ok, wait, retryAt, row } = step(quota, before, at, count, maxWait);
+  const { quota, at, row: before, available, retryAt: fitsAt } = project(snapshot, now, count);
+  const maxWait = options.reserve ? Infinity : options.maxWaitMicros;
+  const turns = maxWait === undefined || snapshot.max_reserved === 0 ? null : turnsOf(snapshot, quota, maxWait);
+
+  const due = fitsAt > at && turns ? turns.turn(before, at, count) : fitsAt;
+  const ok = turns ? due < Infinity : due === at;
+  const retryAt = ok ? Infinity : turns ? turns.retryAt(before, at, count) : fitsAt;
+  const row = ok ? { ...before, spent: before.spent + count } : before;
   return {
     ok,
-    available: available(quota, roll(quota, before, at), at),
-    remaining: available(quota, row, at),
-    wait,
-    retryAfter: retryAt === null ? null : Math.max(retryAt - at, 0),
+    available,
+    remaining: quota.available(row, at),
+    wait: ok ? due - at : 0,
+    retryAfter: retryAt === Infinity ? null : retryAt - at,
     row,
   };
-}
-
-/** @throws RangeError if `count` is not a number of tokens. */
-export function checkCount(count: number): void {
-  if (!Number.isSafeInteger(count) || count < 0) {
-    throw new RangeError(`tollgate: count is ${count}; it must be a whole number of tokens from 0 to 2^53 - 1`);
-  }
 }

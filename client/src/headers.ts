@@ -30,8 +30,8 @@ export function parseRateLimit(headers: HeaderSource): RateLimitItem[] {
     const remaining = integer(parameters.get('r'));
     if (remaining !== null) {
       const of = policies.get(policy);
-      const [reset, quota, window] = [parameters.get('t'), of?.get('q'), of?.get('w')].map(integer);
-      items.push({ policy, remaining, reset: reset ?? null, quota: quota ?? null, window: window ?? null });
+      const [reset, quota, window] = [integer(parameters.get('t')), integer(of?.get('q')), integer(of?.get('w'))];
+      items.push({ policy, remaining, reset, quota, window });
     }
   }
   return items;
@@ -46,15 +46,12 @@ export function parseRateLimit(headers: HeaderSource): RateLimitItem[] {
  */
 export function parseRetryAfter(headers: HeaderSource, now: number): number | null {
   const value = headers.get('retry-after');
-  if (value === null) {
-    return null;
-  }
-  const seconds = integer(value);
+  const seconds = integer(value ?? '');
   if (seconds !== null) {
     return seconds * 1000;
   }
-  const until = httpDate(value);
-  return until === null ? null : Math.max(until - (httpDate(headers.get('date') ?? '') ?? now), 0);
+  const wait = httpDate(value) - (httpDate(headers.get('date')) || now);
+  return Number.isNaN(wait) ? null : Math.max(wait, 0);
 }
 
 /** The strings of a list, each with its parameters; none if the field is malformed. */
@@ -64,46 +61,37 @@ function parseList(field: string | null): [string, Map<string, string>][] {
   if (text.length > LONGEST_FIELD || text.endsWith(',')) {
     return [];
   }
-  for (let at = 0; at < text.length; ) {
+  for (let at = 0; at < text.length; at = MEMBER.lastIndex) {
     MEMBER.lastIndex = at;
-    const member = MEMBER.exec(text);
-    if (!member) {
+    const [, name, parameters] = MEMBER.exec(text) ?? [];
+    if (parameters === undefined) {
       return [];
     }
-    const [whole, item = '', parameters = ''] = member;
-    if (item.startsWith('"')) {
-      const pairs = [...parameters.matchAll(PARAMETER)].map(([, key = '', value = '']): [string, string] => [key, value]);
-      members.push([item.slice(1, -1).replace(/\\(.)/g, '$1'), new Map(pairs)]);
+    if (name !== undefined) {
+      const pairs = [...parameters.matchAll(PARAMETER)].map(([, key, value]) => [key, value] as [string, string]);
+      members.push([name.replace(/\\(.)/g, '$1'), new Map(pairs)]);
     }
-    at += whole.length;
   }
   return members;
 }
 
 /** An integer of a structured field, not negative: at most 15 digits, so exact. */
 function integer(value: string | undefined): number | null {
-  return value !== undefined && /^\d{1,15}$/.test(value) ? Number(value) : null;
+  return /^\d{1,15}$/.test(value ?? '') ? Number(value) : null;
 }
 
-function httpDate(value: string): number | null {
-  // `Date.parse` takes nearly anything. The last of the three forms does not say that it is UTC.
-  const milliseconds = HTTP_DATE.test(value) ? Date.parse(value.endsWith('GMT') ? value : `${value} GMT`) : NaN;
-  return Number.isNaN(milliseconds) ? null : milliseconds;
+/** Milliseconds since the epoch, `NaN` if it is no date. */
+function httpDate(value: string | null): number {
+  // `Date.parse` takes nearly anything. The oldest of the three forms does not say that it is UTC.
+  const form = HTTP_DATE.exec(value ?? '');
+  return form ? Date.parse(form[1] ? form[0] : `${form[0]} GMT`) : NaN;
 }
 
+/** Characters. */
 const LONGEST_FIELD = 8192;
-/** Bare items of RFC 9651, each told by its first character, so that nothing is tried twice. */
-const BARE_ITEM = [
-  String.raw`"(?:[ !#-[\]-~]|\\["\\])*"`,
-  String.raw`-?(?:\d{1,12}\.\d{1,3}|\d{1,15})(?![\d.])`,
-  String.raw`[A-Za-z*][\w!#$%&'*+.^|~:/` + '`-]*',
-  String.raw`:[\w+/=]*:`,
-  String.raw`\?[01]`,
-  String.raw`@-?\d{1,15}`,
-  String.raw`%"(?:[ !#$&-~]|%[\da-f]{2})*"`,
-].join('|');
-const KEY = String.raw`[a-z*][a-z\d_.*-]*`;
-const PARAMETER = new RegExp(`; *(${KEY})(?:=(${BARE_ITEM}))?`, 'g');
-const MEMBER = new RegExp(`(${BARE_ITEM})((?:; *${KEY}(?:=(?:${BARE_ITEM}))?)*)(?:[ \\t]*,[ \\t]*|$)`, 'y');
-const HTTP_DATE =
-  /^([A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} [\d:]{8} GMT|[A-Z][a-z]{5,8}, \d\d-[A-Z][a-z]{2}-\d\d [\d:]{8} GMT|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})$/;
+const STRING = String.raw`"((?:[ !#-[\]-~]|\\["\\])*)"`;
+/** Strings, and whatever bare items there are besides, which are of no interest. */
+const VALUE = String.raw`"(?:[ !#-[\]-~]|\\["\\])*"|[\w!#$%&'*+./:?@^|~=` + '`-]+';
+const PARAMETER = new RegExp(`; *([a-z*][\\w.*-]*)(?:=(${VALUE}))?`, 'g');
+const MEMBER = new RegExp(`(?:${STRING}|[A-Za-z*:?@\\d-][^\\s",;=]*)((?:; *[a-z*][\\w.*-]*(?:=(?:${VALUE}))?)*)[ \\t]*(?:,[ \\t]*|$)`, 'y');
+const HTTP_DATE = /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? [\w -]+ \d\d:\d\d:\d\d(?:( GMT)| \d{4})$/;

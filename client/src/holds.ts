@@ -1,16 +1,17 @@
 import { parseRateLimit, parseRetryAfter, type HeaderSource, type RateLimitItem } from './headers.js';
 
-/** What a response forbids for a time: requests that cost more than `remaining`. */
+/** What a response forbids for a time: requests that cost more than `remaining`. Milliseconds of the monotonic clock. */
 export interface Hold {
-  /** The policies that it is about, each with the tokens that it had left; none if the response named none. */
-  readonly policies: readonly RateLimitItem[];
+  /** What it is about: a policy's name, or nothing if it is all requests. */
+  readonly about: string | undefined;
+  /** The policies that have to do with it, as the response tells them. */
+  readonly items: readonly RateLimitItem[];
   /** Tokens; -1 forbids every request. */
   readonly remaining: number;
-  /** Requests that cost more never fit: tokens. */
+  /** Tokens; what costs more never fits. */
   readonly quota: number;
-  /** Until then, and since when: milliseconds of the monotonic clock. */
-  readonly until: number;
   readonly since: number;
+  readonly until: number;
 }
 
 /** A response to a limited request; a `Response` is one. */
@@ -19,35 +20,17 @@ export interface LimitedResponse {
   readonly headers: HeaderSource;
 }
 
-/** What `response` forbids, received at `now` (milliseconds since the epoch), `monotonic` (of the monotonic clock). */
-export function holdsOf(response: LimitedResponse, now: number, monotonic: number): Hold[] {
-  const { status, headers } = response;
-  const policies = parseRateLimit(headers);
-  const retryAfter = status === 429 || status === 503 ? parseRetryAfter(headers, now) : null;
-  const holds = policies.map((item): Hold => {
-    const seconds = item.reset ?? item.window ?? 0;
-    return {
-      policies: [item],
-      remaining: item.remaining,
-      quota: item.quota ?? Infinity,
-      until: monotonic + seconds * 1000,
-      since: monotonic,
-    };
+/** What `response` forbids, that came at `since` (of the monotonic clock) and `now` (since the epoch). */
+export function holdsOf({ status, headers }: LimitedResponse, now: number, since: number): Hold[] {
+  const items = parseRateLimit(headers);
+  const holds = items.map((item): Hold => {
+    const { policy, remaining, quota, reset, window } = item;
+    const until = since + (reset ?? window ?? 0) * 1000;
+    return { about: policy, items: [item], remaining, quota: quota ?? Infinity, since, until };
   });
-  if (retryAfter !== null) {
-    holds.push({ policies, remaining: -1, quota: Infinity, until: monotonic + retryAfter, since: monotonic });
+  const retryAfter = parseRetryAfter(headers, now);
+  if (retryAfter !== null && status >= 400) {
+    holds.push({ about: undefined, items, remaining: -1, quota: Infinity, since, until: since + retryAfter });
   }
   return holds;
 }
-
-/** The holds together: of two about the same, the later says how it stands now. */
-export function join(before: readonly Hold[], after: readonly Hold[]): readonly Hold[] {
-  const kept = before.filter((hold) => !after.some((other) => about(other) === about(hold)));
-  return [...kept, ...after].slice(-MOST_HOLDS);
-}
-
-function about({ policies, remaining }: Hold): string {
-  return remaining < 0 ? '' : `"${policies[0]?.policy}`;
-}
-
-const MOST_HOLDS = 100;

@@ -1,4 +1,4 @@
-export type { Row } from './algorithm/row.js';
+export type { Row } from './algorithm/algebra.js';
 export { calculateRateLimit, type CalculateOptions, type RateLimitResult } from './calculate.js';
 export {
   parseRateLimit,

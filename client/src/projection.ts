@@ -1,7 +1,7 @@
-import { LAST } from './algorithm/instant.js';
-import { calculateRateLimit } from './calculate.js';
+import { LAST } from './algorithm/algebra.js';
 import type { ServerClock } from './clock.js';
-import { holdsOf, join, type Hold, type LimitedResponse } from './holds.js';
+import { holdsOf, type Hold, type LimitedResponse } from './holds.js';
+import { project } from './project.js';
 import type { RateLimitConfig, Snapshot } from './snapshot.js';
 
 /** What would become of a request. */
@@ -15,78 +15,76 @@ export interface Decision {
 }
 
 /** What is known of a user's limits, projected to any instant (milliseconds of the monotonic clock). */
-export class Projection {
-  readonly #clock: ServerClock;
-  #limits: readonly Snapshot[] = [];
-  #holds: readonly Hold[] = [];
-
-  constructor(clock: ServerClock) {
-    this.#clock = clock;
-  }
-
-  decide(at: number, count: number): Decision {
-    const micros = this.#clock.at(at);
-    let decision: Decision = { wait: 0, value: Infinity, config: null };
-    for (const config of this.#limits) {
-      const { ok, available, retryAfter } = calculateRateLimit(config, micros, count);
-      const wait = ok ? 0 : (retryAfter ?? Infinity) / 1000;
-      const value = Math.min(available, decision.value);
-      if (wait > decision.wait || (wait === decision.wait && available <= decision.value)) {
-        decision = { wait, value, config };
-      } else {
-        decision = { ...decision, value };
-      }
-    }
-    for (const { remaining, quota, until } of this.#holds) {
-      if (count > remaining && until > at) {
-        const wait = count > quota ? Infinity : until - at;
-        decision = { ...decision, wait: Math.max(decision.wait, wait) };
-      }
-    }
-    return decision;
-  }
-
-  /** The server said at `asked` or later how its limits stand; since then, requests here spent `spent`. */
-  replace(limits: readonly Snapshot[], asked: number, now: number, spent: number): void {
-    this.#limits = limits;
-    // What was held against the policies that it speaks of is in their rows now.
-    this.#holds = this.#holds.filter((hold) => hold.since >= asked || !hold.policies.some(({ policy }) => this.#row(policy)));
-    this.spend(spent, now, now);
-  }
-
+export interface Projection {
+  decide(at: number, count: number): Decision;
+  /** The server was `asked` how its limits stand, and answered this. */
+  replace(limits: readonly Snapshot[], asked: number): void;
   /** A request that was sent at `at` cost `count`. */
-  spend(count: number, at: number, now: number): void {
-    const micros = this.#clock.at(at);
-    this.#limits = this.#limits.map((limit) => {
-      const { row } = calculateRateLimit(limit, micros, 0);
+  spend(count: number, at: number): void;
+  /** Drops what headers said and rows know as well. */
+  settle(now: number): void;
+  /** Says whether `response` refused what was thought to pass. */
+  observe(response: LimitedResponse, now: number, monotonic: number): boolean;
+}
+
+/** Of which nothing is known yet. */
+export function createProjection(clock: ServerClock): Projection {
+  let limits: readonly Snapshot[] = [];
+  let holds: readonly Hold[] = [];
+
+  function decide(at: number, count: number): Decision {
+    const micros = clock.at(at);
+    let [wait, value]: [number, number] = [0, Infinity];
+    let config: RateLimitConfig | null = null;
+    for (const limit of limits) {
+      const { available, retryAt, at: instant } = project(limit, micros, count);
+      const waits = (retryAt - instant) / 1000;
+      if (waits > wait || (waits === wait && available <= value)) {
+        config = limit;
+        wait = waits;
+      }
+      value = Math.min(value, available);
+    }
+    for (const { remaining, quota, until } of holds) {
+      if (count > remaining && until > at) {
+        wait = Math.max(wait, count > quota ? Infinity : until - at);
+      }
+    }
+    return { wait, value, config };
+  }
+
+  function replace(fresh: readonly Snapshot[], asked: number): void {
+    limits = fresh;
+    holds = holds.filter(({ since, items }) => since >= asked || !items.some(({ policy }) => limitOf(policy)));
+  }
+
+  function spend(count: number, at: number): void {
+    limits = limits.map((limit) => {
+      const { row } = project(limit, clock.at(at), 0);
       return { ...limit, ...row, spent: Math.min(row.spent + count, LAST) };
     });
-    this.#settle(now);
   }
 
-  /** Says whether `response` refused what was thought to pass. */
-  observe(response: LimitedResponse, now: number, monotonic: number): boolean {
-    const holds = holdsOf(response, now, monotonic);
-    this.#holds = join(this.#holds, holds);
-    this.#settle(monotonic);
-    return response.status === 429 && (holds.length === 0 || this.#holds.some((hold) => holds.includes(hold)));
-  }
-
-  /**
-   * Drops holds that are over, and those that say no more than the rows do: a header rounds up to whole seconds, a row
-   * knows the microsecond.
-   */
-  #settle(now: number): void {
-    const micros = this.#clock.at(now);
-    const foreseen = ({ policies }: Hold): boolean =>
-      policies.some(({ policy, remaining }) => {
-        const row = this.#row(policy);
-        return row !== undefined && calculateRateLimit(row, micros, 0).available <= remaining;
+  function settle(now: number): void {
+    // A header rounds up to whole seconds, a row knows the microsecond; unless it is behind.
+    const known = ({ items }: Hold): boolean =>
+      items.some(({ policy, remaining }) => {
+        const limit = limitOf(policy);
+        return limit && project(limit, clock.at(now), 0).available <= remaining;
       });
-    this.#holds = this.#holds.filter((hold) => hold.until > now && !foreseen(hold));
+    holds = holds.filter((hold) => hold.until > now && !known(hold)).slice(-MOST_HOLDS);
   }
 
-  #row(policy: string): Snapshot | undefined {
-    return this.#limits.find((limit) => limit.policy === policy);
+  function observe(response: LimitedResponse, now: number, monotonic: number): boolean {
+    const fresh = holdsOf(response, now, monotonic);
+    holds = [...holds.filter(({ about }) => !fresh.some((hold) => hold.about === about)), ...fresh];
+    settle(monotonic);
+    return response.status === 429 && !(fresh.length && fresh.every((hold) => !holds.includes(hold)));
   }
+
+  const limitOf = (policy: string): Snapshot | undefined => limits.find((limit) => limit.policy === policy);
+
+  return { decide, replace, spend, settle, observe };
 }
+
+const MOST_HOLDS = 100;

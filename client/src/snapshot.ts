@@ -1,3 +1,5 @@
+import { LAST } from './algorithm/algebra.js';
+
 /** How spending is paid back: smoothly, at boundaries, or as the window before slides out of view. */
 export type Algorithm = 'token_bucket' | 'fixed_window' | 'sliding_window';
 
@@ -31,13 +33,26 @@ export interface Snapshot extends RateLimitConfig {
 }
 
 /**
- * Reads what a status endpoint answered: one snapshot, or `{ limits: [snapshot, ...], now }` of several policies.
+ * Reads what a status endpoint answered: one snapshot, or `{ limits: [snapshot, ...] }` of several policies.
  *
  * @throws TypeError that names the field which is missing or out of range.
  */
 export function parseSnapshots(body: unknown): readonly Snapshot[] {
   const limits = fieldsOf(body)['limits'];
-  return (Array.isArray(limits) ? limits.slice(0, MOST_LIMITS) : [body]).map(parseSnapshot);
+  return (Array.isArray(limits) ? limits : [body]).map((limit) => {
+    const fields = fieldsOf(limit);
+    for (const [name, least, most] of NUMBERS) {
+      check(fields, name, least, most);
+    }
+    if (fields['max_reserved'] !== null) {
+      check(fields, 'max_reserved', 0, MOST_TOKENS);
+    }
+    const { policy, algorithm } = fields;
+    if (typeof policy !== 'string' || !ALGORITHMS.includes(algorithm as Algorithm)) {
+      throw new TypeError(`tollgate: policy "${policy}" has the unknown algorithm "${algorithm}"`);
+    }
+    return fields as unknown as Snapshot;
+  });
 }
 
 /**
@@ -46,64 +61,35 @@ export function parseSnapshots(body: unknown): readonly Snapshot[] {
  * @throws TypeError if it is no such answer.
  */
 export function parseNow(body: unknown): number {
-  return integer(fieldsOf(body), 'now', 0, Number.MAX_SAFE_INTEGER);
-}
-
-function parseSnapshot(value: unknown): Snapshot {
-  const fields = fieldsOf(value);
-  const { policy, algorithm } = fields;
-  if (typeof policy !== 'string') {
-    throw wrong('policy');
-  }
-  if (algorithm !== 'token_bucket' && algorithm !== 'fixed_window' && algorithm !== 'sliding_window') {
-    throw wrong('algorithm');
-  }
-  const last = Number.MAX_SAFE_INTEGER;
-  const period = integer(fields, 'period', 1, LONGEST_PERIOD);
-  return {
-    policy,
-    algorithm,
-    rate: integer(fields, 'rate', 1, MOST_TOKENS),
-    period,
-    capacity: integer(fields, 'capacity', 0, MOST_TOKENS),
-    start: integer(fields, 'start', 0, period - 1),
-    max_reserved: fields['max_reserved'] === null ? null : integer(fields, 'max_reserved', 0, MOST_TOKENS),
-    spent: number(fields, 'spent', 0, last),
-    previous: number(fields, 'previous', 0, last),
-    ts: integer(fields, 'ts', 0, last),
-    now: integer(fields, 'now', 0, last),
-  };
+  return check(fieldsOf(body), 'now', 0, LAST);
 }
 
 function fieldsOf(value: unknown): Record<string, unknown> {
-  if (typeof value !== 'object' || value === null) {
-    throw new TypeError('tollgate: the endpoint did not answer a JSON object');
-  }
-  return value as Record<string, unknown>;
+  // Whatever else it is, it has no such field.
+  return Object(value) as Record<string, unknown>;
 }
 
-function integer(fields: Record<string, unknown>, name: string, least: number, most: number): number {
-  const value = number(fields, name, least, most);
-  if (value % 1) {
-    throw wrong(name);
-  }
-  return value;
-}
-
-function number(fields: Record<string, unknown>, name: string, least: number, most: number): number {
+function check(fields: Record<string, unknown>, name: string, least: number, most: number): number {
   const value = fields[name];
-  if (typeof value !== 'number' || !(value >= least && value <= most)) {
-    throw wrong(name);
+  if (typeof value !== 'number' || !(value >= least && value <= most) || (value % 1 && !FRACTIONS.includes(name))) {
+    throw new TypeError(`tollgate: "${name}" of the snapshot is ${value}; does the url lead to a status endpoint?`);
   }
   return value;
 }
 
-function wrong(field: string): TypeError {
-  return new TypeError(`tollgate: "${field}" of the snapshot is missing or out of range; is the url a status endpoint?`);
-}
-
-/** The server's bounds: a quota's numbers up to 10^15 - 1, periods up to 100 years. */
+const ALGORITHMS: readonly Algorithm[] = ['token_bucket', 'fixed_window', 'sliding_window'];
+const FRACTIONS = ['spent', 'previous'];
 const MOST_TOKENS = 999_999_999_999_999;
+/** Microseconds of 100 years. */
 const LONGEST_PERIOD = 3_155_760_000_000_000;
-/** More policies than any server limits one request by. */
-const MOST_LIMITS = 100;
+/** The server's own bounds: within them, doubles are exact. */
+const NUMBERS: readonly (readonly [keyof Snapshot, number, number])[] = [
+  ['rate', 1, MOST_TOKENS],
+  ['period', 1, LONGEST_PERIOD],
+  ['capacity', 0, MOST_TOKENS],
+  ['start', 0, LONGEST_PERIOD],
+  ['spent', 0, LAST],
+  ['previous', 0, LAST],
+  ['ts', 0, LAST],
+  ['now', 0, LAST],
+];

@@ -1,8 +1,8 @@
-import { Alarm } from './alarm.js';
-import { checkCount } from './calculate.js';
-import { ServerClock } from './clock.js';
+import { createAlarm } from './alarm.js';
+import { createServerClock } from './clock.js';
 import type { LimitedResponse } from './holds.js';
-import { Projection } from './projection.js';
+import { checkCount } from './project.js';
+import { createProjection } from './projection.js';
 import { RateLimitError, request } from './request.js';
 import { parseNow, parseSnapshots, type RateLimitConfig } from './snapshot.js';
 
@@ -87,9 +87,11 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
   const { url, timeUrl, retries = 5, timeout = 10_000, init } = options;
   const { now = () => Date.now(), monotonic = () => performance.now() } = options;
   const fetch = options.fetch ?? ((...args) => globalThis.fetch(...args));
-  const clock = new ServerClock(now(), monotonic());
-  const projection = new Projection(clock);
-  const alarm = new Alarm(monotonic, wake);
+  /** The time of day less the monotonic clock. It moves when one of them is set, or stood still. */
+  let gap = now() - monotonic();
+  const clock = createServerClock(gap);
+  const projection = createProjection(clock);
+  const alarm = createAlarm(monotonic, wake);
   const listeners = new Set<() => void>();
 
   let known = false;
@@ -102,8 +104,6 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
   let spentInFlight = 0;
   let failures = 0;
   let fetchAt = Infinity;
-  /** The time of day less the monotonic clock. It moves when one of them is set, or stood still. */
-  let gap = now() - monotonic();
 
   function subscribe(listener: () => void): () => void {
     const entry = () => listener();
@@ -153,7 +153,8 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
     if (flight) {
       spentInFlight += count;
     }
-    projection.spend(count, monotonicAt(ts), monotonic());
+    projection.spend(count, monotonicAt(ts));
+    projection.settle(monotonic());
     changed();
   }
 
@@ -192,7 +193,8 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
         const { sent, received } = time ?? status;
         clock.sample(told, sent, received);
       }
-      projection.replace(limits, status.sent, monotonic(), spentInFlight);
+      projection.replace(limits, status.sent);
+      projection.spend(spentInFlight, monotonic());
       known = true;
       error = null;
     } catch (cause) {

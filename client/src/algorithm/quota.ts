@@ -1,66 +1,70 @@
-import type { Algorithm, RateLimitConfig } from '../snapshot.js';
+import type { RateLimitConfig } from '../snapshot.js';
+import { LAST, type Row } from './algebra.js';
+import { fixedWindow } from './fixed-window.js';
+import { slidingWindow } from './sliding-window.js';
+import { tokenBucket } from './token-bucket.js';
+import { windowsOf } from './windows.js';
 
-/** The numbers of a quota, and those that are derived from them. Tokens; times in microseconds. */
+/** What a quota says of rows. Instants in microseconds; tokens. */
 export interface Quota {
-  readonly algorithm: Algorithm;
-  readonly rate: number;
-  readonly period: number;
-  /** The most tokens spent at once. */
-  readonly limit: number;
-  /** The most that may stand as spent after a reservation. */
-  readonly ceiling: number;
-  readonly reserves: boolean;
-  readonly start: number;
-  /** `rate / period` in lowest terms: after `grainMicros`, exactly `grainTokens` are paid back. */
-  readonly grainTokens: number;
-  readonly grainMicros: number;
-  /** The time in which a full capacity is paid back. */
-  readonly fill: number;
+  /** The row brought to `now`. The other functions take rows that were. */
+  roll(row: Row, now: number): Row;
+  /** Whole tokens that could be spent at once. */
+  available(row: Row, now: number): number;
+  /** Whether `cost` fits without waiting. */
+  fits(row: Row, now: number, cost: number): boolean;
+  /** Whether no more than `level` stands as spent. */
+  within(row: Row, now: number, level: number): boolean;
+  /** The first instant from `now` on at which that is so if nobody spends meanwhile, `Infinity` if there is none. */
+  when(row: Row, now: number, level: number): number;
 }
 
-/** Derives what the algebra needs to know of a quota. */
+/** The algebra of `config`, with what all algorithms have in common. */
 export function quotaOf(config: RateLimitConfig): Quota {
-  const { algorithm, rate, period, capacity, max_reserved: reservable } = config;
-  const common = greatestCommonDivisor(rate, period);
-  const grainTokens = rate / common;
-  const grainMicros = period / common;
+  const limit = config.capacity;
+  const algebra = ALGEBRAS[config.algorithm](config);
+  const { within } = algebra;
+
+  function when(row: Row, now: number, level: number): number {
+    const then = algebra.when(row, level);
+    const from = Math.max(then, now);
+    return then < 0 ? now : level < 0 || from >= LAST ? Infinity : from;
+  }
+
+  function fits(row: Row, now: number, cost: number): boolean {
+    return cost <= limit && within(row, now, limit - cost);
+  }
+
   return {
-    algorithm,
-    rate,
-    period,
-    limit: capacity,
-    ceiling: reservable === null ? CEILING_WITHOUT_BOUND : capacity + reservable,
-    reserves: reservable !== 0,
-    start: config.start,
-    grainTokens,
-    grainMicros,
-    fill: fill(algorithm, capacity || 1, rate, period, grainTokens, grainMicros),
+    within,
+    when,
+    fits,
+
+    roll(state, now) {
+      let row = state;
+      if (config.algorithm === 'sliding_window' && !isBoundary(config, row.ts)) {
+        // Not written under this quota.
+        row = { ...row, spent: 0, previous: 0 };
+      }
+      // The clock was far ahead: forgiven, unless so much is owed that it would not be paid back by then either.
+      if (row.ts - now > algebra.fill && when({ ...row, ts: now }, now, 0) < row.ts) {
+        row = { spent: 0, ts: now, previous: 0 };
+      }
+      return algebra.roll(row, now);
+    },
+
+    available(row, now) {
+      const left = limit - algebra.spent(row, now) + 1e-6;
+      // Whatever would be allowed, and not one more: so let that test have the last word.
+      const guess = Math.floor(Math.min(Math.max(left, 0), limit));
+      return guess > 0 && !fits(row, now, guess) ? guess - 1 : guess;
+    },
   };
 }
 
-/** `capacity` is at least 1: a capacity of 0 must not make every step of the clock look like a jump. */
-function fill(
-  algorithm: Algorithm,
-  capacity: number,
-  rate: number,
-  period: number,
-  grainTokens: number,
-  grainMicros: number,
-): number {
-  if (algorithm === 'sliding_window') {
-    return 2 * period;
-  }
-  if (algorithm === 'fixed_window') {
-    // Below 10^15, a quotient that is no integer is never rounded to one below it.
-    return Math.ceil(capacity / rate) * period;
-  }
-  // The one product of the algebra that exceeds 2^53 and is not cut off there.
-  return Number((BigInt(capacity) * BigInt(grainMicros) + BigInt(grainTokens - 1)) / BigInt(grainTokens));
+function isBoundary(config: RateLimitConfig, ts: number): boolean {
+  const { index, begin } = windowsOf(config);
+  return begin(index(ts)) === ts;
 }
 
-function greatestCommonDivisor(a: number, b: number): number {
-  return b ? greatestCommonDivisor(b, a % b) : a;
-}
-
-/** 2^53 - 1 less the most tokens that a cost can be, 10^15 - 1. */
-const CEILING_WITHOUT_BOUND = 8_007_199_254_740_992;
+const ALGEBRAS = { token_bucket: tokenBucket, fixed_window: fixedWindow, sliding_window: slidingWindow };

@@ -1,56 +1,53 @@
-import { instant, LAST } from './instant.js';
-import type { Quota } from './quota.js';
-import type { Algebra, Row } from './row.js';
+import type { RateLimitConfig } from '../snapshot.js';
+import { ALREADY, tighten, type Algebra } from './algebra.js';
 
-/** Token bucket: spending is paid back smoothly; whole grains exactly, only the rest of one is rounded. */
-export const tokenBucket: Algebra = {
-  roll(quota, row, now) {
-    let { spent, ts } = row;
-    const elapsed = since(now, ts);
-    const rest = elapsed % quota.grainMicros;
-    if (elapsed > rest) {
-      spent -= ((elapsed - rest) / quota.grainMicros) * quota.grainTokens;
-      ts += elapsed - rest;
-    }
-    return repaid(quota, since(now, ts)) >= spent
-      ? { ...row, spent: 0, ts: Math.max(row.ts, now) }
-      : { ...row, spent, ts };
-  },
+/**
+ * Token bucket: spending is paid back smoothly. `ts` moves in whole grains, `rate / period` in lowest terms, so that
+ * whole tokens stay whole; only the rest of a grain is computed in floating point.
+ */
+export function tokenBucket({ rate, period, capacity }: RateLimitConfig): Algebra {
+  const common = greatestCommonDivisor(rate, period);
+  const tokens = rate / common;
+  const micros = period / common;
 
-  spent: (quota, row, now) => Math.max(row.spent - repaid(quota, since(now, row.ts)), 0),
+  const since = (ts: number, now: number): number => Math.max(now - ts, 0);
+  // Multiplied before divided, as the server does.
+  const repaid = (elapsed: number): number => (elapsed * tokens) / micros;
 
-  // Not `spent() <= level`: subtracting first would round once more.
-  within: (quota, row, now, level) => row.spent - level <= repaid(quota, since(now, row.ts)),
+  return {
+    // The one product of the algebra that has to be exact beyond 2^53.
+    fill: Number((BigInt(capacity || 1) * BigInt(micros) + BigInt(tokens - 1)) / BigInt(tokens)),
 
-  when(quota, row, now, level) {
-    const debt = row.spent - level;
-    if (debt <= 0) {
-      return now;
-    }
-    const grains = Math.floor(debt / quota.grainTokens);
-    const rest = debt - grains * quota.grainTokens;
-    // Of a debt beyond what doubles count, the quotient may be rounded up and the rest be less than nothing.
-    let elapsed = Math.max(Math.ceil((rest * quota.grainMicros) / quota.grainTokens), 0);
-    // Rounded twice; step onto the very microsecond at which `within` changes its mind.
-    for (let i = 0; i < 4; i++) {
-      if (repaid(quota, elapsed) < rest) {
-        elapsed += 1;
-      } else if (elapsed > 0 && repaid(quota, elapsed - 1) >= rest) {
-        elapsed -= 1;
-      } else {
-        break;
+    roll(row, now) {
+      const elapsed = since(row.ts, now);
+      const rest = elapsed % micros;
+      const grains = (elapsed - rest) / micros;
+      const spent = row.spent - grains * tokens;
+      const ts = row.ts + grains * micros;
+      return repaid(since(ts, now)) >= spent
+        ? { ...row, spent: 0, ts: Math.max(row.ts, now) }
+        : { ...row, spent, ts };
+    },
+
+    spent: (row, now) => Math.max(row.spent - repaid(since(row.ts, now)), 0),
+
+    // Not `spent() <= level`: subtracting first would round once more.
+    within: (row, now, level) => row.spent - level <= repaid(since(row.ts, now)),
+
+    when(row, level) {
+      const debt = row.spent - level;
+      if (debt <= 0) {
+        return ALREADY;
       }
-    }
-    const then = Math.max(instant(row.ts + (grains * quota.grainMicros + elapsed)), now);
-    return then < LAST ? then : null;
-  },
-};
-
-/** Tokens paid back in `elapsed` microseconds. Multiplied before divided, as the server does. */
-function repaid(quota: Quota, elapsed: number): number {
-  return (elapsed * quota.grainTokens) / quota.grainMicros;
+      const grains = Math.floor(debt / tokens);
+      const rest = debt - grains * tokens;
+      // Of a debt beyond what doubles count, the quotient may be rounded up and the rest be less than nothing.
+      const elapsed = Math.max(Math.ceil((rest * micros) / tokens), 0);
+      return row.ts + (grains * micros + tighten(elapsed, (elapsed) => repaid(elapsed) >= rest));
+    },
+  };
 }
 
-function since(now: number, then: Row['ts']): number {
-  return Math.max(now - then, 0);
+function greatestCommonDivisor(a: number, b: number): number {
+  return b ? greatestCommonDivisor(b, a % b) : a;
 }
