@@ -55,7 +55,7 @@ export function createProjection(clock: ServerClock): Projection {
 
   function replace(fresh: readonly Snapshot[], asked: number): void {
     limits = fresh;
-    holds = holds.filter(({ since, items }) => since >= asked || !items.some(({ policy }) => limitOf(policy)));
+    holds = holds.filter(({ since, items }) => since > asked || !items.some(({ policy }) => limitOf(policy)));
   }
 
   function spend(count: number, at: number): void {

@@ -195,6 +195,7 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
       }
       projection.replace(limits, status.sent);
       projection.spend(spentInFlight, monotonic());
+      projection.settle(monotonic());
       known = true;
       error = null;
     } catch (cause) {
