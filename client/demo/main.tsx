@@ -17,12 +17,11 @@ function Chat(): ReactNode {
 
   async function send(event: FormEvent): Promise<void> {
     event.preventDefault();
-    const sent = Date.now();
     setSending(true);
     const response = await fetch('/chat', { ...init, method: 'POST', body: text });
     setSending(false);
     if (response.ok) {
-      spend(1, sent);
+      spend(1);
       setMessages((before) => [...before, text || 'Hello']);
       setText('');
     } else {

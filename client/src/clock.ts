@@ -5,7 +5,8 @@
 export interface ServerClock {
   /**
    * A server said `now` (microseconds) in answer to a request sent and answered at these instants of the monotonic
-   * clock (milliseconds). Half the round trip is taken for the way back, so that it is off by at most that half.
+   * clock (milliseconds). Half the round trip is the best guess at the way back, and is off by at most the other half.
+   * That is waited too: a clock that runs ahead would open a button for a request that is refused.
    *
    * The sample with the shortest round trip stays, until the drift since then may have made it the worse one.
    */
@@ -22,10 +23,10 @@ export function createServerClock(offset: number): ServerClock {
   let sampledAt = 0;
   return {
     sample(now, sent, received) {
-      const roundTrip = received - sent;
-      if (roundTrip <= shortest + (received - sampledAt) * DRIFT) {
-        offset = now / 1000 - (sent + received) / 2;
-        shortest = roundTrip;
+      const half = (received - sent) / 2;
+      if (half <= shortest + (received - sampledAt) * DRIFT) {
+        offset = now / 1000 - (sent + half) - half;
+        shortest = half;
         sampledAt = received;
       }
     },
@@ -36,5 +37,5 @@ export function createServerClock(offset: number): ServerClock {
   };
 }
 
-/** Two computers' clocks drift apart by less than 50 microseconds a second; doubled, since half a round trip counts. */
+/** Two computers' clocks drift apart by less than 100 microseconds a second. */
 const DRIFT = 1e-4;

@@ -69,8 +69,8 @@ export interface RateLimitStore {
    */
   check(ts?: number, count?: number): RateLimitCheck | null;
   /**
-   * A request that cost `count` tokens (default 1) passed: take them off here, so that nobody need ask. `ts` is when it
-   * was sent, if that is longer ago than it takes to answer.
+   * A request that cost `count` tokens (default 1) passed: take them off here, so that nobody need ask. `ts` is when the
+   * server charged it, if it took long to answer since; by default now, which waits a little too long and never too short.
    */
   spend(count?: number, ts?: number): void;
   /**
