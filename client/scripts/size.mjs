@@ -3,8 +3,8 @@
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 
-/** Bytes, gzipped. A React page pays for the second line only: it contains what it needs of the first. */
-const BOUNDS = { '.': 4096, './react': 4096 };
+/** Bytes, gzipped. A React page pays for the second only, which contains what it needs of the first. */
+const BOUNDS = { '.': 5120, './react': 5120 };
 
 let fits = true;
 for (const [entry, file] of [

@@ -48,6 +48,7 @@ export function createProjection(clock: ServerClock): Projection {
     for (const { remaining, quota, until } of holds) {
       if (count > remaining && until > at) {
         wait = Math.max(wait, count > quota ? Infinity : until - at);
+        value = Math.min(value, Math.max(remaining, 0));
       }
     }
     return { wait, value, config };

@@ -19,7 +19,8 @@ export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | '
  * @param source - the status endpoint, whose store all components of the page share; or a store of your own.
  */
 export function useRateLimit(source: string | RateLimitStore, options: UseRateLimitOptions = {}): UseRateLimit {
-  const store = typeof source === 'string' ? sharedStore(source, options) : source;
+  // Kept: where stores are not shared, another one at each render would ask anew each time.
+  const store = useMemo(() => (typeof source === 'string' ? sharedStore(source, options) : source), [source]);
   const { count = 1 } = options;
   const read = useCallback(() => store.getStatus(count), [store, count]);
   const status = useSyncExternalStore(store.subscribe, read, unknown);

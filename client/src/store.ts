@@ -161,7 +161,8 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
   function observe(response: LimitedResponse): void {
     const unforeseen = projection.observe(response, now(), monotonic());
     changed();
-    if (unforeseen) {
+    // Unless it is asked soon anyway, or asked not to be.
+    if (unforeseen && fetchAt === Infinity) {
       void refresh();
     }
   }
@@ -221,7 +222,7 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
 
   function shown(): void {
     if (page()?.visibilityState === 'visible') {
-      if (error) {
+      if (error && fetchAt === Infinity) {
         void refresh();
       }
       wake();

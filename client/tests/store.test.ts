@@ -238,7 +238,9 @@ test('a status endpoint that asks to wait is not asked before', async (t) => {
   const w = world(t);
   w.answer = new Response(null, { status: 429, headers: { 'retry-after': '30' } });
   w.store.subscribe(() => {});
-  await w.pass(29_900);
+  await w.pass(20_000);
+  w.store.observe(new Response(null, { status: 429 }));
+  await w.pass(9_900);
   assert.equal(w.urls.length, 1);
   await w.pass(200);
   assert.equal(w.urls.length, 2);
@@ -405,6 +407,16 @@ test('what is left of a policy forbids only what costs more', (t) => {
   assert.equal(store.getStatus(2).ok, true);
   assert.deepEqual(store.getStatus(3), { ok: false, retryAt: BEGIN + 18_000, known: false, error: null });
   assert.deepEqual(store.getStatus(6), { ok: false, retryAt: null, known: false, error: null }, 'more than it ever has');
+});
+
+test('a check knows of what responses said', async (t) => {
+  const w = world(t);
+  await Promise.all([w.store.refresh(), w.pass(10)]);
+  w.store.observe(new Response(null, { headers: { ratelimit: '"api";r=2;t=18' } }));
+  const at = Date.now();
+  const check = w.store.check(at, 3);
+  assert.deepEqual([check?.ok, check?.value, check?.retryAt], [false, 2, at + 18_000]);
+  assert.deepEqual([w.store.check(at, 2)?.ok, w.store.check(at + 18_000, 3)?.ok], [true, true]);
 });
 
 test('without a time, what is left counts for the whole window', (t) => {

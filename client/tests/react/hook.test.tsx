@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { mock, test, type TestContext } from 'node:test';
+import { MessageChannel } from 'node:worker_threads';
 import { Window } from 'happy-dom';
 import { act, StrictMode, version, type ReactNode } from 'react';
 import { createRoot, hydrateRoot, type Root } from 'react-dom/client';
@@ -14,7 +15,15 @@ import { settle, world, type World } from '../world.js';
 const EMPTY = snapshot({ spent: 10 });
 const BEGIN = NOW / 1000;
 
-Object.assign(globalThis, { IS_REACT_ACT_ENVIRONMENT: true });
+/** React's `act`, where it is bundled, opens a channel for each message and leaves it open: Node would never end. */
+class Channel extends MessageChannel {
+  constructor() {
+    super();
+    this.port1.once('message', () => this.port1.close());
+  }
+}
+
+Object.assign(globalThis, { IS_REACT_ACT_ENVIRONMENT: true, MessageChannel: Channel });
 
 test(`React ${version}`, async (t) => {
   await t.test('all components of a url share one request, in strict mode too', async (t) => {
@@ -117,6 +126,16 @@ test(`React ${version}`, async (t) => {
     await page.show(<Plain />);
     await page.pass(7000);
     assert.equal(seen.size, 4);
+  });
+
+  await t.test('where stores are not shared, a component keeps its own', async (t) => {
+    const { page, urls, options } = await pageOf(t);
+    Reflect.deleteProperty(globalThis, 'document');
+    await page.show(<Send source="/own" options={options} />);
+    await page.pass(10);
+    await page.pass(6000);
+    assert.deepEqual(page.buttons(), ['send']);
+    assert.deepEqual(urls, ['/own']);
   });
 
   await t.test('a server renders it without asking, and the page takes that over', async (t) => {
