@@ -1,7 +1,7 @@
 /**
- * The demo page in a real browser, whose clock is 90 s wrong, against a real server: `TOLLGATE_URL`, on this machine, or a
- * stand-in. The server answers `GET /limits/chat` with the snapshot and `POST /chat` with 200 or 429, for the user in
- * `x-user`; its quota has a few tokens, the next one within ten seconds or so.
+ * The demo page in a real browser, whose clock is 90 s wrong, against a real server: `TOLLGATE_URL`, on this machine,
+ * or a stand-in. The server answers `GET /limits/chat` with the snapshot and `POST /chat` with 200 or 429, for the user
+ * in `x-user`; its quota has a few tokens, the next one within ten seconds or so.
  *
  * `CHROMIUM` names the browser's executable; `SHOTS` a folder for screenshots.
  */
@@ -66,7 +66,9 @@ for (const wrong of [0, 90_000, -90_000]) {
 
     // It is enabled by itself, when the server would let it pass; nothing is asked meanwhile.
     const asked = requests.length;
-    await page.waitForFunction(() => document.querySelector('button')?.textContent === 'Send', null, { timeout: 60_000 });
+    await page.waitForFunction(() => document.querySelector('button')?.textContent === 'Send', null, {
+      timeout: 60_000,
+    });
     assert.equal(requests.length, asked, 'no request while waiting');
     await button.click();
     await page.waitForFunction((sent) => document.querySelectorAll('li').length === sent, available + 1);
@@ -79,7 +81,9 @@ for (const wrong of [0, 90_000, -90_000]) {
       .slice(0, Math.ceil(tells / 1000))
       .map(({ text, at }) => at + 1000 * Number(/\d+/.exec(text)?.[0] ?? 0));
     assert.equal(errors.length, Math.ceil(tells / 1000), 'one label a second, and `Send` in the end');
-    console.log(`clock ${wrong / 1000} s wrong: off by ${Math.round(told - tells)} ms; labels late by ${errors.join(', ')} ms`);
+    console.log(
+      `clock ${wrong / 1000} s wrong: off by ${Math.round(told - tells)} ms; labels late by ${errors.join(', ')} ms`,
+    );
     for (const error of errors) {
       assert.ok(Math.abs(error) <= PRECISION, `labels late by ${errors.join(', ')} ms`);
     }
@@ -121,8 +125,14 @@ test('a refusal that the page could not foresee disables the button until the se
 
 test('nothing is cut off at any width, in light and dark', async () => {
   for (const colorScheme of ['light', 'dark'] as const) {
-    for (const [name, width] of [['desktop', 1280], ['phone', 360]] as const) {
-      const { page } = await open(`browser-shots-${Math.random()}`, 0, { colorScheme, viewport: { width, height: 640 } });
+    for (const [name, width] of [
+      ['desktop', 1280],
+      ['phone', 360],
+    ] as const) {
+      const { page } = await open(`browser-shots-${Math.random()}`, 0, {
+        colorScheme,
+        viewport: { width, height: 640 },
+      });
       await page.screenshot(shot(`${name}-${colorScheme}-ready`));
       const button = page.getByRole('button');
       while (await button.isEnabled()) {
@@ -130,7 +140,10 @@ test('nothing is cut off at any width, in light and dark', async () => {
         await page.waitForTimeout(100);
       }
       await page.screenshot(shot(`${name}-${colorScheme}-waiting`));
-      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${name}, ${colorScheme}`);
+      assert.ok(
+        await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth),
+        `${name}, ${colorScheme}`,
+      );
       await page.context().close();
     }
   }
@@ -144,7 +157,11 @@ declare global {
 }
 
 /** The demo page, once it knows its limit, in a browser whose time of day is `wrong` milliseconds ahead. */
-async function open(user: string, wrong: number, options: BrowserContextOptions = {}): Promise<{ page: Page; requests: string[] }> {
+async function open(
+  user: string,
+  wrong: number,
+  options: BrowserContextOptions = {},
+): Promise<{ page: Page; requests: string[] }> {
   const context = await browser.newContext(options);
   await context.addInitScript(setClock, wrong);
   const page = await context.newPage();

@@ -11,7 +11,10 @@ const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javas
 export function site(base: string): Server {
   return createServer((request, response) => {
     const path = new URL(request.url ?? '/', base).pathname;
-    const asked = path === '/' || path.startsWith('/assets/') || path === '/style.css' ? file(path, response) : forward(base, request, response);
+    const asked =
+      path === '/' || path.startsWith('/assets/') || path === '/style.css'
+        ? file(path, response)
+        : forward(base, request, response);
     asked.catch((error: unknown) => response.writeHead(502).end(String(error)));
   });
 }
@@ -26,7 +29,9 @@ async function forward(base: string, request: IncomingMessage, response: ServerR
   const { method = 'GET', url = '/', headers } = request;
   const answer = await fetch(new URL(url, base), { method, headers: { 'x-user': String(headers['x-user']) } });
   // Node's fetch has decoded the body.
-  const fields = [...answer.headers].filter(([name]) => !/^(content-(encoding|length)|transfer-encoding|connection)$/.test(name));
+  const fields = [...answer.headers].filter(
+    ([name]) => !/^(content-(encoding|length)|transfer-encoding|connection)$/.test(name),
+  );
   response.writeHead(answer.status, Object.fromEntries(fields)).end(Buffer.from(await answer.arrayBuffer()));
 }
 

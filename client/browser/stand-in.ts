@@ -1,7 +1,7 @@
 /**
  * Stands in for a tollgate server in the browser test, until `TOLLGATE_URL` names a real one: three tokens, one more
- * every three seconds, for each `x-user`. In memory, by the client's own algebra; so the browser test shows what the page
- * does, not that the two decide alike, which `tests/differential.test.ts` does.
+ * every three seconds, for each `x-user`. In memory, by the client's own algebra; so the browser test shows what the
+ * page does, not that the two decide alike, which `tests/differential.test.ts` does.
  */
 
 import { createServer, type Server } from 'node:http';

@@ -44,7 +44,11 @@ function Chat(): ReactNode {
       </label>
       <button disabled={!status.ok || sending}>{status.ok ? 'Send' : `Send again in ${seconds} s`}</button>
       <p className="note">
-        {status.error ? 'How your limit stands is not known just now.' : status.ok ? ' ' : 'You have sent a lot. One moment.'}
+        {status.error
+          ? 'How your limit stands is not known just now.'
+          : status.ok
+            ? ' '
+            : 'You have sent a lot. One moment.'}
       </p>
     </form>
   );

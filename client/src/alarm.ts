@@ -21,10 +21,13 @@ export function createAlarm(monotonic: () => number, ring: () => void): Alarm {
       clear();
       earliest = due;
       const wait = Math.max(Math.ceil(due - monotonic()), 0);
-      timer = setTimeout(() => {
-        earliest = Infinity;
-        ring();
-      }, Math.min(wait, LONGEST_TIMEOUT));
+      timer = setTimeout(
+        () => {
+          earliest = Infinity;
+          ring();
+        },
+        Math.min(wait, LONGEST_TIMEOUT),
+      );
     }
   }
 

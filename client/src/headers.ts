@@ -1,4 +1,4 @@
-/** What a response says of one policy, in `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11). */
+/** What `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11) say of one policy. */
 export interface RateLimitItem {
   /** The policy's name. */
   readonly policy: string;
@@ -20,8 +20,8 @@ export interface HeaderSource {
 /**
  * Reads `RateLimit` and `RateLimit-Policy`, several policies in one field or in several.
  *
- * A field that is no list of structured items (RFC 9651), or longer than 8 KiB, is ignored as a whole; an item without a
- * name or without `r` is ignored by itself.
+ * A field that is no list of structured items (RFC 9651), or longer than 8 KiB, is ignored as a whole; an item without
+ * a name or without `r` is ignored by itself.
  */
 export function parseRateLimit(headers: HeaderSource): RateLimitItem[] {
   const policies = new Map(parseList(headers.get('ratelimit-policy')));
@@ -89,9 +89,13 @@ function httpDate(value: string | null): number {
 
 /** Characters. */
 const LONGEST_FIELD = 8192;
-const STRING = String.raw`"((?:[ !#-[\]-~]|\\["\\])*)"`;
-/** Strings, and whatever bare items there are besides, which are of no interest. */
-const VALUE = String.raw`"(?:[ !#-[\]-~]|\\["\\])*"|[\w!#$%&'*+./:?@^|~=` + '`-]+';
-const PARAMETER = new RegExp(`; *([a-z*][\\w.*-]*)(?:=(${VALUE}))?`, 'g');
-const MEMBER = new RegExp(`(?:${STRING}|[A-Za-z*:?@\\d-][^\\s",;=]*)((?:; *[a-z*][\\w.*-]*(?:=(?:${VALUE}))?)*)[ \\t]*(?:,[ \\t]*|$)`, 'y');
+const CHARACTERS = String.raw`(?:[ !#-[\]-~]|\\["\\])*`;
+/** A string, or any other bare item, which are of no interest. */
+const VALUE = `"${CHARACTERS}"|[\\w!#$%&'*+./:?@^|~=\`-]+`;
+const KEY = '[a-z*][\\w.*-]*';
+const PARAMETER = new RegExp(`; *(${KEY})(?:=(${VALUE}))?`, 'g');
+const MEMBER = new RegExp(
+  `(?:"(${CHARACTERS})"|[A-Za-z*:?@\\d-][^\\s",;=]*)((?:; *${KEY}(?:=(?:${VALUE}))?)*)[ \\t]*(?:,[ \\t]*|$)`,
+  'y',
+);
 const HTTP_DATE = /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? [\w -]+ \d\d:\d\d:\d\d(?:( GMT)| \d{4})$/;

@@ -1,6 +1,6 @@
 import { parseRateLimit, parseRetryAfter, type HeaderSource, type RateLimitItem } from './headers.js';
 
-/** What a response forbids for a time: requests that cost more than `remaining`. Milliseconds of the monotonic clock. */
+/** What a response forbids for a time: requests that cost more than `remaining`. */
 export interface Hold {
   /** What it is about: a policy's name, or nothing if it is all requests. */
   readonly about: string | undefined;
@@ -10,6 +10,7 @@ export interface Hold {
   readonly remaining: number;
   /** Tokens; what costs more never fits. */
   readonly quota: number;
+  /** Instants of the monotonic clock, milliseconds. */
   readonly since: number;
   readonly until: number;
 }

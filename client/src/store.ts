@@ -10,7 +10,7 @@ import { parseNow, parseSnapshots, type RateLimitConfig } from './snapshot.js';
 export interface RateLimitOptions {
   /** The status endpoint: answers a `Snapshot`, or `{ limits: [snapshot, ...] }` of several policies. */
   readonly url: string;
-  /** A server-time endpoint, `{ now }`: asked too, if `url`'s answers may come from a cache and be older than they say. */
+  /** A server-time endpoint, `{ now }`: asked too, where `url`'s answers may come from a cache. */
   readonly timeUrl?: string;
   /** Credentials, headers and the like of both requests. */
   readonly init?: RequestInit;
@@ -69,8 +69,8 @@ export interface RateLimitStore {
    */
   check(ts?: number, count?: number): RateLimitCheck | null;
   /**
-   * A request that cost `count` tokens (default 1) passed: take them off here, so that nobody need ask. `ts` is when the
-   * server charged it, if it took long to answer since; by default now, which waits a little too long and never too short.
+   * A request that cost `count` tokens (default 1) passed: take them off here, so that nobody need ask. `ts` is when
+   * the server charged it, if it took long to answer since; by default now, which waits rather too long than too short.
    */
   spend(count?: number, ts?: number): void;
   /**
@@ -151,6 +151,7 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
   function spend(count = 1, ts = now()): void {
     checkCount(count);
     if (flight) {
+      // Nobody can tell whether the answer on its way knows of it. Rather twice than not at all, until the next one.
       spentInFlight += count;
     }
     projection.spend(count, monotonicAt(ts));
@@ -229,7 +230,7 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
     }
   }
 
-  /** The alarm rang, or the page is back: timers and, while the machine slept, the monotonic clock may have stood still. */
+  /** The alarm rang, or the page is back: timers and, while the machine slept, a clock may have stood still. */
   function wake(): void {
     const gapNow = now() - monotonic();
     if (Math.abs(gapNow - gap) > CLOCK_JUMP) {
@@ -258,7 +259,7 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
 
 /** As the browser's clock will tell it. */
 function retryAt(now: number, wait: number): number | null {
-  return wait > 0 && wait < Infinity ? Math.ceil(now + wait) : null;
+  return wait > 0 && wait < Infinity ? Math.min(Math.ceil(now + wait), LAST_DATE) : null;
 }
 
 /** Two clocks that tick by themselves differ by a millisecond from one reading to the next. */
@@ -282,5 +283,7 @@ interface Timed {
 const LONGEST_BACKOFF = 60_000;
 /** Milliseconds by which two clocks do not drift apart while a page is open. */
 const CLOCK_JUMP = 1000;
+/** The last instant that a `Date` can tell, whatever a header says. */
+const LAST_DATE = 8.64e15;
 /** Counts that one page asks about between two changes; more of them are computed again. */
-const MOST_COUNTS = 100;
+const MOST_COUNTS = 1000;

@@ -49,6 +49,9 @@ test('an instant of microseconds with a fraction, or outside of time, is the one
 
 test('a count that is no number of tokens is an error', () => {
   for (const count of [NaN, -1, 0.5, Infinity, 2 ** 53]) {
-    assert.throws(() => calculateRateLimit(snapshot({}), NOW, count), /count is .*; it must be a whole number of tokens/);
+    assert.throws(
+      () => calculateRateLimit(snapshot({}), NOW, count),
+      /count is .*; it must be a whole number of tokens/,
+    );
   }
 });

@@ -81,7 +81,17 @@ function generate(): string {
   return stdout;
 }
 
-function snapshotOf({ spent, carry: previous, at: ts, algorithm, rate, period, capacity, start, max_reserved }: Case): Snapshot {
+function snapshotOf({
+  spent,
+  carry: previous,
+  at: ts,
+  algorithm,
+  rate,
+  period,
+  capacity,
+  start,
+  max_reserved,
+}: Case): Snapshot {
   return { policy: 'case', algorithm, rate, period, capacity, start, max_reserved, spent, previous, ts, now: ts };
 }
 

@@ -40,7 +40,16 @@ test('the last of two equal parameters counts', () => {
 });
 
 test('an item without a name or without a sound number is ignored by itself', () => {
-  for (const bad of ['api;r=1;t=2', '1;r=1', '"x"', '"x";r', '"x";r=-1', '"x";r=1.0', '"x";r="1"', '"x";r=1234567890123456']) {
+  for (const bad of [
+    'api;r=1;t=2',
+    '1;r=1',
+    '"x"',
+    '"x";r',
+    '"x";r=-1',
+    '"x";r=1.0',
+    '"x";r="1"',
+    '"x";r=1234567890123456',
+  ]) {
     assert.deepEqual(limits(`${bad}, "api";r=42;t=18`), [item], bad);
   }
   assert.deepEqual(limits('"api";r=42;t=-18'), [{ ...item, reset: null }]);
@@ -98,7 +107,12 @@ test('a date in each of its three forms', () => {
   for (const form of [date, 'Sunday, 06-Nov-94 08:49:37 GMT', 'Sun Nov  6 08:49:37 1994']) {
     assert.equal(retryAfter({ 'retry-after': form }), 5000, form);
   }
-  for (const bad of ['06 Nov 1994 08:49:37 GMT', '1994-11-06T08:49:37Z', 'Sun, 06 Nov 1994 08:49:37', 'Sun, 99 Foo 1994 08:49:37 GMT']) {
+  for (const bad of [
+    '06 Nov 1994 08:49:37 GMT',
+    '1994-11-06T08:49:37Z',
+    'Sun, 06 Nov 1994 08:49:37',
+    'Sun, 99 Foo 1994 08:49:37 GMT',
+  ]) {
     assert.equal(retryAfter({ 'retry-after': bad }), null, bad);
   }
 });

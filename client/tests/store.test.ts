@@ -69,7 +69,14 @@ test('each count has its own time, with one timer', async (t) => {
     assert.ok(w.timers() <= 1);
   });
   await w.pass(30_000);
-  assert.deepEqual([...passed], [[1, 6000], [2, 12_000], [3, 18_000]]);
+  assert.deepEqual(
+    [...passed],
+    [
+      [1, 6000],
+      [2, 12_000],
+      [3, 18_000],
+    ],
+  );
 });
 
 test('no timer without a listener', async (t) => {
@@ -338,7 +345,7 @@ test('a server-time endpoint tells the time where a snapshot may be old', async 
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000);
 });
 
-test('a page that comes back asks again if a clock stood still or was set, and else only looks at the time', async (t) => {
+test('a page that comes back asks again if a clock stood still or was set', async (t) => {
   const page = Object.assign(new EventTarget(), { visibilityState: 'hidden' });
   Object.assign(globalThis, { document: page });
   t.after(() => Reflect.deleteProperty(globalThis, 'document'));
@@ -406,7 +413,11 @@ test('what is left of a policy forbids only what costs more', (t) => {
   store.observe(new Response(null, { headers: { ratelimit: '"api";r=2;t=18', 'ratelimit-policy': '"api";q=5;w=60' } }));
   assert.equal(store.getStatus(2).ok, true);
   assert.deepEqual(store.getStatus(3), { ok: false, retryAt: BEGIN + 18_000, known: false, error: null });
-  assert.deepEqual(store.getStatus(6), { ok: false, retryAt: null, known: false, error: null }, 'more than it ever has');
+  assert.deepEqual(
+    store.getStatus(6),
+    { ok: false, retryAt: null, known: false, error: null },
+    'more than it ever has',
+  );
 });
 
 test('a check knows of what responses said', async (t) => {
@@ -423,6 +434,12 @@ test('without a time, what is left counts for the whole window', (t) => {
   const { store } = world(t);
   store.observe(new Response(null, { headers: { ratelimit: '"api";r=0', 'ratelimit-policy': '"api";q=5;w=60' } }));
   assert.equal(store.getStatus(1).retryAt, BEGIN + 60_000);
+});
+
+test('a wait of a million years is still a date', (t) => {
+  const { store } = world(t);
+  store.observe(new Response(null, { status: 429, headers: { 'retry-after': '999999999999999' } }));
+  assert.doesNotThrow(() => new Date(store.getStatus(1).retryAt ?? NaN).toISOString());
 });
 
 test('the later response about a policy counts', (t) => {
@@ -476,7 +493,7 @@ test('a flood of policies is not remembered without bound', (t) => {
     store.observe(new Response(null, { headers: { ratelimit: `"p${i}";r=0;t=1${i}` } }));
   }
   const began = performance.now();
-  for (let i = 0; i < 1000; i++) {
+  for (let i = 0; i < 2000; i++) {
     store.getStatus(i + 1);
   }
   assert.ok(performance.now() - began < 1000);

@@ -1,6 +1,6 @@
 /**
- * The crate's exact vectors, every line, under the same assertions as `tests/vectors.rs`: decisions computed in rational
- * arithmetic, independently of both. Their times are milliseconds.
+ * The crate's exact vectors, every line, under the same assertions as `tests/vectors.rs`: decisions computed in
+ * rational arithmetic, independently of both. Their times are milliseconds.
  */
 
 import assert from 'node:assert/strict';
@@ -44,7 +44,9 @@ const NEW: Row = { spent: 0, ts: 0, previous: 0 };
 
 test('every exact vector of the crate', () => {
   const file = new URL('../../../tests/vectors/exact.jsonl', import.meta.url);
-  const lines = readFileSync(file, 'utf8').split('\n').filter((line) => line.trim());
+  const lines = readFileSync(file, 'utf8')
+    .split('\n')
+    .filter((line) => line.trim());
   const count = { single: 0, sequence: 0 };
   for (const line of lines.map((text) => JSON.parse(text) as Line)) {
     (line.type === 'single' ? single : sequence)(line);
@@ -126,7 +128,11 @@ function quotaOf({ algorithm, config }: Line, anchor: number): Omit<Snapshot, ke
   };
 }
 
-function rowBefore({ state_before: before, config }: Line, quota: { algorithm: Algorithm; capacity: number }, instant: Clock): Row {
+function rowBefore(
+  { state_before: before, config }: Line,
+  quota: { algorithm: Algorithm; capacity: number },
+  instant: Clock,
+): Row {
   if (!before) {
     return NEW;
   }
@@ -152,7 +158,10 @@ function verdict(id: string, { ok, wait, retryAfter }: RateLimitResult, expect: 
   if (expect.retry_after_exact != null) {
     // At most one microsecond later than exact, and not earlier.
     const exact = rational(expect.retry_after_exact);
-    assert.ok(micros / 1000 >= exact - 1e-9 && micros / 1000 <= exact + 0.001 + 1e-9, `${id}: ${micros} us of ${exact} ms`);
+    assert.ok(
+      micros / 1000 >= exact - 1e-9 && micros / 1000 <= exact + 0.001 + 1e-9,
+      `${id}: ${micros} us of ${exact} ms`,
+    );
   }
 }
 
@@ -178,7 +187,11 @@ function tight(
 }
 
 /** What stands as spent at `now`, from the definitions and not from the client's own reading. */
-function spentAt({ algorithm, rate, period }: Omit<Snapshot, keyof Row>, { spent, ts, previous }: Row, now: number): number {
+function spentAt(
+  { algorithm, rate, period }: Omit<Snapshot, keyof Row>,
+  { spent, ts, previous }: Row,
+  now: number,
+): number {
   const elapsed = Math.max(now - ts, 0);
   if (algorithm === 'token_bucket') {
     return Math.max(spent - (elapsed * rate) / period, 0);

@@ -1,5 +1,11 @@
 import { mock, type TestContext } from 'node:test';
-import { calculateRateLimit, createRateLimit, type RateLimitOptions, type RateLimitStore, type Snapshot } from '../src/index.js';
+import {
+  calculateRateLimit,
+  createRateLimit,
+  type RateLimitOptions,
+  type RateLimitStore,
+  type Snapshot,
+} from '../src/index.js';
 import { NOW, snapshot } from './support.js';
 
 /** A server, a network and a browser whose time passes when a test says so. Milliseconds. */

@@ -19,7 +19,10 @@ export function slidingWindow(config: RateLimitConfig): Algebra {
   const outOfView = (count: number, room: number): number =>
     count <= room
       ? 0
-      : tighten(Math.min(Math.ceil(((count - room) * period) / count), period), (elapsed) => inView(count, elapsed) <= room);
+      : tighten(
+          Math.min(Math.ceil(((count - room) * period) / count), period),
+          (elapsed) => inView(count, elapsed) <= room,
+        );
 
   return {
     fill: 2 * period,

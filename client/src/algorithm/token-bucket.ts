@@ -24,9 +24,7 @@ export function tokenBucket({ rate, period, capacity }: RateLimitConfig): Algebr
       const grains = (elapsed - rest) / micros;
       const spent = row.spent - grains * tokens;
       const ts = row.ts + grains * micros;
-      return repaid(since(ts, now)) >= spent
-        ? { ...row, spent: 0, ts: Math.max(row.ts, now) }
-        : { ...row, spent, ts };
+      return repaid(since(ts, now)) >= spent ? { ...row, spent: 0, ts: Math.max(row.ts, now) } : { ...row, spent, ts };
     },
 
     spent: (row, now) => Math.max(row.spent - repaid(since(row.ts, now)), 0),

@@ -4,7 +4,7 @@ import type { RateLimitConfig } from '../snapshot.js';
 export interface Windows {
   /** The number of the window in which `now` lies; 0 is the one that began at the epoch or before it. */
   index(now: number): number;
-  /** Where window `index` begins, or the instant `offset` microseconds into it. The epoch stands in for what is before. */
+  /** Where window `index` begins, or the instant `offset` microseconds into it; not before the epoch. */
   begin(index: number, offset?: number): number;
   /** How far `now` is into its window, in microseconds. */
   offset(now: number): number;

@@ -1,4 +1,4 @@
-/** The hook in a page, in strict mode. Bundled and run once with each version of React (`scripts/bundle-react-tests.mjs`). */
+/** The hook in a page, in strict mode, with each version of React (`scripts/bundle-react-tests.mjs`). */
 
 import assert from 'node:assert/strict';
 import { mock, test, type TestContext } from 'node:test';
@@ -223,7 +223,10 @@ async function pageOf(
     complaints.mock.restore();
     const texts = complaints.mock.calls.map((call) => String(call.arguments[0]));
     // Node says that its own mock timers are experimental.
-    assert.deepEqual(texts.filter((text) => !text.startsWith('(node:')), []);
+    assert.deepEqual(
+      texts.filter((text) => !text.startsWith('(node:')),
+      [],
+    );
   });
 
   const urls: string[] = [];
