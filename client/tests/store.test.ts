@@ -226,6 +226,10 @@ test('a failure is told, not thrown, and retried after twice the time each, five
   assert.match(error.message, /could not be asked/);
   assert.equal((error.cause as Error).message, 'offline');
 
+  void w.store.refresh();
+  await w.pass(90_000);
+  assert.equal(w.urls.length, 12, 'another reason to ask, and it is repeated as often');
+
   w.answer = { ...EMPTY, ts: serverNow() };
   await Promise.all([w.store.refresh(), w.pass(10)]);
   assert.deepEqual([w.store.getStatus(1).ok, w.store.getStatus(1).error], [false, null]);
@@ -269,6 +273,17 @@ test('what no repetition mends is not repeated', async (t) => {
       assert.match(w.store.getStatus(1).error?.message ?? '', text);
     });
   }
+});
+
+test('a failure after the last listener left is not retried', async (t) => {
+  const w = world(t);
+  w.answer = new Error('offline');
+  w.latency = [50, 50];
+  const stop = w.store.subscribe(() => {});
+  stop();
+  await w.pass(200);
+  assert.ok(w.store.getStatus(1).error);
+  assert.equal(w.timers(), 0);
 });
 
 test('retries stop with the last listener, and the next one begins anew', async (t) => {
@@ -368,9 +383,14 @@ test('a page that comes back asks again if a clock stood still or was set', asyn
 
   w.slept = 4000;
   await w.pass(10);
+  page.visibilityState = 'hidden';
+  page.dispatchEvent(new Event('visibilitychange'));
+  await settle();
+  assert.equal(w.urls.length, 1, 'nobody looks');
   await show();
   await w.pass(10);
-  assert.equal(w.urls.length, 2);
+  await show();
+  assert.equal(w.urls.length, 2, 'once for each jump');
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000, 'the time that the machine slept is waited');
 
   w.wrong = 90_000;
@@ -511,6 +531,19 @@ test('a snapshot takes the place of what responses said before it, of its own po
   await again;
   assert.equal(w.store.getStatus(2).ok, true, 'the snapshot knows better');
   assert.equal(w.store.getStatus(6).ok, false, 'of the day it knows nothing');
+});
+
+test('a refusal while a snapshot is on its way counts until that knows of it', async (t) => {
+  const w = world(t);
+  w.answer = snapshot({ spent: 10, ts: NOW - 500_000 });
+  w.latency = [50, 50];
+  const refreshed = w.store.refresh();
+  await w.pass(10);
+  w.store.observe(new Response(null, { status: 429, headers: { ratelimit: '"chat";r=0;t=6', 'retry-after': '6' } }));
+  await w.pass(190);
+  await refreshed;
+  assert.equal(w.store.getStatus(1).retryAt, BEGIN + 5500 + 50);
+  assert.equal(w.urls.length, 1);
 });
 
 test('a snapshot that was asked for before a response does not take its place', async (t) => {
