@@ -49,7 +49,8 @@ export async function request(url: string, options: RequestOptions): Promise<Ans
       const temporary = status >= 500 || status === 429 || status === 408;
       throw new RateLimitError(`${url} answered ${status}`, temporary, parseRetryAfter(headers, now()) ?? 0);
     }
-    return { body: await orAbort(response.json(), signal), sent, received };
+    const body = await orAbort(response.json(), signal);
+    return { body, sent, received: arrival(response.url, sent, received) };
   } catch (cause) {
     if (cause instanceof RateLimitError) {
       throw cause;
@@ -57,6 +58,13 @@ export async function request(url: string, options: RequestOptions): Promise<Ans
     const reason = signal.aborted ? `did not answer within ${timeout} ms` : 'could not be asked, or answered no JSON';
     throw new RateLimitError(`${url} ${reason}`, true, 0, cause);
   }
+}
+
+/** When the answer really came: a page that is busy, as one that loads is, is told later. */
+function arrival(url: string, sent: number, told: number): number {
+  // There is no entry where the browser keeps none, and none that says so much of other origins.
+  const start = (performance.getEntriesByName(url).at(-1) as PerformanceResourceTiming | undefined)?.responseStart ?? 0;
+  return start > sent && start <= told ? start : told;
 }
 
 /** Not every `fetch` that a caller may bring heeds its signal. */
