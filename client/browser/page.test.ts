@@ -1,0 +1,217 @@
+/**
+ * The demo page in a real browser, whose clock is 90 s wrong, against a real server: `TOLLGATE_URL`, on this machine,
+ * or a stand-in. The server answers `GET /limits/chat` with the snapshot and `POST /chat` with 200 or 429, for the user
+ * in `x-user`; its quota has a few tokens, the next one within ten seconds or so.
+ *
+ * `CHROMIUM` names the browser's executable; `SHOTS` a folder for screenshots.
+ */
+
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { after, before, test } from 'node:test';
+import { chromium, type Browser, type BrowserContextOptions, type Page } from 'playwright-core';
+import { calculateRateLimit, parseSnapshots } from '../src/index.js';
+import { listen, site } from './site.js';
+import { standIn } from './stand-in.js';
+
+/** Milliseconds within which times have to be right. */
+const PRECISION = 100;
+
+const executablePath = process.env['CHROMIUM'] ?? '/usr/bin/chromium';
+const servers = [standIn()];
+let browser: Browser;
+let server: string;
+let url: string;
+
+before(async () => {
+  if (!existsSync(executablePath)) {
+    throw new Error(
+      `There is no ${executablePath}. Install one (apt-get install --no-install-recommends chromium), or set CHROMIUM.`,
+    );
+  }
+  server = process.env['TOLLGATE_URL'] ?? (await listen(servers[0] ?? standIn()));
+  servers.push(site(server));
+  url = await listen(servers[1] ?? site(server));
+  browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
+});
+
+after(async () => {
+  await browser?.close();
+  servers.forEach((each) => each.close());
+});
+
+for (const wrong of [0, 90_000, -90_000]) {
+  test(`the button waits as long as the server, in a browser whose clock is ${wrong / 1000} s wrong`, async () => {
+    const user = `browser-${wrong}-${Math.random()}`;
+    const { page, requests } = await open(user, wrong);
+    const button = page.getByRole('button');
+    const { available } = await ask(user);
+    assert.ok(available >= 1, 'a new user has tokens');
+
+    // The button is disabled on the last token, and not before.
+    for (let left = available; left > 0; left--) {
+      assert.equal(await button.textContent(), 'Send');
+      await button.click();
+      await page.waitForFunction((sent) => document.querySelectorAll('li').length === sent, available - left + 1);
+    }
+    assert.match((await button.textContent()) ?? '', /^Send again in \d+ s$/);
+    assert.equal(await button.isDisabled(), true);
+
+    // The retry time and the countdown are the server's.
+    const { retryAt: opens } = await ask(user);
+    const told = await page.evaluate(() => Number(document.querySelector('form')?.dataset['retryAt']) - Date.now());
+    const tells = opens - Date.now();
+    assert.ok(Math.abs(told - tells) <= PRECISION, `the page waits ${told} ms, the server lets it pass in ${tells} ms`);
+    await page.screenshot(shot(`waiting-${wrong / 1000}`));
+
+    // It is enabled by itself, when the server would let it pass; nothing is asked meanwhile.
+    const asked = requests.length;
+    await page.waitForFunction(() => document.querySelector('button')?.textContent === 'Send', null, {
+      timeout: 60_000,
+    });
+    assert.equal(requests.length, asked, 'no request while waiting');
+    await button.click();
+    await page.waitForFunction((sent) => document.querySelectorAll('li').length === sent, available + 1);
+    assert.equal(await page.getAttribute('form', 'data-refused'), '0', 'the next click succeeded at the first try');
+
+    const labels = await page.evaluate(() => window.labels);
+    const errors = labels
+      .slice(labels.findIndex(({ text }) => text.startsWith('Send again')) + 1)
+      .map(({ at, text }) => ({ text, at: Math.round(at - opens) }))
+      .slice(0, Math.ceil(tells / 1000))
+      .map(({ text, at }) => at + 1000 * Number(/\d+/.exec(text)?.[0] ?? 0));
+    assert.equal(errors.length, Math.ceil(tells / 1000), 'one label a second, and `Send` in the end');
+    console.log(
+      `clock ${wrong / 1000} s wrong: off by ${Math.round(told - tells)} ms; labels late by ${errors.join(', ')} ms`,
+    );
+    for (const error of errors) {
+      assert.ok(Math.abs(error) <= PRECISION, `labels late by ${errors.join(', ')} ms`);
+    }
+    assert.deepEqual(count(requests), { '/limits/chat': 1, '/chat': available + 1 });
+    await page.context().close();
+  });
+}
+
+test('a user who is limited already is told so from the start', async () => {
+  const user = `browser-limited-${Math.random()}`;
+  let { available } = await ask(user);
+  for (; available > 0; available--) {
+    await fetch(`${server}/chat`, { method: 'POST', headers: { 'x-user': user } });
+  }
+  const { page } = await open(user, 90_000);
+  const { retryAt } = await ask(user);
+  const told = await page.evaluate(() => Number(document.querySelector('form')?.dataset['retryAt']) - Date.now());
+  assert.ok(Math.abs(told - (retryAt - Date.now())) <= PRECISION);
+  await page.context().close();
+});
+
+test('a refusal that the page could not foresee disables the button until the server lets it pass', async () => {
+  const user = `browser-two-tabs-${Math.random()}`;
+  const { page, requests } = await open(user, -90_000);
+  for (let { available } = await ask(user); available > 0; available--) {
+    await fetch(`${server}/chat`, { method: 'POST', headers: { 'x-user': user } });
+  }
+  await page.getByRole('button').click();
+  await page.waitForFunction(() => document.querySelector('form')?.dataset['refused'] === '1');
+  await page.waitForFunction(() => document.querySelector('button')?.textContent?.startsWith('Send again'));
+  // The snapshot is fetched then, and the countdown is exact again.
+  await page.waitForTimeout(500);
+  const { retryAt } = await ask(user);
+  const told = await page.evaluate(() => Number(document.querySelector('form')?.dataset['retryAt']) - Date.now());
+  assert.ok(Math.abs(told - (retryAt - Date.now())) <= PRECISION, `${told} where it is ${retryAt - Date.now()}`);
+  assert.deepEqual(count(requests), { '/limits/chat': 2, '/chat': 1 });
+  await page.context().close();
+});
+
+test('nothing is cut off at any width, in light and dark', async () => {
+  for (const colorScheme of ['light', 'dark'] as const) {
+    for (const [name, width] of [
+      ['desktop', 1280],
+      ['phone', 360],
+    ] as const) {
+      const { page } = await open(`browser-shots-${Math.random()}`, 0, {
+        colorScheme,
+        viewport: { width, height: 640 },
+      });
+      await page.screenshot(shot(`${name}-${colorScheme}-ready`));
+      const button = page.getByRole('button');
+      while (await button.isEnabled()) {
+        await button.click();
+        await page.waitForTimeout(100);
+      }
+      await page.screenshot(shot(`${name}-${colorScheme}-waiting`));
+      assert.ok(
+        await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth),
+        `${name}, ${colorScheme}`,
+      );
+      await page.context().close();
+    }
+  }
+});
+
+declare global {
+  interface Window {
+    /** What the button said, and since when: milliseconds since the epoch, by a clock that is right. */
+    labels: { at: number; text: string }[];
+  }
+}
+
+/** The demo page, once it knows its limit, in a browser whose time of day is `wrong` milliseconds ahead. */
+async function open(
+  user: string,
+  wrong: number,
+  options: BrowserContextOptions = {},
+): Promise<{ page: Page; requests: string[] }> {
+  const context = await browser.newContext(options);
+  await context.addInitScript(setClock, wrong);
+  const page = await context.newPage();
+  const requests: string[] = [];
+  page.on('request', (request) => requests.push(new URL(request.url()).pathname));
+  await page.goto(`${url}/?user=${user}`);
+  await page.waitForSelector('form[data-known=true]');
+  return { page, requests };
+}
+
+/** Runs in the page, before everything else. */
+function setClock(wrong: number): void {
+  const Right = Date;
+  class Wrong extends Right {
+    constructor(...given: []) {
+      super(...(given.length ? given : ([Right.now() + wrong] as unknown as [])));
+    }
+    static override now(): number {
+      return Right.now() + wrong;
+    }
+  }
+  globalThis.Date = Wrong as DateConstructor;
+
+  window.labels = [];
+  new MutationObserver(() => {
+    const text = document.querySelector('button')?.textContent ?? '';
+    if (text !== window.labels.at(-1)?.text) {
+      window.labels.push({ at: performance.timeOrigin + performance.now(), text });
+    }
+  }).observe(document, { subtree: true, childList: true, characterData: true });
+}
+
+/** What the server itself says: tokens, and when the next request passes, in milliseconds since the epoch. */
+async function ask(user: string): Promise<{ available: number; retryAt: number }> {
+  const answer = await fetch(`${server}/limits/chat`, { headers: { 'x-user': user } });
+  const [limit] = parseSnapshots(await answer.json());
+  assert.ok(limit);
+  const { available, retryAfter } = calculateRateLimit(limit, limit.now, 1);
+  return { available, retryAt: (limit.now + (retryAfter ?? 0)) / 1000 };
+}
+
+function count(requests: readonly string[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const path of requests.filter((each) => each === '/chat' || each.startsWith('/limits'))) {
+    counts[path] = (counts[path] ?? 0) + 1;
+  }
+  return counts;
+}
+
+function shot(name: string): { path?: string } {
+  const folder = process.env['SHOTS'];
+  return folder === undefined ? {} : { path: `${folder}/${name}.png` };
+}

@@ -1,0 +1,42 @@
+import { readFile } from 'node:fs/promises';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { extname, normalize } from 'node:path';
+import type { AddressInfo } from 'node:net';
+import { fileURLToPath } from 'node:url';
+
+const FILES = new URL('../../demo/dist/', import.meta.url);
+const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css' };
+
+/** The built demo page; what is not a file of it is asked of the server at `base`, so that both are of one origin. */
+export function site(base: string): Server {
+  return createServer((request, response) => {
+    const path = new URL(request.url ?? '/', base).pathname;
+    const asked =
+      path === '/' || path.startsWith('/assets/') || path === '/style.css'
+        ? file(path, response)
+        : forward(base, request, response);
+    asked.catch((error: unknown) => response.writeHead(502).end(String(error)));
+  });
+}
+
+async function file(path: string, response: ServerResponse): Promise<void> {
+  const name = path === '/' ? 'index.html' : normalize(path).slice(1);
+  const content = await readFile(fileURLToPath(new URL(name, FILES)));
+  response.writeHead(200, { 'content-type': TYPES[extname(name)] ?? 'application/octet-stream' }).end(content);
+}
+
+async function forward(base: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const { method = 'GET', url = '/', headers } = request;
+  const answer = await fetch(new URL(url, base), { method, headers: { 'x-user': String(headers['x-user']) } });
+  // Node's fetch has decoded the body.
+  const fields = [...answer.headers].filter(
+    ([name]) => !/^(content-(encoding|length)|transfer-encoding|connection)$/.test(name),
+  );
+  response.writeHead(answer.status, Object.fromEntries(fields)).end(Buffer.from(await answer.arrayBuffer()));
+}
+
+/** Starts `server` on a free port of this machine; returns its url. */
+export async function listen(server: Server): Promise<string> {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}

@@ -1,0 +1,302 @@
+//! Prints decisions of the crate's own algebra, one JSON object a line, for the client's tests to compare with theirs.
+//!
+//! Arguments: how many, and the seed that they are drawn from.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::io::{BufWriter, Write};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tollgate::algorithm::{Algorithm, Ask, Micros, State, Step, Verdict, step};
+use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::{Policy, Quota, RateLimiter};
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>().expect("a number"));
+    let (Some(count), Some(seed)) = (arguments.next(), arguments.next()) else {
+        panic!("usage: tollgate-differential COUNT SEED");
+    };
+    let mut random = Random(seed);
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut printed = 0;
+    while printed < count {
+        let Some(quota) = quota(&mut random) else { continue };
+        let reader = Reader::of(quota);
+        // A history of a few decisions, so that rows are such as histories leave; or a row out of nowhere.
+        let mut now = instant(&mut random);
+        let mut state = if random.one_in(2) { State::default() } else { row(&mut random, &quota, now) };
+        state.stamp = quota.stamp();
+        for _ in 0..4 {
+            let ask = ask(&mut random, &quota, state.spent);
+            let step = step(&quota, &state, now, ask);
+            writeln!(out, "{}", line(&quota, &state, now, ask, &step, &reader)).expect("somebody reads this");
+            printed += 1;
+            if step.is_allowed() {
+                state = step.state;
+            }
+            now = next(&mut random, &quota, now, &step);
+        }
+    }
+}
+
+fn line(quota: &Quota, state: &State, now: Micros, ask: Ask, step: &Step, reader: &Reader) -> String {
+    let algorithm = match quota.algorithm() {
+        Algorithm::TokenBucket => "token_bucket",
+        Algorithm::FixedWindow => "fixed_window",
+        Algorithm::SlidingWindow => "sliding_window",
+        other => panic!("the client does not know {other:?}"),
+    };
+    let (verdict, time) = match step.verdict {
+        Verdict::Allow => ("allow", Some(0)),
+        Verdict::Reserve { wait } => ("reserve", Some(wait.as_micros())),
+        Verdict::Deny { retry } => ("deny", retry.map(|retry| retry.as_micros())),
+    };
+    let fields = [
+        ("algorithm", format!("{algorithm:?}")),
+        ("rate", quota.rate().to_string()),
+        ("period", quota.period().as_micros().to_string()),
+        ("capacity", quota.limit().to_string()),
+        ("start", quota.phase().unwrap_or_default().as_micros().to_string()),
+        ("max_reserved", or_null(quota.reservable())),
+        ("spent", format!("{:?}", state.spent)),
+        ("at", state.at.get().to_string()),
+        ("carry", format!("{:?}", state.carry)),
+        ("now", now.get().to_string()),
+        ("cost", ask.tokens().to_string()),
+        // Of `reserve` more than any wait.
+        ("max_wait", or_null(ask.max_wait().map(|wait| wait.as_micros().min(1 << 53)))),
+        ("verdict", format!("{verdict:?}")),
+        ("time", or_null(time)),
+        ("spent_after", format!("{:?}", step.state.spent)),
+        ("at_after", step.state.at.get().to_string()),
+        ("carry_after", format!("{:?}", step.state.carry)),
+        ("available", reader.available(state, now).to_string()),
+        ("remaining", reader.available(&step.state, now).to_string()),
+    ];
+    let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name:?}:{value}")).collect();
+    format!("{{{}}}", fields.join(","))
+}
+
+fn or_null(value: Option<impl Debug>) -> String {
+    value.map_or("null".into(), |value| format!("{value:?}"))
+}
+
+// What is asked
+
+/// A quota, or `None` of numbers that do not go together.
+fn quota(random: &mut Random) -> Option<Quota> {
+    let period = match random.below(4) {
+        0 => Duration::from_micros(random.magnitude(Quota::MAX_PERIOD.as_micros() as u64).max(1)),
+        1 => Duration::from_micros(random.pick(&[1, 2, 3, 7, 10, 999_983, 3_333_331])),
+        _ => Duration::from_secs(random.pick(&[1, 10, 60, 3600, 86_400, 30 * 86_400, 3_155_760_000])),
+    };
+    let rate = random.tokens().max(1);
+    let quota = match random.below(3) {
+        0 => Quota::try_token_bucket(rate, period),
+        1 => Quota::try_fixed_window(rate, period),
+        _ => return Quota::try_sliding_window(rate, period).ok().map(|quota| phased(random, quota)),
+    };
+    let mut quota = quota.ok()?;
+    if random.one_in(2) {
+        let capacity = if random.one_in(2) { random.tokens() } else { random.near(rate).min(Quota::MAX_TOKENS) };
+        quota = quota.try_capacity(capacity).ok()?;
+    }
+    quota = match random.below(4) {
+        0 => quota.try_unlimited_reservations().ok()?,
+        1 => quota.try_max_reserved(random.tokens()).ok()?,
+        2 => quota.try_max_reserved(random.near(rate).min(Quota::MAX_TOKENS)).ok()?,
+        _ => quota,
+    };
+    quota.validate().ok()?;
+    if quota.algorithm() == Algorithm::FixedWindow { Some(phased(random, quota)) } else { Some(quota) }
+}
+
+fn phased(random: &mut Random, quota: Quota) -> Quota {
+    let period = quota.period().as_micros() as u64;
+    let start = match random.below(3) {
+        0 => 0,
+        1 => period - 1,
+        _ => random.below(period),
+    };
+    quota.start(Duration::from_micros(start))
+}
+
+/// A row that no history need have left: fractions, the distant past, ahead of the clock.
+fn row(random: &mut Random, quota: &Quota, now: Micros) -> State {
+    let fill = quota.window().as_micros() as u64;
+    let at = match random.below(6) {
+        0 => now.get(),
+        1 => now.get().saturating_sub(random.magnitude(Micros::MAX.get())),
+        2 => now.get().saturating_sub(random.near(fill)),
+        3 => now.get().saturating_add(random.near(fill)),
+        4 => now.get().saturating_add(random.magnitude(Micros::MAX.get())),
+        _ => random.pick(&[0, Micros::MAX.get()]),
+    };
+    let mut at = Micros::new(at);
+    if quota.algorithm() != Algorithm::TokenBucket && !random.one_in(4) {
+        // A boundary; of a sliding window, another row would be ignored.
+        let fresh = State { at, stamp: quota.stamp(), ..State::default() };
+        at = step(quota, &fresh, at, Ask::cost(0)).state.at;
+    }
+    let carry = if quota.algorithm() == Algorithm::SlidingWindow { random.spent(quota.limit()) } else { 0.0 };
+    State { spent: random.spent(quota.limit()), at, carry, stamp: quota.stamp() }
+}
+
+fn instant(random: &mut Random) -> Micros {
+    match random.below(8) {
+        0 => Micros::new(random.magnitude(Micros::MAX.get())),
+        1 => Micros::new(Micros::MAX.get() - random.magnitude(Micros::MAX.get())),
+        _ => Micros::new(1_700_000_000_000_000 + random.below(100_000_000_000_000)),
+    }
+}
+
+/// An instant after a decision: that at which the ask was told to come back, a little off it, or any other.
+fn next(random: &mut Random, quota: &Quota, now: Micros, step: &Step) -> Micros {
+    if let Verdict::Deny { retry: Some(time) } | Verdict::Reserve { wait: time } = step.verdict {
+        let time = time.as_micros() as u64;
+        match random.below(4) {
+            0 => return now + Duration::from_micros(time),
+            1 => return now + Duration::from_micros(time.saturating_sub(1)),
+            _ => {}
+        }
+    }
+    match random.below(4) {
+        0 => now,
+        1 => Micros::new(now.get().saturating_sub(random.near(quota.window().as_micros() as u64))),
+        2 => Micros::new(now.get().saturating_add(random.near(quota.period().as_micros() as u64))),
+        _ => Micros::new(now.get().saturating_add(random.near(quota.window().as_micros() as u64))),
+    }
+}
+
+fn ask(random: &mut Random, quota: &Quota, spent: f64) -> Ask {
+    let cost = match random.below(8) {
+        0 => 0,
+        1 => quota.limit(),
+        2 => quota.limit() + 1,
+        3 => random.near(quota.limit()),
+        4 => (quota.limit() as f64 - spent).max(1.0) as u64,
+        5 => quota.reservable().map_or(UNBOUNDED - 1, |tokens| quota.limit() + tokens) + random.below(3),
+        6 => random.magnitude(1 << 53) - 1,
+        _ => 1 + random.below(10),
+    };
+    let ask = Ask::cost(cost.min((1 << 53) - 1));
+    match random.below(4) {
+        0 => ask,
+        1 => ask.reserve(),
+        2 => ask.wait_up_to(Duration::from_micros(random.near(quota.window().as_micros() as u64).min(1 << 53))),
+        _ => ask.wait_up_to(Duration::from_micros(random.magnitude(1 << 53))),
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    /// SplitMix64.
+    fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.bits() % end.max(1)
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    fn pick(&mut self, of: &[u64]) -> u64 {
+        of[self.below(of.len() as u64) as usize]
+    }
+
+    /// From 1 to `most`, every order of magnitude as likely as another.
+    fn magnitude(&mut self, most: u64) -> u64 {
+        let bits = 64 - most.leading_zeros() as u64;
+        let shift = 63 - self.below(bits);
+        ((self.bits() | 1 << 63) >> shift).clamp(1, most)
+    }
+
+    /// A share or a small multiple of `number`, or a little beside it.
+    fn near(&mut self, number: u64) -> u64 {
+        match self.below(4) {
+            0 => number.saturating_sub(self.below(3)),
+            1 => number.saturating_add(self.below(3)),
+            2 => self.below(number),
+            _ => self.below(number.saturating_mul(4)),
+        }
+    }
+
+    fn tokens(&mut self) -> u64 {
+        match self.below(3) {
+            0 => self.magnitude(Quota::MAX_TOKENS),
+            1 => self.pick(&[0, 1, 2, 3, 7, 10, 100, 1000, Quota::MAX_TOKENS]),
+            _ => 1 + self.below(100),
+        }
+    }
+
+    fn spent(&mut self, limit: u64) -> f64 {
+        match self.below(6) {
+            0 => 0.0,
+            1 => limit as f64,
+            2 => self.near(limit) as f64,
+            3 => self.near(limit) as f64 / 10.0,
+            4 => self.near(limit) as f64 * (self.below(1 << 30) as f64 / (1u64 << 30) as f64),
+            _ => self.magnitude((1 << 53) - 1) as f64,
+        }
+    }
+}
+
+/// What may stand as spent where reservations are without bound: `2^53 - 1` less the most tokens of a cost.
+const UNBOUNDED: u64 = (1 << 53) - 1 - Quota::MAX_TOKENS;
+
+// What is available
+
+/// A limiter on a backend that holds whatever row it is told to: `available` is only to be had of a limiter's snapshot.
+struct Reader {
+    limiter: RateLimiter,
+    policy: Policy,
+    held: Arc<Mutex<Option<Step>>>,
+}
+
+impl Reader {
+    fn of(quota: Quota) -> Reader {
+        let held = Arc::new(Mutex::new(None));
+        let limiter = RateLimiter::builder(Held(Arc::clone(&held))).build();
+        Reader { limiter, policy: Policy::new("held", quota), held }
+    }
+
+    fn available(&self, state: &State, now: Micros) -> u64 {
+        *self.held.lock().expect("one thread") = Some(Step { verdict: Verdict::Allow, state: *state, now });
+        let future = std::pin::pin!(self.limiter.value(&self.policy, 1u64));
+        match future.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(snapshot)) => snapshot.available(now),
+            other => panic!("a backend that answers at once: {other:?}"),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Held(Arc<Mutex<Option<Step>>>);
+
+impl Backend for Held {
+    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        self.peek(takes)
+    }
+
+    fn peek(&self, _: &[Take<'_>]) -> BackendFuture<Steps> {
+        let step = self.0.lock().expect("one thread").expect("a row was set");
+        BackendFuture::ready(Ok(Steps::from(step)))
+    }
+
+    fn settle(&self, _: &[Settle<'_>]) -> BackendFuture<()> {
+        BackendFuture::ready(Ok(()))
+    }
+
+    fn reset(&self, _: &[RowId<'_>]) -> BackendFuture<()> {
+        BackendFuture::ready(Ok(()))
+    }
+}

@@ -1,0 +1,31 @@
+// Prints what a page pays for each entry, minified and gzipped, without React; fails above the bounds.
+
+import { gzipSync } from 'node:zlib';
+import { build } from 'esbuild';
+
+/** Bytes, gzipped. A React page pays for the second only, which contains what it needs of the first. */
+const BOUNDS = { '.': 5120, './react': 5120 };
+
+let fits = true;
+for (const [entry, file] of [
+  ['.', 'index.js'],
+  ['./react', 'react.js'],
+]) {
+  const { outputFiles } = await build({
+    entryPoints: [new URL(`../dist/${file}`, import.meta.url).pathname],
+    bundle: true,
+    minify: true,
+    format: 'esm',
+    target: 'es2022',
+    external: ['react'],
+    write: false,
+  });
+  const [{ contents }] = outputFiles;
+  const gzipped = gzipSync(contents, { level: 9 }).length;
+  console.log(`${entry.padEnd(8)} ${contents.length} bytes minified, ${gzipped} gzipped (at most ${BOUNDS[entry]})`);
+  fits &&= gzipped <= BOUNDS[entry];
+}
+if (!fits) {
+  console.error('Too large: take something out, or raise the bound in scripts/size.mjs and the README and say why.');
+  process.exit(1);
+}

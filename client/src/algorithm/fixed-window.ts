@@ -1,0 +1,35 @@
+import type { RateLimitConfig } from '../snapshot.js';
+import { ALREADY, LAST, type Algebra } from './algebra.js';
+import { windowsOf } from './windows.js';
+
+/** Fixed window: `rate` tokens are paid back at each boundary; `ts` is the last boundary that has been counted. */
+export function fixedWindow(config: RateLimitConfig): Algebra {
+  const { rate, period, capacity } = config;
+  const { index, begin } = windowsOf(config);
+
+  return {
+    // Below 10^15, a quotient that is no integer is never rounded to one below it.
+    fill: Math.ceil((capacity || 1) / rate) * period,
+
+    roll(row, now) {
+      const then = index(row.ts);
+      const here = index(now);
+      return here <= then
+        ? { ...row, ts: begin(then) }
+        : { ...row, spent: Math.max(row.spent - rate * (here - then), 0), ts: begin(here) };
+    },
+
+    spent: (row) => row.spent,
+
+    within: (row, _now, level) => row.spent <= level,
+
+    when(row, level) {
+      const debt = row.spent - level;
+      const windows = Math.ceil(debt / rate);
+      if (debt <= 0) {
+        return ALREADY;
+      }
+      return windows * period > LAST ? Infinity : begin(index(row.ts) + windows);
+    },
+  };
+}

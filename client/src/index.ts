@@ -1,0 +1,13 @@
+export type { Row } from './algorithm/algebra.js';
+export { calculateRateLimit, type CalculateOptions, type RateLimitResult } from './calculate.js';
+export { parseRateLimit, parseRetryAfter, type HeaderSource, type RateLimitItem } from './headers.js';
+export type { LimitedResponse } from './holds.js';
+export { RateLimitError } from './request.js';
+export { parseSnapshots, type Algorithm, type RateLimitConfig, type Snapshot } from './snapshot.js';
+export {
+  createRateLimit,
+  type RateLimitCheck,
+  type RateLimitOptions,
+  type RateLimitStatus,
+  type RateLimitStore,
+} from './store.js';

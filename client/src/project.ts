@@ -1,0 +1,38 @@
+import { LAST, type Row } from './algorithm/algebra.js';
+import { quotaOf, type Quota } from './algorithm/quota.js';
+import type { Snapshot } from './snapshot.js';
+
+/** How a limit stands at an instant, for somebody who would not wait for a turn. Microseconds. */
+export interface Projected {
+  readonly quota: Quota;
+  /** The instant. */
+  readonly at: number;
+  /** The row, rolled to it. */
+  readonly row: Row;
+  /** Whole tokens that could be spent at once. */
+  readonly available: number;
+  /** When the cost fits: the instant itself, a later one, or `Infinity`. */
+  readonly retryAt: number;
+}
+
+/**
+ * Projects `snapshot` to `now` (microseconds since the epoch), for a cost of `count` tokens.
+ *
+ * @throws RangeError if `count` is no whole number from 0 to 2^53 - 1.
+ */
+export function project(snapshot: Snapshot, now: number, count: number): Projected {
+  checkCount(count);
+  const quota = quotaOf(snapshot);
+  const { spent, ts, previous, capacity } = snapshot;
+  const at = Math.min(Math.max(Math.floor(now), 0), LAST);
+  const row = quota.roll({ spent, ts, previous }, at);
+  const retryAt = quota.fits(row, at, count) ? at : quota.when(row, at, capacity - count);
+  return { quota, at, row, retryAt, available: quota.available(row, at) };
+}
+
+/** @throws RangeError if `count` is not a number of tokens. */
+export function checkCount(count: number): void {
+  if (!Number.isSafeInteger(count) || count < 0) {
+    throw new RangeError(`tollgate: count is ${count}; it must be a whole number of tokens from 0 to 2^53 - 1`);
+  }
+}

@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { mock, test } from 'node:test';
+import { createAlarm } from '../src/alarm.js';
+
+test('the earliest instant that is waited for rings, once', (t) => {
+  mock.timers.enable({ apis: ['setTimeout', 'Date'], now: 0 });
+  t.after(() => mock.timers.reset());
+  const rings: number[] = [];
+  const alarm = createAlarm(Date.now, () => rings.push(Date.now()));
+  alarm.set(500);
+  alarm.set(300.2);
+  alarm.set(400);
+  alarm.set(Infinity);
+  for (let i = 0; i < 1000; i++) {
+    mock.timers.tick(1);
+  }
+  assert.deepEqual(rings, [301], 'never before its time');
+  alarm.set(900);
+  mock.timers.tick(0);
+  assert.deepEqual(rings, [301, 1000], 'what is past rings at once');
+  alarm.set(2000);
+  alarm.clear();
+  mock.timers.tick(2000);
+  assert.equal(rings.length, 2);
+});
+
+test('a wait beyond 2^31 ms, which a timer takes for none, is cut', (t) => {
+  const waits: unknown[] = [];
+  const timers = mock.method(globalThis, 'setTimeout', (_ring: unknown, wait: unknown) => waits.push(wait));
+  t.after(() => timers.mock.restore());
+  createAlarm(
+    () => 0,
+    () => {},
+  ).set(2 ** 40);
+  assert.deepEqual(waits, [2 ** 31 - 1]);
+});

@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { calculateRateLimit } from '../src/index.js';
+import { NOW, snapshot } from './support.js';
+
+const SECOND = 1_000_000;
+
+test('an empty bucket of ten a minute waits six seconds', () => {
+  const empty = snapshot({ spent: 10 });
+  const result = calculateRateLimit(empty, NOW, 1);
+  assert.deepEqual(result, {
+    ok: false,
+    available: 0,
+    remaining: 0,
+    wait: 0,
+    retryAfter: 6 * SECOND,
+    row: { spent: 10, ts: NOW, previous: 0 },
+  });
+  assert.equal(calculateRateLimit(empty, NOW + 6 * SECOND - 1, 1).ok, false);
+  assert.equal(calculateRateLimit(empty, NOW + 6 * SECOND, 1).ok, true);
+});
+
+test('what passes is taken off', () => {
+  const { ok, available, remaining, row } = calculateRateLimit(snapshot({ spent: 3 }), NOW, 2);
+  assert.deepEqual({ ok, available, remaining, spent: row.spent }, { ok: true, available: 7, remaining: 5, spent: 5 });
+});
+
+test('what never fits has no retry time', () => {
+  for (const options of [{}, { reserve: true }, { maxWaitMicros: 5 * SECOND }]) {
+    const { ok, retryAfter } = calculateRateLimit(snapshot({}), NOW, 11, options);
+    assert.deepEqual({ ok, retryAfter }, { ok: false, retryAfter: null });
+  }
+});
+
+test('a reservation gets a turn, and one that may not wait so long is told when to come back', () => {
+  const empty = snapshot({ spent: 10, max_reserved: 5 });
+  assert.equal(calculateRateLimit(empty, NOW, 1, { reserve: true }).wait, 6 * SECOND);
+  assert.equal(calculateRateLimit(empty, NOW, 1, { maxWaitMicros: 6 * SECOND }).ok, true);
+  const { ok, retryAfter } = calculateRateLimit(empty, NOW, 1, { maxWaitMicros: 4 * SECOND });
+  assert.deepEqual({ ok, retryAfter }, { ok: false, retryAfter: 2 * SECOND });
+});
+
+test('an instant of microseconds with a fraction, or outside of time, is the one before it or the end of time', () => {
+  const empty = snapshot({ spent: 10 });
+  assert.deepEqual(calculateRateLimit(empty, NOW + 0.5, 1), calculateRateLimit(empty, NOW, 1));
+  assert.equal(calculateRateLimit(empty, Infinity, 1).ok, true);
+  assert.equal(calculateRateLimit(empty, -Infinity, 1).row.ts, 0, 'a row so far ahead is forgiven');
+});
+
+test('a count that is no number of tokens is an error', () => {
+  for (const count of [NaN, -1, 0.5, Infinity, 2 ** 53]) {
+    assert.throws(
+      () => calculateRateLimit(snapshot({}), NOW, count),
+      /count is .*; it must be a whole number of tokens/,
+    );
+  }
+});

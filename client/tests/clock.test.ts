@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createServerClock } from '../src/clock.js';
+
+/** Microseconds since the epoch. */
+const NOW = 1_700_000_000_000_000;
+
+test('until a server told its time, the browser is believed', () => {
+  assert.equal(createServerClock(NOW / 1000).at(5), NOW + 5000);
+});
+
+test('the clock is never ahead of the server, and behind by no more than the way back', () => {
+  for (const [there, back] of [
+    [0, 40],
+    [20, 20],
+    [40, 0],
+  ] as const) {
+    const clock = createServerClock(0);
+    // The server reads its clock at 100 + there.
+    clock.sample(NOW, 100, 100 + there + back);
+    const server = NOW + 1000 * (1000 - (100 + there));
+    assert.equal(server - clock.at(1000), back * 1000);
+  }
+});
+
+test('the shorter round trip counts, until both clocks may have drifted apart by the difference', () => {
+  const clock = createServerClock(0);
+  clock.sample(NOW, 0, 20);
+  clock.sample(NOW + 999_000_000, 100, 200);
+  assert.equal(clock.at(20), NOW, 'a longer one does not count');
+  const hours = 3_600_000;
+  clock.sample(NOW + hours * 1000, hours, hours + 200);
+  assert.equal(clock.at(hours + 200), NOW + hours * 1000, 'after an hour it does');
+});
+
+test('after a distrust the next sample counts', () => {
+  const clock = createServerClock(0);
+  clock.sample(NOW, 0, 20);
+  clock.distrust();
+  clock.sample(NOW + 5_000_000, 100, 200);
+  assert.equal(clock.at(200), NOW + 5_000_000);
+});

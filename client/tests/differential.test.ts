@@ -1,0 +1,103 @@
+/**
+ * The client decides as the crate does: the same verdict, wait, row and tokens left, to the last bit, of cases that the
+ * crate's own algebra decided (`differential/`).
+ *
+ * `TOLLGATE_CASES` says how many (default 200,000), `TOLLGATE_SEED` which.
+ */
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { calculateRateLimit, type Algorithm, type CalculateOptions, type Snapshot } from '../src/index.js';
+
+interface Case {
+  algorithm: Algorithm;
+  rate: number;
+  period: number;
+  capacity: number;
+  start: number;
+  max_reserved: number | null;
+  spent: number;
+  at: number;
+  carry: number;
+  now: number;
+  cost: number;
+  max_wait: number | null;
+  verdict: 'allow' | 'reserve' | 'deny';
+  time: number | null;
+  spent_after: number;
+  at_after: number;
+  carry_after: number;
+  available: number;
+  remaining: number;
+}
+
+/** What the generator prints for a wait without bound. */
+const HOWEVER_LONG = 2 ** 53;
+
+const count = Number(process.env['TOLLGATE_CASES'] ?? 200_000);
+const seed = Number(process.env['TOLLGATE_SEED'] ?? 1);
+
+test(`${count} decisions of the crate, each to the last bit`, () => {
+  const seen = new Map<string, number>();
+  for (const line of generate().split('\n').filter(Boolean)) {
+    const expected = JSON.parse(line) as Case;
+    const denied = expected.verdict === 'deny';
+    const actual = calculateRateLimit(snapshotOf(expected), expected.now, expected.cost, optionsOf(expected));
+    assert.deepEqual(
+      actual,
+      {
+        ok: !denied,
+        available: expected.available,
+        remaining: expected.remaining,
+        wait: denied ? 0 : expected.time,
+        retryAfter: denied ? expected.time : null,
+        row: { spent: expected.spent_after, ts: expected.at_after, previous: expected.carry_after },
+      },
+      line,
+    );
+    const kind = `${expected.algorithm} ${expected.verdict}`;
+    seen.set(kind, (seen.get(kind) ?? 0) + 1);
+  }
+  console.log(Object.fromEntries(seen));
+  // Whatever the seed, no kind of decision is so rare that nothing would be said of it.
+  for (const algorithm of ['token_bucket', 'fixed_window', 'sliding_window']) {
+    for (const verdict of algorithm === 'sliding_window' ? ['allow', 'deny'] : ['allow', 'reserve', 'deny']) {
+      const kind = `${algorithm} ${verdict}`;
+      assert.ok((seen.get(kind) ?? 0) > count / 50, `${kind}: only ${seen.get(kind)} cases`);
+    }
+  }
+});
+
+function generate(): string {
+  const manifest = fileURLToPath(new URL('../../differential/Cargo.toml', import.meta.url));
+  const command = ['run', '--quiet', '--release', '--locked', '--manifest-path', manifest, '--', `${count}`, `${seed}`];
+  const { error, status, stdout, stderr } = spawnSync('cargo', command, { encoding: 'utf8', maxBuffer: 2 ** 30 });
+  if (error) {
+    throw new Error('cargo could not be started; this test needs Rust, see https://rustup.rs', { cause: error });
+  }
+  assert.equal(status, 0, `the generator failed: ${stderr}`);
+  return stdout;
+}
+
+function snapshotOf({
+  spent,
+  carry: previous,
+  at: ts,
+  algorithm,
+  rate,
+  period,
+  capacity,
+  start,
+  max_reserved,
+}: Case): Snapshot {
+  return { policy: 'case', algorithm, rate, period, capacity, start, max_reserved, spent, previous, ts, now: ts };
+}
+
+function optionsOf({ max_wait }: Case): CalculateOptions {
+  if (max_wait === null) {
+    return {};
+  }
+  return max_wait === HOWEVER_LONG ? { reserve: true } : { maxWaitMicros: max_wait };
+}

@@ -1,0 +1,241 @@
+/** The hook in a page, in strict mode, with each version of React (`scripts/bundle-react-tests.mjs`). */
+
+import assert from 'node:assert/strict';
+import { mock, test, type TestContext } from 'node:test';
+import { MessageChannel } from 'node:worker_threads';
+import { Window } from 'happy-dom';
+import { act, StrictMode, version, type ReactNode } from 'react';
+import { createRoot, hydrateRoot, type Root } from 'react-dom/client';
+import { renderToString } from 'react-dom/server';
+import { useCountdown, useRateLimit, type UseRateLimitOptions } from '../../src/react.js';
+import type { RateLimitStore } from '../../src/store.js';
+import { NOW, snapshot } from '../support.js';
+import { settle, world, type World } from '../world.js';
+
+const EMPTY = snapshot({ spent: 10 });
+const BEGIN = NOW / 1000;
+
+/** React's `act`, where it is bundled, opens a channel for each message and leaves it open: Node would never end. */
+class Channel extends MessageChannel {
+  constructor() {
+    super();
+    this.port1.once('message', () => this.port1.close());
+  }
+}
+
+Object.assign(globalThis, { IS_REACT_ACT_ENVIRONMENT: true, MessageChannel: Channel });
+
+test(`React ${version}`, async (t) => {
+  await t.test('all components of a url share one request, in strict mode too', async (t) => {
+    const { page, urls, options } = await pageOf(t);
+    await page.show(
+      <>
+        <Send source="/shared" options={options} />
+        <Send source="/shared" options={options} count={2} />
+      </>,
+    );
+    await page.pass(10);
+    assert.deepEqual(urls, ['/shared']);
+    assert.deepEqual(page.buttons(), ['again in 6 s', 'again in 12 s']);
+  });
+
+  await t.test('the last token disables, time enables, and nothing is asked meanwhile', async (t) => {
+    const { page, w } = await pageOf(t);
+    w.answer = snapshot({ spent: 9 });
+    await page.show(<Send source={w.store} />);
+    assert.deepEqual(page.buttons(), ['send'], 'as long as nothing is known');
+    await page.pass(10);
+    assert.deepEqual(page.buttons(), ['send']);
+    await act(() => w.store.spend());
+    assert.deepEqual(page.buttons(), ['again in 6 s']);
+    await page.pass(989);
+    assert.deepEqual(page.buttons(), ['again in 6 s']);
+    await page.pass(1);
+    assert.deepEqual(page.buttons(), ['again in 5 s']);
+    await page.pass(4999);
+    assert.deepEqual(page.buttons(), ['again in 1 s']);
+    await page.pass(1);
+    assert.deepEqual(page.buttons(), ['send']);
+    assert.equal(w.urls.length, 1);
+  });
+
+  await t.test('a component is rendered again only when its own answer changes', async (t) => {
+    const { page, w } = await pageOf(t);
+    let renders = 0;
+    function Plain(): ReactNode {
+      renders += 1;
+      return String(useRateLimit(w.store).status.ok);
+    }
+    await page.show(<Plain />);
+    await page.pass(10);
+    renders = 0;
+    await act(() => w.store.spend(1));
+    await act(() => w.store.spend(1));
+    await act(() => w.store.observe(new Response(null, { headers: { ratelimit: '"other";r=5;t=9' } })));
+    assert.equal(renders, 0);
+  });
+
+  await t.test('another count is another answer', async (t) => {
+    const { page, w } = await pageOf(t);
+    w.answer = snapshot({ spent: 8 });
+    await page.show(<Send source={w.store} count={1} />);
+    await page.pass(10);
+    await page.show(<Send source={w.store} count={3} />);
+    assert.deepEqual(page.buttons(), ['again in 6 s']);
+  });
+
+  await t.test('a server that fails is told, and renders', async (t) => {
+    const { page, w } = await pageOf(t);
+    w.answer = new Response(null, { status: 404 });
+    await page.show(<Send source={w.store} />);
+    await page.pass(10);
+    assert.deepEqual(page.buttons(), ['send']);
+    assert.match(`${w.store.getStatus().error}`, /answered 404/);
+  });
+
+  await t.test('a refusal that is observed disables', async (t) => {
+    const { page, w } = await pageOf(t);
+    w.answer = new Response(null, { status: 404 });
+    await page.show(<Send source={w.store} />);
+    await page.pass(10);
+    await act(() => w.store.observe(new Response(null, { status: 429, headers: { 'retry-after': '3' } })));
+    assert.deepEqual(page.buttons(), ['again in 3 s']);
+    await page.pass(3000);
+    assert.deepEqual(page.buttons(), ['send']);
+  });
+
+  await t.test('nothing is left running when the last component is gone', async (t) => {
+    const { page, w } = await pageOf(t);
+    w.answer = EMPTY;
+    await page.show(<Send source={w.store} />);
+    await page.pass(10);
+    assert.ok(w.timers() > 0);
+    await page.show(null);
+    assert.equal(w.timers(), 0);
+  });
+
+  await t.test('the functions stay the same, to be used in effects', async (t) => {
+    const { page, w } = await pageOf(t);
+    const seen = new Set<unknown>();
+    function Plain(): ReactNode {
+      const { check, spend, observe, refresh } = useRateLimit(w.store);
+      [check, spend, observe, refresh].forEach((each) => seen.add(each));
+      return null;
+    }
+    w.answer = EMPTY;
+    await page.show(<Plain />);
+    await page.pass(7000);
+    assert.equal(seen.size, 4);
+  });
+
+  await t.test('where stores are not shared, a component keeps its own', async (t) => {
+    const { page, urls, options } = await pageOf(t);
+    Reflect.deleteProperty(globalThis, 'document');
+    await page.show(<Send source="/own" options={options} />);
+    await page.pass(10);
+    await page.pass(6000);
+    assert.deepEqual(page.buttons(), ['send']);
+    assert.deepEqual(urls, ['/own']);
+  });
+
+  await t.test('a server renders it without asking, and the page takes that over', async (t) => {
+    const urls: string[] = [];
+    const fetch = async (url: unknown): Promise<Response> => {
+      urls.push(String(url));
+      return Response.json(EMPTY);
+    };
+    const html = renderToString(<Send source="/hydrated" options={{ fetch }} />);
+    assert.match(html, /<button>send<\/button>/);
+    assert.equal(urls.length, 0);
+
+    const { page, options } = await pageOf(t, html);
+    await page.show(<Send source="/hydrated" options={options} />);
+    await page.pass(10);
+    assert.deepEqual(page.buttons(), ['again in 6 s']);
+    assert.equal(urls.length, 0, 'the store of the server was not kept');
+  });
+});
+
+function Send({ source, count = 1, options }: SendProps): ReactNode {
+  const { status } = useRateLimit(source, { ...options, count });
+  const seconds = useCountdown(status.retryAt);
+  return <button disabled={!status.ok}>{status.ok ? 'send' : `again in ${seconds} s`}</button>;
+}
+
+interface SendProps {
+  source: string | RateLimitStore;
+  count?: number;
+  options?: UseRateLimitOptions;
+}
+
+interface Page {
+  /** What the buttons say; those that do not say `send` are disabled. */
+  buttons(): string[];
+  show(node: ReactNode): Promise<void>;
+  pass(milliseconds: number): Promise<void>;
+}
+
+/** A page on a world, over `html` that a server rendered. Whatever React complains about fails the test. */
+async function pageOf(
+  test: TestContext,
+  html?: string,
+): Promise<{ page: Page; w: World; urls: string[]; options: UseRateLimitOptions }> {
+  const complaints = mock.method(console, 'error');
+  const window = new Window();
+  Object.assign(globalThis, { window, document: window.document });
+  const w = world(test);
+  const container = window.document.createElement('div') as unknown as HTMLElement;
+  window.document.body.append(container as never);
+  let root: Root | undefined;
+
+  const page: Page = {
+    buttons: () =>
+      [...container.querySelectorAll('button')].map((button) => {
+        const text = button.textContent ?? '';
+        assert.equal(button.disabled, text !== 'send');
+        return text;
+      }),
+    async show(node) {
+      await act(async () => {
+        const strict = <StrictMode>{node}</StrictMode>;
+        if (root) {
+          root.render(strict);
+        } else if (html === undefined) {
+          root = createRoot(container);
+          root.render(strict);
+        } else {
+          container.innerHTML = html;
+          root = hydrateRoot(container, strict);
+        }
+      });
+    },
+    async pass(milliseconds) {
+      await act(() => w.pass(milliseconds));
+    },
+  };
+
+  test.after(async () => {
+    await act(async () => root?.unmount());
+    await settle();
+    Reflect.deleteProperty(globalThis, 'document');
+    Reflect.deleteProperty(globalThis, 'window');
+    await window.happyDOM.close();
+    complaints.mock.restore();
+    const texts = complaints.mock.calls.map((call) => String(call.arguments[0]));
+    // Node says that its own mock timers are experimental.
+    assert.deepEqual(
+      texts.filter((text) => !text.startsWith('(node:')),
+      [],
+    );
+  });
+
+  const urls: string[] = [];
+  const options: UseRateLimitOptions = {
+    fetch: async (url) => {
+      urls.push(String(url));
+      return Response.json(EMPTY);
+    },
+    monotonic: () => Date.now() - BEGIN,
+  };
+  return { page, w, urls, options };
+}

@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { parseSnapshots } from '../src/index.js';
+import { snapshot } from './support.js';
+
+test('one policy answers itself, several a list', () => {
+  const one = snapshot({ spent: 3.5, max_reserved: null });
+  assert.deepEqual(parseSnapshots(one), [one]);
+  assert.deepEqual(parseSnapshots({ limits: [one, snapshot({ policy: 'day' })], now: one.now }), [
+    one,
+    snapshot({ policy: 'day' }),
+  ]);
+  assert.deepEqual(parseSnapshots({ limits: [], now: one.now }), []);
+});
+
+test('what is missing or out of range is named', () => {
+  const bad: Record<string, unknown[]> = {
+    policy: [undefined, 1],
+    algorithm: [undefined, 'leaky_bucket', 'toString'],
+    rate: [undefined, 0, 1.5, 1e15, '10'],
+    period: [0, 3_155_760_000_000_001],
+    capacity: [-1, NaN, Infinity],
+    start: [-1, null],
+    max_reserved: [undefined, -1, 1e15],
+    spent: [-0.5, 2 ** 53],
+    previous: [null],
+    ts: [0.5, 2 ** 53],
+    now: [undefined, -1],
+  };
+  for (const [name, values] of Object.entries(bad)) {
+    for (const value of values) {
+      assert.throws(
+        () => parseSnapshots({ ...snapshot({}), [name]: value }),
+        (error: Error) => error instanceof TypeError && error.message.includes(name),
+        `${name}: ${value}`,
+      );
+    }
+  }
+  for (const body of [undefined, null, 'no', 1, []]) {
+    assert.throws(() => parseSnapshots(body), /does the url lead to a status endpoint/);
+  }
+});

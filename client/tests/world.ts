@@ -1,0 +1,117 @@
+import { mock, type TestContext } from 'node:test';
+import {
+  calculateRateLimit,
+  createRateLimit,
+  type RateLimitOptions,
+  type RateLimitStore,
+  type Snapshot,
+} from '../src/index.js';
+import { NOW, snapshot } from './support.js';
+
+/** A server, a network and a browser whose time passes when a test says so. Milliseconds. */
+export interface World {
+  readonly store: RateLimitStore;
+  /** What the server says when it is asked: its limit, a response, or a failure of the network. */
+  answer: Snapshot | { limits: Snapshot[]; now: number } | Response | Error;
+  /** Ways there and back. */
+  latency: [number, number];
+  /** How far the browser's time of day is ahead. */
+  wrong: number;
+  /** How long its monotonic clock stood still so far. */
+  slept: number;
+  /** Requests so far. */
+  readonly urls: string[];
+  /** Timers of the store that are set. */
+  readonly timers: () => number;
+  /** Lets time pass, and whatever happens meanwhile. */
+  pass(milliseconds: number): Promise<void>;
+}
+
+/** Server time in microseconds. */
+export const serverNow = (): number => Date.now() * 1000;
+
+export function world(test: TestContext, options: Partial<RateLimitOptions> = {}, wrong = 0): World {
+  mock.timers.enable({ apis: ['setTimeout', 'Date'], now: NOW / 1000 });
+  const mocked = globalThis.setTimeout;
+  const mockedClear = globalThis.clearTimeout;
+  const set = new Set<unknown>();
+  // Those that the network sets are not counted.
+  globalThis.setTimeout = ((callback: () => void, wait: number) => {
+    const timer: unknown = mocked(() => {
+      set.delete(timer);
+      callback();
+    }, wait);
+    set.add(timer);
+    return timer;
+  }) as typeof setTimeout;
+  globalThis.clearTimeout = ((timer: NodeJS.Timeout) => {
+    set.delete(timer);
+    mockedClear(timer);
+  }) as typeof clearTimeout;
+  test.after(() => {
+    globalThis.setTimeout = mocked;
+    globalThis.clearTimeout = mockedClear;
+    mock.timers.reset();
+  });
+
+  const here = {
+    answer: snapshot({}) as World['answer'],
+    latency: [0, 0] as [number, number],
+    wrong,
+    slept: 0,
+    urls: [] as string[],
+  };
+  const later = async (wait: number): Promise<void> => {
+    if (wait > 0) {
+      await new Promise((resolve) => mocked(resolve, wait));
+    }
+  };
+  async function fetch(url: string | URL | Request): Promise<Response> {
+    here.urls.push(String(url));
+    const [there, back] = here.latency;
+    await later(there);
+    const answer = readAt(here.answer);
+    await later(back);
+    if (answer instanceof Error) {
+      throw answer;
+    }
+    return answer instanceof Response ? answer.clone() : Response.json(answer);
+  }
+
+  const store = createRateLimit({
+    url: '/limits/chat',
+    fetch,
+    now: () => Date.now() + here.wrong,
+    monotonic: () => Date.now() - NOW / 1000 - here.slept,
+    ...options,
+  });
+  return Object.assign(here, {
+    store,
+    timers: () => set.size,
+    async pass(milliseconds: number) {
+      const end = Date.now() + milliseconds;
+      // Small ones, except over times in which no answer is on its way.
+      const tick = milliseconds > 100_000 ? milliseconds / 100 : 10;
+      await settle();
+      while (Date.now() < end) {
+        mock.timers.tick(Math.min(end - Date.now(), tick));
+        await settle();
+      }
+    },
+  });
+}
+
+/** The snapshot as the server would read it now. */
+function readAt(answer: World['answer']): World['answer'] {
+  if (answer instanceof Response || answer instanceof Error || 'limits' in answer) {
+    return answer;
+  }
+  return { ...answer, ...calculateRateLimit(answer, serverNow(), 0).row, now: serverNow() };
+}
+
+/** Lets promises run. */
+export async function settle(): Promise<void> {
+  for (let i = 0; i < 3; i++) {
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
