@@ -308,7 +308,7 @@ impl RateLimiter {
     fn take<'a>(&self, policy: &'a Policy, subject: &Subject, ask: Ask) -> Take<'a> {
         let key = self.digest(subject.key());
         let row = RowId { policy: policy.name(), key };
-        match self.inner.overrides.quota(policy, subject.tier_name(), key) {
+        match self.inner.overrides.quota(policy, subject.tier_name(), Some(key)) {
             None => Take::new(row, policy.quota_for(subject.tier_name()), ask),
             Some(quota) => Take::new(row, &quota, ask),
         }

@@ -44,16 +44,16 @@ pub(super) enum Whose {
 }
 
 impl Overrides {
-    /// The quota in the place of the policy's: the key's, else the tier's, else everybody's. One of another algorithm
-    /// than the policy's, which another version of the program may have set, is none.
-    pub(super) fn quota(&self, policy: &Policy, tier: Option<&str>, key: Digest) -> Option<Quota> {
+    /// The quota in the place of the policy's: the key's if one is asked for, else the tier's, else everybody's. One of
+    /// another algorithm than the policy's, which another version of the program may have set, is none.
+    pub(super) fn quota(&self, policy: &Policy, tier: Option<&str>, key: Option<Digest>) -> Option<Quota> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let changed = policies.get(policy.name())?;
         let of_tier = || changed.tiers.get(tier?).copied();
-        let quota = changed.keys.get(&key).copied().or_else(of_tier).or(changed.own)?;
+        let quota = key.and_then(|key| changed.keys.get(&key).copied()).or_else(of_tier).or(changed.own)?;
         (quota.algorithm() == policy.quota().algorithm()).then_some(quota)
     }
 
