@@ -11,7 +11,7 @@ use crate::limiter::AutoBlock;
 use crate::policy::{DenyRule, PolicyName};
 
 pub(super) fn read(node: &Node, path: &Path<'_>, known: &Policies<'_>, faults: &mut Faults) -> Option<AutoBlock> {
-    let mut fields = Fields::of(node, path, faults)?;
+    let mut fields = Fields::of(node, path, r#"policies = ["api"]"#, faults)?;
     let names = fields.need("policies", "[\"api\"]", faults, |node, path, faults| policies(node, path, known, faults));
     let threshold = fields.read("threshold", faults, |node, path, faults| number(node, 1_u32, u32::MAX, path, faults));
     let within = fields.read("within", faults, duration);
@@ -70,7 +70,7 @@ fn policies(node: &Node, path: &Path<'_>, known: &Policies<'_>, faults: &mut Fau
 }
 
 fn escalate(node: &Node, path: &Path<'_>, faults: &mut Faults) -> Option<(u32, Duration)> {
-    let mut fields = Fields::of(node, path, faults)?;
+    let mut fields = Fields::of(node, path, r#"factor = 2, most = "30 d""#, faults)?;
     let factor = fields.need("factor", "2", faults, |node, path, faults| number(node, 2_u32, u32::MAX, path, faults));
     let most = fields.need("most", "\"30 d\"", faults, duration);
     fields.end(faults);

@@ -6,7 +6,7 @@ use super::raw::Node;
 use crate::policy::{DenyRule, DenyRuleError};
 
 pub(super) fn read(node: &Node, path: &Path<'_>, faults: &mut Faults) -> Option<Vec<DenyRule>> {
-    let mut fields = Fields::of(node, path, faults)?;
+    let mut fields = Fields::of(node, path, r#"ips = ["192.0.2.0/24"]"#, faults)?;
     let mut rules = Vec::new();
     let by = |rule: fn(&str) -> Result<DenyRule, DenyRuleError>| {
         move |node: &Node, path: &Path<'_>, faults: &mut Faults| list(node, path, faults, one(rule))
@@ -46,7 +46,7 @@ fn keys(node: &Node, path: &Path<'_>, faults: &mut Faults) -> Option<Vec<DenyRul
 
 fn labels(node: &Node, path: &Path<'_>, faults: &mut Faults) -> Option<Vec<DenyRule>> {
     let mut rules = Vec::new();
-    for (name, node) in entries(node, path, faults)? {
+    for (name, node) in entries(node, path, r#"asn = ["64496"]"#, faults)? {
         let rule = one(|value| DenyRule::label(name.to_owned(), value));
         rules.extend(list(node, &path.field(name), faults, rule).unwrap_or_default());
     }

@@ -183,6 +183,16 @@ impl Faults {
         self.push(path, || (cause.to_string(), Some(Box::new(cause))));
     }
 
+    /// [`add_cause`](Faults::add_cause), where there is more to say.
+    pub(super) fn add_both(
+        &mut self,
+        path: &Path<'_>,
+        message: impl fmt::Display,
+        cause: impl Error + Send + Sync + 'static,
+    ) {
+        self.push(path, || (message.to_string(), Some(Box::new(cause))));
+    }
+
     fn push(&mut self, path: &Path<'_>, what: impl FnOnce() -> (String, Option<Box<dyn Error + Send + Sync>>)) {
         self.count += 1;
         if self.told.len() < MOST_TOLD {

@@ -17,8 +17,8 @@ pub(super) struct Fields<'n, 'p> {
 }
 
 impl<'n, 'p> Fields<'n, 'p> {
-    pub(super) fn of(node: &'n Node, path: &'p Path<'p>, faults: &mut Faults) -> Option<Fields<'n, 'p>> {
-        Some(Fields { path, entries: entries(node, path, faults)?, known: Vec::new() })
+    pub(super) fn of(node: &'n Node, path: &'p Path<'p>, example: &str, faults: &mut Faults) -> Option<Fields<'n, 'p>> {
+        Some(Fields { path, entries: entries(node, path, example, faults)?, known: Vec::new() })
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -66,9 +66,14 @@ impl<'n, 'p> Fields<'n, 'p> {
 }
 
 /// The entries of a table, each once.
-pub(super) fn entries<'n>(node: &'n Node, path: &Path<'_>, faults: &mut Faults) -> Option<Vec<(&'n str, &'n Node)>> {
+pub(super) fn entries<'n>(
+    node: &'n Node,
+    path: &Path<'_>,
+    example: &str,
+    faults: &mut Faults,
+) -> Option<Vec<(&'n str, &'n Node)>> {
     let Node::Table(entries) = node else {
-        faults.add(path, format_args!("{node} is no table of names and values"));
+        faults.add(path, format_args!("{node} is no table; write one, as in {{ {example} }}"));
         return None;
     };
     let mut names = HashSet::new();
@@ -104,7 +109,7 @@ pub(super) fn text<'n>(node: &'n Node, path: &Path<'_>, faults: &mut Faults) -> 
         Node::Integer(_) | Node::Float(_) | Node::Bool(_) => {
             faults.add(path, format_args!("{node} is no text; write it in quotes"));
         }
-        _ => faults.add(path, format_args!("{node} is no text")),
+        _ => faults.add(path, format_args!("{node} is no text; write one, in quotes")),
     }
     None
 }

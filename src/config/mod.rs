@@ -286,7 +286,9 @@ fn read(raw: &RawConfig, name: String, faults: &mut Faults) -> Config {
         auto_block: None,
         is_reloading: Arc::default(),
     };
-    let Some(mut file) = Fields::of(&raw.0, &Path::File, faults) else { return config };
+    let Some(mut file) = Fields::of(&raw.0, &Path::File, r#"policies = { api = { quota = "60/min" } }"#, faults) else {
+        return config;
+    };
     let table = file.take("policies");
     let known = Policies::of(table);
     match table {

@@ -8,7 +8,7 @@ use crate::policy::{Policy, parse_duration};
 
 /// All policies that make sense, in the order of their names.
 pub(super) fn read(node: &Node, path: &Path<'_>, faults: &mut Faults) -> Option<Vec<Policy>> {
-    let entries = entries(node, path, faults)?;
+    let entries = entries(node, path, r#"api = { quota = "60/min" }"#, faults)?;
     if entries.is_empty() {
         faults.add(path, "there is none, so nothing would be limited; write one");
     }
@@ -28,7 +28,7 @@ pub(super) fn read(node: &Node, path: &Path<'_>, faults: &mut Faults) -> Option<
 }
 
 fn policy(name: &str, node: &Node, path: &Path<'_>, faults: &mut Faults) -> Option<Policy> {
-    let mut fields = Fields::of(node, path, faults)?;
+    let mut fields = Fields::of(node, path, r#"quota = "60/min""#, faults)?;
     let own = fields.need("quota", "\"60/min\"", faults, quota);
     let tiers = fields.read("tiers", faults, tiers);
     fields.end(faults);
@@ -42,21 +42,21 @@ fn policy(name: &str, node: &Node, path: &Path<'_>, faults: &mut Faults) -> Opti
     };
     own?;
     let path = path.field("tiers");
+    let bare = policy.clone();
     for (tier, quota) in tiers.unwrap_or_default() {
-        policy = match policy.clone().try_tier(tier.to_owned(), quota) {
-            Ok(policy) => policy,
-            Err(error) => {
-                faults.add_cause(&path.field(tier), error);
-                policy
-            }
-        };
+        // Tried first on one that may be lost by it.
+        let tried =
+            bare.clone().try_tier(tier.to_owned(), quota).map_err(|error| faults.add_cause(&path.field(tier), error));
+        if tried.is_ok() {
+            policy = policy.try_tier(tier.to_owned(), quota).map_err(|error| faults.add_cause(&path, error)).ok()?;
+        }
     }
     Some(policy)
 }
 
 /// Tiers in the order of their names.
 fn tiers<'n>(node: &'n Node, path: &Path<'_>, faults: &mut Faults) -> Option<Vec<(&'n str, Quota)>> {
-    let entries = entries(node, path, faults)?;
+    let entries = entries(node, path, r#"premium = "200/min""#, faults)?;
     if entries.len() > MOST_TIERS {
         faults.add(path, format_args!("there are {}; a policy may have {MOST_TIERS} at most", entries.len()));
         return None;
@@ -89,7 +89,7 @@ fn quota(node: &Node, path: &Path<'_>, faults: &mut Faults) -> Option<Quota> {
 
 fn table(node: &Node, path: &Path<'_>, faults: &mut Faults) -> Option<Quota> {
     let most = Quota::MAX_TOKENS;
-    let mut fields = Fields::of(node, path, faults)?;
+    let mut fields = Fields::of(node, path, r#"rate = 60, period = "1 min""#, faults)?;
     let unsaid = (!fields.has("algorithm")).then_some(Quota::try_token_bucket as Build);
     let algorithm = fields.read("algorithm", faults, algorithm).or(unsaid);
     let rate = fields.need("rate", "100", faults, |node, path, faults| number(node, 1, most, path, faults));
@@ -147,12 +147,10 @@ fn reserved(node: &Node, path: &Path<'_>, faults: &mut Faults) -> Option<Option<
     }
 }
 
-/// A duration that may be 0.
+/// A duration of any length: 0 is midnight UTC, and more than a period goes round.
 fn start(node: &Node, path: &Path<'_>, faults: &mut Faults) -> Option<std::time::Duration> {
     match node {
-        Node::Text(text) if parse_duration(text).is_some_and(|start| start.is_zero()) => {
-            Some(std::time::Duration::ZERO)
-        }
+        Node::Text(text) => parse_duration(text).or_else(|| duration(node, path, faults)),
         _ => duration(node, path, faults),
     }
 }

@@ -45,7 +45,7 @@ impl Node {
     /// What it is, without what is in it.
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Node::Nothing => "nothing",
+            Node::Nothing => "an empty value",
             Node::Bool(_) => "a yes or no",
             Node::Integer(_) | Node::Float(_) => "a number",
             Node::Text(_) => "a text",

@@ -111,12 +111,20 @@ impl Config {
             added(faults, &path.field(new.name().as_str()));
         }
 
-        let name = |config: &Config| config.default_policy().map_or("none", |policy| policy.name().as_str()).to_owned();
-        if name(self) != name(new) {
-            faults.add(
-                &Path::File.field("default"),
-                format_args!("it was {:?} and is {:?}; restart the program to change it", name(self), name(new)),
-            );
+        let path = Path::File.field("default");
+        let name = |config: &'_ Config| config.default_policy().map(|policy| policy.name().clone());
+        match (name(self), name(new)) {
+            (None, Some(is)) => {
+                faults.add(&path, format_args!("there was none and is {is:?}; restart the program to change it"));
+            }
+            (Some(was), None) => {
+                faults.add(&path, format_args!("it was {was:?} and is no more; restart the program to change it"));
+            }
+            (was, is) if was == is => {}
+            (Some(was), Some(is)) => {
+                faults.add(&path, format_args!("it was {was:?} and is {is:?}; restart the program to change it"));
+            }
+            (None, None) => {}
         }
         let path = Path::File.field("routes");
         let policy = |config: &Config, line: &str| {
@@ -166,7 +174,10 @@ impl Quotas<'_> {
         let change = QuotaChange { policy: self.policy.name().clone(), tier: tier.map(str::to_owned), was, is: quota };
         if let Err(error) = set {
             let mut faults = Faults::default();
-            change.at(|path| faults.add_cause(path, error));
+            let message = format!(
+                "{quota} could not be set, nor what comes after it, the deny list included: {error}; reload again"
+            );
+            change.at(|path| faults.add_both(path, message, error));
             return faults.or((), ConfigErrorKind::Limiter, self.name);
         }
         if was != quota {

@@ -32,7 +32,7 @@ pub(super) fn read<'n>(
     policies: &Policies<'n>,
     faults: &mut Faults,
 ) -> Option<Vec<(&'n str, &'n str)>> {
-    let entries = entries(node, path, faults)?;
+    let entries = entries(node, path, r#""POST /todos" = "api""#, faults)?;
     if entries.len() > MOST_ROUTES {
         faults.add(path, format_args!("there are {}; there may be {MOST_ROUTES} at most", entries.len()));
         return None;
