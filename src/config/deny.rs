@@ -32,7 +32,7 @@ fn one(
 /// Keys are nobody's business: no message shows one.
 fn keys(node: &Node, path: &Path<'_>, faults: &mut Faults) -> Option<Vec<DenyRule>> {
     list(node, path, faults, |node, path, faults| match node {
-        Node::Text(key) if !key.is_empty() => return Some(DenyRule::key(key.as_str())),
+        Node::Text(key) if !key.is_empty() => Some(DenyRule::key(key.as_str())),
         Node::Text(_) => {
             faults.add(path, "the text is empty; write a key, or leave it out");
             None

@@ -65,7 +65,7 @@
 //! | `deny.countries` | two letters each, as the label `country` tells them | none |
 //! | `deny.keys` | keys that are texts; no message shows them | none |
 //! | `deny.labels.LABEL` | values of another label | none |
-//! | `auto_block.policies` | whose denials count, see [`AutoBlock`](crate::AutoBlock) | has to be there, if `auto_block` is |
+//! | `auto_block.policies` | whose denials count, see [`AutoBlock`] | has to be there, if `auto_block` is |
 //! | `auto_block.threshold` | how many denials | 30 |
 //! | `auto_block.within` | in which time | 10 min |
 //! | `auto_block.block_for` | how long a block lasts | 1 d |
@@ -98,6 +98,7 @@ mod fields;
 mod policies;
 mod raw;
 mod reload;
+mod restart;
 mod routes;
 
 use std::error::Error;

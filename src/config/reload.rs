@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::error::{Faults, Path};
-use super::{Config, ConfigError, ConfigErrorKind};
+use super::{Config, ConfigError, ConfigErrorKind, restart};
 use crate::algorithm::Quota;
 use crate::limiter::RateLimiter;
 use crate::policy::{DenyRule, Policy, PolicyName};
@@ -49,7 +49,7 @@ impl Config {
     /// - If the limiter cannot be told a quota ([`ConfigErrorKind::Limiter`]). Those before it are in force; reload again.
     pub async fn reload(&self, limiter: &RateLimiter, new: &Config) -> Result<Reloaded, ConfigError> {
         let mut faults = Faults::default();
-        self.compare(new, &mut faults);
+        restart::compare(self, new, &mut faults);
         faults.or((), ConfigErrorKind::Restart, &new.name)?;
         let Some(_until_done) = Turn::take(&self.is_reloading) else { return Err(ConfigError::busy(new.name.clone())) };
 
@@ -73,80 +73,10 @@ impl Config {
             (old.iter().map(|rule| &**rule).collect(), rules.iter().map(|rule| &**rule).collect());
         reloaded.denied = will.difference(&was).count();
         reloaded.undenied = was.difference(&will).count();
-        self.deny.replace(rules.iter().map(|rule| DenyRule::clone(rule)));
+        if reloaded.denied + reloaded.undenied > 0 {
+            self.deny.replace(rules.iter().map(|rule| DenyRule::clone(rule)));
+        }
         Ok(reloaded)
-    }
-
-    /// What of `new` takes a restart.
-    fn compare(&self, new: &Config, faults: &mut Faults) {
-        let path = Path::File.field("policies");
-        let gone = |faults: &mut Faults, path: &Path<'_>| {
-            faults.add(path, "it is missing, but the program runs with it; put it back, or restart without it");
-        };
-        let added = |faults: &mut Faults, path: &Path<'_>| {
-            faults.add(path, "it is new; restart the program to have it");
-        };
-        for old in &self.policies {
-            let path = path.field(old.name().as_str());
-            let Some(new) = new.policy(old.name().as_str()) else {
-                gone(faults, &path);
-                continue;
-            };
-            if old.quota().algorithm() != new.quota().algorithm() {
-                faults.add(
-                    &path.field("quota"),
-                    format_args!(
-                        "{} has another algorithm than {}; restart the program to change it",
-                        new.quota(),
-                        old.quota()
-                    ),
-                );
-            }
-            let has = |policy: &Policy, tier: &str| policy.tiers().any(|(known, _)| known == tier);
-            let path = path.field("tiers");
-            old.tiers().filter(|(tier, _)| !has(new, tier)).for_each(|(tier, _)| gone(faults, &path.field(tier)));
-            new.tiers().filter(|(tier, _)| !has(old, tier)).for_each(|(tier, _)| added(faults, &path.field(tier)));
-        }
-        for new in new.policies.iter().filter(|new| self.policy(new.name().as_str()).is_none()) {
-            added(faults, &path.field(new.name().as_str()));
-        }
-
-        let path = Path::File.field("default");
-        let name = |config: &'_ Config| config.default_policy().map(|policy| policy.name().clone());
-        match (name(self), name(new)) {
-            (None, Some(is)) => {
-                faults.add(&path, format_args!("there was none and is {is:?}; restart the program to change it"));
-            }
-            (Some(was), None) => {
-                faults.add(&path, format_args!("it was {was:?} and is no more; restart the program to change it"));
-            }
-            (was, is) if was == is => {}
-            (Some(was), Some(is)) => {
-                faults.add(&path, format_args!("it was {was:?} and is {is:?}; restart the program to change it"));
-            }
-            (None, None) => {}
-        }
-        let path = Path::File.field("routes");
-        let policy = |config: &Config, line: &str| {
-            let at = config.routes.binary_search_by(|(known, _)| known.as_str().cmp(line)).ok()?;
-            Some(config.policies.get(config.routes.get(at)?.1)?.name().clone())
-        };
-        for (line, was) in self.routes() {
-            match policy(new, line) {
-                None => gone(faults, &path.field(line)),
-                Some(is) if is != *was.name() => faults.add(
-                    &path.field(line),
-                    format_args!("it was {:?} and is {is:?}; restart the program to change it", was.name()),
-                ),
-                Some(_) => {}
-            }
-        }
-        new.routes()
-            .filter(|(line, _)| policy(self, line).is_none())
-            .for_each(|(line, _)| added(faults, &path.field(line)));
-        if self.auto_block != new.auto_block {
-            faults.add(&Path::File.field("auto_block"), "it is another than before; restart the program to change it");
-        }
     }
 }
 
