@@ -96,7 +96,7 @@ const JSON: &str = r#"{
         "user_agents": ["*GPTBOT/*"],
         "labels": {"asn": ["64496", "64497"], "plan": ["TRIAL"]}
     },
-    "routes": {"/users/{id}": "web", "POST /todos": "404"},
+    "routes": {"POST /todos": "404", "/users/{id}": "web"},
     "auto_block": {
         "policies": ["web"], "threshold": 5, "within": "600s", "block_for": "1 day", "max_entries": 1000,
         "escalate": {"factor": 2, "most": "720h"}, "reset_on_success": true, "ips": false, "user_agents": true, "labels": ["asn"]
