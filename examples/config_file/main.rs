@@ -72,8 +72,8 @@ fn app(limits: &Limits) -> Router {
         .layer(limits.config.layer(&limits.limiter, key::client_ip()))
 }
 
-/// For operators only: on a port of its own, which no proxy in front of the server passes on. A signal (SIGHUP) would do
-/// as well, but has no answer.
+/// For operators only: on a port of its own, which no proxy in front of the server passes on. A signal (SIGHUP) would
+/// do as well, but has no answer.
 fn operators(limits: Arc<Limits>) -> Router {
     Router::new().route("/reload", post(reload)).with_state(limits)
 }

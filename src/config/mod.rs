@@ -56,10 +56,10 @@
 //!
 //! | field | is | unless said |
 //! | --- | --- | --- |
-//! | `policies.NAME.quota` | a [quota](crate::Quota): text (`"10/s burst 50"`) or a table, see below | has to be there |
-//! | `policies.NAME.tiers.TIER` | the quota of a tier's callers, of the same algorithm | callers have the policy's own |
+//! | `policies.NAME.quota` | a [quota](crate::Quota): text (`"10/s burst 50"`) or table, see below | has to be there |
+//! | `policies.NAME.tiers.TIER` | the quota of a tier's callers, of the same algorithm | the policy's own |
 //! | `default` | the policy of requests whose route no line names | the one named `default`, if there is one |
-//! | `routes."METHOD /route"`, `routes."/route"` | a policy's name, see [`RouteLimits::table`](crate::RouteLimits::table) | no line |
+//! | `routes."METHOD /route"`, `routes."/route"` | a policy's name, see [`RouteLimits`] | no line |
 //! | `deny.ips` | networks and addresses, see [`DenyRule`](crate::DenyRule) | none |
 //! | `deny.user_agents` | user agents, `*` for any text | none |
 //! | `deny.countries` | two letters each, as the label `country` tells them | none |
@@ -69,7 +69,7 @@
 //! | `auto_block.threshold` | how many denials | 30 |
 //! | `auto_block.within` | in which time | 10 min |
 //! | `auto_block.block_for` | how long a block lasts | 1 d |
-//! | `auto_block.escalate` | `factor` (2 or more) and `most` (a duration): each block lasts `factor` times as long | off |
+//! | `auto_block.escalate` | `factor` (2 or more) and `most` (a duration): each block is longer | off |
 //! | `auto_block.reset_on_success` | whether a charge that is allowed forgives | false |
 //! | `auto_block.keys`, `auto_block.ips` | whether to block by key, by address | true |
 //! | `auto_block.user_agents`, `auto_block.labels` | whether to block by user agent; by which labels | false, none |
@@ -123,8 +123,8 @@ pub use error::{ConfigError, ConfigErrorKind, ConfigFault};
 pub use raw::RawConfig;
 pub use reload::{QuotaChange, Reloaded};
 
-/// Policies, tiers, routes and deny lists that were read from a file and make sense together. See the [module](self) for
-/// what can be in it.
+/// Policies, tiers, routes and deny lists that were read from a file and make sense together. See the [module](self)
+/// for what can be in it.
 ///
 /// It is what the program started with, and stays so: quotas that are [reloaded](Config::reload) are the limiter's to
 /// know, see [`RateLimiter::quota`]. Clones share their deny list.
@@ -157,7 +157,8 @@ impl Config {
     /// It blocks while it reads.
     ///
     /// # Errors
-    /// If it cannot be read, is larger than [`MAX_BYTES`](Config::MAX_BYTES), or is no configuration; all faults at once.
+    /// If it cannot be read, is larger than [`MAX_BYTES`](Config::MAX_BYTES), or is no configuration; all faults at
+    /// once.
     pub fn read<E: Into<Box<dyn Error + Send + Sync>>>(
         path: impl AsRef<FilePath>,
         parse: impl FnOnce(&str) -> Result<RawConfig, E>,

@@ -34,19 +34,20 @@ impl Config {
     /// # }
     /// ```
     ///
-    /// **On a backend that processes share** the quotas hold in all of them, whatever their own files say: reload in one
-    /// of them, or the same file in each. They outlive the program: one that starts with another file should reload that
-    /// (`config.reload(&limiter, &config)`), or what was set before is in force. Deny lists are each process's own.
+    /// **On a backend that processes share** the quotas hold in all of them, whatever their own files say: reload in
+    /// one of them, or the same file in each. They outlive the program: one that starts with another file should reload
+    /// that (`config.reload(&limiter, &config)`), or what was set before is in force. Deny lists are each process's own.
     ///
-    /// A policy's tiers are told before its own quota, so no tier's caller has the wrong one meanwhile; requests that come
-    /// during a reload may find some policies as they were and others as they will be.
+    /// A policy's tiers are told before its own quota, so no tier's caller has the wrong one meanwhile; requests that
+    /// come during a reload may find some policies as they were and others as they will be.
     ///
     /// # Errors
     /// - If something else changed than can while a program runs ([`ConfigErrorKind::Restart`]): policies or tiers came
     ///   or went, an algorithm, the default policy, routes, automatic blocking. All such changes are told, and nothing
     ///   has changed.
     /// - If another reload is under way ([`ConfigErrorKind::Busy`]); nothing has changed by this one.
-    /// - If the limiter cannot be told a quota ([`ConfigErrorKind::Limiter`]). Those before it are in force; reload again.
+    /// - If the limiter cannot be told a quota ([`ConfigErrorKind::Limiter`]). Those before it are in force; reload
+    ///   again.
     pub async fn reload(&self, limiter: &RateLimiter, new: &Config) -> Result<Reloaded, ConfigError> {
         let mut faults = Faults::default();
         restart::compare(self, new, &mut faults);
