@@ -35,6 +35,7 @@
 //! - [`backend`]: where the numbers live; [`MemoryBackend`], and the contract for others.
 //! - [`algorithm`]: the arithmetic by itself, pure functions of numbers.
 //! - [`Clock`], [`ManualClock`]: time, and how to test your own limits without waiting.
+//! - `config`: all of these from a TOML, YAML or JSON file, read again while the program runs (feature `serde`).
 //! - [`Reservation`], [`Settlement`], [`Settle`]: waiting for a turn, giving back, telling the true cost.
 //! - [`DenyList`], [`AutoBlock`]: whom to deny whatever the limits say; [`RateLimiter::set_quota`]: limits changed while
 //!   they hold; [`Observer`]: every decision as data.
@@ -54,7 +55,7 @@
 //! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] as an extractor, the peer address from `ConnectInfo` |
 //! | `wait` | yes | waiting for a turn instead of being refused: `wait_up_to`, on tokio's timer |
 //! | `redis` | | `backend::RedisBackend`: the same limits across machines; `redis-tls` for `rediss://` |
-//! | `serde` | | quotas from configuration: `"100/min burst 20"`, or a table |
+//! | `serde` | | [`Quota`] as text or table in any format, and `config`: policies, routes, deny lists from a file |
 //! | `tonic` | | the peer address from tonic's connection info |
 //! | `uuid` | | `Uuid` as a key |
 //! | `conformance` | | the suite that every backend must pass |
@@ -71,6 +72,8 @@
 pub mod algorithm;
 pub mod backend;
 mod clock;
+#[cfg(feature = "serde")]
+pub mod config;
 pub mod docs;
 mod limiter;
 mod middleware;
@@ -79,6 +82,8 @@ mod policy;
 pub use algorithm::{DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, WEEK};
 pub use backend::{Error, ErrorKind, MemoryBackend, MemoryBackendBuilder};
 pub use clock::{Clock, ManualClock, Sleep, SystemClock};
+#[cfg(feature = "serde")]
+pub use config::{Config, ConfigError};
 #[cfg(feature = "wait")]
 pub use limiter::WaitFuture;
 pub use limiter::{

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::guard::Guard;
 use super::notices::News;
 use super::observer::Blocked;
-use super::overrides::{Change, MOST, Whose};
+use super::overrides::{Change, Whose};
 use super::{Inner, RateLimiter, SetQuotaError};
 use crate::algorithm::Quota;
 use crate::backend::{BackendFuture, BulletinReader, Error, Notice, RowId};
@@ -72,12 +72,24 @@ impl RateLimiter {
     /// policy's own.
     pub fn quota(&self, policy: &Policy, subject: impl Into<Subject>) -> Quota {
         let subject = subject.into();
-        let changed = self.inner.overrides.quota(policy, subject.tier_name(), self.digest(subject.key()));
+        let changed = self.inner.overrides.quota(policy, subject.tier_name(), Some(self.digest(subject.key())));
         changed.unwrap_or(*policy.quota_for(subject.tier_name()))
     }
 
+    /// [`quota`](RateLimiter::quota) of a tier's callers for whom nothing was set by their keys.
+    #[cfg(feature = "serde")]
+    pub(crate) fn quota_in_force(&self, policy: &Policy, tier: Option<&str>) -> Quota {
+        self.inner.overrides.quota(policy, tier, None).unwrap_or(*policy.quota_for(tier))
+    }
+
+    /// Whether other processes may have set quotas that are not known here yet.
+    #[cfg(feature = "serde")]
+    pub(crate) fn shares_quotas(&self) -> bool {
+        self.inner.backend.bulletin().is_some()
+    }
+
     async fn change(&self, change: Change) -> Result<(), SetQuotaError> {
-        if change.quota.is_some() && self.inner.overrides.len() >= MOST {
+        if !self.inner.overrides.has_room_for(&change) {
             return Err(SetQuotaError::TooMany);
         }
         match self.inner.backend.bulletin() {

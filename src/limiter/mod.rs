@@ -332,7 +332,7 @@ impl RateLimiter {
     /// By what was set in its place, if anything was.
     fn take_changed<'a>(&self, policy: &'a Policy, subject: &Subject, ask: Ask) -> Take<'a> {
         let row = RowId { policy: policy.name(), key: self.digest(subject.key()) };
-        let changed = self.inner.overrides.quota(policy, subject.tier_name(), row.key);
+        let changed = self.inner.overrides.quota(policy, subject.tier_name(), Some(row.key));
         Take::new(row, changed.as_ref().unwrap_or_else(|| policy.quota_for(subject.tier_name())), ask)
     }
 

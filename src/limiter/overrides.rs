@@ -49,16 +49,16 @@ impl Overrides {
         !self.any.load(Ordering::Acquire)
     }
 
-    /// The quota in the place of the policy's: the key's, else the tier's, else everybody's. One of another algorithm
-    /// than the policy's, which another version of the program may have set, is none.
-    pub(super) fn quota(&self, policy: &Policy, tier: Option<&str>, key: Digest) -> Option<Quota> {
+    /// The quota in the place of the policy's: the key's if one is asked for, else the tier's, else everybody's. One of
+    /// another algorithm than the policy's, which another version of the program may have set, is none.
+    pub(super) fn quota(&self, policy: &Policy, tier: Option<&str>, key: Option<Digest>) -> Option<Quota> {
         if self.is_empty() {
             return None;
         }
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let changed = policies.get(policy.name())?;
         let of_tier = || changed.tiers.get(tier?).copied();
-        let quota = changed.keys.get(&key).copied().or_else(of_tier).or(changed.own)?;
+        let quota = key.and_then(|key| changed.keys.get(&key).copied()).or_else(of_tier).or(changed.own)?;
         (quota.algorithm() == policy.quota().algorithm()).then_some(quota)
     }
 
@@ -81,6 +81,19 @@ impl Overrides {
         let count = policies.values().map(Changed::len).sum();
         self.count.store(count, Ordering::Relaxed);
         self.any.store(count > 0, Ordering::Release);
+    }
+
+    /// Whether there is room for another change, or this would replace one.
+    pub(super) fn has_room_for(&self, change: &Change) -> bool {
+        if change.quota.is_none() || self.len() < MOST {
+            return true;
+        }
+        let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
+        policies.get(&change.policy).is_some_and(|changed| match &change.whose {
+            Whose::All => changed.own.is_some(),
+            Whose::Tier(tier) => changed.tiers.contains_key(tier),
+            Whose::Key(key) => changed.keys.contains_key(key),
+        })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -117,7 +130,7 @@ fn put<K: Eq + std::hash::Hash>(map: &mut HashMap<K, Quota>, key: K, quota: Opti
 }
 
 /// Quotas that can be changed at once.
-pub(super) const MOST: usize = 100_000;
+const MOST: usize = 100_000;
 
 /// Why a quota was not changed. Everything stays as it was.
 #[derive(Debug)]
@@ -158,5 +171,25 @@ impl std::error::Error for SetQuotaError {
 impl From<PolicyError> for SetQuotaError {
     fn from(error: PolicyError) -> SetQuotaError {
         SetQuotaError::Quota(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::MINUTE;
+
+    #[test]
+    fn when_all_room_is_taken_what_is_there_can_still_be_changed() {
+        let quota = Some(Quota::token_bucket(1, MINUTE));
+        let change = |key: u128| {
+            let whose = Whose::Key(Digest::from_bits(key));
+            Change { policy: PolicyName::new("api"), whose, quota }
+        };
+        let overrides = Overrides::default();
+        overrides.replace((0..MOST as u128).map(change));
+        assert!(overrides.has_room_for(&change(7)) && !overrides.has_room_for(&change(MOST as u128)));
+        overrides.set(Change { quota: None, ..change(7) });
+        assert!(overrides.has_room_for(&change(MOST as u128)));
     }
 }

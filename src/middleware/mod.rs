@@ -36,6 +36,8 @@ pub use headers::{HeaderFamily, ResetUnit};
 pub use key::{KeyError, KeyExtractor};
 pub use layer::RateLimitLayer;
 pub use refusal::Refusal;
+#[cfg(feature = "serde")]
+pub(crate) use routes::parse_line;
 pub use routes::{RouteLimits, is_cors_preflight};
 pub use rule::Rule;
 pub use service::RateLimit;

@@ -116,16 +116,10 @@ impl RouteLimits {
     pub fn table<'a>(&self, lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> RateLimitLayer {
         let mut table: HashMap<String, HashMap<Option<http::Method>, usize>> = HashMap::new();
         for (line, name) in lines {
-            let (method, route) = match line.split_once(' ') {
-                Some((method, route)) => match method.parse() {
-                    Ok(known) if is_capital(method) => (Some(known), route.trim()),
-                    _ => panic!("tollgate: {line:?} has no valid method; write \"POST /todos\" or \"/todos\""),
-                },
-                None => (None, line),
+            let (method, route) = match parse_line(line) {
+                Ok(parsed) => parsed,
+                Err(fault) => panic!("tollgate: {line:?} {fault}"),
             };
-            if !route.starts_with('/') || route.contains(' ') {
-                panic!("tollgate: {line:?} has no route; write \"POST /todos\" or \"/todos\"");
-            }
             let index = self.expect_index(name);
             if table.entry(route.to_owned()).or_default().insert(method, index).is_some() {
                 panic!("tollgate: the table has two lines for {line:?}");
@@ -216,8 +210,24 @@ impl fmt::Debug for RouteLimits {
     }
 }
 
+/// The method, unless a line of a table is for all of them, and the route; or what is wrong with it.
+#[cfg(any(feature = "axum", feature = "serde"))]
+pub(crate) fn parse_line(line: &str) -> Result<(Option<http::Method>, &str), &'static str> {
+    let (method, route) = match line.split_once(' ') {
+        Some((method, route)) => match method.parse() {
+            Ok(known) if is_capital(method) => (Some(known), route.trim()),
+            _ => return Err("has no valid method; write \"POST /todos\" or \"/todos\""),
+        },
+        None => (None, line),
+    };
+    if !route.starts_with('/') || route.contains(' ') {
+        return Err("has no route; write \"POST /todos\" or \"/todos\"");
+    }
+    Ok((method, route))
+}
+
 /// Methods are told by their case, and nobody sends `post`: a line with that, or with `*`, would never apply.
-#[cfg(feature = "axum")]
+#[cfg(any(feature = "axum", feature = "serde"))]
 fn is_capital(method: &str) -> bool {
     method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-')
 }

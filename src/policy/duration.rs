@@ -16,7 +16,7 @@ const UNITS: [(Duration, &[&str]); 7] = [
 ];
 
 /// Reads a whole number of one unit, with or without a space between; the number may be missing and is 1 then.
-pub(super) fn parse(text: &str) -> Option<Duration> {
+pub(crate) fn parse(text: &str) -> Option<Duration> {
     let text = text.trim();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_').len();
     let count = if digits == 0 { 1 } else { number(&text[..digits])? };

@@ -17,6 +17,8 @@ mod subject;
 pub use decision::{DecidedBy, Decision, Decisions, Denied, Reason};
 pub(crate) use deny_rule::DenyKind;
 pub use deny_rule::{DenyRule, DenyRuleError};
+#[cfg(feature = "serde")]
+pub(crate) use duration::parse as parse_duration;
 pub use key::{Digest, Key, Secret};
 pub use name::PolicyName;
 pub use named::{Policy, PolicyError};

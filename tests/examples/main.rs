@@ -5,6 +5,7 @@
 
 mod anonymous_sessions;
 mod behind_proxy;
+mod config_file;
 mod custom_response;
 mod grpc;
 mod job_scheduling;

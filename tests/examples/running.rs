@@ -77,7 +77,7 @@ impl Example {
     /// The same text, which has to be in the comment at the example's top.
     #[track_caller]
     pub(crate) fn promised<'a>(&self, text: &'a str) -> &'a str {
-        assert!(self.comment.contains(text), "examples/{}.rs does not promise {text:?}", self.name);
+        assert!(self.comment.contains(text), "example {} does not promise {text:?}", self.name);
         text
     }
 }
@@ -91,8 +91,10 @@ impl Drop for Example {
 
 /// The comment at an example's top.
 fn comment(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(format!("{name}.rs"));
-    let source = std::fs::read_to_string(path).unwrap();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let alone = std::fs::read_to_string(folder.join(format!("{name}.rs")));
+    // Or with other files in a folder.
+    let source = alone.or_else(|_| std::fs::read_to_string(folder.join(name).join("main.rs"))).unwrap();
     let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
     lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect()
 }

@@ -40,7 +40,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 ///   denied least, or have been silent, are forgotten first. Each denial costs the same, whatever there is.
 /// - **Shared**: counts are each process's own; on a backend that processes share, a block that one earned holds in all
 ///   of them, within a second.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoBlock {
     pub(super) policies: Vec<PolicyName>,
     pub(super) threshold: u32,

@@ -1,0 +1,324 @@
+//! A whole configuration from a file: policies, tiers, routes, deny lists (feature `serde`).
+//!
+//! [`Config::read`] reads it with whatever format serde knows, and checks it as a whole: all that is wrong is told at
+//! once, each with its place, the value and what would do. [`Config::reload`] puts another version in force while the
+//! program runs; one that is broken changes nothing.
+//!
+//! ```
+//! use axum::{routing::{get, post}, Router};
+//! use tollgate::{key, Config, MemoryBackend, RateLimiter};
+//!
+//! let text = r#"
+//!     [policies.default]
+//!     quota = "60/min"
+//!
+//!     [policies.api]
+//!     quota = "30/min"                          # of callers without a tier
+//!     tiers = { free = "60/min", premium = "200/min burst 400" }
+//!
+//!     [policies.search]
+//!     quota = { algorithm = "sliding_window", rate = 100, period = "1 min" }
+//!
+//!     [routes]
+//!     "POST /todos" = "api"
+//!     "/search" = "search"
+//!
+//!     [deny]
+//!     ips = ["192.0.2.0/24", "2001:db8::1"]
+//!     user_agents = ["*GPTBot/*"]
+//!     countries = ["KP"]
+//!     keys = ["mallory"]
+//!     labels = { asn = ["64496"] }
+//!
+//!     [auto_block]
+//!     policies = ["api"]
+//!     threshold = 30
+//!     within = "10 min"
+//!     block_for = "1 d"
+//!     escalate = { factor = 2, most = "30 d" }
+//! "#;
+//!
+//! let config = Config::parse("limits.toml", text, |text| toml::from_str(text))?;
+//! let limiter: RateLimiter = config.limiter(MemoryBackend::new()).build();
+//! let app: Router = Router::new()
+//!     .route("/todos", post(|| async {}).get(|| async {}))
+//!     .route("/search", get(|| async {}))
+//!     .layer(config.layer(&limiter, key::client_ip()));
+//!
+//! assert_eq!(config.policy("api").map(|api| api.quota_for(Some("premium")).limit()), Some(400));
+//! assert_eq!(config.deny_list().len(), 6);
+//! # Ok::<(), tollgate::ConfigError>(())
+//! ```
+//!
+//! # The fields
+//! What is not in this table is refused, and so is what is there twice, where the format lets it through. A duration is
+//! a text: a number and a unit (`us ms s min h d w`, or their long names).
+//!
+//! | field | is | unless said |
+//! | --- | --- | --- |
+//! | `policies.NAME.quota` | a [quota](crate::Quota): text (`"10/s burst 50"`) or table, see below | has to be there |
+//! | `policies.NAME.tiers.TIER` | the quota of a tier's callers, of the same algorithm | the policy's own |
+//! | `default` | the policy of requests whose route no line names | the one named `default`, if there is one |
+//! | `routes."METHOD /route"`, `routes."/route"` | a policy's name, see [`RouteLimits`] | no line |
+//! | `deny.ips` | networks and addresses, see [`DenyRule`](crate::DenyRule) | none |
+//! | `deny.user_agents` | user agents, `*` for any text | none |
+//! | `deny.countries` | two letters each, as the label `country` tells them | none |
+//! | `deny.keys` | keys that are texts; no message shows them | none |
+//! | `deny.labels.LABEL` | values of another label | none |
+//! | `auto_block.policies` | whose denials count, see [`AutoBlock`] | has to be there, if `auto_block` is |
+//! | `auto_block.threshold` | how many denials | 30 |
+//! | `auto_block.within` | in which time | 10 min |
+//! | `auto_block.block_for` | how long a block lasts | 1 d |
+//! | `auto_block.escalate` | `factor` (2 or more) and `most` (a duration): each block is longer | off |
+//! | `auto_block.reset_on_success` | whether a charge that is allowed forgives | false |
+//! | `auto_block.keys`, `auto_block.ips` | whether to block by key, by address | true |
+//! | `auto_block.user_agents`, `auto_block.labels` | whether to block by user agent; by which labels | false, none |
+//! | `auto_block.max_entries` | how many callers are remembered, 64 to 10,000,000 | 100,000 |
+//!
+//! A quota as a table has `rate` and `period`, and if wanted `algorithm` (`"token_bucket"`, `"fixed_window"`,
+//! `"sliding_window"`), `capacity`, `max_reserved` (a number or `"unlimited"`) and `start` (a duration).
+//!
+//! At most 16 MiB of text, 10,000 policies with 100 tiers each and 50,000 quotas together, 10,000 routes, 100,000 rules
+//! of the deny list.
+//!
+//! What depends on your program is said there, not here: how a key is found, which address is the client's, whose tier
+//! is which, what is skipped.
+//!
+//! # Which file
+//! The format's crate is yours: `|text| toml::from_str(text)`, `|text| serde_json::from_str(text)`. Its message is
+//! passed on where the text is no TOML at all, and may quote the line.
+//!
+//! Whoever changes a file that a program reads again should write another one and rename it: half a file may be a good
+//! configuration, without the deny list at its end.
+
+mod auto_block;
+mod deny;
+mod error;
+mod fields;
+mod policies;
+mod raw;
+mod reload;
+mod restart;
+mod routes;
+
+use std::error::Error;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use self::error::{Faults, Path};
+use self::fields::Fields;
+use self::routes::Policies;
+use crate::backend::Backend;
+use crate::limiter::{AutoBlock, DenyList, RateLimiter, RateLimiterBuilder};
+#[cfg(feature = "axum")]
+use crate::middleware::RateLimitLayer;
+use crate::middleware::{KeyExtractor, RouteLimits};
+use crate::policy::Policy;
+
+pub use error::{ConfigError, ConfigErrorKind, ConfigFault};
+pub use raw::RawConfig;
+pub use reload::{QuotaChange, Reloaded};
+
+/// Policies, tiers, routes and deny lists that were read from a file and make sense together. See the [module](self)
+/// for what can be in it.
+///
+/// It is what the program started with, and stays so: quotas that are [reloaded](Config::reload) are the limiter's to
+/// know, see [`RateLimiter::quota`]. Clones share their deny list.
+#[derive(Clone)]
+pub struct Config {
+    name: String,
+    /// By name.
+    policies: Vec<Policy>,
+    default: Option<usize>,
+    /// By line; each with its policy.
+    routes: Vec<(String, usize)>,
+    deny: DenyList,
+    auto_block: Option<AutoBlock>,
+    is_reloading: Arc<AtomicBool>,
+}
+
+impl Config {
+    /// The largest text that is read: 16 MiB.
+    pub const MAX_BYTES: usize = 16 << 20;
+
+    /// Reads a file, and checks it.
+    ///
+    /// ```no_run
+    /// use tollgate::Config;
+    ///
+    /// let config = Config::read("limits.toml", |text| toml::from_str(text))?;
+    /// # Ok::<(), tollgate::ConfigError>(())
+    /// ```
+    ///
+    /// It blocks while it reads.
+    ///
+    /// # Errors
+    /// If it cannot be read, is larger than [`MAX_BYTES`](Config::MAX_BYTES), or is no configuration; all faults at
+    /// once.
+    pub fn read<E: Into<Box<dyn Error + Send + Sync>>>(
+        path: impl AsRef<FilePath>,
+        parse: impl FnOnce(&str) -> Result<RawConfig, E>,
+    ) -> Result<Config, ConfigError> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| {
+            // A file may grow while it is read.
+            file.take(Config::MAX_BYTES as u64 + 1).read_to_string(&mut text)
+        });
+        match read {
+            Ok(_) => Config::parse(name, &text, parse),
+            Err(error) => Err(ConfigError::read(name, error)),
+        }
+    }
+
+    /// [`read`](Config::read) for a text that is here already; messages call it `name`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn parse<E: Into<Box<dyn Error + Send + Sync>>>(
+        name: impl Into<String>,
+        text: &str,
+        parse: impl FnOnce(&str) -> Result<RawConfig, E>,
+    ) -> Result<Config, ConfigError> {
+        let name = name.into();
+        if text.len() > Config::MAX_BYTES {
+            return Err(ConfigError::too_large(name));
+        }
+        // Some editors put a mark before the text, which not every format takes.
+        match parse(text.strip_prefix('\u{feff}').unwrap_or(text)) {
+            Ok(raw) => raw.check(name),
+            Err(error) => Err(ConfigError::syntax(name, error.into())),
+        }
+    }
+
+    /// A builder for a limiter on `backend` with the deny list and the blocks of this configuration.
+    pub fn limiter(&self, backend: impl Backend) -> RateLimiterBuilder {
+        let builder = RateLimiter::builder(backend).deny_list(&self.deny);
+        match &self.auto_block {
+            Some(rules) => builder.auto_block(rules.clone()),
+            None => builder,
+        }
+    }
+
+    /// One layer for all routes, by `limiter`; callers are told apart by `key`. See
+    /// [`RouteLimits::table`](crate::RouteLimits::table) for where to put it.
+    #[cfg(feature = "axum")]
+    #[must_use]
+    pub fn layer(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RateLimitLayer {
+        self.route_limits(limiter, key).table(self.routes().map(|(line, policy)| (line, policy.name().as_str())))
+    }
+
+    /// The policies for routes to choose from, without the lines of this configuration.
+    ///
+    /// ```
+    /// # use axum::{routing::get, Router};
+    /// # use tollgate::{key, Config, MemoryBackend};
+    /// let text = r#"{"policies": {"search": {"quota": "100/min sliding"}}}"#;
+    /// let config = Config::parse("limits.json", text, |text| serde_json::from_str(text))?;
+    /// let limiter = config.limiter(MemoryBackend::new()).build();
+    /// let limits = config.route_limits(&limiter, key::client_ip());
+    /// let app: Router = Router::new().route("/search", get(|| async {}).layer(limits.route("search")));
+    /// # Ok::<(), tollgate::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn route_limits(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RouteLimits {
+        let limits = RouteLimits::new(key).limiter(limiter);
+        self.policies.iter().enumerate().fold(limits, |limits, (i, policy)| match self.default == Some(i) {
+            true => limits.default_policy(policy),
+            false => limits.policy(policy),
+        })
+    }
+
+    /// The policy of that name.
+    pub fn policy(&self, name: &str) -> Option<&Policy> {
+        self.policies.get(routes::index(&self.policies, name)?)
+    }
+
+    /// All policies, by name.
+    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.policies.iter()
+    }
+
+    /// The policy of requests whose route no line names.
+    pub fn default_policy(&self) -> Option<&Policy> {
+        self.policies.get(self.default?)
+    }
+
+    /// The lines of routes, `"POST /todos"`, each with its policy.
+    pub fn routes(&self) -> impl Iterator<Item = (&str, &Policy)> {
+        self.routes.iter().filter_map(|(line, index)| Some((line.as_str(), self.policies.get(*index)?)))
+    }
+
+    /// Whom to deny whatever the limits say. [`reload`](Config::reload) puts other rules on this list.
+    pub const fn deny_list(&self) -> &DenyList {
+        &self.deny
+    }
+
+    /// Whom to block for being denied again and again.
+    pub const fn auto_block(&self) -> Option<&AutoBlock> {
+        self.auto_block.as_ref()
+    }
+}
+
+impl RawConfig {
+    /// Checks all of it; messages call it `name`.
+    ///
+    /// # Errors
+    /// If it is no configuration; all faults at once.
+    pub fn check(self, name: impl Into<String>) -> Result<Config, ConfigError> {
+        let (name, mut faults) = (name.into(), Faults::default());
+        let config = read(&self, name.clone(), &mut faults);
+        faults.or(config, ConfigErrorKind::Invalid, &name)
+    }
+}
+
+/// What can be made of a tree: a configuration, if there are no faults.
+fn read(raw: &RawConfig, name: String, faults: &mut Faults) -> Config {
+    let mut config = Config {
+        name,
+        policies: Vec::new(),
+        default: None,
+        routes: Vec::new(),
+        deny: DenyList::new(),
+        auto_block: None,
+        is_reloading: Arc::default(),
+    };
+    let Some(mut file) = Fields::of(&raw.0, &Path::File, r#"policies = { api = { quota = "60/min" } }"#, faults) else {
+        return config;
+    };
+    let table = file.take("policies");
+    let known = Policies::of(table);
+    match table {
+        Some(node) => config.policies = policies::read(node, &Path::File.field("policies"), faults).unwrap_or_default(),
+        None => faults.add(&Path::File.field("policies"), "they are missing, so nothing would be limited; write one"),
+    }
+    let default = routes::default(file.take("default"), &Path::File.field("default"), &known, faults);
+    config.default = default.and_then(|name| routes::index(&config.policies, name));
+    let lines = file.read("routes", faults, |node, path, faults| routes::read(node, path, &known, faults));
+    let lines = lines.unwrap_or_default().into_iter();
+    config.routes =
+        lines.filter_map(|(line, name)| Some((line.to_owned(), routes::index(&config.policies, name)?))).collect();
+    config.deny = DenyList::from_iter(file.read("deny", faults, deny::read).unwrap_or_default());
+    config.auto_block =
+        file.read("auto_block", faults, |node, path, faults| auto_block::read(node, path, &known, faults));
+    file.end(faults);
+    config
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("name", &self.name)
+            .field("policies", &self.policies)
+            .field("default", &self.default_policy().map(Policy::name))
+            .field("routes", &self.routes().map(|(line, policy)| (line, policy.name())).collect::<Vec<_>>())
+            .field("deny", &self.deny)
+            .field("auto_block", &self.auto_block)
+            .finish()
+    }
+}

@@ -1,0 +1,255 @@
+//! A configuration as a format reads it: a tree of values, of which nothing is known yet.
+
+use std::cell::Cell;
+use std::fmt;
+
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+/// A configuration that was read, but not looked at: what [`Config::read`](super::Config::read) has a format make of a
+/// text. It can be a field of your own configuration; [`check`](RawConfig::check) turns it into a
+/// [`Config`](super::Config).
+///
+/// ```
+/// use tollgate::config::RawConfig;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Settings {
+///     port: u16,
+///     limits: RawConfig,
+/// }
+///
+/// let text = r#"{"port": 3000, "limits": {"policies": {"api": {"quota": "30/min"}}}}"#;
+/// let settings: Settings = serde_json::from_str(text)?;
+/// let config = settings.limits.check("settings.json")?;
+/// assert_eq!(config.policy("api").map(|api| api.quota().limit()), Some(30));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// It takes whatever the format has, so that [`check`](RawConfig::check) can tell all faults at once. It is bounded: 64
+/// MiB as it is held in memory (aliases of YAML count where they are used), and 16 values in one another.
+pub struct RawConfig(pub(super) Node);
+
+/// A value.
+pub(super) enum Node {
+    Nothing,
+    Bool(bool),
+    Integer(i128),
+    Float(f64),
+    Text(String),
+    List(Vec<Node>),
+    /// In the order of the file; a name may be there twice, if the format lets it.
+    Table(Vec<(String, Node)>),
+}
+
+impl Node {
+    /// What it is, without what is in it.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Node::Nothing => "an empty value",
+            Node::Bool(_) => "a yes or no",
+            Node::Integer(_) | Node::Float(_) => "a number",
+            Node::Text(_) => "a text",
+            Node::List(_) => "a list",
+            Node::Table(_) => "a table",
+        }
+    }
+}
+
+/// What it is, for messages.
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Node::Bool(value) => write!(f, "{value}"),
+            Node::Integer(number) => write!(f, "the number {number}"),
+            Node::Float(number) => write!(f, "the number {number}"),
+            Node::Text(text) => write!(f, "the text {:?}", shortened(text)),
+            Node::Nothing | Node::List(_) | Node::Table(_) => f.write_str(self.kind()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RawConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawConfig, D::Error> {
+        let room = Cell::new(MOST_BYTES);
+        Reader { room: &room, depth: 0 }.deserialize(deserializer).map(RawConfig)
+    }
+}
+
+/// A deny list may have keys of callers in it.
+impl fmt::Debug for RawConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RawConfig({})", self.0.kind())
+    }
+}
+
+/// Reads one value.
+#[derive(Clone, Copy)]
+struct Reader<'r> {
+    /// Bytes that may still be taken.
+    room: &'r Cell<usize>,
+    depth: usize,
+}
+
+impl Reader<'_> {
+    /// Takes room for a value and `more` bytes.
+    fn takes<E: Error>(self, more: usize) -> Result<(), E> {
+        let Some(rest) = self.room.get().checked_sub(size_of::<(String, Node)>() + more) else {
+            return Err(E::custom(format_args!(
+                "the configuration takes more than {} MiB of memory; make it smaller",
+                MOST_BYTES >> 20
+            )));
+        };
+        self.room.set(rest);
+        Ok(())
+    }
+
+    /// For what is inside.
+    fn deeper<E: Error>(self) -> Result<Self, E> {
+        if self.depth == MOST_DEPTH {
+            return Err(E::custom(format_args!(
+                "more than {MOST_DEPTH} values are in one another; nothing here is as deep"
+            )));
+        }
+        Ok(Reader { depth: self.depth + 1, ..self })
+    }
+
+    fn one<E: Error>(self, node: Node) -> Result<Node, E> {
+        self.takes(0)?;
+        Ok(node)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Reader<'_> {
+    type Value = Node;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reader<'_> {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, a number, true, false, a list or a table")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Node, E> {
+        self.one(Node::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Node, E> {
+        self.one(Node::Integer(number.into()))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Node, E> {
+        self.one(Node::Integer(number.into()))
+    }
+
+    fn visit_i128<E: Error>(self, number: i128) -> Result<Node, E> {
+        self.one(Node::Integer(number))
+    }
+
+    fn visit_u128<E: Error>(self, number: u128) -> Result<Node, E> {
+        self.one(i128::try_from(number).map_or(Node::Float(number as f64), Node::Integer))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Node, E> {
+        self.one(Node::Float(number))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Node, E> {
+        self.takes(text.len())?;
+        Ok(Node::Text(text.to_owned()))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Node, E> {
+        self.one(Node::Nothing)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Node, E> {
+        self.visit_unit()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+        self.deserialize(deserializer)
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+        self.deserialize(deserializer)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Node, A::Error> {
+        self.takes(0)?;
+        let inside = self.deeper()?;
+        let mut nodes = Vec::new();
+        while let Some(node) = list.next_element_seed(inside)? {
+            nodes.push(node);
+        }
+        Ok(Node::List(nodes))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        self.takes(0)?;
+        let inside = self.deeper()?;
+        let mut entries = Vec::new();
+        while let Some(name) = map.next_key_seed(NameReader(inside))? {
+            entries.push((name, map.next_value_seed(inside)?));
+        }
+        Ok(Node::Table(entries))
+    }
+}
+
+/// Reads a name. YAML takes `404:` for a number and `true:` for a truth; here they are names like any other.
+struct NameReader<'r>(Reader<'r>);
+
+impl<'de> DeserializeSeed<'de> for NameReader<'_> {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for NameReader<'_> {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<String, E> {
+        self.0.takes(name.len())?;
+        Ok(name.to_owned())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<String, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<String, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<String, E> {
+        self.visit_str(if value { "true" } else { "false" })
+    }
+}
+
+/// Enough to recognise a text by.
+pub(super) fn shortened(text: &str) -> String {
+    let mut start: String = text.chars().take(LONGEST_QUOTE).collect();
+    if start.len() < text.len() {
+        start.push_str("...");
+    }
+    start
+}
+
+/// Characters of a text that messages show.
+const LONGEST_QUOTE: usize = 80;
+
+/// What a tree may take. A hundred thousand networks take a tenth of it.
+const MOST_BYTES: usize = 64 << 20;
+
+/// A field of a tier's quota is the sixth.
+const MOST_DEPTH: usize = 16;

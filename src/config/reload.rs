@@ -1,0 +1,230 @@
+//! Another version of a configuration, put in force while the program runs.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::error::{Faults, Path};
+use super::{Config, ConfigError, ConfigErrorKind, restart};
+use crate::algorithm::Quota;
+use crate::limiter::RateLimiter;
+use crate::policy::{DenyRule, Policy, PolicyName};
+
+impl Config {
+    /// Puts `new` in force on `limiter`, which runs by this configuration: the quotas of policies and tiers, and the
+    /// rules of the deny list. What callers have spent stays spent. Whatever was
+    /// [set](RateLimiter::set_quota) by hand meanwhile, for a policy or a tier, gives way to the file, and so do rules
+    /// that were added to the list; quotas of single keys and blocks stay.
+    ///
+    /// ```
+    /// use tollgate::{Config, ConfigError, MemoryBackend};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), ConfigError> {
+    /// let read = |text: &str| Config::parse("limits.json", text, |text| serde_json::from_str(text));
+    /// let config = read(r#"{"policies": {"api": {"quota": "30/min"}}}"#)?;
+    /// let limiter = config.limiter(MemoryBackend::new()).build();
+    ///
+    /// let reloaded = config.reload(&limiter, &read(r#"{"policies": {"api": {"quota": "20/min"}}}"#)?).await?;
+    /// assert_eq!(reloaded.to_string(), "policies.api.quota: 30/min is 20/min now");
+    ///
+    /// let error = config.reload(&limiter, &read(r#"{"policies": {"web": {"quota": "20/min"}}}"#)?).await.unwrap_err();
+    /// assert!(error.to_string().starts_with("limits.json: policies.api: it is missing"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// **On a backend that processes share** the quotas hold in all of them, whatever their own files say: reload in
+    /// one of them, or the same file in each. They outlive the program: one that starts with another file should reload
+    /// that (`config.reload(&limiter, &config)`), or what was set before is in force. Deny lists are each process's own.
+    ///
+    /// A policy's tiers are told before its own quota, so no tier's caller has the wrong one meanwhile; requests that
+    /// come during a reload may find some policies as they were and others as they will be.
+    ///
+    /// # Errors
+    /// - If something else changed than can while a program runs ([`ConfigErrorKind::Restart`]): policies or tiers came
+    ///   or went, an algorithm, the default policy, routes, automatic blocking. All such changes are told, and nothing
+    ///   has changed.
+    /// - If another reload is under way ([`ConfigErrorKind::Busy`]); nothing has changed by this one.
+    /// - If the limiter cannot be told a quota ([`ConfigErrorKind::Limiter`]). Those before it are in force; reload
+    ///   again.
+    pub async fn reload(&self, limiter: &RateLimiter, new: &Config) -> Result<Reloaded, ConfigError> {
+        let mut faults = Faults::default();
+        restart::compare(self, new, &mut faults);
+        faults.or((), ConfigErrorKind::Restart, &new.name)?;
+        let Some(_until_done) = Turn::take(&self.is_reloading) else { return Err(ConfigError::busy(new.name.clone())) };
+
+        let mut reloaded = Reloaded { quotas: Vec::new(), denied: 0, undenied: 0 };
+        for (policy, wanted) in self.policies.iter().zip(&new.policies) {
+            let mut quotas = Quotas { limiter, policy, name: &new.name, changes: &mut reloaded.quotas };
+            // A policy's own quota, once set, counts for every tier that has none set for itself.
+            let all = quotas.differs(None, wanted.quota());
+            for (tier, quota) in wanted.tiers() {
+                if all || quotas.differs(Some(tier), quota) {
+                    quotas.set(Some(tier), *quota).await?;
+                }
+            }
+            if all {
+                quotas.set(None, *wanted.quota()).await?;
+            }
+        }
+
+        let (old, rules) = (self.deny.rules(), new.deny.rules());
+        let (was, will): (HashSet<&DenyRule>, HashSet<&DenyRule>) =
+            (old.iter().map(|rule| &**rule).collect(), rules.iter().map(|rule| &**rule).collect());
+        reloaded.denied = will.difference(&was).count();
+        reloaded.undenied = was.difference(&will).count();
+        if reloaded.denied + reloaded.undenied > 0 {
+            self.deny.replace(rules.iter().map(|rule| DenyRule::clone(rule)));
+        }
+        Ok(reloaded)
+    }
+}
+
+/// The quotas of one policy.
+struct Quotas<'a> {
+    limiter: &'a RateLimiter,
+    policy: &'a Policy,
+    /// The file's.
+    name: &'a str,
+    changes: &'a mut Vec<QuotaChange>,
+}
+
+impl Quotas<'_> {
+    /// Whether this quota has to be set, for all that is known here.
+    fn differs(&self, tier: Option<&str>, quota: &Quota) -> bool {
+        self.limiter.shares_quotas() || self.limiter.quota_in_force(self.policy, tier) != *quota
+    }
+
+    async fn set(&mut self, tier: Option<&str>, quota: Quota) -> Result<(), ConfigError> {
+        let was = self.limiter.quota_in_force(self.policy, tier);
+        let set = match tier {
+            Some(tier) => self.limiter.set_tier_quota(self.policy, tier, Some(quota)).await,
+            None => self.limiter.set_quota(self.policy, Some(quota)).await,
+        };
+        let change = QuotaChange { policy: self.policy.name().clone(), tier: tier.map(str::to_owned), was, is: quota };
+        if let Err(error) = set {
+            let mut faults = Faults::default();
+            let message = format!(
+                "{quota} could not be set, nor what comes after it, the deny list included: {error}; reload again"
+            );
+            change.at(|path| faults.add_both(path, message, error));
+            return faults.or((), ConfigErrorKind::Limiter, self.name);
+        }
+        if was != quota {
+            self.changes.push(change);
+        }
+        Ok(())
+    }
+}
+
+/// What a [reload](Config::reload) changed. Its `Display` tells it in lines, of quotas the first twenty.
+#[derive(Clone, Debug)]
+pub struct Reloaded {
+    quotas: Vec<QuotaChange>,
+    denied: usize,
+    undenied: usize,
+}
+
+impl Reloaded {
+    /// The quotas that are others now.
+    pub fn quotas(&self) -> &[QuotaChange] {
+        &self.quotas
+    }
+
+    /// How many rules of the deny list are new.
+    pub const fn rules_added(&self) -> usize {
+        self.denied
+    }
+
+    /// How many rules of the deny list are gone.
+    pub const fn rules_removed(&self) -> usize {
+        self.undenied
+    }
+
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.quotas.is_empty() && self.denied == 0 && self.undenied == 0
+    }
+}
+
+impl fmt::Display for Reloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("nothing has changed");
+        }
+        let mut lines: Vec<String> = self.quotas.iter().take(MOST_TOLD).map(QuotaChange::to_string).collect();
+        if self.quotas.len() > MOST_TOLD {
+            lines.push(format!("policies: and {} other quotas", self.quotas.len() - MOST_TOLD));
+        }
+        if self.denied > 0 || self.undenied > 0 {
+            lines.push(format!("deny: rules added: {}, rules removed: {}", self.denied, self.undenied));
+        }
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+/// A quota that is another now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaChange {
+    policy: PolicyName,
+    tier: Option<String>,
+    was: Quota,
+    is: Quota,
+}
+
+impl QuotaChange {
+    /// The policy.
+    pub const fn policy(&self) -> &PolicyName {
+        &self.policy
+    }
+
+    /// The tier, if it is not the policy's own quota.
+    pub fn tier(&self) -> Option<&str> {
+        self.tier.as_deref()
+    }
+
+    /// The quota that was in force.
+    pub const fn was(&self) -> Quota {
+        self.was
+    }
+
+    /// The quota that is in force.
+    pub const fn is(&self) -> Quota {
+        self.is
+    }
+
+    /// Tells where it stands in the file.
+    fn at<T>(&self, tell: impl FnOnce(&Path<'_>) -> T) -> T {
+        let path = Path::File.field("policies");
+        let path = path.field(self.policy.as_str());
+        match &self.tier {
+            Some(tier) => tell(&path.field("tiers").field(tier)),
+            None => tell(&path.field("quota")),
+        }
+    }
+}
+
+impl fmt::Display for QuotaChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.at(|path| write!(f, "{path}: {} is {} now", self.was, self.is))
+    }
+}
+
+/// Held by the one reload that is under way; given back when that is done, or dropped.
+struct Turn<'a>(&'a AtomicBool);
+
+impl<'a> Turn<'a> {
+    fn take(is_taken: &'a AtomicBool) -> Option<Turn<'a>> {
+        (!is_taken.swap(true, Ordering::Acquire)).then_some(Turn(is_taken))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Quotas that a message tells.
+const MOST_TOLD: usize = 20;

@@ -1,0 +1,72 @@
+//! Configurations in each format, and an application that runs by one.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::request::Parts;
+use axum::routing::get;
+use tollgate::config::RawConfig;
+use tollgate::{Config, ConfigError, ManualClock, MemoryBackend, RateLimiter, Subject};
+use tower::ServiceExt;
+
+use crate::answer::Answer;
+
+/// By the format that the name's end tells.
+pub(crate) fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
+    type Cause = Box<dyn std::error::Error + Send + Sync>;
+    Config::parse(name, text, |text| -> Result<RawConfig, Cause> {
+        Ok(match name.rsplit_once('.').expect("an ending").1 {
+            "toml" => toml::from_str(text)?,
+            "yaml" => yaml_serde::from_str(text)?,
+            "json" => serde_json::from_str(text)?,
+            other => panic!("{other:?} is no format"),
+        })
+    })
+}
+
+pub(crate) fn toml(text: &str) -> Config {
+    parse("limits.toml", text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A limiter in memory that runs by `config`, and its clock.
+pub(crate) fn limiter(config: &Config) -> (RateLimiter, ManualClock) {
+    let clock = ManualClock::new();
+    (config.limiter(MemoryBackend::builder().clock(clock.clone()).build()).build(), clock)
+}
+
+/// An application that runs by `config`. Whoever calls is `x-user`, of the tier `x-tier`, from the country `x-country`.
+pub(crate) fn app(config: &Config, limiter: &RateLimiter) -> Router {
+    let header = |req: &Parts, name: &str| req.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+    let user = move |req: &Parts| {
+        let subject = Subject::new(header(req, "x-user").unwrap_or_default());
+        match header(req, "x-tier") {
+            Some(tier) => subject.tier(tier),
+            None => subject,
+        }
+    };
+    Router::new()
+        .route("/todos", get(|| async {}).post(|| async {}))
+        .route("/search", get(|| async {}))
+        .route("/users/{id}", get(|| async {}))
+        .layer(config.layer(limiter, user).label("country", move |req: &Parts| header(req, "x-country")))
+}
+
+/// Sends `line`, `"GET /todos"`, with these header lines.
+pub(crate) async fn call(app: &Router, line: &str, lines: &[&str]) -> Answer {
+    let (method, target) = line.split_once(' ').unwrap();
+    let mut request = Request::builder().method(method).uri(target);
+    for line in lines {
+        let (name, value) = line.split_once(": ").unwrap();
+        request = request.header(name, value);
+    }
+    let Ok(response) = app.clone().oneshot(request.body(Body::empty()).unwrap()).await;
+    Answer::read(response).await
+}
+
+/// Status, and the name, limit and rest of the one policy that the headers tell of.
+pub(crate) async fn told(app: &Router, line: &str, lines: &[&str]) -> (u16, String, u64, u64) {
+    let answer = call(app, line, lines).await;
+    let (policies, limits) = (answer.policies(), answer.limits());
+    assert_eq!((policies.len(), limits.len()), (1, 1), "{line}");
+    (answer.status, policies[0].0.clone(), policies[0].1, limits[0].1)
+}

@@ -1,0 +1,101 @@
+//! Nothing unbounded: texts, trees, lists, messages.
+
+use std::fmt::Write;
+use std::time::Instant;
+
+use tollgate::config::{ConfigErrorKind, RawConfig};
+use tollgate::{Config, key};
+
+use crate::app::{limiter, parse};
+
+#[test]
+fn all_faults_are_told_at_once_and_of_many_the_first_twenty() {
+    for count in [1, 2, 19, 20, 21, 1000] {
+        let mut text = String::new();
+        for i in 0..count {
+            writeln!(text, "[policies.p{i:04}]\nquota = \"{i}/moon\"").unwrap();
+        }
+        let error = parse("limits.toml", &text).unwrap_err();
+        assert_eq!((error.fault_count(), error.faults().len()), (count, count.min(20)));
+        let message = error.to_string();
+        assert_eq!(message.lines().count(), if count > 20 { 21 } else { count });
+        assert!(message.lines().all(|line| line.starts_with("limits.toml: ")), "{message}");
+        let more = message.lines().last().unwrap().strip_prefix("limits.toml: and ").map(str::to_owned);
+        assert_eq!(more, (count > 20).then(|| format!("{} more", count - 20)));
+    }
+}
+
+#[test]
+fn a_text_of_over_16_mib_is_refused() {
+    let mut text = "policies.api.quota = \"1/s\"\n".to_owned();
+    text.extend(std::iter::repeat_n('\n', Config::MAX_BYTES - text.len()));
+    assert!(parse("limits.toml", &text).is_ok());
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("large_limits.toml");
+    let read = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        Config::read(&path, |text| toml::from_str(text))
+    };
+    assert!(read(&text).is_ok());
+    text.push('\n');
+    for result in [parse("limits.toml", &text), read(&text)] {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), ConfigErrorKind::TooLarge);
+        assert!(error.to_string().ends_with(": it is larger than 16 MiB; make it smaller"), "{error}");
+    }
+}
+
+#[test]
+fn a_tree_of_over_64_mib_is_refused_while_it_is_read() {
+    // Two bytes of text for a value each: it is the values that take the room.
+    let text = format!("{{\"policies\": [{}1]}}", "1,".repeat(4_000_000));
+    let error = serde_json::from_str::<RawConfig>(&text).unwrap_err().to_string();
+    assert!(error.starts_with("the configuration takes more than 64 MiB of memory"), "{error}");
+    // Few values, but the one long text again and again.
+    let uses = ["*long"; 100].join(", ");
+    let text = format!("long: &long {}\nuses: [{uses}]\n", "x".repeat(1 << 20));
+    let error = yaml_serde::from_str::<RawConfig>(&text).unwrap_err().to_string();
+    assert!(error.contains("the configuration takes more than 64 MiB of memory"), "{error}");
+}
+
+#[test]
+fn a_tree_of_more_than_sixteen_values_in_one_another_is_refused_while_it_is_read() {
+    let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    assert!(serde_json::from_str::<RawConfig>(&nested(16)).is_ok());
+    let error = serde_json::from_str::<RawConfig>(&nested(17)).unwrap_err().to_string();
+    assert!(error.starts_with("more than 16 values are in one another"), "{error}");
+}
+
+#[test]
+fn the_largest_configuration_is_read_and_used_and_a_larger_one_is_refused() {
+    let text = |policies: usize, tiers: usize, routes: usize, rules: usize| {
+        let tiers: Vec<_> = (0..tiers).map(|i| format!("\"t{i}\": \"{}/min\"", i + 1)).collect();
+        let tiers = tiers.join(",");
+        let list = |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<Vec<_>>().join(",");
+        format!(
+            r#"{{"policies": {{{}}}, "routes": {{{}}}, "deny": {{"ips": [{}]}}}}"#,
+            list(policies, &|i| format!(r#""p{i}": {{"quota": "10/min", "tiers": {{{tiers}}}}}"#)),
+            list(routes, &|i| format!(r#""GET /r{i}": "p{}""#, i % policies)),
+            list(rules, &|i| format!("\"10.{}.{}.{}\"", i >> 16, i >> 8 & 255, i & 255)),
+        )
+    };
+    let began = Instant::now();
+    let config = parse("limits.json", &text(10_000, 4, 10_000, 100_000)).unwrap();
+    let (limiter, _clock) = limiter(&config);
+    drop(config.layer(&limiter, key::global()));
+    println!("the largest configuration: read and used in {:?}", began.elapsed());
+    assert_eq!(
+        (config.policies().count(), config.routes().count(), config.deny_list().len()),
+        (10_000, 10_000, 100_000)
+    );
+
+    for (text, part) in [
+        (text(10_001, 0, 0, 0), "policies: there are 10001; there may be 10000 at most"),
+        (text(1, 101, 0, 0), "policies.p0.tiers: there are 101; a policy may have 100 at most"),
+        (text(501, 99, 0, 0), "policies: they have 50100 quotas with their tiers'; there may be 50000 at most"),
+        (text(1, 0, 10_001, 0), "routes: there are 10001; there may be 10000 at most"),
+        (text(1, 0, 0, 100_001), "deny: there are 100001 rules; there may be 100000 at most"),
+    ] {
+        let error = parse("limits.json", &text).unwrap_err();
+        assert_eq!((error.fault_count(), error.to_string()), (1, format!("limits.json: {part}")));
+    }
+}

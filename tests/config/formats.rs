@@ -1,0 +1,223 @@
+//! The same configuration in each format.
+
+use tollgate::config::RawConfig;
+use tollgate::{Config, DAY, DenyRule, HOUR, MINUTE, Policy, Quota};
+
+use crate::app::parse;
+
+const TOML: &str = r#"
+default = "web"
+
+[policies.web]
+quota = "60/min"
+
+[policies.404]
+quota = { algorithm = "fixed_window", rate = 1000, period = "1 d", capacity = 3000, start = "8 h", max_reserved = "unlimited" }
+
+[policies."a policy: \"x\""]
+quota = "100/min sliding"
+tiers = { free = "60/min sliding", "team/premium" = "200/min sliding" }
+
+[routes]
+"POST /todos" = "404"
+"/users/{id}" = "web"
+
+[deny]
+ips = ["192.0.2.0/24", "2001:db8::/32", "::ffff:10.0.0.1"]
+user_agents = ["*GPTBot/*"]
+countries = ["NO", "kp"]
+keys = ["mallory", "NO"]
+labels = { asn = ["64496", "64497"], plan = ["trial"] }
+
+[auto_block]
+policies = ["web"]
+threshold = 5
+within = "10 min"
+block_for = "1 d"
+escalate = { factor = 2, most = "30 d" }
+reset_on_success = true
+keys = true
+ips = false
+user_agents = true
+labels = ["asn"]
+max_entries = 1000
+"#;
+
+// A number and a truth as names; `NO` is Norway.
+const YAML: &str = r#"
+auto_block:
+  policies: [web]
+  threshold: 5
+  within: 10 min
+  block_for: 24h
+  escalate: {factor: 2, most: 30 d}
+  reset_on_success: true
+  ips: false
+  user_agents: true
+  labels: [asn]
+  max_entries: 1000
+deny:
+  labels:
+    plan: [trial]
+    asn: ["64497", "64496"]
+  keys: [mallory, NO]
+  countries: [NO, KP]
+  user_agents: ["*gptbot/*"]
+  ips: ["10.0.0.1", 2001:db8::/32, 192.0.2.0/24]
+routes:
+  /users/{id}: web
+  POST /todos: 404x
+policies:
+  404: {quota: {rate: 1000, period: day, algorithm: fixed_window, start: 8h, capacity: 3000, max_reserved: unlimited}}
+  'a policy: "x"':
+    tiers:
+      team/premium: 200/min sliding
+      free: 60/min sliding
+    quota: 100 per 60 s sliding
+  web:
+    quota: 60/min
+default: web
+"#;
+
+const JSON: &str = r#"{
+    "policies": {
+        "a policy: \"x\"": {
+            "quota": "100/min sliding",
+            "tiers": {"free": {"algorithm": "sliding_window", "rate": 60, "period": "1min"}, "team/premium": "200/min sliding"}
+        },
+        "web": {"quota": {"rate": 60, "period": "1 minute"}},
+        "404": {"quota": "1000/d fixed burst 3000 reserve unlimited start 8h"}
+    },
+    "default": "web",
+    "deny": {
+        "keys": ["NO", "mallory"],
+        "countries": ["KP", "no"],
+        "ips": ["2001:db8::1/32", "192.0.2.9/24", "10.0.0.1/32"],
+        "user_agents": ["*GPTBOT/*"],
+        "labels": {"asn": ["64496", "64497"], "plan": ["TRIAL"]}
+    },
+    "routes": {"POST /todos": "404", "/users/{id}": "web"},
+    "auto_block": {
+        "policies": ["web"], "threshold": 5, "within": "600s", "block_for": "1 day", "max_entries": 1000,
+        "escalate": {"factor": 2, "most": "720h"}, "reset_on_success": true, "ips": false, "user_agents": true, "labels": ["asn"]
+    }
+}"#;
+
+fn all() -> [Config; 3] {
+    let yaml = YAML.replace("404x", "'404'");
+    [("limits.toml", TOML), ("limits.yaml", &yaml), ("limits.json", JSON)]
+        .map(|(name, text)| parse(name, text).unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// All of a policy.
+fn parts(policy: &Policy) -> (String, Quota, Vec<(String, Quota)>) {
+    let tiers = policy.tiers().map(|(tier, quota)| (tier.to_owned(), *quota)).collect();
+    (policy.name().to_string(), *policy.quota(), tiers)
+}
+
+#[test]
+fn the_same_configuration_is_the_same_in_toml_yaml_and_json() {
+    for config in all() {
+        let policies: Vec<_> = config.policies().map(parts).collect();
+        let named = |name: &str, quota, tiers: &[(&str, Quota)]| {
+            (name.to_owned(), quota, tiers.iter().map(|(tier, quota)| ((*tier).to_owned(), *quota)).collect())
+        };
+        let sliding = |limit| Quota::sliding_window(limit, MINUTE);
+        assert_eq!(
+            policies,
+            [
+                named(
+                    "404",
+                    Quota::fixed_window(1000, DAY).capacity(3000).unlimited_reservations().start(8 * HOUR),
+                    &[]
+                ),
+                named("a policy: \"x\"", sliding(100), &[("free", sliding(60)), ("team/premium", sliding(200))]),
+                named("web", Quota::token_bucket(60, MINUTE), &[]),
+            ]
+        );
+        assert_eq!(config.default_policy().map(parts), config.policy("web").map(parts));
+        let routes: Vec<_> = config.routes().map(|(line, policy)| (line, policy.name().as_str())).collect();
+        assert_eq!(routes, [("/users/{id}", "web"), ("POST /todos", "404")]);
+
+        let rules = [
+            DenyRule::network("192.0.2.0/24"),
+            DenyRule::network("2001:db8::/32"),
+            DenyRule::network("10.0.0.1"),
+            DenyRule::user_agent("*GPTBot/*"),
+            DenyRule::country("NO"),
+            DenyRule::country("KP"),
+            Ok(DenyRule::key("mallory")),
+            Ok(DenyRule::key("NO")),
+            DenyRule::label("asn", "64496"),
+            DenyRule::label("asn", "64497"),
+            DenyRule::label("plan", "trial"),
+        ];
+        assert_eq!(config.deny_list().len(), rules.len());
+        for rule in rules {
+            assert!(config.deny_list().contains(rule.as_ref().unwrap()), "{rule:?}");
+        }
+
+        let web = config.policy("web").unwrap();
+        let blocks = tollgate::AutoBlock::new([web])
+            .threshold(5)
+            .within(10 * MINUTE)
+            .block_for(DAY)
+            .escalate(2, 30 * DAY)
+            .reset_on_success()
+            .without_ips()
+            .user_agents()
+            .label("asn")
+            .max_entries(1000);
+        assert_eq!(config.auto_block(), Some(&blocks));
+    }
+}
+
+#[tokio::test]
+async fn a_reload_from_one_format_to_another_changes_nothing() {
+    for old in all() {
+        for new in all() {
+            let (limiter, _clock) = crate::app::limiter(&old);
+            assert!(old.reload(&limiter, &new).await.unwrap().is_empty());
+            assert_eq!(limiter.stats().changed_quotas, 0);
+        }
+    }
+}
+
+#[test]
+fn what_is_not_said_is_as_the_page_says() {
+    let config = parse("limits.yaml", "policies: {default: {quota: 1/s}, api: {quota: 2/s}}").unwrap();
+    assert_eq!(config.default_policy().unwrap().name().as_str(), "default");
+    assert_eq!((config.routes().count(), config.deny_list().len(), config.auto_block()), (0, 0, None));
+    let config = parse("limits.yaml", "policies: {api: {quota: 2/s}}\nauto_block: {policies: [api]}").unwrap();
+    assert!(config.default_policy().is_none());
+    let api = config.policy("api").unwrap();
+    assert_eq!(config.auto_block(), Some(&tollgate::AutoBlock::new([api])));
+    let said = tollgate::AutoBlock::new([api]).threshold(30).within(10 * MINUTE).block_for(DAY).max_entries(100_000);
+    assert_eq!(config.auto_block(), Some(&said));
+}
+
+#[test]
+fn it_can_be_part_of_another_configuration() {
+    #[derive(serde::Deserialize)]
+    struct Settings {
+        port: u16,
+        limits: RawConfig,
+        others: Option<RawConfig>,
+    }
+    let text = "port = 3000\n[limits.policies.api]\nquota = \"60/mim\"\n[others.policies.api]\nquota = \"60/min\"\n";
+    let settings: Settings = toml::from_str(text).unwrap();
+    assert_eq!((settings.port, settings.others.unwrap().check("app.toml").unwrap().policies().count()), (3000, 1));
+    let error = settings.limits.check("app.toml: limits").unwrap_err().to_string();
+    assert!(error.starts_with("app.toml: limits: policies.api.quota: quota \"60/mim\""), "{error}");
+}
+
+#[test]
+fn the_mark_that_some_editors_put_first_is_no_part_of_the_text() {
+    for (name, text) in [
+        ("limits.toml", "\u{feff}policies.api.quota = \"60/min\""),
+        ("limits.json", "\u{feff}{\"policies\": {\"api\": {\"quota\": \"60/min\"}}}"),
+        ("limits.yaml", "\u{feff}policies: {api: {quota: 60/min}}"),
+    ] {
+        assert_eq!(parse(name, text).unwrap().policies().count(), 1, "{name}");
+    }
+}

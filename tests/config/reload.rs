@@ -1,0 +1,187 @@
+//! What a reload changes, and what not: in decisions, and over HTTP.
+
+use tollgate::{DenyRule, Key, MINUTE, Quota, RateLimiter, Signals, Subject};
+
+use crate::app::{app, call, limiter, parse, told, toml};
+
+const FILE: &str = r#"
+    [policies.default]
+    quota = "60/min"
+
+    [policies.api]
+    quota = "30/min"
+    tiers = { free = "60/min", premium = "200/min" }
+
+    [routes]
+    "/todos" = "api"
+
+    [deny]
+    keys = ["mallory"]
+    countries = ["KP"]
+"#;
+
+fn changed(changes: &[(&str, &str)]) -> String {
+    changes.iter().fold(FILE.to_owned(), |text, (old, new)| {
+        assert!(text.contains(old), "{old}");
+        text.replace(old, new)
+    })
+}
+
+#[tokio::test]
+async fn new_quotas_hold_at_once_and_what_was_spent_stays_spent() {
+    let config = toml(FILE);
+    let (limiter, _clock) = limiter(&config);
+    let app = app(&config, &limiter);
+    for _ in 0..10 {
+        call(&app, "GET /todos", &["x-user: ada"]).await;
+        call(&app, "GET /todos", &["x-user: eve", "x-tier: premium"]).await;
+    }
+    let new = toml(&changed(&[("\"30/min\"", "\"20/min\""), ("200/min", "500/min")]));
+    let reloaded = config.reload(&limiter, &new).await.unwrap();
+    assert_eq!(
+        reloaded.to_string(),
+        "policies.api.tiers.premium: 200/min is 500/min now\npolicies.api.quota: 30/min is 20/min now"
+    );
+    assert_eq!(told(&app, "GET /todos", &["x-user: ada"]).await, (200, "api".into(), 20, 9));
+    assert_eq!(told(&app, "GET /todos", &["x-user: eve", "x-tier: premium"]).await, (200, "api".into(), 500, 489));
+    assert_eq!(told(&app, "GET /todos", &["x-user: kim", "x-tier: free"]).await, (200, "api".into(), 60, 59));
+    assert_eq!(told(&app, "GET /search", &["x-user: ada"]).await, (200, "default".into(), 60, 59));
+}
+
+#[tokio::test]
+async fn a_tier_keeps_its_quota_when_only_the_policys_own_changes_and_back() {
+    let config = toml(FILE);
+    let (limiter, _clock) = limiter(&config);
+    let api = config.policy("api").unwrap();
+    let rates = |limiter: &RateLimiter| {
+        [None, Some("free"), Some("premium"), Some("other")].map(|tier| {
+            let subject = Subject::anonymous();
+            limiter.quota(api, tier.map_or(subject.clone(), |tier| subject.tier(tier))).rate()
+        })
+    };
+    assert_eq!(rates(&limiter), [30, 60, 200, 30]);
+    config.reload(&limiter, &toml(&changed(&[("\"30/min\"", "\"20/min\"")]))).await.unwrap();
+    assert_eq!(rates(&limiter), [20, 60, 200, 20]);
+    config.reload(&limiter, &toml(&changed(&[("200/min", "300/min")]))).await.unwrap();
+    assert_eq!(rates(&limiter), [30, 60, 300, 30]);
+    let back = config.reload(&limiter, &toml(FILE)).await.unwrap();
+    assert_eq!((rates(&limiter), back.quotas().len()), ([30, 60, 200, 30], 1));
+    assert!(config.reload(&limiter, &toml(FILE)).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_deny_list_is_the_files() {
+    let config = toml(FILE);
+    let (limiter, _clock) = limiter(&config);
+    let app = app(&config, &limiter);
+    config.deny_list().insert(DenyRule::key("added by hand"));
+    let new = toml(&changed(&[("[\"mallory\"]", "[\"trudy\", \"eve\"]")]));
+    let reloaded = config.reload(&limiter, &new).await.unwrap();
+    assert_eq!((reloaded.rules_added(), reloaded.rules_removed(), reloaded.quotas().len()), (2, 2, 0));
+    assert_eq!(reloaded.to_string(), "deny: rules added: 2, rules removed: 2");
+    for (lines, status) in [
+        (["x-user: mallory"], 200),
+        (["x-user: added by hand"], 200),
+        (["x-user: trudy"], 429),
+        (["x-user: eve"], 429),
+        (["x-country: KP"], 429),
+    ] {
+        assert_eq!(call(&app, "GET /todos", &lines).await.status, status, "{lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_broken_configuration_changes_nothing() {
+    let config = toml(FILE);
+    let (limiter, clock) = limiter(&config);
+    let app = app(&config, &limiter);
+    for _ in 0..25 {
+        call(&app, "GET /todos", &["x-user: ada"]).await;
+    }
+    // Each has a quota and a deny list that would do, and something that will not.
+    let good = [("\"60/min\"\n\n    [policies.api]", "\"6/min\"\n\n    [policies.api]"), ("\"mallory\"", "\"ada\"")];
+    for broken in [
+        [("\"30/min\"", "\"30/mim\"")].as_slice(),
+        &[("[deny]", "[dney]")],
+        &[("\"/todos\" = \"api\"", "\"/todos\" = \"ap1\"")],
+        &[("[\"KP\"]", "[\"KPX\"]")],
+        &[("[routes]", "[routes")],
+        // These are good ones, but not for a program that runs.
+        &[("\"/todos\" = \"api\"", "\"/todos\" = \"default\"")],
+        &[("\"30/min\"", "\"30/min fixed\""), ("\"60/min\", premium = \"200/min\"", "\"60/min fixed\"")],
+        &[("[policies.api]", "[policies.more]\nquota = \"1/s\"\n[policies.api]")],
+        &[("free =", "trial =")],
+    ] {
+        let text = changed(&[&good[..], broken].concat());
+        let error = match parse("limits.toml", &text) {
+            Ok(new) => config.reload(&limiter, &new).await.expect_err(&text),
+            Err(error) => error,
+        };
+        assert!(error.to_string().starts_with("limits.toml: "), "{error}");
+        assert_eq!(limiter.stats().changed_quotas, 0);
+        assert_eq!(config.deny_list().len(), 2);
+        assert_eq!(limiter.remaining(config.policy("api").unwrap(), "ada").await.unwrap(), 5);
+        assert_eq!(limiter.quota(config.policy("default").unwrap(), "ada"), Quota::token_bucket(60, MINUTE));
+    }
+    for (lines, expected) in [
+        (["x-user: ada"], (200, "api".to_owned(), 30, 4)),
+        (["x-user: kim"], (200, "api".to_owned(), 30, 29)),
+        (["x-user: mallory"], (429, "api".to_owned(), 30, 30)),
+    ] {
+        let (status, name, limit, _) = expected;
+        let answer = told(&app, "GET /todos", &lines).await;
+        assert_eq!((answer.0, &answer.1, answer.2), (status, &name, limit), "{lines:?}");
+    }
+    clock.advance(MINUTE);
+    assert_eq!(told(&app, "GET /todos", &["x-user: ada"]).await.3, 29);
+    assert_eq!(told(&app, "GET /search", &["x-user: ada"]).await, (200, "default".into(), 60, 59));
+}
+
+#[tokio::test]
+async fn what_was_set_by_hand_gives_way_but_for_single_keys() {
+    let config = toml(FILE);
+    let (limiter, _clock) = limiter(&config);
+    let api = config.policy("api").unwrap();
+    let quota = |rate| Some(Quota::token_bucket(rate, MINUTE));
+    limiter.set_quota(api, quota(1)).await.unwrap();
+    limiter.set_tier_quota(api, "free", quota(2)).await.unwrap();
+    limiter.set_key_quota(api, "ada", quota(3)).await.unwrap();
+    limiter.set_key_quota(api, Subject::anonymous(), quota(4)).await.unwrap();
+    let reloaded = config.reload(&limiter, &config).await.unwrap();
+    let told: Vec<_> =
+        reloaded.quotas().iter().map(|change| (change.tier(), change.was().rate(), change.is().rate())).collect();
+    assert_eq!(told, [(Some("free"), 2, 60), (Some("premium"), 1, 200), (None, 1, 30)]);
+    let rate = |subject: Subject| limiter.quota(api, subject).rate();
+    assert_eq!((rate(Subject::new("kim")), rate(Subject::new("kim").tier("free"))), (30, 60));
+    assert_eq!((rate(Subject::new("ada")), rate(Subject::anonymous())), (3, 4));
+}
+
+#[tokio::test]
+async fn a_reload_can_be_awaited_anywhere_and_is_done_once_at_a_time() {
+    let config = toml(FILE);
+    let (limiter, _clock) = limiter(&config);
+    let tasks: Vec<_> = (0..8)
+        .map(|i| {
+            let (config, limiter) = (config.clone(), limiter.clone());
+            let new = toml(&changed(&[("\"30/min\"", &format!("\"{}/min\"", 40 + i))]));
+            tokio::spawn(async move { config.reload(&limiter, &new).await.map(|_| ()) })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap().unwrap();
+    }
+    let found = config.deny_list().find(Some(&Key::from("mallory")), &Signals::new());
+    assert!(found.is_some());
+}
+
+#[tokio::test]
+async fn of_many_changes_the_first_twenty_are_told() {
+    let file = |rate: u32| (0..30).map(|i| format!("policies.p{i:02}.quota = \"{rate}/min\"\n")).collect::<String>();
+    let config = toml(&file(1));
+    let (limiter, _clock) = limiter(&config);
+    let reloaded = config.reload(&limiter, &toml(&file(2))).await.unwrap();
+    let lines: Vec<_> = reloaded.to_string().lines().map(str::to_owned).collect();
+    assert_eq!((reloaded.quotas().len(), lines.len()), (30, 21));
+    assert_eq!(lines[0], "policies.p00.quota: 1/min is 2/min now");
+    assert_eq!(lines[20], "policies: and 10 other quotas");
+}

@@ -1,0 +1,63 @@
+//! Changes that take a restart are all told, and none of them is made.
+
+use tollgate::config::ConfigErrorKind;
+
+use crate::app::{limiter, toml};
+
+const FILE: &str = r#"
+    default = "web"
+    [policies.web]
+    quota = "60/min"
+    [policies.api]
+    quota = "30/min"
+    tiers = { free = "60/min", premium = "200/min" }
+    [routes]
+    "/todos" = "api"
+    "POST /todos" = "web"
+    [auto_block]
+    policies = ["api"]
+"#;
+
+const OTHER: &str = r#"
+    default = "api"
+    [policies.search]
+    quota = "60/min"
+    [policies.api]
+    quota = "30/min sliding"
+    tiers = { free = "60/min sliding", gold = "200/min sliding" }
+    [routes]
+    "/todos" = "search"
+    "PUT /todos" = "api"
+"#;
+
+#[tokio::test]
+async fn each_change_that_takes_a_restart_is_told() {
+    let config = toml(FILE);
+    let (limiter, _clock) = limiter(&config);
+    let error = config.reload(&limiter, &toml(OTHER)).await.unwrap_err();
+    assert_eq!(error.kind(), ConfigErrorKind::Restart);
+    let message = "\
+limits.toml: policies.api.quota: 30/min sliding has another algorithm than 30/min; restart the program to change it
+limits.toml: policies.api.tiers.premium: it is missing, but the program runs with it; put it back, or restart without it
+limits.toml: policies.api.tiers.gold: it is new; restart the program to have it
+limits.toml: policies.web: it is missing, but the program runs with it; put it back, or restart without it
+limits.toml: policies.search: it is new; restart the program to have it
+limits.toml: default: it was \"web\" and is \"api\"; restart the program to change it
+limits.toml: routes.\"/todos\": it was \"api\" and is \"search\"; restart the program to change it
+limits.toml: routes.\"POST /todos\": it is missing, but the program runs with it; put it back, or restart without it
+limits.toml: routes.\"PUT /todos\": it is new; restart the program to have it
+limits.toml: auto_block: it is another than before; restart the program to change it";
+    assert_eq!(error.to_string(), message);
+    assert_eq!(limiter.stats().changed_quotas, 0);
+}
+
+#[tokio::test]
+async fn no_default_is_not_a_policy_named_none() {
+    let with = |default: &str| toml(&format!("{default}\npolicies.none.quota = \"1/s\"\npolicies.api.quota = \"1/s\""));
+    let (without, none) = (with(""), with("default = \"none\""));
+    let (limiter, _clock) = limiter(&without);
+    let error = without.reload(&limiter, &none).await.unwrap_err().to_string();
+    assert_eq!(error, "limits.toml: default: there was none and is \"none\"; restart the program to change it");
+    let error = none.reload(&limiter, &without).await.unwrap_err().to_string();
+    assert_eq!(error, "limits.toml: default: it was \"none\" and is no more; restart the program to change it");
+}

@@ -1,0 +1,136 @@
+//! Routes from a file, over a real router.
+
+use tollgate::{Config, DAY, key};
+
+use crate::app::{app, call, limiter, told, toml};
+
+const FILE: &str = r#"
+    [policies.default]
+    quota = "60/min"
+
+    [policies.create]
+    quota = "5/min"
+    tiers = { premium = "40/min" }
+
+    [policies.read]
+    quota = "100/min"
+
+    [routes]
+    "POST /todos" = "create"
+    "GET /todos" = "read"
+    "/users/{id}" = "read"
+"#;
+
+#[tokio::test]
+async fn each_route_has_the_policy_of_its_line_and_all_others_the_default() {
+    let config = toml(FILE);
+    let (limiter, _clock) = limiter(&config);
+    let app = app(&config, &limiter);
+    for (line, lines, status, policy, limit) in [
+        ("POST /todos", &[][..], 200, "create", 5),
+        ("POST /todos", &["x-tier: premium"], 200, "create", 40),
+        ("POST /todos", &["x-tier: unheard-of"], 200, "create", 5),
+        ("GET /todos", &[], 200, "read", 100),
+        ("HEAD /todos", &[], 200, "read", 100),
+        ("GET /users/7", &[], 200, "read", 100),
+        ("GET /search", &[], 200, "default", 60),
+        ("PUT /todos", &[], 405, "default", 60),
+        ("GET /nowhere", &[], 404, "default", 60),
+    ] {
+        let (answered, name, q, _) = told(&app, line, lines).await;
+        assert_eq!((answered, &name[..], q), (status, policy, limit), "{line} {lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn routes_of_one_policy_share_its_buckets_and_a_spent_one_is_refused() {
+    let config = toml(FILE);
+    let (limiter, clock) = limiter(&config);
+    let app = app(&config, &limiter);
+    for remaining in (0..5).rev() {
+        assert_eq!(told(&app, "POST /todos", &["x-user: ada"]).await, (200, "create".into(), 5, remaining));
+    }
+    assert_eq!(told(&app, "POST /todos", &["x-user: ada"]).await.0, 429);
+    assert_eq!(told(&app, "POST /todos", &["x-user: eve"]).await, (200, "create".into(), 5, 4));
+    assert_eq!(told(&app, "GET /todos", &["x-user: ada"]).await.3, 99);
+    assert_eq!(told(&app, "GET /users/1", &["x-user: ada"]).await.3, 98);
+    clock.advance(DAY);
+    assert_eq!(told(&app, "POST /todos", &["x-user: ada"]).await.0, 200);
+}
+
+#[tokio::test]
+async fn without_a_default_what_no_line_names_is_not_limited() {
+    let config = toml("policies.api.quota = \"1/min\"\nroutes.\"/search\" = \"api\"");
+    let (limiter, _clock) = limiter(&config);
+    let app = app(&config, &limiter);
+    assert_eq!((call(&app, "GET /search", &[]).await.status, call(&app, "GET /search", &[]).await.status), (200, 429));
+    for _ in 0..3 {
+        let answer = call(&app, "GET /todos", &[]).await;
+        assert_eq!((answer.status, answer.policies().len()), (200, 0));
+    }
+}
+
+#[tokio::test]
+async fn the_deny_list_and_the_blocks_of_the_file_keep_callers_out() {
+    let config = toml(
+        r#"
+        [policies.default]
+        quota = "2/min"
+        [deny]
+        countries = ["KP"]
+        keys = ["mallory"]
+        user_agents = ["*bot*"]
+        [auto_block]
+        policies = ["default"]
+        threshold = 3
+        within = "10 min"
+        block_for = "1 h"
+        "#,
+    );
+    let (limiter, clock) = limiter(&config);
+    let app = app(&config, &limiter);
+    for lines in [["x-country: kp"], ["x-user: mallory"], ["user-agent: SomeBot/1"]] {
+        assert_eq!(call(&app, "GET /todos", &lines).await.status, 429, "{lines:?}");
+    }
+    // Two are allowed, three denied; so there is a block, which outlasts the quota.
+    for status in [200, 200, 429, 429, 429] {
+        assert_eq!(call(&app, "GET /todos", &["x-user: ada"]).await.status, status);
+    }
+    clock.advance(tollgate::HOUR / 2);
+    assert_eq!(call(&app, "GET /todos", &["x-user: ada"]).await.status, 429);
+    clock.advance(tollgate::HOUR / 2);
+    assert_eq!(call(&app, "GET /todos", &["x-user: ada"]).await.status, 200);
+}
+
+#[test]
+fn whatever_passes_the_check_makes_a_layer() {
+    // What the layer itself would refuse by a panic, the check refuses by an error.
+    for line in [
+        "/",
+        "/a",
+        "GET /",
+        "get /a",
+        "GET a",
+        "GET  /a",
+        "M-SEARCH /a",
+        " /a",
+        "/a b",
+        "* /a",
+        "",
+        "GET",
+        "GÉT /a",
+        "/{id}",
+    ] {
+        let text = serde_json::json!({ "policies": { "p": { "quota": "1/s" } }, "routes": { line: "p" } }).to_string();
+        let config = Config::parse("limits.json", &text, |text| serde_json::from_str(text));
+        let layer = std::panic::catch_unwind(|| {
+            tollgate::RouteLimits::new(key::global())
+                .policy(tollgate::Policy::new("p", tollgate::Quota::per_second(1)))
+                .table([(line, "p")])
+        });
+        assert_eq!(config.is_ok(), layer.is_ok(), "{line:?}: {config:?}");
+        if let Ok(config) = config {
+            drop(config.layer(&tollgate::RateLimiter::default(), key::global()));
+        }
+    }
+}

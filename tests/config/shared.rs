@@ -1,0 +1,220 @@
+//! Reloads on a backend that processes share: what one of them is told holds in all, whatever their own files say.
+
+use std::collections::BTreeMap;
+use std::error::Error as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use tollgate::backend::{
+    Backend, BackendFuture, Bulletin, BulletinReader, MemoryBackend, Notice, RowId, Settle, Steps, Take,
+};
+use tollgate::config::ConfigErrorKind;
+use tollgate::{Config, Error, ErrorKind, RateLimiter, SetQuotaError};
+
+use crate::app::toml;
+
+/// Rows in memory, with a board as a remote backend has one.
+#[derive(Clone, Debug)]
+struct Shared {
+    rows: Arc<MemoryBackend>,
+    board: Arc<Board>,
+}
+
+#[derive(Default)]
+struct Board {
+    notices: Mutex<BTreeMap<Vec<u8>, Notice>>,
+    readers: Mutex<Vec<Weak<dyn BulletinReader>>>,
+    posted: AtomicUsize,
+    /// It takes so many notices.
+    room: AtomicUsize,
+}
+
+impl Shared {
+    fn new() -> Shared {
+        let board = Board { room: AtomicUsize::new(usize::MAX), ..Board::default() };
+        Shared { rows: Arc::default(), board: Arc::new(board) }
+    }
+
+    /// Tells the last who subscribed what stands; it does not come with the subscription, as from a remote one.
+    fn tell_the_last(&self) {
+        let all = self.board.notices.lock().unwrap().values().cloned().collect();
+        self.board.readers.lock().unwrap().last().unwrap().upgrade().unwrap().read(all, true);
+    }
+}
+
+impl Backend for Shared {
+    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        self.rows.acquire(takes)
+    }
+
+    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        self.rows.peek(takes)
+    }
+
+    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+        self.rows.settle(settlements)
+    }
+
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+        self.rows.reset(rows)
+    }
+
+    fn bulletin(&self) -> Option<Arc<dyn Bulletin>> {
+        Some(Arc::clone(&self.board) as Arc<dyn Bulletin>)
+    }
+}
+
+impl Bulletin for Board {
+    fn post(&self, notice: Notice) -> BackendFuture<()> {
+        if self.posted.fetch_add(1, Ordering::Relaxed) >= self.room.load(Ordering::Relaxed) {
+            return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the board is away")));
+        }
+        self.notices.lock().unwrap().insert(notice.topic.clone(), notice.clone());
+        let readers = self.readers.lock().unwrap().clone();
+        readers.iter().filter_map(Weak::upgrade).for_each(|reader| reader.read(vec![notice.clone()], false));
+        BackendFuture::ready(Ok(()))
+    }
+
+    fn subscribe(&self, reader: Weak<dyn BulletinReader>) {
+        self.readers.lock().unwrap().push(reader);
+    }
+}
+
+impl std::fmt::Debug for Board {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Board")
+    }
+}
+
+fn file(own: u32, free: u32) -> Config {
+    toml(&format!(
+        "[policies.api]\nquota = \"{own}/min\"\ntiers = {{ free = \"{free}/min\" }}\n[deny]\nkeys = [\"k{own}\"]"
+    ))
+}
+
+/// The rates that `limiter` goes by: a program's that began with `config`.
+fn rates(config: &Config, limiter: &RateLimiter) -> (u64, u64) {
+    let api = config.policy("api").unwrap();
+    let rate = |subject: tollgate::Subject| limiter.quota(api, subject).rate();
+    (rate("ada".into()), rate(tollgate::Subject::new("ada").tier("free")))
+}
+
+#[tokio::test]
+async fn after_a_reload_all_processes_go_by_the_file_whichever_they_began_with() {
+    let backend = Shared::new();
+    let (one, two) = (file(10, 20), file(11, 20));
+    let (first, second) = (one.limiter(backend.clone()).build(), two.limiter(backend.clone()).build());
+    for (own, free) in [(30, 40), (11, 20), (10, 20), (11, 21), (11, 20)] {
+        // The second's own file again: it must be told, or the first would go by its own.
+        two.reload(&second, &file(own, free)).await.unwrap();
+        assert_eq!(rates(&one, &first), (own.into(), free.into()));
+        assert_eq!(rates(&two, &second), (own.into(), free.into()));
+        assert!(one.reload(&first, &file(own, free)).await.unwrap().quotas().is_empty());
+        assert_eq!(rates(&two, &second), (own.into(), free.into()));
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_starts_with_another_file_says_so_by_reloading_it() {
+    let backend = Shared::new();
+    let old = file(10, 20);
+    let limiter = old.limiter(backend.clone()).build();
+    old.reload(&limiter, &file(30, 40)).await.unwrap();
+    drop(limiter);
+
+    // What was set before outlives the program...
+    let new = file(50, 60);
+    let limiter = new.limiter(backend.clone()).build();
+    backend.tell_the_last();
+    assert_eq!(rates(&new, &limiter), (30, 40));
+    // ...until it is told again, even where that is not known here yet.
+    let limiter = new.limiter(backend.clone()).build();
+    assert_eq!(rates(&new, &limiter), (50, 60));
+    new.reload(&limiter, &new).await.unwrap();
+    backend.tell_the_last();
+    assert_eq!(rates(&new, &limiter), (50, 60));
+}
+
+#[tokio::test]
+async fn a_board_that_is_away_leaves_the_deny_list_and_the_next_reload_goes_on() {
+    let backend = Shared::new();
+    let config = file(10, 20);
+    let limiter = config.limiter(backend.clone()).build();
+    // The tier's quota is told, the policy's own is not.
+    backend.board.room.store(1, Ordering::Relaxed);
+    let error = config.reload(&limiter, &file(30, 40)).await.unwrap_err();
+    assert_eq!(error.kind(), ConfigErrorKind::Limiter);
+    let message = error.to_string();
+    assert!(message.starts_with("limits.toml: policies.api.quota: "), "{message}");
+    assert!(message.contains("30/min could not be set") && message.contains("the board is away"), "{message}");
+    let cause = error.source().unwrap().source().unwrap();
+    assert!(matches!(cause.downcast_ref(), Some(SetQuotaError::Backend(_))), "{cause:?}");
+    assert_eq!(rates(&config, &limiter), (10, 40));
+    assert!(config.deny_list().contains(&tollgate::DenyRule::key("k10")));
+
+    backend.board.room.store(usize::MAX, Ordering::Relaxed);
+    config.reload(&limiter, &file(30, 40)).await.unwrap();
+    assert_eq!(rates(&config, &limiter), (30, 40));
+    assert!(config.deny_list().contains(&tollgate::DenyRule::key("k30")));
+}
+
+#[tokio::test]
+async fn a_reload_beside_another_is_refused_until_that_is_done_or_given_up() {
+    let backend = Shared::new();
+    let config = file(10, 20);
+    let limiter = config.limiter(Slow(backend)).build();
+    {
+        let new = file(30, 40);
+        let mut first = std::pin::pin!(config.reload(&limiter, &new));
+        let waker = std::task::Waker::noop();
+        assert!(first.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
+        let error = config.reload(&limiter, &file(31, 41)).await.unwrap_err();
+        assert_eq!(error.kind(), ConfigErrorKind::Busy);
+        assert_eq!(error.to_string(), "limits.toml: another reload is under way; reload again when it is done");
+    }
+    config.reload(&limiter, &file(32, 42)).await.unwrap();
+    assert_eq!(rates(&config, &limiter), (32, 42));
+}
+
+/// Its board answers at the second look.
+#[derive(Debug)]
+struct Slow(Shared);
+
+impl Backend for Slow {
+    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        self.0.acquire(takes)
+    }
+
+    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        self.0.peek(takes)
+    }
+
+    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+        self.0.settle(settlements)
+    }
+
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+        self.0.reset(rows)
+    }
+
+    fn bulletin(&self) -> Option<Arc<dyn Bulletin>> {
+        Some(Arc::new(SlowBoard(Arc::clone(&self.0.board))))
+    }
+}
+
+#[derive(Debug)]
+struct SlowBoard(Arc<Board>);
+
+impl Bulletin for SlowBoard {
+    fn post(&self, notice: Notice) -> BackendFuture<()> {
+        let posted = self.0.post(notice);
+        BackendFuture::boxed(async move {
+            tokio::task::yield_now().await;
+            posted.await
+        })
+    }
+
+    fn subscribe(&self, reader: Weak<dyn BulletinReader>) {
+        self.0.subscribe(reader);
+    }
+}
