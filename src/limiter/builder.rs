@@ -95,7 +95,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// How many rows of a remote backend to remember as they were last seen; 0 = none. Defaults to 16,384, at 100 bytes
+    /// How many rows of a remote backend to remember as they were last seen; 0 = none. Defaults to 16,384, at 120 bytes
     /// each. For backends in this process it is not needed, and does nothing.
     ///
     /// A key that is known to be denied is denied here, without a journey, until the time at which the backend may allow

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use tollgate::{Charge, MINUTE, ManualClock, Quota, RateLimiter, SECOND, Subject};
+use tollgate::{Charge, MINUTE, ManualClock, Quota, RateLimiter, SECOND};
 
 use crate::app::API;
 use crate::store::Store;
@@ -106,15 +106,4 @@ fn of_two_answers_the_later_one_is_known_in_whatever_order_they_arrive() {
         assert!(!now(limiter.limit(&API, "eve")).is_allowed());
         assert_eq!(store.asked(), 0, "{swapped}");
     }
-}
-
-#[test]
-fn a_call_that_nobody_waits_for_teaches_nothing() {
-    let (limiter, store, _clock) = far();
-    store.hold();
-    drop(limiter.limit_all([Charge::new(&API, "eve").cost(10)]));
-    store.let_go();
-    store.asked();
-    assert!(!now(limiter.limit(&API, Subject::new("eve"))).is_allowed(), "it was charged");
-    assert_eq!(store.asked(), 1);
 }
