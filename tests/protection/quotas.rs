@@ -1,8 +1,7 @@
 //! Quotas that are set while they are in use: whose goes first, what carries over, what is refused.
 
 use std::error::Error as _;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tollgate::{HOUR, MINUTE, ManualClock, Policy, Quota, RateLimiter, SECOND, SetQuotaError, Subject};
 
@@ -159,10 +158,10 @@ fn there_is_room_for_a_hundred_thousand_and_to_put_back() {
 fn whoever_reads_meanwhile_sees_one_quota_or_the_other() {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(Store::near(&clock));
-    let done = AtomicBool::new(false);
+    let (done, content) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for reader in 0..3u64 {
-            let (limiter, done) = (&limiter, &done);
+            let (limiter, done, content) = (&limiter, &done, &content);
             scope.spawn(move || {
                 let mut seen = [false; 2];
                 while !done.load(Ordering::Relaxed) {
@@ -172,20 +171,25 @@ fn whoever_reads_meanwhile_sees_one_quota_or_the_other() {
                     let one = (quota.rate(), quota.limit(), quota.period()) == (10, 10, MINUTE);
                     let other = (quota.rate(), quota.limit(), quota.period()) == (7, 70, SECOND);
                     assert!(one || other, "{quota}");
-                    (seen[0], seen[1]) = (seen[0] | one, seen[1] | other);
+                    if seen != [true; 2] {
+                        seen = [seen[0] | one, seen[1] | other];
+                        content.fetch_add(usize::from(seen == [true; 2]), Ordering::Relaxed);
+                    }
                 }
-                assert_eq!(seen, [true; 2]);
             });
         }
         let other = Quota::token_bucket(7, SECOND).capacity(70);
-        for i in 0..4000 {
-            now(limiter.set_quota(&API, (i % 2 == 0).then_some(other)));
-            if i % 101 == 0 {
-                std::thread::sleep(Duration::from_micros(100));
-            }
+        // Until each has seen both, however busy the machine is.
+        let mut changes = 0;
+        while changes < 4000 || content.load(Ordering::Relaxed) < 3 && changes < 4_000_000 {
+            now(limiter.set_quota(&API, (changes % 2 == 0).then_some(other)));
+            std::thread::yield_now();
+            changes += 1;
         }
         done.store(true, Ordering::Relaxed);
+        now(limiter.set_quota(&API, None));
     });
+    assert_eq!(content.load(Ordering::Relaxed), 3);
     assert_eq!(limiter.quota(&API, "ada"), *API.quota());
 }
 

@@ -93,7 +93,8 @@ async fn denials_block_the_address_that_was_denied_and_no_other() {
 
 #[tokio::test]
 async fn no_key_that_a_caller_chooses_is_taken_for_an_address_or_a_label() {
-    let limiter = RateLimiter::new(Store::near(&ManualClock::new()));
+    // Under a policy whose denials count, keys are looked up as addresses and labels are.
+    let limiter = RateLimiter::builder(Store::near(&ManualClock::new())).auto_block(AutoBlock::new([&API])).build();
     limiter.block(Signal::ip(ip("192.0.2.7")), HOUR).await.unwrap();
     limiter.block(Signal::label("country", "KP"), HOUR).await.unwrap();
     for key in [tollgate::Key::from(ip("192.0.2.7")), ("ip", ip("192.0.2.7")).into(), "192.0.2.7".into(), "KP".into()] {
