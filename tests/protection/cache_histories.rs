@@ -153,7 +153,7 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
 fn decide(side: &mut Side, what: u8, charges: &[Charge<'_>]) -> (Decisions, usize) {
     let decisions = match what {
         4 => now(side.limiter.check_all(charges.iter().cloned())),
-        5 | 6 | 7 => match now(async { Ok::<_, ()>(side.limiter.hold_all(charges.iter().cloned()).await) }) {
+        5..=7 => match now(async { Ok::<_, ()>(side.limiter.hold_all(charges.iter().cloned()).await) }) {
             Ok(held) => {
                 let decisions = held.decisions().clone();
                 if what == 5 {

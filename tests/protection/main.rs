@@ -1,6 +1,5 @@
 //! Deny lists, automatic blocking, the block cache, and limits that are changed while they are in use.
 
-#![cfg(feature = "axum")]
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
 
 #[path = "../support/mod.rs"]
