@@ -2,7 +2,8 @@
 //!
 //! What is kept is not a verdict but the row, as the backend last showed it. Whoever else spends, spends more; so as
 //! long as nothing is given back, a row that is known denies whatever the true one would have to deny, and
-//! the arithmetic says so for any cost, quota and wait.
+//! the arithmetic says so for any cost and wait under the quota with which it was seen. Under another quota a row is
+//! paid back at another pace, by asking as by spending: then the backend is asked.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
