@@ -1,5 +1,5 @@
-//! Ten million offenders in three orders, and two million keys that a remote backend denies: the tables stay as they are,
-//! and the worst offenders stay blocked.
+//! Ten million offenders in three orders, and two million keys that a remote backend denies: the tables stay as they
+//! are, and the worst offenders stay blocked.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
 

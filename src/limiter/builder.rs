@@ -100,8 +100,8 @@ impl RateLimiterBuilder {
     ///
     /// A key that is known to be denied is denied here, without a journey, until the time at which the backend may allow
     /// it again; for a smaller cost or a longer wait, that is an earlier one, and counts. What is given back, reset or
-    /// changed through this limiter is seen at once; what other processes give back or reset, or spend of the same key in
-    /// another tier, when the time comes at which the row would have been paid back anyway.
+    /// changed through this limiter is seen at once; what other processes give back or reset, or spend of the same key
+    /// in another tier, when the time comes at which the row would have been paid back anyway.
     #[must_use]
     pub fn block_cache(mut self, rows: usize) -> RateLimiterBuilder {
         self.block_cache = rows;

@@ -103,7 +103,8 @@ fn plain() -> impl Strategy<Value = Plain> {
         2 => (0u8..6).prop_map(Plain::Key),
         5 => network,
         2 => "[aB*]{1,4}".prop_filter("everybody", |text| text.bytes().any(|b| b != b'*')).prop_map(Plain::Agent),
-        2 => (prop::sample::select(vec!["country", "asn"]), "[aB]{1,2}").prop_map(|(name, value)| Plain::Label(name, value)),
+        2 => (prop::sample::select(vec!["country", "asn"]), "[aB]{1,2}")
+            .prop_map(|(name, value)| Plain::Label(name, value)),
     ]
 }
 
