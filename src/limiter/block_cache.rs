@@ -2,14 +2,15 @@
 //!
 //! What is kept is not a verdict but the row, as the backend last showed it. Whoever else spends, spends more; so as
 //! long as nothing is given back, a row that is known denies whatever the true one would have to deny, and
-//! the arithmetic says so for any cost, quota and wait.
+//! the arithmetic says so for any cost and wait under the quota with which it was seen. Under another quota a row is
+//! paid back at another pace, by asking as by spending: then the backend is asked.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Ask, Micros, State, Step, Verdict, available, step};
+use crate::algorithm::{self, Algorithm, Ask, Micros, Quota, State, Step, Verdict, available, step};
 use crate::backend::{RowId, Steps, Take};
 use crate::policy::Digest;
 
@@ -67,28 +68,35 @@ impl BlockCache {
                 return None;
             }
             let bucket = self.bucket(id);
-            rows.push(*bucket.rows.iter().flatten().find(|row| row.id == id && row.age == age)?);
+            let known = bucket.rows.iter().flatten().find(|row| row.id == id && row.age == age)?;
+            // The row as another quota sees it is paid back at another pace, and may have been capped.
+            let is_unspent = known.state == State::default();
+            if known.state.stamp != take.quota.stamp() && !is_unspent || turns_come_and_go(take) {
+                return None;
+            }
+            rows.push(*known);
         }
         let latest = |row: &Row| row.seen.plus(now.micros_since(row.asked));
-        let denied: SmallVec<[bool; 2]> = rows
+        // At the latest that it may be there by now, when most is paid back.
+        let is_denied = rows
             .iter()
             .zip(takes)
-            // At the latest that it may be there by now, when most is paid back.
-            .map(|(row, take)| !step(&take.quota, &row.state, latest(row), take.ask).is_allowed())
-            .collect();
-        if !denied.contains(&true) {
+            .any(|(row, take)| !step(&take.quota, &row.state, latest(row), take.ask).is_allowed());
+        if !is_denied {
             return None;
         }
-        let answers = rows.iter().zip(takes).zip(&denied).map(|((row, take), denied)| {
+        let answers = rows.iter().zip(takes).map(|(row, take)| {
             // And at the earliest: whoever comes back when he is told is not too early.
             let earliest = row.seen.plus(now.micros_since(row.answered));
-            if *denied {
-                return step(&take.quota, &row.state, earliest, take.ask);
+            let step = step(&take.quota, &row.state, earliest, take.ask);
+            if !step.is_allowed() {
+                return step;
             }
-            let unspent = step(&take.quota, &row.state, earliest, Ask::cost(0));
+            let unspent = algorithm::step(&take.quota, &row.state, earliest, Ask::cost(0));
             Step { verdict: Verdict::Allow, ..unspent }
         });
-        Some(answers.collect())
+        // What is denied later is denied earlier; but whatever comes, nothing is granted here.
+        Some(answers.collect::<Steps>()).filter(|steps| !steps.all_granted())
     }
 
     /// To be had before the backend is asked.
@@ -103,7 +111,7 @@ impl BlockCache {
     /// Remembers what the backend said, if it is of use: it denied, or nothing is left.
     pub(super) fn learn<'a>(
         &self,
-        answers: impl Iterator<Item = (RowId<'a>, &'a crate::algorithm::Quota, &'a Step)> + Clone,
+        answers: impl Iterator<Item = (RowId<'a>, &'a Quota, &'a Step)> + Clone,
         stored: bool,
         permit: &Permit,
         now: Micros,
@@ -112,15 +120,12 @@ impl BlockCache {
         if granted && !stored {
             return; // What a question would have spent is not spent.
         }
-        let is_exhausted = |(_, quota, step): (RowId<'_>, &crate::algorithm::Quota, &Step)| {
-            available(quota, &step.state, step.now) == 0
-        };
-        if granted && !answers.clone().any(is_exhausted) {
-            return;
-        }
+        let is_exhausted = |(_, quota, step): (RowId<'_>, &Quota, &Step)| available(quota, &step.state, step.now) == 0;
+        // A row that is known is learnt anew in any case: under another quota, spending may have paid it back.
+        let is_news = !granted || answers.clone().any(is_exhausted);
         for ((row, quota, step), forgotten) in answers.zip(&permit.forgotten) {
             let id = row.digest();
-            let until = match crate::algorithm::step(quota, &step.state, step.now, Ask::cost(1)).verdict {
+            let until = match algorithm::step(quota, &step.state, step.now, Ask::cost(1)).verdict {
                 Verdict::Deny { retry: Some(retry) } => step.now + retry,
                 _ => step.now,
             };
@@ -134,7 +139,7 @@ impl BlockCache {
                 age: permit.age,
             };
             let mut bucket = self.bucket(id);
-            if bucket.forgotten == *forgotten {
+            if bucket.forgotten == *forgotten && (is_news || bucket.knows(id)) {
                 bucket.put(learnt);
             }
         }
@@ -161,7 +166,19 @@ impl BlockCache {
     }
 }
 
+/// Whether what is denied may be granted earlier: to wait through several windows takes the less, the later in one it
+/// begins, and the most again at the start of the next.
+fn turns_come_and_go(take: &Take<'_>) -> bool {
+    take.quota.algorithm() == Algorithm::FixedWindow
+        && take.ask.max_wait().is_some()
+        && take.ask.tokens() > take.quota.limit()
+}
+
 impl Bucket {
+    fn knows(&self, id: Digest) -> bool {
+        self.rows.iter().flatten().any(|row| row.id == id)
+    }
+
     /// In the place of what was known before, or of what is soonest of no use.
     fn put(&mut self, row: Row) {
         let same = self.rows.iter().position(|known| known.is_some_and(|known| known.id == row.id));

@@ -95,13 +95,13 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// How many rows of a remote backend to remember as they were last seen; 0 = none. Defaults to 16,384, at 100 bytes
+    /// How many rows of a remote backend to remember as they were last seen; 0 = none. Defaults to 16,384, at 120 bytes
     /// each. For backends in this process it is not needed, and does nothing.
     ///
     /// A key that is known to be denied is denied here, without a journey, until the time at which the backend may allow
-    /// it again; for a smaller cost, a longer wait or another quota, that is an earlier one, and counts. What is given
-    /// back, reset or changed through this limiter is seen at once; what other processes give back or reset, when the
-    /// time comes at which the row would have been paid back anyway.
+    /// it again; for a smaller cost or a longer wait, that is an earlier one, and counts. What is given back, reset or
+    /// changed through this limiter is seen at once; what other processes give back or reset, or spend of the same key
+    /// in another tier, when the time comes at which the row would have been paid back anyway.
     #[must_use]
     pub fn block_cache(mut self, rows: usize) -> RateLimiterBuilder {
         self.block_cache = rows;

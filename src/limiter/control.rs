@@ -203,6 +203,7 @@ impl Inner {
                 News::Block(id, None) => self.guard.unblock(id),
             }
         }
+        let is_changed = all && self.overrides.len() > 0 || !changes.is_empty();
         if all {
             self.overrides.replace(changes);
         } else {
@@ -210,9 +211,10 @@ impl Inner {
         }
         if any {
             self.is_plain.store(false, Ordering::Release);
-            if let Some(cache) = &self.block_cache {
-                cache.clear();
-            }
+        }
+        // Not for a block, which changes no row: whoever earns one after the other would empty it each time.
+        if let Some(cache) = self.block_cache.as_ref().filter(|_| is_changed) {
+            cache.clear();
         }
     }
 }

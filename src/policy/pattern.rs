@@ -6,11 +6,17 @@
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pattern {
     text: String,
+    exact: bool,
 }
 
 impl Pattern {
     pub(crate) fn new(text: &str) -> Pattern {
-        Pattern { text: text.to_ascii_lowercase() }
+        Pattern { text: text.to_ascii_lowercase(), exact: !text.contains('*') }
+    }
+
+    /// Of a text that somebody else chose: `*` stands for itself too.
+    pub(crate) fn exactly(text: &str) -> Pattern {
+        Pattern { text: text.to_ascii_lowercase(), exact: true }
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -19,7 +25,7 @@ impl Pattern {
 
     /// Whether it is one text and no other.
     pub(crate) fn is_exact(&self) -> bool {
-        !self.text.contains('*')
+        self.exact
     }
 
     /// Whether it matches every text.
@@ -29,6 +35,9 @@ impl Pattern {
 
     /// Whether it matches `text`, which is in lower case.
     pub(crate) fn matches(&self, text: &str) -> bool {
+        if self.exact {
+            return self.text == text;
+        }
         let Some((first, rest)) = self.text.split_once('*') else { return self.text == text };
         let Some(mut text) = text.strip_prefix(first) else { return false };
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));

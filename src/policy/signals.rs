@@ -33,10 +33,7 @@ impl Signals {
     /// The caller's user agent.
     #[must_use]
     pub fn user_agent(mut self, text: impl Into<String>) -> Signals {
-        let mut text = text.into();
-        let end = (0..=LONGEST_USER_AGENT.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        text.truncate(end);
-        self.user_agent = Some(text);
+        self.user_agent = Some(looked_at(text.into()));
         self
     }
 
@@ -66,6 +63,13 @@ impl Signals {
     pub(crate) fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         self.labels.iter().map(|(name, value)| (name.as_ref(), value.as_str()))
     }
+}
+
+/// As much of a user agent as is looked at.
+fn looked_at(mut text: String) -> String {
+    let end = (0..=LONGEST_USER_AGENT.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    text.truncate(end);
+    text
 }
 
 /// More of it is not looked at.
@@ -108,7 +112,7 @@ impl Signal {
 
     /// A user agent, exactly.
     pub fn user_agent(text: impl Into<String>) -> Signal {
-        Signal(SignalKind::UserAgent(text.into()))
+        Signal(SignalKind::UserAgent(looked_at(text.into())))
     }
 
     /// A label: its name and value.
@@ -139,7 +143,7 @@ impl Signal {
                 let network = ipnet::Ipv6Net::new(*address, 64).map(|network| network.trunc());
                 DenyKind::Network(network.map_or(IpAddr::V6(*address).into(), Into::into))
             }
-            SignalKind::UserAgent(text) => DenyKind::UserAgent(Pattern::new(text)),
+            SignalKind::UserAgent(text) => DenyKind::UserAgent(Pattern::exactly(text)),
             SignalKind::Label(name, value) => DenyKind::Label { name: name.clone(), value: value.clone() },
         })
     }

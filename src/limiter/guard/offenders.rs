@@ -157,7 +157,11 @@ impl Entry {
         let elapsed = now.get().saturating_sub(self.since);
         if elapsed >= window {
             self.before = if elapsed / 2 < window { self.count } else { 0 };
-            (self.count, self.since) = (0, now.get());
+            self.count = 0;
+        }
+        // Nor does a window run while nothing is counted: before the first denial, or after a success.
+        if self.count == 0 {
+            self.since = now.get();
         }
         self.count = self.count.saturating_add(1);
         self.count

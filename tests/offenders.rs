@@ -1,0 +1,192 @@
+//! Ten million offenders in three orders, and two million keys that a remote backend denies: the tables stay as they
+//! are, and the worst offenders stay blocked.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tollgate::algorithm::{State, step};
+use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::{AutoBlock, Clock, DAY, HOUR, MINUTE, ManualClock, Policy, Quota, RateLimiter, Reason, SECOND, Subject};
+
+#[allow(dead_code)] // More can be done with it than is done here.
+#[path = "protection/store.rs"]
+mod store;
+mod support;
+use store::Store;
+use support::now;
+
+static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
+
+/// In each of the first two orders; in the last, where each comes nineteen times, fewer.
+const OTHERS: u64 = 5_000_000;
+const WORST: u64 = 500;
+const MAX_ENTRIES: usize = 50_000;
+const THRESHOLD: u32 = 20;
+/// 48 bytes an entry and a lock for eight of them, and some megabytes for whatever else the process does.
+const MAX_BYTES: u64 = MAX_ENTRIES as u64 * 56 + (12 << 20);
+
+/// A backend in which nobody has spent anything, for time's sake: no row is stored in any other either.
+#[derive(Debug)]
+struct Nothing(ManualClock);
+
+impl Backend for Nothing {
+    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        let now = self.0.now();
+        let steps = takes.iter().map(|take| step(&take.quota, &State::default(), now, take.ask));
+        BackendFuture::ready(Ok(steps.collect()))
+    }
+
+    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        self.acquire(takes)
+    }
+
+    fn settle(&self, _settlements: &[Settle<'_>]) -> BackendFuture<()> {
+        BackendFuture::ready(Ok(()))
+    }
+
+    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<()> {
+        BackendFuture::ready(Ok(()))
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        Some(Arc::new(self.0.clone()))
+    }
+}
+
+struct Flood {
+    limiter: RateLimiter,
+    clock: ManualClock,
+}
+
+impl Flood {
+    fn new() -> Flood {
+        let clock = ManualClock::new();
+        let rules = AutoBlock::new([&ONE]).threshold(THRESHOLD).within(10 * MINUTE).block_for(HOUR);
+        let rules = rules.max_entries(MAX_ENTRIES);
+        Flood { limiter: RateLimiter::builder(Nothing(clock.clone())).auto_block(rules).build(), clock }
+    }
+
+    /// One call that costs more than there ever is: no row is stored.
+    fn offend(&self, key: impl Into<Subject>) -> Reason {
+        now(self.limiter.acquire(&ONE, key).cost(2).send()).reason()
+    }
+
+    fn worst(&self, number: u64) -> Reason {
+        self.offend(("worst", number))
+    }
+
+    /// All of the worst are blocked, and nobody else.
+    fn check(&self, order: &str) {
+        let stats = self.limiter.stats();
+        println!("{order}: {} remembered, {} blocked", stats.offenders, stats.blocked);
+        assert!(stats.offenders <= MAX_ENTRIES, "{order}: {} are remembered", stats.offenders);
+        assert_eq!((self.blocked(), stats.blocked as u64), (WORST, WORST), "{order}");
+    }
+
+    fn blocked(&self) -> u64 {
+        (0..WORST).filter(|i| now(self.limiter.check(&ONE, ("worst", *i))).reason() == Reason::Blocked).count() as u64
+    }
+}
+
+// One after the other: each looks at what the whole process holds.
+#[test]
+fn floods_leave_the_tables_as_they_are() {
+    two_million_denied_keys();
+    let (before, begin) = (resident_bytes(), Instant::now());
+    // In several threads, to be done sooner.
+    std::thread::scope(|scope| {
+        scope.spawn(first_then_silent);
+        scope.spawn(interleaved);
+        just_below_the_threshold();
+    });
+    let grown = resident_bytes().saturating_sub(before);
+    println!("more than ten million offenders in {:.1?}: {} KiB grown", begin.elapsed(), grown >> 10);
+    assert!(grown < 3 * MAX_BYTES, "{grown} bytes");
+}
+
+/// They begin and fall silent; then everybody else comes once.
+fn first_then_silent() {
+    let flood = Flood::new();
+    for _ in 0..THRESHOLD {
+        for i in 0..WORST {
+            flood.worst(i);
+        }
+    }
+    assert_eq!(flood.blocked(), WORST);
+    for other in 0..OTHERS {
+        flood.offend(other);
+        if other % 1000 == 0 {
+            flood.clock.advance(SECOND / 2);
+        }
+    }
+    flood.check("first, then silent");
+}
+
+/// They come amid the others, each of them once in five thousand calls.
+fn interleaved() {
+    let flood = Flood::new();
+    for other in 0..OTHERS {
+        flood.offend(other);
+        if other % 10 == 0 {
+            flood.worst(other / 10 % WORST);
+        }
+        if other % 1000 == 0 {
+            flood.clock.advance(SECOND / 10);
+        }
+    }
+    flood.check("interleaved");
+}
+
+/// Everybody else comes again and again, but for the last time that would have them blocked.
+fn just_below_the_threshold() {
+    let flood = Flood::new();
+    let rounds = u64::from(THRESHOLD - 1);
+    for other in 0..OTHERS / 20 / rounds * 5 {
+        for again in 0..rounds {
+            flood.offend(other);
+            let call = other * rounds + again;
+            if call % 10 == 0 {
+                flood.worst(call / 10 % WORST);
+            }
+            if call % 1000 == 0 {
+                flood.clock.advance(SECOND / 10);
+            }
+        }
+    }
+    flood.check("just below the threshold");
+}
+
+/// What is known of rows of a remote backend.
+fn two_million_denied_keys() {
+    let (before, begin) = (resident_bytes(), Instant::now());
+    let clock = ManualClock::new();
+    let store = Store::far(&clock);
+    let hot = Policy::new("hot", Quota::token_bucket(1, DAY));
+    let limiter = RateLimiter::builder(Arc::clone(&store)).block_cache(ROWS).build();
+    let ask = |key: u64| {
+        clock.advance(Duration::from_micros(1));
+        // A check is denied, and leaves no row at the backend.
+        assert!(!now(limiter.acquire(&hot, key).cost(2).check()).is_allowed());
+    };
+    (0..2_000_000).for_each(ask);
+    let grown = resident_bytes().saturating_sub(before);
+    println!("two million denied keys in {:.1?}: {} KiB grown", begin.elapsed(), grown >> 10);
+    assert!(grown < ROWS as u64 * 128 + (2 << 20), "{grown} bytes");
+    assert_eq!(store.asked(), 2_000_000);
+    // No more are known than there is room for, and most of those that came last are.
+    (2_000_000 - 2 * ROWS as u64..2_000_000).rev().for_each(ask);
+    let known = 2 * ROWS - store.asked();
+    println!("{known} of {ROWS} rows known");
+    assert!(known <= ROWS && known > ROWS / 2, "{known}");
+}
+
+const ROWS: usize = 16_384;
+
+/// What the process holds in memory, by Linux's own account.
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux tells a process its memory");
+    let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("resident pages");
+    pages * 4096
+}

@@ -1,0 +1,433 @@
+//! Automatic blocking: who is counted, for how long, and what does not count.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tollgate::{
+    AutoBlock, Blocked, Charge, DAY, DenyList, FailureMode, HOUR, Key, MINUTE, ManualClock, Observed, Observer, Policy,
+    Quota, RateLimiter, Reason, SECOND, Signal, Subject, key,
+};
+
+use crate::app::{API, ONE, Spy, US, behind, ip, layer};
+use crate::client::{hello, serve};
+use crate::store::Store;
+use crate::support::now;
+
+/// Three denials within a minute, an hour.
+fn three(policies: &[&Policy]) -> AutoBlock {
+    AutoBlock::new(policies.iter().copied()).threshold(3).within(MINUTE).block_for(HOUR)
+}
+
+struct Scene {
+    limiter: RateLimiter,
+    clock: ManualClock,
+    store: Arc<Store>,
+    spy: Arc<Spy>,
+}
+
+fn scene(rules: AutoBlock) -> Scene {
+    let clock = ManualClock::new();
+    let (store, spy) = (Store::near(&clock), Spy::new());
+    let limiter = RateLimiter::builder(Arc::clone(&store)).auto_block(rules).observer(Arc::clone(&spy)).build();
+    Scene { limiter, clock, store, spy }
+}
+
+impl Scene {
+    /// One denial of a key under a policy that never has so much.
+    fn deny(&self, policy: &Policy, key: impl Into<Subject>) -> Reason {
+        now(self.limiter.acquire(policy, key).cost(policy.quota().limit() + 1).send()).reason()
+    }
+
+    fn reason(&self, policy: &Policy, key: impl Into<Subject>) -> Reason {
+        now(self.limiter.check(policy, key)).reason()
+    }
+
+    fn rules_blocked(&self) -> Vec<String> {
+        self.spy.take_blocked().into_iter().map(|(rule, ..)| rule).collect()
+    }
+}
+
+#[tokio::test]
+async fn the_third_denial_blocks_key_and_address_and_the_second_does_not() {
+    let scene = scene(three(&[&ONE]));
+    let client = behind(&scene.limiter, &ONE).await;
+    let eve = ["x-user: eve", "x-forwarded-for: 192.0.2.7"];
+    let status = async |lines: &[&str]| client.send("GET", lines).await.status;
+    assert_eq!(status(&eve).await, 200);
+    for _ in 0..2 {
+        assert_eq!((status(&eve).await, scene.spy.last().0), (429, "quota_exceeded"));
+    }
+    assert_eq!((scene.limiter.stats().offenders, scene.limiter.stats().blocked), (2, 0));
+    // The one that counts is told its quota's time, the next the block's.
+    assert_eq!(client.send("GET", &eve).await.retry_after(), Some(60));
+    let blocked = [("key".to_owned(), HOUR, 1), ("network 192.0.2.7/32".to_owned(), HOUR, 1)];
+    assert_eq!(scene.spy.take_blocked(), blocked);
+    assert_eq!((scene.limiter.stats().offenders, scene.limiter.stats().blocked), (2, 2));
+    let asked = scene.store.asked();
+    assert_eq!((client.send("GET", &eve).await.retry_after(), asked, scene.store.asked()), (Some(3600), 4, 0));
+    // By either of the two, and nobody else.
+    assert_eq!(status(&["x-user: eve"]).await, 429);
+    assert_eq!(status(&["x-user: bob", "x-forwarded-for: 192.0.2.7"]).await, 429);
+    assert_eq!(status(&["x-user: bob", "x-forwarded-for: 192.0.2.8"]).await, 200);
+    scene.clock.advance(HOUR - US);
+    assert_eq!((client.send("GET", &eve).await.retry_after(), scene.spy.last().0), (Some(1), "blocked"));
+    scene.clock.advance(US);
+    assert_eq!(status(&eve).await, 200);
+}
+
+#[test]
+fn a_window_begins_with_a_denial_and_ends_to_the_microsecond() {
+    for (gap, is_blocked) in [(MINUTE - US, true), (MINUTE, false)] {
+        let scene = scene(three(&[&ONE]));
+        scene.deny(&ONE, "eve");
+        scene.deny(&ONE, "eve");
+        scene.clock.advance(gap);
+        scene.deny(&ONE, "eve");
+        assert_eq!(scene.reason(&ONE, "eve") == Reason::Blocked, is_blocked, "{gap:?}");
+    }
+}
+
+/// The first window ran from the moment at which the clock began: it ended before it was over.
+#[test]
+fn the_first_window_begins_with_a_denial_and_not_with_the_clock() {
+    let clock = ManualClock::at(tollgate::algorithm::Micros::new(1));
+    let limiter = RateLimiter::builder(Store::far(&clock)).auto_block(three(&[&ONE])).build();
+    let deny = || now(limiter.acquire(&ONE, "eve").cost(2).send()).reason();
+    clock.advance(MINUTE - SECOND);
+    deny();
+    clock.advance(SECOND);
+    deny();
+    deny();
+    assert_eq!(deny(), Reason::Blocked);
+}
+
+/// It was the window of a denial from before the success.
+#[test]
+fn after_a_success_the_next_denial_begins_a_window() {
+    let scene = scene(three(&[&ONE]).reset_on_success());
+    scene.deny(&ONE, "eve");
+    assert!(now(scene.limiter.limit(&ONE, "eve")).is_allowed());
+    scene.clock.advance(MINUTE - US);
+    scene.deny(&ONE, "eve");
+    scene.clock.advance(US);
+    scene.deny(&ONE, "eve");
+    scene.deny(&ONE, "eve");
+    assert_eq!(scene.reason(&ONE, "eve"), Reason::Blocked);
+}
+
+#[test]
+fn success_forgives_key_and_address_only_where_that_is_asked_for() {
+    for (rules, is_blocked) in [(three(&[&ONE]).reset_on_success(), false), (three(&[&ONE]), true)] {
+        let scene = scene(rules);
+        let ask = |cost| now(scene.limiter.acquire(&ONE, "eve").ip(ip("192.0.2.7")).cost(cost).send()).reason();
+        ask(2);
+        ask(2);
+        // Neither a check nor another policy's success is one.
+        assert!(now(scene.limiter.check(&ONE, "eve")).is_allowed());
+        assert!(now(scene.limiter.limit(&API, "eve")).is_allowed());
+        assert_eq!(ask(1), Reason::WithinQuota);
+        ask(2);
+        ask(2);
+        let reasons =
+            [scene.reason(&ONE, "eve"), now(scene.limiter.acquire(&API, "bob").ip(ip("192.0.2.7")).check()).reason()];
+        let expected = if is_blocked { Reason::Blocked } else { Reason::WithinQuota };
+        assert_eq!(reasons[1], expected);
+        assert_eq!(reasons[0] == Reason::Blocked, is_blocked);
+    }
+}
+
+#[test]
+fn tries_while_blocked_neither_lengthen_nor_renew_a_block() {
+    let scene = scene(three(&[&ONE]));
+    for _ in 0..3 {
+        scene.deny(&ONE, "eve");
+    }
+    for _ in 0..100 {
+        assert_eq!(scene.deny(&ONE, "eve"), Reason::Blocked);
+    }
+    scene.clock.advance(HOUR - US);
+    assert_eq!(scene.deny(&ONE, "eve"), Reason::Blocked);
+    scene.clock.advance(US);
+    // Two more are two, not a hundred and three.
+    for _ in 0..3 {
+        assert_eq!(scene.deny(&ONE, "eve"), Reason::CostTooLarge);
+    }
+    assert_eq!(scene.deny(&ONE, "eve"), Reason::Blocked);
+    assert_eq!(scene.spy.take_blocked().len(), 2);
+}
+
+#[test]
+fn each_block_is_longer_than_the_one_before_until_they_stay_away_as_long() {
+    for (away, times) in [(6 * HOUR - US, 4), (6 * HOUR, 1)] {
+        let scene = scene(three(&[&ONE]).escalate(3, 6 * HOUR));
+        let offend = || {
+            for _ in 0..3 {
+                assert_eq!(scene.deny(&ONE, "eve"), Reason::CostTooLarge);
+            }
+            let (_, lasts, times) = scene.spy.take_blocked().pop().expect("a block");
+            (lasts, times)
+        };
+        for (hours, times) in [(1, 1), (3, 2), (6, 3)] {
+            assert_eq!(offend(), (hours * HOUR, times));
+            scene.clock.advance(hours * HOUR - US);
+            assert_eq!(scene.reason(&ONE, "eve"), Reason::Blocked);
+            scene.clock.advance(US);
+        }
+        scene.clock.advance(away);
+        assert_eq!(offend(), (if times == 1 { HOUR } else { 6 * HOUR }, times));
+    }
+}
+
+#[test]
+fn an_escalation_overflows_into_its_most() {
+    let scene = scene(three(&[&ONE]).threshold(1).escalate(u32::MAX, 400 * DAY));
+    for (i, lasts) in [HOUR, 400 * DAY, 400 * DAY, 400 * DAY].into_iter().enumerate() {
+        scene.deny(&ONE, "eve");
+        assert_eq!(scene.spy.take_blocked(), [("key".to_owned(), lasts, i as u32 + 1)]);
+        scene.clock.advance(lasts);
+    }
+}
+
+#[test]
+fn only_the_signals_that_were_chosen_are_blocked() {
+    for (rules, expected) in [
+        (three(&[&ONE]), &["key", "network 2001:db8::/64"][..]),
+        (three(&[&ONE]).without_keys(), &["network 2001:db8::/64"]),
+        (three(&[&ONE]).without_ips(), &["key"]),
+        (three(&[&ONE]).without_ips().without_keys(), &[]),
+        (three(&[&ONE]).without_ips().without_keys().user_agents(), &["user agent \"bot/1\""]),
+        (three(&[&ONE]).without_ips().without_keys().label("asn"), &["asn \"64496\""]),
+        (three(&[&ONE]).without_ips().without_keys().label("country"), &["country \"KP\""]),
+    ] {
+        let scene = scene(rules);
+        let ask = |cost| {
+            let call = scene.limiter.acquire(&ONE, "eve").ip(ip("2001:db8::1")).user_agent("Bot/1");
+            now(call.country("kp").label("asn", "64496").cost(cost).send()).reason()
+        };
+        for _ in 0..3 {
+            ask(2);
+        }
+        assert_eq!(scene.rules_blocked(), expected);
+        assert_eq!(scene.limiter.stats().offenders, expected.len());
+        assert_eq!(ask(1) == Reason::Blocked, !expected.is_empty());
+    }
+}
+
+#[test]
+fn a_site_of_ipv6_is_blocked_as_one_and_its_neighbour_is_not() {
+    let scene = scene(three(&[&ONE]));
+    for i in 1..=3 {
+        let address = ip(&format!("2001:db8:0:1:{i}::{i}"));
+        now(scene.limiter.acquire(&ONE, i).ip(address).cost(2).send());
+    }
+    let reason = |text: &str| now(scene.limiter.acquire(&API, "ada").ip(ip(text)).check()).reason();
+    assert_eq!(reason("2001:db8:0:1:ffff::1"), Reason::Blocked);
+    assert_eq!(reason("2001:db8:0:2::1"), Reason::WithinQuota);
+    assert_eq!(scene.rules_blocked(), ["network 2001:db8:0:1::/64"]);
+}
+
+#[tokio::test]
+async fn checks_and_shadow_mode_do_not_count() {
+    let scene = scene(three(&[&ONE]));
+    for _ in 0..10 {
+        now(scene.limiter.acquire(&ONE, "eve").ip(ip("192.0.2.7")).cost(2).check());
+    }
+    let client = serve(hello().layer(layer(&scene.limiter, &ONE).shadow())).await;
+    for _ in 0..10 {
+        assert_eq!(client.send("GET", &["x-user: eve", "x-forwarded-for: 192.0.2.7"]).await.status, 200);
+    }
+    assert_eq!(scene.limiter.stats().offenders, 0);
+}
+
+#[test]
+fn a_charge_that_would_have_fitted_does_not_count_nor_one_of_another_policy() {
+    let scene = scene(three(&[&API]));
+    for _ in 0..10 {
+        // `API` fits, `ONE` never does.
+        let charges = [Charge::new(&API, "eve"), Charge::new(&ONE, "eve").cost(2)];
+        let decisions = now(scene.limiter.limit_all(charges));
+        assert_eq!(decisions.get(0).unwrap().reason(), Reason::RefusedElsewhere);
+    }
+    assert_eq!(scene.limiter.stats().offenders, 0);
+    // Blocked under the policies that count, and not under others.
+    for _ in 0..3 {
+        scene.deny(&API, "eve");
+    }
+    assert_eq!(scene.reason(&API, "eve"), Reason::Blocked);
+    assert_eq!(scene.reason(&ONE, "eve"), Reason::WithinQuota);
+    // In one call with one of those, it is.
+    let decisions = now(scene.limiter.limit_all([Charge::new(&ONE, "eve"), Charge::new(&API, "eve")]));
+    assert!(decisions.iter().all(|decision| decision.reason() == Reason::Blocked));
+}
+
+#[test]
+fn several_rules_in_one_request_count_once_for_each_key() {
+    let scene = scene(three(&[&ONE, &API]));
+    let call = || {
+        let charges = [
+            Charge::new(&ONE, "eve").cost(2).signals(tollgate::Signals::new().ip(ip("192.0.2.7"))),
+            Charge::new(&API, "eve").cost(11),
+            Charge::new(&ONE, "bob").cost(2),
+        ];
+        now(scene.limiter.limit_all(charges)).get(0).unwrap().reason()
+    };
+    call();
+    call();
+    assert_eq!((scene.limiter.stats().offenders, scene.limiter.stats().blocked), (3, 0));
+    call();
+    assert_eq!(scene.rules_blocked(), ["key", "key", "network 192.0.2.7/32"]);
+    assert_eq!(call(), Reason::Blocked);
+}
+
+/// A key that says "anonymous" was counted like anybody's own.
+#[test]
+fn those_who_share_a_key_are_never_blocked_by_it() {
+    let scene = scene(three(&[&ONE]));
+    for subject in [Subject::anonymous(), Subject::new(Key::everybody()), Subject::new(Key::anonymous())] {
+        for _ in 0..10 {
+            assert_eq!(scene.deny(&ONE, subject.clone()), Reason::CostTooLarge);
+        }
+    }
+    assert_eq!(scene.limiter.stats().offenders, 0);
+    // But their addresses are.
+    for _ in 0..3 {
+        now(scene.limiter.acquire(&ONE, Subject::anonymous()).ip(ip("192.0.2.7")).cost(2).send());
+    }
+    assert_eq!(scene.rules_blocked(), ["network 192.0.2.7/32"]);
+}
+
+#[tokio::test]
+async fn a_limit_on_everybody_blocks_nobody_but_addresses() {
+    let scene = scene(three(&[&ONE]));
+    let layer = tollgate::RateLimitLayer::new(&ONE, key::global())
+        .limiter(&scene.limiter)
+        .client_ip(key::client_ip().trust(["127.0.0.1"]));
+    let client = serve(hello().layer(layer)).await;
+    for i in 0..20 {
+        client.send("GET", &[&format!("x-forwarded-for: 192.0.2.{i}")]).await;
+    }
+    assert_eq!(scene.spy.take_blocked(), []);
+    scene.clock.advance(HOUR);
+    assert_eq!(client.send("GET", &["x-forwarded-for: 192.0.2.1"]).await.status, 200);
+}
+
+#[tokio::test]
+async fn denials_of_turns_count_and_turns_that_are_given_back_do_not() {
+    let queue = Policy::new("queue", Quota::token_bucket(1, SECOND).max_reserved(2));
+    let scene = scene(three(&[&queue]));
+    for _ in 0..10 {
+        // Taken, and dropped.
+        drop(now(scene.limiter.acquire(&queue, "ada").reserve().hold()));
+        drop(scene.limiter.acquire(&queue, "ada").wait_up_to(SECOND));
+        let usage = now(scene.limiter.acquire(&queue, "ada").hold()).keep();
+        now(usage.settle(1000));
+        now(usage.reset());
+    }
+    assert_eq!(scene.limiter.stats().offenders, 0);
+    for _ in 0..3 {
+        now(scene.limiter.acquire(&queue, "eve").reserve().send());
+    }
+    assert_eq!(now(scene.limiter.acquire(&queue, "eve").reserve().send()).reason(), Reason::QuotaExceeded);
+    assert!(scene.limiter.acquire(&queue, "eve").wait_up_to(SECOND / 2).await.is_err());
+    assert!(scene.limiter.acquire(&queue, "eve").hold().await.is_err());
+    assert_eq!(scene.reason(&queue, "eve"), Reason::Blocked);
+}
+
+#[test]
+fn denials_of_a_fallback_count_and_what_passes_unseen_does_not() {
+    let clock = ManualClock::new();
+    let (store, spy) = (Store::far(&clock), Spy::new());
+    let fallback = tollgate::MemoryBackend::builder().clock(clock.clone()).build();
+    let limiter = RateLimiter::builder(Arc::clone(&store))
+        .auto_block(three(&[&ONE, &API]))
+        .on_failure(FailureMode::fallback(1.0))
+        .on_failure_of("api", FailureMode::Allow)
+        .fallback_backend(fallback)
+        .observer(Arc::clone(&spy))
+        .build();
+    store.fails.store(true, Ordering::Relaxed);
+    for _ in 0..10 {
+        assert_eq!(now(limiter.limit(&API, "ada")).reason(), Reason::Unseen);
+    }
+    assert_eq!(limiter.stats().offenders, 0);
+    for expected in
+        [Reason::WithinQuota, Reason::QuotaExceeded, Reason::QuotaExceeded, Reason::QuotaExceeded, Reason::Blocked]
+    {
+        assert_eq!(now(limiter.limit(&ONE, "eve")).reason(), expected);
+    }
+}
+
+#[test]
+fn denials_that_the_block_cache_tells_count() {
+    let clock = ManualClock::new();
+    let store = Store::far(&clock);
+    let limiter = RateLimiter::builder(Arc::clone(&store)).auto_block(three(&[&ONE])).build();
+    now(limiter.limit(&ONE, "eve"));
+    for _ in 0..3 {
+        assert_eq!(now(limiter.limit(&ONE, "eve")).reason(), Reason::QuotaExceeded);
+    }
+    assert_eq!((now(limiter.limit(&ONE, "eve")).reason(), store.asked()), (Reason::Blocked, 1));
+}
+
+#[test]
+fn one_who_was_let_go_begins_anew() {
+    let scene = scene(three(&[&ONE]).escalate(10, DAY));
+    for round in 0..3 {
+        for _ in 0..3 {
+            assert_eq!(scene.deny(&ONE, "eve"), Reason::CostTooLarge, "{round}");
+        }
+        assert_eq!(scene.spy.take_blocked(), [("key".to_owned(), HOUR, 1)]);
+        assert_eq!(scene.reason(&ONE, "eve"), Reason::Blocked);
+        now(scene.limiter.unblock(Signal::key("eve")));
+        assert_eq!(scene.reason(&ONE, "eve"), Reason::WithinQuota);
+    }
+}
+
+/// Puts whoever is blocked on a deny list, for good.
+struct Forever(DenyList);
+
+impl Observer for Forever {
+    fn decided(&self, _observed: &Observed<'_>) {}
+
+    fn blocked(&self, blocked: &Blocked<'_>) {
+        self.0.insert(blocked.rule().clone());
+    }
+}
+
+/// The rule that stood for the user agent `*` was the pattern `*`: whoever sent it had everybody denied.
+#[test]
+fn a_user_agent_with_an_asterisk_stands_for_itself() {
+    let list = DenyList::new();
+    let limiter = RateLimiter::builder(Store::near(&ManualClock::new()))
+        .deny_list(&list)
+        .auto_block(three(&[&ONE]).without_keys().without_ips().user_agents())
+        .observer(Forever(list.clone()))
+        .build();
+    for agent in ["*", "Mozilla*"] {
+        for _ in 0..3 {
+            now(limiter.acquire(&ONE, "eve").user_agent(agent).cost(2).send());
+        }
+        assert_eq!(now(limiter.acquire(&ONE, "eve").user_agent(agent).send()).reason(), Reason::DenyList);
+    }
+    for agent in ["Mozilla/5.0", "curl/8.0", ""] {
+        assert!(now(limiter.acquire(&API, "ada").user_agent(agent).send()).is_allowed(), "{agent:?}");
+    }
+    assert_eq!(list.len(), 2);
+}
+
+#[test]
+fn no_setting_makes_it_panic() {
+    for rules in [
+        three(&[&ONE]).threshold(0).within(Duration::ZERO).block_for(Duration::MAX).max_entries(0),
+        three(&[&ONE]).threshold(u32::MAX).within(Duration::MAX).block_for(Duration::ZERO),
+        three(&[&ONE]).threshold(1).block_for(Duration::MAX).escalate(0, Duration::ZERO),
+        three(&[]).threshold(1).escalate(u32::MAX, Duration::MAX),
+    ] {
+        let scene = scene(rules);
+        for _ in 0..100 {
+            now(scene.limiter.acquire(&ONE, "eve").ip(ip("::1")).cost(2).send());
+            scene.clock.advance(HOUR);
+        }
+    }
+}

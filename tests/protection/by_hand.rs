@@ -1,0 +1,97 @@
+//! Blocked and let go by hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::{HOUR, Key, MINUTE, ManualClock, Policy, Quota, RateLimiter, Reason, Signal, Signals, Subject};
+
+use crate::app::{API, Spy, US, ip};
+use crate::store::Store;
+use crate::support::now;
+
+static OTHER: Policy = Policy::new("other", Quota::sliding_window(10, MINUTE));
+
+fn reason(limiter: &RateLimiter, policy: &Policy, key: impl Into<Subject>, signals: &Signals) -> Reason {
+    let charge = tollgate::Charge::new(policy, key).signals(signals.clone());
+    now(limiter.check_all([charge])).get(0).unwrap().reason()
+}
+
+#[test]
+fn each_signal_blocks_whoever_has_it_until_its_end_and_asks_no_backend() {
+    let caller = Signals::new().ip(ip("2001:db8::1")).user_agent("Bot/1").country("kp").label("asn", "64496");
+    for signal in [
+        Signal::key("eve"),
+        Signal::ip(ip("2001:db8::ffff")),
+        Signal::user_agent("Bot/1"),
+        Signal::label("country", "KP"),
+        Signal::label("asn", "64496"),
+    ] {
+        let clock = ManualClock::new();
+        let (store, spy) = (Store::near(&clock), Spy::new());
+        let limiter = RateLimiter::builder(Arc::clone(&store)).observer(Arc::clone(&spy)).build();
+        now(limiter.block(signal.clone(), HOUR));
+        let rule = spy.take_blocked().pop().expect("told").0;
+        assert_eq!((limiter.stats().offenders, limiter.stats().blocked), (1, 1));
+        // Under every policy.
+        for policy in [&API, &OTHER] {
+            assert_eq!(reason(&limiter, policy, "eve", &caller), Reason::Blocked, "{signal:?}");
+        }
+        assert_eq!(spy.last(), ("blocked", Some(rule)));
+        assert_eq!(store.asked(), 0);
+        let harmless = Signals::new().ip(ip("2001:db8:0:1::1")).user_agent("bot/1").country("kr").label("ASN", "64496");
+        assert_eq!(reason(&limiter, &API, "ada", &harmless), Reason::WithinQuota);
+        clock.advance(HOUR - US);
+        assert_eq!(reason(&limiter, &API, "eve", &caller), Reason::Blocked);
+        clock.advance(US);
+        assert_eq!(reason(&limiter, &API, "eve", &caller), Reason::WithinQuota);
+        assert_eq!(limiter.stats().blocked, 0);
+        // Let go before its end.
+        now(limiter.block(signal.clone(), HOUR));
+        assert_eq!(reason(&limiter, &API, "eve", &caller), Reason::Blocked);
+        now(limiter.unblock(signal));
+        assert_eq!(reason(&limiter, &API, "eve", &caller), Reason::WithinQuota);
+        assert_eq!((limiter.stats().offenders, limiter.stats().blocked), (0, 0));
+    }
+}
+
+#[test]
+fn the_longest_block_counts_and_a_shorter_one_does_not_cut_it() {
+    let clock = ManualClock::new();
+    let limiter = RateLimiter::new(Store::near(&clock));
+    now(limiter.block(Signal::key("eve"), HOUR));
+    now(limiter.block(Signal::key("eve"), MINUTE));
+    now(limiter.block(Signal::ip(ip("192.0.2.7")), 2 * HOUR));
+    let denied = now(limiter.acquire(&API, "eve").ip(ip("192.0.2.7")).send());
+    assert_eq!(denied.retry_after(), Some(2 * HOUR));
+    assert_eq!(denied.denied_rule().map(ToString::to_string).as_deref(), Some("network 192.0.2.7/32"));
+    assert_eq!(now(limiter.limit(&API, "eve")).retry_after(), Some(HOUR));
+    now(limiter.block(Signal::key("eve"), Duration::MAX));
+    clock.advance(100 * 365 * tollgate::DAY);
+    assert_eq!(now(limiter.limit(&API, "eve")).reason(), Reason::Blocked);
+}
+
+#[test]
+fn nobody_is_anonymous_by_name() {
+    let limiter = RateLimiter::new(Store::near(&ManualClock::new()));
+    now(limiter.block(Signal::key(Key::anonymous()), HOUR));
+    assert!(now(limiter.limit(&API, Subject::anonymous())).is_allowed());
+}
+
+/// A user agent is looked at up to 1,024 bytes: the signal was not cut there, and matched nobody.
+#[test]
+fn a_long_user_agent_is_blocked_as_it_is_seen() {
+    let limiter = RateLimiter::new(Store::near(&ManualClock::new()));
+    let long = "x".repeat(5000);
+    now(limiter.block(Signal::user_agent(long.clone()), HOUR));
+    assert!(!now(limiter.acquire(&API, "eve").user_agent(long.clone()).send()).is_allowed());
+    now(limiter.unblock(Signal::user_agent(long.clone())));
+    assert!(now(limiter.acquire(&API, "eve").user_agent(long).send()).is_allowed());
+}
+
+#[test]
+fn a_block_of_nobody_yet_costs_others_nothing() {
+    let store = Store::near(&ManualClock::new());
+    let limiter = RateLimiter::new(Arc::clone(&store));
+    now(limiter.unblock(Signal::key("eve")));
+    assert_eq!((limiter.stats().offenders, now(limiter.limit(&API, "eve")).is_allowed()), (0, true));
+}

@@ -1,0 +1,109 @@
+//! Answers that arrive after what they say has changed.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use tollgate::{Charge, MINUTE, ManualClock, Quota, RateLimiter, SECOND};
+
+use crate::app::API;
+use crate::store::Store;
+use crate::support::now;
+
+fn far() -> (RateLimiter, Arc<Store>, ManualClock) {
+    let clock = ManualClock::new();
+    let store = Store::far(&clock);
+    (RateLimiter::new(Arc::clone(&store)), store, clock)
+}
+
+/// Sends a call whose answer is held back, lets something happen, then the answer arrive: a denial.
+fn denied_meanwhile(limiter: &RateLimiter, store: &Store, happens: impl FnOnce()) {
+    store.hold();
+    let mut answer = Box::pin(two(limiter));
+    assert!(poll(answer.as_mut()).is_pending());
+    happens();
+    store.let_go();
+    let Poll::Ready(answer) = poll(answer.as_mut()) else { panic!("it was let go") };
+    assert!(!answer.unwrap().is_allowed());
+}
+
+/// One is left of ten, so it is not known that two are denied.
+fn two(limiter: &RateLimiter) -> tollgate::DecisionsFuture {
+    limiter.limit_all([Charge::new(&API, "eve").cost(2)])
+}
+
+fn nine(limiter: &RateLimiter) {
+    assert!(now(limiter.limit_all([Charge::new(&API, "eve").cost(9)])).is_allowed());
+}
+
+fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
+    // Nothing, for comparison: then it is learnt.
+    let (limiter, store, _clock) = far();
+    nine(&limiter);
+    denied_meanwhile(&limiter, &store, || ());
+    store.asked();
+    assert!(!now(two(&limiter)).is_allowed());
+    assert_eq!(store.asked(), 0);
+
+    let cases: [fn(&RateLimiter); 4] = [
+        |limiter| now(limiter.reset(&API, "eve")),
+        // Nobody looks at whether it is done.
+        |limiter| drop(limiter.reset(&API, "eve")),
+        |limiter| now(limiter.set_quota(&API, Some(Quota::token_bucket(30, MINUTE)))),
+        |limiter| now(limiter.set_key_quota(&API, "eve", Some(Quota::token_bucket(30, MINUTE)))),
+    ];
+    for happens in cases {
+        let (limiter, store, _clock) = far();
+        nine(&limiter);
+        denied_meanwhile(&limiter, &store, || happens(&limiter));
+        assert!(now(two(&limiter)).is_allowed());
+    }
+}
+
+#[test]
+fn a_denial_from_before_a_settlement_is_not_learnt_after_it() {
+    for cancel in [false, true] {
+        let (limiter, store, _clock) = far();
+        let held = now(limiter.acquire(&API, "eve").cost(9).hold());
+        denied_meanwhile(&limiter, &store, || {
+            if cancel {
+                drop(held);
+            } else {
+                now(held.keep().settle(1));
+            }
+        });
+        assert!(now(two(&limiter)).is_allowed());
+    }
+}
+
+#[test]
+fn of_two_answers_the_later_one_is_known_in_whatever_order_they_arrive() {
+    for swapped in [false, true] {
+        let (limiter, store, clock) = far();
+        store.hold();
+        let mut first = Box::pin(limiter.limit_all([Charge::new(&API, "eve").cost(11)]));
+        assert!(poll(first.as_mut()).is_pending());
+        let first_store_has_it = store.asked();
+        clock.advance(SECOND);
+        let mut second = Box::pin(limiter.limit_all([Charge::new(&API, "eve").cost(10)]));
+        assert!(poll(second.as_mut()).is_pending());
+        assert_eq!((first_store_has_it, store.asked()), (1, 1));
+        store.let_go();
+        let mut answers = [first, second];
+        if swapped {
+            answers.reverse();
+        }
+        for answer in &mut answers {
+            assert!(poll(answer.as_mut()).is_ready());
+        }
+        // The first saw a full bucket, the second an empty one.
+        assert!(!now(limiter.limit(&API, "eve")).is_allowed());
+        assert_eq!(store.asked(), 0, "{swapped}");
+    }
+}

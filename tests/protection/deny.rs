@@ -1,0 +1,118 @@
+//! Deny lists over HTTP: each kind of rule, edited while in use, and the backend left in peace.
+
+use std::sync::Arc;
+
+use tollgate::{DenyList, DenyRule, MINUTE, ManualClock, Policy, Quota, RateLimiter, Reason};
+
+use crate::app::{API, Spy, behind, ip};
+use crate::store::Store;
+use crate::support::now;
+
+/// Each kind of rule, a request that it denies and one that is just beside it.
+fn kinds() -> Vec<(DenyRule, Vec<&'static str>, Vec<&'static str>)> {
+    let network = |text: &str| DenyRule::network(text).unwrap();
+    let agent = |text: &str| DenyRule::user_agent(text).unwrap();
+    vec![
+        (DenyRule::key("mallory"), vec!["x-user: mallory"], vec!["x-user: Mallory"]),
+        (DenyRule::ip(ip("192.0.2.7")), vec!["x-forwarded-for: 192.0.2.7"], vec!["x-forwarded-for: 192.0.2.8"]),
+        (
+            DenyRule::ip(ip("192.0.2.7")),
+            vec!["x-forwarded-for: ::ffff:192.0.2.7"],
+            vec!["x-forwarded-for: ::192.0.2.7"],
+        ),
+        (DenyRule::ip(ip("::ffff:192.0.2.7")), vec!["x-forwarded-for: 192.0.2.7"], vec!["x-forwarded-for: 192.0.2.6"]),
+        (network("192.0.2.128/25"), vec!["x-forwarded-for: 192.0.2.128"], vec!["x-forwarded-for: 192.0.2.127"]),
+        (network("::ffff:192.0.2.0/120"), vec!["x-forwarded-for: 192.0.2.255"], vec!["x-forwarded-for: 192.0.3.0"]),
+        (DenyRule::ip(ip("2001:db8::1")), vec!["x-forwarded-for: 2001:DB8::1"], vec!["x-forwarded-for: 2001:db8::2"]),
+        (
+            network("2001:db8::/33"),
+            vec!["x-forwarded-for: 2001:db8:7fff::1"],
+            vec!["x-forwarded-for: 2001:db8:8000::1"],
+        ),
+        (agent("BadBot/1.0"), vec!["user-agent: badbot/1.0"], vec!["user-agent: BadBot/1.01"]),
+        (
+            agent("*gptbot/*x"),
+            vec!["user-agent: Mozilla/5.0 GPTBot/1.1 X"],
+            vec!["user-agent: Mozilla/5.0 GPTBot/1.1 y"],
+        ),
+        (DenyRule::country("kp").unwrap(), vec!["cf-ipcountry: KP"], vec!["cf-ipcountry: KR"]),
+        // The proxy writes behind whatever the client wrote.
+        (
+            DenyRule::country("KP").unwrap(),
+            vec!["cf-ipcountry: DE", "cf-ipcountry: kp"],
+            vec!["cf-ipcountry: KP", "cf-ipcountry: DE"],
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn each_kind_of_rule_denies_its_own_and_nobody_else_from_when_it_is_there_until_it_is_gone() {
+    for (rule, denied, beside) in kinds() {
+        let clock = ManualClock::new();
+        let (list, store, spy) = (DenyList::new(), Store::near(&clock), Spy::new());
+        let limiter = RateLimiter::builder(Arc::clone(&store)).deny_list(&list).observer(Arc::clone(&spy)).build();
+        let client = behind(&limiter, &API).await;
+        let status = async |lines: &[&str]| client.send("GET", lines).await.status;
+        assert_eq!((status(&denied).await, status(&beside).await, store.asked()), (200, 200, 2));
+
+        assert!(list.insert(rule.clone()));
+        assert_eq!((status(&denied).await, store.asked()), (429, 0), "{rule}");
+        assert_eq!(spy.last(), ("deny_list", Some(rule.to_string())));
+        assert_eq!((status(&beside).await, store.asked(), spy.last()), (200, 1, ("within_quota", None)), "{rule}");
+        // However long it takes.
+        clock.advance(365 * tollgate::DAY);
+        assert_eq!((status(&denied).await, store.asked()), (429, 0));
+
+        assert!(list.remove(&rule));
+        assert_eq!((status(&denied).await, store.asked()), (200, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_label_of_ones_own_denies_from_a_call_and_a_layer() {
+    let list = DenyList::from_iter([DenyRule::label("asn", "64496").unwrap()]);
+    let limiter = RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(&list).build();
+    let denied = now(limiter.acquire(&API, "ada").label("asn", "64496").send());
+    assert_eq!((denied.reason(), denied.retry_after()), (Reason::DenyList, None));
+    assert!(now(limiter.acquire(&API, "ada").label("as", "64496").send()).is_allowed());
+    let layer = crate::app::layer(&limiter, &API).label("asn", |req| req.uri.query().map(str::to_owned));
+    let app = crate::client::hello().layer(layer);
+    for (query, status) in [("64496", 429), ("64497", 200)] {
+        let request = axum::extract::Request::get(format!("/?{query}")).body(axum::body::Body::empty()).unwrap();
+        assert_eq!(crate::client::oneshot(&app, request).await.status, status);
+    }
+}
+
+#[tokio::test]
+async fn a_denied_caller_is_charged_under_no_policy_and_checks_say_so_too() {
+    let other = Policy::new("other", Quota::token_bucket(10, MINUTE));
+    let list = DenyList::from_iter([DenyRule::key("mallory")]);
+    let store = Store::near(&ManualClock::new());
+    let limiter = RateLimiter::builder(Arc::clone(&store)).deny_list(&list).build();
+    // One of the keys is enough.
+    let charges = || [tollgate::Charge::new(&API, "ada"), tollgate::Charge::new(&other, "mallory")];
+    for decisions in [now(limiter.limit_all(charges())), now(limiter.check_all(charges()))] {
+        assert!(decisions.iter().all(|decision| decision.reason() == Reason::DenyList && decision.remaining() == 0));
+        assert_eq!(decisions.retry_after(), None);
+    }
+    assert_eq!(store.asked(), 0);
+    assert_eq!(now(limiter.remaining(&API, "ada")), 10);
+}
+
+#[tokio::test]
+async fn in_shadow_mode_a_denied_caller_passes_and_the_handler_can_tell() {
+    let list = DenyList::from_iter([DenyRule::key("mallory")]);
+    let spy = Spy::new();
+    let limiter =
+        RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(&list).observer(Arc::clone(&spy)).build();
+    let handler = async |status: tollgate::RateLimitStatus| {
+        let decision = status.decisions().get(0).expect("a decision").clone();
+        format!("{} {}", decision.reason().as_str(), decision.denied_rule().expect("a rule"))
+    };
+    let app = axum::Router::new().route("/", axum::routing::get(handler));
+    let layer = crate::app::layer(&limiter, &API).with_status().shadow();
+    let client = crate::client::serve(app.layer(layer)).await;
+    let answer = client.get_as("mallory").await;
+    assert_eq!((answer.status, &answer.body[..]), (200, &b"deny_list key"[..]));
+    assert_eq!(spy.last(), ("deny_list", Some("key".to_owned())));
+}

@@ -1,0 +1,168 @@
+//! Deny lists beside a look at every rule.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use proptest::prelude::*;
+use tollgate::{DenyList, DenyRule, Key, Signals};
+
+use crate::random::cases;
+
+/// A rule, in plain sight.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Plain {
+    Key(u8),
+    /// The first bits of an address, most significant first; of IPv4 with 32, of IPv6 with 128.
+    Network(bool, Vec<bool>),
+    Agent(String),
+    Label(&'static str, String),
+}
+
+#[derive(Clone, Debug)]
+struct Caller {
+    key: Option<u8>,
+    /// Bits, as in a network.
+    address: Option<(bool, Vec<bool>)>,
+    /// Whether IPv4 is written as IPv6.
+    mapped: bool,
+    agent: Option<String>,
+    labels: Vec<(&'static str, String)>,
+}
+
+fn address(is_v6: bool, bits: &[bool]) -> IpAddr {
+    if is_v6 {
+        let number = bits.iter().enumerate().fold(0u128, |sum, (i, bit)| sum | u128::from(*bit) << (127 - i));
+        IpAddr::V6(number.into())
+    } else {
+        let number = bits.iter().enumerate().fold(0u32, |sum, (i, bit)| sum | u32::from(*bit) << (31 - i));
+        IpAddr::V4(number.into())
+    }
+}
+
+impl Plain {
+    fn rule(&self) -> DenyRule {
+        match self {
+            Plain::Key(key) => DenyRule::key(*key),
+            Plain::Network(is_v6, bits) => {
+                DenyRule::network(&format!("{}/{}", address(*is_v6, bits), bits.len())).unwrap()
+            }
+            Plain::Agent(pattern) => DenyRule::user_agent(pattern).unwrap(),
+            Plain::Label(name, value) => DenyRule::label(*name, value).unwrap(),
+        }
+    }
+
+    fn is_about(&self, caller: &Caller) -> bool {
+        match self {
+            Plain::Key(key) => caller.key == Some(*key),
+            Plain::Network(is_v6, bits) => {
+                caller.address.as_ref().is_some_and(|(v6, address)| v6 == is_v6 && address.starts_with(bits))
+            }
+            Plain::Agent(pattern) => caller
+                .agent
+                .as_ref()
+                .is_some_and(|agent| matches(pattern.to_lowercase().as_bytes(), agent.to_lowercase().as_bytes())),
+            Plain::Label(name, value) => {
+                caller.labels.iter().any(|(known, theirs)| known == name && theirs.eq_ignore_ascii_case(value))
+            }
+        }
+    }
+
+    /// Addresses before labels before agents, exact ones first, before keys; of networks the smallest.
+    fn rank(&self) -> (u8, usize) {
+        match self {
+            Plain::Network(_, bits) => (0, 128 - bits.len()),
+            Plain::Label(..) => (1, 0),
+            Plain::Agent(pattern) => (2, usize::from(pattern.contains('*'))),
+            Plain::Key(_) => (3, 0),
+        }
+    }
+}
+
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    match (pattern.first(), text.first()) {
+        (None, None) => true,
+        (Some(b'*'), _) => matches(&pattern[1..], text) || !text.is_empty() && matches(pattern, &text[1..]),
+        (Some(a), Some(b)) => a == b && matches(&pattern[1..], &text[1..]),
+        _ => false,
+    }
+}
+
+/// Bits of which few differ, so that networks lie in one another.
+fn bits(most: usize) -> impl Strategy<Value = Vec<bool>> {
+    (prop::collection::vec(any::<bool>(), 0..=4), 0..=most).prop_map(move |(head, length)| {
+        let mut bits = head;
+        bits.resize(length, false);
+        bits
+    })
+}
+
+fn plain() -> impl Strategy<Value = Plain> {
+    let network = any::<bool>()
+        .prop_flat_map(|is_v6| bits(if is_v6 { 128 } else { 32 }).prop_map(move |bits| Plain::Network(is_v6, bits)));
+    prop_oneof![
+        2 => (0u8..6).prop_map(Plain::Key),
+        5 => network,
+        2 => "[aB*]{1,4}".prop_filter("everybody", |text| text.bytes().any(|b| b != b'*')).prop_map(Plain::Agent),
+        2 => (prop::sample::select(vec!["country", "asn"]), "[aB]{1,2}")
+            .prop_map(|(name, value)| Plain::Label(name, value)),
+    ]
+}
+
+fn caller() -> impl Strategy<Value = Caller> {
+    let address = any::<bool>().prop_flat_map(|is_v6| {
+        let most = if is_v6 { 128 } else { 32 };
+        (prop::collection::vec(any::<bool>(), 4), 0..most).prop_map(move |(mut bits, one)| {
+            bits.resize(most, false);
+            bits[one] ^= true;
+            (is_v6, bits)
+        })
+    });
+    let labels = prop::collection::vec((prop::sample::select(vec!["country", "asn"]), "[Ab]{1,2}"), 0..3);
+    (prop::option::of(0u8..6), prop::option::of(address), any::<bool>(), prop::option::of("[Ab]{0,5}"), labels)
+        .prop_map(|(key, address, mapped, agent, labels)| Caller { key, address, mapped, agent, labels })
+}
+
+proptest! {
+    #![proptest_config(cases(20_000))]
+    #[test]
+    fn a_deny_list_finds_what_a_look_at_every_rule_finds(
+        rules in prop::collection::vec(plain(), 0..24),
+        removed in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        callers in prop::collection::vec(caller(), 1..8),
+    ) {
+        let list = DenyList::from_iter(rules.iter().map(Plain::rule));
+        let mut left: HashSet<Plain> = rules.iter().cloned().collect();
+        for index in removed {
+            if let Some(rule) = rules.get(index.index(rules.len().max(1))) {
+                let same = |other: &Plain| other.rule() == rule.rule();
+                prop_assert_eq!(list.remove(&rule.rule()), left.iter().any(same));
+                left.retain(|other| !same(other));
+            }
+        }
+        for caller in callers {
+            let mut signals = Signals::new();
+            if let Some((is_v6, bits)) = &caller.address {
+                signals = signals.ip(match address(*is_v6, bits) {
+                    IpAddr::V4(v4) if caller.mapped => IpAddr::V6(v4.to_ipv6_mapped()),
+                    address => address,
+                });
+            }
+            if let Some(agent) = &caller.agent {
+                signals = signals.user_agent(agent.clone());
+            }
+            for (name, value) in &caller.labels {
+                signals = signals.label(*name, value.clone());
+            }
+            let key = caller.key.map(Key::from);
+            let found = list.find(key.as_ref(), &signals);
+            let about: Vec<&Plain> = left.iter().filter(|rule| rule.is_about(&caller)).collect();
+            prop_assert_eq!(found.is_some(), !about.is_empty(), "{:?} of {:?}", found, about);
+            if let Some(found) = found {
+                // The best of its kind; of several agents or labels any.
+                let best = about.iter().map(|rule| rule.rank()).min();
+                let theirs = about.iter().filter(|rule| rule.rule() == *found).map(|rule| rule.rank()).min();
+                prop_assert_eq!(theirs, best, "{:?} of {:?}", found, about);
+            }
+        }
+    }
+}

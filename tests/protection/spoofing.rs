@@ -1,0 +1,106 @@
+//! Whose address deny lists and blocks go by: the one that rules count, which no client can choose.
+
+use tollgate::key::KeyExtractor;
+use tollgate::{
+    AutoBlock, DenyList, DenyRule, HOUR, MINUTE, ManualClock, Policy, Quota, RateLimitLayer, RateLimiter, Reason,
+    Signal, key,
+};
+
+use crate::app::{API, ip};
+use crate::client::{Client, hello, serve};
+use crate::store::Store;
+use crate::support::now;
+
+fn denying(text: &str) -> RateLimiter {
+    let list = DenyList::from_iter([DenyRule::network(text).unwrap()]);
+    RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(&list).build()
+}
+
+async fn statuses(client: &Client, forwarded: &[&str]) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    for list in forwarded {
+        statuses.push(client.send("GET", &[&format!("x-forwarded-for: {list}")]).await.status);
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn without_a_proxy_that_is_believed_a_header_neither_evades_nor_frames() {
+    for layer in [
+        RateLimitLayer::new(&API, key::client_ip()),
+        RateLimitLayer::new(&API, |_: &_| "all").client_ip(key::client_ip()),
+    ] {
+        // The peer is 127.0.0.1, whatever it writes.
+        let client = serve(hello().layer(layer.clone().limiter(&denying("127.0.0.1")))).await;
+        assert_eq!(statuses(&client, &["192.0.2.7", "", "127.0.0.2, 192.0.2.7"]).await, [429; 3]);
+        let client = serve(hello().layer(layer.limiter(&denying("192.0.2.7")))).await;
+        assert_eq!(statuses(&client, &["192.0.2.7", "192.0.2.7, 192.0.2.7"]).await, [200; 2]);
+    }
+}
+
+#[tokio::test]
+async fn behind_a_proxy_the_address_that_it_saw_counts_and_not_what_the_client_wrote_before() {
+    let trusting = || key::client_ip().trust(["127.0.0.1", "10.0.0.0/8"]);
+    let limiter = denying("192.0.2.7");
+    let layers = [
+        RateLimitLayer::new(&API, trusting()),
+        // Wherever in a key the address is.
+        RateLimitLayer::new(&API, key::header("x-api-key").or(trusting())),
+        RateLimitLayer::new(&API, key::header("x-user").and(trusting()).or_skip())
+            .and(Policy::new("all", *API.quota()), key::global()),
+        RateLimitLayer::new(Policy::new("all", *API.quota()), key::global()).and(&API, trusting().or_reject()),
+    ];
+    for layer in layers {
+        let client = serve(hello().layer(layer.limiter(&limiter))).await;
+        let evasions =
+            ["192.0.2.7", "8.8.8.8, 192.0.2.7", "192.0.2.7, 10.1.2.3", "unknown, 192.0.2.7, 10.1.2.3, 10.1.2.4"];
+        assert_eq!(statuses(&client, &evasions).await, [429; 4]);
+        let frames = ["192.0.2.7, 8.8.8.8", "192.0.2.7, unknown", "192.0.2.7, 8.8.8.8, 10.1.2.3"];
+        assert_eq!(statuses(&client, &frames).await, [200; 3]);
+    }
+}
+
+#[tokio::test]
+async fn the_layers_own_choice_of_an_address_goes_before_the_rules() {
+    let layer = RateLimitLayer::new(&API, key::client_ip().trust(["127.0.0.1"]))
+        .client_ip(key::client_ip().trust(["127.0.0.1"]).from_header("cf-connecting-ip"));
+    let client = serve(hello().layer(layer.limiter(&denying("192.0.2.7")))).await;
+    let status = async |lines: &[&str]| client.send("GET", lines).await.status;
+    assert_eq!(status(&["x-forwarded-for: 192.0.2.7", "cf-connecting-ip: 8.8.8.8"]).await, 200);
+    assert_eq!(status(&["x-forwarded-for: 8.8.8.8", "cf-connecting-ip: 192.0.2.7"]).await, 429);
+}
+
+#[tokio::test]
+async fn denials_block_the_address_that_was_denied_and_no_other() {
+    let one = Policy::new("one", Quota::token_bucket(1, HOUR));
+    let limiter = RateLimiter::builder(Store::near(&ManualClock::new()))
+        .auto_block(AutoBlock::new([&one]).threshold(3).within(MINUTE).block_for(HOUR))
+        .build();
+    let layer = RateLimitLayer::new(one.clone(), key::client_ip().trust(["127.0.0.1"])).limiter(&limiter);
+    let client = serve(hello().layer(layer)).await;
+    // Each names another victim; the proxy wrote the last.
+    for i in 0..10 {
+        client.send("GET", &[&format!("x-forwarded-for: 198.51.100.{i}, 192.0.2.7")]).await;
+    }
+    let reason = |address: &str| now(limiter.acquire(&API, "somebody").ip(ip(address)).check()).reason();
+    assert_eq!(reason("192.0.2.7"), Reason::Blocked);
+    for i in 0..10 {
+        assert_eq!(reason(&format!("198.51.100.{i}")), Reason::WithinQuota);
+    }
+    assert_eq!(reason("127.0.0.1"), Reason::WithinQuota, "nor is the proxy");
+    assert_eq!(limiter.stats().offenders, 2, "the key and the address");
+}
+
+#[tokio::test]
+async fn no_key_that_a_caller_chooses_is_taken_for_an_address_or_a_label() {
+    // Under a policy whose denials count, keys are looked up as addresses and labels are.
+    let limiter = RateLimiter::builder(Store::near(&ManualClock::new())).auto_block(AutoBlock::new([&API])).build();
+    limiter.block(Signal::ip(ip("192.0.2.7")), HOUR).await.unwrap();
+    limiter.block(Signal::label("country", "KP"), HOUR).await.unwrap();
+    for key in [tollgate::Key::from(ip("192.0.2.7")), ("ip", ip("192.0.2.7")).into(), "192.0.2.7".into(), "KP".into()] {
+        assert!(now(limiter.limit(&API, key)).is_allowed());
+    }
+    limiter.block(Signal::key(ip("192.0.2.8")), HOUR).await.unwrap();
+    assert!(now(limiter.acquire(&API, "ada").ip(ip("192.0.2.8")).send()).is_allowed());
+    assert!(!now(limiter.limit(&API, ip("192.0.2.8"))).is_allowed());
+}

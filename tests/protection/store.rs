@@ -1,0 +1,134 @@
+//! A backend that counts what it is asked, and is as far away as a test wants it to be.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tollgate::backend::{Backend, BackendFuture, Bulletin, RowId, Settle, Steps, Take, Vitals};
+use tollgate::{Clock, Error, ErrorKind, ManualClock, MemoryBackend, Secret, Sleep};
+
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) rows: MemoryBackend,
+    clock: ManualClock,
+    is_remote: bool,
+    asked: AtomicUsize,
+    /// How long a question travels, and how long its answer.
+    trip: Mutex<(Duration, Duration)>,
+    /// Whether answers are held back, and what lets them go.
+    holds: AtomicBool,
+    held: Mutex<Vec<oneshot::Sender<()>>>,
+    pub(crate) fails: AtomicBool,
+}
+
+impl Store {
+    /// In this process.
+    pub(crate) fn near(clock: &ManualClock) -> Arc<Store> {
+        Store::new(clock, false)
+    }
+
+    /// On another machine.
+    pub(crate) fn far(clock: &ManualClock) -> Arc<Store> {
+        Store::new(clock, true)
+    }
+
+    fn new(clock: &ManualClock, is_remote: bool) -> Arc<Store> {
+        Arc::new(Store {
+            rows: MemoryBackend::builder().clock(clock.clone()).build(),
+            clock: clock.clone(),
+            is_remote,
+            asked: AtomicUsize::new(0),
+            trip: Mutex::default(),
+            holds: AtomicBool::new(false),
+            held: Mutex::default(),
+            fails: AtomicBool::new(false),
+        })
+    }
+
+    /// How many questions came since this was last asked.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.swap(0, Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_trip(&self, there: Duration, back: Duration) {
+        *self.trip.lock().unwrap() = (there, back);
+    }
+
+    /// From now on, what is decided is not told.
+    pub(crate) fn hold(&self) {
+        self.holds.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells all that was decided.
+    pub(crate) fn let_go(&self) {
+        self.holds.store(false, Ordering::Relaxed);
+        for held in self.held.lock().unwrap().drain(..) {
+            // Nobody may be waiting any more.
+            let _ = held.send(());
+        }
+    }
+
+    fn ask(&self, ask: impl FnOnce() -> BackendFuture<Steps>) -> BackendFuture<Steps> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if self.fails.load(Ordering::Relaxed) {
+            return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "10.0.0.7 refuses the connection")));
+        }
+        let (there, back) = *self.trip.lock().unwrap();
+        self.clock.advance(there);
+        let answer = ask();
+        self.clock.advance(back);
+        if !self.holds.load(Ordering::Relaxed) {
+            return answer;
+        }
+        let (held, told) = oneshot::channel();
+        self.held.lock().unwrap().push(held);
+        BackendFuture::boxed(async move {
+            let _ = told.await;
+            answer.await
+        })
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Backend for Store {
+    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        self.ask(|| self.rows.acquire(takes))
+    }
+
+    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        self.ask(|| self.rows.peek(takes))
+    }
+
+    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+        self.rows.settle(settlements)
+    }
+
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+        self.rows.reset(rows)
+    }
+
+    fn secret(&self) -> Option<Secret> {
+        self.rows.secret()
+    }
+
+    fn sleep_until(&self, instant: tollgate::algorithm::Micros) -> Option<Sleep> {
+        self.rows.sleep_until(instant)
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.rows.clock()
+    }
+
+    fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+
+    fn bulletin(&self) -> Option<Arc<dyn Bulletin>> {
+        self.rows.bulletin()
+    }
+
+    fn vitals(&self) -> Vitals {
+        self.rows.vitals()
+    }
+}

@@ -1,0 +1,81 @@
+//! Everything at once from eight threads: nothing panics, nothing hangs, and the end is exact.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use tollgate::{
+    AutoBlock, Charge, DenyList, DenyRule, HOUR, MINUTE, ManualClock, Quota, RateLimiter, Reason, Signal, Signals,
+};
+
+use crate::app::{API, ONE, Spy, ip};
+use crate::store::Store;
+use crate::support::now;
+
+const ROUNDS: u64 = 2_000;
+
+#[test]
+fn decisions_blocks_and_changes_from_eight_threads_end_as_they_should() {
+    let clock = ManualClock::new();
+    let (list, spy, store) = (DenyList::new(), Spy::new(), Store::far(&clock));
+    let limiter = RateLimiter::builder(Arc::clone(&store))
+        .deny_list(&list)
+        .auto_block(AutoBlock::new([&ONE]).threshold(5).within(MINUTE).block_for(HOUR))
+        .observer(Arc::clone(&spy))
+        .build();
+    let (done, all_done) = channel();
+    for thread in 0..8u64 {
+        let (limiter, list, done) = (limiter.clone(), list.clone(), done.clone());
+        std::thread::spawn(move || {
+            for round in 0..ROUNDS {
+                work(&limiter, &list, thread, round);
+            }
+            done.send(thread).unwrap();
+        });
+    }
+    drop(done);
+    for _ in 0..8 {
+        // A panic hangs up, a deadlock is late.
+        all_done.recv_timeout(Duration::from_secs(50)).expect("every thread comes to its end");
+    }
+
+    // Of each thread the last rule, block and quota.
+    assert_eq!(list.len(), 8);
+    for thread in 0..8u64 {
+        assert!(list.contains(&DenyRule::key(("denied", thread, ROUNDS - 1))));
+        assert_eq!(now(limiter.check(&API, ("denied", thread, ROUNDS - 1))).reason(), Reason::DenyList);
+        assert!(now(limiter.check(&API, ("denied", thread, ROUNDS - 2))).is_allowed());
+        assert_eq!(now(limiter.check(&API, ("blocked", thread))).reason(), Reason::Blocked);
+        assert_eq!(now(limiter.check(&API, ("let go", thread))).reason(), Reason::WithinQuota);
+        assert_eq!(now(limiter.check(&ONE, ("offender", thread))).reason(), Reason::Blocked);
+        assert_eq!(limiter.quota(&API, ("quota", thread)).limit(), ROUNDS);
+    }
+    let stats = limiter.stats();
+    assert_eq!(stats.changed_quotas, 8);
+    // Eight by hand; eight offenders and their addresses.
+    assert_eq!((stats.offenders, stats.blocked), (24, 24));
+    let earned = spy.take_blocked().into_iter().filter(|(_, _, times)| *times > 0).count();
+    assert_eq!(earned, 16, "each was blocked once");
+    // The shared row: ten were admitted, whatever was denied meanwhile.
+    let admitted = spy.decided.lock().unwrap().iter().filter(|(reason, _)| *reason == "within_quota").count();
+    assert_eq!(now(limiter.remaining(&API, "shared")), 0);
+    assert!(admitted >= 10);
+}
+
+fn work(limiter: &RateLimiter, list: &DenyList, thread: u64, round: u64) {
+    list.insert(DenyRule::key(("denied", thread, round)));
+    if round > 0 {
+        list.remove(&DenyRule::key(("denied", thread, round - 1)));
+    }
+    now(limiter.block(Signal::key(("let go", thread)), HOUR));
+    now(limiter.set_key_quota(&API, ("quota", thread), Some(Quota::token_bucket(round + 1, MINUTE))));
+    now(limiter.block(Signal::key(("blocked", thread)), HOUR));
+    let signals = Signals::new().ip(ip(&format!("192.0.2.{thread}")));
+    drop(now(limiter.limit_all([Charge::new(&ONE, ("offender", thread)).cost(2).signals(signals)])));
+    drop(now(limiter.limit_all([Charge::new(&API, "shared"), Charge::new(&API, ("own", thread, round))])));
+    drop(now(limiter.limit(&API, "shared")));
+    assert_eq!(now(limiter.check(&API, ("blocked", thread))).reason(), Reason::Blocked);
+    assert_eq!(limiter.quota(&API, ("quota", thread)).limit(), round + 1);
+    now(limiter.unblock(Signal::key(("let go", thread))));
+    assert!(limiter.stats().offenders <= 32);
+}
