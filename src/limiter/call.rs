@@ -110,7 +110,9 @@ impl RateLimiter {
         let Inner { guard, time, .. } = &*self.inner;
         if call.take && call.enforced && guard.counts() {
             if decided.is_allowed() {
-                guard.allowed(decided.iter().map(|decision| (decision.policy(), decision.key())), &call.known);
+                // What nobody saw says nothing of who asked.
+                let seen = decided.iter().filter(|decision| decision.decided_by() != DecidedBy::Nobody);
+                guard.allowed(seen.map(|decision| (decision.policy(), decision.key())), &call.known);
             } else {
                 let now = time.now();
                 let denied = decided.iter().zip(&call.keys).filter(|(decision, _)| decision.is_violated());

@@ -173,6 +173,7 @@ mod tests {
     fn faults_name_the_value() {
         for (result, part) in [
             (DenyRule::network("10.0.0.0/33"), "\"10.0.0.0/33\" is no network"),
+            (DenyRule::network("::ffff:10.0.0.0/90"), "is no network"),
             (DenyRule::user_agent(""), "user agent \"\""),
             (DenyRule::user_agent("**"), "would deny everybody"),
             (DenyRule::user_agent(&"x".repeat(257)), "1 to 256 bytes"),

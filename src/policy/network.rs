@@ -14,6 +14,8 @@ pub(crate) fn parse_network(text: &str) -> Result<IpNet, CidrError> {
             Some(v4) => IpNet::new(IpAddr::V4(v4), v6.prefix_len() - 96).map_err(|_| CidrError::new(text)),
             None => Ok(IpNet::V6(v6)),
         },
+        // Wider than all of IPv4, and no canonical address is in it.
+        Ok(IpNet::V6(v6)) if v6.addr().to_ipv4_mapped().is_some() => Err(CidrError::new(text)),
         Ok(network) => Ok(network),
         Err(_) => Err(CidrError::new(text)),
     }

@@ -138,7 +138,9 @@ impl Offenders {
     fn entry<'a>(&self, bucket: &'a mut [Entry; WAYS], id: Digest, now: Micros) -> &'a mut Entry {
         let found = bucket.iter().position(|entry| entry.is(id));
         let place = found.unwrap_or_else(|| {
-            let least = (0..WAYS).min_by_key(|place| bucket[*place].worth(now, self.window)).unwrap_or(0);
+            // Of those worth as little, who was counted first: newcomers displace each other in turn.
+            let worth = |place: &usize| (bucket[*place].worth(now, self.window), bucket[*place].since);
+            let least = (0..WAYS).min_by_key(worth).unwrap_or(0);
             bucket[least].clear(&self.blocks);
             bucket[least] = Entry { id: halves(id), is_taken: true, ..Entry::default() };
             least
