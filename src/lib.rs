@@ -55,6 +55,8 @@
 //! | `serde` | | quotas from configuration: `"100/min burst 20"`, or a table |
 //! | `tonic` | | the peer address from tonic's connection info |
 //! | `uuid` | | `Uuid` as a key |
+//! | `tracing` | | `observe::Tracing`: decisions as events, denials sampled |
+//! | `metrics` | | `observe::Metrics`: counters, latencies and gauges, with a dashboard |
 //! | `conformance` | | the suite that every backend must pass |
 //!
 //! Features only add. Without any there is no axum and no runtime in the tree.
@@ -72,6 +74,8 @@ mod clock;
 pub mod docs;
 mod limiter;
 mod middleware;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+pub mod observe;
 mod policy;
 
 pub use algorithm::{DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, WEEK};
