@@ -7,7 +7,8 @@
 /// those in shadow mode, where a denial is not acted on.
 ///
 /// Of requests under one policy it adds up to the requests; under several, each counts once under each. Not in it:
-/// charges that nobody decided (they are in [`BACKEND_ERRORS`]) and those that were only asked for ([`CHECKS`]).
+/// charges that nobody decided (they are in [`BACKEND_ERRORS`]) and those that were only asked for ([`CHECKS`]); requests
+/// that no rule limits, or whose key is missing, since nothing was charged.
 pub const DECISIONS: &str = "tollgate_decisions_total";
 
 /// Counter: charges that were only asked for. Labels `policy`, `outcome`.

@@ -50,6 +50,7 @@ const LATE: i32 = 10;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
 
     fn passes(sample: &Sample, millis: u64, calls: usize) -> Vec<Option<u64>> {
         (0..calls).map(|_| sample.pass(Micros::new(millis * 1000), 2)).collect()
@@ -62,6 +63,27 @@ mod tests {
         assert_eq!(passes(&sample, 100_999, 1), [None]);
         assert_eq!(passes(&sample, 101_000, 3), [Some(3), Some(0), None]);
         assert_eq!(passes(&sample, 200_000, 1), [Some(1)]);
+    }
+
+    #[test]
+    fn threads_at_once_pass_exactly_as_many() {
+        const MOST: u32 = 4_000_000;
+        let sample = Sample::default();
+        let all_at_once = Barrier::new(8);
+        let thread = || {
+            all_at_once.wait();
+            let passed = (0..MOST / 4).filter_map(|_| sample.pass(Micros::new(0), MOST));
+            passed.fold((0, 0), |(passed, left_out), more| (passed + 1, left_out + more))
+        };
+        let (mut passed, mut left_out) = (0, 0);
+        for (more, told) in std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(thread)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("a count")).collect::<Vec<_>>()
+        }) {
+            (passed, left_out) = (passed + more, left_out + told);
+        }
+        left_out += sample.left_out.load(Ordering::Relaxed);
+        assert_eq!((passed, left_out), (u64::from(MOST), u64::from(MOST)));
     }
 
     #[test]

@@ -207,20 +207,22 @@ async fn a_name_of_any_letters_comes_through() {
 }
 
 #[test]
-fn each_metric_is_described_and_durations_are_in_seconds() {
-    let recorder = builder().build_recorder();
-    let _installed = set_default_local_recorder(&recorder);
-    crate::dashboard::exercise();
-    let text = recorder.handle().render();
-    for name in names::ALL {
-        assert_eq!(text.matches(&format!("# HELP {name} ")).count(), 1, "{name}");
-        let kind = match name {
-            names::DECISION_DURATION => "histogram",
-            _ if name.ends_with("_total") => "counter",
-            _ => "gauge",
-        };
-        assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name}");
+fn each_metric_is_described_under_its_name_and_durations_are_in_seconds() {
+    // What is recommended is what they are called already: units and `_total` are not put behind them again.
+    for recorder in [builder().build_recorder(), builder().with_recommended_naming(true).build_recorder()] {
+        let _installed = set_default_local_recorder(&recorder);
+        crate::dashboard::exercise();
+        let text = recorder.handle().render();
+        for name in names::ALL {
+            assert_eq!(text.matches(&format!("# HELP {name} ")).count(), 1, "{name}: {text}");
+            let kind = match name {
+                names::DECISION_DURATION => "histogram",
+                _ if name.ends_with("_total") => "counter",
+                _ => "gauge",
+            };
+            assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name}");
+        }
+        let sum = page(&recorder).sum(&format!("{}_sum", names::DECISION_DURATION), &[]).unwrap();
+        assert!(sum > 0.0 && Duration::from_secs_f64(sum) < MINUTE, "{sum} seconds");
     }
-    let sum = page(&recorder).sum(&format!("{}_sum", names::DECISION_DURATION), &[]).unwrap();
-    assert!(sum > 0.0 && Duration::from_secs_f64(sum) < MINUTE, "{sum} seconds");
 }
