@@ -36,6 +36,7 @@
 //! - [`algorithm`]: the arithmetic by itself, pure functions of numbers.
 //! - [`Clock`], [`ManualClock`]: time, and how to test your own limits without waiting.
 //! - [`Reservation`], [`Settlement`], [`Settle`]: waiting for a turn, giving back, telling the true cost.
+//! - [`Observer`]: who is told of every decision; `observe` has two, for logs and for metrics.
 //! - [`docs`]: whose address it is behind [proxies](docs::proxies), how the crate is [built](docs::design) and why,
 //!   what it [does not do](docs::limitations).
 //!
