@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := test
 
 # Each feature by itself, none, the default and all: a feature only adds.
-FEATURES := axum wait redis redis-tls serde tonic uuid conformance
+FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conformance
 
 .PHONY: test tools fmt lint docs unit features bench bench-redis
 

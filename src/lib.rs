@@ -38,7 +38,8 @@
 //! - `config`: all of these from a TOML, YAML or JSON file, read again while the program runs (feature `serde`).
 //! - [`Reservation`], [`Settlement`], [`Settle`]: waiting for a turn, giving back, telling the true cost.
 //! - [`DenyList`], [`AutoBlock`]: whom to deny whatever the limits say; [`RateLimiter::set_quota`]: limits changed while
-//!   they hold; [`Observer`]: every decision as data.
+//!   they hold.
+//! - [`Observer`]: who is told of every decision; `observe` has two, for logs and for metrics.
 //! - [`docs`]: whose address it is behind [proxies](docs::proxies), how the crate is [built](docs::design) and why,
 //!   what it [does not do](docs::limitations).
 //!
@@ -58,6 +59,8 @@
 //! | `serde` | | [`Quota`] as text or table in any format, and `config`: policies, routes, deny lists from a file |
 //! | `tonic` | | the peer address from tonic's connection info |
 //! | `uuid` | | `Uuid` as a key |
+//! | `tracing` | | `observe::Tracing`: decisions as events, denials sampled |
+//! | `metrics` | | `observe::Metrics`: counters, latencies and gauges, with a dashboard |
 //! | `conformance` | | the suite that every backend must pass |
 //!
 //! Features only add. Without any there is no axum and no runtime in the tree.
@@ -77,6 +80,8 @@ pub mod config;
 pub mod docs;
 mod limiter;
 mod middleware;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+pub mod observe;
 mod policy;
 
 pub use algorithm::{DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, WEEK};

@@ -43,6 +43,29 @@ fn a_denied_decision_allocates_nothing() {
     assert_eq!(allocations(|| assert!(!now(limiter.limit(&policy, 7)).is_allowed())), 0);
 }
 
+#[cfg(all(feature = "metrics", feature = "tracing"))]
+#[test]
+fn a_watched_decision_allocates_nothing() {
+    use tollgate::observe::{Metrics, Tracing};
+
+    struct Nothing;
+    impl tollgate::Observer for Nothing {
+        fn decided(&self, _: &tollgate::Observed<'_>) {}
+    }
+    let builder = || RateLimiter::builder(tollgate::MemoryBackend::new());
+    let policy = Policy::new("three", Quota::token_bucket(3, HOUR));
+    let limiters = [
+        builder().observer(Nothing).build(),
+        builder().observer(Metrics::new()).build(),
+        builder().observer(Tracing::new()).build(),
+    ];
+    for limiter in limiters {
+        let counts = [0; 5].map(|_| allocations(|| drop(now(limiter.limit(&policy, 7)))));
+        // The first that is allowed and the first that is denied make room for what is counted of them.
+        assert_eq!([counts[1], counts[2], counts[4]], [0; 3], "{counts:?}");
+    }
+}
+
 #[test]
 fn two_charges_at_once_allocate_only_the_lists_of_answers() {
     let limiter = RateLimiter::default();

@@ -27,6 +27,18 @@ pub enum ErrorKind {
     Unsupported,
 }
 
+impl ErrorKind {
+    /// A name that stays the same, for logs and metrics: `protocol`, `timeout`, `unavailable`, `unsupported`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ErrorKind::Protocol => "protocol",
+            ErrorKind::Timeout => "timeout",
+            ErrorKind::Unavailable => "unavailable",
+            ErrorKind::Unsupported => "unsupported",
+        }
+    }
+}
+
 impl Error {
     /// An error of `kind`; the message says what happened, with which value, and what to do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {

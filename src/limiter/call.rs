@@ -82,13 +82,14 @@ impl RateLimiter {
         lines: &[Line],
         answer: Result<Steps, Error>,
     ) -> Result<Decisions, Error> {
-        let error = match answer {
-            Ok(steps) => {
+        // An answer that is none is a failure like any other.
+        let decided = answer.and_then(|steps| Ok((decisions(lines, &steps)?, steps)));
+        let error = match decided {
+            Ok((decided, steps)) => {
                 if let (Some(cache), Some(permit)) = (&self.inner.block_cache, call.permit.take()) {
                     let answers = lines.iter().zip(steps.iter()).map(|(line, step)| (line.row(), &line.quota, step));
                     cache.learn(answers, call.take, &permit, self.inner.time.now());
                 }
-                let decided = decisions(lines, &steps)?;
                 return self.protected(call, decided);
             }
             Err(error) => error,

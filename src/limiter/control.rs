@@ -203,7 +203,7 @@ impl Inner {
                 News::Block(id, None) => self.guard.unblock(id),
             }
         }
-        let is_changed = all && self.overrides.len() > 0 || !changes.is_empty();
+        let is_changed = all && !self.overrides.is_empty() || !changes.is_empty();
         if all {
             self.overrides.replace(changes);
         } else {

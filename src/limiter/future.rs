@@ -142,13 +142,15 @@ impl DecisionsFuture {
         limiter: &RateLimiter,
         takes: &[Take<'_>],
         store: bool,
-        call: Option<Box<Call>>,
+        call: Option<Call>,
         steps: BackendFuture<Steps>,
     ) -> DecisionsFuture {
         let lines: SmallVec<[Line; 1]> = takes.iter().map(Line::of).collect();
         DecisionsFuture(match steps.try_ready() {
             Ok(answer) => Several::Ready(Some(several(limiter, &lines, store, call, answer))),
-            Err(steps) => Several::Pending { lines, steps, limiter: limiter.clone(), take: store, call },
+            Err(steps) => {
+                Several::Pending { lines, steps, limiter: limiter.clone(), take: store, call: call.map(Box::new) }
+            }
         })
     }
 
@@ -175,9 +177,9 @@ impl Future for DecisionsFuture {
                 Some(answer) => Poll::Ready(answer),
                 None => panic!("a DecisionsFuture was polled after it had answered"),
             },
-            Several::Pending { lines, steps, limiter, take, call } => {
-                Pin::new(steps).poll(context).map(|answer| several(limiter, lines, *take, call.take(), answer))
-            }
+            Several::Pending { lines, steps, limiter, take, call } => Pin::new(steps)
+                .poll(context)
+                .map(|answer| several(limiter, lines, *take, call.take().map(|call| *call), answer)),
         }
     }
 }
@@ -187,16 +189,13 @@ fn several(
     limiter: &RateLimiter,
     lines: &[Line],
     take: bool,
-    call: Option<Box<Call>>,
+    call: Option<Call>,
     answer: Result<Steps, Error>,
 ) -> Result<Decisions, Error> {
     if let Some(call) = call {
-        return limiter.conclude(*call, lines, answer);
+        return limiter.conclude(call, lines, answer);
     }
-    match answer {
-        Ok(steps) => decisions(lines, &steps),
-        Err(error) => limiter.failed(lines, take, error),
-    }
+    answer.and_then(|steps| decisions(lines, &steps)).or_else(|error| limiter.failed(lines, take, error))
 }
 
 #[inline]

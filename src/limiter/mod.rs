@@ -320,7 +320,7 @@ impl RateLimiter {
         }
         // 5. The backend: all of them, or none.
         let steps = self.ask_backend(&takes, around.take);
-        DecisionsFuture::new(self, &takes, around.take, Some(Box::new(call)), steps)
+        DecisionsFuture::new(self, &takes, around.take, Some(call), steps)
     }
 
     /// By the quota that the program says.

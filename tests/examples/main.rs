@@ -11,6 +11,7 @@ mod grpc;
 mod job_scheduling;
 mod llm_tokens;
 mod login_protection;
+mod observability;
 mod outgoing;
 mod redis;
 mod routes;

@@ -91,10 +91,10 @@ impl Drop for Example {
 
 /// The comment at an example's top.
 fn comment(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-    let alone = std::fs::read_to_string(folder.join(format!("{name}.rs")));
-    // Or with other files in a folder.
-    let source = alone.or_else(|_| std::fs::read_to_string(folder.join(name).join("main.rs"))).unwrap();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    // One that is more than a file has a folder.
+    let paths = [examples.join(format!("{name}.rs")), examples.join(name).join("main.rs")];
+    let source = paths.iter().find_map(|path| std::fs::read_to_string(path).ok()).expect("the example's source");
     let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
     lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect()
 }

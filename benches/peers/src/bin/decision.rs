@@ -1,6 +1,7 @@
-//! Decisions of tollgate beside governor's, in one process, the two in turn: `make bench`.
+//! Decisions of tollgate beside governor's, in one process, the two in turn; then with observers beside without: `make
+//! bench`.
 //!
-//! Prints a Markdown table of nanoseconds a decision and their ratio, both medians over the rounds. Machines are noisy: the
+//! Prints Markdown tables of nanoseconds a decision and their ratio, both medians over the rounds. Machines are noisy: the
 //! ratio is what to read.
 
 use std::hint::black_box;
@@ -9,7 +10,9 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use tollgate::{DecisionFuture, MemoryBackend, Policy, Quota, RateLimiter, SECOND};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use tollgate::observe::{Metrics, Tracing};
+use tollgate::{DecisionFuture, MemoryBackend, Observed, Observer, Policy, Quota, RateLimiter, SECOND};
 
 const ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_millis(40);
@@ -22,6 +25,49 @@ fn main() {
         row(&format!("{label}, allowed"), &keys, Quota::token_bucket(1, SECOND).capacity(4_000_000_000), u32::MAX);
         row(&format!("{label}, denied"), &keys, Quota::token_bucket(1, tollgate::HOUR), 1);
     }
+    println!();
+    println!("| Observer, 10,000 String keys, allowed | ns | to none |");
+    println!("| --- | ---: | ---: |");
+    observers(&Keys::new(10_000));
+}
+
+/// What it costs to be watched.
+fn observers(keys: &Keys) {
+    let policy = Policy::new("bench", Quota::token_bucket(1, SECOND).capacity(4_000_000_000));
+    let builder = || RateLimiter::builder(MemoryBackend::builder().max_rows(4 * keys.0.len()).build());
+    let limiters = [
+        ("none", builder().build()),
+        ("one that does nothing", builder().observer(Nothing).build()),
+        ("Tracing, nobody listens", builder().observer(Tracing::new()).build()),
+        ("Metrics, no exporter", builder().observer(Metrics::new()).build()),
+        ("Metrics, Prometheus", builder().observer(Metrics::new()).build()),
+    ];
+    let call = |limiter: &RateLimiter, key: &String| ready(limiter.limit(&policy, key));
+    let prometheus = PrometheusBuilder::new().build_recorder();
+    for (i, (_, limiter)) in limiters.iter().enumerate() {
+        let warm = || assert!(keys.0.iter().all(|key| call(limiter, key)));
+        // The series of the last stay with the exporter that is there when they are first written to.
+        if i + 1 == limiters.len() { metrics::with_local_recorder(&prometheus, warm) } else { warm() }
+    }
+    let mut times: Vec<Vec<f64>> = vec![Vec::new(); limiters.len()];
+    for round in 0..ROUNDS {
+        for i in 0..limiters.len() {
+            // Each is first, and last, as often as the others.
+            let i = (i + round) % limiters.len();
+            times[i].push(time(keys, |key| call(&limiters[i].1, key)));
+        }
+        prometheus.handle().run_upkeep();
+    }
+    let times: Vec<f64> = times.into_iter().map(median).collect();
+    for ((label, _), time) in limiters.iter().zip(&times) {
+        println!("| {label} | {time:.0} | {:.2} |", time / times[0]);
+    }
+}
+
+struct Nothing;
+
+impl Observer for Nothing {
+    fn decided(&self, _: &Observed<'_>) {}
 }
 
 fn row(label: &str, keys: &Keys, quota: Quota, burst: u32) {

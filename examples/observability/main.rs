@@ -1,0 +1,89 @@
+//! What a limiter does, seen from outside: events in the log, metrics for Prometheus, and a dashboard for Grafana.
+//!
+//! ```text
+//! $ cargo run --example observability --features metrics,tracing
+//! observability: 3 requests a minute for each API key, on http://127.0.0.1:3000
+//! try it:
+//!   for i in 1 2 3 4 5; do curl -s -H 'x-api-key: k1' http://127.0.0.1:3000; done
+//!   curl -s http://127.0.0.1:3000/metrics | grep tollgate
+//! ```
+//!
+//! The first three of the five requests pass. Each of the others is a line in the log, which shows the key's digest and not the
+//! key:
+//!
+//! ```text
+//! INFO tollgate: denied policy="api" outcome="denied" reason="quota_exceeded" decided_by="backend" cost=1 remaining=0 ...
+//! ```
+//!
+//! Of an attack no more than ten lines a second are written; the next one tells how many were left out. Prometheus sees all:
+//!
+//! ```text
+//! tollgate_decisions_total{policy="api",outcome="denied",reason="quota_exceeded",decided_by="backend",enforced="true"} 2
+//! ```
+//!
+//! To look at it, let Prometheus scrape `/metrics` and import `dashboard.json`, beside this file, into Grafana: Dashboards, New,
+//! Import.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio::net::TcpListener;
+use tollgate::observe::{Metrics, Tracing, names};
+use tollgate::{KeyExtractor, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, key};
+
+static API: Policy = Policy::new("api", Quota::token_bucket(3, MINUTE));
+
+type Watched = (PrometheusHandle, Arc<Metrics>, RateLimiter);
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt().init();
+    let prometheus = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Full(names::DECISION_DURATION.into()), &names::DURATION_BUCKETS)?
+        .install_recorder()?;
+    tokio::spawn(tidy_up(prometheus.clone()));
+
+    let metrics = Arc::new(Metrics::new());
+    let limiter =
+        RateLimiter::builder(MemoryBackend::new()).observer(Tracing::new()).observer(Arc::clone(&metrics)).build();
+    let app = Router::new()
+        .route("/", get(|| async { "hello\n" }))
+        .layer(RateLimitLayer::new(&API, key::header("x-api-key").or(key::client_ip())).limiter(&limiter))
+        // Added after the limits: not under them.
+        .route("/metrics", get(show))
+        .with_state((prometheus, metrics, limiter));
+
+    let port = std::env::var("PORT").unwrap_or_else(|_| "3000".into());
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    println!("observability: 3 requests a minute for each API key, on {url}");
+    println!("try it:");
+    println!("  for i in 1 2 3 4 5; do curl -s -H 'x-api-key: k1' {url}; done");
+    println!("  curl -s {url}/metrics | grep tollgate");
+    axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
+    Ok(())
+}
+
+/// What Prometheus reads. In production it had better be on a port of its own.
+async fn show(State((prometheus, metrics, limiter)): State<Watched>) -> impl IntoResponse {
+    metrics.sample(&limiter);
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], prometheus.render())
+}
+
+/// The exporter keeps what it is told of durations until it is scraped, or until this: without, memory grows when nobody
+/// scrapes.
+async fn tidy_up(prometheus: PrometheusHandle) {
+    let mut every = tokio::time::interval(Duration::from_secs(5));
+    loop {
+        every.tick().await;
+        prometheus.run_upkeep();
+    }
+}

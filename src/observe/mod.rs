@@ -1,0 +1,21 @@
+//! Observers to log and measure by: [`Tracing`] (feature `tracing`) and [`Metrics`] (feature `metrics`).
+//!
+//! They are told by [`RateLimiterBuilder::observer`](crate::RateLimiterBuilder::observer). Neither shows a key: events
+//! have its digest, labels nothing of it.
+
+#[cfg(feature = "metrics")]
+mod handles;
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(feature = "metrics")]
+pub mod names;
+mod per_policy;
+#[cfg(feature = "tracing")]
+mod sample;
+#[cfg(feature = "tracing")]
+mod tracing;
+
+#[cfg(feature = "metrics")]
+pub use self::metrics::Metrics;
+#[cfg(feature = "tracing")]
+pub use self::tracing::Tracing;

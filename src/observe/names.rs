@@ -1,0 +1,75 @@
+//! The names of [`Metrics`](super::Metrics), and what they are labelled with. They stay as they are.
+//!
+//! Labels have few values each: a policy's name (`(others)` beyond 512 policies), words that the crate writes, and
+//! `limiter` where one is [named](super::Metrics::named).
+
+/// Counter: charges that were decided. Labels `policy`, `outcome`, `reason`, `decided_by`, and `enforced`: `false` of
+/// those in shadow mode, where a denial is not acted on.
+///
+/// Of requests under one policy it adds up to the requests; under several, each counts once under each. Not in it:
+/// charges that nobody decided (they are in [`BACKEND_ERRORS`]) and those that were only asked for ([`CHECKS`]); requests
+/// that no rule limits, or whose key is missing, since nothing was charged.
+pub const DECISIONS: &str = "tollgate_decisions_total";
+
+/// Counter: charges that were only asked for. Labels `policy`, `outcome`.
+pub const CHECKS: &str = "tollgate_checks_total";
+
+/// Counter: charges, checks included, that the backend could not decide, whether or not somebody else did. Labels
+/// `policy`, `kind`.
+pub const BACKEND_ERRORS: &str = "tollgate_backend_errors_total";
+
+/// Counter: callers who were blocked in this process.
+pub const BLOCKS: &str = "tollgate_blocks_total";
+
+/// Histogram, in seconds: the time from the call to the decision, of those in [`DECISIONS`]. Label `policy`.
+pub const DECISION_DURATION: &str = "tollgate_decision_duration_seconds";
+
+/// Gauge: rows that the backend holds in this process. Not there if it holds none.
+pub const ROWS: &str = "tollgate_rows";
+
+/// Gauge: requests that wait for their turns.
+pub const WAITING: &str = "tollgate_waiting";
+
+/// Gauge: callers who are blocked.
+pub const BLOCKED: &str = "tollgate_blocked";
+
+/// Gauge: quotas that are changed at run time.
+pub const CHANGED_QUOTAS: &str = "tollgate_changed_quotas";
+
+/// Gauge: 1 while the backend is out of reach and calls fail at once, else 0. Not there if it cannot be.
+pub const BACKEND_BROKEN: &str = "tollgate_backend_broken";
+
+/// All of them.
+pub const ALL: [&str; 10] = [
+    DECISIONS,
+    CHECKS,
+    BACKEND_ERRORS,
+    BLOCKS,
+    DECISION_DURATION,
+    ROWS,
+    WAITING,
+    BLOCKED,
+    CHANGED_QUOTAS,
+    BACKEND_BROKEN,
+];
+
+/// Buckets for [`DECISION_DURATION`], for exporters that want some: from the microsecond of a decision in memory, by the
+/// milliseconds of one on a network, to the second of one that nobody waits for any more.
+pub const DURATION_BUCKETS: [f64; 16] = [
+    0.000_001,
+    0.000_002_5,
+    0.000_01,
+    0.000_025,
+    0.000_1,
+    0.000_25,
+    0.000_5,
+    0.001,
+    0.002_5,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    1.0,
+];

@@ -1,0 +1,69 @@
+//! A backend in memory that can be out of reach, and a limiter on it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take, Vitals};
+use tollgate::{Clock, Error, ErrorKind, ManualClock, MemoryBackend, RateLimiter, RateLimiterBuilder};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Moody {
+    memory: Arc<MemoryBackend>,
+    down: Arc<AtomicBool>,
+    clock: ManualClock,
+}
+
+impl Moody {
+    pub(crate) fn new() -> Moody {
+        let clock = ManualClock::new();
+        let memory = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());
+        Moody { memory, down: Arc::default(), clock }
+    }
+
+    pub(crate) fn limiter(&self) -> RateLimiterBuilder {
+        RateLimiter::builder(self.clone())
+    }
+
+    pub(crate) fn clock(&self) -> &ManualClock {
+        &self.clock
+    }
+
+    pub(crate) fn is_down(&self, down: bool) {
+        self.down.store(down, Ordering::Relaxed);
+    }
+
+    fn reach(&self) -> Result<&MemoryBackend, Error> {
+        if self.down.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Unavailable, "it is out to lunch").with_source("back at two"));
+        }
+        Ok(&self.memory)
+    }
+}
+
+impl Backend for Moody {
+    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        self.reach().map_or_else(|error| BackendFuture::ready(Err(error)), |memory| memory.acquire(takes))
+    }
+
+    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        self.reach().map_or_else(|error| BackendFuture::ready(Err(error)), |memory| memory.peek(takes))
+    }
+
+    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+        self.memory.settle(settlements)
+    }
+
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+        self.memory.reset(rows)
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        Some(Arc::new(self.clock.clone()))
+    }
+
+    fn vitals(&self) -> Vitals {
+        let mut vitals = self.memory.vitals();
+        vitals.is_broken = Some(self.down.load(Ordering::Relaxed));
+        vitals
+    }
+}

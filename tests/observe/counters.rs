@@ -1,0 +1,228 @@
+//! The metrics: what is counted where.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::set_default_local_recorder;
+use metrics_exporter_prometheus::PrometheusRecorder;
+use tollgate::observe::{Metrics, names};
+use tollgate::{AutoBlock, Charge, DenyList, DenyRule, FailureMode, HOUR, MINUTE, Policy, Quota, RateLimiter, Signal};
+
+use crate::backends::Moody;
+use crate::exporter::{Page, builder};
+
+static TWO: Policy = Policy::new("two", Quota::token_bucket(2, MINUTE).max_reserved(1));
+static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
+
+fn page(recorder: &PrometheusRecorder) -> Page {
+    Page::read(&recorder.handle().render())
+}
+
+/// The series of a metric: labels without their names, and the value.
+fn series(page: &Page, name: &str, labels: &[&str]) -> Vec<String> {
+    let mut all = Vec::new();
+    for series in page.0.iter().filter(|series| series.name == name) {
+        assert_eq!(series.labels.len(), labels.len(), "{series:?}");
+        let values: String = labels.iter().map(|label| format!("{} ", series.labels[*label])).collect();
+        all.push(format!("{values}{}", series.value));
+    }
+    all.sort();
+    all
+}
+
+const DECISION: [&str; 5] = ["policy", "outcome", "reason", "decided_by", "enforced"];
+
+#[tokio::test]
+async fn each_charge_is_counted_once_by_what_became_of_it() {
+    let recorder = builder().build_recorder();
+    let _installed = set_default_local_recorder(&recorder);
+    let list = DenyList::from_iter([DenyRule::key("mallory")]);
+    let limiter = Moody::new().limiter().deny_list(&list).observer(Metrics::new()).build();
+    for _ in 0..4 {
+        limiter.acquire(&TWO, "ada").reserve().await.unwrap();
+    }
+    limiter.limit(&TWO, "mallory").await.unwrap();
+    limiter.acquire(&TWO, "ada").cost(9).await.unwrap();
+    for _ in 0..2 {
+        limiter.limit_all([Charge::new(&TWO, "eve"), Charge::new(&ONE, "eve")]).await.unwrap();
+    }
+    // These are not charged.
+    for _ in 0..3 {
+        limiter.check(&TWO, "ada").await.unwrap();
+        limiter.remaining(&ONE, "bob").await.unwrap();
+    }
+    let page = page(&recorder);
+    assert_eq!(
+        series(&page, names::DECISIONS, &DECISION),
+        [
+            "one allowed within_quota backend true 1",
+            "one denied quota_exceeded backend true 1",
+            "two allowed within_quota backend true 3",
+            "two denied cost_too_large backend true 1",
+            "two denied deny_list limiter true 1",
+            "two denied quota_exceeded backend true 1",
+            "two denied refused_elsewhere backend true 1",
+            "two reserved reserved backend true 1",
+        ]
+    );
+    assert_eq!(series(&page, names::CHECKS, &["policy", "outcome"]), ["one allowed 3", "two denied 3"]);
+    let counted = format!("{}_count", names::DECISION_DURATION);
+    assert_eq!(series(&page, &counted, &["policy"]), ["one 2", "two 8"]);
+}
+
+#[tokio::test]
+async fn who_decided_during_an_outage_is_told_and_errors_are_counted_besides() {
+    let recorder = builder().build_recorder();
+    let _installed = set_default_local_recorder(&recorder);
+    let backend = Moody::new();
+    let limiter = backend.limiter().on_failure_of("two", FailureMode::fallback(1.0)).observer(Metrics::new()).build();
+    limiter.limit(&TWO, 7).await.unwrap();
+    backend.is_down(true);
+    limiter.limit(&TWO, 7).await.unwrap();
+    assert!(limiter.limit(&ONE, 7).await.is_err());
+    let page = page(&recorder);
+    assert_eq!(
+        series(&page, names::DECISIONS, &DECISION),
+        ["two allowed within_quota backend true 1", "two allowed within_quota fallback true 1"]
+    );
+    assert_eq!(series(&page, names::BACKEND_ERRORS, &["policy", "kind"]), ["one unavailable 1", "two unavailable 1"]);
+}
+
+#[tokio::test]
+async fn shadow_mode_is_a_label() {
+    use http::{Request, Response};
+    use tower::{Layer, ServiceExt, service_fn};
+
+    let recorder = builder().build_recorder();
+    let _installed = set_default_local_recorder(&recorder);
+    let limiter = Moody::new().limiter().observer(Metrics::new()).build();
+    let layer = tollgate::RateLimitLayer::new(&ONE, |_: &_| 7).limiter(&limiter);
+    for layer in [layer.clone().shadow(), layer] {
+        let inner = service_fn(async |_: Request<()>| Ok::<_, std::convert::Infallible>(Response::new(())));
+        for _ in 0..3 {
+            layer.layer(inner).oneshot(Request::new(())).await.unwrap();
+        }
+    }
+    assert_eq!(
+        series(&page(&recorder), names::DECISIONS, &DECISION),
+        [
+            "one allowed within_quota backend false 1",
+            "one denied quota_exceeded backend false 2",
+            "one denied quota_exceeded backend true 3",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn gauges_show_how_the_limiter_is_when_it_is_sampled() {
+    let recorder = builder().build_recorder();
+    let _installed = set_default_local_recorder(&recorder);
+    let backend = Moody::new();
+    let metrics = Arc::new(Metrics::new());
+    let auto = AutoBlock::new([&ONE]).threshold(2);
+    let limiter = backend.limiter().auto_block(auto).observer(Arc::clone(&metrics)).build();
+    let gauges = || {
+        metrics.sample(&limiter);
+        let page = page(&recorder);
+        let all = [names::ROWS, names::WAITING, names::BLOCKED, names::CHANGED_QUOTAS, names::BACKEND_BROKEN];
+        all.map(|name| page.sum(name, &[]).unwrap())
+    };
+    assert_eq!(gauges(), [0.0; 5]);
+    for _ in 0..3 {
+        limiter.limit(&ONE, "ada").await.unwrap();
+    }
+    limiter.block(Signal::key("eve"), HOUR).await.unwrap();
+    limiter.acquire(&TWO, "bob").cost(2).await.unwrap();
+    let waiting = limiter.acquire(&TWO, "bob").wait_up_to(HOUR);
+    limiter.set_quota(&ONE, Some(Quota::token_bucket(2, MINUTE))).await.unwrap();
+    backend.is_down(true);
+    assert_eq!(gauges(), [2.0, 1.0, 2.0, 1.0, 1.0]);
+    assert_eq!(page(&recorder).sum(names::BLOCKS, &[]), Some(2.0));
+    backend.is_down(false);
+    drop(waiting);
+    limiter.unblock(Signal::key("ada")).await.unwrap();
+    limiter.set_quota(&ONE, None).await.unwrap();
+    assert_eq!(gauges(), [2.0, 0.0, 1.0, 0.0, 0.0]);
+}
+
+#[test]
+fn a_backend_that_cannot_be_out_of_reach_has_no_gauge_for_it() {
+    let recorder = builder().build_recorder();
+    let _installed = set_default_local_recorder(&recorder);
+    Metrics::new().sample(&RateLimiter::default());
+    assert_eq!(page(&recorder).sum(names::BACKEND_BROKEN, &[]), None);
+    assert_eq!(page(&recorder).sum(names::ROWS, &[]), Some(0.0));
+}
+
+#[tokio::test]
+async fn named_limiters_are_told_apart() {
+    let recorder = builder().build_recorder();
+    let _installed = set_default_local_recorder(&recorder);
+    for (name, blocks) in [("edge", 1), ("jobs", 3)] {
+        let metrics = Arc::new(Metrics::named(name));
+        let limiter = Moody::new().limiter().observer(Arc::clone(&metrics)).build();
+        for number in 0..blocks {
+            limiter.block(Signal::key(number), HOUR).await.unwrap();
+            limiter.limit(&TWO, number).await.unwrap();
+        }
+        metrics.sample(&limiter);
+        let page = page(&recorder);
+        let labels = [("limiter", name)];
+        for metric in [names::BLOCKS, names::BLOCKED, names::DECISIONS] {
+            assert_eq!(page.sum(metric, &labels), Some(f64::from(blocks)), "{metric}");
+        }
+        let own = |series: &&crate::exporter::Series| series.labels.contains_key("limiter");
+        assert_eq!(page.0.iter().filter(own).count(), page.0.len(), "on all of them");
+    }
+}
+
+#[tokio::test]
+async fn labels_are_bounded_and_hold_no_key() {
+    let recorder = builder().build_recorder();
+    let _installed = set_default_local_recorder(&recorder);
+    let limiter = Moody::new().limiter().observer(Metrics::new()).build();
+    for number in 0..2000 {
+        let policy = Policy::try_new(format!("customer-{number}"), Quota::token_bucket(1, HOUR)).unwrap();
+        limiter.limit(&policy, "hunter2").await.unwrap();
+    }
+    let page = page(&recorder);
+    let counted: Vec<_> = page.0.iter().filter(|series| series.name == names::DECISIONS).collect();
+    assert_eq!(counted.len(), 512 + 1);
+    assert_eq!(page.sum(names::DECISIONS, &[("policy", "(others)")]), Some(2000.0 - 512.0));
+    assert_eq!(page.sum(names::DECISIONS, &[]), Some(2000.0));
+    let key = limiter.digest(Some(&"hunter2".into()));
+    let text = recorder.handle().render();
+    assert!(!text.contains("hunter2") && !text.contains(&format!("{key:?}")));
+}
+
+#[tokio::test]
+async fn a_name_of_any_letters_comes_through() {
+    let recorder = builder().build_recorder();
+    let _installed = set_default_local_recorder(&recorder);
+    let name = (' '..='~').collect::<String>();
+    let policy = Policy::try_new(name.clone(), Quota::token_bucket(1, HOUR)).unwrap();
+    let limiter = Moody::new().limiter().observer(Metrics::new()).build();
+    limiter.limit(&policy, 7).await.unwrap();
+    assert_eq!(page(&recorder).sum(names::DECISIONS, &[("policy", &name)]), Some(1.0));
+}
+
+#[test]
+fn each_metric_is_described_under_its_name_and_durations_are_in_seconds() {
+    // What is recommended is what they are called already: units and `_total` are not put behind them again.
+    for recorder in [builder().build_recorder(), builder().with_recommended_naming(true).build_recorder()] {
+        let _installed = set_default_local_recorder(&recorder);
+        crate::dashboard::exercise();
+        let text = recorder.handle().render();
+        for name in names::ALL {
+            assert_eq!(text.matches(&format!("# HELP {name} ")).count(), 1, "{name}: {text}");
+            let kind = match name {
+                names::DECISION_DURATION => "histogram",
+                _ if name.ends_with("_total") => "counter",
+                _ => "gauge",
+            };
+            assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name}");
+        }
+        let sum = page(&recorder).sum(&format!("{}_sum", names::DECISION_DURATION), &[]).unwrap();
+        assert!(sum > 0.0 && Duration::from_secs_f64(sum) < MINUTE, "{sum} seconds");
+    }
+}

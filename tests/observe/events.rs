@@ -1,0 +1,186 @@
+//! The events: their names, levels and fields, to the letter; and what must not be in them.
+
+use http::{Request, Response};
+use tollgate::observe::Tracing;
+use tollgate::{
+    AutoBlock, DenyList, DenyRule, FailureMode, HOUR, MINUTE, Policy, Quota, RateLimitLayer, SECOND, Signal, Subject,
+};
+use tower::{Layer, ServiceExt, service_fn};
+use tracing::Level;
+
+use crate::backends::Moody;
+use crate::log::Log;
+
+static TWO: Policy = Policy::new("two", Quota::token_bucket(2, MINUTE));
+
+fn texts(log: &Log) -> Vec<String> {
+    log.take().iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn a_decision_has_these_fields() {
+    let backend = Moody::new();
+    let limiter = backend.limiter().observer(Tracing::new()).build();
+    let log = Log::of(Level::TRACE);
+    let _listening = log.listen();
+    let key = limiter.digest(Subject::new("ada").key());
+    limiter.acquire(&TWO, "ada").cost(2).await.unwrap();
+    limiter.check(&TWO, "ada").await.unwrap();
+    backend.clock().advance(SECOND / 3);
+    limiter.limit(&TWO, "ada").await.unwrap();
+    let fields = |cost, left, retry: &str, end: &str| {
+        format!(
+            "decided_by=\"backend\" cost={cost} remaining={left} limit=2{retry} latency_us=_ key={key:?} enforced=true{end}"
+        )
+    };
+    assert_eq!(
+        texts(&log),
+        [
+            format!(
+                "TRACE tollgate allowed message=allowed policy=\"two\" outcome=\"allowed\" reason=\"within_quota\" {}",
+                fields(2, 0, "", "")
+            ),
+            format!(
+                "TRACE tollgate checked message=checked policy=\"two\" outcome=\"denied\" reason=\"quota_exceeded\" {}",
+                fields(1, 0, " retry_after_ms=30000", "")
+            ),
+            format!(
+                "INFO tollgate denied message=denied policy=\"two\" outcome=\"denied\" reason=\"quota_exceeded\" {}",
+                // 29.666667 s: rounded up, so that it suffices.
+                fields(1, 0, " retry_after_ms=29667", " suppressed=0")
+            ),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn denials_are_logged_at_the_level_that_is_asked_for() {
+    for level in [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE] {
+        let limiter = Moody::new().limiter().observer(Tracing::new().level(level)).build();
+        let log = Log::of(level);
+        let _listening = log.listen();
+        limiter.acquire(&TWO, "ada").cost(3).await.unwrap();
+        assert_eq!(log.named("denied")[0].to_string().split(' ').next(), Some(level.as_str()));
+    }
+}
+
+#[tokio::test]
+async fn denials_in_shadow_mode_are_not_enforced() {
+    let limiter = Moody::new().limiter().observer(Tracing::new()).build();
+    let log = Log::of(Level::INFO);
+    let _listening = log.listen();
+    for (shadow, passed, enforced) in [(true, true, "false"), (false, false, "true")] {
+        let layer = RateLimitLayer::new(Policy::new("none", Quota::token_bucket(1, HOUR)), |_: &_| 7).limiter(&limiter);
+        let layer = if shadow { layer.shadow() } else { layer };
+        let inner = service_fn(async |_: Request<()>| Ok::<_, std::convert::Infallible>(Response::new(())));
+        let service = layer.cost(|_| 2).layer(inner);
+        assert_eq!(service.oneshot(Request::new(())).await.unwrap().status() == 200, passed);
+        assert_eq!(log.named("denied")[0].field("enforced"), Some(enforced));
+    }
+}
+
+#[tokio::test]
+async fn who_waits_is_reserved() {
+    static TURNS: Policy = Policy::new("turns", Quota::token_bucket(1, MINUTE).max_reserved(5));
+    let limiter = Moody::new().limiter().observer(Tracing::new()).build();
+    let log = Log::of(Level::TRACE);
+    let _listening = log.listen();
+    limiter.limit(&TURNS, "ada").await.unwrap();
+    let waiting = limiter.acquire(&TURNS, "ada").wait_up_to(HOUR);
+    let lines = log.take();
+    let last = lines.last().unwrap();
+    assert_eq!(
+        (lines.len(), last.field("outcome"), last.field("reason")),
+        (2, Some("\"reserved\""), Some("\"reserved\""))
+    );
+    drop(waiting);
+}
+
+#[tokio::test]
+async fn an_outage_says_what_failed_and_who_decided_instead() {
+    static FELL: Policy = Policy::new("fell", Quota::token_bucket(4, MINUTE));
+    static SEEN: Policy = Policy::new("seen", Quota::token_bucket(4, MINUTE));
+    let backend = Moody::new();
+    let limiter = backend.limiter().on_failure_of("fell", FailureMode::fallback(0.5));
+    let limiter = limiter.on_failure_of("seen", FailureMode::Allow).observer(Tracing::new()).build();
+    let key = limiter.digest(Subject::new("ada").key());
+    let log = Log::of(Level::TRACE);
+    let _listening = log.listen();
+    backend.is_down(true);
+    for (policy, decided) in
+        [(&TWO, None), (&FELL, Some(("\"fallback\"", "\"within_quota\""))), (&SEEN, Some(("\"nobody\"", "\"unseen\"")))]
+    {
+        assert_eq!(limiter.limit(policy, "ada").await.is_ok(), decided.is_some());
+        let lines = log.take();
+        let name = policy.name().as_str();
+        assert_eq!(
+            lines[0].to_string(),
+            format!(
+                "ERROR tollgate failed message=failed policy={name:?} key={key:?} kind=\"unavailable\" error=backend is \
+                 unavailable: it is out to lunch latency_us=_ suppressed=0"
+            )
+        );
+        let after: Vec<_> = lines[1..].iter().map(|line| (line.field("decided_by"), line.field("reason"))).collect();
+        assert_eq!(after, Vec::from_iter(decided.map(|(by, reason)| (Some(by), Some(reason)))));
+    }
+}
+
+#[tokio::test]
+async fn deny_lists_and_blocks_tell_their_rule() {
+    let list = DenyList::from_iter([DenyRule::network("192.0.2.0/24").unwrap(), DenyRule::key("mallory")]);
+    let auto = AutoBlock::new([&TWO]).threshold(2).within(MINUTE).block_for(HOUR).escalate(2, 8 * HOUR).without_keys();
+    let backend = Moody::new();
+    let limiter = backend.limiter().deny_list(&list).auto_block(auto).observer(Tracing::new()).build();
+    let log = Log::of(Level::INFO);
+    let _listening = log.listen();
+    let ask = async |key: &'static str, ip: &str| {
+        limiter.acquire(&TWO, key).cost(3).ip(ip.parse().unwrap()).await.unwrap();
+        log.take()
+    };
+    let told = |line: &crate::log::Line| {
+        ["reason", "decided_by", "rule", "retry_after_ms"].map(|name| line.field(name).unwrap_or("-").to_owned())
+    };
+    assert_eq!(told(&ask("ada", "192.0.2.7").await[0]), ["\"deny_list\"", "\"limiter\"", "network 192.0.2.0/24", "-"]);
+    assert_eq!(told(&ask("mallory", "198.51.100.1").await[0]), ["\"deny_list\"", "\"limiter\"", "key", "-"]);
+    assert_eq!(told(&ask("ada", "198.51.100.9").await[0]), ["\"cost_too_large\"", "\"backend\"", "-", "-"]);
+    // The second denial earns a block, which is told before it.
+    let lines = ask("ada", "198.51.100.9").await;
+    let blocked = "blocked message=blocked rule=network 198.51.100.9/32 lasts_ms=3600000 times=1 suppressed=0";
+    assert_eq!(lines[0].to_string(), format!("WARN tollgate {blocked}"));
+    assert_eq!(told(&lines[1])[0], "\"cost_too_large\"");
+    assert_eq!(
+        told(&ask("ada", "198.51.100.9").await[0]),
+        ["\"blocked\"", "\"limiter\"", "network 198.51.100.9/32", "3600000"]
+    );
+    // By hand.
+    limiter.block(Signal::key("eve"), SECOND).await.unwrap();
+    let blocked = "blocked message=blocked rule=key lasts_ms=1000 times=0 suppressed=0";
+    assert_eq!(texts(&log), [format!("WARN tollgate {blocked}")]);
+    assert_eq!(told(&ask("eve", "198.51.100.10").await[0])[..3], ["\"blocked\"", "\"limiter\"", "key"]);
+}
+
+#[tokio::test]
+async fn no_key_is_in_any_field() {
+    let backend = Moody::new();
+    let list = DenyList::from_iter([DenyRule::key("hunter2-denied")]);
+    let auto = AutoBlock::new([&TWO]).threshold(1);
+    let limiter = backend.limiter().deny_list(&list).auto_block(auto).observer(Tracing::new()).build();
+    let log = Log::of(Level::TRACE);
+    let _listening = log.listen();
+    for key in ["hunter2", "hunter2-denied", "hunter2-blocked"] {
+        for cost in [1, 3, 1] {
+            let _ = limiter.acquire(&TWO, key).cost(cost).await;
+            let _ = limiter.check(&TWO, key).await;
+        }
+    }
+    limiter.block(Signal::key("hunter2-blocked"), HOUR).await.unwrap();
+    backend.is_down(true);
+    let _ = limiter.limit(&TWO, "hunter2-down").await;
+    let texts = texts(&log);
+    for name in ["allowed", "denied", "checked", "blocked", "failed"] {
+        assert!(texts.iter().any(|text| text.contains(&format!("message={name}"))), "{name}");
+    }
+    let digest = format!("{:?}", limiter.digest(Subject::new("hunter2").key()));
+    assert!(texts.iter().any(|text| text.contains(&digest)));
+    assert!(texts.iter().all(|text| !text.contains("hunter2")), "{texts:#?}");
+}

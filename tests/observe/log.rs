@@ -1,0 +1,99 @@
+//! A log that a test can read: a subscriber that keeps every event as a line.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
+
+/// Clones are the same log.
+#[derive(Clone)]
+pub(crate) struct Log {
+    level: Level,
+    lines: Arc<Mutex<Vec<Line>>>,
+}
+
+/// An event: level, target and name, then its fields in their order. Texts are quoted, the rest is not.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    head: String,
+    fields: Vec<(&'static str, String)>,
+}
+
+impl Log {
+    /// Of what is as urgent as `level`.
+    pub(crate) fn of(level: Level) -> Log {
+        Log { level, lines: Arc::default() }
+    }
+
+    /// Listens on this thread.
+    pub(crate) fn listen(&self) -> DefaultGuard {
+        tracing::dispatcher::set_default(&Dispatch::new(self.clone()))
+    }
+
+    /// What has come since this was last asked.
+    pub(crate) fn take(&self) -> Vec<Line> {
+        std::mem::take(&mut *self.lines.lock().unwrap())
+    }
+
+    /// The lines of this name.
+    pub(crate) fn named(&self, name: &str) -> Vec<Line> {
+        self.take().into_iter().filter(|line| line.head.ends_with(&format!(" {name}"))).collect()
+    }
+}
+
+impl Line {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_str())
+    }
+
+    /// How many were left out before it.
+    pub(crate) fn suppressed(&self) -> u64 {
+        self.field("suppressed").expect("the field").parse().unwrap()
+    }
+}
+
+/// On one line, but for the time that it took.
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.head)?;
+        self.fields.iter().try_for_each(|(name, value)| match *name {
+            "latency_us" => write!(f, " latency_us={}", value.parse::<u64>().map_or("?", |_| "_")),
+            name => write!(f, " {name}={value}"),
+        })
+    }
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.fields.push((field.name(), format!("{value:?}")));
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= &self.level
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let known = event.metadata();
+        let head = format!("{} {} {}", known.level(), known.target(), known.name());
+        let mut line = Line { head, fields: Vec::new() };
+        event.record(&mut line);
+        self.lines.lock().unwrap().push(line);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}

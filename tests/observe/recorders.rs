@@ -1,0 +1,72 @@
+//! Exporters that come late, not at all, or forget.
+
+use std::time::Duration;
+
+use metrics::{NoopRecorder, with_local_recorder};
+use metrics_util::MetricKindMask;
+use tollgate::observe::{Metrics, names};
+use tollgate::{MINUTE, Policy, Quota, RateLimiter, SECOND};
+
+use crate::backends::Moody;
+use crate::exporter::{Page, builder};
+use crate::support::now;
+
+static API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
+
+fn limiter(metrics: Metrics) -> RateLimiter {
+    Moody::new().limiter().observer(metrics).build()
+}
+
+#[test]
+fn without_an_exporter_nothing_breaks() {
+    let limiter = limiter(Metrics::new());
+    with_local_recorder(&NoopRecorder, || {
+        assert!(now(limiter.limit(&API, 7)).is_allowed());
+        Metrics::new().sample(&limiter);
+    });
+}
+
+#[test]
+fn an_exporter_that_is_installed_later_counts_from_then_on() {
+    // What is handed out while there is none counts into nothing for ever, so it must not be kept.
+    let limiter = limiter(Metrics::new());
+    with_local_recorder(&NoopRecorder, || (0..3).for_each(|_| drop(now(limiter.limit(&API, 7)))));
+    let recorder = builder().build_recorder();
+    with_local_recorder(&recorder, || (0..2).for_each(|_| drop(now(limiter.limit(&API, 7)))));
+    let text = recorder.handle().render();
+    let page = Page::read(&text);
+    assert_eq!(page.sum(names::DECISIONS, &[]), Some(2.0));
+    assert_eq!(page.sum(&format!("{}_count", names::DECISION_DURATION), &[]), Some(2.0));
+    assert!(text.contains(&format!("# HELP {} ", names::DECISIONS)), "described late too");
+}
+
+#[test]
+fn series_stay_with_the_exporter_that_was_there_first_unless_they_are_looked_up_each_time() {
+    for (metrics, expected) in [(Metrics::new(), None), (Metrics::new().look_up_each_time(), Some(1.0))] {
+        let limiter = limiter(metrics);
+        let (first, second) = (builder().build_recorder(), builder().build_recorder());
+        with_local_recorder(&first, || now(limiter.limit(&API, 7)));
+        with_local_recorder(&second, || now(limiter.limit(&API, 7)));
+        assert_eq!(Page::read(&second.handle().render()).sum(names::DECISIONS, &[]), expected);
+    }
+}
+
+/// In real time, which is the exporter's.
+#[test]
+fn with_an_exporter_that_drops_silent_series_they_come_back_if_they_are_looked_up_each_time() {
+    let idle = Duration::from_millis(200);
+    let recorder = builder().idle_timeout(MetricKindMask::ALL, Some(idle)).build_recorder();
+    let limiter = limiter(Metrics::new().look_up_each_time());
+    let counted = || Page::read(&recorder.handle().render()).sum(names::DECISIONS, &[]);
+    with_local_recorder(&recorder, || {
+        now(limiter.limit(&API, 7));
+        assert_eq!(counted(), Some(1.0));
+        let begin = std::time::Instant::now();
+        while counted().is_some() {
+            assert!(begin.elapsed() < 60 * SECOND, "never dropped");
+            std::thread::sleep(idle / 4);
+        }
+        now(limiter.limit(&API, 7));
+        assert_eq!(counted(), Some(1.0));
+    });
+}
