@@ -42,9 +42,10 @@ export function calculateRateLimit(
   count: number,
   options: CalculateOptions = {},
 ): RateLimitResult {
-  const { quota, at, row: before, available, retryAt: fitsAt } = project(snapshot, now, count);
+  const { quota, at, row: before, available, retryAt: fitsAt, barred } = project(snapshot, now, count);
   const maxWait = options.reserve ? Infinity : options.maxWaitMicros;
-  const turns = maxWait === undefined || snapshot.max_reserved === 0 ? null : turnsOf(snapshot, quota, maxWait);
+  const waits = maxWait !== undefined && snapshot.max_reserved !== 0 && !barred;
+  const turns = waits ? turnsOf(snapshot, quota, maxWait) : null;
 
   const due = fitsAt > at && turns ? turns.turn(before, at, count) : fitsAt;
   const ok = turns ? due < Infinity : due === at;
@@ -53,7 +54,7 @@ export function calculateRateLimit(
   return {
     ok,
     available,
-    remaining: quota.available(row, at),
+    remaining: ok ? quota.available(row, at) : available,
     wait: ok ? due - at : 0,
     retryAfter: retryAt === Infinity ? null : retryAt - at,
     row,

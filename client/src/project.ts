@@ -13,6 +13,8 @@ export interface Projected {
   readonly available: number;
   /** When the cost fits: the instant itself, a later one, or `Infinity`. */
   readonly retryAt: number;
+  /** Whether the user is kept out, whatever the row says. */
+  readonly barred: boolean;
 }
 
 /**
@@ -23,11 +25,13 @@ export interface Projected {
 export function project(snapshot: Snapshot, now: number, count: number): Projected {
   checkCount(count);
   const quota = quotaOf(snapshot);
-  const { spent, ts, previous, capacity } = snapshot;
+  const { spent, ts, previous, capacity, not_before = 0 } = snapshot;
   const at = Math.min(Math.max(Math.floor(now), 0), LAST);
   const row = quota.roll({ spent, ts, previous }, at);
-  const retryAt = quota.fits(row, at, count) ? at : quota.when(row, at, capacity - count);
-  return { quota, at, row, retryAt, available: quota.available(row, at) };
+  const fitsAt = quota.fits(row, at, count) ? at : quota.when(row, at, capacity - count);
+  const barred = not_before > at;
+  const retryAt = Math.max(fitsAt, not_before === LAST ? Infinity : not_before);
+  return { quota, at, row, retryAt, barred, available: barred ? 0 : quota.available(row, at) };
 }
 
 /** @throws RangeError if `count` is not a number of tokens. */

@@ -30,6 +30,8 @@ export interface Snapshot extends RateLimitConfig {
   readonly ts: number;
   /** The server's time at which it was read. */
   readonly now: number;
+  /** Nothing is allowed before this instant, whatever the rest says; 2^53 - 1 is for good. Mostly absent. */
+  readonly not_before?: number;
 }
 
 /**
@@ -46,6 +48,9 @@ export function parseSnapshots(body: unknown): readonly Snapshot[] {
     }
     if (fields['max_reserved'] !== null) {
       check(fields, 'max_reserved', 0, MOST_TOKENS);
+    }
+    if (fields['not_before'] !== undefined) {
+      check(fields, 'not_before', 0, LAST);
     }
     const { policy, algorithm } = fields;
     if (typeof policy !== 'string' || !ALGORITHMS.includes(algorithm as Algorithm)) {

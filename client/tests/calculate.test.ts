@@ -40,6 +40,20 @@ test('a reservation gets a turn, and one that may not wait so long is told when 
   assert.deepEqual({ ok, retryAfter }, { ok: false, retryAfter: 2 * SECOND });
 });
 
+test('whoever is kept out waits until that is over, and for a token besides', () => {
+  const blocked = snapshot({ spent: 10, max_reserved: null, not_before: NOW + 20 * SECOND });
+  for (const options of [{}, { reserve: true }]) {
+    const { ok, available, remaining, retryAfter } = calculateRateLimit(blocked, NOW, 1, options);
+    const expected = { ok: false, available: 0, remaining: 0, retryAfter: 20 * SECOND };
+    assert.deepEqual({ ok, available, remaining, retryAfter }, expected);
+  }
+  assert.equal(calculateRateLimit(blocked, NOW, 5).retryAfter, 30 * SECOND);
+  assert.equal(calculateRateLimit(blocked, NOW + 20 * SECOND - 1, 1).ok, false);
+  assert.equal(calculateRateLimit(blocked, NOW + 20 * SECOND, 1).ok, true);
+  const { ok, retryAfter } = calculateRateLimit({ ...blocked, not_before: 2 ** 53 - 1 }, NOW, 1);
+  assert.deepEqual({ ok, retryAfter }, { ok: false, retryAfter: null });
+});
+
 test('an instant of microseconds with a fraction, or outside of time, is the one before it or the end of time', () => {
   const empty = snapshot({ spent: 10 });
   assert.deepEqual(calculateRateLimit(empty, NOW + 0.5, 1), calculateRateLimit(empty, NOW, 1));

@@ -26,6 +26,7 @@ test('what is missing or out of range is named', () => {
     previous: [null],
     ts: [0.5, 2 ** 53],
     now: [undefined, -1],
+    not_before: [null, -1, 0.5, 2 ** 53],
   };
   for (const [name, values] of Object.entries(bad)) {
     for (const value of values) {
