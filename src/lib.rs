@@ -32,6 +32,7 @@
 //! - [`RateLimitLayer`]: limits in front of a service; [`RouteLimits`]: by route; [`RateLimitStatus`] tells the
 //!   handler.
 //! - [`RateLimiter`]: the engine, for calls from handlers; [`Charge`], [`Decision`], [`Denied`].
+//! - `status` (feature `axum`): endpoints that tell clients how their limits stand, for a countdown instead of an error.
 //! - [`backend`]: where the numbers live; [`MemoryBackend`], and the contract for others.
 //! - [`algorithm`]: the arithmetic by itself, pure functions of numbers.
 //! - [`Clock`], [`ManualClock`]: time, and how to test your own limits without waiting.
@@ -49,7 +50,7 @@
 //! # Features
 //! | feature | default | adds |
 //! | --- | --- | --- |
-//! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] as an extractor, the peer address from `ConnectInfo` |
+//! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] as an extractor, the peer address from `ConnectInfo`, `status` endpoints |
 //! | `wait` | yes | waiting for a turn instead of being refused: `wait_up_to`, on tokio's timer |
 //! | `redis` | | `backend::RedisBackend`: the same limits across machines; `redis-tls` for `rediss://` |
 //! | `serde` | | quotas from configuration: `"100/min burst 20"`, or a table |
@@ -73,6 +74,8 @@ pub mod docs;
 mod limiter;
 mod middleware;
 mod policy;
+#[cfg(feature = "axum")]
+pub mod status;
 
 pub use algorithm::{DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, WEEK};
 pub use backend::{Error, ErrorKind, MemoryBackend, MemoryBackendBuilder};

@@ -1,24 +1,50 @@
 //! A limit as it stands, to be projected by whoever holds it.
 
-use crate::algorithm::{Ask, Micros, Quota, State, Step, available, roll, step};
-use crate::policy::{Decision, PolicyName};
+use std::fmt::Write;
+
+use crate::algorithm::{Algorithm, Ask, Micros, Quota, State, Step, Verdict, available, roll, step};
+use crate::policy::{Decision, PolicyName, Reason};
 
 /// A row, the quota that applies to it, and the instant at which it was read.
-#[derive(Clone, Debug)]
+///
+/// ```
+/// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+///
+/// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let limiter = RateLimiter::default();
+/// limiter.acquire(&API, "ada").cost(10).await?;
+/// let snapshot = limiter.value(&API, "ada").await?;
+/// assert_eq!(snapshot.available(snapshot.now()), 0);
+/// assert_eq!(snapshot.available(snapshot.now() + MINUTE / 2), 5);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     policy: PolicyName,
     quota: Quota,
     state: State,
     now: Micros,
+    not_before: Option<Micros>,
 }
 
 impl Snapshot {
-    pub(super) fn of(decision: &Decision) -> Snapshot {
+    pub(crate) fn of(decision: &Decision) -> Snapshot {
+        let now = decision.step().now;
+        let not_before = match decision.reason() {
+            Reason::DenyList => Some(Micros::MAX),
+            Reason::Blocked => decision.retry_after().map(|retry| now + retry),
+            _ => None,
+        };
         Snapshot {
             policy: decision.policy().clone(),
             quota: *decision.quota(),
             state: decision.step().state,
-            now: decision.step().now,
+            now,
+            not_before,
         }
     }
 
@@ -32,7 +58,8 @@ impl Snapshot {
         &self.quota
     }
 
-    /// The row.
+    /// The row. Of a caller that is kept out whatever the quota says, the backend was not asked: one of which all is
+    /// spent.
     pub const fn state(&self) -> &State {
         &self.state
     }
@@ -42,13 +69,76 @@ impl Snapshot {
         self.now
     }
 
+    /// Of a caller on a [deny list](crate::DenyList), or [blocked](crate::AutoBlock): until then nothing is allowed,
+    /// whatever the quota says; [`Micros::MAX`] if it is for good.
+    pub const fn not_before(&self) -> Option<Micros> {
+        self.not_before
+    }
+
     /// Whole tokens that could be spent at once at `instant`, if nobody spends until then.
     pub fn available(&self, instant: Micros) -> u64 {
-        available(&self.quota, &roll(&self.quota, &self.state, instant), instant)
+        match self.not_before {
+            Some(until) if instant < until => 0,
+            _ => available(&self.quota, &roll(&self.quota, &self.state, instant), instant),
+        }
     }
 
     /// What would be answered to `ask` at `instant`, if nobody spends until then.
     pub fn project(&self, instant: Micros, ask: Ask) -> Step {
-        step(&self.quota, &self.state, instant, ask)
+        let Some(until) = self.not_before.filter(|until| instant < *until) else {
+            return step(&self.quota, &self.state, instant, ask);
+        };
+        let fits = match step(&self.quota, &self.state, until, ask).verdict {
+            Verdict::Deny { retry } => retry.map(|retry| until + retry),
+            _ => Some(until),
+        };
+        let retry = fits.filter(|_| until < Micros::MAX).map(|fits| fits.since(instant));
+        Step { verdict: Verdict::Deny { retry }, state: roll(&self.quota, &self.state, instant), now: instant }
+    }
+
+    /// As JSON, for a client that projects it itself: what the endpoints of `tollgate::status` (feature `axum`) answer.
+    ///
+    /// ```json
+    /// {"policy":"chat","algorithm":"token_bucket","rate":10,"period":60000000,"capacity":20,"start":0,"max_reserved":0,
+    ///  "spent":3.5,"previous":0,"ts":1767225600000000,"now":1767225600123456}
+    /// ```
+    ///
+    /// Times are whole microseconds, instants since the Unix epoch. All numbers are exact in an `f64`.
+    /// - `algorithm`: `token_bucket`, `fixed_window` or `sliding_window`. It pays back `rate` tokens every `period`.
+    /// - `capacity`: [`Quota::limit`]. `max_reserved`: [`Quota::reservable`], `null` if without bound.
+    /// - `start`: where the boundaries of windows lie, modulo `period`; of a bucket 0.
+    /// - `spent` and `ts`: [`State::spent`] and [`State::at`], what was paid back until `now` being off it.
+    /// - `previous`: of a sliding window the count of the window before, [`State::carry`]; else 0.
+    /// - `now`: [`now`](Snapshot::now).
+    /// - `not_before`, only if there is one: [`not_before`](Snapshot::not_before).
+    pub fn to_json(&self) -> String {
+        let Snapshot { policy, quota, state, now, not_before } = self;
+        let (algorithm, start, previous) = match quota.algorithm() {
+            Algorithm::TokenBucket => ("token_bucket", 0, 0.0),
+            Algorithm::FixedWindow => ("fixed_window", quota.start_micros(), 0.0),
+            Algorithm::SlidingWindow => ("sliding_window", quota.start_micros(), state.carry),
+        };
+        let mut json = String::with_capacity(256);
+        // Writing to a string does not fail. A name is printable ASCII, of which Rust escapes what JSON does.
+        let _ = write!(
+            json,
+            r#"{{"policy":{:?},"algorithm":"{algorithm}","rate":{},"period":{},"capacity":{},"start":{start},"#,
+            policy.as_str(),
+            quota.rate(),
+            quota.period_micros(),
+            quota.limit(),
+        );
+        match quota.reservable() {
+            Some(tokens) => drop(write!(json, r#""max_reserved":{tokens},"#)),
+            None => json.push_str(r#""max_reserved":null,"#),
+        }
+        // The shortest digits that are read back as the same number.
+        let (spent, ts, now) = (state.spent, state.at.get(), now.get());
+        let _ = write!(json, r#""spent":{spent},"previous":{previous},"ts":{ts},"now":{now}"#);
+        if let Some(until) = not_before {
+            let _ = write!(json, r#","not_before":{}"#, until.get());
+        }
+        json.push('}');
+        json
     }
 }

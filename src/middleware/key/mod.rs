@@ -38,6 +38,8 @@ pub use self::{
     axum::{FromExtractor, from_extractor},
     path::{PathParam, path},
 };
+#[cfg(feature = "axum")]
+pub(crate) use self::path::percent_decoded;
 pub use crate::policy::CidrError;
 pub use client_ip::{ClientIp, PeerAddr, client_ip};
 pub use combine::{And, Map, Or, OrReject, OrSkip};
