@@ -142,3 +142,34 @@ impl Snapshot {
         json
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::MINUTE;
+
+    /// Rows of this crate's backends are whole tokens; those of others need not be.
+    #[test]
+    fn fractions_of_tokens_are_told_to_the_last_bit() {
+        let quota = Quota::sliding_window(10, MINUTE);
+        let mut bits = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut numbers = vec![0.0, 0.1 + 0.2, 3.5, 1e-6, f64::MIN_POSITIVE, 5e-324, 9_007_199_254_740_991.0, 1e15];
+        for _ in 0..100_000 {
+            (bits ^= bits << 13, bits ^= bits >> 7, bits ^= bits << 17);
+            // From 2^-21 to 2^53, all mantissas.
+            numbers.push(f64::from_bits((1002 + bits % 74) << 52 | bits >> 12));
+        }
+        for number in numbers {
+            let state = State { spent: number, carry: number, ..State::default() };
+            let now = Micros::MAX;
+            let snapshot = Snapshot { policy: PolicyName::new("p"), quota, state, now, not_before: None };
+            let json = snapshot.to_json();
+            for name in ["\"spent\":", "\"previous\":"] {
+                let text = json.split_once(name).expect("a field").1.split(',').next().expect("a value");
+                assert_eq!(text.parse::<f64>().map(f64::to_bits), Ok(number.to_bits()), "{text}");
+                // What JSON calls a number: no exponent, no bare point.
+                assert!(text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && !text.ends_with('.'));
+            }
+        }
+    }
+}

@@ -46,7 +46,8 @@ where
     of(limiter, policy, move |parts: &Parts| match named(parts.uri.query().unwrap_or("")) {
         Some(name) => subject(&name).into(),
         None => Found::Refuse(
-            KeyError::new("whose limit? Name the key once, in the query: `?key=...`").with_status(StatusCode::BAD_REQUEST),
+            KeyError::new("whose limit? Name the key once, in the query: `?key=...`")
+                .with_status(StatusCode::BAD_REQUEST),
         ),
     })
 }

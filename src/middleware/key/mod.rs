@@ -34,12 +34,12 @@ use http::request::Parts;
 use crate::policy::{Key, Subject};
 
 #[cfg(feature = "axum")]
+pub(crate) use self::path::percent_decoded;
+#[cfg(feature = "axum")]
 pub use self::{
     axum::{FromExtractor, from_extractor},
     path::{PathParam, path},
 };
-#[cfg(feature = "axum")]
-pub(crate) use self::path::percent_decoded;
 pub use crate::policy::CidrError;
 pub use client_ip::{ClientIp, PeerAddr, client_ip};
 pub use combine::{And, Map, Or, OrReject, OrSkip};
