@@ -87,7 +87,7 @@ async fn windows_tell_where_they_begin() {
     let mut starts = Vec::new();
     for user in ["ada", "grace", "edsger"] {
         let Told { start, now, .. } = status(&app, user).await;
-        assert!(start >= 0.0 && start < 60e6);
+        assert!((0.0..60e6).contains(&start));
         starts.push(start);
         limiter.acquire(&fixed, user.to_owned()).cost(10).await.unwrap();
         let retry = limiter.check(&fixed, user.to_owned()).await.unwrap().retry_after().unwrap();
