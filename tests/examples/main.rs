@@ -18,4 +18,5 @@ mod running;
 #[allow(dead_code)] // Made for other tests, which break it too.
 mod server;
 mod shadow;
+mod status_ui;
 mod tiers;

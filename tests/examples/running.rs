@@ -91,8 +91,9 @@ impl Drop for Example {
 
 /// The comment at an example's top.
 fn comment(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(format!("{name}.rs"));
-    let source = std::fs::read_to_string(path).unwrap();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let (file, folder) = (examples.join(format!("{name}.rs")), examples.join(name).join("main.rs"));
+    let source = std::fs::read_to_string(if file.exists() { file } else { folder }).unwrap();
     let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
     lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect()
 }
