@@ -47,6 +47,8 @@
 //! counters can tell. A [fixed window](Quota::fixed_window) is for budgets that people read: so many a day, unused ones
 //! rolling over if you like.
 //!
+#![doc = include_str!("docs/plots/algorithms.svg")]
+//!
 //! # Features
 //! | feature | default | adds |
 //! | --- | --- | --- |

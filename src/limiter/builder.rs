@@ -61,15 +61,15 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// The backend of [`FailureMode::Fallback`], one that answers at once. Defaults to a [`MemoryBackend`] on the
-    /// system's clock.
+    /// The backend of [`FailureMode::Fallback`], one that answers at once. Defaults to a
+    /// [`MemoryBackend`](crate::MemoryBackend) on the system's clock.
     #[must_use]
     pub fn fallback_backend(mut self, backend: impl Backend) -> RateLimiterBuilder {
         self.failure.fallback = OnceLock::from(Box::new(backend) as Box<dyn Backend>);
         self
     }
 
-    /// How many may wait for their turns at once, in layers and in [`wait_up_to`](Acquire::wait_up_to). Defaults to
+    /// How many may wait for their turns at once, in layers and in [`wait_up_to`](crate::Acquire::wait_up_to). Defaults to
     /// 10,000. Whoever comes when all places are taken is decided without waiting: allowed if it fits at once, else
     /// denied.
     ///

@@ -11,6 +11,7 @@ mod job_scheduling;
 mod llm_tokens;
 mod login_protection;
 mod outgoing;
+mod plots;
 mod redis;
 mod routes;
 mod running;
