@@ -82,7 +82,7 @@ fn lanes(title: &str, quotas: &[(Quota, &str, &str, &str)], traffic: &[Duration]
         drawn.push_str("</g>\n");
         passed.push(count.to_string());
     }
-    let height = HEAD + quotas.len() as u64 * LANE + FOOT;
+    let height = HEAD + quotas.len() as u64 * LANE + 14;
     let _ = writeln!(drawn, r#"<text x="{RIGHT}" y="20" text-anchor="end">red: refused</text>"#);
     for minute in 0..=3 {
         let (x, anchor) = (x(MINUTE * minute), ["start", "middle", "middle", "end"][minute as usize]);
