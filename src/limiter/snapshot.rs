@@ -155,7 +155,9 @@ mod tests {
         let mut bits = 0x9e37_79b9_7f4a_7c15_u64;
         let mut numbers = vec![0.0, 0.1 + 0.2, 3.5, 1e-6, f64::MIN_POSITIVE, 5e-324, 9_007_199_254_740_991.0, 1e15];
         for _ in 0..100_000 {
-            (bits ^= bits << 13, bits ^= bits >> 7, bits ^= bits << 17);
+            bits ^= bits << 13;
+            bits ^= bits >> 7;
+            bits ^= bits << 17;
             // From 2^-21 to 2^53, all mantissas.
             numbers.push(f64::from_bits((1002 + bits % 74) << 52 | bits >> 12));
         }
