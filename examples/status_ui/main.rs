@@ -23,12 +23,12 @@
 //! ```
 //!
 //! The page is plain HTML, CSS and JavaScript, served with a policy that lets nothing come from elsewhere. Its arithmetic
-//! is the browser package's, bundled into `tollgate-client.js`; `client/README.md` tells how that package is built, and
-//! this is how the copy is made anew:
+//! is the browser package's, in `client/`, bundled into `tollgate-client.js`. So that copy is made anew:
 //!
 //! ```text
-//! cd client && npm ci && npm run build
-//! npx esbuild dist/index.js --bundle --format=esm --target=es2022 --outfile=../examples/status_ui/tollgate-client.js
+//! cd client && npm ci
+//! npx esbuild src/index.ts --bundle --format=esm --target=es2022 '--banner:js=// Made from client/; see main.rs.' \
+//!     --outfile=../examples/status_ui/tollgate-client.js
 //! ```
 //!
 //! `PORT` chooses another port than 3000; 0 takes any that is free.

@@ -1,4 +1,6 @@
-// dist/algorithm/algebra.js
+// Made from client/; see main.rs.
+
+// src/algorithm/algebra.ts
 var LAST = Number.MAX_SAFE_INTEGER;
 var ALREADY = -1;
 function tighten(guess, enough) {
@@ -13,7 +15,7 @@ function tighten(guess, enough) {
   return elapsed;
 }
 
-// dist/algorithm/windows.js
+// src/algorithm/windows.ts
 function windowsOf({ period, start }) {
   return {
     index(now) {
@@ -25,7 +27,7 @@ function windowsOf({ period, start }) {
   };
 }
 
-// dist/algorithm/turns.js
+// src/algorithm/turns.ts
 function turnsOf(config, quota, maxWait) {
   const { capacity, max_reserved: reservable } = config;
   const { roll, fits, within, when } = quota;
@@ -58,7 +60,7 @@ function turnsOf(config, quota, maxWait) {
 }
 var CEILING_WITHOUT_BOUND = LAST - 999999999999999;
 
-// dist/algorithm/fixed-window.js
+// src/algorithm/fixed-window.ts
 function fixedWindow(config) {
   const { rate, period, capacity } = config;
   const { index, begin } = windowsOf(config);
@@ -83,13 +85,16 @@ function fixedWindow(config) {
   };
 }
 
-// dist/algorithm/sliding-window.js
+// src/algorithm/sliding-window.ts
 function slidingWindow(config) {
   const { period } = config;
   const { index, begin, offset } = windowsOf(config);
   const inView = (count, elapsed) => Math.min(count * (period - elapsed) / period, count);
   const previousInView = (row, now) => inView(row.previous, now < row.ts ? 0 : offset(now));
-  const outOfView = (count, room) => count <= room ? 0 : tighten(Math.min(Math.ceil((count - room) * period / count), period), (elapsed) => inView(count, elapsed) <= room);
+  const outOfView = (count, room) => count <= room ? 0 : tighten(
+    Math.min(Math.ceil((count - room) * period / count), period),
+    (elapsed) => inView(count, elapsed) <= room
+  );
   return {
     fill: 2 * period,
     roll(row, now) {
@@ -113,7 +118,7 @@ function slidingWindow(config) {
   };
 }
 
-// dist/algorithm/token-bucket.js
+// src/algorithm/token-bucket.ts
 function tokenBucket({ rate, period, capacity }) {
   const common = greatestCommonDivisor(rate, period);
   const tokens = rate / common;
@@ -150,7 +155,7 @@ function greatestCommonDivisor(a, b) {
   return b ? greatestCommonDivisor(b, a % b) : a;
 }
 
-// dist/algorithm/quota.js
+// src/algorithm/quota.ts
 function quotaOf(config) {
   const limit = config.capacity;
   const algebra = ALGEBRAS[config.algorithm](config);
@@ -190,7 +195,7 @@ function isBoundary(config, ts) {
 }
 var ALGEBRAS = { token_bucket: tokenBucket, fixed_window: fixedWindow, sliding_window: slidingWindow };
 
-// dist/project.js
+// src/project.ts
 function project(snapshot, now, count) {
   checkCount(count);
   const quota = quotaOf(snapshot);
@@ -206,7 +211,7 @@ function checkCount(count) {
   }
 }
 
-// dist/calculate.js
+// src/calculate.ts
 function calculateRateLimit(snapshot, now, count, options = {}) {
   const { quota, at, row: before, available, retryAt: fitsAt } = project(snapshot, now, count);
   const maxWait = options.reserve ? Infinity : options.maxWaitMicros;
@@ -225,7 +230,7 @@ function calculateRateLimit(snapshot, now, count, options = {}) {
   };
 }
 
-// dist/headers.js
+// src/headers.ts
 function parseRateLimit(headers) {
   const policies = new Map(parseList(headers.get("ratelimit-policy")));
   const items = [];
@@ -275,22 +280,26 @@ function httpDate(value) {
   return form ? Date.parse(form[1] ? form[0] : `${form[0]} GMT`) : NaN;
 }
 var LONGEST_FIELD = 8192;
-var STRING = String.raw`"((?:[ !#-[\]-~]|\\["\\])*)"`;
-var VALUE = String.raw`"(?:[ !#-[\]-~]|\\["\\])*"|[\w!#$%&'*+./:?@^|~=` + "`-]+";
-var PARAMETER = new RegExp(`; *([a-z*][\\w.*-]*)(?:=(${VALUE}))?`, "g");
-var MEMBER = new RegExp(`(?:${STRING}|[A-Za-z*:?@\\d-][^\\s",;=]*)((?:; *[a-z*][\\w.*-]*(?:=(?:${VALUE}))?)*)[ \\t]*(?:,[ \\t]*|$)`, "y");
+var CHARACTERS = String.raw`(?:[ !#-[\]-~]|\\["\\])*`;
+var VALUE = `"${CHARACTERS}"|[\\w!#$%&'*+./:?@^|~=\`-]+`;
+var KEY = "[a-z*][\\w.*-]*";
+var PARAMETER = new RegExp(`; *(${KEY})(?:=(${VALUE}))?`, "g");
+var MEMBER = new RegExp(
+  `(?:"(${CHARACTERS})"|[A-Za-z*:?@\\d-][^\\s",;=]*)((?:; *${KEY}(?:=(?:${VALUE}))?)*)[ \\t]*(?:,[ \\t]*|$)`,
+  "y"
+);
 var HTTP_DATE = /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? [\w -]+ \d\d:\d\d:\d\d(?:( GMT)| \d{4})$/;
 
-// dist/request.js
+// src/request.ts
 var RateLimitError = class extends Error {
-  temporary;
-  retryAfter;
-  name = "RateLimitError";
   constructor(message, temporary, retryAfter = 0, cause) {
     super(`tollgate: ${message}`, { cause });
     this.temporary = temporary;
     this.retryAfter = retryAfter;
   }
+  temporary;
+  retryAfter;
+  name = "RateLimitError";
 };
 async function request(url, options) {
   const { fetch, init, timeout, now, monotonic } = options;
@@ -304,7 +313,8 @@ async function request(url, options) {
       const temporary = status >= 500 || status === 429 || status === 408;
       throw new RateLimitError(`${url} answered ${status}`, temporary, parseRetryAfter(headers, now()) ?? 0);
     }
-    return { body: await orAbort(response.json(), signal), sent, received };
+    const body = await orAbort(response.json(), signal);
+    return { body, sent, received: arrival(response.url, sent, received) };
   } catch (cause) {
     if (cause instanceof RateLimitError) {
       throw cause;
@@ -313,6 +323,10 @@ async function request(url, options) {
     throw new RateLimitError(`${url} ${reason}`, true, 0, cause);
   }
 }
+function arrival(url, sent, told) {
+  const start = performance.getEntriesByName(url).at(-1)?.responseStart ?? 0;
+  return start > sent && start <= told ? start : told;
+}
 function orAbort(promise, signal) {
   return new Promise((resolve, reject) => {
     signal.addEventListener("abort", () => reject(signal.reason), { once: true });
@@ -320,7 +334,7 @@ function orAbort(promise, signal) {
   });
 }
 
-// dist/snapshot.js
+// src/snapshot.ts
 function parseSnapshots(body) {
   const limits = fieldsOf(body)["limits"];
   return (Array.isArray(limits) ? limits : [body]).map((limit) => {
@@ -366,7 +380,7 @@ var NUMBERS = [
   ["now", 0, LAST]
 ];
 
-// dist/alarm.js
+// src/alarm.ts
 function createAlarm(monotonic, ring) {
   let timer;
   let earliest = Infinity;
@@ -379,17 +393,20 @@ function createAlarm(monotonic, ring) {
       clear();
       earliest = due;
       const wait = Math.max(Math.ceil(due - monotonic()), 0);
-      timer = setTimeout(() => {
-        earliest = Infinity;
-        ring();
-      }, Math.min(wait, LONGEST_TIMEOUT));
+      timer = setTimeout(
+        () => {
+          earliest = Infinity;
+          ring();
+        },
+        Math.min(wait, LONGEST_TIMEOUT)
+      );
     }
   }
   return { set, clear };
 }
 var LONGEST_TIMEOUT = 2 ** 31 - 1;
 
-// dist/clock.js
+// src/clock.ts
 function createServerClock(offset) {
   let shortest = Infinity;
   let sampledAt = 0;
@@ -410,7 +427,7 @@ function createServerClock(offset) {
 }
 var DRIFT = 1e-4;
 
-// dist/holds.js
+// src/holds.ts
 function holdsOf({ status, headers }, now, since) {
   const items = parseRateLimit(headers);
   const holds = items.map((item) => {
@@ -425,7 +442,7 @@ function holdsOf({ status, headers }, now, since) {
   return holds;
 }
 
-// dist/projection.js
+// src/projection.ts
 function createProjection(clock) {
   let limits = [];
   let holds = [];
@@ -478,7 +495,7 @@ function createProjection(clock) {
 }
 var MOST_HOLDS = 100;
 
-// dist/store.js
+// src/store.ts
 function createRateLimit(options) {
   const { url, timeUrl, retries = 5, timeout = 1e4, init } = options;
   const { now = () => Date.now(), monotonic = () => performance.now() } = options;
@@ -631,7 +648,7 @@ function createRateLimit(options) {
   return { subscribe, getStatus, check: check2, spend, observe, refresh };
 }
 function retryAt(now, wait) {
-  return wait > 0 && wait < Infinity ? Math.ceil(now + wait) : null;
+  return wait > 0 && wait < Infinity ? Math.min(Math.ceil(now + wait), LAST_DATE) : null;
 }
 function isSame(a, b) {
   const moved = Math.abs((a.retryAt ?? 0) - (b.retryAt ?? 0));
@@ -642,7 +659,8 @@ function page() {
 }
 var LONGEST_BACKOFF = 6e4;
 var CLOCK_JUMP = 1e3;
-var MOST_COUNTS = 100;
+var LAST_DATE = 864e13;
+var MOST_COUNTS = 1e3;
 export {
   RateLimitError,
   calculateRateLimit,

@@ -25,6 +25,9 @@
 //! the arithmetic of [`algorithm`](crate::algorithm), which the browser package `tollgate-client` does in TypeScript, to
 //! the same last bit. So it need not ask again while it waits, only after others may have spent.
 //!
+//! A caller who is [blocked](crate::AutoBlock), or on a [deny list](crate::DenyList), is told `not_before` as well: nothing
+//! is allowed before that instant, whatever the rest says. It does not say why.
+//!
 //! # Whose limit
 //! The caller's own, as the key extractor tells: the same one that the [layer](crate::RateLimitLayer) has. Nothing else in
 //! the request has a say, be it in the query, the path, the body or a header that the extractor does not look at. Put the
@@ -109,6 +112,9 @@ where
 ///
 /// Of a layer that chooses a policy by route, all of its policies are there, each under its name: which of them a request
 /// would fall under, the client knows. Who is not held to a limit ([shadow mode](RateLimitLayer::shadow)) is told of none.
+///
+/// What is told is exact: [jitter](RateLimitLayer::retry_jitter) has no part in it. A client that waits with many others
+/// adds its own.
 pub fn of_layer<S>(layer: &RateLimitLayer) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,

@@ -184,6 +184,22 @@ async fn an_extractor_may_take_its_time() {
 }
 
 #[tokio::test]
+async fn an_extractor_finds_what_it_needs_in_the_path_of_the_status() {
+    let (limiter, _clock) = limiter();
+    let layer = RateLimitLayer::new(&API, key::path("team")).limiter(&limiter);
+    let app: Router = Router::new()
+        .route("/teams/{team}/chat", post(|| async {}).layer(layer.clone()))
+        .nest("/teams/{team}", Router::new().route("/rate-limit", status::of_layer(&layer)));
+    for _ in 0..3 {
+        assert_eq!(call(&app, "POST /teams/a%2Fb/chat", &[]).await.status, 200);
+    }
+    for (path, spent) in [("/teams/a%2fb/rate-limit", 3.0), ("/teams/c/rate-limit?team=a%2Fb", 0.0)] {
+        let answer = call(&app, &format!("GET {path}"), &[]).await;
+        assert_eq!(Told::read(&text(&answer)).spent, spent, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn tokens_that_are_reserved_stand_as_spent() {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(tollgate::MemoryBackend::builder().clock(clock.clone()).build());
