@@ -83,7 +83,7 @@ function draw() {
   drawGauge(now);
   const { error } = chosen.store.getStatus();
   trouble.hidden = !error;
-  trouble.textContent = error ? 'The server does not answer. Trying again.' : '';
+  trouble.textContent = error ? 'The server does not answer just now.' : '';
 }
 
 function drawPlot(limit, now) {

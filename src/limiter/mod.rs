@@ -234,6 +234,19 @@ impl RateLimiter {
 
     /// The present, by the backend's clock: what the instants of a [`Snapshot`] are compared with.
     ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+    ///
+    /// let limiter = RateLimiter::default();
+    /// let snapshot = limiter.value(&API, "ada").await?;
+    /// assert_eq!(snapshot.available(limiter.now().await?), 10);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// If the backend cannot tell.
     pub async fn now(&self) -> Result<Micros, Error> {
