@@ -6,9 +6,9 @@ SHELL := /bin/bash
 # Each feature by itself, none, the default and all: a feature only adds.
 FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conformance
 
-.PHONY: test tools fmt lint docs unit features bench bench-redis
+.PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis
 
-test: tools fmt lint features docs unit
+test: tools fmt lint features docs unit client
 
 # What a machine with Rust may lack.
 tools:
@@ -46,6 +46,20 @@ docs:
 unit:
 	cargo test --all-features
 	cargo test --no-default-features --lib --test vectors
+
+# The browser package: its arithmetic beside the crate's, and a page in a real browser on a real server.
+client: client-tools
+	cd client && npm ci --no-audit --no-fund --loglevel=error
+	cd client && export CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-$(CURDIR)/target}" && npm test
+	cd client && npm run size
+	client/scripts/bundle.sh --check
+	client/scripts/on-real-server.sh
+
+# Debian's own node is too old for the tools; npm has newer ones.
+client-tools:
+	@command -v npm >/dev/null || { apt-get update && apt-get install -y --no-install-recommends nodejs npm; }
+	@node -e 'process.exit(+(parseInt(process.versions.node) < 20))' || npm install --global node@22
+	@command -v chromium >/dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium; }
 
 # Beside other crates, in one run: prints a table of ratios.
 bench:

@@ -32,6 +32,7 @@
 //! - [`RateLimitLayer`]: limits in front of a service; [`RouteLimits`]: by route; [`RateLimitStatus`] tells the
 //!   handler.
 //! - [`RateLimiter`]: the engine, for calls from handlers; [`Charge`], [`Decision`], [`Denied`].
+//! - `status` (feature `axum`): endpoints that tell clients how their limits stand, for a countdown instead of an error.
 //! - [`backend`]: where the numbers live; [`MemoryBackend`], and the contract for others.
 //! - [`algorithm`]: the arithmetic by itself, pure functions of numbers.
 //! - [`Clock`], [`ManualClock`]: time, and how to test your own limits without waiting.
@@ -50,10 +51,12 @@
 //! counters can tell. A [fixed window](Quota::fixed_window) is for budgets that people read: so many a day, unused ones
 //! rolling over if you like.
 //!
+#![doc = include_str!("docs/plots/algorithms.svg")]
+//!
 //! # Features
 //! | feature | default | adds |
 //! | --- | --- | --- |
-//! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] as an extractor, the peer address from `ConnectInfo` |
+//! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] as an extractor, the peer address from `ConnectInfo`, `status` endpoints |
 //! | `wait` | yes | waiting for a turn instead of being refused: `wait_up_to`, on tokio's timer |
 //! | `redis` | | `backend::RedisBackend`: the same limits across machines; `redis-tls` for `rediss://` |
 //! | `serde` | | [`Quota`] as text or table in any format, and `config`: policies, routes, deny lists from a file |
@@ -83,6 +86,8 @@ mod middleware;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 pub mod observe;
 mod policy;
+#[cfg(feature = "axum")]
+pub mod status;
 
 pub use algorithm::{DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, WEEK};
 pub use backend::{Error, ErrorKind, MemoryBackend, MemoryBackendBuilder};

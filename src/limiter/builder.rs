@@ -61,8 +61,8 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// The backend of [`FailureMode::Fallback`], one that answers at once. Defaults to a [`MemoryBackend`](crate::MemoryBackend) on
-    /// the system's clock.
+    /// The backend of [`FailureMode::Fallback`], one that answers at once. Defaults to a
+    /// [`MemoryBackend`](crate::MemoryBackend) on the system's clock.
     #[must_use]
     pub fn fallback_backend(mut self, backend: impl Backend) -> RateLimiterBuilder {
         self.failure.fallback = OnceLock::from(Box::new(backend) as Box<dyn Backend>);

@@ -36,7 +36,7 @@ use self::guard::Guard;
 use self::local::LocalTime;
 use self::overrides::Overrides;
 use self::queue::Queues;
-use crate::algorithm::Ask;
+use crate::algorithm::{Ask, Micros, Quota, SECOND};
 use crate::backend::{Backend, BackendFuture, Error, MemoryBackend, RowId, Steps, Take};
 use crate::policy::{Decision, Decisions, Digest, Key, Policy, Secret, Signals, Subject};
 
@@ -232,6 +232,29 @@ impl RateLimiter {
         Ok(Snapshot::of(&decision))
     }
 
+    /// The present, by the backend's clock: what the instants of a [`Snapshot`] are compared with.
+    ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+    ///
+    /// let limiter = RateLimiter::default();
+    /// let snapshot = limiter.value(&API, "ada").await?;
+    /// assert_eq!(snapshot.available(limiter.now().await?), 10);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the backend cannot tell.
+    pub async fn now(&self) -> Result<Micros, Error> {
+        let takes = [self.take(&NOBODY, &Subject::anonymous(), Ask::cost(0))];
+        let steps = self.ask_backend(&takes, false);
+        Ok(DecisionFuture::new(self, &takes[0], false, steps).await?.step().now)
+    }
+
     /// Forgets what `subject` spent under `policy`.
     ///
     /// # Errors
@@ -365,6 +388,9 @@ impl RateLimiter {
     }
 }
 
+/// Nobody is charged under it: a look at its row tells the time.
+static NOBODY: Policy = Policy::new("tollgate/now", Quota::token_bucket(1, SECOND));
+
 /// What a call is besides its charges.
 #[derive(Clone, Copy)]
 pub(crate) struct Circumstances<'a> {
@@ -385,7 +411,7 @@ impl Default for RateLimiter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::{MINUTE, Quota};
+    use crate::algorithm::MINUTE;
     use crate::clock::ManualClock;
     use crate::policy::Reason;
 

@@ -1,24 +1,50 @@
 //! A limit as it stands, to be projected by whoever holds it.
 
-use crate::algorithm::{Ask, Micros, Quota, State, Step, available, roll, step};
-use crate::policy::{Decision, PolicyName};
+use std::fmt::Write;
+
+use crate::algorithm::{Algorithm, Ask, Micros, Quota, State, Step, Verdict, available, roll, step};
+use crate::policy::{Decision, PolicyName, Reason};
 
 /// A row, the quota that applies to it, and the instant at which it was read.
-#[derive(Clone, Debug)]
+///
+/// ```
+/// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+///
+/// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let limiter = RateLimiter::default();
+/// limiter.acquire(&API, "ada").cost(10).await?;
+/// let snapshot = limiter.value(&API, "ada").await?;
+/// assert_eq!(snapshot.available(snapshot.now()), 0);
+/// assert_eq!(snapshot.available(snapshot.now() + MINUTE / 2), 5);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     policy: PolicyName,
     quota: Quota,
     state: State,
     now: Micros,
+    not_before: Option<Micros>,
 }
 
 impl Snapshot {
-    pub(super) fn of(decision: &Decision) -> Snapshot {
+    pub(crate) fn of(decision: &Decision) -> Snapshot {
+        let now = decision.step().now;
+        let not_before = match decision.reason() {
+            Reason::DenyList => Some(Micros::MAX),
+            Reason::Blocked => decision.retry_after().map(|retry| now + retry),
+            _ => None,
+        };
         Snapshot {
             policy: decision.policy().clone(),
             quota: *decision.quota(),
             state: decision.step().state,
-            now: decision.step().now,
+            now,
+            not_before,
         }
     }
 
@@ -32,7 +58,8 @@ impl Snapshot {
         &self.quota
     }
 
-    /// The row.
+    /// The row. Of a caller that is kept out whatever the quota says, the backend was not asked: one of which all is
+    /// spent.
     pub const fn state(&self) -> &State {
         &self.state
     }
@@ -42,13 +69,109 @@ impl Snapshot {
         self.now
     }
 
+    /// Of a caller on a [deny list](crate::DenyList), or [blocked](crate::AutoBlock): until then nothing is allowed,
+    /// whatever the quota says; [`Micros::MAX`] if it is for good.
+    pub const fn not_before(&self) -> Option<Micros> {
+        self.not_before
+    }
+
     /// Whole tokens that could be spent at once at `instant`, if nobody spends until then.
     pub fn available(&self, instant: Micros) -> u64 {
-        available(&self.quota, &roll(&self.quota, &self.state, instant), instant)
+        match self.not_before {
+            Some(until) if instant < until => 0,
+            _ => available(&self.quota, &roll(&self.quota, &self.state, instant), instant),
+        }
     }
 
     /// What would be answered to `ask` at `instant`, if nobody spends until then.
     pub fn project(&self, instant: Micros, ask: Ask) -> Step {
-        step(&self.quota, &self.state, instant, ask)
+        let Some(until) = self.not_before.filter(|until| instant < *until) else {
+            return step(&self.quota, &self.state, instant, ask);
+        };
+        let fits = match step(&self.quota, &self.state, until, ask).verdict {
+            Verdict::Deny { retry } => retry.map(|retry| until + retry),
+            _ => Some(until),
+        };
+        let retry = fits.filter(|_| until < Micros::MAX).map(|fits| fits.since(instant));
+        Step { verdict: Verdict::Deny { retry }, state: roll(&self.quota, &self.state, instant), now: instant }
+    }
+
+    /// As JSON, for a client that projects it itself: what the endpoints of `tollgate::status` (feature `axum`) answer.
+    ///
+    /// ```json
+    /// {"policy":"chat","algorithm":"token_bucket","rate":10,"period":60000000,"capacity":20,"start":0,"max_reserved":0,
+    ///  "spent":3.5,"previous":0,"ts":1767225600000000,"now":1767225600123456}
+    /// ```
+    ///
+    /// Times are whole microseconds, instants since the Unix epoch. All numbers are exact in an `f64`.
+    /// - `algorithm`: `token_bucket`, `fixed_window` or `sliding_window`. It pays back `rate` tokens every `period`.
+    /// - `capacity`: [`Quota::limit`]. `max_reserved`: [`Quota::reservable`], `null` if without bound.
+    /// - `start`: where the boundaries of windows lie, modulo `period`; of a bucket 0.
+    /// - `spent` and `ts`: [`State::spent`] and [`State::at`], what was paid back until `now` being off it.
+    /// - `previous`: of a sliding window the count of the window before, [`State::carry`]; else 0.
+    /// - `now`: [`now`](Snapshot::now).
+    /// - `not_before`, only if there is one: [`not_before`](Snapshot::not_before).
+    pub fn to_json(&self) -> String {
+        let Snapshot { policy, quota, state, now, not_before } = self;
+        let (algorithm, start, previous) = match quota.algorithm() {
+            Algorithm::TokenBucket => ("token_bucket", 0, 0.0),
+            Algorithm::FixedWindow => ("fixed_window", quota.start_micros(), 0.0),
+            Algorithm::SlidingWindow => ("sliding_window", quota.start_micros(), state.carry),
+        };
+        let mut json = String::with_capacity(256);
+        // Writing to a string does not fail. A name is printable ASCII, of which Rust escapes what JSON does.
+        let _ = write!(
+            json,
+            r#"{{"policy":{:?},"algorithm":"{algorithm}","rate":{},"period":{},"capacity":{},"start":{start},"#,
+            policy.as_str(),
+            quota.rate(),
+            quota.period_micros(),
+            quota.limit(),
+        );
+        match quota.reservable() {
+            Some(tokens) => drop(write!(json, r#""max_reserved":{tokens},"#)),
+            None => json.push_str(r#""max_reserved":null,"#),
+        }
+        // The shortest digits that are read back as the same number.
+        let (spent, ts, now) = (state.spent, state.at.get(), now.get());
+        let _ = write!(json, r#""spent":{spent},"previous":{previous},"ts":{ts},"now":{now}"#);
+        if let Some(until) = not_before {
+            let _ = write!(json, r#","not_before":{}"#, until.get());
+        }
+        json.push('}');
+        json
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::MINUTE;
+
+    /// Rows of this crate's backends are whole tokens; those of others need not be.
+    #[test]
+    fn fractions_of_tokens_are_told_to_the_last_bit() {
+        let quota = Quota::sliding_window(10, MINUTE);
+        let mut bits = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut numbers = vec![0.0, 0.1 + 0.2, 3.5, 1e-6, f64::MIN_POSITIVE, 5e-324, 9_007_199_254_740_991.0, 1e15];
+        for _ in 0..100_000 {
+            bits ^= bits << 13;
+            bits ^= bits >> 7;
+            bits ^= bits << 17;
+            // From 2^-21 to 2^53, all mantissas.
+            numbers.push(f64::from_bits((1002 + bits % 74) << 52 | bits >> 12));
+        }
+        for number in numbers {
+            let state = State { spent: number, carry: number, ..State::default() };
+            let now = Micros::MAX;
+            let snapshot = Snapshot { policy: PolicyName::new("p"), quota, state, now, not_before: None };
+            let json = snapshot.to_json();
+            for name in ["\"spent\":", "\"previous\":"] {
+                let text = json.split_once(name).expect("a field").1.split(',').next().expect("a value");
+                assert_eq!(text.parse::<f64>().map(f64::to_bits), Ok(number.to_bits()), "{text}");
+                // What JSON calls a number: no exponent, no bare point.
+                assert!(text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && !text.ends_with('.'));
+            }
+        }
     }
 }

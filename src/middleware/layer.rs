@@ -52,9 +52,13 @@ use crate::policy::{DenyRule, Policy};
 /// comes from it, outside compression and whatever else is work. `Router::layer` also limits requests that match no
 /// route (a browser asking for an icon spends from a tight limit on the page); `route_layer` lets 404s through
 /// unlimited.
+///
+/// # Telling clients ahead
+/// A page that knows how its user's limits stand disables a button instead of showing an error: `status::of_layer` (feature
+/// `axum`) makes an endpoint for that of this layer.
 #[derive(Clone)]
 pub struct RateLimitLayer {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// What all services of a layer share.
@@ -104,7 +108,7 @@ impl RateLimitLayer {
         Rule::new(policy, key).into()
     }
 
-    pub(super) fn of(limiter: &RateLimiter, rule: Rule) -> RateLimitLayer {
+    pub(crate) fn of(limiter: &RateLimiter, rule: Rule) -> RateLimitLayer {
         let shared = Shared {
             limiter: limiter.clone(),
             rules: vec![rule],

@@ -28,6 +28,8 @@ mod routes;
 mod rule;
 mod service;
 mod settle;
+#[cfg(feature = "axum")]
+mod standing;
 mod status;
 
 pub use body::RefusalBody;
@@ -42,4 +44,6 @@ pub use routes::{RouteLimits, is_cors_preflight};
 pub use rule::Rule;
 pub use service::RateLimit;
 pub use settle::Settle;
+#[cfg(feature = "axum")]
+pub(crate) use standing::Standing;
 pub use status::RateLimitStatus;

@@ -96,14 +96,14 @@ pub(super) enum Outcome {
 pub(super) type Verdict = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// The rules that limit a request.
-type Lines = SmallVec<[Line; 2]>;
+pub(super) type Lines = SmallVec<[Line; 2]>;
 
 /// One of them: its number, the number of the policy that applies, whom it counts, what it costs.
-struct Line {
-    rule: usize,
-    policy: usize,
-    subject: Subject,
-    cost: u64,
+pub(super) struct Line {
+    pub(super) rule: usize,
+    pub(super) policy: usize,
+    pub(super) subject: Subject,
+    pub(super) cost: u64,
 }
 
 /// A rule of which something is still to be found out.
@@ -203,7 +203,7 @@ impl Shared {
     }
 
     /// What is known of the caller besides its key, if somebody wants to know.
-    fn signals(&self, parts: &Parts) -> Signals {
+    pub(super) fn signals(&self, parts: &Parts) -> Signals {
         let mut signals = Signals::new();
         if !self.limiter.wants_signals() {
             return signals;
@@ -294,7 +294,7 @@ impl Shared {
         self.rules[rule].settle.as_deref().or(self.settle.as_deref())
     }
 
-    fn is_enforced(&self, lines: &Lines) -> bool {
+    pub(super) fn is_enforced(&self, lines: &Lines) -> bool {
         match self.enforce {
             Enforce::Everybody => true,
             Enforce::Nobody => false,
@@ -304,7 +304,7 @@ impl Shared {
         }
     }
 
-    fn prepared(&self, line: &Line) -> &Prepared {
+    pub(super) fn prepared(&self, line: &Line) -> &Prepared {
         &self.rules[line.rule].policies[line.policy]
     }
 }

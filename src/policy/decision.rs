@@ -147,7 +147,10 @@ impl Decision {
         now: Micros,
         retry: Option<Duration>,
     ) -> Decision {
-        let state = State { spent: quota.limit() as f64, at: now, carry: 0.0, stamp: quota.stamp() };
+        // A window's row begins where the window does: one that does not was not written under this quota, and is read as
+        // if nothing had been spent.
+        let unspent = State { at: now, stamp: quota.stamp(), ..State::default() };
+        let state = State { spent: quota.limit() as f64, ..roll(&quota, &unspent, now) };
         let reason = if retry.is_some() { Reason::Blocked } else { Reason::DenyList };
         let step = Step { verdict: Verdict::Deny { retry }, state, now };
         Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Limiter, denied: Some(rule) }

@@ -13,6 +13,7 @@ mod llm_tokens;
 mod login_protection;
 mod observability;
 mod outgoing;
+mod plots;
 mod redis;
 mod routes;
 mod running;
@@ -20,4 +21,6 @@ mod running;
 #[allow(dead_code)] // Made for other tests, which break it too.
 mod server;
 mod shadow;
+mod status;
+mod status_ui;
 mod tiers;

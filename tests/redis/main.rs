@@ -30,5 +30,7 @@ mod roundings;
 mod rows;
 mod server;
 mod set_clock;
+#[cfg(feature = "axum")]
+mod status;
 #[cfg(feature = "redis-tls")]
 mod tls;

@@ -34,6 +34,8 @@ use http::request::Parts;
 use crate::policy::{Key, Subject};
 
 #[cfg(feature = "axum")]
+pub(crate) use self::path::percent_decoded;
+#[cfg(feature = "axum")]
 pub use self::{
     axum::{FromExtractor, from_extractor},
     path::{PathParam, path},

@@ -44,7 +44,7 @@ fn parameter(route: &str, path: &str, name: &str) -> Option<Vec<u8>> {
 }
 
 /// One spelling for all: `%61` is `a`.
-fn percent_decoded(text: &str) -> Vec<u8> {
+pub(crate) fn percent_decoded(text: &str) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Makes the copy that the example `status_ui` embeds anew; with --check, says whether it is as the source is.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+kept=../examples/status_ui/tollgate-client.js
+made=$kept
+if [[ ${1:-} == --check ]]; then
+  made=$(mktemp --suffix=.js)
+  trap 'rm -f "$made"' EXIT
+fi
+npx esbuild src/index.ts --bundle --format=esm --target=es2022 --log-level=warning \
+  '--banner:js=// Made from client/; see main.rs.' --outfile="$made" --allow-overwrite
+cmp "$made" "$kept" || { echo "$kept is not what client/src makes: run client/scripts/bundle.sh"; exit 1; }

@@ -1,0 +1,239 @@
+//! Draws the plots of the documentation: what each algorithm does under the same traffic, by the arithmetic that decides.
+//!
+//! ```text
+//! cargo run --example plots               # writes src/docs/plots/*.svg
+//! cargo run --example plots -- some/folder
+//! ```
+//!
+//! A test holds the files to what this draws:
+//!
+//! ```text
+//! algorithms.svg: 31 + 30 + 28 requests pass
+//! burst.svg: 22 + 32 + 40 requests pass
+//! waiting.svg: 12 requests have turns
+//! ```
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tollgate::algorithm::{Ask, Micros, State, Verdict, step};
+use tollgate::{MINUTE, Quota, SECOND};
+
+fn main() -> std::io::Result<()> {
+    let folder = std::env::args().nth(1).map(PathBuf::from);
+    let folder = folder.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs/plots"));
+    for (name, Plot { svg, told }) in [("algorithms", algorithms()), ("burst", burst()), ("waiting", waiting())] {
+        std::fs::write(folder.join(name).with_extension("svg"), svg)?;
+        println!("{name}.svg: {told}");
+    }
+    Ok(())
+}
+
+struct Plot {
+    svg: String,
+    /// What can be seen there, in a word.
+    told: String,
+}
+
+/// Ten a minute under each algorithm. Traffic that finds the weak side of each: much on both sides of a boundary, then a
+/// steady stream that is a little too fast.
+fn algorithms() -> Plot {
+    let quotas = [
+        (Quota::token_bucket(10, MINUTE), "Token bucket", "one back every six seconds", BLUE),
+        (Quota::fixed_window(10, MINUTE).start(Duration::ZERO), "Fixed window", "all back at each minute", AMBER),
+        (Quota::sliding_window(10, MINUTE).start(Duration::ZERO), "Sliding window", "no burst across a minute", TEAL),
+    ];
+    let traffic = [every(14, 46, 900), every(14, 61, 900), every(22, 92, 4000)].concat();
+    lanes("Ten a minute: three algorithms under the same requests", &quotas, &traffic)
+}
+
+/// One rate, and how much of it may come at once.
+fn burst() -> Plot {
+    let quota = |capacity| Quota::token_bucket(10, MINUTE).capacity(capacity);
+    let quotas = [
+        (quota(5), "Capacity 5", "small bursts", BLUE),
+        (quota(10), "Capacity 10", "what a minute pays back", BLUE),
+        (quota(20), "Capacity 20", "twice as much, after a quiet time", BLUE),
+    ];
+    let traffic = [every(16, 20, 900), every(16, 110, 900), every(8, 140, 5000)].concat();
+    lanes("A token bucket of ten a minute: what its capacity allows at once", &quotas, &traffic)
+}
+
+/// `count` requests from a second on, so many milliseconds apart.
+fn every(count: u64, second: u64, millis: u64) -> Vec<Duration> {
+    (0..count).map(|i| Duration::from_millis(second * 1000 + i * millis)).collect()
+}
+
+/// What is left over three minutes, one quota above the other, under the same requests.
+fn lanes(title: &str, quotas: &[(Quota, &str, &str, &str)], traffic: &[Duration]) -> Plot {
+    let mut drawn = String::new();
+    let mut passed = Vec::new();
+    for (i, (quota, name, hint, color)) in quotas.iter().enumerate() {
+        let seen = replay(quota, traffic);
+        let count = seen.requests.iter().filter(|(_, ok)| *ok).count();
+        let _ = writeln!(drawn, r#"<g transform="translate(0 {})">"#, HEAD + i as u64 * LANE);
+        let _ = writeln!(
+            drawn,
+            r#"<text x="{LEFT}" y="12"><tspan fill="{color}" font-weight="700">{name}</tspan> <tspan dx="6">{hint}</tspan></text><text x="{RIGHT}" y="12" text-anchor="end">{count} of {} pass</text>"#,
+            traffic.len()
+        );
+        seen.draw(&mut drawn, quota.limit(), color);
+        drawn.push_str("</g>\n");
+        passed.push(count.to_string());
+    }
+    let height = HEAD + quotas.len() as u64 * LANE + 14;
+    let _ = writeln!(drawn, r#"<text x="{RIGHT}" y="20" text-anchor="end">red: refused</text>"#);
+    for minute in 0..=3 {
+        let (x, anchor) = (x(MINUTE * minute), ["start", "middle", "middle", "end"][minute as usize]);
+        let _ = writeln!(drawn, r#"<text x="{x}" y="{}" text-anchor="{anchor}">{minute} min</text>"#, height - 8);
+    }
+    let told = format!("{} requests pass", passed.join(" + "));
+    let description = format!("Tokens left over three minutes, and which of {} requests pass: {told}.", traffic.len());
+    Plot { svg: svg(title, &description, height, &drawn), told }
+}
+
+/// What was left, and what became of each request.
+struct Seen {
+    left: Vec<(Duration, u64)>,
+    requests: Vec<(Duration, bool)>,
+}
+
+fn replay(quota: &Quota, traffic: &[Duration]) -> Seen {
+    let mut seen = Seen { left: Vec::new(), requests: Vec::new() };
+    let mut state = State::default();
+    let mut requests = traffic.iter().copied().peekable();
+    let tenth = Duration::from_millis(100);
+    for now in (0..1800).map(|i| tenth * i) {
+        while let Some(at) = requests.next_if(|at| *at <= now) {
+            let step = step(quota, &state, BEGIN + at, Ask::cost(1));
+            seen.requests.push((at, step.is_allowed()));
+            if step.is_allowed() {
+                state = step.state;
+            }
+        }
+        let left =
+            (0..=quota.limit()).rev().find(|cost| step(quota, &state, BEGIN + now, Ask::cost(*cost)).is_allowed());
+        let left = left.unwrap_or(0);
+        if seen.left.last().is_none_or(|(_, before)| *before != left) {
+            seen.left.push((now, left));
+        }
+    }
+    seen
+}
+
+impl Seen {
+    fn draw(&self, out: &mut String, limit: u64, color: &str) {
+        let y = |left: u64| TOP + (limit - left) * (FLOOR - TOP) / limit;
+        let _ = write!(out, r#"<path d=""#);
+        for minute in [1, 2] {
+            let _ = write!(out, "M{} {TOP}V{}", x(MINUTE * minute), FLOOR + 28);
+        }
+        let _ = writeln!(out, r#"" stroke="{GREY}" stroke-opacity=".3"/>"#);
+        for level in [0, limit] {
+            let _ = writeln!(
+                out,
+                r#"<path d="M{LEFT} {0}H{RIGHT}" stroke="{GREY}" stroke-opacity=".3"/><text x="{1}" y="{2}" text-anchor="end">{level}</text>"#,
+                y(level),
+                LEFT - 8,
+                y(level) + 4
+            );
+        }
+        let mut line = String::new();
+        for (at, left) in &self.left {
+            let (x, y) = (x(*at), y(*left));
+            let _ = if line.is_empty() { write!(line, "M{x} {y}") } else { write!(line, "H{x}V{y}") };
+        }
+        let _ = write!(line, "H{RIGHT}");
+        let _ = writeln!(out, r#"<path d="{line}V{FLOOR}H{LEFT}Z" fill="{color}" fill-opacity=".16"/>"#);
+        let _ = writeln!(out, r#"<path d="{line}" fill="none" stroke="{color}" stroke-width="2"/>"#);
+        let (mut passed, mut denied) = (String::new(), String::new());
+        for (at, ok) in &self.requests {
+            let x = x(*at);
+            let _ = match ok {
+                true => write!(passed, "M{x} {}v10", FLOOR + 7),
+                false => write!(denied, "M{x} {}v5", FLOOR + 21),
+            };
+        }
+        let _ = writeln!(out, r#"<path d="{passed}" stroke="{color}" stroke-width="1.8"/>"#);
+        let _ = writeln!(out, r#"<path d="{denied}" stroke="{RED}" stroke-width="1.8"/>"#);
+    }
+}
+
+/// Twelve requests at once, of a client that would rather wait than be refused.
+fn waiting() -> Plot {
+    let quota = Quota::token_bucket(1, SECOND).capacity(3).max_reserved(20);
+    let (mut state, mut drawn) = (State::default(), String::new());
+    let arrivals: Vec<Duration> = [every(8, 10, 300), every(4, 16, 500)].concat();
+    let x = |at: Duration| LEFT + (at.as_millis() as u64 - 9_000) * (RIGHT - LEFT) / 14_000;
+    let mut turns = 0;
+    for (i, arrival) in arrivals.iter().enumerate() {
+        let decided = step(&quota, &state, BEGIN + *arrival, Ask::cost(1).reserve());
+        let wait = match decided.verdict {
+            Verdict::Allow => Duration::ZERO,
+            Verdict::Reserve { wait } => wait,
+            Verdict::Deny { .. } => continue,
+        };
+        state = decided.state;
+        turns += 1;
+        let y = HEAD + 14 + i as u64 * 17;
+        let (from, to) = (x(*arrival), x(*arrival + wait));
+        let _ = writeln!(
+            drawn,
+            r#"<path d="M{from} {y}H{to}" stroke="{BLUE}" stroke-width="7" stroke-opacity=".28"/><circle cx="{from}" cy="{y}" r="3" fill="{GREY}"/><circle cx="{to}" cy="{y}" r="4.5" fill="{BLUE}"/>"#
+        );
+    }
+    let height = HEAD + 14 + arrivals.len() as u64 * 17 + FOOT;
+    for second in [10, 14, 18, 22] {
+        let at = x(Duration::from_secs(second));
+        let _ = writeln!(
+            drawn,
+            r#"<path d="M{at} {HEAD}V{0}" stroke="{GREY}" stroke-opacity=".3"/><text x="{at}" y="{1}" text-anchor="middle">{2} s</text>"#,
+            height - 26,
+            height - 8,
+            second - 10
+        );
+    }
+    let told = format!("{turns} requests have turns");
+    let title = "One a second, three at once: who waits has a turn of its own";
+    let description = "Each line is a request: a grey dot where it arrives, a blue one where it goes on. The first three go on \
+                       at once, the others a second apart.";
+    Plot { svg: svg(title, description, height, &drawn), told }
+}
+
+/// Where an instant lies.
+fn x(at: Duration) -> u64 {
+    LEFT + at.as_millis() as u64 * (RIGHT - LEFT) / 180_000
+}
+
+/// No line of it is empty, so that it can stand in the midst of markdown.
+fn svg(title: &str, description: &str, height: u64, drawn: &str) -> String {
+    format!(
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" font-family="system-ui, sans-serif" font-size="13" fill="{GREY}">
+<title>{title}</title>
+<desc>{description}</desc>
+<text x="{LEFT}" y="20" font-size="15" font-weight="700">{title}</text>
+{drawn}</svg>
+"#
+    )
+}
+
+/// A minute begins.
+const BEGIN: Micros = Micros::new(1_767_225_600_000_000);
+
+const WIDTH: u64 = 760;
+const LEFT: u64 = 34;
+const RIGHT: u64 = 750;
+const HEAD: u64 = 40;
+const LANE: u64 = 136;
+const FOOT: u64 = 26;
+/// In a lane: the whole limit, and nothing.
+const TOP: u64 = 24;
+const FLOOR: u64 = 92;
+
+// Each can be read on white and on black.
+const GREY: &str = "#767c8a";
+const BLUE: &str = "#5b7cfa";
+const AMBER: &str = "#c27a0a";
+const TEAL: &str = "#0e9384";
+const RED: &str = "#e5484d";

@@ -1,0 +1,111 @@
+//! A page whose send button is disabled while its user is limited, and counts down to the microsecond at which it works
+//! again; and how tokens come back under each of the three algorithms, under the same clicks.
+//!
+//! ```text
+//! cargo run --example status_ui
+//! ```
+//!
+//! It prints the page's address:
+//!
+//! ```text
+//! status_ui: 6 messages in 30 seconds, under three algorithms, on http://127.0.0.1:3000
+//! ```
+//!
+//! The page asks once how its limits stand and projects them by itself from then on:
+//!
+//! ```text
+//! $ curl http://127.0.0.1:3000/limits/bucket
+//! {"policy":"bucket","algorithm":"token_bucket","rate":6,"period":30000000,"capacity":6,"start":0,"max_reserved":0,"spent":0,...}
+//! $ for i in $(seq 7); do curl -s -o /dev/null -w '%{http_code} ' -X POST http://127.0.0.1:3000/send/bucket; done
+//! 200 200 200 200 200 200 429
+//! $ curl http://127.0.0.1:3000/time
+//! {"now":...}
+//! ```
+//!
+//! The page is plain HTML, CSS and JavaScript, served with a policy that lets nothing come from elsewhere. Its arithmetic
+//! is the browser package's, in `client/`, bundled into `tollgate-client.js`. So that copy is made anew:
+//!
+//! ```text
+//! (cd client && npm ci)
+//! client/scripts/bundle.sh
+//! ```
+//!
+//! `PORT` chooses another port than 3000; 0 takes any that is free.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use tokio::net::TcpListener;
+use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, key, status};
+
+const HALF_A_MINUTE: Duration = Duration::from_secs(30);
+
+/// The same numbers three times: on average as many pass, but not when.
+const POLICIES: [Policy; 3] = [
+    Policy::new("bucket", Quota::token_bucket(6, HALF_A_MINUTE)),
+    Policy::new("fixed", Quota::fixed_window(6, HALF_A_MINUTE)),
+    Policy::new("sliding", Quota::sliding_window(6, HALF_A_MINUTE)),
+];
+
+/// For whoever asks for their status over and over.
+const STATUS: Policy = Policy::new("status", Quota::token_bucket(300, MINUTE));
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let port = std::env::var("PORT").unwrap_or_else(|_| "3000".into());
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
+    println!("status_ui: 6 messages in 30 seconds, under three algorithms, on http://{}", listener.local_addr()?);
+    axum::serve(listener, app().into_make_service_with_connect_info::<SocketAddr>()).await?;
+    Ok(())
+}
+
+fn app() -> Router {
+    let limiter = RateLimiter::default();
+    // Yours would count by user; here it is by address.
+    let limits = RouteLimits::new(key::client_ip()).limiter(&limiter);
+    let limits = POLICIES.into_iter().fold(limits, RouteLimits::policy);
+
+    let mut sending = Router::new();
+    let mut asking = Router::new().route("/time", status::time(&limiter));
+    for policy in &POLICIES {
+        let name = policy.name();
+        let layer = limits.route(name.as_str());
+        // The same layer: its limiter, its key, its policy.
+        asking = asking.route(&format!("/limits/{name}"), status::of_layer(&layer));
+        sending = sending.route(&format!("/send/{name}"), post(|| async { "sent\n" }).layer(layer));
+    }
+    let polite = RateLimitLayer::new(STATUS, key::client_ip()).limiter(&limiter);
+
+    Router::new()
+        .route("/", file("text/html; charset=utf-8", include_str!("index.html")))
+        .route("/page.css", file("text/css; charset=utf-8", include_str!("page.css")))
+        .route("/page.js", file("text/javascript; charset=utf-8", include_str!("page.js")))
+        .route("/plot.js", file("text/javascript; charset=utf-8", include_str!("plot.js")))
+        .route("/tollgate-client.js", file("text/javascript; charset=utf-8", include_str!("tollgate-client.js")))
+        .merge(sending)
+        .merge(asking.layer(polite))
+}
+
+/// A part of the page.
+fn file(content_type: &'static str, text: &'static str) -> MethodRouter {
+    get(move || async move { page(content_type, text) })
+}
+
+fn page(content_type: &'static str, text: &'static str) -> Response {
+    let headers = [
+        (CONTENT_TYPE, content_type),
+        (CONTENT_SECURITY_POLICY, ONLY_FROM_HERE),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (CACHE_CONTROL, "no-cache"),
+    ];
+    (headers, text).into_response()
+}
+
+/// Nothing inline, nothing from elsewhere, in nobody's frame.
+const ONLY_FROM_HERE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

@@ -1,0 +1,677 @@
+// Made from client/; see main.rs.
+
+// src/algorithm/algebra.ts
+var LAST = Number.MAX_SAFE_INTEGER;
+var ALREADY = -1;
+function tighten(guess, enough) {
+  let elapsed = guess;
+  for (let i = 0; i < 4; i++) {
+    if (!enough(elapsed)) {
+      elapsed += 1;
+    } else if (elapsed > 0 && enough(elapsed - 1)) {
+      elapsed -= 1;
+    }
+  }
+  return elapsed;
+}
+
+// src/algorithm/windows.ts
+function windowsOf({ period, start }) {
+  return {
+    index(now) {
+      const since = now - start;
+      return since < 0 ? 0 : (since - since % period) / period + 1;
+    },
+    begin: (index, offset = 0) => Math.max((index - 1) * period + start + offset, 0),
+    offset: (now) => now < start ? now - start + period : (now - start) % period
+  };
+}
+
+// src/algorithm/turns.ts
+function turnsOf(config, quota, maxWait) {
+  const { capacity, max_reserved: reservable } = config;
+  const { roll, fits, within, when } = quota;
+  const ceiling = reservable === null ? CEILING_WITHOUT_BOUND : capacity + reservable;
+  const whenCharged = (row, now, cost) => when({ ...row, spent: row.spent + cost }, now, capacity);
+  function turn(row, now, cost) {
+    const due = cost <= ceiling && within(row, now, ceiling - cost) ? whenCharged(row, now, cost) : Infinity;
+    return due - now <= maxWait ? due : Infinity;
+  }
+  function ifGranted(row, at, cost) {
+    const then = roll(row, at);
+    return fits(then, at, cost) || turn(then, at, cost) < Infinity ? at : Infinity;
+  }
+  function retryAt2(row, now, cost) {
+    const room = when(row, now, ceiling - cost);
+    const due = whenCharged(row, now, cost);
+    if (room + due === Infinity) {
+      return Infinity;
+    }
+    const at = ifGranted(row, Math.max(room, due - maxWait, now), cost);
+    const clear = when(row, now, 0);
+    if (at < Infinity || config.algorithm !== "fixed_window" || clear === Infinity) {
+      return at;
+    }
+    const { index, begin } = windowsOf(config);
+    const dueThen = whenCharged({ ...row, spent: 0, ts: begin(index(clear)) }, clear, cost);
+    return dueThen < Infinity ? ifGranted(row, Math.max(dueThen - maxWait, clear), cost) : Infinity;
+  }
+  return { turn, retryAt: retryAt2 };
+}
+var CEILING_WITHOUT_BOUND = LAST - 999999999999999;
+
+// src/algorithm/fixed-window.ts
+function fixedWindow(config) {
+  const { rate, period, capacity } = config;
+  const { index, begin } = windowsOf(config);
+  return {
+    // Below 10^15, a quotient that is no integer is never rounded to one below it.
+    fill: Math.ceil((capacity || 1) / rate) * period,
+    roll(row, now) {
+      const then = index(row.ts);
+      const here = index(now);
+      return here <= then ? { ...row, ts: begin(then) } : { ...row, spent: Math.max(row.spent - rate * (here - then), 0), ts: begin(here) };
+    },
+    spent: (row) => row.spent,
+    within: (row, _now, level) => row.spent <= level,
+    when(row, level) {
+      const debt = row.spent - level;
+      const windows = Math.ceil(debt / rate);
+      if (debt <= 0) {
+        return ALREADY;
+      }
+      return windows * period > LAST ? Infinity : begin(index(row.ts) + windows);
+    }
+  };
+}
+
+// src/algorithm/sliding-window.ts
+function slidingWindow(config) {
+  const { period } = config;
+  const { index, begin, offset } = windowsOf(config);
+  const inView = (count, elapsed) => Math.min(count * (period - elapsed) / period, count);
+  const previousInView = (row, now) => inView(row.previous, now < row.ts ? 0 : offset(now));
+  const outOfView = (count, room) => count <= room ? 0 : tighten(
+    Math.min(Math.ceil((count - room) * period / count), period),
+    (elapsed) => inView(count, elapsed) <= room
+  );
+  return {
+    fill: 2 * period,
+    roll(row, now) {
+      const then = index(row.ts);
+      const here = index(now);
+      if (here > then) {
+        return { spent: 0, previous: here - then > 1 ? 0 : row.spent, ts: begin(here) };
+      }
+      return { ...row, ts: begin(then) };
+    },
+    spent: (row, now) => row.spent + previousInView(row, now),
+    within: (row, now, level) => previousInView(row, now) <= level - row.spent,
+    when(row, level) {
+      const room = level - row.spent;
+      const window = index(row.ts);
+      if (room < 0) {
+        return begin(window + 1, outOfView(row.spent, level));
+      }
+      return row.previous <= room ? ALREADY : begin(window, outOfView(row.previous, room));
+    }
+  };
+}
+
+// src/algorithm/token-bucket.ts
+function tokenBucket({ rate, period, capacity }) {
+  const common = greatestCommonDivisor(rate, period);
+  const tokens = rate / common;
+  const micros = period / common;
+  const since = (ts, now) => Math.max(now - ts, 0);
+  const repaid = (elapsed) => elapsed * tokens / micros;
+  return {
+    // The one product of the algebra that has to be exact beyond 2^53.
+    fill: Number((BigInt(capacity || 1) * BigInt(micros) + BigInt(tokens - 1)) / BigInt(tokens)),
+    roll(row, now) {
+      const elapsed = since(row.ts, now);
+      const rest = elapsed % micros;
+      const grains = (elapsed - rest) / micros;
+      const spent = row.spent - grains * tokens;
+      const ts = row.ts + grains * micros;
+      return repaid(since(ts, now)) >= spent ? { ...row, spent: 0, ts: Math.max(row.ts, now) } : { ...row, spent, ts };
+    },
+    spent: (row, now) => Math.max(row.spent - repaid(since(row.ts, now)), 0),
+    // Not `spent() <= level`: subtracting first would round once more.
+    within: (row, now, level) => row.spent - level <= repaid(since(row.ts, now)),
+    when(row, level) {
+      const debt = row.spent - level;
+      if (debt <= 0) {
+        return ALREADY;
+      }
+      const grains = Math.floor(debt / tokens);
+      const rest = debt - grains * tokens;
+      const elapsed = Math.max(Math.ceil(rest * micros / tokens), 0);
+      return row.ts + (grains * micros + tighten(elapsed, (elapsed2) => repaid(elapsed2) >= rest));
+    }
+  };
+}
+function greatestCommonDivisor(a, b) {
+  return b ? greatestCommonDivisor(b, a % b) : a;
+}
+
+// src/algorithm/quota.ts
+function quotaOf(config) {
+  const limit = config.capacity;
+  const algebra = ALGEBRAS[config.algorithm](config);
+  const { within } = algebra;
+  function when(row, now, level) {
+    const then = algebra.when(row, level);
+    const from = Math.max(then, now);
+    return then < 0 ? now : level < 0 || from >= LAST ? Infinity : from;
+  }
+  function fits(row, now, cost) {
+    return cost <= limit && within(row, now, limit - cost);
+  }
+  return {
+    within,
+    when,
+    fits,
+    roll(state, now) {
+      let row = state;
+      if (config.algorithm === "sliding_window" && !isBoundary(config, row.ts)) {
+        row = { ...row, spent: 0, previous: 0 };
+      }
+      if (row.ts - now > algebra.fill && when({ ...row, ts: now }, now, 0) < row.ts) {
+        row = { spent: 0, ts: now, previous: 0 };
+      }
+      return algebra.roll(row, now);
+    },
+    available(row, now) {
+      const left = limit - algebra.spent(row, now) + 1e-6;
+      const guess = Math.floor(Math.min(Math.max(left, 0), limit));
+      return guess > 0 && !fits(row, now, guess) ? guess - 1 : guess;
+    }
+  };
+}
+function isBoundary(config, ts) {
+  const { index, begin } = windowsOf(config);
+  return begin(index(ts)) === ts;
+}
+var ALGEBRAS = { token_bucket: tokenBucket, fixed_window: fixedWindow, sliding_window: slidingWindow };
+
+// src/project.ts
+function project(snapshot, now, count) {
+  checkCount(count);
+  const quota = quotaOf(snapshot);
+  const { spent, ts, previous, capacity, not_before = 0 } = snapshot;
+  const at = Math.min(Math.max(Math.floor(now), 0), LAST);
+  const row = quota.roll({ spent, ts, previous }, at);
+  const fitsAt = quota.fits(row, at, count) ? at : quota.when(row, at, capacity - count);
+  const barred = not_before > at;
+  const retryAt2 = Math.max(fitsAt, not_before === LAST ? Infinity : not_before);
+  return { quota, at, row, retryAt: retryAt2, barred, available: barred ? 0 : quota.available(row, at) };
+}
+function checkCount(count) {
+  if (!Number.isSafeInteger(count) || count < 0) {
+    throw new RangeError(`tollgate: count is ${count}; it must be a whole number of tokens from 0 to 2^53 - 1`);
+  }
+}
+
+// src/calculate.ts
+function calculateRateLimit(snapshot, now, count, options = {}) {
+  const { quota, at, row: before, available, retryAt: fitsAt, barred } = project(snapshot, now, count);
+  const maxWait = options.reserve ? Infinity : options.maxWaitMicros;
+  const waits = maxWait !== void 0 && snapshot.max_reserved !== 0 && !barred;
+  const turns = waits ? turnsOf(snapshot, quota, maxWait) : null;
+  const due = fitsAt > at && turns ? turns.turn(before, at, count) : fitsAt;
+  const ok = turns ? due < Infinity : due === at;
+  const retryAt2 = ok ? Infinity : turns ? turns.retryAt(before, at, count) : fitsAt;
+  const row = ok ? { ...before, spent: before.spent + count } : before;
+  return {
+    ok,
+    available,
+    remaining: ok ? quota.available(row, at) : available,
+    wait: ok ? due - at : 0,
+    retryAfter: retryAt2 === Infinity ? null : retryAt2 - at,
+    row
+  };
+}
+
+// src/headers.ts
+function parseRateLimit(headers) {
+  const policies = new Map(parseList(headers.get("ratelimit-policy")));
+  const items = [];
+  for (const [policy, parameters] of parseList(headers.get("ratelimit"))) {
+    const remaining = integer(parameters.get("r"));
+    if (remaining !== null) {
+      const of = policies.get(policy);
+      const [reset, quota, window] = [integer(parameters.get("t")), integer(of?.get("q")), integer(of?.get("w"))];
+      items.push({ policy, remaining, reset, quota, window });
+    }
+  }
+  return items;
+}
+function parseRetryAfter(headers, now) {
+  const value = headers.get("retry-after");
+  const seconds = integer(value ?? "");
+  if (seconds !== null) {
+    return seconds * 1e3;
+  }
+  const wait = httpDate(value) - (httpDate(headers.get("date")) || now);
+  return Number.isNaN(wait) ? null : Math.max(wait, 0);
+}
+function parseList(field) {
+  const text = (field ?? "").trim();
+  const members = [];
+  if (text.length > LONGEST_FIELD || text.endsWith(",")) {
+    return [];
+  }
+  for (let at = 0; at < text.length; at = MEMBER.lastIndex) {
+    MEMBER.lastIndex = at;
+    const [, name, parameters] = MEMBER.exec(text) ?? [];
+    if (parameters === void 0) {
+      return [];
+    }
+    if (name !== void 0) {
+      const pairs = [...parameters.matchAll(PARAMETER)].map(([, key, value]) => [key, value]);
+      members.push([name.replace(/\\(.)/g, "$1"), new Map(pairs)]);
+    }
+  }
+  return members;
+}
+function integer(value) {
+  return /^\d{1,15}$/.test(value ?? "") ? Number(value) : null;
+}
+function httpDate(value) {
+  const form = HTTP_DATE.exec(value ?? "");
+  return form ? Date.parse(form[1] ? form[0] : `${form[0]} GMT`) : NaN;
+}
+var LONGEST_FIELD = 8192;
+var CHARACTERS = String.raw`(?:[ !#-[\]-~]|\\["\\])*`;
+var VALUE = `"${CHARACTERS}"|[\\w!#$%&'*+./:?@^|~=\`-]+`;
+var KEY = "[a-z*][\\w.*-]*";
+var PARAMETER = new RegExp(`; *(${KEY})(?:=(${VALUE}))?`, "g");
+var MEMBER = new RegExp(
+  `(?:"(${CHARACTERS})"|[A-Za-z*:?@\\d-][^\\s",;=]*)((?:; *${KEY}(?:=(?:${VALUE}))?)*)[ \\t]*(?:,[ \\t]*|$)`,
+  "y"
+);
+var HTTP_DATE = /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? [\w -]+ \d\d:\d\d:\d\d(?:( GMT)| \d{4})$/;
+
+// src/request.ts
+var RateLimitError = class extends Error {
+  constructor(message, temporary, retryAfter = 0, cause) {
+    super(`tollgate: ${message}`, { cause });
+    this.temporary = temporary;
+    this.retryAfter = retryAfter;
+  }
+  temporary;
+  retryAfter;
+  name = "RateLimitError";
+};
+async function request(url, options) {
+  const { fetch, init, timeout, now, monotonic } = options;
+  const signal = AbortSignal.timeout(timeout);
+  try {
+    const sent = monotonic();
+    const response = await orAbort(fetch(url, { cache: "no-store", ...init, signal }), signal);
+    const received = monotonic();
+    const { ok, status, headers } = response;
+    if (!ok) {
+      const temporary = status >= 500 || status === 429 || status === 408;
+      throw new RateLimitError(`${url} answered ${status}`, temporary, parseRetryAfter(headers, now()) ?? 0);
+    }
+    const body = await orAbort(response.json(), signal);
+    return { body, sent, received: arrival(response.url, sent, received) };
+  } catch (cause) {
+    if (cause instanceof RateLimitError) {
+      throw cause;
+    }
+    const reason = signal.aborted ? `did not answer within ${timeout} ms` : "could not be asked, or answered no JSON";
+    throw new RateLimitError(`${url} ${reason}`, true, 0, cause);
+  }
+}
+function arrival(url, sent, told) {
+  const start = performance.getEntriesByName(url).at(-1)?.responseStart ?? 0;
+  return start > sent && start <= told ? start : told;
+}
+function orAbort(promise, signal) {
+  return new Promise((resolve, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+    promise.then(resolve, reject);
+  });
+}
+
+// src/snapshot.ts
+function parseSnapshots(body) {
+  const limits = fieldsOf(body)["limits"];
+  return (Array.isArray(limits) ? limits : [body]).map((limit) => {
+    const fields = fieldsOf(limit);
+    for (const [name, least, most] of NUMBERS) {
+      check(fields, name, least, most);
+    }
+    if (fields["max_reserved"] !== null) {
+      check(fields, "max_reserved", 0, MOST_TOKENS);
+    }
+    if (fields["not_before"] !== void 0) {
+      check(fields, "not_before", 0, LAST);
+    }
+    const { policy, algorithm } = fields;
+    if (typeof policy !== "string" || !ALGORITHMS.includes(algorithm)) {
+      throw new TypeError(`tollgate: policy "${policy}" has the unknown algorithm "${algorithm}"`);
+    }
+    return fields;
+  });
+}
+function parseNow(body) {
+  return check(fieldsOf(body), "now", 0, LAST);
+}
+function fieldsOf(value) {
+  return Object(value);
+}
+function check(fields, name, least, most) {
+  const value = fields[name];
+  if (typeof value !== "number" || !(value >= least && value <= most) || value % 1 && !FRACTIONS.includes(name)) {
+    throw new TypeError(`tollgate: "${name}" of the snapshot is ${value}; does the url lead to a status endpoint?`);
+  }
+  return value;
+}
+var ALGORITHMS = ["token_bucket", "fixed_window", "sliding_window"];
+var FRACTIONS = ["spent", "previous"];
+var MOST_TOKENS = 999999999999999;
+var LONGEST_PERIOD = 315576e10;
+var NUMBERS = [
+  ["rate", 1, MOST_TOKENS],
+  ["period", 1, LONGEST_PERIOD],
+  ["capacity", 0, MOST_TOKENS],
+  ["start", 0, LONGEST_PERIOD],
+  ["spent", 0, LAST],
+  ["previous", 0, LAST],
+  ["ts", 0, LAST],
+  ["now", 0, LAST]
+];
+
+// src/alarm.ts
+function createAlarm(monotonic, ring) {
+  let timer;
+  let earliest = Infinity;
+  function clear() {
+    clearTimeout(timer);
+    earliest = Infinity;
+  }
+  function set(due) {
+    if (due < earliest) {
+      clear();
+      earliest = due;
+      const wait = Math.max(Math.ceil(due - monotonic()), 0);
+      timer = setTimeout(
+        () => {
+          earliest = Infinity;
+          ring();
+        },
+        Math.min(wait, LONGEST_TIMEOUT)
+      );
+    }
+  }
+  return { set, clear };
+}
+var LONGEST_TIMEOUT = 2 ** 31 - 1;
+
+// src/clock.ts
+function createServerClock(offset) {
+  let shortest = Infinity;
+  let sampledAt = 0;
+  return {
+    sample(now, sent, received) {
+      const half = (received - sent) / 2;
+      if (half <= shortest + (received - sampledAt) * DRIFT) {
+        offset = now / 1e3 - (sent + half) - half;
+        shortest = half;
+        sampledAt = received;
+      }
+    },
+    distrust() {
+      shortest = Infinity;
+    },
+    at: (monotonic) => Math.floor((monotonic + offset) * 1e3)
+  };
+}
+var DRIFT = 1e-4;
+
+// src/holds.ts
+function holdsOf({ status, headers }, now, since) {
+  const items = parseRateLimit(headers);
+  const holds = items.map((item) => {
+    const { policy, remaining, quota, reset, window } = item;
+    const until = since + (reset ?? window ?? 0) * 1e3;
+    return { about: policy, items: [item], remaining, quota: quota ?? Infinity, since, until };
+  });
+  const retryAfter = parseRetryAfter(headers, now);
+  if (retryAfter !== null && status >= 400) {
+    holds.push({ about: void 0, items, remaining: -1, quota: Infinity, since, until: since + retryAfter });
+  }
+  return holds;
+}
+
+// src/projection.ts
+function createProjection(clock) {
+  let limits = [];
+  let holds = [];
+  function decide(at, count) {
+    const micros = clock.at(at);
+    let [wait, value] = [0, Infinity];
+    let config = null;
+    for (const limit of limits) {
+      const { available, retryAt: retryAt2, at: instant } = project(limit, micros, count);
+      const waits = (retryAt2 - instant) / 1e3;
+      if (waits > wait || waits === wait && available <= value) {
+        config = limit;
+        wait = waits;
+      }
+      value = Math.min(value, available);
+    }
+    for (const { remaining, quota, until } of holds) {
+      if (count > remaining && until > at) {
+        wait = Math.max(wait, count > quota ? Infinity : until - at);
+        value = Math.min(value, Math.max(remaining, 0));
+      }
+    }
+    return { wait, value, config };
+  }
+  function replace(fresh, asked) {
+    limits = fresh;
+    holds = holds.filter(({ since, items }) => since > asked || !items.some(({ policy }) => limitOf(policy)));
+  }
+  function spend(count, at) {
+    limits = limits.map((limit) => {
+      const { row } = project(limit, clock.at(at), 0);
+      return { ...limit, ...row, spent: Math.min(row.spent + count, LAST) };
+    });
+  }
+  function settle(now) {
+    const known = ({ items }) => items.some(({ policy, remaining }) => {
+      const limit = limitOf(policy);
+      return limit && project(limit, clock.at(now), 0).available <= remaining;
+    });
+    holds = holds.filter((hold) => hold.until > now && !known(hold)).slice(-MOST_HOLDS);
+  }
+  function observe(response, now, monotonic) {
+    const fresh = holdsOf(response, now, monotonic);
+    holds = [...holds.filter(({ about }) => !fresh.some((hold) => hold.about === about)), ...fresh];
+    settle(monotonic);
+    return response.status === 429 && !(fresh.length && fresh.every((hold) => !holds.includes(hold)));
+  }
+  const limitOf = (policy) => limits.find((limit) => limit.policy === policy);
+  return { decide, replace, spend, settle, observe };
+}
+var MOST_HOLDS = 100;
+
+// src/store.ts
+function createRateLimit(options) {
+  const { url, timeUrl, retries = 5, timeout = 1e4, init } = options;
+  const { now = () => Date.now(), monotonic = () => performance.now() } = options;
+  const fetch = options.fetch ?? ((...args) => globalThis.fetch(...args));
+  let gap = now() - monotonic();
+  const clock = createServerClock(gap);
+  const projection = createProjection(clock);
+  const alarm = createAlarm(monotonic, wake);
+  const listeners = /* @__PURE__ */ new Set();
+  let known = false;
+  let error = null;
+  let statuses = /* @__PURE__ */ new Map();
+  let statusesBefore = statuses;
+  let flight;
+  let spentInFlight = 0;
+  let failures = 0;
+  let fetchAt = Infinity;
+  function subscribe(listener) {
+    const entry = () => listener();
+    listeners.add(entry);
+    if (listeners.size === 1) {
+      page()?.addEventListener("visibilitychange", shown);
+      void refresh();
+    }
+    statuses.forEach(watch);
+    return () => {
+      if (listeners.delete(entry) && listeners.size === 0) {
+        page()?.removeEventListener("visibilitychange", shown);
+        fetchAt = Infinity;
+        alarm.clear();
+      }
+    };
+  }
+  function getStatus(count = 1) {
+    checkCount(count);
+    const at = monotonic();
+    const last = statuses.get(count);
+    if (last && at < last.until) {
+      return last.status;
+    }
+    const { wait } = projection.decide(at, count);
+    const fresh = { ok: wait === 0, retryAt: retryAt(now(), wait), known, error };
+    const before = (last ?? statusesBefore.get(count))?.status;
+    const status = before && isSame(before, fresh) ? before : fresh;
+    const timed = { status, until: wait === 0 ? Infinity : at + wait };
+    if (statuses.size >= MOST_COUNTS) {
+      statuses.clear();
+    }
+    statuses.set(count, timed);
+    watch(timed);
+    return status;
+  }
+  function check2(ts = now(), count = 1) {
+    checkCount(count);
+    const { wait, value, config } = projection.decide(monotonicAt(ts), count);
+    return config && { value, ts, config, ok: wait === 0, retryAt: retryAt(ts, wait) };
+  }
+  function spend(count = 1, ts = now()) {
+    checkCount(count);
+    if (flight) {
+      spentInFlight += count;
+    }
+    projection.spend(count, monotonicAt(ts));
+    projection.settle(monotonic());
+    changed();
+  }
+  function observe(response) {
+    const unforeseen = projection.observe(response, now(), monotonic());
+    changed();
+    if (unforeseen && fetchAt === Infinity) {
+      void refresh();
+    }
+  }
+  function refresh() {
+    failures = 0;
+    return ask();
+  }
+  function ask() {
+    if (!flight) {
+      fetchAt = Infinity;
+      spentInFlight = 0;
+      flight = read().finally(() => {
+        flight = void 0;
+        changed();
+      });
+    }
+    return flight;
+  }
+  async function read() {
+    const how = { fetch, init, timeout, now, monotonic };
+    try {
+      const [status, time] = await Promise.all([request(url, how), timeUrl ? request(timeUrl, how) : null]);
+      const limits = parseSnapshots(status.body);
+      const told = time ? parseNow(time.body) : limits[0]?.now;
+      if (told !== void 0) {
+        const { sent, received } = time ?? status;
+        clock.sample(told, sent, received);
+      }
+      projection.replace(limits, status.sent);
+      projection.spend(spentInFlight, monotonic());
+      projection.settle(monotonic());
+      known = true;
+      error = null;
+    } catch (cause) {
+      failed(cause);
+    }
+  }
+  function failed(cause) {
+    error = cause;
+    if (cause instanceof RateLimitError && cause.temporary && failures < retries && listeners.size > 0) {
+      const backoff = Math.min(1e3 * 2 ** failures, LONGEST_BACKOFF) * (0.5 + Math.random() / 2);
+      failures += 1;
+      fetchAt = monotonic() + Math.max(backoff, cause.retryAfter);
+      alarm.set(fetchAt);
+    }
+  }
+  function changed() {
+    statusesBefore = statuses;
+    statuses = /* @__PURE__ */ new Map();
+    listeners.forEach((listener) => listener());
+  }
+  function shown() {
+    if (page()?.visibilityState === "visible") {
+      if (error && fetchAt === Infinity) {
+        void refresh();
+      }
+      wake();
+    }
+  }
+  function wake() {
+    const gapNow = now() - monotonic();
+    if (Math.abs(gapNow - gap) > CLOCK_JUMP) {
+      gap = gapNow;
+      clock.distrust();
+      void refresh();
+    } else if (fetchAt <= monotonic()) {
+      void ask();
+    }
+    changed();
+    alarm.set(fetchAt);
+  }
+  function watch({ until }) {
+    if (listeners.size > 0) {
+      alarm.set(until);
+    }
+  }
+  function monotonicAt(ts) {
+    return monotonic() + (ts - now());
+  }
+  return { subscribe, getStatus, check: check2, spend, observe, refresh };
+}
+function retryAt(now, wait) {
+  return wait > 0 && wait < Infinity ? Math.min(Math.ceil(now + wait), LAST_DATE) : null;
+}
+function isSame(a, b) {
+  const moved = Math.abs((a.retryAt ?? 0) - (b.retryAt ?? 0));
+  return a.ok === b.ok && moved <= 1 && a.known === b.known && a.error === b.error;
+}
+function page() {
+  return typeof document === "undefined" ? void 0 : document;
+}
+var LONGEST_BACKOFF = 6e4;
+var CLOCK_JUMP = 1e3;
+var LAST_DATE = 864e13;
+var MOST_COUNTS = 1e3;
+export {
+  RateLimitError,
+  calculateRateLimit,
+  createRateLimit,
+  parseRateLimit,
+  parseRetryAfter,
+  parseSnapshots
+};

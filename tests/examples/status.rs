@@ -1,0 +1,22 @@
+use crate::running::{Example, HERE, get, send};
+
+#[tokio::test]
+async fn the_endpoint_tells_what_the_next_request_will_be_told() {
+    let example = Example::start("status", &[]);
+    let server = example.address();
+    let ada: &[&str] = &["x-user: ada"];
+    for _ in 0..3 {
+        assert_eq!(send(HERE, server, "POST /chat", ada, "").await.status(), 200);
+    }
+    let told = send(HERE, server, "GET /limits/chat", ada, "").await;
+    let start = example.promised(
+        r#"{"policy":"chat","algorithm":"token_bucket","rate":1,"period":3000000,"capacity":3,"start":0,"max_reserved":0,"#,
+    );
+    assert!(told.body.starts_with(start), "{told:?}");
+    let denied = send(HERE, server, "POST /chat", ada, "").await;
+    assert_eq!((denied.status(), denied.value("retry-after").as_deref()), (429, Some("3")), "{denied:?}");
+    // Somebody else's is untouched.
+    let other = send(HERE, server, "GET /limits/chat", &["x-user: eve"], "").await;
+    assert!(other.body.contains(r#""spent":0,"#), "{other:?}");
+    assert_eq!(get(server, ada).await.status(), 404);
+}

@@ -1,0 +1,91 @@
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use crate::running::{Answer, Example, HERE, get, send, statuses};
+
+const LIMITS: [&str; 3] = ["bucket", "fixed", "sliding"];
+
+async fn ask(server: SocketAddr, path: &str) -> Answer {
+    send(HERE, server, &format!("GET {path}"), &[], "").await
+}
+
+async fn status(server: SocketAddr, limit: &str) -> Value {
+    let answer = ask(server, &format!("/limits/{limit}")).await;
+    assert_eq!((answer.status(), answer.value("cache-control")), (200, Some("private, no-store")));
+    serde_json::from_str(&answer.body).unwrap()
+}
+
+#[tokio::test]
+async fn the_page_and_its_parts_come_from_here_only() {
+    let example = Example::start("status_ui", &[]);
+    let line = example.line();
+    assert!(
+        line.starts_with(example.promised("status_ui: 6 messages in 30 seconds, under three algorithms, on http://"))
+    );
+    let server = line.rsplit("http://").next().unwrap().parse().unwrap();
+
+    let page = get(server, &[]).await;
+    assert_eq!((page.status(), page.value("content-type")), (200, Some("text/html; charset=utf-8")));
+    let policy = page.value("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'"));
+    assert!(!policy.contains("unsafe") && !policy.contains("http"), "{policy}");
+    // Nothing that such a policy would have to allow, and every part is there.
+    for inline in ["<style", " style=", "<script>", " onclick=", "http://", "https://"] {
+        assert!(!page.body.contains(inline), "{inline}");
+    }
+    let quoted: Vec<&str> = page.body.split('"').filter(|part| part.starts_with('/')).collect();
+    assert_eq!(quoted, ["/page.css", "/page.js"]);
+    for part in ["/page.css", "/page.js", "/plot.js", "/tollgate-client.js"] {
+        let answer = ask(server, part).await;
+        assert_eq!((answer.status(), answer.value("x-content-type-options")), (200, Some("nosniff")), "{part}");
+        assert_eq!(answer.value("content-security-policy"), Some(policy));
+        for import in answer.body.lines().filter_map(|line| line.split_once(" from '")) {
+            assert_eq!(ask(server, import.1.trim_end_matches("';")).await.status(), 200, "{import:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_seventh_message_is_refused_until_the_instant_that_the_status_told_before() {
+    let example = Example::start("status_ui", &[]);
+    let server = example.address();
+    for limit in LIMITS {
+        let line = format!("POST /send/{limit}");
+        let seen = statuses(7, server, &line, &[]).await;
+        let told = status(server, limit).await;
+        let now = told["now"].as_u64().unwrap();
+        // Of windows a boundary may lie between the first and the seventh.
+        if limit == "bucket" {
+            assert_eq!(seen, example.promised("200 200 200 200 200 200 429"));
+            assert_eq!((told["spent"].as_u64(), told["capacity"].as_u64()), (Some(6), Some(6)));
+            // A token is back five seconds after the first was taken: before that, refused; and the header rounds up.
+            let due = told["ts"].as_u64().unwrap() + 5_000_000;
+            let refused = send(HERE, server, &line, &[], "").await;
+            assert_eq!(refused.status(), 429);
+            assert_eq!(refused.number("retry-after"), (due - now).div_ceil(1_000_000), "{told}");
+            tokio::time::sleep(std::time::Duration::from_micros(due - now)).await;
+            assert_eq!(statuses(2, server, &line, &[]).await, "200 429");
+        }
+        assert_eq!(told["policy"], limit);
+    }
+    assert!(status(server, "bucket").await.get("not_before").is_none());
+}
+
+#[tokio::test]
+async fn the_status_and_the_time_are_told_as_promised() {
+    let example = Example::start("status_ui", &[]);
+    let server = example.address();
+    let begin = example.promised(
+        r#"{"policy":"bucket","algorithm":"token_bucket","rate":6,"period":30000000,"capacity":6,"start":0,"max_reserved":0,"spent":0,"#,
+    );
+    let answer = ask(server, "/limits/bucket").await;
+    assert!(answer.body.starts_with(begin), "{answer:?}");
+    let time: Value = serde_json::from_str(&ask(server, "/time").await.body).unwrap();
+    assert!(time["now"].as_u64().unwrap() > 1_767_225_600_000_000);
+    // Asking is limited too, by itself.
+    assert_eq!(answer.value("ratelimit-policy"), Some(r#""status";q=300;w=60"#));
+    assert_eq!(statuses(2, server, "POST /send/bucket", &[]).await, "200 200");
+    assert_eq!(status(server, "bucket").await["spent"], 2);
+    assert_eq!(status(server, "fixed").await["spent"], 0);
+}

@@ -1,0 +1,94 @@
+//! The status endpoints on a server: its rows, its time, and what is answered when it is gone.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::request::Parts;
+use http_body_util::BodyExt;
+use tollgate::algorithm::{Ask, Micros, State, step};
+use tollgate::{HOUR, Policy, Quota, RateLimitLayer, RateLimiter, status};
+use tower::ServiceExt;
+
+use crate::server::{PATIENCE, Server};
+
+/// So slow that nothing is paid back while the test runs.
+const POLICIES: [Policy; 3] = [
+    Policy::new("bucket", Quota::token_bucket(10, HOUR)),
+    Policy::new("fixed", Quota::fixed_window(10, Duration::from_secs(9 * 86_400)).start(Duration::from_secs(1))),
+    Policy::new("sliding", Quota::sliding_window(10, Duration::from_secs(9 * 86_400)).start(Duration::from_secs(1))),
+];
+
+async fn get(app: &Router, path: &str) -> (u16, serde_json::Value) {
+    let request = Request::get(path).header("x-user", "ada").body(Body::empty()).unwrap();
+    let response = app.clone().oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    (status, serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap())
+}
+
+fn user(req: &Parts) -> Option<String> {
+    req.headers.get("x-user").map(|value| value.to_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn a_status_on_a_server_tells_its_rows_and_its_time() {
+    let mut server = Server::start();
+    let limiter = RateLimiter::new(server.backend().await);
+    let [bucket, fixed, sliding] = POLICIES;
+    let layer = RateLimitLayer::new(bucket, user).and(fixed, user).and(sliding, user).limiter(&limiter);
+    let app = Router::new().route("/rate-limit", status::of_layer(&layer)).route("/time", status::time(&limiter));
+
+    // Spent by another process.
+    let elsewhere = RateLimiter::new(server.backend().await);
+    for (policy, cost) in POLICIES.iter().zip([10, 7, 4]) {
+        assert!(elsewhere.acquire(policy, "ada".to_owned()).cost(cost).await.unwrap().is_allowed());
+    }
+    let keys = |server: &Server| redis::cmd("DBSIZE").query::<u64>(&mut server.admin()).unwrap();
+    let before = keys(&server);
+    for _ in 0..100 {
+        assert_eq!(get(&app, "/rate-limit").await.0, 200);
+    }
+    let (_, told) = get(&app, "/rate-limit").await;
+    assert_eq!(keys(&server), before, "looking leaves nothing");
+    let limits = told["limits"].as_array().unwrap();
+    assert_eq!(limits.iter().map(|limit| limit["spent"].as_f64().unwrap()).collect::<Vec<_>>(), [10.0, 7.0, 4.0]);
+
+    // The instants are the server's.
+    let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(&mut server.admin()).unwrap();
+    let server_now = seconds * 1_000_000 + micros;
+    let (status, time) = get(&app, "/time").await;
+    assert_eq!(status, 200);
+    let (read, asked) = (limits[0]["now"].as_u64().unwrap(), time["now"].as_u64().unwrap());
+    assert!(read <= server_now && server_now <= asked && asked - read < PATIENCE.as_micros() as u64);
+
+    // What is told foretells what is answered.
+    let quota = Quota::token_bucket(10, HOUR);
+    let (spent, at) = (limits[0]["spent"].as_f64().unwrap(), Micros::new(limits[0]["ts"].as_u64().unwrap()));
+    let state = State { spent, at, carry: 0.0, stamp: quota.stamp() };
+    let answered = limiter.check(&POLICIES[0], "ada".to_owned()).await.unwrap();
+    let projected = step(&quota, &state, answered.step().now, Ask::cost(1));
+    assert_eq!((projected.verdict, projected.state.spent), (answered.step().verdict, answered.step().state.spent));
+
+    // Quotas changed elsewhere are told within a second or so.
+    elsewhere.set_quota(&POLICIES[0], Some(Quota::token_bucket(20, HOUR))).await.unwrap();
+    let changed = async {
+        while get(&app, "/rate-limit").await.1["limits"][0]["capacity"] != 20 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, changed).await.unwrap();
+
+    server.kill();
+    for path in ["/rate-limit", "/time"] {
+        assert_eq!(get(&app, path).await, (503, unavailable()), "{path}");
+    }
+}
+
+fn unavailable() -> serde_json::Value {
+    serde_json::json!({
+        "type": "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+        "title": "Service Unavailable",
+        "status": 503,
+    })
+}

@@ -1,0 +1,138 @@
+//! Applications with a status endpoint, and what is read from it.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::request::Parts;
+use tollgate::algorithm::{Algorithm, Micros, State};
+use tollgate::{ManualClock, MemoryBackend, Quota, RateLimiter};
+use tower::ServiceExt;
+
+use crate::answer::Answer;
+
+/// A limiter in memory, and the clock that it goes by. It stands at 2026-01-01T00:00:00Z.
+pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
+    let clock = ManualClock::new();
+    (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
+}
+
+/// The user whom `x-user` names: in real life an extension from the authentication layer.
+pub(crate) fn user(req: &Parts) -> Option<String> {
+    Some(req.headers.get("x-user")?.to_str().ok()?.to_owned())
+}
+
+/// Sends `line`, `"GET /rate-limit"`, with these header lines and no body.
+pub(crate) async fn call(app: &Router, line: &str, lines: &[&str]) -> Answer {
+    let (method, target) = line.split_once(' ').unwrap();
+    let mut request = Request::builder().method(method).uri(target);
+    for line in lines {
+        let (name, value) = line.split_once(": ").unwrap();
+        request = request.header(name, value);
+    }
+    send(app, request.body(Body::empty()).unwrap()).await
+}
+
+pub(crate) async fn send(app: &Router, request: Request) -> Answer {
+    let Ok(response) = app.clone().oneshot(request).await;
+    Answer::read(response).await
+}
+
+/// What `/rate-limit` answers to this user.
+pub(crate) async fn status(app: &Router, user: &str) -> Told {
+    let answer = call(app, "GET /rate-limit", &[&format!("x-user: {user}")]).await;
+    assert_eq!(answer.status, 200, "{}", text(&answer));
+    Told::read(&text(&answer))
+}
+
+/// The limits that `/rate-limit` answers to this user where there may be several.
+pub(crate) async fn statuses(app: &Router, user: &str) -> Vec<Told> {
+    let answer = call(app, "GET /rate-limit", &[&format!("x-user: {user}")]).await;
+    assert_eq!(answer.status, 200, "{}", text(&answer));
+    limits(&text(&answer))
+}
+
+/// The limits in `{"limits":[..],"now":..}`.
+pub(crate) fn limits(body: &str) -> Vec<Told> {
+    let value: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert!(value["now"].is_u64(), "{body}");
+    // Each as it was written: serde_json reads some fractions with an error in the last bit.
+    let list = body.strip_prefix(r#"{"limits":["#).unwrap().split_once(r#"],"now""#).unwrap().0;
+    let found: Vec<_> = list.split("},{").filter(|part| !part.is_empty()).map(Told::read).collect();
+    assert_eq!(found.len(), value["limits"].as_array().unwrap().len(), "{body}");
+    found
+}
+
+pub(crate) fn text(answer: &Answer) -> String {
+    String::from_utf8(answer.body.clone()).unwrap()
+}
+
+/// A snapshot as a client reads it: every number as a double.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) policy: String,
+    pub(crate) algorithm: String,
+    pub(crate) rate: f64,
+    pub(crate) period: f64,
+    pub(crate) capacity: f64,
+    pub(crate) start: f64,
+    pub(crate) max_reserved: Option<f64>,
+    pub(crate) spent: f64,
+    pub(crate) previous: f64,
+    pub(crate) ts: f64,
+    pub(crate) now: f64,
+    pub(crate) not_before: Option<f64>,
+}
+
+impl Told {
+    pub(crate) fn read(json: &str) -> Told {
+        let field = |name: &str| {
+            let rest = json.split_once(&format!("\"{name}\":"))?.1;
+            // A policy's name in these tests has no comma.
+            Some(rest.split([',', '}']).next().unwrap().to_owned())
+        };
+        let number = |name: &str| field(name).unwrap_or_else(|| panic!("no {name} in {json}")).parse::<f64>().unwrap();
+        let string = |name: &str| serde_json::from_str::<String>(&field(name).unwrap()).unwrap();
+        Told {
+            policy: string("policy"),
+            algorithm: string("algorithm"),
+            rate: number("rate"),
+            period: number("period"),
+            capacity: number("capacity"),
+            start: number("start"),
+            max_reserved: (field("max_reserved").unwrap() != "null").then(|| number("max_reserved")),
+            spent: number("spent"),
+            previous: number("previous"),
+            ts: number("ts"),
+            now: number("now"),
+            not_before: field("not_before").map(|text| text.parse().unwrap()),
+        }
+    }
+
+    /// The quota, from nothing but what was told.
+    pub(crate) fn quota(&self) -> Quota {
+        let (rate, period) = (self.rate as u64, Duration::from_micros(self.period as u64));
+        let start = Duration::from_micros(self.start as u64);
+        let quota = match self.algorithm.as_str() {
+            "token_bucket" => Quota::token_bucket(rate, period).capacity(self.capacity as u64),
+            "fixed_window" => Quota::fixed_window(rate, period).capacity(self.capacity as u64).start(start),
+            "sliding_window" => Quota::sliding_window(rate, period).start(start),
+            other => panic!("{other}"),
+        };
+        match (quota.algorithm(), self.max_reserved) {
+            (Algorithm::SlidingWindow, reserved) => {
+                assert_eq!(reserved, Some(0.0));
+                quota
+            }
+            (_, Some(tokens)) => quota.max_reserved(tokens as u64),
+            (_, None) => quota.unlimited_reservations(),
+        }
+    }
+
+    /// The row, the same way.
+    pub(crate) fn state(&self) -> State {
+        let at = Micros::new(self.ts as u64);
+        State { spent: self.spent, at, carry: self.previous, stamp: self.quota().stamp() }
+    }
+}

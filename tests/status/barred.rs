@@ -1,0 +1,159 @@
+//! Who is kept out whatever the quota says is told since when nothing, and until when.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request};
+use axum::routing::post;
+use tollgate::algorithm::{Ask, Micros, Verdict};
+use tollgate::{
+    AutoBlock, DenyList, DenyRule, HOUR, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer,
+    RateLimiter, RouteLimits, SECOND, Signal, key, status,
+};
+
+use crate::app::{Told, call, limiter, limits, send, status, text, user};
+
+static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+static SLIDING: Policy = Policy::new("sliding", Quota::sliding_window(10, MINUTE));
+static FIXED: Policy = Policy::new("fixed", Quota::fixed_window(10, MINUTE));
+
+#[tokio::test]
+async fn a_block_is_told_until_the_microsecond_at_which_it_ends() {
+    for policy in [&API, &SLIDING, &FIXED] {
+        let (limiter, clock) = limiter();
+        let app = Router::new().route("/rate-limit", status::of(&limiter, policy, user));
+        limiter.block(Signal::key("ada".to_owned()), Duration::from_micros(90_000_001)).await.unwrap();
+        let told = status(&app, "ada").await;
+        assert_eq!(told.not_before, Some(told.now + 90_000_001.0));
+        assert_eq!(told.spent, told.capacity, "as far as anybody is told");
+        assert_eq!(status(&app, "grace").await.not_before, None);
+        // Asking again and again does not prolong it.
+        clock.advance(Duration::from_micros(90_000_000));
+        assert_eq!(status(&app, "ada").await.not_before, Some(told.now + 90_000_001.0));
+        clock.advance(Duration::from_micros(1));
+        let free = status(&app, "ada").await;
+        assert_eq!((free.not_before, free.spent), (None, 0.0));
+    }
+}
+
+#[tokio::test]
+async fn the_deny_list_has_no_end_and_no_reason() {
+    let list = DenyList::from_iter([
+        DenyRule::key("mallory"),
+        DenyRule::network("192.0.2.0/24").unwrap(),
+        DenyRule::country("KP").unwrap(),
+    ]);
+    let clock = ManualClock::new();
+    let backend = MemoryBackend::builder().clock(clock).build();
+    let limiter = RateLimiter::builder(backend).deny_list(&list).build();
+    let layer = RateLimitLayer::new(&API, user)
+        .limiter(&limiter)
+        .client_ip(key::client_ip())
+        .label_from_header("country", "cf-ipcountry");
+    let app: Router = Router::new().route("/rate-limit", status::of_layer(&layer));
+    let forever = Some(9_007_199_254_740_991.0);
+    for headers in [vec!["x-user: mallory"], vec!["x-user: ada", "cf-ipcountry: KP"]] {
+        let answer = call(&app, "GET /rate-limit", &headers).await;
+        assert_eq!((answer.status, Told::read(&text(&answer)).not_before), (200, forever));
+        assert!(!text(&answer).contains("deny") && !text(&answer).contains("KP"));
+    }
+    let mut from_there = Request::get("/rate-limit").header("x-user", "ada").body(Body::empty()).unwrap();
+    from_there.extensions_mut().insert(ConnectInfo(SocketAddr::from(([192, 0, 2, 7], 1000))));
+    assert_eq!(Told::read(&text(&send(&app, from_there).await)).not_before, forever);
+    assert_eq!(status(&app, "ada").await.not_before, None);
+    assert!(list.remove(&DenyRule::key("mallory")));
+    assert_eq!(status(&app, "mallory").await.not_before, None);
+}
+
+#[tokio::test]
+async fn looking_while_blocked_earns_no_longer_block() {
+    let clock = ManualClock::new();
+    let backend = MemoryBackend::builder().clock(clock.clone()).build();
+    let rules = AutoBlock::new([&API]).threshold(3).within(MINUTE).block_for(HOUR);
+    let limiter = RateLimiter::builder(backend).auto_block(rules).build();
+    let layer = RateLimitLayer::new(&API, user).limiter(&limiter);
+    let app = Router::new()
+        .route("/chat", post(|| async {}).layer(layer.clone()))
+        .route("/rate-limit", status::of_layer(&layer));
+    for _ in 0..12 {
+        call(&app, "POST /chat", &["x-user: ada"]).await;
+    }
+    // Two denials. Any number of looks is no third.
+    for _ in 0..100 {
+        assert_eq!(status(&app, "ada").await.not_before, None);
+    }
+    call(&app, "POST /chat", &["x-user: ada"]).await;
+    let told = status(&app, "ada").await;
+    assert_eq!(told.not_before, Some(told.now + 3600e6));
+    for _ in 0..100 {
+        assert_eq!(status(&app, "ada").await.not_before, told.not_before);
+    }
+    clock.advance(HOUR);
+    assert_eq!(status(&app, "ada").await.not_before, None);
+    assert_eq!(call(&app, "POST /chat", &["x-user: ada"]).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_key_that_is_blocked_under_one_route_is_told_so_there_only() {
+    let clock = ManualClock::new();
+    let backend = MemoryBackend::builder().clock(clock).build();
+    let rules = AutoBlock::new([&API]).threshold(1).within(MINUTE).block_for(HOUR);
+    let limiter = RateLimiter::builder(backend).auto_block(rules).build();
+    let limits_by_route = RouteLimits::new(user).limiter(&limiter).policy(&API).policy(&SLIDING);
+    let table = limits_by_route.table([("/chat", "api"), ("/search", "sliding")]).and(&FIXED, user);
+    let app = Router::new()
+        .route("/chat", post(|| async {}))
+        .route("/search", post(|| async {}))
+        .layer(table.clone())
+        .route("/rate-limit", status::of_layer(&table));
+    for _ in 0..2 {
+        call(&app, "POST /search", &["x-user: ada"]).await;
+    }
+    limiter.acquire(&API, "ada".to_owned()).cost(10).await.unwrap();
+    for (line, expected) in [("POST /chat", 429), ("POST /chat", 429), ("POST /search", 200)] {
+        assert_eq!(call(&app, line, &["x-user: ada"]).await.status, expected);
+    }
+    let told = limits(&text(&call(&app, "GET /rate-limit", &["x-user: ada"]).await));
+    let seen: Vec<_> = told.iter().map(|limit| (limit.policy.as_str(), limit.not_before.is_some())).collect();
+    assert_eq!(seen, [("api", true), ("sliding", false), ("fixed", false)]);
+    assert_eq!((told[1].spent, told[2].spent), (3.0, 3.0));
+}
+
+#[tokio::test]
+async fn a_snapshot_projects_a_block_too() {
+    let (limiter, _clock) = limiter();
+    limiter.block(Signal::key("ada"), 30 * SECOND).await.unwrap();
+    let blocked = limiter.value(&API, "ada").await.unwrap();
+    let begin = blocked.now();
+    assert_eq!(blocked.not_before(), Some(begin + 30 * SECOND));
+    // Nobody looked at the row: all of it counts as spent, and five tokens are back when the block ends.
+    for (after, available) in [(0, 0), (29, 0), (30, 5), (60, 10)] {
+        assert_eq!(blocked.available(begin + after * SECOND), available, "{after} s");
+    }
+    let retry = |cost, after: u32| blocked.project(begin + after * SECOND, Ask::cost(cost)).verdict;
+    assert_eq!(retry(1, 0), Verdict::Deny { retry: Some(30 * SECOND) });
+    assert_eq!(retry(5, 10), Verdict::Deny { retry: Some(20 * SECOND) });
+    assert_eq!(retry(6, 10), Verdict::Deny { retry: Some(26 * SECOND) });
+    assert_eq!(retry(11, 10), Verdict::Deny { retry: None });
+    assert_eq!(retry(5, 30), Verdict::Allow);
+
+    let list = DenyList::from_iter([DenyRule::key("mallory")]);
+    let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
+    let denied = limiter.value(&API, "mallory").await.unwrap();
+    assert_eq!(denied.not_before(), Some(Micros::MAX));
+    assert_eq!(denied.available(denied.now() + HOUR), 0);
+    assert_eq!(denied.project(denied.now() + HOUR, Ask::cost(1)).verdict, Verdict::Deny { retry: None });
+}
+
+/// A regression: the row that a barred caller is told was none of the window's, and read as if nothing had been spent.
+#[tokio::test]
+async fn nothing_is_left_to_who_is_blocked_under_any_algorithm() {
+    for policy in [&API, &SLIDING, &FIXED] {
+        let clock = ManualClock::at(Micros::new(1_767_225_612_345_678));
+        let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock).build());
+        limiter.block(Signal::key("ada"), HOUR).await.unwrap();
+        assert_eq!(limiter.limit(policy, "ada").await.unwrap().remaining(), 0, "{}", policy.name());
+    }
+}

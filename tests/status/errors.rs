@@ -1,0 +1,117 @@
+//! What cannot be told is answered as the layer answers.
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::routing::get;
+use bytes::Bytes;
+use http::Response;
+use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::key::{Extraction, KeyExtractor};
+use tollgate::{
+    Error, ErrorKind, FailureMode, KeyError, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, key, status,
+};
+
+use crate::app::{call, status, text, user};
+
+static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+
+/// Out of reach.
+#[derive(Debug)]
+struct Broken;
+
+fn fail<T: Send + 'static>() -> BackendFuture<T> {
+    BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "redis://10.0.0.7 refuses the connection")))
+}
+
+impl Backend for Broken {
+    fn acquire(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        fail()
+    }
+
+    fn peek(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        fail()
+    }
+
+    fn settle(&self, _settlements: &[Settle<'_>]) -> BackendFuture<()> {
+        fail()
+    }
+
+    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<()> {
+        fail()
+    }
+}
+
+/// The layer around `/`, and its status.
+fn both(layer: &RateLimitLayer, limiter: &RateLimiter) -> Router {
+    Router::new()
+        .route("/", get(|| async {}).layer(layer.clone()))
+        .route("/rate-limit", status::of_layer(layer))
+        .route("/time", status::time(limiter))
+}
+
+#[tokio::test]
+async fn a_backend_that_is_down_is_a_503_and_tells_nothing_of_itself() {
+    let limiter = RateLimiter::new(Broken);
+    let app = both(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
+    let limited = call(&app, "GET /", &[]).await;
+    assert_eq!(limited.status, 503);
+    for line in ["GET /rate-limit", "GET /time"] {
+        let told = call(&app, line, &[]).await;
+        assert_eq!((told.status, &told.body), (503, &limited.body), "{line}");
+        assert_eq!(told.retry_after(), limited.retry_after());
+        assert_eq!(told.headers["cache-control"], "no-store");
+        assert!(!text(&told).contains("10.0.0.7"));
+    }
+}
+
+#[tokio::test]
+async fn a_policy_that_lets_pass_what_nobody_saw_is_told_as_unspent() {
+    let limiter = RateLimiter::builder(Broken).on_failure(FailureMode::Allow).build();
+    let app = both(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
+    assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, 200);
+    let told = status(&app, "ada").await;
+    assert_eq!((told.spent, told.capacity), (0.0, 10.0));
+    assert_eq!(call(&app, "GET /time", &[]).await.status, 200);
+
+    let limiter = RateLimiter::builder(Broken).on_failure(FailureMode::fallback(0.5)).build();
+    let app = both(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
+    assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, 200);
+    let told = status(&app, "ada").await;
+    assert_eq!((told.rate, told.capacity, told.spent), (5.0, 5.0, 1.0));
+}
+
+#[tokio::test]
+async fn a_key_that_cannot_be_found_is_answered_with_the_extractors_status() {
+    let limiter = RateLimiter::default();
+    let unauthorized = || Err::<u64, _>(KeyError::new("log in first").with_status(StatusCode::UNAUTHORIZED));
+    let layers = [
+        (RateLimitLayer::new(&API, key::bearer().or_reject()), 400),
+        (RateLimitLayer::new(&API, move |_: &Parts| unauthorized()), 401),
+        (RateLimitLayer::new(&API, move |_: &Parts| Extraction::later(async move { unauthorized() })), 401),
+        (RateLimitLayer::new(&API, |_: &Parts| Err::<u64, _>(KeyError::new("no tenant layer"))), 500),
+    ];
+    for (layer, expected) in layers {
+        let app = both(&layer.clone().limiter(&limiter), &limiter);
+        let (limited, told) = (call(&app, "GET /", &[]).await, call(&app, "GET /rate-limit", &[]).await);
+        assert_eq!((limited.status, told.status), (expected, expected));
+        assert_eq!(limited.body, told.body);
+        // Where it is not enforced, that refuses nobody, and nothing is told.
+        let app = both(&layer.limiter(&limiter).shadow(), &limiter);
+        let (limited, told) = (call(&app, "GET /", &[]).await, call(&app, "GET /rate-limit", &[]).await);
+        assert_eq!((limited.status, told.status), (200, 200));
+        assert!(text(&told).starts_with(r#"{"limits":[],"now":"#));
+    }
+}
+
+#[tokio::test]
+async fn the_layers_own_way_to_refuse_is_kept() {
+    let limiter = RateLimiter::new(Broken);
+    let layer = RateLimitLayer::new(&API, user).limiter(&limiter).on_refusal(|refusal| {
+        let mut response = Response::new(Bytes::from_static(b"one moment, please"));
+        *response.status_mut() = refusal.status();
+        response
+    });
+    let told = call(&both(&layer, &limiter), "GET /rate-limit", &[]).await;
+    assert_eq!((told.status, text(&told).as_str()), (503, "one moment, please"));
+}

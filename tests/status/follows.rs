@@ -1,0 +1,213 @@
+//! The status follows the layer: its keys, tiers, routes, whom it lets pass, and what changes at run time.
+
+use axum::Router;
+use axum::http::request::Parts;
+use axum::routing::post;
+use tollgate::key::{Extraction, KeyExtractor};
+use tollgate::{
+    DAY, MINUTE, ManualClock, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, Subject, key, status,
+};
+
+use crate::app::{Told, call, limiter, limits, status, statuses, text, user};
+
+static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+static DAILY: Policy = Policy::new("daily", Quota::fixed_window(500, DAY));
+
+fn beside(layer: &RateLimitLayer) -> Router {
+    Router::new().route("/chat", post(|| async {}).layer(layer.clone())).route("/rate-limit", status::of_layer(layer))
+}
+
+async fn chat(app: &Router, user: &str) -> u16 {
+    call(app, "POST /chat", &[&format!("x-user: {user}")]).await.status
+}
+
+fn names(told: &[Told]) -> Vec<&str> {
+    told.iter().map(|limit| limit.policy.as_str()).collect()
+}
+
+#[tokio::test]
+async fn it_counts_what_the_layer_counted() {
+    let layer = RateLimitLayer::new(&API, user);
+    let app = beside(&layer);
+    for spent in 1..=10 {
+        assert_eq!(chat(&app, "ada").await, 200);
+        // Of the system's clock: a little is paid back meanwhile, and the row keeps whole tokens.
+        assert_eq!(status(&app, "ada").await.spent, f64::from(spent));
+    }
+    assert_eq!(status(&app, "grace").await.spent, 0.0);
+}
+
+#[tokio::test]
+async fn a_tier_has_its_own_quota() {
+    let (limiter, _clock) = limiter();
+    let api = API.clone().tier("premium", Quota::token_bucket(100, MINUTE).capacity(300));
+    let by_plan = |req: &Parts| match user(req) {
+        Some(name) if name.starts_with("p-") => Subject::new(name).tier("premium"),
+        other => Subject::from(other),
+    };
+    let app = beside(&RateLimitLayer::new(&api, by_plan).limiter(&limiter));
+    assert_eq!(chat(&app, "p-ada").await, 200);
+    let (premium, free) = (status(&app, "p-ada").await, status(&app, "ada").await);
+    assert_eq!((premium.rate, premium.capacity, premium.spent), (100.0, 300.0, 1.0));
+    assert_eq!((free.rate, free.capacity, free.spent), (10.0, 10.0, 0.0));
+}
+
+#[tokio::test]
+async fn a_route_has_its_own_policy_and_a_table_all_of_them() {
+    let (limiter, _clock) = limiter();
+    let limits = RouteLimits::new(user)
+        .limiter(&limiter)
+        .policy(&API)
+        .policy(&DAILY)
+        .default_policy(Policy::new("default", Quota::token_bucket(60, MINUTE)));
+    let table = limits.table([("POST /chat", "api"), ("POST /report", "daily")]);
+    let app = Router::new()
+        .route("/chat", post(|| async {}))
+        .route("/report", post(|| async {}))
+        .layer(table.clone())
+        .route("/rate-limit", status::of_layer(&table))
+        .route("/chat/rate-limit", status::of_layer(&limits.route("api")));
+    for (line, times) in [("POST /chat", 3), ("POST /report", 2), ("GET /nowhere", 1)] {
+        for _ in 0..times {
+            call(&app, line, &["x-user: ada"]).await;
+        }
+    }
+    let told = statuses(&app, "ada").await;
+    assert_eq!(names(&told), ["api", "daily", "default"]);
+    assert_eq!(told.iter().map(|limit| limit.spent).collect::<Vec<_>>(), [3.0, 2.0, 1.0]);
+    let one = Told::read(&text(&call(&app, "GET /chat/rate-limit", &["x-user: ada"]).await));
+    assert_eq!((one.policy.as_str(), one.spent), ("api", 3.0));
+}
+
+#[tokio::test]
+async fn several_rules_are_read_at_one_instant() {
+    let (limiter, _clock) = limiter();
+    let layer = RateLimitLayer::new(&API, user).and(&DAILY, key::global()).limiter(&limiter);
+    let app = beside(&layer);
+    chat(&app, "ada").await;
+    chat(&app, "grace").await;
+    let told = statuses(&app, "ada").await;
+    assert_eq!(names(&told), ["api", "daily"]);
+    assert_eq!((told[0].spent, told[1].spent, told[0].now), (1.0, 2.0, told[1].now));
+}
+
+#[tokio::test]
+async fn quotas_changed_while_running_are_told_at_once() {
+    let (limiter, _clock) = limiter();
+    let api = API.clone().tier("pro", Quota::token_bucket(50, MINUTE));
+    let by_plan = |req: &Parts| Subject::from(user(req)).tier("pro");
+    let app = beside(&RateLimitLayer::new(&api, by_plan).limiter(&limiter));
+    let capacity = async || status(&app, "ada").await.capacity;
+    let quota = |rate| Some(Quota::token_bucket(rate, MINUTE));
+    assert_eq!(capacity().await, 50.0);
+    limiter.set_quota(&api, quota(40)).await.unwrap();
+    assert_eq!(capacity().await, 40.0);
+    limiter.set_tier_quota(&api, "pro", quota(30)).await.unwrap();
+    assert_eq!(capacity().await, 30.0);
+    limiter.set_key_quota(&api, "ada".to_owned(), quota(3)).await.unwrap();
+    assert_eq!(capacity().await, 3.0);
+    assert_eq!(status(&app, "grace").await.capacity, 30.0);
+    // What was spent stays spent, capped: three at once, and the fourth is told to wait.
+    for expected in [200, 200, 200, 429] {
+        assert_eq!(chat(&app, "ada").await, expected);
+    }
+    assert_eq!(status(&app, "ada").await.spent, 3.0);
+    limiter.set_key_quota(&api, "ada".to_owned(), None).await.unwrap();
+    let told = status(&app, "ada").await;
+    assert_eq!((told.capacity, told.spent), (30.0, 3.0));
+}
+
+#[tokio::test]
+async fn who_is_not_limited_has_no_limits() {
+    let (limiter, _clock) = limiter();
+    let layers = [
+        RateLimitLayer::new(&API, user).skip(|req: &Parts| req.headers.contains_key("x-admin")),
+        RateLimitLayer::new(&API, |req: &Parts| match req.headers.contains_key("x-admin") {
+            true => Extraction::skip(),
+            false => user(req).into(),
+        }),
+    ];
+    for layer in layers {
+        let app = beside(&layer.limiter(&limiter));
+        let answer = call(&app, "GET /rate-limit", &["x-user: ada", "x-admin: yes"]).await;
+        assert_eq!((answer.status, text(&answer)), (200, r#"{"limits":[],"now":1767225600000000}"#.to_owned()));
+        assert_eq!(status(&app, "ada").await.capacity, 10.0);
+    }
+    // A rule that skips is missing, the others are there.
+    let some = RateLimitLayer::new(&API, |req: &Parts| user(req)).and(&DAILY, key::bearer().or_skip());
+    let app = beside(&some.limiter(&limiter));
+    assert_eq!(names(&statuses(&app, "ada").await), ["api"]);
+    let both = call(&app, "GET /rate-limit", &["x-user: ada", "authorization: Bearer t"]).await;
+    assert_eq!(names(&limits(&text(&both))), ["api", "daily"]);
+}
+
+#[tokio::test]
+async fn a_limit_that_is_not_enforced_is_not_told() {
+    let (limiter, _clock) = limiter();
+    let layer = RateLimitLayer::new(&API, user).limiter(&limiter);
+    let nothing = r#"{"limits":[],"now":1767225600000000}"#;
+    let shadowed = beside(&layer.clone().shadow());
+    for _ in 0..12 {
+        assert_eq!(chat(&shadowed, "ada").await, 200);
+    }
+    assert_eq!(text(&call(&shadowed, "GET /rate-limit", &["x-user: ada"]).await), nothing);
+
+    // For a share of keys: whoever is refused sees why, whoever is not sees nothing.
+    let half = beside(&layer.enforce_share(0.5));
+    let mut enforced = 0;
+    for i in 0..40 {
+        let user = format!("user-{i}");
+        limiter.acquire(&API, user.clone()).cost(10).await.unwrap();
+        let refused = chat(&half, &user).await == 429;
+        let answer = text(&call(&half, "GET /rate-limit", &[&format!("x-user: {user}")]).await);
+        assert_eq!(answer == nothing, !refused, "{answer}");
+        enforced += u32::from(refused);
+    }
+    // Of 40 tosses of a coin: outside this once in 10^8 runs.
+    assert!((3..=37).contains(&enforced), "{enforced} of 40");
+}
+
+#[tokio::test]
+async fn an_extractor_may_take_its_time() {
+    let (limiter, _clock) = limiter();
+    let slow = |req: &Parts| {
+        let name = user(req);
+        Extraction::later(async move {
+            tokio::task::yield_now().await;
+            name
+        })
+    };
+    let app = beside(&RateLimitLayer::new(&API, slow).and(&DAILY, slow).limiter(&limiter));
+    chat(&app, "ada").await;
+    let told = statuses(&app, "ada").await;
+    assert_eq!((names(&told), told[0].spent, told[1].spent), (vec!["api", "daily"], 1.0, 1.0));
+}
+
+#[tokio::test]
+async fn an_extractor_finds_what_it_needs_in_the_path_of_the_status() {
+    let (limiter, _clock) = limiter();
+    let layer = RateLimitLayer::new(&API, key::path("team")).limiter(&limiter);
+    let app: Router = Router::new()
+        .route("/teams/{team}/chat", post(|| async {}).layer(layer.clone()))
+        .nest("/teams/{team}", Router::new().route("/rate-limit", status::of_layer(&layer)));
+    for _ in 0..3 {
+        assert_eq!(call(&app, "POST /teams/a%2Fb/chat", &[]).await.status, 200);
+    }
+    for (path, spent) in [("/teams/a%2fb/rate-limit", 3.0), ("/teams/c/rate-limit?team=a%2Fb", 0.0)] {
+        let answer = call(&app, &format!("GET {path}"), &[]).await;
+        assert_eq!(Told::read(&text(&answer)).spent, spent, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn tokens_that_are_reserved_stand_as_spent() {
+    let clock = ManualClock::new();
+    let limiter = RateLimiter::new(tollgate::MemoryBackend::builder().clock(clock.clone()).build());
+    let turns = Policy::new("turns", Quota::token_bucket(10, MINUTE).capacity(1).max_reserved(50));
+    let app = Router::new().route("/rate-limit", status::of(&limiter, &turns, user));
+    for _ in 0..4 {
+        limiter.acquire(&turns, "ada".to_owned()).reserve().await.unwrap();
+    }
+    let told = status(&app, "ada").await;
+    assert_eq!((told.spent, told.capacity, told.max_reserved), (4.0, 1.0, Some(50.0)));
+}

@@ -1,0 +1,86 @@
+//! Methods, headers, and a limit of its own.
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, key, status};
+
+use crate::app::{call, limiter, text, user};
+
+static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+
+#[tokio::test]
+async fn answers_are_json_for_one_caller_and_not_to_be_stored() {
+    let (limiter, _clock) = limiter();
+    let layer = RateLimitLayer::new(&API, user).limiter(&limiter);
+    let several = layer.clone().and(Policy::new("all", Quota::token_bucket(9, MINUTE)), key::global());
+    let app: Router = Router::new()
+        .route("/one", status::of_layer(&layer))
+        .route("/several", status::of_layer(&several))
+        .route("/time", status::time(&limiter));
+    for line in ["GET /one", "GET /several", "GET /time"] {
+        let answer = call(&app, line, &["origin: https://elsewhere.example"]).await;
+        assert_eq!(answer.status, 200, "{line}");
+        assert_eq!(answer.headers["content-type"], "application/json");
+        assert_eq!(answer.headers["cache-control"], "private, no-store");
+        assert_eq!(answer.headers["content-length"], answer.body.len().to_string());
+        // CORS is the application's; limits are told in the body only.
+        assert_eq!(answer.headers.len(), 3, "{:?}", answer.headers);
+        assert!(serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap()["now"].is_u64());
+
+        let head = call(&app, &line.replace("GET", "HEAD"), &[]).await;
+        assert_eq!((head.status, head.body.len()), (200, 0));
+        assert_eq!(head.headers, answer.headers);
+    }
+}
+
+#[tokio::test]
+async fn other_methods_are_refused_and_spend_nothing() {
+    let (limiter, _clock) = limiter();
+    let app =
+        Router::new().route("/rate-limit", status::of(&limiter, &API, user)).route("/time", status::time(&limiter));
+    for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PURGE"] {
+        for path in ["/rate-limit", "/time"] {
+            let answer = call(&app, &format!("{method} {path}"), &["x-user: ada"]).await;
+            assert_eq!((answer.status, answer.body.len()), (405, 0), "{method}");
+            assert_eq!(answer.headers["allow"], "GET,HEAD");
+        }
+    }
+    assert_eq!(limiter.remaining(&API, "ada".to_owned()).await.unwrap(), 10);
+}
+
+#[tokio::test]
+async fn the_time_is_that_of_the_limits_clock() {
+    let (limiter, clock) = limiter();
+    let app: Router = Router::new().route("/time", status::time(&limiter));
+    assert_eq!(text(&call(&app, "GET /time", &[]).await), r#"{"now":1767225600000000}"#);
+    clock.advance(std::time::Duration::from_micros(1_234_567));
+    assert_eq!(text(&call(&app, "GET /time", &[]).await), r#"{"now":1767225601234567}"#);
+    assert_eq!(limiter.stats().rows, Some(0));
+}
+
+#[tokio::test]
+async fn who_asks_too_often_can_be_limited_as_everywhere() {
+    let (limiter, clock) = limiter();
+    let polite = RateLimitLayer::new(Policy::new("status", Quota::token_bucket(3, MINUTE)), user).limiter(&limiter);
+    let app = Router::new().route("/rate-limit", status::of(&limiter, &API, user)).layer(polite);
+    for expected in [200, 200, 200, 429] {
+        assert_eq!(call(&app, "GET /rate-limit", &["x-user: ada"]).await.status, expected);
+    }
+    let refused = call(&app, "GET /rate-limit", &["x-user: ada"]).await;
+    assert_eq!(refused.retry_after(), Some(20));
+    assert_eq!(limiter.remaining(&API, "ada".to_owned()).await.unwrap(), 10);
+    clock.advance(20 * tollgate::SECOND);
+    assert_eq!(call(&app, "GET /rate-limit", &["x-user: ada"]).await.status, 200);
+}
+
+#[tokio::test]
+async fn it_fits_routers_with_a_state_and_nested_ones() {
+    let (limiter, _clock) = limiter();
+    let inner: Router<u64> = Router::new()
+        .route("/rate-limit", status::of(&limiter, &API, user))
+        .route("/state", get(|State(state): State<u64>| async move { state.to_string() }));
+    let app: Router = Router::new().nest("/api", inner).with_state(7);
+    assert_eq!(text(&call(&app, "GET /api/state", &[]).await), "7");
+    assert_eq!(call(&app, "GET /api/rate-limit", &[]).await.status, 200);
+}

@@ -1,0 +1,105 @@
+//! Every number is read back as the one that was meant, by a client whose numbers are doubles.
+
+use std::time::Duration;
+
+use axum::Router;
+use tollgate::algorithm::Micros;
+use tollgate::{MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, SECOND, status};
+
+use crate::app::{Told, call, limiter, status, text, user};
+
+#[tokio::test]
+async fn a_snapshot_is_spelt_like_this() {
+    let (limiter, clock) = limiter();
+    let chat = Policy::new("chat", Quota::token_bucket(10, MINUTE).capacity(20));
+    let app = Router::new().route("/rate-limit", status::of(&limiter, &chat, user));
+    limiter.acquire(&chat, "ada".to_owned()).cost(4).await.unwrap();
+    clock.advance(Duration::from_micros(123_456));
+    let answer = call(&app, "GET /rate-limit", &["x-user: ada"]).await;
+    assert_eq!(
+        text(&answer),
+        r#"{"policy":"chat","algorithm":"token_bucket","rate":10,"period":60000000,"capacity":20,"start":0,"max_reserved":0,"spent":4,"previous":0,"ts":1767225600000000,"now":1767225600123456}"#
+    );
+    assert_eq!(limiter.value(&chat, "ada".to_owned()).await.unwrap().to_json(), text(&answer));
+}
+
+#[tokio::test]
+async fn the_largest_numbers_are_exact() {
+    let most = Quota::MAX_TOKENS;
+    for (quota, reserved) in [
+        (Quota::token_bucket(most, SECOND), Some(0.0)),
+        (Quota::token_bucket(most - 2, SECOND).max_reserved(most), Some(most as f64)),
+        (Quota::token_bucket(1, Quota::MAX_PERIOD).unlimited_reservations(), None),
+        (Quota::fixed_window(most, Quota::MAX_PERIOD).start(Duration::from_micros(3_155_759_999_999_999)), Some(0.0)),
+        (Quota::sliding_window(most, Quota::MAX_PERIOD - Duration::from_micros(1)), Some(0.0)),
+    ] {
+        let clock = ManualClock::at(Micros::new(Micros::MAX.get() - 12_345));
+        let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock).build());
+        let policy = Policy::new("p", quota);
+        let app = Router::new().route("/rate-limit", status::of(&limiter, &policy, user));
+        limiter.acquire(&policy, "ada".to_owned()).cost(quota.limit()).await.unwrap();
+        let told = status(&app, "ada").await;
+        let numbers = [told.rate, told.period, told.capacity, told.spent, told.now];
+        let period = quota.period().as_micros() as f64;
+        let now = Micros::MAX.get() - 12_345;
+        let expected = [quota.rate() as f64, period, quota.limit() as f64, quota.limit() as f64, now as f64];
+        assert_eq!((numbers, told.max_reserved), (expected, reserved));
+        let phase = quota.phase().unwrap_or_default().as_micros() as f64;
+        assert_eq!(told.start, phase);
+        let state = *limiter.value(&policy, "ada".to_owned()).await.unwrap().state();
+        assert_eq!((told.ts as u64, told.spent), (state.at.get(), state.spent));
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_has_no_start_and_no_window_before() {
+    let (limiter, clock) = limiter();
+    let bucket = Policy::new("bucket", Quota::token_bucket(10, MINUTE).start(Duration::from_secs(7)));
+    let app = Router::new().route("/rate-limit", status::of(&limiter, &bucket, user));
+    // Something given back is carried in the row, for receipts; it is no window before.
+    let early = limiter.acquire(&bucket, "ada".to_owned()).cost(5).hold().await.unwrap();
+    limiter.acquire(&bucket, "ada".to_owned()).cost(3).await.unwrap();
+    clock.advance(SECOND);
+    early.cancel().await.unwrap();
+    assert!(limiter.value(&bucket, "ada".to_owned()).await.unwrap().state().carry > 0.0);
+    let told = status(&app, "ada").await;
+    assert_eq!((told.start, told.previous), (0.0, 0.0));
+}
+
+#[tokio::test]
+async fn every_policy_name_is_a_json_string() {
+    let (limiter, _clock) = limiter();
+    let printable: String = (' '..='~').collect();
+    for name in [r#"a "quoted" \ name"#, "it's 100%", "</script>", &printable] {
+        let policy = Policy::try_new(name, Quota::token_bucket(1, MINUTE)).unwrap();
+        let app: Router = Router::new().route("/rate-limit", status::of(&limiter, &policy, user));
+        let answer = call(&app, "GET /rate-limit", &[]).await;
+        let value: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(value["policy"], name);
+    }
+}
+
+#[tokio::test]
+async fn windows_tell_where_they_begin() {
+    let (limiter, clock) = limiter();
+    let fixed = Policy::new("fixed", Quota::fixed_window(10, MINUTE));
+    let app = Router::new().route("/rate-limit", status::of(&limiter, &fixed, user));
+    let mut starts = Vec::new();
+    for user in ["ada", "grace", "edsger"] {
+        let Told { start, now, .. } = status(&app, user).await;
+        assert!((0.0..60e6).contains(&start));
+        starts.push(start);
+        limiter.acquire(&fixed, user.to_owned()).cost(10).await.unwrap();
+        let retry = limiter.check(&fixed, user.to_owned()).await.unwrap().retry_after().unwrap();
+        assert_eq!((now + retry.as_micros() as f64 - start) % 60e6, 0.0);
+    }
+    // Each key has its own boundaries.
+    assert!(starts[0] != starts[1] && starts[1] != starts[2]);
+    let sliding = Policy::new("sliding", Quota::sliding_window(10, MINUTE));
+    let app = Router::new().route("/rate-limit", status::of(&limiter, &sliding, user));
+    limiter.acquire(&sliding, "ada".to_owned()).cost(6).await.unwrap();
+    clock.advance(MINUTE);
+    limiter.acquire(&sliding, "ada".to_owned()).cost(2).await.unwrap();
+    let told = status(&app, "ada").await;
+    assert_eq!((told.spent, told.previous, told.start), (2.0, 6.0, 0.0));
+}

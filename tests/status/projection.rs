@@ -1,0 +1,135 @@
+//! From what was told anyone can tell what later calls are answered.
+
+use std::time::Duration;
+
+use axum::Router;
+use proptest::prelude::*;
+use tollgate::algorithm::{Algorithm, Ask, Micros, step};
+use tollgate::{Clock, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, status};
+
+use crate::app::{status, user};
+
+fn quotas() -> impl Strategy<Value = Quota> {
+    let period = prop_oneof![1..50_u64, 1..100_000_000_u64];
+    let tokens = || prop_oneof![1..20_u64, 1..100_000_u64];
+    (0..3_u8, tokens(), period, tokens(), prop_oneof![Just(None), (0..30_u64).prop_map(Some)], any::<u32>()).prop_map(
+        |(algorithm, rate, period, capacity, reserved, start)| {
+            let period = Duration::from_micros(period);
+            let quota = match algorithm {
+                0 => Quota::token_bucket(rate, period).capacity(capacity),
+                1 => Quota::fixed_window(rate, period).capacity(capacity),
+                _ => {
+                    let quota = Quota::sliding_window(rate, period);
+                    return if start % 2 == 0 { quota } else { quota.start(Duration::from_micros(start.into())) };
+                }
+            };
+            let quota = match start % 3 {
+                0 => quota.start(Duration::from_micros(start.into())),
+                _ => quota,
+            };
+            match reserved {
+                Some(tokens) => quota.max_reserved(tokens),
+                None => quota.unlimited_reservations(),
+            }
+        },
+    )
+}
+
+/// What befalls the row before it is looked at.
+#[derive(Clone, Debug)]
+enum Event {
+    Spend(u64),
+    Reserve(u64),
+    /// Spends so many, and gives them back a while later.
+    GiveBack(u64, u64),
+    Pass(u64),
+    /// The clock is set back, once; by less than a refill: what is further ahead is forgiven as long as it is.
+    SetBack(u64),
+    Change(u64),
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let micros = || prop_oneof![0..100_u64, 0..100_000_000_u64];
+    let event = prop_oneof![
+        4 => (0..40_u64).prop_map(Event::Spend),
+        2 => (0..40_u64).prop_map(Event::Reserve),
+        2 => ((1..40_u64), micros()).prop_map(|(cost, later)| Event::GiveBack(cost, later)),
+        4 => micros().prop_map(Event::Pass),
+        1 => micros().prop_map(Event::SetBack),
+        1 => (1..40_u64).prop_map(Event::Change),
+    ];
+    prop::collection::vec(event, 0..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_projection_is_what_later_calls_are_answered(
+        quota in quotas(),
+        history in events(),
+        later in prop::collection::vec((prop_oneof![0..100_u64, 0..100_000_000_u64], 0..60_u64), 1..8),
+    ) {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+            let clock = ManualClock::new();
+            let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
+            let policy = Policy::new("p", quota);
+            let app = Router::new().route("/rate-limit", status::of(&limiter, &policy, user));
+            let is_changed = history.iter().any(|event| matches!(event, Event::Change(_)));
+            befall(&limiter, &clock, &policy, history).await;
+
+            let told = status(&app, "ada").await;
+            let (quota, state) = (told.quota(), told.state());
+            assert_eq!(Micros::new(told.now as u64), limiter.now().await.unwrap());
+            for (pass, cost) in later {
+                clock.advance(Duration::from_micros(pass));
+                let now = limiter.now().await.unwrap();
+                for ask in [Ask::cost(cost), Ask::cost(cost).reserve()] {
+                    let call = limiter.acquire(&policy, "ada".to_owned()).cost(cost);
+                    let call = if ask.max_wait().is_some() { call.reserve().check() } else { call.check() };
+                    let answered = *call.await.unwrap().step();
+                    // A row that another quota wrote may go as soon as that one has paid it back: loss forgives.
+                    if is_changed && answered.state.spent == 0.0 {
+                        continue;
+                    }
+                    let projected = step(&quota, &state, now, ask);
+                    assert_eq!((projected.verdict, projected.state.spent), (answered.verdict, answered.state.spent));
+                }
+            }
+        });
+    }
+}
+
+async fn befall(limiter: &RateLimiter, clock: &ManualClock, policy: &Policy, history: Vec<Event>) {
+    let ada = || "ada".to_owned();
+    let mut is_set = false;
+    for event in history {
+        match event {
+            Event::Spend(cost) => drop(limiter.acquire(policy, ada()).cost(cost).await),
+            Event::Reserve(cost) => drop(limiter.acquire(policy, ada()).cost(cost).reserve().await),
+            Event::GiveBack(cost, later) => {
+                if let Ok(held) = limiter.acquire(policy, ada()).cost(cost).hold().await {
+                    clock.advance(Duration::from_micros(later));
+                    held.cancel().await.unwrap();
+                }
+            }
+            Event::Pass(micros) => clock.advance(Duration::from_micros(micros)),
+            Event::SetBack(_) if is_set => {}
+            Event::SetBack(back) => {
+                let least = policy.quota().window().min(policy.quota().period()).as_micros() as u64;
+                clock.set(Micros::new(clock.now().get() - back % least));
+                is_set = true;
+            }
+            Event::Change(factor) => {
+                let rate = policy.quota().rate() * factor;
+                let period = policy.quota().period();
+                let quota = match policy.quota().algorithm() {
+                    Algorithm::TokenBucket => Quota::token_bucket(rate, period),
+                    Algorithm::FixedWindow => Quota::fixed_window(rate, period),
+                    _ => Quota::sliding_window(rate, period),
+                };
+                limiter.set_quota(policy, Some(quota)).await.unwrap();
+            }
+        }
+    }
+}

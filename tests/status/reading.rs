@@ -1,0 +1,97 @@
+//! Reading consumes nothing, and leaves nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::{MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, Snapshot, status};
+
+use crate::app::{call, user};
+
+const POLICIES: [Policy; 3] = [
+    Policy::new("bucket", Quota::token_bucket(10, MINUTE).max_reserved(5)),
+    Policy::new("fixed", Quota::fixed_window(10, MINUTE)),
+    Policy::new("sliding", Quota::sliding_window(10, MINUTE)),
+];
+
+/// Rows in memory, and how often somebody did more than look.
+#[derive(Debug)]
+struct Watched {
+    rows: MemoryBackend,
+    writes: Arc<AtomicUsize>,
+}
+
+impl Watched {
+    fn wrote(&self) -> &MemoryBackend {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        &self.rows
+    }
+}
+
+impl Backend for Watched {
+    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        self.wrote().acquire(takes)
+    }
+
+    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        self.rows.peek(takes)
+    }
+
+    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+        self.wrote().settle(settlements)
+    }
+
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+        self.wrote().reset(rows)
+    }
+
+    fn vitals(&self) -> tollgate::backend::Vitals {
+        self.rows.vitals()
+    }
+}
+
+async fn values(limiter: &RateLimiter) -> Vec<Snapshot> {
+    let mut values = Vec::new();
+    for policy in &POLICIES {
+        for user in ["ada", "grace", "nobody"] {
+            values.push(limiter.value(policy, user.to_owned()).await.unwrap());
+        }
+    }
+    values
+}
+
+#[tokio::test]
+async fn thousands_of_looks_leave_every_row_as_it_was_to_the_last_bit() {
+    let (clock, writes) = (ManualClock::new(), Arc::<AtomicUsize>::default());
+    let rows = MemoryBackend::builder().clock(clock.clone()).build();
+    let limiter = RateLimiter::new(Watched { rows, writes: Arc::clone(&writes) });
+    let [bucket, fixed, sliding] = POLICIES;
+    let layer = RateLimitLayer::new(bucket, user).and(fixed, user).and(sliding, user).limiter(&limiter);
+    let app = Router::new().route("/rate-limit", status::of_layer(&layer)).route("/time", status::time(&limiter));
+
+    for policy in &POLICIES {
+        let early = limiter.acquire(policy, "ada".to_owned()).cost(9).hold().await.unwrap();
+        clock.advance(Duration::from_micros(13_456_789));
+        early.cancel().await.unwrap();
+        limiter.acquire(policy, "ada".to_owned()).cost(4).await.unwrap();
+        limiter.acquire(policy, "grace".to_owned()).cost(10).await.unwrap();
+    }
+    let (before, wrote, stats) = (values(&limiter).await, writes.load(Ordering::Relaxed), limiter.stats());
+    assert!(wrote > 0 && stats.rows > Some(0));
+    for i in 0..5000 {
+        let caller = ["ada".to_owned(), "grace".to_owned(), format!("newcomer-{i}")][i % 3].clone();
+        let line = ["GET /rate-limit", "HEAD /rate-limit", "GET /time"][i / 3 % 3];
+        assert_eq!(call(&app, line, &[&format!("x-user: {caller}")]).await.status, 200);
+    }
+    let after = values(&limiter).await;
+    assert_eq!(writes.load(Ordering::Relaxed), wrote);
+    // Not one for a newcomer; those of which nothing is left may go.
+    assert!(limiter.stats().rows <= stats.rows, "{:?}", limiter.stats());
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!(before, after);
+        assert_eq!(before.state().spent.to_bits(), after.state().spent.to_bits());
+        assert_eq!(before.state().carry.to_bits(), after.state().carry.to_bits());
+    }
+}
