@@ -1,17 +1,26 @@
 #!/usr/bin/env bash
-# The browser test on a real server: the crate's example `status`.
+# The browser tests on real servers: the crate's examples `status` and `status_ui`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-cargo build --quiet --example status
-server=$(cargo metadata --format-version 1 --no-deps | node -pe 'JSON.parse(require("fs").readFileSync(0)).target_directory')
-said=$(mktemp)
-PORT=0 "$server/debug/examples/status" > "$said" &
-pid=$!
-trap 'kill $pid; rm -f "$said"' EXIT
-for _ in $(seq 100); do
-  url=$(grep -o 'http://[0-9.:]*' "$said" | head -1) && break
-  sleep 0.1
-done
-[[ -n ${url:-} ]] || { echo "the example says nowhere that it listens"; exit 1; }
+cargo build --quiet --example status --example status_ui
+target=$(cargo metadata --format-version 1 --no-deps | node -pe 'JSON.parse(require("fs").readFileSync(0)).target_directory')
+folder=$(mktemp -d)
+trap 'kill $(jobs -p); rm -rf "$folder"' EXIT
+
+# Starts an example on a free port; says where it listens.
+start() {
+  PORT=0 "$target/debug/examples/$1" > "$folder/$1" &
+  for _ in $(seq 100); do
+    url=$(grep -o 'http://[0-9.:]*' "$folder/$1" | head -1) && return
+    sleep 0.1
+  done
+  echo "the example $1 does not say where it listens" >&2
+  exit 1
+}
+
+start status
+export TOLLGATE_URL=$url
+start status_ui
+export STATUS_UI_URL=$url
 cd client
-TOLLGATE_URL=$url npm run test:browser
+npm run test:browser
