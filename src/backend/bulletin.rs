@@ -21,6 +21,12 @@ pub trait Bulletin: fmt::Debug + Send + Sync + 'static {
     /// Posts a notice in the place of the one that stands under its topic.
     fn post(&self, notice: Notice) -> BackendFuture<()>;
 
+    /// Posts a notice that nobody waits for, as soon as that is possible: it is tried again while it fails, as long as the
+    /// board has room to remember it. By default it is posted once.
+    fn tell(&self, notice: Notice) {
+        drop(self.post(notice));
+    }
+
     /// Tells `reader`, until that is gone.
     fn subscribe(&self, reader: Weak<dyn BulletinReader>);
 }

@@ -118,6 +118,8 @@ pub struct Vitals {
     pub rows: Option<usize>,
     /// Whether it is out of reach and calls fail at once.
     pub is_broken: Option<bool>,
+    /// Notices that are still to be [told](Bulletin::tell).
+    pub untold: usize,
 }
 
 macro_rules! pass_on {

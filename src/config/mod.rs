@@ -197,6 +197,9 @@ impl Config {
     }
 
     /// A builder for a limiter on `backend` with the deny list and the blocks of this configuration.
+    ///
+    /// On a backend that processes share, quotas that were set at run time outlive the program. One that was edited and
+    /// started again goes by its file once it [reloads](Config::reload) it: `config.reload(&limiter, &config).await?`.
     pub fn limiter(&self, backend: impl Backend) -> RateLimiterBuilder {
         let builder = RateLimiter::builder(backend).deny_list(&self.deny);
         match &self.auto_block {

@@ -67,6 +67,12 @@ impl Config {
             if all {
                 quotas.set(None, *wanted.quota()).await?;
             }
+            // What another version of the file said of tiers that are gone.
+            for tier in limiter.changed_tiers(policy.name()) {
+                if !wanted.tiers().any(|(known, _)| known == tier) {
+                    quotas.revert(&tier).await?;
+                }
+            }
         }
 
         let (old, rules) = (self.deny.rules(), new.deny.rules());
@@ -94,6 +100,16 @@ impl Quotas<'_> {
     /// Whether this quota has to be set, for all that is known here.
     fn differs(&self, tier: Option<&str>, quota: &Quota) -> bool {
         self.limiter.shares_quotas() || self.limiter.quota_in_force(self.policy, tier) != *quota
+    }
+
+    /// Takes back what was set for a tier that there is not.
+    async fn revert(&mut self, tier: &str) -> Result<(), ConfigError> {
+        let Err(error) = self.limiter.set_tier_quota(self.policy, tier, None).await else { return Ok(()) };
+        let mut faults = Faults::default();
+        let message = format!("what was set for tier {tier:?} could not be taken back: {error}; reload again");
+        let path = Path::File.field("policies");
+        faults.add_both(&path.field(self.policy.name().as_str()), message, error);
+        faults.or((), ConfigErrorKind::Limiter, self.name)
     }
 
     async fn set(&mut self, tier: Option<&str>, quota: Quota) -> Result<(), ConfigError> {

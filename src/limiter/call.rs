@@ -111,8 +111,9 @@ impl RateLimiter {
         let Inner { guard, time, .. } = &*self.inner;
         if call.take && call.enforced && guard.counts() {
             if decided.is_allowed() {
-                // What nobody saw says nothing of who asked.
-                let seen = decided.iter().filter(|decision| decision.decided_by() != DecidedBy::Nobody);
+                // What nobody saw says nothing of who asked, nor does a charge of nothing.
+                let says = |decision: &&Decision| decision.decided_by() != DecidedBy::Nobody && decision.cost() > 0;
+                let seen = decided.iter().filter(says);
                 guard.allowed(seen.map(|decision| (decision.policy(), decision.key())), &call.known);
             } else {
                 let now = time.now();
@@ -120,7 +121,7 @@ impl RateLimiter {
                 let denied = denied.map(|(decision, key)| (decision.policy(), key.as_ref(), decision.key()));
                 for earned in guard.denied(denied, &call.known, now) {
                     // In this process it holds whether the others learn of it or not.
-                    drop(self.inner.post(&News::Block(earned.id, Some(earned.lasts))));
+                    self.inner.tell(&News::Block(earned.id, Some((earned.lasts, earned.times))));
                     let rule = earned.signal.to_rule();
                     let blocked = Blocked { rule: &rule, lasts: earned.lasts, times: earned.times };
                     self.inner.observers.iter().for_each(|observer| observer.blocked(&blocked));

@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::guard::Guard;
+use super::guard::MOST_HELD;
 use super::notices::News;
 use super::observer::Blocked;
 use super::overrides::{Change, Whose};
 use super::{Inner, RateLimiter, SetQuotaError};
 use crate::algorithm::Quota;
-use crate::backend::{BackendFuture, BulletinReader, Error, Notice, RowId};
+use crate::backend::{BackendFuture, BulletinReader, Error, ErrorKind, Notice, RowId};
 use crate::policy::{Policy, Signal, Subject};
 
 impl RateLimiter {
@@ -49,7 +49,10 @@ impl RateLimiter {
     /// # Errors
     /// As there, and if the policy has no such tier.
     pub async fn set_tier_quota(&self, policy: &Policy, tier: &str, quota: Option<Quota>) -> Result<(), SetQuotaError> {
-        policy.check_change(Some(tier), quota.as_ref())?;
+        if quota.is_some() {
+            // What was set by a program that knew the tier can be taken back by one that does not.
+            policy.check_change(Some(tier), quota.as_ref())?;
+        }
         self.change(Change { policy: policy.name().clone(), whose: Whose::Tier(tier.to_owned()), quota }).await
     }
 
@@ -82,6 +85,12 @@ impl RateLimiter {
         self.inner.overrides.quota(policy, tier, None).unwrap_or(*policy.quota_for(tier))
     }
 
+    /// The tiers of a policy whose quotas were changed, those included that the policy does not have.
+    #[cfg(feature = "serde")]
+    pub(crate) fn changed_tiers(&self, policy: &crate::policy::PolicyName) -> Vec<String> {
+        self.inner.overrides.tiers(policy)
+    }
+
     /// Whether other processes may have set quotas that are not known here yet.
     #[cfg(feature = "serde")]
     pub(crate) fn shares_quotas(&self) -> bool {
@@ -105,19 +114,24 @@ impl RateLimiter {
         }
     }
 
-    /// Blocks a caller for so long: whoever has that key, address, user agent or label. On a backend that processes
-    /// share, in all of them, within a second.
+    /// Blocks a caller for so long from now on: whoever has that key (under every policy), address, user agent or label.
+    /// On a backend that processes share, in all of them, within a second. Nobody is forgotten before their time, whatever
+    /// [automatic blocking](crate::AutoBlock) has to remember; at most 100,000 can be blocked at once. The last call for a
+    /// caller counts, also if it ends earlier.
     ///
     /// # Errors
-    /// If the backend cannot tell the other processes; in this one it holds.
+    /// If 100,000 are blocked already. If the backend cannot tell the other processes; in this one it holds.
     pub async fn block(&self, signal: Signal, lasts: Duration) -> Result<(), Error> {
-        let (id, _) = Guard::ids(&signal, &self.inner.secret);
-        let news = News::Block(id, Some(lasts));
-        self.inner.learn([news.clone()], false);
+        let id = self.inner.secret.digest(&signal.to_key());
+        if !self.inner.guard.hold(id, self.inner.time.now(), lasts) {
+            let message = format!("{MOST_HELD} callers are blocked by hand already; unblock some, or use a deny list");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        self.inner.is_plain.store(false, Ordering::Release);
         let rule = signal.to_rule();
         let blocked = Blocked { rule: &rule, lasts, times: 0 };
         self.inner.observers.iter().for_each(|observer| observer.blocked(&blocked));
-        self.inner.post(&news).await
+        self.inner.post(&News::Hold(id, Some(lasts))).await
     }
 
     /// Ends a caller's block, however they came by it, and forgets their denials.
@@ -125,9 +139,10 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot tell the other processes; in this one it holds.
     pub async fn unblock(&self, signal: Signal) -> Result<(), Error> {
-        let (by_hand, earned) = Guard::ids(&signal, &self.inner.secret);
-        self.inner.learn([News::Block(by_hand, None), News::Block(earned, None)], false);
-        let (one, other) = (self.inner.post(&News::Block(by_hand, None)), self.inner.post(&News::Block(earned, None)));
+        let id = self.inner.secret.digest(&signal.to_key());
+        let news = [News::Hold(id, None), News::Block(id, None)];
+        self.inner.learn(news.clone(), false);
+        let [one, other] = news.map(|news| self.inner.post(&news));
         one.await.and(other.await)
     }
 
@@ -143,6 +158,7 @@ impl RateLimiter {
             offenders: counted,
             blocked,
             changed_quotas: overrides.len(),
+            untold: vitals.untold,
         }
     }
 }
@@ -157,12 +173,14 @@ pub struct Stats {
     pub is_broken: Option<bool>,
     /// How many wait for their turns.
     pub waiting: usize,
-    /// How many callers are remembered for being denied or blocked.
+    /// How many callers are remembered for being denied, those included who are blocked for that.
     pub offenders: usize,
-    /// How many of them are blocked.
+    /// How many are blocked, for that or by hand.
     pub blocked: usize,
     /// How many quotas are changed at run time.
     pub changed_quotas: usize,
+    /// How many earned blocks the other processes have not been told of yet; that stays above 0 when they cannot be.
+    pub untold: usize,
 }
 
 impl Inner {
@@ -190,6 +208,13 @@ impl Inner {
         }
     }
 
+    /// Tells the other limiters when that is possible; nobody waits for it.
+    pub(super) fn tell(&self, news: &News) {
+        if let Some(bulletin) = self.backend.bulletin() {
+            bulletin.tell(news.to_notice());
+        }
+    }
+
     /// What is so from now on. `all`: no other quotas are changed. A block that is not told of again stays: it was earned.
     pub(super) fn learn(&self, news: impl IntoIterator<Item = News>, all: bool) {
         let now = self.time.now();
@@ -199,8 +224,11 @@ impl Inner {
             any = true;
             match news {
                 News::Quota(change) => changes.push(change),
-                News::Block(id, Some(lasts)) => self.guard.block(id, now, lasts),
+                News::Block(id, Some((lasts, times))) => self.guard.block(id, now, lasts, times),
                 News::Block(id, None) => self.guard.unblock(id),
+                // There may be more on a board than there is room for; whoever posted them was told of his own.
+                News::Hold(id, Some(lasts)) => drop(self.guard.hold(id, now, lasts)),
+                News::Hold(id, None) => self.guard.release(id),
             }
         }
         let is_changed = all && !self.overrides.is_empty() || !changes.is_empty();

@@ -223,7 +223,8 @@ impl RateLimiter {
     }
 
     /// The row behind a limit as it stands, with the quota that applies: from these anyone can tell what any later call
-    /// would be answered, if nobody spends meanwhile.
+    /// would be answered, if nobody spends meanwhile. Of a caller who is blocked, or on a deny list, the row is not looked
+    /// up, and told as fully spent.
     ///
     /// # Errors
     /// If the backend cannot tell.

@@ -11,8 +11,10 @@ use crate::policy::{Digest, PolicyName};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum News {
     Quota(Change),
-    /// For so long; `None` = not any more.
-    Block(Digest, Option<Duration>),
+    /// A block that was earned, for so long and for so many times in a row; `None` = not any more.
+    Block(Digest, Option<(Duration, u32)>),
+    /// One that was made by hand.
+    Hold(Digest, Option<Duration>),
 }
 
 impl News {
@@ -28,8 +30,13 @@ impl News {
                 let topic = format!("quota\0{policy}{whose}");
                 Notice { topic: topic.into(), text: quota.map(|quota| quota.to_string()), lasts: None }
             }
-            News::Block(id, lasts) => Notice {
+            News::Block(id, block) => Notice {
                 topic: format!("block\0{:032x}", id.to_bits()).into(),
+                text: block.map(|(_, times)| times.to_string()),
+                lasts: block.map(|(lasts, _)| lasts),
+            },
+            News::Hold(id, lasts) => Notice {
+                topic: format!("hold\0{:032x}", id.to_bits()).into(),
                 text: lasts.map(|_| String::new()),
                 lasts: *lasts,
             },
@@ -57,9 +64,10 @@ impl News {
                 Some(News::Quota(Change { policy, whose, quota }))
             }
             ("block", id) => {
-                let lasts = notice.text.as_ref().and(notice.lasts);
-                Some(News::Block(digest(id)?, lasts))
+                let times = notice.text.as_ref().and_then(|times| times.parse().ok());
+                Some(News::Block(digest(id)?, notice.lasts.zip(times)))
             }
+            ("hold", id) => Some(News::Hold(digest(id)?, notice.text.as_ref().and(notice.lasts))),
             _ => None,
         }
     }
@@ -81,8 +89,10 @@ mod tests {
             }
         }
         for lasts in [Some(DAY), None] {
-            let news = News::Block(Digest::from_bits(7), lasts);
-            assert_eq!(News::of(&news.to_notice()), Some(news));
+            let id = Digest::from_bits(7);
+            for news in [News::Block(id, lasts.map(|lasts| (lasts, 3))), News::Hold(id, lasts)] {
+                assert_eq!(News::of(&news.to_notice()), Some(news));
+            }
         }
     }
 

@@ -37,6 +37,8 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 /// # }
 /// ```
 ///
+/// A call that is dropped before a remote backend has answered is told to nobody, though it may have been charged.
+///
 /// It is called where the decision is made, in the midst of a request: it must not block, and had better be quick. A
 /// limiter without observers spends nothing on them. `tollgate::observe` has observers for `tracing` and `metrics`.
 pub trait Observer: Send + Sync + 'static {

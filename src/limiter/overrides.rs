@@ -57,28 +57,46 @@ impl Overrides {
         }
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let changed = policies.get(policy.name())?;
-        let of_tier = || changed.tiers.get(tier?).copied();
-        let quota = key.and_then(|key| changed.keys.get(&key).copied()).or_else(of_tier).or(changed.own)?;
-        (quota.algorithm() == policy.quota().algorithm()).then_some(quota)
+        let fits = |quota: &&Quota| quota.algorithm() == policy.quota().algorithm();
+        let of_key = key.and_then(|key| changed.keys.get(&key)).filter(fits);
+        // A tier that the policy does not have is none.
+        let tier = tier.filter(|tier| policy.tiers().any(|(known, _)| known == *tier));
+        let of_tier = || tier.and_then(|tier| changed.tiers.get(tier)).filter(fits);
+        of_key.or_else(of_tier).or_else(|| changed.own.as_ref().filter(fits)).copied()
+    }
+
+    /// The tiers of a policy whose quotas were changed.
+    #[cfg(feature = "serde")]
+    pub(super) fn tiers(&self, policy: &PolicyName) -> Vec<String> {
+        let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
+        policies.get(policy).map_or(Vec::new(), |changed| changed.tiers.keys().cloned().collect())
     }
 
     /// Changes a quota, or reverts it.
     pub(super) fn set(&self, change: Change) {
-        self.change(|policies| apply(policies, change));
+        let mut policies = self.policies.write().unwrap_or_else(PoisonError::into_inner);
+        let name = change.policy.clone();
+        let before = policies.get(&name).map_or(0, Changed::len);
+        apply(&mut policies, change);
+        let after = policies.get(&name).map_or(0, Changed::len);
+        self.counted(self.len() + after - before);
     }
 
     /// These changes and no others, in one step.
     pub(super) fn replace(&self, changes: impl IntoIterator<Item = Change>) {
-        self.change(|policies| {
-            policies.clear();
-            changes.into_iter().for_each(|change| apply(policies, change));
-        });
+        // Put together first: whoever decides waits for the exchange only.
+        let mut policies = HashMap::new();
+        changes.into_iter().for_each(|change| apply(&mut policies, change));
+        let count = policies.values().map(Changed::len).sum();
+        let mut guard = self.policies.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *guard, policies);
+        self.counted(count);
+        drop(guard);
+        drop(before);
     }
 
-    fn change(&self, change: impl FnOnce(&mut HashMap<PolicyName, Changed>)) {
-        let mut policies = self.policies.write().unwrap_or_else(PoisonError::into_inner);
-        change(&mut policies);
-        let count = policies.values().map(Changed::len).sum();
+    /// While the policies are locked.
+    fn counted(&self, count: usize) {
         self.count.store(count, Ordering::Relaxed);
         self.any.store(count > 0, Ordering::Release);
     }

@@ -63,7 +63,8 @@ impl DenyRule {
     }
 
     /// A user agent. `*` stands for any text, everything else for itself; case does not count. It takes time in
-    /// proportion to what the client sent, whatever the pattern, and of that no more than 1,024 bytes are looked at.
+    /// proportion to what the client sent, whatever the pattern, and of that no more than 1,024 bytes are looked at. Rules
+    /// with a `*` are tried one after the other, some 70 ns each: hundreds of them, not thousands.
     ///
     /// # Errors
     /// If it is empty, longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH), or matches everybody.
@@ -74,6 +75,12 @@ impl DenyRule {
             return Err(DenyRuleError(Fault::Everybody(pattern.as_str().to_owned())));
         }
         Ok(DenyRule(DenyKind::UserAgent(pattern)))
+    }
+
+    /// Whether it is a user agent with a `*`.
+    #[cfg(feature = "serde")]
+    pub(crate) fn is_pattern(&self) -> bool {
+        matches!(&self.0, DenyKind::UserAgent(pattern) if !pattern.is_exact())
     }
 
     /// A country, as the [label](DenyRule::label) of that name says it: two letters (ISO 3166-1), `T1`, `XX`.

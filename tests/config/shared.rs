@@ -218,3 +218,17 @@ impl Bulletin for SlowBoard {
         self.0.subscribe(reader);
     }
 }
+
+/// The quota of a tier that an earlier file had stayed on the board, and nothing took it off.
+#[tokio::test]
+async fn what_was_said_of_a_tier_that_is_gone_is_taken_back() {
+    let backend = Shared::new();
+    let old = file(10, 20);
+    old.reload(&old.limiter(backend.clone()).build(), &old).await.unwrap();
+    let new = toml("[policies.api]\nquota = \"7/min\"");
+    let limiter = new.limiter(backend.clone()).build();
+    backend.tell_the_last();
+    new.reload(&limiter, &new).await.unwrap();
+    assert_eq!(rates(&new, &limiter), (7, 7));
+    assert_eq!(limiter.stats().changed_quotas, 1);
+}

@@ -137,6 +137,35 @@ fn success_forgives_key_and_address_only_where_that_is_asked_for() {
     }
 }
 
+/// A charge of nothing is granted to anybody who is not in debt.
+#[test]
+fn a_charge_of_nothing_is_no_success() {
+    let scene = scene(three(&[&ONE]).reset_on_success());
+    for _ in 0..3 {
+        assert!(now(scene.limiter.acquire(&ONE, "eve").cost(0).send()).is_allowed());
+        scene.deny(&ONE, "eve");
+    }
+    assert_eq!(scene.reason(&ONE, "eve"), Reason::Blocked);
+}
+
+/// Two denials each of ever other callers pushed out whoever was blocked and kept quiet.
+#[test]
+fn a_block_that_is_kept_outlasts_a_flood_of_callers_who_are_denied_a_few_times() {
+    let clock = ManualClock::new();
+    let rules = AutoBlock::new([&ONE]).threshold(30).within(MINUTE).block_for(HOUR).max_entries(1024);
+    let limiter = RateLimiter::builder(Store::near(&clock)).auto_block(rules).build();
+    let deny = |key: u64| now(limiter.acquire(&ONE, key).cost(2).send()).reason();
+    for eve in 0..100 {
+        (0..30).for_each(|_| assert_ne!(deny(eve), Reason::WithinQuota));
+    }
+    clock.advance(2 * MINUTE);
+    for other in 1000..50_000 {
+        (0..3).for_each(|_| assert_ne!(deny(other), Reason::WithinQuota));
+    }
+    let blocked = (0..100).filter(|eve| now(limiter.check(&ONE, *eve)).reason() == Reason::Blocked).count();
+    assert_eq!(blocked, 100);
+}
+
 #[test]
 fn tries_while_blocked_neither_lengthen_nor_renew_a_block() {
     let scene = scene(three(&[&ONE]));

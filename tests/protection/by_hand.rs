@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::{HOUR, Key, MINUTE, ManualClock, Policy, Quota, RateLimiter, Reason, Signal, Signals, Subject};
+use tollgate::{
+    AutoBlock, HOUR, Key, MINUTE, ManualClock, Policy, Quota, RateLimiter, Reason, Signal, Signals, Subject,
+};
 
 use crate::app::{API, Spy, US, ip};
 use crate::store::Store;
@@ -31,7 +33,7 @@ fn each_signal_blocks_whoever_has_it_until_its_end_and_asks_no_backend() {
         let limiter = RateLimiter::builder(Arc::clone(&store)).observer(Arc::clone(&spy)).build();
         now(limiter.block(signal.clone(), HOUR));
         let rule = spy.take_blocked().pop().expect("told").0;
-        assert_eq!((limiter.stats().offenders, limiter.stats().blocked), (1, 1));
+        assert_eq!((limiter.stats().offenders, limiter.stats().blocked), (0, 1));
         // Under every policy.
         for policy in [&API, &OTHER] {
             assert_eq!(reason(&limiter, policy, "eve", &caller), Reason::Blocked, "{signal:?}");
@@ -55,7 +57,7 @@ fn each_signal_blocks_whoever_has_it_until_its_end_and_asks_no_backend() {
 }
 
 #[test]
-fn the_longest_block_counts_and_a_shorter_one_does_not_cut_it() {
+fn of_several_signals_the_longest_block_counts_and_of_one_the_last() {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(Store::near(&clock));
     now(limiter.block(Signal::key("eve"), HOUR));
@@ -64,7 +66,7 @@ fn the_longest_block_counts_and_a_shorter_one_does_not_cut_it() {
     let denied = now(limiter.acquire(&API, "eve").ip(ip("192.0.2.7")).send());
     assert_eq!(denied.retry_after(), Some(2 * HOUR));
     assert_eq!(denied.denied_rule().map(ToString::to_string).as_deref(), Some("network 192.0.2.7/32"));
-    assert_eq!(now(limiter.limit(&API, "eve")).retry_after(), Some(HOUR));
+    assert_eq!(now(limiter.limit(&API, "eve")).retry_after(), Some(MINUTE), "the operator's last word");
     now(limiter.block(Signal::key("eve"), Duration::MAX));
     clock.advance(100 * 365 * tollgate::DAY);
     assert_eq!(now(limiter.limit(&API, "eve")).reason(), Reason::Blocked);
@@ -94,4 +96,24 @@ fn a_block_of_nobody_yet_costs_others_nothing() {
     let limiter = RateLimiter::new(Arc::clone(&store));
     now(limiter.unblock(Signal::key("eve")));
     assert_eq!((limiter.stats().offenders, now(limiter.limit(&API, "eve")).is_allowed()), (0, true));
+}
+
+/// Blocks by hand and counted callers had one table: 150,000 keys that were denied twice each pushed 185 of 200 blocks out
+/// of it, and of 100,000 blocks 14,000 were never there.
+#[test]
+fn no_flood_of_denials_ends_a_block_that_was_made_by_hand() {
+    let clock = ManualClock::new();
+    let limiter =
+        RateLimiter::builder(Store::near(&clock)).auto_block(AutoBlock::new([&API]).max_entries(1024)).build();
+    for i in 0..100_000u64 {
+        now(limiter.block(Signal::key(("held", i)), HOUR));
+    }
+    let error = now(async { Ok::<_, ()>(limiter.block(Signal::key("one more"), HOUR).await) }).expect_err("no room");
+    assert!(error.to_string().contains("100000 callers are blocked by hand already"), "{error}");
+    for i in 0..20_000u64 {
+        for _ in 0..3 {
+            assert!(!now(limiter.acquire(&API, i).cost(11).send()).is_allowed());
+        }
+    }
+    assert!((0..100_000u64).all(|i| now(limiter.check(&API, ("held", i))).reason() == Reason::Blocked));
 }

@@ -127,10 +127,8 @@ fn what_cannot_stand_in_a_quotas_place_is_refused_and_nothing_changes() {
     assert!(told.contains("another algorithm"), "{told}");
     let told = refused(wait(Box::pin(limiter.set_quota(&api, nothing))));
     assert!(told.contains("\"api\"") && told.contains("capacity is 0"), "{told}");
-    for quota in [Some(tens(5)), None] {
-        let told = refused(wait(Box::pin(limiter.set_tier_quota(&api, "gold", quota))));
-        assert_eq!(told, "policy \"api\": there is no tier \"gold\"");
-    }
+    let told = refused(wait(Box::pin(limiter.set_tier_quota(&api, "gold", Some(tens(5))))));
+    assert_eq!(told, "policy \"api\": there is no tier \"gold\"");
     let error = wait(Box::pin(limiter.set_tier_quota(&api, "free", nothing))).expect_err("refused");
     assert!(error.source().is_some(), "the cause is told too");
     assert_eq!(limiter.stats().changed_quotas, 1);
@@ -206,4 +204,30 @@ async fn a_route_whose_quota_is_set_takes_it_in_the_middle_of_a_connection() {
     assert_eq!(client.get_as("ada").await.status, 200);
     assert_eq!(client.get_as("ada").await.status, 200);
     assert_eq!(client.get_as("ada").await.status, 429);
+}
+
+/// A tier that another version of the program had kept the quota that was set for it, and nobody could take that back.
+#[test]
+fn the_quota_of_a_tier_that_is_gone_counts_for_nobody_and_can_be_taken_back() {
+    let (limiter, _clock) = limiter();
+    let before = Policy::new("api", tens(100)).tier("premium", tens(200));
+    let api = Policy::new("api", tens(100));
+    now(limiter.set_tier_quota(&before, "premium", Some(tens(300))));
+    assert_eq!(limiter.quota(&api, Subject::new("ada").tier("premium")).limit(), 100);
+    now(limiter.set_quota(&api, Some(tens(40))));
+    assert_eq!(limiter.quota(&api, Subject::new("ada").tier("premium")).limit(), 40);
+    now(limiter.set_tier_quota(&api, "premium", None));
+    assert_eq!(limiter.stats().changed_quotas, 1);
+}
+
+/// A key's quota of another algorithm, which an earlier version of the policy had, hid what was set for all.
+#[test]
+fn a_quota_of_another_algorithm_hides_no_other() {
+    let (limiter, _clock) = limiter();
+    let before = Policy::new("api", tens(100)).tier("free", tens(50));
+    now(limiter.set_key_quota(&before, "ada", Some(tens(9))));
+    now(limiter.set_tier_quota(&before, "free", Some(tens(8))));
+    let api = Policy::new("api", Quota::fixed_window(100, HOUR)).tier("free", Quota::fixed_window(60, HOUR));
+    now(limiter.set_quota(&api, Some(Quota::fixed_window(5, HOUR))));
+    assert_eq!(limiter.quota(&api, Subject::new("ada").tier("free")).limit(), 5);
 }

@@ -8,6 +8,7 @@ use tollgate::backend::{Error, ErrorKind, RedisBackend};
 
 use crate::outage::SLOW;
 use crate::proxy::hostile;
+use crate::server::PATIENCE;
 
 const DEADLINE: Duration = Duration::from_millis(200);
 
@@ -121,6 +122,30 @@ async fn an_endless_answer_is_left() {
     let grown = resident().saturating_sub(before);
     // Other tests run beside this one; kept to its end, an answer grows by more than 700 MiB.
     assert!(grown < 400 << 20, "{} MiB more", grown >> 20);
+}
+
+/// There is always more on it: somebody who asked for the rest would ask for ever, and hold up whoever posts.
+#[tokio::test]
+async fn an_endless_board_of_notices_is_left() {
+    let page = |all: u8, version: &str| {
+        format!(
+            "*6\r\n$1\r\n7\r\n$13\r\n1700000000000\r\n:{all}\r\n:1\r\n${}\r\n{version}\r\n$1\r\n0\r\n",
+            version.len()
+        )
+    };
+    for answer in [
+        page(1, "5"),
+        page(0, "5"),
+        page(1, "-5"),
+        "*0\r\n".into(),
+        "*6\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n*0\r\n".into(),
+    ] {
+        let url = hostile(answer.clone().into_bytes(), false, false);
+        let limiter = RateLimiter::new(RedisBackend::builder().deadline(DEADLINE).lazy().connect(&url).await.unwrap());
+        let set = limiter.set_quota(&SLOW, Some(*SLOW.quota()));
+        let refused = tokio::time::timeout(PATIENCE, set).await.expect("an answer").unwrap_err();
+        assert!(refused.to_string().contains("board of notices"), "{answer:?}: {refused}");
+    }
 }
 
 /// Bytes of memory that this process uses.

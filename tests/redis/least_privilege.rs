@@ -13,8 +13,8 @@ use crate::server::{PATIENCE, Server};
 const COMMANDS: [&str; 8] = ["evalsha", "eval", "get", "mget", "set", "setrange", "del", "time"];
 
 /// What changes at run time needs more.
-const NOTICES: [&str; 10] =
-    ["hmget", "hset", "hdel", "zadd", "zrem", "zcard", "zscore", "zrange", "pexpireat", "persist"];
+const NOTICES: [&str; 11] =
+    ["hmget", "hset", "hdel", "hlen", "zadd", "zrem", "zcard", "zscore", "zrange", "pexpireat", "persist"];
 
 fn all() -> impl Iterator<Item = &'static str> {
     COMMANDS.into_iter().chain(NOTICES)

@@ -196,6 +196,187 @@ async fn nobody_reads_on_when_the_last_limiter_is_gone() {
     assert_eq!(evals(&calls()), after);
 }
 
+/// The three keys of the board.
+fn keys() -> [String; 3] {
+    ["notices", "order", "ends"].map(|name| format!("tollgate:1:{{notices}}:{name}"))
+}
+
+/// A board with room for nothing more: a hundred thousand notices that end in a day.
+fn fill(admin: &mut redis::Connection, but: usize) {
+    let [notices, order, ends] = keys();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let (tomorrow, version) = (now.as_millis() as u64 + 86_400_000, now.as_micros() as u64 - 10_000_000);
+    let stand: usize = cmd("ZCARD").arg(&order).query(admin).unwrap();
+    for begin in (0..100_000 - stand - but).step_by(1000) {
+        let mut all = redis::pipe();
+        for i in begin..(begin + 1000).min(100_000 - stand - but) {
+            let topic = format!("block\0{i:032x}");
+            all.cmd("HSET").arg(&notices).arg(&topic).arg(format!("{tomorrow}+1")).ignore();
+            all.cmd("ZADD").arg(&order).arg(version + i as u64).arg(&topic).ignore();
+            all.cmd("ZADD").arg(&ends).arg(tomorrow).arg(&topic).ignore();
+        }
+        all.exec(admin).unwrap();
+    }
+}
+
+/// A withdrawal ends first, so it went first; and whoever had not read it yet kept the quota for ever.
+#[tokio::test]
+async fn a_board_that_is_full_forgets_no_withdrawal() {
+    let server = Server::start();
+    let slow = RedisBackend::builder().deadline(PATIENCE).notices_every(Duration::from_secs(3600));
+    let (one, other) = (limiter(&server).await, RateLimiter::new(slow.connect(&server.url()).await.unwrap()));
+    one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
+    fill(&mut server.admin(), 0);
+    // The other reads when it posts itself.
+    other.block(Signal::key("mallory"), DAY).await.unwrap();
+    assert_eq!(other.quota(&SEARCH, "ada").limit(), 5);
+    one.set_quota(&SEARCH, None).await.unwrap();
+    for eve in 0..5u64 {
+        one.block(Signal::key(eve), DAY).await.unwrap();
+    }
+    let count: usize = cmd("ZCARD").arg(&keys()[1]).query(&mut server.admin()).unwrap();
+    assert!(count <= 100_000, "{count}");
+    other.block(Signal::key("eve"), DAY).await.unwrap();
+    assert_eq!(other.quota(&SEARCH, "ada").limit(), 100);
+}
+
+/// An eviction takes one of the three keys: every post failed from then on, or new readers were told nothing.
+#[tokio::test]
+async fn a_board_that_lost_one_of_its_keys_begins_anew() {
+    let server = Server::start();
+    let (one, other) = (limiter(&server).await, limiter(&server).await);
+    for lost in keys() {
+        one.block(Signal::key("eve"), Duration::from_millis(1)).await.unwrap();
+        one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
+        until(async || other.quota(&SEARCH, "ada").limit() == 5).await;
+        one.block(Signal::key("mallory"), HOUR).await.unwrap();
+        cmd("DEL").arg(&lost).exec(&mut server.admin()).unwrap();
+        one.set_quota(&SEARCH, Some(Quota::token_bucket(6, HOUR))).await.unwrap();
+        until(async || other.quota(&SEARCH, "ada").limit() == 6).await;
+        let third = limiter(&server).await;
+        until(async || third.quota(&SEARCH, "ada").limit() == 6).await;
+    }
+}
+
+/// A server that restarts from an older snapshot has the same board with less on it.
+#[tokio::test]
+async fn a_board_that_went_back_in_time_is_told_anew() {
+    let server = Server::start();
+    let (one, other) = (limiter(&server).await, limiter(&server).await);
+    let mut admin = server.admin();
+    one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
+    let dump =
+        |admin: &mut redis::Connection| keys().map(|key| cmd("DUMP").arg(key).query::<Option<Vec<u8>>>(admin).unwrap());
+    let before = dump(&mut admin);
+    one.set_quota(&SEARCH, Some(Quota::token_bucket(6, HOUR))).await.unwrap();
+    until(async || other.quota(&SEARCH, "ada").limit() == 6).await;
+    let mut back = redis::pipe();
+    back.atomic();
+    for (key, dump) in keys().iter().zip(before) {
+        back.cmd("DEL").arg(key).ignore();
+        if let Some(dump) = dump {
+            back.cmd("RESTORE").arg(key).arg(0).arg(dump).ignore();
+        }
+    }
+    back.exec(&mut admin).unwrap();
+    until(async || one.quota(&SEARCH, "ada").limit() == 5 && other.quota(&SEARCH, "ada").limit() == 5).await;
+}
+
+/// Whoever knew nothing yet was taken for one who knew an empty board, and those beside him were told nothing either.
+#[tokio::test]
+async fn a_limiter_that_comes_while_the_board_is_lost_leaves_nobody_with_what_was() {
+    let server = Server::start();
+    let backend = server.backend().await;
+    let one = RateLimiter::new(backend.clone());
+    one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
+    cmd("FLUSHALL").exec(&mut server.admin()).unwrap();
+    let other = RateLimiter::new(backend);
+    until(async || one.quota(&SEARCH, "ada").limit() == 100).await;
+    assert_eq!(other.quota(&SEARCH, "ada").limit(), 100);
+}
+
+/// What the board does not have any more, another process may still hold.
+#[tokio::test]
+async fn whoever_is_let_go_is_let_go_everywhere_though_the_board_was_lost() {
+    let server = Server::start();
+    let (one, other) = (limiter(&server).await, limiter(&server).await);
+    one.block(Signal::key("eve"), DAY).await.unwrap();
+    until(async || other.check(&SEARCH, "eve").await.unwrap().reason() == Reason::Blocked).await;
+    cmd("FLUSHALL").exec(&mut server.admin()).unwrap();
+    one.unblock(Signal::key("eve")).await.unwrap();
+    until(async || other.check(&SEARCH, "eve").await.unwrap().is_allowed()).await;
+}
+
+/// Of ten thousand blocks that were earned at once, nine thousand were never shared, and operators were refused meanwhile.
+#[tokio::test]
+async fn a_burst_of_blocks_is_shared_whole_and_stands_in_no_operators_way() {
+    static ONE: Policy = Policy::new("one", Quota::token_bucket(1, HOUR));
+    let server = Server::start();
+    let blocking = |backend: RedisBackend| {
+        let rules = AutoBlock::new([&ONE]).threshold(1).block_for(HOUR);
+        RateLimiter::builder(backend).auto_block(rules).build()
+    };
+    let (one, other) = (blocking(server.backend().await), blocking(server.backend().await));
+    for begin in (0..10_000u64).step_by(500) {
+        // More than the quota ever has.
+        let denials = (begin..begin + 500).map(|key| one.acquire(&ONE, key).cost(2).send());
+        for denial in denials.collect::<Vec<_>>() {
+            assert!(!denial.await.unwrap().is_allowed());
+        }
+        one.set_key_quota(&ONE, begin, Some(Quota::token_bucket(2, HOUR))).await.unwrap();
+    }
+    assert_eq!(one.stats().blocked, 10_000);
+    let begin = Instant::now();
+    while other.stats().blocked < 10_000 {
+        assert!(begin.elapsed() < 5 * SOON, "{} of them, {:?}", other.stats().blocked, one.stats());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(one.stats().untold, 0);
+}
+
+/// What could not be told is told when the server is back.
+#[tokio::test]
+async fn a_block_that_is_earned_during_an_outage_is_shared_afterwards() {
+    let mut server = Server::start();
+    let backend = || async { RedisBackend::builder().connect(&server.url()).await.unwrap() };
+    let rules = AutoBlock::new([&SEARCH]).threshold(2).block_for(HOUR);
+    let one = RateLimiter::builder(backend().await)
+        .on_failure(tollgate::FailureMode::fallback(1.0))
+        .auto_block(rules)
+        .build();
+    let other = RateLimiter::new(backend().await);
+    server.kill();
+    for _ in 0..2 {
+        let denied = one.acquire(&SEARCH, "eve").cost(101).ip([192, 0, 2, 9].into()).await.unwrap();
+        assert_eq!(denied.reason(), Reason::CostTooLarge);
+    }
+    assert_eq!(one.limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
+    assert_eq!(one.stats().untold, 2);
+    server.restart();
+    until(async || {
+        let asked = other.acquire(&SEARCH, "ada").ip([192, 0, 2, 9].into()).check().await;
+        asked.is_ok_and(|decision| decision.reason() == Reason::Blocked)
+    })
+    .await;
+}
+
+/// One offender between two processes was blocked for the first time by each.
+#[tokio::test]
+async fn whoever_offends_elsewhere_again_is_blocked_longer() {
+    let server = Server::start();
+    let blocking = |backend: RedisBackend| {
+        let rules = AutoBlock::new([&SEARCH]).threshold(1).block_for(Duration::from_millis(1200)).escalate(10, HOUR);
+        RateLimiter::builder(backend).auto_block(rules).build()
+    };
+    let (one, other) = (blocking(server.backend().await), blocking(server.backend().await));
+    assert!(!one.acquire(&SEARCH, "eve").cost(101).await.unwrap().is_allowed());
+    until(async || other.check(&SEARCH, "eve").await.unwrap().reason() == Reason::Blocked).await;
+    until(async || other.check(&SEARCH, "eve").await.unwrap().is_allowed()).await;
+    assert!(!other.acquire(&SEARCH, "eve").cost(101).await.unwrap().is_allowed());
+    let left = other.check(&SEARCH, "eve").await.unwrap().retry_after().unwrap();
+    assert!(left > Duration::from_secs(5), "{left:?}");
+}
+
 /// Who finds this in the environment is the other process: where the server is.
 const CHILD: &str = "TOLLGATE_TEST_NOTICES_CHILD";
 

@@ -3,9 +3,10 @@
 //! Each notice has a version, later than all before it, so a reader asks for what came after the last one that it knows.
 //! A board that was lost, or forgot something that the reader missed, is told whole.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Cmd, ErrorKind as RedisKind, RedisError, ServerErrorKind, Value};
 use tokio::sync::oneshot;
@@ -14,6 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::error::{Fault, classify, fault};
 use super::lanes::Lanes;
 use super::script::Script;
+use super::slot;
 use crate::backend::{BackendFuture, Bulletin, BulletinReader, Error, ErrorKind, Notice};
 
 /// See [`Bulletin`].
@@ -21,6 +23,8 @@ pub(super) struct Board {
     lanes: Arc<Lanes>,
     script: Script,
     keys: [String; 3],
+    /// Of the three, on a cluster.
+    slot: u16,
     /// How often it is read.
     every: Duration,
     readers: Mutex<Readers>,
@@ -37,6 +41,8 @@ struct Readers {
     reading: bool,
     /// Posts on their way.
     posting: usize,
+    /// Notices that nobody waits for, and by when they are over.
+    untold: VecDeque<(Notice, Option<Instant>)>,
 }
 
 /// Up to where.
@@ -44,14 +50,24 @@ struct Readers {
 struct Told {
     epoch: Vec<u8>,
     version: u64,
+    /// Of the last withdrawal that the board has forgotten: as it writes it.
+    floor: Vec<u8>,
+}
+
+/// Whether there is more to be told.
+enum Rest {
+    None,
+    Some,
 }
 
 /// What the server says.
+#[derive(Debug)]
 struct Page {
     epoch: Vec<u8>,
     all: bool,
     more: bool,
     version: u64,
+    floor: Vec<u8>,
     notices: Vec<Notice>,
 }
 
@@ -61,14 +77,15 @@ impl Board {
         let key = |name: &str| format!("{prefix}:1:{{notices}}:{name}");
         let script = Script::new(include_str!("bulletin.lua"));
         let keys = [key("notices"), key("order"), key("ends")];
-        Board { lanes, script, keys, every, readers: Mutex::default(), told: tokio::sync::Mutex::default() }
+        let slot = if lanes.link().has_slots() { slot::of(b"notices") } else { 0 };
+        Board { lanes, script, keys, slot, every, readers: Mutex::default(), told: tokio::sync::Mutex::default() }
     }
 
     /// Until the last reader is gone.
     async fn read_on(self: Arc<Self>) {
         loop {
-            // What cannot be read now is read the next time; whoever decides finds out by himself that the server is gone.
-            let _ = self.exchange(None).await;
+            // What cannot be read or told now is the next time; whoever decides finds out by himself that the server is gone.
+            while matches!(self.exchange(&[]).await, Ok(Rest::Some)) {}
             sleep(self.every).await;
             let mut readers = self.readers();
             readers.all.retain(|reader| reader.strong_count() > 0);
@@ -79,17 +96,35 @@ impl Board {
         }
     }
 
-    /// Posts a notice, if there is one, and tells the readers what was posted since they were last told.
-    async fn exchange(&self, notice: Option<&Notice>) -> Result<(), Error> {
+    /// Posts these notices, and those that are to be told besides, and tells the readers what was posted since they were
+    /// last told.
+    async fn exchange(&self, notices: &[Notice]) -> Result<Rest, Error> {
         let mut told = self.told.lock().await;
-        if std::mem::take(&mut self.readers().new) {
-            *told = Told::default();
+        let mut untold = Vec::new();
+        {
+            let mut readers = self.readers();
+            if std::mem::take(&mut readers.new) {
+                *told = Told::default();
+            }
+            if notices.is_empty() {
+                let now = Instant::now();
+                readers.untold.retain(|(_, until)| until.is_none_or(|until| until > now));
+                untold.extend(readers.untold.iter().take(TOGETHER).map(|(notice, until)| Notice {
+                    lasts: until.map(|until| until.saturating_duration_since(now)),
+                    ..notice.clone()
+                }));
+            }
         }
-        let (mut notice, mut collected, mut anew) = (notice, Vec::new(), false);
+        let mut posted = if untold.is_empty() { notices } else { &untold };
+        let (mut collected, mut anew) = (Vec::new(), false);
         loop {
-            let page = match self.ask(&told, notice.take()).await {
-                Ok(page) => page,
-                Err(error) => {
+            let answer = self.ask(&told, std::mem::take(&mut posted)).await;
+            // A board that goes on and on is none.
+            let is_endless = |page: &Page| page.more && (page.version <= told.version || collected.len() > MOST_READ);
+            let page = match answer {
+                Ok(page) if !is_endless(&page) || page.all && !anew => page,
+                answer => {
+                    let error = answer.err().unwrap_or_else(nonsense);
                     // What was read so far is told the next time, with the rest.
                     if !collected.is_empty() || anew {
                         *told = Told::default();
@@ -102,29 +137,33 @@ impl Board {
                 collected.clear();
             }
             collected.extend(page.notices);
-            (told.epoch, told.version) = (page.epoch, page.version);
+            (told.epoch, told.version, told.floor) = (page.epoch, page.version, page.floor);
             if !page.more {
                 break;
             }
         }
+        let rest = {
+            let mut readers = self.readers();
+            let told = untold.len().min(readers.untold.len());
+            readers.untold.drain(..told);
+            if readers.untold.is_empty() { Rest::None } else { Rest::Some }
+        };
         if anew || !collected.is_empty() {
             let readers: Vec<_> = self.readers().all.iter().filter_map(Weak::upgrade).collect();
             for reader in readers {
                 reader.read(collected.clone(), anew);
             }
         }
-        Ok(())
+        Ok(rest)
     }
 
-    async fn ask(&self, told: &Told, notice: Option<&Notice>) -> Result<Page, Error> {
+    async fn ask(&self, told: &Told, notices: &[Notice]) -> Result<Page, Error> {
         let link = self.lanes.link();
         let mut in_full = false;
         loop {
             let mut command = self.script.command(in_full);
-            command.arg(self.keys.len()).arg(&self.keys).arg(&told.epoch).arg(told.version);
-            if let Some(notice) = notice {
-                add(&mut command, notice);
-            }
+            command.arg(self.keys.len()).arg(&self.keys).arg(&told.epoch).arg(told.version).arg(&told.floor);
+            notices.iter().for_each(|notice| add(&mut command, notice));
             let number = link.number();
             match timeout(PATIENCE.max(self.lanes.deadline()), link.run::<Value>(&command)).await {
                 Ok(Ok(answer)) => return page(answer).ok_or_else(nonsense),
@@ -144,6 +183,11 @@ impl Board {
         }
     }
 
+    /// Notices that are still to be told.
+    pub(super) fn untold(&self) -> usize {
+        self.readers().untold.len()
+    }
+
     fn readers(&self) -> std::sync::MutexGuard<'_, Readers> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -156,7 +200,7 @@ pub(super) struct Posted(pub(super) Arc<Board>);
 impl Bulletin for Posted {
     fn post(&self, notice: Notice) -> BackendFuture<()> {
         let board = Arc::clone(&self.0);
-        if board.lanes.is_broken() {
+        if board.lanes.is_broken_at(board.slot) {
             let message = "the Redis server did not answer a moment ago; nobody was told";
             return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, message)));
         }
@@ -172,11 +216,28 @@ impl Bulletin for Posted {
         let posting = Posting(Arc::clone(&board));
         // A task of its own: it is posted whether anybody waits or not.
         self.0.lanes.runtime().spawn(async move {
-            let answer = posting.0.exchange(Some(&notice)).await;
+            let answer = posting.0.exchange(&[notice]).await.map(|_| ());
             drop(posting);
             let _ = done.send(answer);
         });
         BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(super::ended())) })
+    }
+
+    fn tell(&self, notice: Notice) {
+        let board = Arc::clone(&self.0);
+        let until = notice.lasts.and_then(|lasts| Instant::now().checked_add(lasts));
+        let mut readers = board.readers();
+        if readers.untold.len() >= MOST_UNTOLD {
+            // The oldest is over first, if all last as long.
+            readers.untold.pop_front();
+        }
+        readers.untold.push_back((notice, until));
+        let first = readers.untold.len() == 1;
+        drop(readers);
+        // Those that come until then are told with it; if it cannot be told, whoever reads the board tries again.
+        if first && !board.lanes.is_broken_at(board.slot) {
+            self.0.lanes.runtime().spawn(async move { board.exchange(&[]).await.map(|_| ()) });
+        }
     }
 
     fn subscribe(&self, reader: Weak<dyn BulletinReader>) {
@@ -213,6 +274,7 @@ fn page(answer: Value) -> Option<Page> {
     let all = number(values.next()?)? == 1;
     let more = number(values.next()?)? == 1;
     let version = number(values.next()?)?;
+    let floor = bytes(values.next()?)?;
     let mut notices = Vec::new();
     while let Some(topic) = values.next() {
         let topic = bytes(topic)?;
@@ -222,7 +284,7 @@ fn page(answer: Value) -> Option<Page> {
         let lasts = (until > 0).then(|| Duration::from_millis(until.saturating_sub(now)));
         notices.push(Notice { topic, text: stands.then_some(text), lasts: lasts.filter(|_| stands) });
     }
-    Some(Page { epoch, all, more, version, notices })
+    Some(Page { epoch, all, more, version, floor, notices })
 }
 
 fn bytes(value: Value) -> Option<Vec<u8>> {
@@ -255,6 +317,15 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Posts that may be on their way at once.
 const MOST_POSTS: usize = 1000;
+
+/// Notices that are posted in one call.
+const TOGETHER: usize = 200;
+
+/// Notices that nobody waits for, and that wait to be told.
+const MOST_UNTOLD: usize = 20_000;
+
+/// Notices that are read at once: more than there may be on a board.
+const MOST_READ: usize = 200_000;
 
 /// Milliseconds that a notice may stand, unless it has no end: a hundred years.
 const LONGEST: u128 = 100 * 365 * 86_400_000;

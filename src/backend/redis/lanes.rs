@@ -303,6 +303,11 @@ impl Lanes {
         self.breakers.iter().any(|breaker| breaker.why().is_some())
     }
 
+    /// Whether calls of this lane fail at once.
+    pub(super) fn is_broken_at(&self, lane: u16) -> bool {
+        self.breaker(lane).why().is_some()
+    }
+
     fn breaker(&self, lane: u16) -> &Breaker {
         &self.breakers[usize::from(lane >> 10) % BREAKERS]
     }

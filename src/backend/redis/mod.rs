@@ -288,7 +288,8 @@ impl Backend for RedisBackend {
     }
 
     fn vitals(&self) -> Vitals {
-        Vitals { is_broken: Some(self.lanes.is_broken()), ..Vitals::default() }
+        let untold = self.board.as_ref().map_or(0, |board| board.0.untold());
+        Vitals { is_broken: Some(self.lanes.is_broken()), untold, ..Vitals::default() }
     }
 }
 

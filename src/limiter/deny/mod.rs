@@ -36,6 +36,9 @@ use crate::policy::{DenyKind, DenyRule, Key, Pattern, Signals};
 /// Whoever is on it is answered without asking the backend. Clients get the 429 of any denial that waiting does not
 /// lift; [`Decision::denied_rule`](crate::Decision::denied_rule) and observers tell the rule.
 ///
+/// A layer in [shadow mode](crate::RateLimitLayer::shadow), or for the share of keys for which it is not enforced, keeps
+/// nobody out by it either.
+///
 /// What is known of a caller comes with the request ([`RateLimitLayer::client_ip`](crate::RateLimitLayer::client_ip),
 /// [`label`](crate::RateLimitLayer::label)) or the call ([`Acquire::ip`](crate::Acquire::ip)). A user agent and a
 /// country are what the client, or the CDN in front of the service, says they are: they keep out who does not hide.
@@ -135,7 +138,10 @@ impl DenyList {
         let mut rules = self.compiled().rules.iter().cloned().collect();
         change(&mut rules);
         let compiled = Arc::new(Compiled::new(rules.into_iter().collect()));
-        *self.shared.compiled.write().unwrap_or_else(PoisonError::into_inner) = compiled;
+        let mut current = self.shared.compiled.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *current, compiled);
+        drop(current);
+        drop(before);
     }
 }
 

@@ -37,9 +37,12 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// - A count begins with a denial and ends a window later; what is denied for being blocked, asked for by a
 ///   [`check`](crate::RateLimiter::check), or not enforced does not count.
 /// - **Bounded**: at most [`max_entries`](AutoBlock::max_entries) are remembered; when there are more, those who are
-///   denied least, or have been silent, are forgotten first. Each denial costs the same, whatever there is.
+///   denied least, or have been silent, are forgotten first, and a block that nobody runs into counts as half the denials
+///   that earn one. Each denial costs the same, whatever there is.
+/// - A denial counts when its answer is there: a call that is dropped before a remote backend has answered does not.
+/// - In [shadow mode](crate::RateLimitLayer::shadow) nobody is kept out, whether blocked or on a deny list.
 /// - **Shared**: counts are each process's own; on a backend that processes share, a block that one earned holds in all
-///   of them, within a second.
+///   of them, within a second, and the next one is longer in all of them if blocks [escalate](AutoBlock::escalate).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoBlock {
     pub(super) policies: Vec<PolicyName>,

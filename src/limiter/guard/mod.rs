@@ -1,6 +1,7 @@
 //! Who is kept out whatever the quotas say (gate 2), and who earns that (gate 7).
 
 mod auto_block;
+mod held;
 mod offenders;
 
 use std::sync::{Arc, OnceLock};
@@ -8,10 +9,11 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use self::held::Held;
 use self::offenders::Offenders;
 use super::deny::DenyList;
 use crate::algorithm::{MINUTE, Micros};
-use crate::policy::{DenyRule, Digest, Key, PolicyName, Secret, Signal, SignalKind, Signals};
+use crate::policy::{DenyRule, Digest, Key, PolicyName, Secret, Signal, Signals};
 
 pub use auto_block::AutoBlock;
 
@@ -19,6 +21,7 @@ pub use auto_block::AutoBlock;
 pub(super) struct Guard {
     deny: Option<DenyList>,
     auto: Option<AutoBlock>,
+    held: Held,
     /// Made when it is needed.
     offenders: OnceLock<Offenders>,
 }
@@ -43,7 +46,7 @@ pub(super) type Known = SmallVec<[(Digest, Signal); 2]>;
 impl Guard {
     /// With room for those who will be counted.
     pub(super) fn new(deny: Option<DenyList>, auto: Option<AutoBlock>) -> Guard {
-        let guard = Guard { deny, auto, offenders: OnceLock::new() };
+        let guard = Guard { deny, auto, held: Held::default(), offenders: OnceLock::new() };
         if guard.auto.is_some() {
             guard.offenders();
         }
@@ -52,14 +55,17 @@ impl Guard {
 
     /// Whether it has anything to say at all, or may have.
     pub(super) fn is_needed(&self) -> bool {
-        self.deny.is_some() || self.auto.is_some() || self.offenders.get().is_some()
+        self.deny.is_some() || self.auto.is_some() || self.held.any() || self.offenders.get().is_some()
     }
 
     /// Whether it makes a difference what else is known of a caller.
     pub(super) fn wants_signals(&self) -> bool {
-        self.deny.as_ref().is_some_and(|deny| !deny.is_empty())
-            || self.auto.is_some()
-            || self.offenders.get().is_some_and(Offenders::has_blocks)
+        self.deny.as_ref().is_some_and(|deny| !deny.is_empty()) || self.auto.is_some() || self.has_blocks()
+    }
+
+    /// Whether anybody is blocked, or was.
+    fn has_blocks(&self) -> bool {
+        self.held.any() || self.offenders.get().is_some_and(Offenders::has_blocks)
     }
 
     /// Whether denials count.
@@ -83,25 +89,28 @@ impl Guard {
                 return Some(Barred { rule, until: None });
             }
         }
-        let offenders = self.offenders.get().filter(|offenders| offenders.has_blocks())?;
+        if !self.has_blocks() {
+            return None;
+        }
+        let offenders = self.offenders.get().filter(|offenders| offenders.has_blocks());
         let mut barred: Option<(Signal, Micros)> = None;
-        let mut is_blocked = |id: Digest, signal: &dyn Fn() -> Signal| {
-            // The one that lasts longest; and each learns that there was another try.
-            if let Some(until) = offenders.blocked(id, now) {
-                if barred.as_ref().is_none_or(|(_, longest)| until > *longest) {
-                    barred = Some((signal(), until));
-                }
+        let mut is_blocked = |id: Digest, by_denials: bool, signal: &dyn Fn() -> Signal| {
+            // Each learns that there was another try.
+            let earned = offenders.filter(|_| by_denials).and_then(|offenders| offenders.blocked(id, now));
+            let until = self.held.blocked(id, now).max(earned);
+            // The one that lasts longest.
+            if until > barred.as_ref().map(|(_, longest)| *longest) {
+                barred = until.map(|until| (signal(), until));
             }
         };
         for (id, signal) in known {
-            is_blocked(*id, &|| signal.clone());
+            is_blocked(*id, true, &|| signal.clone());
         }
         for (policy, key, digest) in keys {
             let Some(key) = key else { continue };
-            is_blocked(by_hand(digest), &|| Signal::key(key.clone()));
-            if self.auto.as_ref().is_some_and(|auto| auto.keys && auto.policies.contains(policy)) {
-                is_blocked(digest, &|| Signal::key(key.clone()));
-            }
+            // Blocked by hand, a key is blocked under every policy; by its denials, under those whose denials count.
+            let by_denials = self.auto.as_ref().is_some_and(|auto| auto.keys && auto.policies.contains(policy));
+            is_blocked(digest, by_denials, &|| Signal::key(key.clone()));
         }
         barred.map(|(signal, until)| Barred { rule: Arc::new(signal.to_rule()), until: Some(until) })
     }
@@ -109,7 +118,7 @@ impl Guard {
     /// The signals by which a caller can be blocked, if anybody can be.
     pub(super) fn known(&self, signals: &Signals, secret: &Secret) -> Known {
         let mut known = Known::new();
-        if self.auto.is_none() && !self.offenders.get().is_some_and(Offenders::has_blocks) {
+        if self.auto.is_none() && !self.has_blocks() {
             return known;
         }
         let mut add = |signal: Signal| known.push((secret.digest(&signal.to_key()), signal));
@@ -172,47 +181,48 @@ impl Guard {
         }
     }
 
-    /// Blocks whoever is known by this digest, for so long.
-    pub(super) fn block(&self, id: Digest, now: Micros, lasts: Duration) {
-        self.offenders().block(id, now, now + lasts);
+    /// Blocks whoever is known by this digest, by hand; whether there was room.
+    pub(super) fn hold(&self, id: Digest, now: Micros, lasts: Duration) -> bool {
+        self.held.block(id, now, now + lasts)
     }
 
-    /// Forgets them.
+    /// Somebody who is known by this digest earned a block elsewhere.
+    pub(super) fn block(&self, id: Digest, now: Micros, lasts: Duration, times: u32) {
+        self.offenders().block(id, now, now + lasts, times);
+    }
+
+    /// Ends a block that was made by hand.
+    pub(super) fn release(&self, id: Digest) {
+        self.held.unblock(id);
+    }
+
+    /// Ends a block that was earned, and forgets the denials.
     pub(super) fn unblock(&self, id: Digest) {
         if let Some(offenders) = self.offenders.get() {
             offenders.forget(id);
         }
     }
 
-    /// How many are remembered, and how many of them are blocked.
+    /// How many are counted, and how many are blocked.
     pub(super) fn len(&self, now: Micros) -> (usize, usize) {
-        self.offenders.get().map_or((0, 0), |offenders| offenders.len(now))
-    }
-
-    /// The digests under which a signal may be blocked: by hand, and by denials.
-    pub(super) fn ids(signal: &Signal, secret: &Secret) -> (Digest, Digest) {
-        let id = secret.digest(&signal.to_key());
-        match signal.0 {
-            SignalKind::Key(_) => (by_hand(id), id),
-            _ => (id, id),
-        }
+        let (counted, blocked) = self.offenders.get().map_or((0, 0), |offenders| offenders.len(now));
+        (counted, blocked + self.held.len(now))
     }
 
     fn offenders(&self) -> &Offenders {
         self.offenders.get_or_init(|| match &self.auto {
-            Some(auto) => Offenders::new(auto.max_entries, auto.window),
-            None => Offenders::new(MOST_BY_HAND, MINUTE),
+            Some(auto) => Offenders::new(auto.max_entries, auto.window, auto.threshold),
+            // Nobody is counted here, but others on the backend may tell of theirs.
+            None => Offenders::new(OF_OTHERS, MINUTE, 0),
         })
     }
 }
 
-/// Blocked by hand, a key is blocked under every policy; by its denials, under those whose denials count.
-fn by_hand(key: Digest) -> Digest {
-    Digest::from_bits(key.to_bits() ^ 0x8f3c_5a1d_e7b2_4960_1b6e_93d4_7c25_fa08)
-}
+/// Blocks of others that are remembered at once where none are earned.
+const OF_OTHERS: usize = 100_000;
 
-/// Blocks that are remembered at once where none are earned.
-const MOST_BY_HAND: usize = 100_000;
+/// Callers that can be blocked by hand at once.
+pub(super) const MOST_HELD: usize = held::MOST;
 
 impl std::fmt::Debug for Guard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -17,6 +17,7 @@ pub(super) struct Offenders {
     /// Entries with a block, expired ones included: while there is none, nobody has to be looked up.
     blocks: AtomicUsize,
     window: u64,
+    threshold: u32,
 }
 
 /// Entries among which an offender finds its place.
@@ -48,12 +49,13 @@ pub(super) struct Earned {
 }
 
 impl Offenders {
-    pub(super) fn new(entries: usize, window: std::time::Duration) -> Offenders {
+    pub(super) fn new(entries: usize, window: std::time::Duration, threshold: u32) -> Offenders {
         let buckets = (entries / WAYS).max(1);
         Offenders {
             buckets: (0..buckets).map(|_| Mutex::default()).collect(),
             blocks: AtomicUsize::new(0),
             window: whole_micros(window).max(1),
+            threshold,
         }
     }
 
@@ -102,11 +104,12 @@ impl Offenders {
         }
     }
 
-    /// Blocks somebody until then, or longer if they are already.
-    pub(super) fn block(&self, id: Digest, now: Micros, until: Micros) {
+    /// Somebody earned a block elsewhere, until then and for so many times in a row.
+    pub(super) fn block(&self, id: Digest, now: Micros, until: Micros, times: u32) {
         let mut bucket = self.bucket(id);
         let entry = self.entry(&mut bucket, id, now);
         entry.count(now, self.window);
+        entry.times = entry.times.max(times);
         entry.block(entry.until.max(until.get()), &self.blocks);
     }
 
@@ -139,7 +142,7 @@ impl Offenders {
         let found = bucket.iter().position(|entry| entry.is(id));
         let place = found.unwrap_or_else(|| {
             // Of those worth as little, who was counted first: newcomers displace each other in turn.
-            let worth = |place: &usize| (bucket[*place].worth(now, self.window), bucket[*place].since);
+            let worth = |place: &usize| (bucket[*place].worth(now, self.window, self.threshold), bucket[*place].since);
             let least = (0..WAYS).min_by_key(worth).unwrap_or(0);
             bucket[least].clear(&self.blocks);
             bucket[least] = Entry { id: halves(id), is_taken: true, ..Entry::default() };
@@ -183,13 +186,16 @@ impl Entry {
         *self = Entry::default();
     }
 
-    /// What goes first is least. A block that nobody runs into is worth more than one denial, and less than two.
-    fn worth(&self, now: Micros, window: u64) -> u64 {
+    /// What goes first is least. A block that nobody runs into any more is worth half of the denials that earn one: so
+    /// neither do callers who are denied a few times push it out, nor does it keep out whoever is on the way to another.
+    fn worth(&self, now: Micros, window: u64, threshold: u32) -> u64 {
         let is_current = now.get().saturating_sub(self.since) < window;
+        let count = 10 * u64::from(self.count.max(self.before));
         match (is_current, self.until > now.get()) {
             _ if !self.is_taken => 0,
-            (true, is_blocked) => 10 * u64::from(self.count.max(self.before)) + u64::from(is_blocked),
-            (false, true) => 15,
+            (true, false) => count,
+            (true, true) => count.max(5 * u64::from(threshold)) + 1,
+            (false, true) => 5 * u64::from(threshold) + 1,
             (false, false) => 1 + u64::from(self.times > 0),
         }
     }
@@ -217,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_count_ends_with_its_window_and_a_block_with_its_time() {
-        let (offenders, rules) = (Offenders::new(64, MINUTE), rules());
+        let (offenders, rules) = (Offenders::new(64, MINUTE, 3), rules());
         let at = |seconds: u64| NOW + std::time::Duration::from_secs(seconds);
         assert_eq!(offenders.denied(id(1), at(0), &rules), None);
         assert_eq!(offenders.denied(id(1), at(59), &rules), None);
@@ -238,7 +244,7 @@ mod tests {
 
     #[test]
     fn who_offends_again_is_blocked_longer_until_they_stay_away_as_long() {
-        let (offenders, rules) = (Offenders::new(64, MINUTE), rules().threshold(1).escalate(10, DAY));
+        let (offenders, rules) = (Offenders::new(64, MINUTE, 3), rules().threshold(1).escalate(10, DAY));
         let hours = |hours: u64| HOUR * u32::try_from(hours).expect("few");
         let lasts = |at: Micros| offenders.denied(id(1), at, &rules).map(|earned| earned.lasts / 3_600_000_000);
         assert_eq!(lasts(NOW), Some(1));
@@ -251,13 +257,13 @@ mod tests {
 
     #[test]
     fn success_and_forgiveness_begin_anew() {
-        let (offenders, rules) = (Offenders::new(64, MINUTE), rules());
+        let (offenders, rules) = (Offenders::new(64, MINUTE, 3), rules());
         for _ in 0..2 {
             offenders.denied(id(1), NOW, &rules);
         }
         offenders.succeeded(id(1));
         assert_eq!(offenders.denied(id(1), NOW, &rules), None);
-        offenders.block(id(1), NOW, NOW + HOUR);
+        offenders.block(id(1), NOW, NOW + HOUR, 1);
         assert!(offenders.blocked(id(1), NOW).is_some());
         offenders.forget(id(1));
         assert_eq!(offenders.blocked(id(1), NOW), None);
@@ -266,7 +272,7 @@ mod tests {
 
     #[test]
     fn whoever_is_denied_most_stays_in_whatever_order_they_come() {
-        let offenders = Offenders::new(4096, MINUTE);
+        let offenders = Offenders::new(4096, MINUTE, 30);
         let rules = rules().threshold(30);
         let mut now = NOW;
         let worst: Vec<Digest> = (0..200).map(|i| id(1_000_000_000 + i)).collect();
