@@ -59,7 +59,7 @@ struct Shared {
 struct Compiled {
     rules: Vec<Arc<DenyRule>>,
     keys: HashMap<Key, u32>,
-    networks: Networks,
+    networks: Networks<Arc<DenyRule>>,
     agents: HashMap<String, u32>,
     patterns: Vec<(Pattern, u32)>,
     /// By name, then by value.
@@ -124,6 +124,9 @@ impl DenyList {
     /// The rule that denies a caller of whom so much is known; of networks the smallest.
     pub fn find(&self, key: Option<&Key>, signals: &Signals) -> Option<Arc<DenyRule>> {
         let compiled = self.shared.compiled.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rule) = signals.address().and_then(|address| compiled.networks.find(address)) {
+            return Some(Arc::clone(rule));
+        }
         let number = compiled.find_signals(signals).or_else(|| compiled.find_key(key?))?;
         compiled.rules.get(number as usize).cloned()
     }
@@ -148,13 +151,13 @@ impl DenyList {
 impl Compiled {
     fn new(rules: Vec<Arc<DenyRule>>) -> Compiled {
         let mut compiled = Compiled::default();
-        let mut networks: Vec<(IpNet, u32)> = Vec::new();
+        let mut networks: Vec<(IpNet, Arc<DenyRule>)> = Vec::new();
         for (rule, number) in rules.iter().zip(0..) {
             match &rule.0 {
                 DenyKind::Key(key) => {
                     compiled.keys.insert(key.clone(), number);
                 }
-                DenyKind::Network(network) => networks.push((*network, number)),
+                DenyKind::Network(network) => networks.push((*network, Arc::clone(rule))),
                 DenyKind::UserAgent(pattern) if pattern.is_exact() => {
                     compiled.agents.insert(pattern.as_str().to_owned(), number);
                 }
@@ -164,7 +167,7 @@ impl Compiled {
                 }
             }
         }
-        compiled.networks = Networks::new(&networks);
+        compiled.networks = Networks::new(networks);
         compiled.rules = rules;
         compiled
     }
@@ -174,9 +177,6 @@ impl Compiled {
     }
 
     fn find_signals(&self, signals: &Signals) -> Option<u32> {
-        if let Some(number) = signals.address().and_then(|address| self.networks.find(address)) {
-            return Some(number);
-        }
         if let Some(number) = signals.labels().find_map(|(name, value)| self.labels.get(name)?.get(value).copied()) {
             return Some(number);
         }

@@ -4,67 +4,97 @@
 //! stretches are searched by halves, from a table that tells for the leading bits of an address where to begin: so the
 //! search is about as short among a hundred thousand networks as among ten.
 
-use std::net::IpAddr;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// Networks of both kinds, each with a number.
-#[derive(Debug, Default)]
-pub(super) struct Networks {
-    v4: Stretches<u32>,
-    v6: Stretches<u128>,
+/// Networks of both kinds, each with something to be found by it.
+#[derive(Debug)]
+pub(super) struct Networks<V> {
+    v4: Stretches<u32, V>,
+    /// By the first halves of addresses, in which most networks end: half as much to look at.
+    v6: Stretches<u64, V>,
+    /// Networks within one first half, by the other half.
+    deep: HashMap<u64, Stretches<u64, V>>,
 }
 
-impl Networks {
+impl<V: Clone> Networks<V> {
     /// Of networks that are different from one another.
-    pub(super) fn new(networks: &[(IpNet, u32)]) -> Networks {
+    pub(super) fn new(networks: impl IntoIterator<Item = (IpNet, V)>) -> Networks<V> {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for (network, number) in networks {
+        let mut deep: HashMap<u64, Vec<(u64, u64, V)>> = HashMap::new();
+        for (network, value) in networks {
             match network {
-                IpNet::V4(net) => v4.push((net.network().into(), net.broadcast().into(), *number)),
-                IpNet::V6(net) => v6.push((net.network().into(), net.broadcast().into(), *number)),
+                IpNet::V4(net) => v4.push((net.network().into(), net.broadcast().into(), value)),
+                IpNet::V6(net) => {
+                    let (first, last) = (halves(net.network()), halves(net.broadcast()));
+                    if net.prefix_len() <= 64 {
+                        v6.push((first.0, last.0, value));
+                    } else {
+                        deep.entry(first.0).or_default().push((first.1, last.1, value));
+                    }
+                }
             }
         }
-        Networks { v4: Stretches::new(v4), v6: Stretches::new(v6) }
+        let deep = deep.into_iter().map(|(half, within)| (half, Stretches::new(within)));
+        Networks { v4: Stretches::new(v4), v6: Stretches::new(v6), deep: deep.collect() }
     }
 
-    /// The number of the smallest network that this canonical address is in.
-    pub(super) fn find(&self, address: IpAddr) -> Option<u32> {
+    /// What is to be found by the smallest network that this canonical address is in.
+    pub(super) fn find(&self, address: IpAddr) -> Option<&V> {
         match address {
             IpAddr::V4(address) => self.v4.find(address.into()),
-            IpAddr::V6(address) => self.v6.find(address.into()),
+            IpAddr::V6(address) => {
+                let (first, other) = halves(address);
+                let deep = if self.deep.is_empty() { None } else { self.deep.get(&first) };
+                deep.and_then(|within| within.find(other)).or_else(|| self.v6.find(first))
+            }
         }
     }
+}
+
+impl<V: Clone> Default for Networks<V> {
+    fn default() -> Networks<V> {
+        Networks::new([])
+    }
+}
+
+fn halves(address: Ipv6Addr) -> (u64, u64) {
+    let bits = u128::from(address);
+    ((bits >> 64) as u64, bits as u64)
 }
 
 /// All addresses from the first network's on, cut where networks begin and end.
 #[derive(Debug)]
-struct Stretches<A> {
-    /// Where each begins, and what it falls under: side by side, so that one look at memory finds both.
-    all: Vec<(A, u32)>,
+struct Stretches<A, V> {
+    /// Where each begins.
+    starts: Vec<A>,
+    /// Whether each falls under a network, a bit each: most addresses do not, and no more need be looked at then.
+    under: Vec<u64>,
+    /// What is to be found there.
+    values: Vec<Option<V>>,
     /// For each value of the leading bits, counted from the first start on, the stretch in which it begins.
     table: Vec<u32>,
     /// How many bits are not leading.
     shift: u32,
 }
 
-/// No network.
-const NONE: u32 = u32::MAX;
-
 /// Leading bits that the table has entries for: 256 KB at most, so that a processor keeps it at hand.
 const MOST_BITS: u32 = 16;
 
-impl<A: Address> Stretches<A> {
-    /// Of networks: first address, last address, number.
-    fn new(mut networks: Vec<(A, A, u32)>) -> Stretches<A> {
+impl<A: Address, V: Clone> Stretches<A, V> {
+    /// Of networks: first address, last address, what is to be found.
+    fn new(mut networks: Vec<(A, A, V)>) -> Stretches<A, V> {
         // Those that contain others before these.
         networks.sort_unstable_by(|(a, a_last, _), (b, b_last, _)| a.cmp(b).then(b_last.cmp(a_last)));
-        let mut stretches = Stretches { all: Vec::new(), table: Vec::new(), shift: 0 };
-        let mut open: Vec<(A, u32)> = Vec::new();
-        for (first, last, number) in networks {
+        let (starts, under, values, table) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut stretches = Stretches { starts, under, values, table, shift: 0 };
+        let mut open: Vec<(A, V)> = Vec::new();
+        for (first, last, value) in networks {
             stretches.close(&mut open, Some(first));
-            stretches.cut(first, number);
-            open.push((last, number));
+            stretches.cut(first, Some(value.clone()));
+            open.push((last, value));
         }
         stretches.close(&mut open, None);
         stretches.index();
@@ -72,29 +102,31 @@ impl<A: Address> Stretches<A> {
     }
 
     /// Ends the open networks that end before `next`, innermost first.
-    fn close(&mut self, open: &mut Vec<(A, u32)>, next: Option<A>) {
-        while let Some((last, _)) = open.last().copied() {
+    fn close(&mut self, open: &mut Vec<(A, V)>, next: Option<A>) {
+        while let Some(last) = open.last().map(|(last, _)| *last) {
             if next.is_some_and(|next| next <= last) {
                 return;
             }
             open.pop();
             if let Some(after) = last.successor() {
-                self.cut(after, open.last().map_or(NONE, |(_, number)| *number));
+                self.cut(after, open.last().map(|(_, value)| value.clone()));
             }
         }
     }
 
     /// A stretch begins; nothing is left of one that began at the same address.
-    fn cut(&mut self, start: A, number: u32) {
-        if self.all.last().is_some_and(|(last, _)| *last == start) {
-            self.all.pop();
+    fn cut(&mut self, start: A, value: Option<V>) {
+        if self.starts.last() == Some(&start) {
+            self.starts.pop();
+            self.values.pop();
         }
-        self.all.push((start, number));
+        self.starts.push(start);
+        self.values.push(value);
     }
 
     fn index(&mut self) {
-        let (Some((first, _)), Some((last, _))) = (self.all.first(), self.all.last()) else { return };
-        let bits = self.all.len().ilog2().clamp(1, MOST_BITS);
+        let (Some(first), Some(last)) = (self.starts.first(), self.starts.last()) else { return };
+        let bits = self.starts.len().ilog2().clamp(1, MOST_BITS);
         let span = last.minus(*first);
         self.shift = span.bits().saturating_sub(bits);
         let entries = span.leading(self.shift) + 1;
@@ -102,32 +134,32 @@ impl<A: Address> Stretches<A> {
         for entry in 0..entries {
             let begins = |start: A| start.minus(*first).leading(self.shift);
             // The last one that begins before this entry's addresses, or right there.
-            while stretch + 1 < self.all.len() && begins(self.all[stretch + 1].0) < entry {
+            while stretch + 1 < self.starts.len() && begins(self.starts[stretch + 1]) < entry {
                 stretch += 1;
             }
             self.table.push(stretch as u32);
         }
+        self.under = vec![0; self.starts.len().div_ceil(64)];
+        for (stretch, value) in self.values.iter().enumerate() {
+            self.under[stretch / 64] |= u64::from(value.is_some()) << (stretch % 64);
+        }
     }
 
-    fn find(&self, address: A) -> Option<u32> {
-        let first = self.all.first().map(|(first, _)| *first).filter(|first| *first <= address)?;
+    fn find(&self, address: A) -> Option<&V> {
+        let first = self.starts.first().copied().filter(|first| *first <= address)?;
         let entry = address.minus(first).leading(self.shift).min(self.table.len() - 1);
         let from = self.table[entry] as usize;
-        let to = self.table.get(entry + 1).map_or(self.all.len(), |next| *next as usize + 1);
-        let near = &self.all[from..to];
-        // The one before the first that begins later. Mostly there are two or three of them.
+        let to = self.table.get(entry + 1).map_or(self.starts.len(), |next| *next as usize + 1);
+        let near = &self.starts[from..to];
+        // The one before the first that begins later. Mostly there are a few: counting them all is quicker than stopping at
+        // the right one, which nobody can foresee.
         let later = match near.len() {
-            0..=8 => near.iter().position(|(start, _)| *start > address).unwrap_or(near.len()),
-            _ => near.partition_point(|(start, _)| *start <= address),
+            0..=8 => near.iter().map(|start| usize::from(*start <= address)).sum(),
+            _ => near.partition_point(|start| *start <= address),
         };
-        let (_, number) = near[later.checked_sub(1)?];
-        (number != NONE).then_some(number)
-    }
-}
-
-impl<A> Default for Stretches<A> {
-    fn default() -> Stretches<A> {
-        Stretches { all: Vec::new(), table: Vec::new(), shift: 0 }
+        let stretch = from + usize::checked_sub(later, 1)?;
+        let is_under = self.under[stretch / 64] >> (stretch % 64) & 1 == 1;
+        if is_under { self.values[stretch].as_ref() } else { None }
     }
 }
 
@@ -162,7 +194,7 @@ macro_rules! address {
     )*};
 }
 
-address!(u32 u128);
+address!(u32 u64);
 
 #[cfg(test)]
 mod tests {
@@ -190,7 +222,7 @@ mod tests {
         #[test]
         fn the_smallest_network_is_found(networks in proptest::collection::hash_set(network(), 0..20)) {
             let networks: Vec<(IpNet, u32)> = networks.into_iter().zip(0..).collect();
-            let found = Networks::new(&networks);
+            let found = Networks::new(networks.iter().copied());
             // Every address at which something can change.
             for (network, _) in &networks {
                 let (first, last) = (network.network(), network.broadcast());
@@ -206,7 +238,7 @@ mod tests {
                     _ => unreachable!("one network, one kind"),
                 };
                 for address in near {
-                    prop_assert_eq!(found.find(address), smallest(&networks, address), "{}", address);
+                    prop_assert_eq!(found.find(address).copied(), smallest(&networks, address), "{}", address);
                 }
             }
         }
@@ -228,12 +260,12 @@ mod tests {
             })
             .collect();
         let networks: Vec<(IpNet, u32)> = networks.into_iter().zip(0..).collect();
-        let found = Networks::new(&networks);
+        let found = Networks::new(networks.iter().copied());
         for _ in 0..3000 {
             let v4 = IpAddr::V4((next() as u32).into());
             let v6 = IpAddr::V6((u128::from(0x2001_0db8 + next() % 4096) << 96 | u128::from(next()) << 64).into());
             for address in [v4, v6] {
-                assert_eq!(found.find(address), smallest(&networks, address), "{address}");
+                assert_eq!(found.find(address).copied(), smallest(&networks, address), "{address}");
             }
         }
     }
