@@ -41,6 +41,7 @@ features:
 docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --no-default-features
 
 # With all features; then what is there without any.
 unit:

@@ -41,7 +41,7 @@ use crate::policy::Policy;
 /// # Stacked layers
 /// A layer around the router and one on a route both apply: the outer one is charged first, and a request that the
 /// inner one refuses has been charged by the outer. Where a route's limit should stand *instead of* the default, use
-/// one [`table`](RouteLimits::table).
+/// one `table`.
 #[derive(Clone)]
 pub struct RouteLimits {
     limiter: RateLimiter,
@@ -70,7 +70,7 @@ impl RouteLimits {
         self
     }
 
-    /// The policy of requests for which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) name none,
+    /// The policy of requests for which `table` or [`choose`](RouteLimits::choose) name none,
     /// those that match no route included: they share one bucket a caller. Without it such requests are not limited.
     ///
     /// # Panics

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::deny_rule::DenyRule;
 use super::key::Digest;
 use super::name::PolicyName;
+use super::reason::{DecidedBy, Reason};
 use crate::algorithm::{Algorithm, Micros, Quota, State, Step, Verdict, available, next_change, roll, when};
 
 /// The answer to one charge.
@@ -38,82 +39,6 @@ pub struct Decision {
     decided_by: DecidedBy,
     /// What of the caller is denied, whatever the quota says.
     denied: Option<Arc<DenyRule>>,
-}
-
-/// Who decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum DecidedBy {
-    /// The limiter's backend.
-    Backend,
-    /// The backend could not, so a limiter in this process did, by a share of the quota.
-    Fallback,
-    /// The backend could not, so the charge was granted unseen.
-    Nobody,
-    /// The limiter by itself, before any quota: a deny list, or a block.
-    Limiter,
-    /// The limiter by itself: what a remote backend said before tells that it would deny. See
-    /// [`RateLimiterBuilder::block_cache`](crate::RateLimiterBuilder::block_cache).
-    BlockCache,
-}
-
-impl DecidedBy {
-    /// A name that stays the same, for logs and metrics: `backend`, `fallback`, `nobody`, `limiter`, `block_cache`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            DecidedBy::Backend => "backend",
-            DecidedBy::Fallback => "fallback",
-            DecidedBy::Nobody => "nobody",
-            DecidedBy::Limiter => "limiter",
-            DecidedBy::BlockCache => "block_cache",
-        }
-    }
-}
-
-/// Why a decision is what it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Reason {
-    /// It fits.
-    WithinQuota,
-    /// It fits after a wait.
-    Reserved,
-    /// The backend could not decide, and the policy lets such charges pass: see
-    /// [`FailureMode::Allow`](crate::FailureMode::Allow).
-    Unseen,
-    /// It does not fit now; it will after [`Decision::retry_after`].
-    QuotaExceeded,
-    /// The cost is more than the quota ever has, with all that may be reserved: it will never fit.
-    CostTooLarge,
-    /// The cost is more than the quota has at once, and its turn is further away than the caller would wait: it will
-    /// never fit without waiting longer.
-    WaitTooLong,
-    /// It fits by itself, but another charge of the same call was refused, so nothing was spent.
-    RefusedElsewhere,
-    /// The caller is on a [deny list](crate::DenyList): [`Decision::denied_rule`] tells by what. Clients are told only
-    /// that waiting does not help.
-    DenyList,
-    /// The caller is [blocked](crate::AutoBlock) for a time: [`Decision::denied_rule`] tells by what. Clients are told
-    /// only when to come back.
-    Blocked,
-}
-
-impl Reason {
-    /// A name that stays the same, for logs and metrics: `within_quota`, `reserved`, `unseen`, `quota_exceeded`,
-    /// `cost_too_large`, `wait_too_long`, `refused_elsewhere`, `deny_list`, `blocked`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Reason::WithinQuota => "within_quota",
-            Reason::Reserved => "reserved",
-            Reason::Unseen => "unseen",
-            Reason::QuotaExceeded => "quota_exceeded",
-            Reason::CostTooLarge => "cost_too_large",
-            Reason::WaitTooLong => "wait_too_long",
-            Reason::RefusedElsewhere => "refused_elsewhere",
-            Reason::DenyList => "deny_list",
-            Reason::Blocked => "blocked",
-        }
-    }
 }
 
 impl Decision {

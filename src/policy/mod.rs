@@ -11,10 +11,11 @@ mod pattern;
 mod quota;
 #[cfg(feature = "serde")]
 mod quota_serde;
+mod reason;
 mod signals;
 mod subject;
 
-pub use decision::{DecidedBy, Decision, Decisions, Denied, Reason};
+pub use decision::{Decision, Decisions, Denied};
 pub(crate) use deny_rule::DenyKind;
 pub use deny_rule::{DenyRule, DenyRuleError};
 #[cfg(feature = "serde")]
@@ -26,6 +27,7 @@ pub use network::CidrError;
 pub(crate) use network::parse_network;
 pub(crate) use pattern::Pattern;
 pub use quota::ParseQuotaError;
+pub use reason::{DecidedBy, Reason};
 pub(crate) use signals::SignalKind;
 pub use signals::{Signal, Signals};
 pub use subject::Subject;
