@@ -9,6 +9,7 @@ use super::quota::Quota;
 use super::{Micros, State};
 
 /// The row as of `now`: whole grains paid back, or nothing spent any more.
+#[inline(always)]
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let elapsed = now.micros_since(state.at);
     let mut row = *state;
@@ -30,9 +31,12 @@ pub(super) fn spent(quota: &Quota, state: &State, now: Micros) -> f64 {
 }
 
 /// Whether no more than `level` stands as spent at `now`.
+#[inline(always)]
 pub(super) fn within(quota: &Quota, state: &State, now: Micros, level: f64) -> bool {
     // Not `spent() <= level`: subtracting first would round once more.
-    state.spent - level <= repaid(quota, now.micros_since(state.at))
+    // Mostly nothing has to be paid back for that, and division is slow.
+    let debt = state.spent - level;
+    debt <= 0.0 || debt <= repaid(quota, now.micros_since(state.at))
 }
 
 /// The first instant from `now` on at which [`within`] holds.

@@ -192,8 +192,15 @@ pub struct RowId<'a> {
 
 impl RowId<'_> {
     /// One digest for key and policy together, for tables that hold the rows of all policies.
+    #[inline]
     pub fn digest(&self) -> Digest {
         self.key.under(self.policy)
+    }
+
+    /// What fixes the [boundaries](Quota::seeded) of a quota that does not say where they lie.
+    #[inline]
+    pub(crate) fn seed(&self) -> u64 {
+        self.digest().seed()
     }
 }
 
@@ -212,8 +219,9 @@ pub struct Take<'a> {
 
 impl<'a> Take<'a> {
     /// What `ask` takes of `row` under `quota`.
+    #[inline]
     pub fn new(row: RowId<'a>, quota: &Quota, ask: Ask) -> Take<'a> {
-        Take { row, quota: quota.seeded(row.digest().seed()), ask }
+        Take { row, quota: quota.seeded(row.seed()), ask }
     }
 }
 

@@ -207,7 +207,7 @@ impl Decision {
     /// # Errors
     /// If it is a denial.
     pub fn into_result(self) -> Result<Decision, Denied> {
-        if self.is_allowed() { Ok(self) } else { Err(Denied::new(Decisions { all: SmallVec::from_buf([self]) })) }
+        if self.is_allowed() { Ok(self) } else { Err(Denied::new(self.into())) }
     }
 
     fn row(&self) -> State {
@@ -235,6 +235,10 @@ impl Decisions {
     /// The decision on the charge with this number, from 0.
     pub fn get(&self, index: usize) -> Option<&Decision> {
         self.all.get(index)
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Decision] {
+        &self.all
     }
 
     /// The decision, if there is just one.
@@ -267,11 +271,7 @@ impl Decisions {
 
     /// The decision with the smallest share of its limit left; `None` if there is none at all.
     pub fn tightest(&self) -> Option<&Decision> {
-        // a / b < c / d, without dividing by a limit of 0.
-        self.all.iter().min_by(|one, other| {
-            let product = |a: &Decision, b: &Decision| u128::from(a.remaining()) * u128::from(b.limit());
-            product(one, other).cmp(&product(other, one))
-        })
+        tightest(&self.all)
     }
 
     /// The time until all reserved turns have come; zero if there are none.
@@ -285,6 +285,20 @@ impl Decisions {
     /// If it is a denial.
     pub fn into_result(self) -> Result<Decisions, Denied> {
         if self.is_allowed() { Ok(self) } else { Err(Denied::new(self)) }
+    }
+}
+
+pub(crate) fn tightest(decisions: &[Decision]) -> Option<&Decision> {
+    // a / b < c / d, without dividing by a limit of 0.
+    decisions.iter().min_by(|one, other| {
+        let product = |a: &Decision, b: &Decision| u128::from(a.remaining()) * u128::from(b.limit());
+        product(one, other).cmp(&product(other, one))
+    })
+}
+
+impl From<Decision> for Decisions {
+    fn from(decision: Decision) -> Decisions {
+        Decisions { all: SmallVec::from_buf([decision]) }
     }
 }
 
