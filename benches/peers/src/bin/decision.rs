@@ -1,40 +1,81 @@
-//! Decisions of tollgate beside governor's, in one process, the two in turn; then with observers beside without: `make
-//! bench`.
+//! Decisions of tollgate beside its peers', in one process, in turns; then with observers beside without. Part of
+//! `make bench`.
 //!
-//! Prints Markdown tables of nanoseconds a decision and their ratio, both medians over the rounds. Machines are noisy: the
-//! ratio is what to read.
-
-use std::hint::black_box;
-use std::num::NonZeroU32;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+//! Prints Markdown tables of nanoseconds a decision, medians over the rounds, and tollgate's to each peer's: below 1,
+//! tollgate is faster.
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tollgate::observe::{Metrics, Tracing};
-use tollgate::{DecisionFuture, MemoryBackend, Observed, Observer, Policy, Quota, RateLimiter, SECOND};
-
-const ROUNDS: usize = 15;
-const ROUND: Duration = Duration::from_millis(40);
+use tollgate::{MemoryBackend, Observed, Observer, Policy, Quota, RateLimiter, SECOND};
+use tollgate_peers::{Contestant, Keys, Kind, ROUND, decisions, interleaved, quick, ratio, ready, rounds, rules};
 
 fn main() {
-    println!("| String keys | tollgate ns | governor ns | tollgate : governor |");
-    println!("| --- | ---: | ---: | ---: |");
-    for (label, keys) in [("1, hot", 1), ("10,000", 10_000), ("1,000,000", 1_000_000)] {
-        let keys = Keys::new(keys);
-        row(&format!("{label}, allowed"), &keys, Quota::token_bucket(1, SECOND).capacity(4_000_000_000), u32::MAX);
-        row(&format!("{label}, denied"), &keys, Quota::token_bucket(1, tollgate::HOUR), 1);
+    for (label, kind) in [("allowed", Kind::Allowed), ("denied", Kind::Denied)] {
+        let counts = if quick() { [1, 10_000, 50_000, 100_000] } else { [1, 10_000, 1_000_000, 10_000_000] };
+        let measured = counts.map(|keys| decisions(kind, keys, &[1, 2], keys == counts[3]));
+        for (threads, label) in [format!("one thread, {label}"), format!("two threads, {label}")].iter().enumerate() {
+            let columns: Vec<_> = counts.iter().zip(&measured).map(|(keys, of)| (*keys, &of[threads])).collect();
+            table(label, &columns);
+        }
+    }
+    charges();
+    observers();
+}
+
+/// A row for each limiter. Where there are most keys, some are not measured.
+fn table(label: &str, columns: &[(usize, &Vec<(&str, f64)>)]) {
+    let heads: Vec<_> = columns.iter().map(|(keys, _)| counted(*keys)).collect();
+    println!("| {label}: ns (tollgate : peer) | {} |", heads.join(" | "));
+    println!("| --- {}|", "| ---: ".repeat(columns.len()));
+    for (i, (name, _)) in columns[0].1.iter().enumerate() {
+        let cells = columns.iter().map(|(_, column)| match column.get(i) {
+            Some((_, ns)) if i == 0 => format!("{ns:.0}"),
+            Some((_, ns)) => format!("{ns:.0} ({})", ratio(column[0].1 / ns)),
+            None => "–".to_owned(),
+        });
+        println!("| {name} | {} |", cells.collect::<Vec<_>>().join(" | "));
     }
     println!();
-    println!("| Observer, 10,000 String keys, allowed | ns | to none |");
-    println!("| --- | ---: | ---: |");
-    observers(&Keys::new(10_000));
+}
+
+fn counted(keys: usize) -> String {
+    match keys {
+        1 => "hot key".to_owned(),
+        keys if keys >= 1_000_000 => format!("{} M keys", keys / 1_000_000),
+        keys => format!("{} k keys", keys / 1_000),
+    }
+}
+
+/// Three charges in one call, all or none, to one.
+fn charges() {
+    let keys = Keys::new(10_000);
+    let ([one, of_one], [three, of_three]) = (rules(1, 10_000), rules(3, 10_000));
+    let single = decisions(Kind::Allowed, 10_000, &[1], true)[0][0].1;
+    let all = [one, three, of_one, of_three];
+    let times = timed(&all, &keys);
+    println!("| charges in one call, 10 k keys | one, ns | three, ns | three : one |");
+    println!("| --- | ---: | ---: | ---: |");
+    println!("| tollgate, `limit_all` | {:.0} | {:.0} | {} |", times[0], times[1], ratio(times[1] / times[0]));
+    println!("| tollgate, to one by `limit` | {single:.0} | {:.0} | {} |", times[1], ratio(times[1] / single));
+    println!(
+        "| governor, one limiter after the other | {:.0} | {:.0} | {} |",
+        times[2],
+        times[3],
+        ratio(times[3] / times[2])
+    );
+    println!();
+}
+
+fn timed(all: &[Contestant], keys: &Keys) -> Vec<f64> {
+    all.iter().for_each(|it| it.fill(keys));
+    let mut cursors = vec![0; all.len()];
+    interleaved(rounds(), all.len(), |i| all[i].time(Kind::Allowed, keys, &mut cursors[i], ROUND))
 }
 
 /// What it costs to be watched.
-fn observers(keys: &Keys) {
-    let policy = Policy::new("bench", Quota::token_bucket(1, SECOND).capacity(4_000_000_000));
-    let builder = || RateLimiter::builder(MemoryBackend::builder().max_rows(4 * keys.0.len()).build());
+fn observers() {
+    let keys = Keys::new(10_000);
+    let builder = || RateLimiter::builder(MemoryBackend::builder().max_rows(100_000).build());
     let limiters = [
         ("none", builder().build()),
         ("one that does nothing", builder().observer(Nothing).build()),
@@ -42,25 +83,26 @@ fn observers(keys: &Keys) {
         ("Metrics, no exporter", builder().observer(Metrics::new()).build()),
         ("Metrics, Prometheus", builder().observer(Metrics::new()).build()),
     ];
-    let call = |limiter: &RateLimiter, key: &String| ready(limiter.limit(&policy, key));
+    let policy = Policy::new("bench", Quota::token_bucket(1, SECOND).capacity(4_000_000_000));
+    let all = limiters.map(|(name, limiter)| {
+        let policy = policy.clone();
+        Contestant::new(name, move |key| ready(limiter.limit(&policy, key)).expect("in memory").is_allowed())
+    });
     let prometheus = PrometheusBuilder::new().build_recorder();
-    for (i, (_, limiter)) in limiters.iter().enumerate() {
-        let warm = || assert!(keys.0.iter().all(|key| call(limiter, key)));
+    for (i, it) in all.iter().enumerate() {
         // The series of the last stay with the exporter that is there when they are first written to.
-        if i + 1 == limiters.len() { metrics::with_local_recorder(&prometheus, warm) } else { warm() }
+        let fill = || it.fill(&keys);
+        if i + 1 == all.len() { metrics::with_local_recorder(&prometheus, fill) } else { fill() }
     }
-    let mut times: Vec<Vec<f64>> = vec![Vec::new(); limiters.len()];
-    for round in 0..ROUNDS {
-        for i in 0..limiters.len() {
-            // Each is first, and last, as often as the others.
-            let i = (i + round) % limiters.len();
-            times[i].push(time(keys, |key| call(&limiters[i].1, key)));
-        }
+    let mut cursors = vec![0; all.len()];
+    let times = interleaved(rounds(), all.len(), |i| {
         prometheus.handle().run_upkeep();
-    }
-    let times: Vec<f64> = times.into_iter().map(median).collect();
-    for ((label, _), time) in limiters.iter().zip(&times) {
-        println!("| {label} | {time:.0} | {:.2} |", time / times[0]);
+        all[i].time(Kind::Allowed, &keys, &mut cursors[i], ROUND)
+    });
+    println!("| observer, 10 k keys, allowed | ns | to none |");
+    println!("| --- | ---: | ---: |");
+    for (it, time) in all.iter().zip(&times) {
+        println!("| {} | {time:.0} | {} |", it.name, ratio(time / times[0]));
     }
 }
 
@@ -68,75 +110,4 @@ struct Nothing;
 
 impl Observer for Nothing {
     fn decided(&self, _: &Observed<'_>) {}
-}
-
-fn row(label: &str, keys: &Keys, quota: Quota, burst: u32) {
-    let policy = Policy::new("bench", quota);
-    let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(4 * keys.0.len()).build());
-    let peer = governor::RateLimiter::keyed(
-        governor::Quota::with_period(quota.period())
-            .expect("a period")
-            .allow_burst(NonZeroU32::new(burst).expect("a burst")),
-    );
-    let ours = |key: &String| ready(limiter.limit(&policy, key));
-    let theirs = |key: &String| peer.check_key(key).is_ok();
-    for key in &keys.0 {
-        ours(key);
-        theirs(key);
-    }
-    let (mut mine, mut other) = (Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
-        // Whoever goes second finds a warmer machine: take turns.
-        if round % 2 == 0 {
-            mine.push(time(keys, ours));
-            other.push(time(keys, theirs));
-        } else {
-            other.push(time(keys, theirs));
-            mine.push(time(keys, ours));
-        }
-    }
-    let (mine, other) = (median(mine), median(other));
-    println!("| {label} | {mine:.0} | {other:.0} | {:.2} |", mine / other);
-}
-
-/// Nanoseconds a call, over one round.
-fn time<T>(keys: &Keys, mut call: impl FnMut(&String) -> T) -> f64 {
-    let begin = Instant::now();
-    let mut calls = 0u64;
-    while begin.elapsed() < ROUND {
-        for _ in 0..1000 {
-            black_box(call(black_box(&keys.0[calls as usize % keys.0.len()])));
-            calls += 1;
-        }
-    }
-    begin.elapsed().as_nanos() as f64 / calls as f64
-}
-
-fn ready(future: DecisionFuture) -> bool {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(decision) => decision.expect("in memory").is_allowed(),
-        Poll::Pending => unreachable!("in memory"),
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// Keys of 16 to 24 bytes, shuffled so that the table is not walked in the order in which it was filled.
-struct Keys(Vec<String>);
-
-impl Keys {
-    fn new(count: usize) -> Keys {
-        let mut keys: Vec<String> = (0..count).map(|i| format!("user-{:011x}-{i}", i * 7919)).collect();
-        let mut dice = 0x9e37_79b9_7f4a_7c15u64;
-        for i in (1..count).rev() {
-            dice ^= dice >> 12;
-            dice ^= dice << 25;
-            dice ^= dice >> 27;
-            keys.swap(i, (dice.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % (i + 1));
-        }
-        Keys(keys)
-    }
 }
