@@ -69,7 +69,6 @@ TABLES ?= all
 PEERS := --release --ignore-rust-version --manifest-path benches/peers/Cargo.toml --features tower-rate-limiter
 
 bench:
-	cargo build $(PEERS) --bins
 	cargo run $(PEERS) --bin bench -- $(TABLES)
 
 # Instructions of the paths that every request takes, kept in benches/instructions.md.

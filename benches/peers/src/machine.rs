@@ -14,20 +14,23 @@ pub fn described() -> String {
     let family = field("cpu family").zip(field("model\t")).map(|(family, model)| format!(" ({family}/{model})"));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let told = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).output().ok()?;
+        let output = Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let compiler = told("rustc", &["--version"]).unwrap_or_else(|| "unknown compiler".to_owned());
     let compiler = compiler.split(" (").next().unwrap_or_default();
     let day = told("date", &["-u", "+%F"]).unwrap_or_default();
-    let commit = told("git", &["describe", "--always", "--dirty", "--abbrev=10"]).unwrap_or_default();
-    format!("{model}{}, {cores} cores, {compiler}, {day}, commit {commit}", family.unwrap_or_default())
+    let commit = told("git", &["rev-parse", "--short=10", "HEAD"]).unwrap_or_default();
+    // What is written here does not count as a change.
+    let changes = ["status", "--porcelain", "--untracked-files=no", "--", ":/", ":!RESULTS.md", ":!plots"];
+    let changes = told("git", &changes).filter(|it| !it.is_empty()).map_or("", |_| " with changes");
+    format!("{model}{}, {cores} cores, {compiler}, {day}, commit {commit}{changes}", family.unwrap_or_default())
 }
 
 /// Bytes of this process that are in memory.
-pub fn resident() -> u64 {
+pub fn resident() -> i64 {
     let pages = fs::read_to_string("/proc/self/statm").expect("Linux");
-    let pages: u64 = pages.split(' ').nth(1).expect("a second field").parse().expect("a number");
+    let pages: i64 = pages.split(' ').nth(1).expect("a second field").parse().expect("a number");
     pages * 4096
 }
 

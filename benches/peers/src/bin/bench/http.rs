@@ -5,7 +5,7 @@
 //! layer and its server without one are asked right after each other, first this one, then that one. Prints Markdown:
 //! medians of the rounds, and of the ratio within a round the interval that it is in with 95 % (bootstrap).
 //!
-//! All connections come from one address, so the key is hot. A stack that serves is started as `http serve NAME KIND`.
+//! All connections come from one address, so the key is hot.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -20,27 +20,22 @@ use tollgate_peers::{Kind, Stack, layers, median, pin, quick, serve, spread};
 const CONNECTIONS: usize = 64;
 const SLICE: Duration = Duration::from_millis(350);
 
-fn main() {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["serve", stack, kind] => run(stack, if kind == "denied" { Kind::Denied } else { Kind::Allowed }),
-        _ => {
-            pin(1);
-            let runtime = runtime();
-            let rounds = if quick() { 2 } else { 20 };
-            allowed(&runtime, rounds);
-            denied(&runtime, rounds);
-        }
-    }
+pub fn print() {
+    pin(1);
+    let runtime = runtime();
+    let rounds = if quick() { 2 } else { 20 };
+    allowed(&runtime, rounds);
+    denied(&runtime, rounds);
 }
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Serves until whoever started this is gone.
-fn run(stack: &str, kind: Kind) {
+/// What `bench serve STACK KIND` does, until whoever started it is gone.
+pub fn run(stack: &str, kind: &str) {
     pin(0);
+    let kind = if kind == "denied" { Kind::Denied } else { Kind::Allowed };
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(0);

@@ -9,7 +9,7 @@ use tollgate::observe::{Metrics, Tracing};
 use tollgate::{MemoryBackend, Observed, Observer, Policy, Quota, RateLimiter, SECOND};
 use tollgate_peers::{Contestant, Keys, Kind, ROUND, decisions, interleaved, quick, ratio, ready, rounds, rules};
 
-fn main() {
+pub fn print() {
     for (label, kind) in [("allowed", Kind::Allowed), ("denied", Kind::Denied)] {
         let counts = if quick() { [1, 10_000, 50_000, 100_000] } else { [1, 10_000, 1_000_000, 10_000_000] };
         let measured = counts.map(|keys| decisions(kind, keys, &[1, 2], keys == counts[3]));

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tollgate_peers::{Keys, Kind, Line, Plot, ROUND, decisions, interleaved, quick, rounds, rules};
 
-fn main() {
+pub fn print() {
     let most = if quick() { 5 } else { 7 };
     let keys: Vec<usize> = (3..=most).map(|power| 10usize.pow(power)).collect();
     let measured = keys.iter().map(|keys| decisions(Kind::Allowed, *keys, &[1], true).remove(0)).collect();

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use tollgate_peers::{Kind, ROUND, Stack, interleaved, layers, ratio, rounds};
 
-fn main() {
+pub fn print() {
     println!(
         "| through `Service::call` | path | ns | beyond no layer, ns | tollgate with headers : this | without : this |"
     );

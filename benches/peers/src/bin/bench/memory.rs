@@ -8,18 +8,11 @@ use std::time::Instant;
 
 use tollgate_peers::{Counting, Kind, interleaved, key, limiters, quick, ratio, resident};
 
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
 /// Bytes live, at their most, and in memory for each key; nanoseconds of the median call, of one in a thousand, and the
 /// longest.
 type Measured = [f64; 6];
 
-fn main() {
-    if let [name, keys] = &std::env::args().skip(1).collect::<Vec<_>>()[..] {
-        let measured = grow(name, keys.parse().expect("a number"));
-        return println!("{}", measured.map(|it| it.to_string()).join(" "));
-    }
+pub fn print() {
     println!(
         "| limiter | keys | live B/key | at most B/key | RSS B/key | p50 ns | p99.9 µs | longest call, ms | tollgate's longest : this |"
     );
@@ -52,14 +45,20 @@ fn columns(of: &[Measured]) -> Measured {
 /// In a process of its own, whose memory nobody has used before.
 fn apart(name: &str, keys: usize) -> Measured {
     let program = std::env::current_exe().expect("this program");
-    let output = Command::new(program).args([name, &keys.to_string()]).output().expect("started");
+    let output = Command::new(program).args(["grow", name, &keys.to_string()]).output().expect("started");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let told = String::from_utf8(output.stdout).expect("text");
     let mut fields = told.split_whitespace().map(|field| field.parse().expect("a number"));
     std::array::from_fn(|_| fields.next().expect("six numbers"))
 }
 
-fn grow(name: &str, keys: usize) -> Measured {
+/// What `bench grow NAME KEYS` does.
+pub fn grow(name: &str, keys: usize) {
+    Counting::begin();
+    println!("{}", grown(name, keys).map(|it| it.to_string()).join(" "));
+}
+
+fn grown(name: &str, keys: usize) -> Measured {
     let contestant = limiters(Kind::Allowed, keys, false).into_iter().find(|it| it.name == name).expect("a limiter");
     // There before, and touched, so that it is not what grows.
     let mut nanos = vec![1u32; keys];
@@ -72,7 +71,7 @@ fn grow(name: &str, keys: usize) -> Measured {
         *nanos = begin.elapsed().as_nanos().try_into().unwrap_or(u32::MAX);
         assert!(allowed == 1, "{name}: denied");
     }
-    let each = |bytes: u64| bytes as f64 / keys as f64;
+    let each = |bytes: i64| bytes as f64 / keys as f64;
     let memory = [each(Counting::live() - live), each(Counting::peak() - live), each(resident() - rss)];
     nanos.sort_unstable();
     let times = [keys / 2, keys - keys / 1000, keys - 1].map(|i| f64::from(nanos[i]));
