@@ -63,8 +63,8 @@ client-tools:
 	@node -e 'process.exit(+(parseInt(process.versions.node) < 20))' || npm install --global node@22
 	@command -v chromium >/dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium; }
 
-# Beside other crates, each table in one run: prints them, keeps them in benches/peers/RESULTS.md, draws the plots. About
-# fifteen minutes; TABLES="layer http" measures only these. One of the crates asks for a newer Rust than it needs.
+# Beside other crates, each table in one run: prints them, keeps them in benches/peers/RESULTS.md, draws the plots.
+# About fifteen minutes; TABLES="layer http" measures only these. One of the crates asks for a newer Rust than it needs.
 TABLES ?= all
 PEERS := --release --ignore-rust-version --manifest-path benches/peers/Cargo.toml --features tower-rate-limiter
 

@@ -8,9 +8,9 @@ use std::task::{Context, Poll, Waker};
 use divan::{Bencher, black_box};
 use tollgate::algorithm::Ask;
 use tollgate::backend::{Backend, RowId, Steps, Take};
-use tollgate::{Digest, HOUR, MemoryBackend, PolicyName, Quota};
+use tollgate::{Digest, HOUR, MINUTE, MemoryBackend, PolicyName, Quota};
 
-const LARGE: Quota = Quota::token_bucket(1, HOUR).capacity(1_000_000_000);
+const LARGE: Quota = Quota::token_bucket(1, MINUTE).capacity(100_000_000);
 const SMALL: Quota = Quota::token_bucket(1, HOUR);
 
 fn main() {

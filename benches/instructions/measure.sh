@@ -4,8 +4,8 @@
 #   measure.sh          writes the table anew
 #   measure.sh --check  fails if a path has grown by more than 5 % over the table that is kept
 #
-# The difference between N and N + 100,000 times leaves starting out of it. Valgrind hides the time stamp counter, so the
-# clock is read by a system call there, of which only the way into it counts.
+# The difference between N and N + 100,000 times leaves starting out of it. Valgrind hides the time stamp counter, so
+# the clock is read by a system call there, of which only the way into it counts.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 kept="$here/../instructions.md"
@@ -28,7 +28,7 @@ count() {
 {
     echo "# Instructions"
     echo
-    echo "Written by \`make instructions\`; \`make instructions-check\` fails if a path has grown by more than $allowed %."
+    echo "Written by \`make instructions\`; \`make instructions-check\` fails if one has grown by more than $allowed %."
     echo "Counted under callgrind, which has no cheap clock: reading the time is left out for the most part."
     echo
     echo "$(rustc --version | cut -d' ' -f1-2), $(uname -m)"

@@ -89,7 +89,8 @@ fn denied(runtime: &Runtime, rounds: usize) {
         }
     }
     println!(
-        "| denial storm, {rounds} rounds | requests/s | p99 ms | server µs/request | this : tower_governor | 95 % interval |"
+        "| denial storm, {rounds} rounds | requests/s | p99 ms | server µs/request | this : tower_governor \
+         | 95 % interval |"
     );
     println!("| --- | ---: | ---: | ---: | ---: | --- |");
     servers.iter_mut().for_each(Server::print);

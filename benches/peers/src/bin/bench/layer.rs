@@ -1,4 +1,4 @@
-//! Layers through `Service::call` around a service that answers at once, in one process, in turns. Part of `make bench`.
+//! Layers through `Service::call` around a service that answers at once, in one process, in turns: `make bench`.
 //!
 //! Prints Markdown: nanoseconds a request, of which 10,000 addresses send one after the other, and what is beyond the
 //! service without a layer. Making the request is part of it, everywhere the same.

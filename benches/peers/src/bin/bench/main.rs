@@ -1,7 +1,7 @@
 //! Measures everything and keeps the tables: `make bench`, or `make bench TABLES="layer http"`.
 //!
-//! Each part is measured by a process of its own, `bench print PART`. What they print stands in `RESULTS.md` afterwards, each
-//! part with the machine, the day and the commit that it is from; parts that were not measured stay as they were.
+//! Each part is measured by a process of its own, `bench print PART`. What it prints stands in `RESULTS.md` after that,
+//! each part with the machine, the day and the commit that it is from; parts that were not measured stay as they were.
 //! `TOLLGATE_BENCH=quick` only tries whether everything runs, and keeps nothing.
 
 mod allocations;
@@ -26,22 +26,22 @@ const PARTS: [(&str, &str, &str, fn()); 7] = [
     (
         "decision",
         "Decisions",
-        "String keys of 18 to 24 bytes, asked in turn without end; back-to-back calls, so cache misses overlap. The \
-         fixed windows (actix-extensible-rate-limit, limitador, tower-rate-limiter's default) do less than a token \
-         bucket or GCRA; a peer that takes the key for good is given a copy.",
+        "String keys of 18 to 24 bytes, asked in turn without end: calls back to back, so that cache misses overlap.\n\
+         The fixed windows (actix-extensible-rate-limit, limitador, tower-rate-limiter's default) do less than a token\n\
+         bucket or GCRA. A peer that takes the key for good is given a copy.",
         decision::print,
     ),
     (
         "memory",
         "Memory and the longest call",
-        "Tables that grow from nothing, one key a call. Bytes are what the allocator was asked for; `max_rows` is raised \
-         above the number of keys.",
+        "Tables that grow from nothing, one key a call. Bytes are what the allocator was asked for; `max_rows` is\n\
+         raised above the number of keys.",
         memory::print,
     ),
     (
         "layer",
         "Layers",
-        "10,000 addresses from `ConnectInfo`. tower_governor's denials build a clock each, which is slow where the \
+        "10,000 addresses from `ConnectInfo`. tower_governor builds a clock for each denial, which is slow where a\n\
          hypervisor answers CPUID.",
         layer::print,
     ),
@@ -110,6 +110,6 @@ fn with_part(kept: &str, title: &str, part: &str) -> String {
     out + "\n"
 }
 
-const HEAD: &str = "# Beside other crates\n\nWritten by `make bench`; do not edit. Each part was measured in one run, in \
-                    turns, and its figures are medians. The ratios are what to read: absolute figures are this \
-                    machine's.\n\n";
+const HEAD: &str = "# Beside other crates\n\n\
+    Written by `make bench`; do not edit. Each part was measured in one run, in turns, and its figures are medians.\n\
+    The ratios are what to read: absolute figures are this machine's.\n\n";

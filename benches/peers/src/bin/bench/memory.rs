@@ -14,7 +14,8 @@ type Measured = [f64; 6];
 
 pub fn print() {
     println!(
-        "| limiter | keys | live B/key | at most B/key | RSS B/key | p50 ns | p99.9 µs | longest call, ms | tollgate's longest : this |"
+        "| limiter | keys | live B/key | at most B/key | RSS B/key | p50 ns | p99.9 µs | longest call, ms \
+         | tollgate's longest : this |"
     );
     println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     let counts = if quick() { [100_000, 1_000_000] } else { [1_000_000, 10_000_000] };
