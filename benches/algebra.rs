@@ -16,12 +16,12 @@ fn main() {
     divan::main();
 }
 
-#[divan::bench(args = names())]
+#[divan::bench(args = names(), sample_count = 300, sample_size = 1000)]
 fn allowed(bencher: Bencher, name: &str) {
     bench(bencher, name, 40.0);
 }
 
-#[divan::bench(args = names())]
+#[divan::bench(args = names(), sample_count = 300, sample_size = 1000)]
 fn denied(bencher: Bencher, name: &str) {
     bench(bencher, name, 100.0);
 }

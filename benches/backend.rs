@@ -17,29 +17,29 @@ fn main() {
     divan::main();
 }
 
-#[divan::bench(args = [1, 10_000, 1_000_000])]
+#[divan::bench(args = [1, 10_000, 1_000_000], sample_count = 300, sample_size = 1000)]
 fn allowed(bencher: Bencher, keys: u64) {
     let (backend, names) = filled(keys, &LARGE, 1);
     let turn = turns(keys);
     bencher.bench_local(|| assert!(acquire(&backend, &names, turn(), &LARGE).all_granted()));
 }
 
-#[divan::bench(args = [1, 10_000, 1_000_000])]
+#[divan::bench(args = [1, 10_000, 1_000_000], sample_count = 300, sample_size = 1000)]
 fn denied(bencher: Bencher, keys: u64) {
     let (backend, names) = filled(keys, &SMALL, 1);
     let turn = turns(keys);
     bencher.bench_local(|| assert!(!acquire(&backend, &names, turn(), &SMALL).all_granted()));
 }
 
-#[divan::bench(args = [1, 10_000, 1_000_000])]
+#[divan::bench(args = [1, 10_000, 1_000_000], sample_count = 300, sample_size = 1000)]
 fn three_takes(bencher: Bencher, keys: u64) {
     let (backend, names) = filled(keys, &LARGE, 3);
     let turn = turns(keys);
     bencher.bench_local(|| assert!(acquire(&backend, &names, turn(), &LARGE).all_granted()));
 }
 
-/// Growing, too, is part of it.
-#[divan::bench(max_time = 2)]
+/// A million. Growing, too, is part of it.
+#[divan::bench(sample_count = 1000, sample_size = 1000)]
 fn new_keys(bencher: Bencher) {
     let (backend, names) = filled(0, &LARGE, 1);
     let next = Cell::new(0);
@@ -52,7 +52,8 @@ fn new_keys(bencher: Bencher) {
 /// Rows of so many keys, each under `policies` policies.
 fn filled(keys: u64, quota: &Quota, policies: usize) -> (MemoryBackend, Vec<PolicyName>) {
     let backend = MemoryBackend::builder().max_rows(50_000_000).build();
-    let names: Vec<_> = ["address", "user", "route"][..policies].iter().map(|name| PolicyName::new(*name)).collect();
+    let names: Vec<_> =
+        ["address", "user", "route"].into_iter().take(policies).map(|name| PolicyName::new(name)).collect();
     for key in 0..keys {
         acquire(&backend, &names, scattered(key), quota);
     }

@@ -22,28 +22,28 @@ fn main() {
 }
 
 /// What the others are to be seen beside: making a request, and dropping the answer.
-#[divan::bench]
+#[divan::bench(sample_count = 300, sample_size = 1000)]
 fn no_layer(bencher: Bencher) {
     bench(bencher, Bare, 200);
 }
 
-#[divan::bench]
+#[divan::bench(sample_count = 300, sample_size = 1000)]
 fn plain(bencher: Bencher) {
     bench(bencher, layer(LARGE).headers(HeaderFamily::None).layer(Bare), 200);
 }
 
-#[divan::bench]
+#[divan::bench(sample_count = 300, sample_size = 1000)]
 fn headers(bencher: Bencher) {
     bench(bencher, layer(LARGE).layer(Bare), 200);
 }
 
-#[divan::bench]
+#[divan::bench(sample_count = 300, sample_size = 1000)]
 fn three_rules(bencher: Bencher) {
     let layer = layer(LARGE).and(Policy::new("everybody", LARGE), key::global());
     bench(bencher, layer.and(Policy::new("route", LARGE), |_: &Parts| "/").layer(Bare), 200);
 }
 
-#[divan::bench]
+#[divan::bench(sample_count = 300, sample_size = 1000)]
 fn denied(bencher: Bencher) {
     bench(bencher, layer(Quota::token_bucket(1, HOUR)).layer(Bare), 429);
 }
