@@ -64,7 +64,7 @@ client-tools:
 	@command -v chromium >/dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium; }
 
 # Beside other crates, each table in one run: prints them, keeps them in benches/peers/RESULTS.md, draws the plots.
-# About fifteen minutes; TABLES="layer http" measures only these. One of the crates asks for a newer Rust than it needs.
+# About twenty minutes; TABLES="layer http" measures only these. One of the crates asks for a newer Rust than it needs.
 TABLES ?= all
 PEERS := --release --ignore-rust-version --manifest-path benches/peers/Cargo.toml --features tower-rate-limiter
 

@@ -20,11 +20,11 @@ pub struct Line {
 
 impl Plot {
     /// No line of it is empty, so that it can stand in the midst of Markdown. Nanoseconds from 0 on, or, where they
-    /// differ by more than ten times, on a logarithmic axis.
+    /// differ by more than 25 times, on a logarithmic axis.
     pub fn svg(&self) -> String {
         let values = || self.lines.iter().flat_map(|line| &line.values).copied();
         let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
-        let logarithmic = most > 10.0 * least;
+        let logarithmic = most > 25.0 * least;
         let levels = if logarithmic { decades(least, most) } else { steps(most) };
         let (low, high) = (levels[0], levels[levels.len() - 1]);
         let y = |value: f64| {
