@@ -144,7 +144,7 @@ pub fn rules(count: usize, keys: usize) -> [Contestant; 2] {
     const NAMES: [&str; 8] = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
     let (period, burst) = Kind::Allowed.quota(keys);
     let quota = Quota::token_bucket(1, period).capacity(burst.into());
-    let policies: Vec<Policy> = NAMES[..count].iter().map(|name| Policy::new(*name, quota)).collect();
+    let policies: Vec<Policy> = NAMES.into_iter().take(count).map(|name| Policy::new(name, quota)).collect();
     let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(4 * keys * count).build());
     let ours = Contestant::new("tollgate", move |key| {
         let charges = policies.iter().map(|policy| Charge::new(policy, key));

@@ -21,8 +21,10 @@ use tollgate_peers::{Counting, described, quick};
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Each part: its name, its title, what to know about it, what prints it.
-const PARTS: [(&str, &str, &str, fn()); 7] = [
+/// A name, a title, what to know about it, what prints it.
+type Part = (&'static str, &'static str, &'static str, fn());
+
+const PARTS: [Part; 7] = [
     (
         "decision",
         "Decisions",
