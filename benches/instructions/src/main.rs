@@ -20,7 +20,10 @@ use tollgate::{
 use tower_layer::Layer;
 use tower_service::Service;
 
-const PATHS: [(&str, fn(u64)); 13] = [
+/// Its name, and how to take it so many times.
+type Path = (&'static str, fn(u64));
+
+const PATHS: [Path; 13] = [
     ("decision, allowed, hot key", |times| decision(LARGE, times)),
     ("decision, denied", |times| decision(SMALL, times)),
     ("decision, three charges", three_charges),
