@@ -6,7 +6,7 @@ SHELL := /bin/bash
 # Each feature by itself, none, the default and all: a feature only adds.
 FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conformance
 
-.PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis
+.PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis instructions instructions-check
 
 test: tools fmt lint features docs unit client
 
@@ -22,6 +22,7 @@ tools:
 fmt:
 	cargo fmt --all --check
 	cargo fmt --manifest-path benches/peers/Cargo.toml --check
+	cargo fmt --manifest-path benches/instructions/Cargo.toml --check
 
 lint:
 	cargo clippy --all-targets --all-features -- -D warnings
@@ -62,12 +63,22 @@ client-tools:
 	@node -e 'process.exit(+(parseInt(process.versions.node) < 20))' || npm install --global node@22
 	@command -v chromium >/dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium; }
 
-# Beside other crates, in one run: prints a table of ratios.
+# Beside other crates, each table in one run: prints them, keeps them in benches/peers/RESULTS.md, draws the plots.
+# About twenty minutes; TABLES="layer http" measures only these. One of the crates asks for a newer Rust than it needs.
+TABLES ?= all
+PEERS := --release --ignore-rust-version --manifest-path benches/peers/Cargo.toml --features tower-rate-limiter
+
 bench:
-	cargo run --release --manifest-path benches/peers/Cargo.toml --no-default-features --bin decision
-	cargo run --release --manifest-path benches/peers/Cargo.toml --no-default-features --bin deny
+	cargo run $(PEERS) --bin bench -- $(TABLES)
+
+# Instructions of the paths that every request takes, kept in benches/instructions.md.
+instructions:
+	benches/instructions/measure.sh
+
+# Fails if one of them has grown by more than 5 % over what is kept.
+instructions-check:
+	benches/instructions/measure.sh --check
 
 # On a redis-server of its own, beside other crates' backends; one of them asks for a newer Rust than it needs.
 bench-redis:
-	cargo run --release --ignore-rust-version --manifest-path benches/peers/Cargo.toml \
-		--features tower-rate-limiter --bin redis
+	cargo run $(PEERS) --bin redis
