@@ -6,7 +6,7 @@ SHELL := /bin/bash
 # Each feature by itself, none, the default and all: a feature only adds.
 FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conformance
 
-.PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis
+.PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis attack threats
 
 test: tools fmt lint features docs unit client
 
@@ -22,6 +22,7 @@ tools:
 fmt:
 	cargo fmt --all --check
 	cargo fmt --manifest-path benches/peers/Cargo.toml --check
+	cargo fmt --manifest-path benches/attack/Cargo.toml --check
 
 lint:
 	cargo clippy --all-targets --all-features -- -D warnings
@@ -71,3 +72,13 @@ bench:
 bench-redis:
 	cargo run --release --ignore-rust-version --manifest-path benches/peers/Cargo.toml \
 		--features tower-rate-limiter --bin redis
+
+# Honest and hostile clients on one server, for ten minutes or as long as said: `make attack SECONDS=60`. Fails if a promise
+# is broken. On a machine that does something else besides, its latencies mean nothing.
+attack: SECONDS = 600
+attack:
+	cargo run --release --manifest-path benches/attack/Cargo.toml -- run --seconds $(SECONDS)
+
+# Each threat of a list, the tests that hold it, and what they say now: writes THREATS.md.
+threats: tools
+	tests/threats/table.sh

@@ -86,7 +86,8 @@ impl Client {
         let mut connection = None;
         let mut due = tokio::time::Instant::now();
         for count in 0_u32.. {
-            if count.is_multiple_of(REQUESTS_A_CONNECTION) {
+            // Not all of them at the same time.
+            if (count + u32::from(self.number)).is_multiple_of(REQUESTS_A_CONNECTION) {
                 connection = None;
             }
             tokio::time::sleep_until(due).await;

@@ -6,7 +6,8 @@
 //!
 //! - HTTP/1: a time to send the headers in, a largest size of them;
 //! - HTTP/2: as many streams at once, as large a header list, as much unsent data a stream; pings to find the dead;
-//! - each connection: closed when nothing moves on it, in either direction; so many at once and no more;
+//! - each connection: closed when nothing moves on it, in either direction; a send buffer of a known size, which the
+//!   kernel otherwise lets grow to megabytes for whoever does not read; so many of them at once and no more;
 //! - each handler that reads a body: a time to do it in.
 
 use std::io::{Read, Write};
@@ -22,7 +23,7 @@ use bytes::Bytes;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::RuntimeMetrics;
 use tokio::sync::Semaphore;
 use tokio_io_timeout::TimeoutStream;
@@ -48,8 +49,9 @@ pub const CLIENT_CAPACITY: u64 = 20;
 /// By API key, waiting instead of being refused.
 const TURN: Policy = Policy::new("turn", Quota::token_bucket(5, SECOND).capacity(5).max_reserved(50));
 
-/// A response that no kernel takes off the server's hands: its send buffer ends at 4 MiB.
-pub const LARGE: usize = 16 << 20;
+/// A response that the kernel does not take off the server's hands.
+const LARGE: usize = 1 << 20;
+const SEND_BUFFER: u32 = 128 * 1024;
 
 /// Where the proxies are that this server believes.
 const PROXIES: &str = "127.9.0.0/16";
@@ -70,7 +72,7 @@ pub fn serve(args: &Args) -> Result<()> {
     let blocks = AutoBlock::new([&KEY, &CLIENT]).threshold(200).within(MINUTE).block_for(10 * SECOND);
     let limiter = RateLimiter::builder(backend).max_waiting(1_000).auto_block(blocks).build();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
+    let listener = runtime.block_on(async { listen() })?;
     let admin = AdminListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     println!("{} {}", listener.local_addr()?, admin.local_addr()?);
 
@@ -82,6 +84,14 @@ pub fn serve(args: &Args) -> Result<()> {
     });
     runtime.block_on(accept(listener, app(&limiter)));
     Ok(())
+}
+
+/// What it accepts has the same send buffer.
+fn listen() -> std::io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+    socket.listen(1024)
 }
 
 fn app(limiter: &RateLimiter) -> Router {
