@@ -73,7 +73,7 @@ bench-redis:
 	cargo run --release --ignore-rust-version --manifest-path benches/peers/Cargo.toml \
 		--features tower-rate-limiter --bin redis
 
-# Honest and hostile clients on one server, for ten minutes or as long as said: `make attack SECONDS=60`. Fails if a promise
+# Honest and hostile clients on one server, for ten minutes or as long as said: `make attack SECONDS=90`. Fails if a promise
 # is broken. On a machine that does something else besides, its latencies mean nothing.
 attack: SECONDS = 600
 attack:

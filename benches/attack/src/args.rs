@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::Result;
 
 pub struct Args {
-    /// The whole run, at least 60 s. Of the hostile process: how long it attacks.
+    /// The whole run, at least 90 s. Of the hostile process: how long it attacks.
     pub seconds: u64,
     /// Requests with a new key each, a second.
     pub flood: u64,
@@ -77,13 +77,15 @@ impl Phase {
 
     /// Its part of a run of so many seconds.
     pub fn lasts(self, seconds: u64) -> Duration {
-        let percent = match self {
-            Phase::Settle | Phase::Drain => 6,
-            Phase::Quiet | Phase::After => 14,
-            Phase::WarmUp => 14,
-            Phase::Attack => 46,
-        };
-        Duration::from_millis(seconds * percent * 10)
+        let percent = |part: u64| Duration::from_millis(seconds * part * 10);
+        // Slow attackers hold on for 25 s: before that there are ever more of them.
+        let warm_up = percent(14).max(Duration::from_secs(30));
+        match self {
+            Phase::Settle | Phase::Drain => percent(6),
+            Phase::Quiet | Phase::After => percent(14),
+            Phase::WarmUp => warm_up,
+            Phase::Attack => percent(60).saturating_sub(warm_up),
+        }
     }
 
     pub fn is_hostile(self) -> bool {

@@ -6,9 +6,12 @@ use crate::args::Phase;
 use crate::run::Run;
 use crate::sample::Sample;
 
+/// What a lane shows of a second.
+type Figure = fn(&Sample) -> f64;
+
 /// One lane above the other, all over the same time; the attack is shaded.
 pub fn svg(run: &Run) -> String {
-    let lanes: [(&str, &str, &str, fn(&Sample) -> f64); 6] = [
+    let lanes: [(&str, &str, &str, Figure); 6] = [
         ("Memory", "MiB resident", BLUE, |sample| sample.server.rss_kib as f64 / 1024.0),
         ("Rows", "in the limiter", BLUE, |sample| sample.server.rows as f64),
         ("Descriptors", "of the server", TEAL, |sample| sample.server.descriptors as f64),

@@ -43,8 +43,8 @@ impl Run {
 
 /// Whether every promise was kept.
 pub fn run(args: &Args) -> Result<bool> {
-    if args.seconds < 60 {
-        return Err("a run takes 60 seconds at least: its phases would say nothing".into());
+    if args.seconds < 90 {
+        return Err("a run takes 90 seconds at least: its phases would say nothing".into());
     }
     std::fs::create_dir_all(&args.results)?;
     let run = attack(args)?;

@@ -137,3 +137,93 @@ fn slope(points: &[(f64, f64)]) -> f64 {
 pub fn millis(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1e3)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Honest;
+
+    #[test]
+    fn a_run_in_which_all_is_well_passes() {
+        let broken: Vec<_> = broken(&good()).collect();
+        assert!(broken.is_empty(), "{broken:?}");
+    }
+
+    #[test]
+    fn each_promise_can_be_broken() {
+        let cases: [(&str, Breaks); 13] = [
+            ("Memory", |run| of(run, Phase::Attack, |server, second| server.rss_kib += second as u64 * 100)),
+            ("The table", |run| of(run, Phase::Attack, |server, _| server.rows = 1_001)),
+            ("The table", |run| of(run, Phase::Attack, |server, _| server.rows = 899)),
+            ("No descriptor", |run| of(run, Phase::After, |server, _| server.descriptors += 2)),
+            ("No descriptor", |run| of(run, Phase::After, |server, _| server.tasks += 2)),
+            ("No descriptor", |run| of(run, Phase::After, |server, _| server.threads += 1)),
+            ("No descriptor", |run| of(run, Phase::After, |server, _| server.waiting = 1)),
+            ("Honest p99 under attack", |run| honest_of(run, Phase::Attack).p99 *= 3),
+            ("Honest p99 afterwards", |run| honest_of(run, Phase::After).p99 *= 3),
+            ("No honest client", |run| honest_of(run, Phase::WarmUp).refused = 1),
+            ("No honest client", |run| honest_of(run, Phase::Quiet).failed = 1),
+            ("Stormers", |run| run.hostile.iter_mut().for_each(|told| told.ok = 100_000)),
+            ("There was", |run| drop(run.hostile.pop())),
+        ];
+        for (promise, breaks) in cases {
+            let mut run = good();
+            breaks(&mut run);
+            let broken: Vec<_> = broken(&run).collect();
+            assert!(broken.len() == 1 && broken[0].starts_with(promise), "{promise}: {broken:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_fitted() {
+        assert_eq!(slope(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]), 2.0);
+        assert_eq!(slope(&[(1.0, 1.0)]), 0.0);
+    }
+
+    type Breaks = fn(&mut Run);
+
+    fn broken(run: &Run) -> impl Iterator<Item = &'static str> {
+        all(run).into_iter().filter(|verdict| !verdict.holds).map(|verdict| verdict.promise)
+    }
+
+    fn good() -> Run {
+        let server =
+            Server { rss_kib: 10_000, descriptors: 100, threads: 4, tasks: 90, rows: 1_000, ..Server::default() };
+        let honest = Honest { requests: 1_000, p99: Duration::from_millis(1), ..Honest::default() };
+        let sample = |second: u32, phase| Sample {
+            second: f64::from(second),
+            phase,
+            server,
+            honest,
+            server_cores: 0.1,
+            client_cores: 0.1,
+            machine_cores: 0.2,
+        };
+        let told = |i: usize| Told {
+            name: [KEY_FLOOD, STORM, SPOOFS].get(i).map_or_else(|| i.to_string(), |name| (*name).to_owned()),
+            sent: 10_000,
+            ok: if i == 1 { 4_000 } else { 3_000 },
+            refused: 5_000,
+            other: 0,
+            cut: 0,
+        };
+        Run {
+            seconds: 90,
+            max_rows: 1_000,
+            is_pinned: true,
+            samples: Phase::ALL.iter().flat_map(|phase| (0..10).map(|second| sample(second, *phase))).collect(),
+            phases: Phase::ALL.map(|phase| (phase, honest)).to_vec(),
+            hostile: (0..8).map(told).collect(),
+        }
+    }
+
+    fn of(run: &mut Run, phase: Phase, change: fn(&mut Server, f64)) {
+        for sample in run.samples.iter_mut().filter(|sample| sample.phase == phase) {
+            change(&mut sample.server, sample.second);
+        }
+    }
+
+    fn honest_of(run: &mut Run, phase: Phase) -> &mut Honest {
+        run.phases.iter_mut().find(|(other, _)| *other == phase).map(|(_, honest)| honest).expect("a phase")
+    }
+}
