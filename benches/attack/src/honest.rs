@@ -86,11 +86,11 @@ impl Client {
         let mut connection = None;
         let mut due = tokio::time::Instant::now();
         for count in 0_u32.. {
+            tokio::time::sleep_until(due).await;
             // Not all of them at the same time.
             if (count + u32::from(self.number)).is_multiple_of(REQUESTS_A_CONNECTION) {
                 connection = None;
             }
-            tokio::time::sleep_until(due).await;
             // A request that is late because the one before it took too long began when it should have. One that is late
             // because the timer counts in whole milliseconds did not.
             let late = due.elapsed();
