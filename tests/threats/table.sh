@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Runs the tests of list.txt, each of them and no others, and writes what it found to THREATS.md: `make threats`.
 #
-# A test that does not exist, does not run or does not pass fails its threat, and this.
+# A test that does not exist, does not run or does not pass fails its threat, and this. Another list and another file for
+# its table may be given.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
-list=tests/threats/list.txt
+list=${1:-tests/threats/list.txt}
+table=${2:-THREATS.md}
 log=$(mktemp -d)
 trap 'rm -rf "$log"' EXIT
 mkdir "$log/out"
@@ -25,7 +27,7 @@ done >"$log/passed"
 
 awk -v passed="$log/passed" '
     BEGIN {
-        while ((getline line < passed) > 0) ok[line] = 1
+        while ((getline line < passed) > 0) { ok[line] = 1; tests++ }
         print "# Threats\n"
         print "Thirty threats to a rate limiter in front of a service, what tollgate does about each, and the tests that hold it."
         print "Made by `make threats` from `tests/threats/list.txt`, by running exactly these tests; not to be edited by hand.\n"
@@ -57,7 +59,7 @@ awk -v passed="$log/passed" '
             close($2)
             name = "`" $2 "`, " substr(heading, 3)
         } else {
-            here = ok[$1 " " $2]
+            here = ($1 " " $2) in ok
             name = "`" $1 "::" $2 "`"
         }
         found += here
@@ -66,9 +68,9 @@ awk -v passed="$log/passed" '
     }
     END {
         row()
-        printf "\n%d of %d threats held, by %d tests that ran and passed.\n", good, threats, length(ok)
+        printf "\n%d of %d threats held, by %d tests that ran and passed.\n", good, threats, tests
         exit good != threats || threats == 0
-    }' "$list" >THREATS.md
+    }' "$list" >"$table"
 held=$?
-tail -n 1 THREATS.md
+tail -n 1 "$table"
 exit "$held"
