@@ -26,7 +26,7 @@ async fn t20_a_batch_costs_what_is_in_it() {
     assert_eq!(limiter.remaining(&TEN, "ada").await.unwrap(), 2);
     assert_eq!(ask(&app, "one\n".repeat(3)).await.status, 429, "a batch is done as a whole or not at all");
     assert_eq!(ask(&app, "one\n".repeat(2)).await.status, 200);
-    assert_eq!(ask(&app, "one\n".repeat(1)).await.status, 429);
+    assert_eq!(ask(&app, "one\n".to_owned()).await.status, 429);
     // More than there ever is will not be there later either.
     let never = ask(&app, "one\n".repeat(11)).await;
     assert_eq!((never.status, never.headers.get("retry-after")), (429, None));
