@@ -23,7 +23,7 @@ impl Args {
     pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Args> {
         let mut args = Args {
             seconds: 600,
-            flood: 5_500,
+            flood: 6_000,
             results: Path::new(env!("CARGO_MANIFEST_DIR")).join("results"),
             server: None,
             max_rows: 100_000,

@@ -1,7 +1,7 @@
 //! An attack on an axum server with tollgate, while honest clients use it: `make attack`.
 //!
 //! ```text
-//! attack run [--seconds 600] [--flood 5500] [--results folder]
+//! attack run [--seconds 600] [--flood 6000] [--results folder]
 //! ```
 //!
 //! Three processes on loopback. `serve` is the server, set up as a careful operator would (`server.rs` says how).

@@ -127,10 +127,14 @@ fn start(attack: impl Future<Output = ()> + Send + 'static) {
     drop(tokio::spawn(attack));
 }
 
-/// So many times a second, and never faster to make up for a pause: the pace is a bound.
+/// So many times a second, and never faster to make up for a pause: the pace is a bound. It begins at some part of its
+/// period: if all of them came in step, their bursts would be one.
 fn pace(a_second: f64) -> Interval {
-    let mut pace = interval_at(Instant::now(), Duration::from_secs_f64(1.0 / a_second));
-    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    static BEGUN: AtomicU64 = AtomicU64::new(0);
+    let part = scatter(BEGUN.fetch_add(1, Ordering::Relaxed)) as f64 / u64::MAX as f64;
+    let mut pace =
+        interval_at(Instant::now() + Duration::from_secs_f64(part / a_second), Duration::from_secs_f64(1.0 / a_second));
+    pace.set_missed_tick_behavior(MissedTickBehavior::Skip);
     pace
 }
 
