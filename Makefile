@@ -73,8 +73,8 @@ bench-redis:
 	cargo run --release --ignore-rust-version --manifest-path benches/peers/Cargo.toml \
 		--features tower-rate-limiter --bin redis
 
-# Honest and hostile clients on one server, for ten minutes or as long as said: `make attack SECONDS=90`. Fails if a promise
-# is broken. On a machine that does something else besides, its latencies mean nothing.
+# Honest and hostile clients on one server, for ten minutes or as long as said: `make attack SECONDS=90`. Fails if a
+# promise is broken. On a machine that does something else besides, its latencies mean nothing.
 attack: SECONDS = 600
 attack:
 	cargo run --release --manifest-path benches/attack/Cargo.toml -- run --seconds $(SECONDS)

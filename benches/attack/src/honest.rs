@@ -91,8 +91,8 @@ impl Client {
             if (count + u32::from(self.number)).is_multiple_of(REQUESTS_A_CONNECTION) {
                 connection = None;
             }
-            // A request that is late because the one before it took too long began when it should have. One that is late
-            // because the timer counts in whole milliseconds did not.
+            // A request that is late because the one before it took too long began when it should have. One that is
+            // late because the timer counts in whole milliseconds did not.
             let late = due.elapsed();
             let begin = if late > Duration::from_millis(5) { due.into_std() } else { Instant::now() };
             due += PACE;

@@ -1,7 +1,7 @@
 //! The server under attack: axum on hyper, limited by tollgate, with the timeouts and bounds that a limiter cannot set.
 //!
-//! What is the limiter's and what is not: tollgate decides about requests, so it sees none whose headers never end or are
-//! too large, and no response that nobody reads. Against those a server needs what is set here, and `axum::serve` sets
+//! What is the limiter's and what is not: tollgate decides about requests, so it sees none whose headers never end or
+//! are too large, and no response that nobody reads. Against those a server needs what is set here, and `axum::serve` sets
 //! none of it:
 //!
 //! - HTTP/1: a time to send the headers in, a largest size of them;
