@@ -6,7 +6,7 @@ SHELL := /bin/bash
 # Each feature by itself, none, the default and all: a feature only adds.
 FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conformance
 
-.PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis instructions instructions-check
+.PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis instructions instructions-check attack threats
 
 test: tools fmt lint features docs unit client
 
@@ -23,6 +23,7 @@ fmt:
 	cargo fmt --all --check
 	cargo fmt --manifest-path benches/peers/Cargo.toml --check
 	cargo fmt --manifest-path benches/instructions/Cargo.toml --check
+	cargo fmt --manifest-path benches/attack/Cargo.toml --check
 
 lint:
 	cargo clippy --all-targets --all-features -- -D warnings
@@ -82,3 +83,13 @@ instructions-check:
 # On a redis-server of its own, beside other crates' backends; one of them asks for a newer Rust than it needs.
 bench-redis:
 	cargo run $(PEERS) --bin redis
+
+# Honest and hostile clients on one server, for ten minutes or as long as said: `make attack SECONDS=90`. Fails if a
+# promise is broken. On a machine that does something else besides, its latencies mean nothing.
+attack: SECONDS = 600
+attack:
+	cargo run --release --manifest-path benches/attack/Cargo.toml -- run --seconds $(SECONDS)
+
+# Each threat of a list, the tests that hold it, and what they say now: writes THREATS.md.
+threats: tools
+	tests/threats/table.sh
