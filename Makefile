@@ -7,6 +7,7 @@ SHELL := /bin/bash
 FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conformance
 
 .PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis instructions instructions-check attack threats
+.PHONY: supply supply-tools advisories public-api
 
 test: tools fmt lint features docs unit client
 
@@ -93,3 +94,25 @@ attack:
 # Each threat of a list, the tests that hold it, and what they say now: writes THREATS.md.
 threats: tools
 	tests/threats/table.sh
+
+# What comes with the crate, and what goes out with it: licences and sources of the dependencies, their oldest versions,
+# features in pairs, the public API, and the package as it would be published. `make test` has tests/msrv.rs.
+supply: supply-tools
+	cargo deny --locked check bans licenses sources
+	scripts/public-api.sh
+	scripts/minimal-versions.sh
+	scripts/features.sh $(FEATURES)
+	cargo package --locked --allow-dirty --all-features
+
+# cargo-public-api reads the JSON of one Rust: its version goes with the one in scripts/public-api.sh.
+supply-tools:
+	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny@0.20.2
+	@command -v cargo-public-api >/dev/null || cargo install --locked cargo-public-api@0.52.0
+
+# Known weaknesses of the dependencies, out of a database that is fetched: wants a network.
+advisories: supply-tools
+	cargo deny --locked check advisories
+
+# Writes the public API anew; read the diff.
+public-api: supply-tools
+	scripts/public-api.sh --write
