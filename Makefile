@@ -6,7 +6,7 @@ SHELL := /bin/bash
 # Each feature by itself, none, the default and all: a feature only adds.
 FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conformance
 
-.PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis
+.PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis fuzz replay
 
 test: tools fmt lint features docs unit client
 
@@ -22,6 +22,7 @@ tools:
 fmt:
 	cargo fmt --all --check
 	cargo fmt --manifest-path benches/peers/Cargo.toml --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 
 lint:
 	cargo clippy --all-targets --all-features -- -D warnings
@@ -71,3 +72,13 @@ bench:
 bench-redis:
 	cargo run --release --ignore-rust-version --manifest-path benches/peers/Cargo.toml \
 		--features tower-rate-limiter --bin redis
+
+# Ten million executions of each fuzz target, on any compiler: about two hours. `fuzz/run.sh 100000 quotas` is one of them.
+fuzz:
+	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
+	@command -v c++ >/dev/null || { apt-get update && apt-get install -y --no-install-recommends g++; }
+	fuzz/run.sh
+
+# What they kept once more, without libFuzzer.
+replay:
+	RUSTFLAGS="$$RUSTFLAGS --cfg fuzzing" cargo test --manifest-path fuzz/Cargo.toml --no-default-features

@@ -16,6 +16,8 @@
 mod axum;
 mod body;
 mod cost;
+#[cfg(fuzzing)]
+mod fuzzing;
 mod future;
 mod grpc;
 mod headers;
@@ -33,6 +35,8 @@ mod standing;
 mod status;
 
 pub use body::RefusalBody;
+#[cfg(fuzzing)]
+pub use fuzzing::sent;
 pub use future::ResponseFuture;
 pub use headers::{HeaderFamily, ResetUnit};
 pub use key::{KeyError, KeyExtractor};
