@@ -1,7 +1,7 @@
 //! What a Redis server replies: of any bytes there comes an error, or decisions whose numbers are in range.
 
 use arbitrary::{Result, Unstructured};
-use tollgate::algorithm::{Ask, Micros, Receipt};
+use tollgate::algorithm::{Ask, Micros, Receipt, State, step};
 use tollgate::fuzzing::{self, Operation, decided};
 use tollgate::{ErrorKind, PolicyName, Quota};
 
@@ -22,7 +22,33 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
     // Mostly as long as it has to be: whatever is not is refused at a glance.
     let reply = if shape >> 4 == 0 { u.bytes(u.len())?.to_vec() } else { reply(u, &operations)? };
     answered(&operations, &reply);
+    if let [Operation::Decide(takes, _)] = &operations[..]
+        && let [(_, quota, ask)] = takes[..]
+    {
+        as_it_says(quota, ask, &operations, &reply);
+    }
     Ok(())
+}
+
+/// Of one take alone: what is decided follows from the instant and the row, and has to be what the server says.
+fn as_it_says(quota: Quota, ask: Ask, operations: &[Operation], reply: &[u8]) {
+    let Ok(bytes) = <[u8; 41]>::try_from(reply) else { return };
+    let number = |at: usize| f64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+    let stamp = u32::from_le_bytes(std::array::from_fn(|i| bytes[33 + i]));
+    let in_range = |number: f64| number.fract() == 0.0 && (0.0..=Micros::MAX.get() as f64).contains(&number);
+    let (now, spent, at, carry) = (number(0), number(9), number(17), number(25));
+    let answer = decided(operations, reply).remove(0);
+    if !in_range(now) || !in_range(at) || !spent.is_finite() || !carry.is_finite() {
+        return assert!(answer.is_err(), "{bytes:?}");
+    }
+    let (now, at) = (Micros::new(now as u64), Micros::new(at as u64));
+    let expected = step(&quota, &State { spent, at, carry, stamp }, now, ask);
+    match answer {
+        Ok(steps) => {
+            assert!(*steps == [expected] && (bytes[8] == 1) == expected.is_allowed(), "{steps:?} {expected:?}")
+        }
+        Err(error) => assert!((bytes[8] == 1) != expected.is_allowed(), "{error} {expected:?}"),
+    }
 }
 
 /// Any bytes on the wire.
