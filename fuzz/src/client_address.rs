@@ -155,17 +155,17 @@ impl<'a> Input<'a> {
     fn as_read_from_the_left(&self, parts: &Parts) {
         let lines: Vec<&[u8]> = parts.headers.get_all(X).iter().map(HeaderValue::as_bytes).collect();
         let all = lines.join(&b',');
-        let entries = if lines.is_empty() { Vec::new() } else { all.split(|byte| *byte == b',').collect() };
         let read = |entry: &[u8]| address(std::str::from_utf8(entry.trim_ascii()).ok()?);
+        let entries = all.split(|byte| *byte == b',').rev().take(if lines.is_empty() { 0 } else { 64 });
+        let entries: Vec<Option<IpAddr>> = entries.map(read).collect();
         let mut hop = self.peer;
-        for entry in entries.iter().rev().take(64) {
-            if !is_believed(&hop) {
-                break;
-            }
-            let Some(address) = read(entry) else { break };
+        for entry in &entries {
+            let (Some(address), true) = (*entry, is_believed(&hop)) else { break };
             hop = address;
         }
         assert_eq!(BELIEVERS[0].resolve(parts), Some(hop), "{self:?}");
+        let nth = self.hops.checked_sub(1).and_then(|i| entries.get(i).copied()).flatten();
+        assert_eq!(client_ip().trust_hops(self.hops).resolve(parts), Some(nth.unwrap_or(self.peer)), "{self:?}");
     }
 
     fn source(&self) -> ClientIp {
