@@ -16,9 +16,9 @@
 mod axum;
 mod body;
 mod cost;
+mod future;
 #[cfg(fuzzing)]
 mod fuzzing;
-mod future;
 mod grpc;
 mod headers;
 pub mod key;
@@ -35,9 +35,9 @@ mod standing;
 mod status;
 
 pub use body::RefusalBody;
+pub use future::ResponseFuture;
 #[cfg(fuzzing)]
 pub use fuzzing::sent;
-pub use future::ResponseFuture;
 pub use headers::{HeaderFamily, ResetUnit};
 pub use key::{KeyError, KeyExtractor};
 pub use layer::RateLimitLayer;
