@@ -73,7 +73,7 @@ bench-redis:
 	cargo run --release --ignore-rust-version --manifest-path benches/peers/Cargo.toml \
 		--features tower-rate-limiter --bin redis
 
-# Ten million executions of each fuzz target, on any compiler: about two hours. `fuzz/run.sh 100000 quotas` is one of them.
+# Ten million executions of each fuzz target, on any compiler: some hours. `fuzz/run.sh 100000 quotas` is fewer, of one.
 fuzz:
 	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
 	@command -v c++ >/dev/null || { apt-get update && apt-get install -y --no-install-recommends g++; }
