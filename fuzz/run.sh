@@ -34,9 +34,9 @@ tell() {
         {
             echo "# What fuzzing found"
             echo
-            echo "Written by \`fuzz/run.sh\`: ten targets, with overflow checks and debug assertions on. An input is in the"
-            echo "corpus if it reaches something that no other does; edges are those of the code that were reached. What each"
-            echo "target holds is told in \`fuzz/src/\`, one file each."
+            echo "Written by \`fuzz/run.sh\`, with overflow checks and debug assertions on. An input is in the corpus if"
+            echo "it reaches something that no other does; edges are those of the code that were reached. What each target"
+            echo "holds is told in \`fuzz/src/\`, one file each."
             echo
             echo "| target | executions | corpus | coverage edges | crashes | seconds | sanitizer |"
             echo "| --- | ---: | ---: | ---: | ---: | ---: | --- |"
