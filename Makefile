@@ -8,6 +8,7 @@ FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conforman
 
 .PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis instructions instructions-check attack threats
 .PHONY: supply supply-tools advisories public-api
+.PHONY: fuzz replay
 
 test: tools fmt lint features docs unit client
 
@@ -25,6 +26,7 @@ fmt:
 	cargo fmt --manifest-path benches/peers/Cargo.toml --check
 	cargo fmt --manifest-path benches/instructions/Cargo.toml --check
 	cargo fmt --manifest-path benches/attack/Cargo.toml --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 
 lint:
 	cargo clippy --all-targets --all-features -- -D warnings
@@ -116,3 +118,13 @@ advisories: supply-tools
 # Writes the public API anew; read the diff.
 public-api: supply-tools
 	scripts/public-api.sh --write
+
+# Ten million executions of each fuzz target, on any compiler: some hours. `fuzz/run.sh 100000 quotas` is fewer, of one.
+fuzz:
+	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
+	@command -v c++ >/dev/null || { apt-get update && apt-get install -y --no-install-recommends g++; }
+	fuzz/run.sh
+
+# What they kept once more, without libFuzzer.
+replay:
+	RUSTFLAGS="$$RUSTFLAGS --cfg fuzzing" cargo test --manifest-path fuzz/Cargo.toml --no-default-features

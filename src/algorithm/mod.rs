@@ -165,9 +165,7 @@ pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
 #[inline(always)]
 pub(crate) fn step_inlined(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
     let State { spent, at, carry, stamp } = *state;
-    let usual = quota.algorithm() == Algorithm::TokenBucket
-        && stamp == quota.stamp()
-        && at.micros_since(now) <= quota.fill_micros();
+    let usual = is_usual(quota, state, now);
     let (spent, at, carry) = if usual {
         let row = token_bucket::roll(quota, &State { spent, at, carry, stamp }, now);
         (row.spent, row.at, row.carry)
@@ -190,6 +188,14 @@ pub(crate) fn step_inlined(quota: &Quota, state: &State, now: Micros, ask: Ask) 
     };
     let spent = if matches!(verdict, Verdict::Deny { .. }) { spent } else { spent + cost as f64 };
     Step { verdict, state: State { spent, at, carry, stamp }, now }
+}
+
+/// Whether there is nothing to a row but that time has passed.
+#[inline(always)]
+fn is_usual(quota: &Quota, row: &State, now: Micros) -> bool {
+    quota.algorithm() == Algorithm::TokenBucket
+        && row.stamp == quota.stamp()
+        && row.at.micros_since(now) <= quota.fill_micros()
 }
 
 /// What is to be said to who cannot go ahead, in microseconds.
@@ -217,6 +223,9 @@ fn not_now(quota: &Quota, spent: f64, at: Micros, carry: f64, now: Micros, cost:
 
 /// The row brought to `now`: what has been paid back is off it.
 pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
+    if is_usual(quota, state, now) {
+        return token_bucket::roll(quota, state, now);
+    }
     let mut row = *state;
     if row.stamp != quota.stamp() {
         // Capped before anything is paid back: a denial stores nothing, so capping afterwards would begin anew at each

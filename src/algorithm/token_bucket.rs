@@ -47,13 +47,14 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     }
     // Whole grains are exact, and are what the row will be brought forward by; only the rest of the last one is
     // rounded.
-    let grains = (debt / quota.grain_tokens as f64).floor();
-    if grains * quota.grain_micros as f64 > Micros::MAX.get() as f64 {
+    // A cast rounds down as `floor` would, which is a call of a function where the processor may be an old one.
+    let grains = (debt / quota.grain_tokens as f64) as u64;
+    if grains as f64 * quota.grain_micros as f64 > Micros::MAX.get() as f64 {
         return None;
     }
-    let rest = debt - grains * quota.grain_tokens as f64;
-    let mut elapsed = (rest * quota.grain_micros as f64 / quota.grain_tokens as f64).ceil() as u64;
-    // Rounded twice; step onto the very microsecond at which `within` changes its mind.
+    let rest = debt - grains as f64 * quota.grain_tokens as f64;
+    let mut elapsed = (rest * quota.grain_micros as f64 / quota.grain_tokens as f64) as u64 + 1;
+    // Rounded twice, and up at that; step onto the very microsecond at which `within` changes its mind.
     for _ in 0..4 {
         if repaid(quota, elapsed) < rest {
             elapsed += 1;
@@ -63,7 +64,7 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
             break;
         }
     }
-    let instant = state.at.plus(grains as u64 * quota.grain_micros + elapsed).max(now);
+    let instant = state.at.plus(grains * quota.grain_micros + elapsed).max(now);
     (instant < Micros::MAX).then_some(instant)
 }
 

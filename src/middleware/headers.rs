@@ -228,9 +228,10 @@ fn policy_item(name: &PolicyName, quota: &Quota) -> HeaderValue {
 
 /// `"api";r=42;t=18`; without `t` if waiting does not help. `item` begins with the name.
 fn limit_item(decision: &Decision, mut item: Item) -> HeaderValue {
-    item.parameter(b'r', decision.remaining());
+    let (remaining, window) = decision.remaining_and_window();
+    item.parameter(b'r', remaining);
     if !decision.is_violated() || decision.retry_after().is_some() {
-        item.parameter(b't', whole_seconds(decision.window()));
+        item.parameter(b't', whole_seconds(window));
     }
     item.finish()
 }

@@ -189,12 +189,25 @@ impl Decision {
         if let Some(retry) = self.retry_after() {
             return retry;
         }
-        let remaining = self.remaining();
+        self.window_with(self.remaining())
+    }
+
+    /// [`window`](Decision::window), by who knows already what [remains](Decision::remaining).
+    fn window_with(&self, remaining: u64) -> Duration {
         if self.quota.algorithm() == Algorithm::TokenBucket && remaining > 0 {
             let tokens = State { spent: remaining as f64, at: self.step.now, carry: 0.0, stamp: self.quota.stamp() };
             return when(&self.quota, &tokens, self.step.now, 0.0).unwrap_or(Micros::MAX).since(self.step.now);
         }
         next_change(&self.quota, &self.row(), self.step.now).unwrap_or(Micros::MAX).since(self.step.now)
+    }
+
+    /// [`remaining`](Decision::remaining) and [`window`](Decision::window).
+    pub(crate) fn remaining_and_window(&self) -> (u64, Duration) {
+        let remaining = self.remaining();
+        match self.step.verdict {
+            Verdict::Allow => (remaining, self.window_with(remaining)),
+            _ => (remaining, self.window()),
+        }
     }
 
     /// The verdict, the row and the instant behind this answer.

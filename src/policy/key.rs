@@ -6,7 +6,6 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use siphasher::sip128::SipHasher13;
-use smallvec::SmallVec;
 
 use super::name::PolicyName;
 
@@ -44,7 +43,7 @@ pub struct Key {
 impl Key {
     /// The key shared by all callers that have none of their own.
     pub fn anonymous() -> Key {
-        Key::of(Tag::Anonymous, &[])
+        Key::fixed(Tag::Anonymous, [])
     }
 
     /// The one key of limits on everybody together, which no caller's own key is: what
@@ -70,20 +69,17 @@ impl Key {
             IpAddr::V4(address) => {
                 let prefix = prefix_v4.min(32);
                 let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-                Key::address(prefix, &(u32::from(address) & mask).to_be_bytes())
+                let [a, b, c, d] = (u32::from(address) & mask).to_be_bytes();
+                Key::fixed(Tag::V4, [a, b, c, d, prefix])
             }
             IpAddr::V6(address) => {
                 let prefix = prefix_v6.min(128);
                 let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-                Key::address(prefix, &(u128::from(address) & mask).to_be_bytes())
+                let mut bytes = [prefix; 17];
+                bytes[..16].copy_from_slice(&(u128::from(address) & mask).to_be_bytes());
+                Key::fixed(Tag::V6, bytes)
             }
         }
-    }
-
-    fn address(prefix: u8, bytes: &[u8]) -> Key {
-        let (tag, mut written) = (if bytes.len() == 4 { Tag::V4 } else { Tag::V6 }, [prefix; 17]);
-        written[..bytes.len()].copy_from_slice(bytes);
-        Key::of(tag, &written[..bytes.len() + 1])
     }
 
     /// A part: one word that tells its type and length, then its bytes.
@@ -114,24 +110,31 @@ impl Key {
         key
     }
 
-    fn tuple(parts: &[Key]) -> Key {
-        let mut bytes: SmallVec<[u8; 2 * INLINE]> = SmallVec::new();
-        bytes.extend_from_slice(Key::of(Tag::Tuple, &[parts.len() as u8]).bytes());
-        for part in parts {
-            bytes.extend_from_slice(part.bytes());
-        }
-        Key::of_bytes(&bytes)
+    /// [`of`](Key::of) for few bytes, whose number is known when this is compiled.
+    #[inline]
+    fn fixed<const N: usize>(tag: Tag, bytes: [u8; N]) -> Key {
+        const { assert!(HEAD + N <= INLINE) };
+        let mut key = Key { short: [0; INLINE], length: HEAD + N, long: None };
+        key.short[..HEAD].copy_from_slice(&(tag as u64 | (N as u64) << 8).to_le_bytes());
+        key.short[HEAD..HEAD + N].copy_from_slice(&bytes);
+        key
     }
 
-    fn of_bytes(bytes: &[u8]) -> Key {
-        let mut short = [0; INLINE];
-        match short.get_mut(..bytes.len()) {
-            Some(place) => {
-                place.copy_from_slice(bytes);
-                Key { short, length: bytes.len(), long: None }
-            }
-            None => Key::long(bytes.to_vec()),
+    fn tuple(parts: &[Key]) -> Key {
+        let mut key = Key::fixed(Tag::Tuple, [parts.len() as u8]);
+        let length = parts.iter().fold(key.length, |length, part| length + part.length);
+        if length > INLINE {
+            let parts = parts.iter().map(Key::bytes);
+            return Key::long(std::iter::once(key.bytes()).chain(parts).collect::<Vec<_>>().concat());
         }
+        let mut places = &mut key.short[key.length..];
+        for part in parts {
+            let (place, rest) = places.split_at_mut(part.length);
+            place.copy_from_slice(part.bytes());
+            places = rest;
+        }
+        key.length = length;
+        key
     }
 
     fn long(bytes: Vec<u8>) -> Key {
@@ -222,14 +225,14 @@ impl<const N: usize> From<&[u8; N]> for Key {
 impl From<u128> for Key {
     #[inline]
     fn from(number: u128) -> Key {
-        Key::of(Tag::NonNegative, &number.to_be_bytes())
+        Key::fixed(Tag::NonNegative, number.to_be_bytes())
     }
 }
 
 impl From<i128> for Key {
     fn from(number: i128) -> Key {
         let tag = if number < 0 { Tag::Negative } else { Tag::NonNegative };
-        Key::of(tag, &number.unsigned_abs().to_be_bytes())
+        Key::fixed(tag, number.unsigned_abs().to_be_bytes())
     }
 }
 
@@ -242,14 +245,14 @@ impl From<IpAddr> for Key {
 
 impl From<bool> for Key {
     fn from(value: bool) -> Key {
-        Key::of(Tag::Bool, &[u8::from(value)])
+        Key::fixed(Tag::Bool, [u8::from(value)])
     }
 }
 
 #[cfg(feature = "uuid")]
 impl From<uuid::Uuid> for Key {
     fn from(uuid: uuid::Uuid) -> Key {
-        Key::of(Tag::Uuid, uuid.as_bytes())
+        Key::fixed(Tag::Uuid, *uuid.as_bytes())
     }
 }
 
