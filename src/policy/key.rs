@@ -96,7 +96,7 @@ impl Key {
         // Word by word, as it will be hashed: see `Key`.
         let mut words = bytes.chunks_exact(8);
         let mut places = key.short[HEAD..].chunks_exact_mut(8);
-        for (place, word) in places.by_ref().zip(words.by_ref()) {
+        for (word, place) in words.by_ref().zip(places.by_ref()) {
             place.copy_from_slice(word);
         }
         let rest = words.remainder();
@@ -423,14 +423,16 @@ mod tests {
 
     fn part() -> impl Strategy<Value = Part> {
         let leaf = prop_oneof![
-            "[:a\0{}]{0,3}".prop_map(Part::Text),
+            prop_oneof!["[:a\0{}]{0,3}", "[:a]{7,9}", "a{50}[:a\0]{5,8}"].prop_map(Part::Text),
             proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(8), Just(b':')], 0..4).prop_map(Part::Bytes),
             (-2i128..3).prop_map(Part::Number),
             any::<[u8; 2]>().prop_map(|[a, b]| Part::Address(IpAddr::from([10, 0, a & 1, b & 1]))),
         ];
-        leaf.prop_recursive(3, 12, 2, |inner| {
+        // Leaves by themselves too: of 20,000 recursive ones alone, none was.
+        let tuples = leaf.clone().prop_recursive(3, 12, 2, |inner| {
             (inner.clone(), inner).prop_map(|(a, b)| Part::Tuple(Box::new(a), Box::new(b)))
-        })
+        });
+        prop_oneof![leaf, tuples]
     }
 
     proptest! {
@@ -471,7 +473,7 @@ mod tests {
 
     #[test]
     fn neither_keys_nor_secrets_show() {
-        assert_eq!(format!("{:?}", Key::from("hunter2")), "Key(16 bytes)");
+        assert_eq!(format!("{:?}", Key::from("hunter2")), "Key(15 bytes)");
         assert_eq!(format!("{:?}", Secret::new(*b"0123456789abcdef")), "Secret(..)");
     }
 
