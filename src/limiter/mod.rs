@@ -12,6 +12,8 @@ mod failure;
 mod future;
 mod guard;
 mod local;
+#[cfg(all(test, loom))]
+mod models;
 mod notices;
 mod observer;
 mod overrides;
@@ -24,7 +26,6 @@ mod turn;
 mod wait;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
@@ -39,6 +40,7 @@ use self::queue::Queues;
 use crate::algorithm::{Ask, Micros, Quota, SECOND};
 use crate::backend::{Backend, BackendFuture, Error, MemoryBackend, RowId, Steps, Take};
 use crate::policy::{Decision, Decisions, Digest, Key, Policy, Secret, Signals, Subject};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub use acquire::Acquire;
 pub use builder::RateLimiterBuilder;

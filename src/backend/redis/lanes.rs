@@ -9,7 +9,7 @@
 //! A server has one lane. On a cluster each slot has one, since a script may only touch keys of one slot.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, ErrorKind as RedisKind, RedisError, ServerErrorKind};
@@ -24,6 +24,7 @@ use super::error::{Fault, classify, fault, is_redirection};
 use super::link::Link;
 use super::script::Script;
 use crate::backend::{Error, ErrorKind};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The way to the server.
 pub(super) struct Lanes {

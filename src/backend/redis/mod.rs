@@ -9,6 +9,8 @@ mod bulletin;
 mod error;
 mod lanes;
 mod link;
+#[cfg(all(test, loom))]
+mod models;
 mod replay;
 mod script;
 mod slot;
