@@ -1,7 +1,6 @@
-//! Says to the crate's code, and to no other, which checker's locks it is built on.
+//! Says to the crate's code, and to no other, that it is built on loom's locks.
 
 fn main() {
-    let checker = if std::env::var_os("CARGO_FEATURE_SHUTTLE").is_some() { "shuttle" } else { "loom" };
-    println!("cargo::rustc-check-cfg=cfg(loom, shuttle)");
-    println!("cargo::rustc-cfg={checker}");
+    println!("cargo::rustc-check-cfg=cfg(loom)");
+    println!("cargo::rustc-cfg=loom");
 }

@@ -34,14 +34,8 @@ fn orders(interruptions: Option<usize>, model: impl Fn() + Send + Sync + 'static
 }
 
 /// One of a model's threads; there may be three besides the model itself.
-pub(crate) fn thread<T: 'static>(run: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+pub(crate) fn thread<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     thread::Builder::new().stack_size(STACK).spawn(run).expect("the checker has room for one more")
-}
-
-/// Runs these at once, and answers what they did.
-pub(crate) fn at_once<T: 'static>(runs: impl IntoIterator<Item = Box<dyn FnOnce() -> T>>) -> Vec<T> {
-    let threads: Vec<JoinHandle<T>> = runs.into_iter().map(thread).collect();
-    threads.into_iter().map(|thread| thread.join().expect("a thread of the model")).collect()
 }
 
 /// Words.

@@ -3,7 +3,7 @@
 #[cfg(all(test, loom))]
 mod models;
 mod row;
-#[cfg(any(loom, shuttle))]
+#[cfg(loom)]
 mod stand_in;
 mod table;
 mod worth;

@@ -1,7 +1,7 @@
 //! In DashMap's place where the locks are a model checker's: the same shards, the same choice among them, and no other
 //! of its methods than the table uses. Of everything that the models run, this alone is not the crate's own code.
 
-use super::row::{AsIs, Row, Slot};
+use super::row::AsIs;
 use super::table::Shard;
 use crate::sync::{PoisonError, RwLock, RwLockWriteGuard};
 

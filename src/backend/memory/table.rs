@@ -8,14 +8,14 @@ use super::worth::Worth;
 use crate::algorithm::Micros;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-#[cfg(any(loom, shuttle))]
+#[cfg(loom)]
 use super::stand_in::Map;
-#[cfg(any(loom, shuttle))]
+#[cfg(loom)]
 pub(super) use crate::sync::RwLockWriteGuard;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 pub(super) use dashmap::RwLockWriteGuard;
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 type Map = dashmap::DashMap<Slot, Row, AsIs>;
 
 /// A shard's rows.

@@ -13,10 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, ErrorKind as RedisKind, RedisError, ServerErrorKind};
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::task::yield_now;
-use tokio::time::{sleep, timeout};
 
 use super::batch::{Batch, Kind, Operation, Row};
 use super::breaker::{Breaker, PROBE, Passage, Why};
@@ -24,6 +21,7 @@ use super::error::{Fault, classify, fault, is_redirection};
 use super::link::Link;
 use super::script::Script;
 use crate::backend::{Error, ErrorKind};
+use crate::sync::tasks::{Handle, sleep, timeout, yield_now};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The way to the server.
@@ -297,6 +295,13 @@ impl Lanes {
                 probe.lanes.link.lost(number);
             }
         });
+    }
+
+    /// Whether nothing waits and no task makes calls.
+    #[cfg(all(test, loom))]
+    pub(super) fn is_idle(&self) -> bool {
+        let queues = self.queues();
+        queues.lanes.is_empty() && queues.waiting == 0
     }
 
     /// Whether calls fail at once, at least those of some slots.

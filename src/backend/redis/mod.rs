@@ -24,7 +24,6 @@ use redis::aio::ConnectionLike;
 use redis::cluster::ClusterClientBuilder;
 use redis::{Client, IntoConnectionInfo};
 use smallvec::SmallVec;
-use tokio::runtime::Handle;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::timeout;
 
@@ -35,6 +34,7 @@ use self::link::{Link, Lost, Theirs};
 use super::{Backend, BackendFuture, Bulletin, Error, ErrorKind, RowId, Settle, Steps, Take, Vitals};
 use crate::algorithm::{Ask, Quota, Receipt, Step};
 use crate::policy::{Digest, PolicyName, Secret};
+use crate::sync::tasks::Handle;
 
 /// Rows on a Redis or Valkey server (6.2 or newer), shared by all processes that use it.
 ///

@@ -11,7 +11,7 @@ use crate::algorithm::{Ask, MINUTE, Micros, Quota, State, step};
 use crate::backend::{RowId, Take};
 use crate::policy::{Decision, Decisions, DenyRule, Digest, Key, Policy, PolicyName, Signals};
 use crate::sync::Mutex;
-use crate::sync::model::{every_order, thread};
+use crate::sync::model::{every_order, orders_with_interruptions, thread};
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 const API: PolicyName = PolicyName::new("api");
@@ -33,7 +33,7 @@ fn due(decision: &Decision) -> u64 {
 /// Two of three leave at once: the third has the first turn and is woken for it, the two others go back.
 #[test]
 fn who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost() {
-    every_order(|| {
+    orders_with_interruptions(3, || {
         let queues = Arc::new(Queues::default());
         let waker = std::task::Waker::noop();
         let tickets = [1, 2].map(|before| queues.join(&turn(before), waker).unwrap());
@@ -143,7 +143,7 @@ fn nobody_loses_a_rule_that_somebody_else_adds() {
     });
 }
 
-/// Somebody asks the backend and learns its denial, while somebody else gives back and has it forgotten.
+/// Somebody looks at the backend's row and learns its denial, while somebody else gives back and has it forgotten.
 #[test]
 fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
     every_order(|| {
@@ -157,7 +157,7 @@ fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
                 let take = Take::new(RowId { policy: &policy, key: KEY }, &quota, Ask::cost(1));
                 let permit = cache.permit(&[take], NOW);
                 let seen = step(&take.quota, &row.lock().unwrap(), NOW, take.ask);
-                cache.learn([(take.row, &take.quota, &seen)].into_iter(), true, &permit, NOW);
+                cache.learn([(take.row, &take.quota, &seen)].into_iter(), false, &permit, NOW);
             })
         };
         let policy = API;
@@ -183,7 +183,7 @@ fn what_was_asked_in_an_earlier_age_is_not_known_in_a_later_one() {
                 let take = Take::new(RowId { policy: &policy, key: KEY }, &quota, Ask::cost(1));
                 let permit = cache.permit(&[take], NOW);
                 let seen = step(&take.quota, &row.lock().unwrap(), NOW, take.ask);
-                cache.learn([(take.row, &take.quota, &seen)].into_iter(), true, &permit, NOW);
+                cache.learn([(take.row, &take.quota, &seen)].into_iter(), false, &permit, NOW);
             })
         };
         *row.lock().unwrap() = State::default();

@@ -61,9 +61,9 @@ impl Backend for OneRow {
     }
 }
 
-fn now<T, E: std::fmt::Debug>(future: impl Future<Output = Result<T, E>>) -> T {
+fn now<T, E: std::fmt::Debug>(future: impl IntoFuture<Output = Result<T, E>>) -> T {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match std::pin::pin!(future).poll(&mut context) {
+    match std::pin::pin!(future.into_future()).poll(&mut context) {
         std::task::Poll::Ready(answer) => answer.unwrap(),
         std::task::Poll::Pending => panic!("not there at once"),
     }
@@ -113,6 +113,23 @@ fn places_are_given_to_as_many_as_there_are_and_never_to_nobody() {
         assert_eq!(others.iter().chain([&mine]).flatten().count(), 2);
         drop((others, mine));
         assert_eq!(limiter.waiting(), 0);
+    });
+}
+
+/// Whoever is turned away takes nothing from others meanwhile.
+#[test]
+fn a_place_that_comes_back_is_somebodys_who_asks() {
+    every_order(|| {
+        let limiter = RateLimiter::builder(OneRow::default()).max_waiting(1).build();
+        let taken = limiter.place();
+        let other = {
+            let limiter = limiter.clone();
+            thread(move || limiter.place())
+        };
+        drop(taken);
+        let mine = limiter.place();
+        let other = other.join().unwrap();
+        assert_ne!(mine.is_some(), other.is_some());
     });
 }
 
@@ -170,7 +187,7 @@ fn after_a_cancellation_no_denial_from_before_it_is_remembered() {
 fn of_denials_at_once_one_blocks_and_is_told_once() {
     every_order(|| {
         let told = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        let rules = AutoBlock::of(&API).threshold(2).within(MINUTE).block_for(HOUR);
+        let rules = AutoBlock::of_names([API.name().clone()]).threshold(2).within(MINUTE).block_for(HOUR);
         let limiter =
             RateLimiter::builder(OneRow::default()).auto_block(rules).observer(Told(Arc::clone(&told))).build();
         assert!(now(limiter.acquire(&API, "eve").cost(2)).is_allowed());

@@ -1,9 +1,9 @@
-//! Models of what callers do to a breaker at once. What each was seen to catch: `proof/README.md`.
+//! What callers do to a breaker at once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::breaker::{Breaker, Passage, Why};
+use super::super::breaker::{Breaker, Passage, Why};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::model::{every_order, thread};
 
@@ -55,7 +55,7 @@ fn never_two_probe_at_once_and_never_nobody_can() {
             let askers = [thread(asker(1)), thread(asker(2))];
             // Of a call that was under way when the breaker opened.
             breaker.trip(Why::Late, now);
-            askers.map(|asker| asker.join().unwrap());
+            askers.into_iter().for_each(|asker| asker.join().unwrap());
             assert_ne!(breaker.passage(now + 9 * LATER), Passage::No, "nobody may look again");
         });
     }
