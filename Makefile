@@ -6,7 +6,7 @@ SHELL := /bin/bash
 # Each feature by itself, none, the default and all: a feature only adds.
 FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conformance
 
-.PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis
+.PHONY: test tools fmt lint docs unit features client client-tools models models-weakened bench bench-redis
 
 test: tools fmt lint features docs unit client
 
@@ -22,6 +22,7 @@ tools:
 fmt:
 	cargo fmt --all --check
 	cargo fmt --manifest-path benches/peers/Cargo.toml --check
+	cargo fmt --manifest-path proof/Cargo.toml --check
 
 lint:
 	cargo clippy --all-targets --all-features -- -D warnings
@@ -61,6 +62,14 @@ client-tools:
 	@command -v npm >/dev/null || { apt-get update && apt-get install -y --no-install-recommends nodejs npm; }
 	@node -e 'process.exit(+(parseInt(process.versions.node) < 20))' || npm install --global node@22
 	@command -v chromium >/dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium; }
+
+# What threads do at once, in every order: see proof/README.md. A package of its own.
+models:
+	cargo test --manifest-path proof/Cargo.toml --lib -- models:: --nocapture
+
+# And that each of them notices when what it holds is weakened: an hour on two cores, most of it compiling.
+models-weakened:
+	proof/weaken.sh
 
 # Beside other crates, in one run: prints a table of ratios.
 bench:

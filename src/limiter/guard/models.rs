@@ -61,6 +61,7 @@ fn while_somebody_is_blocked_the_table_says_that_there_are_blocks() {
 fn blocks_by_hand_are_seen_by_whoever_comes_after_them() {
     every_order(|| {
         let held = Arc::new(Held::default());
+        held.block(OTHER, NOW, NOW + HOUR);
         let blocking = {
             let held = Arc::clone(&held);
             thread(move || held.block(ONE, NOW, NOW + HOUR))
@@ -78,6 +79,6 @@ fn blocks_by_hand_are_seen_by_whoever_comes_after_them() {
         assert!(second || !first);
         assert!(blocking.join().unwrap());
         other.join().unwrap();
-        assert!(held.blocked(ONE, NOW).is_some());
+        assert!(held.blocked(ONE, NOW).is_some() && held.blocked(OTHER, NOW).is_none());
     });
 }
