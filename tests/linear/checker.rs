@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tollgate::algorithm::{Ask, Micros, Receipt, State, Step, Verdict, settle, step};
 use tollgate::backend::{Backend, RowId, Settle, Take};
-use tollgate::{Digest, MINUTE, ManualClock, MemoryBackend, PolicyName, Quota};
+use tollgate::{Clock, Digest, MINUTE, ManualClock, MemoryBackend, PolicyName, Quota};
 
 /// The numbers of a clock that counts what begins and what ends, in the order in which that happens.
 pub(crate) trait Ticks {
@@ -59,7 +59,19 @@ fn quota(row: usize) -> Quota {
 
 pub(crate) fn backend() -> (MemoryBackend, ManualClock) {
     let clock = ManualClock::at(BEGIN);
-    (MemoryBackend::builder().max_rows(1000).clock(clock.clone()).build(), clock)
+    (MemoryBackend::builder().max_rows(1000).clock(Slow(clock.clone())).build(), clock)
+}
+
+/// Who looks at it lets others go on first: the backend does so in the midst of a decision.
+#[derive(Debug)]
+struct Slow(ManualClock);
+
+impl Clock for Slow {
+    fn now(&self) -> Micros {
+        let now = self.0.now();
+        std::thread::yield_now();
+        now
+    }
 }
 
 /// What one thread does, `acts` things drawn from `dice`.
@@ -191,7 +203,7 @@ impl Table {
                 next.rows[*row] = settle(&quota(*row), &self.rows[*row], receipt, self.now, *actual);
             }
             What::Reset { row } => next.rows[*row] = State::default(),
-            What::Pass { micros } => next.now = self.now.plus(*micros),
+            What::Pass { micros } => next.now = self.now + Duration::from_micros(*micros),
         }
         Some(next)
     }

@@ -1,10 +1,8 @@
 //! Random histories of threads on the backend in memory: charges of one to three rows, looks, settlements, resets and a
 //! clock that moves, all at once. Each history could have been made one after the other, by the algebra alone.
 //!
-//! Which orders threads meet in is the machine's to say here; the package `proof/` runs the same under a scheduler that
-//! draws them.
+//! Which orders threads meet in is the machine's to say here.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -14,7 +12,7 @@ use checker::{Event, Ticks, act, backend, order, overlaps};
 
 const HISTORIES: u64 = 3000;
 const THREADS: u64 = 3;
-const ACTS: usize = 6;
+const ACTS: usize = 8;
 
 struct Counter(AtomicU64);
 
@@ -29,12 +27,16 @@ fn whatever_threads_do_at_once_could_have_been_done_one_after_the_other() {
     let mut overlapping = 0;
     for history in 0..HISTORIES {
         let (backend, clock) = backend();
-        let (ticks, barrier) = (Counter(AtomicU64::new(0)), Barrier::new(THREADS as usize));
+        let (ticks, barrier) = (Counter(AtomicU64::new(0)), AtomicU64::new(0));
         let events: Vec<Event> = thread::scope(|scope| {
             let run = |number: u64| {
                 let (backend, clock, ticks, barrier) = (&backend, &clock, &ticks, &barrier);
                 move || {
-                    barrier.wait();
+                    // Spinning, so that they begin together.
+                    barrier.fetch_add(1, Ordering::SeqCst);
+                    while barrier.load(Ordering::SeqCst) < THREADS {
+                        thread::yield_now();
+                    }
                     act(backend, clock, ticks, ACTS, history * THREADS + number)
                 }
             };
