@@ -163,6 +163,9 @@ weaken 'overflow: unlocked between reading and writing' backend/memory/mod.rs \
 weaken 'settlement of a row: unlocked between reading and writing' backend/memory/mod.rs \
     's/(let mut row = locked\.load\(slot, &settlement\.quota, now, &\[\], &\[slot\]\);)/$1\n        drop(locked);\n        let mut locked = Locked::new(&self.table, &[slot]);/' \
     memory::models::any_three_acts_at_once_are_as_one_after_the_other
+weaken 'worth: told after the row is stored, which is to say never' backend/memory/worth.rs \
+    's/raise\(&entry\.per_token, per_token\.to_bits\(\)\);/let _ = per_token;/' \
+    memory::models::a_row_is_never_seen_before_its_worth_is_known
 weaken 'worth: raised by a load and a store' backend/memory/worth.rs \
     's/number\.fetch_max\(bits, Ordering::Relaxed\);/number.store(bits, Ordering::Relaxed);/' \
     memory::models::a_number_is_one_quotas_or_means_the_most_of_all_that_share_it
