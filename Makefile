@@ -6,7 +6,10 @@ SHELL := /bin/bash
 # Each feature by itself, none, the default and all: a feature only adds.
 FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conformance
 
-.PHONY: test tools fmt lint docs unit features client client-tools models models-weakened bench bench-redis
+.PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis instructions instructions-check attack threats
+.PHONY: supply supply-tools advisories public-api
+.PHONY: fuzz replay
+.PHONY: models models-weakened
 
 test: tools fmt lint features docs unit client
 
@@ -23,6 +26,9 @@ fmt:
 	cargo fmt --all --check
 	cargo fmt --manifest-path benches/peers/Cargo.toml --check
 	cargo fmt --manifest-path proof/Cargo.toml --check
+	cargo fmt --manifest-path benches/instructions/Cargo.toml --check
+	cargo fmt --manifest-path benches/attack/Cargo.toml --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 
 lint:
 	cargo clippy --all-targets --all-features -- -D warnings
@@ -71,12 +77,64 @@ models:
 models-weakened:
 	proof/weaken.sh
 
-# Beside other crates, in one run: prints a table of ratios.
+# Beside other crates, each table in one run: prints them, keeps them in benches/peers/RESULTS.md, draws the plots.
+# About twenty minutes; TABLES="layer http" measures only these. One of the crates asks for a newer Rust than it needs.
+TABLES ?= all
+PEERS := --release --ignore-rust-version --manifest-path benches/peers/Cargo.toml --features tower-rate-limiter
+
 bench:
-	cargo run --release --manifest-path benches/peers/Cargo.toml --no-default-features --bin decision
-	cargo run --release --manifest-path benches/peers/Cargo.toml --no-default-features --bin deny
+	cargo run $(PEERS) --bin bench -- $(TABLES)
+
+# Instructions of the paths that every request takes, kept in benches/instructions.md.
+instructions:
+	benches/instructions/measure.sh
+
+# Fails if one of them has grown by more than 5 % over what is kept.
+instructions-check:
+	benches/instructions/measure.sh --check
 
 # On a redis-server of its own, beside other crates' backends; one of them asks for a newer Rust than it needs.
 bench-redis:
-	cargo run --release --ignore-rust-version --manifest-path benches/peers/Cargo.toml \
-		--features tower-rate-limiter --bin redis
+	cargo run $(PEERS) --bin redis
+
+# Honest and hostile clients on one server, for ten minutes or as long as said: `make attack SECONDS=90`. Fails if a
+# promise is broken. On a machine that does something else besides, its latencies mean nothing.
+attack: SECONDS = 600
+attack:
+	cargo run --release --manifest-path benches/attack/Cargo.toml -- run --seconds $(SECONDS)
+
+# Each threat of a list, the tests that hold it, and what they say now: writes THREATS.md.
+threats: tools
+	tests/threats/table.sh
+
+# What comes with the crate, and what goes out with it: licences and sources of the dependencies, their oldest versions,
+# features in pairs, the public API, and the package as it would be published. `make test` has tests/msrv.rs.
+supply: supply-tools
+	cargo deny --locked check bans licenses sources
+	scripts/public-api.sh
+	scripts/minimal-versions.sh
+	scripts/features.sh $(FEATURES)
+	cargo package --locked --allow-dirty --all-features
+
+# cargo-public-api reads the JSON of one Rust: its version goes with the one in scripts/public-api.sh.
+supply-tools:
+	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny@0.20.2
+	@command -v cargo-public-api >/dev/null || cargo install --locked cargo-public-api@0.52.0
+
+# Known weaknesses of the dependencies, out of a database that is fetched: wants a network.
+advisories: supply-tools
+	cargo deny --locked check advisories
+
+# Writes the public API anew; read the diff.
+public-api: supply-tools
+	scripts/public-api.sh --write
+
+# Ten million executions of each fuzz target, on any compiler: some hours. `fuzz/run.sh 100000 quotas` is fewer, of one.
+fuzz:
+	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
+	@command -v c++ >/dev/null || { apt-get update && apt-get install -y --no-install-recommends g++; }
+	fuzz/run.sh
+
+# What they kept once more, without libFuzzer.
+replay:
+	RUSTFLAGS="$$RUSTFLAGS --cfg fuzzing" cargo test --manifest-path fuzz/Cargo.toml --no-default-features

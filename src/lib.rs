@@ -81,6 +81,9 @@ mod clock;
 #[cfg(feature = "serde")]
 pub mod config;
 pub mod docs;
+#[cfg(all(fuzzing, feature = "redis", feature = "serde"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod limiter;
 mod middleware;
 #[cfg(any(feature = "metrics", feature = "tracing"))]

@@ -88,6 +88,23 @@ fn the_layer_allocates_nothing_but_headers() {
     assert_eq!(telling, bare + 1, "with headers");
 }
 
+#[test]
+fn a_denial_allocates_its_headers_and_two_values() {
+    let key = |_: &http::request::Parts| 7;
+    let one = Policy::new("one", Quota::token_bucket(1, HOUR));
+    let mut service = RateLimitLayer::new(one, key).layer(Inner);
+    for _ in 0..3 {
+        now(service.call(Request::new(())));
+    }
+    let request = Request::new(());
+    let mut response = None;
+    let counted = allocations(|| response = Some(now(service.call(request))));
+    assert_eq!(response.as_ref().map(|response| response.status().as_u16()), Some(429));
+    // The header map makes two, `RateLimit` and `Retry-After` one each; body and `RateLimit-Policy` are prepared.
+    assert_eq!(counted, 4);
+    drop(response);
+}
+
 /// Allocations of one call after a few to warm up.
 fn count_calls<S, B>(mut service: S) -> usize
 where

@@ -28,24 +28,29 @@ impl Micros {
     pub const MAX: Micros = Micros((1 << 53) - 1);
 
     /// The instant `micros` microseconds after the epoch, at most [`Micros::MAX`].
+    #[inline]
     pub const fn new(micros: u64) -> Micros {
         if micros > Micros::MAX.0 { Micros::MAX } else { Micros(micros) }
     }
 
     /// Microseconds since the epoch.
+    #[inline]
     pub const fn get(self) -> u64 {
         self.0
     }
 
     /// The time from `earlier` to `self`, zero if `earlier` is later.
+    #[inline]
     pub const fn since(self, earlier: Micros) -> Duration {
         Duration::from_micros(self.micros_since(earlier))
     }
 
+    #[inline]
     pub(crate) const fn micros_since(self, earlier: Micros) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
+    #[inline]
     pub(crate) const fn plus(self, micros: u64) -> Micros {
         Micros::new(self.0.saturating_add(micros))
     }

@@ -156,25 +156,76 @@ impl Step {
 ///   of the capacity and of what it owes, is forgiven.
 /// - A row that was written under another quota (another stamp) keeps its spending up to this quota's capacity.
 pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
-    let row = roll(quota, state, now);
-    let cost = ask.cost as f64;
-    if ask.cost <= quota.limit() && within(quota, &row, now, (quota.limit() - ask.cost) as f64) {
-        return Step { verdict: Verdict::Allow, state: State { spent: row.spent + cost, ..row }, now };
-    }
-    let (Some(max_wait), true) = (ask.max_wait, quota.reserves()) else {
-        let retry = retry_at(quota, &row, now, ask.cost);
-        return Step { verdict: Verdict::Deny { retry: retry.map(|at| at.since(now)) }, state: row, now };
+    step_inlined(quota, state, now, ask)
+}
+
+/// [`step`], compiled into who asks, and its numbers handed on one by one: a struct that goes through memory from one
+/// function to another is read back in other portions than it was written in, which takes the processor as long as the
+/// arithmetic.
+#[inline(always)]
+pub(crate) fn step_inlined(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
+    let State { spent, at, carry, stamp } = *state;
+    let usual = is_usual(quota, state, now);
+    let (spent, at, carry) = if usual {
+        let row = token_bucket::roll(quota, &State { spent, at, carry, stamp }, now);
+        (row.spent, row.at, row.carry)
+    } else {
+        let row = roll(quota, &State { spent, at, carry, stamp }, now);
+        (row.spent, row.at, row.carry)
     };
-    if let Some(due) = turn(quota, &row, now, ask.cost, max_wait) {
-        let state = State { spent: row.spent + cost, ..row };
-        return Step { verdict: Verdict::Reserve { wait: due.since(now) }, state, now };
-    }
-    let retry = retry_turn(quota, &row, now, ask.cost, max_wait);
-    Step { verdict: Verdict::Deny { retry: retry.map(|at| at.since(now)) }, state: row, now }
+    let stamp = quota.stamp();
+    let Ask { cost, max_wait } = ask;
+    let fits =
+        cost <= quota.limit() && within(quota, &State { spent, at, carry, stamp }, now, (quota.limit() - cost) as f64);
+    let verdict = if fits {
+        Verdict::Allow
+    } else {
+        match not_now(quota, spent, at, carry, now, cost, max_wait) {
+            Turn::In(wait) => Verdict::Reserve { wait: Duration::from_micros(wait) },
+            Turn::AskAgainIn(retry) => Verdict::Deny { retry: Some(Duration::from_micros(retry)) },
+            Turn::Never => Verdict::Deny { retry: None },
+        }
+    };
+    let spent = if matches!(verdict, Verdict::Deny { .. }) { spent } else { spent + cost as f64 };
+    Step { verdict, state: State { spent, at, carry, stamp }, now }
+}
+
+/// Whether there is nothing to a row but that time has passed.
+#[inline(always)]
+fn is_usual(quota: &Quota, row: &State, now: Micros) -> bool {
+    quota.algorithm() == Algorithm::TokenBucket
+        && row.stamp == quota.stamp()
+        && row.at.micros_since(now) <= quota.fill_micros()
+}
+
+/// What is to be said to who cannot go ahead, in microseconds.
+enum Turn {
+    In(u64),
+    AskAgainIn(u64),
+    Never,
+}
+
+#[inline(never)]
+#[allow(clippy::too_many_arguments)] // See `step_inlined`.
+fn not_now(quota: &Quota, spent: f64, at: Micros, carry: f64, now: Micros, cost: u64, max_wait: Option<u64>) -> Turn {
+    let row = State { spent, at, carry, stamp: quota.stamp() };
+    let retry = match max_wait.filter(|_| quota.reserves()) {
+        None => retry_at(quota, &row, now, cost),
+        Some(max_wait) => {
+            if let Some(due) = turn(quota, &row, now, cost, max_wait) {
+                return Turn::In(due.micros_since(now));
+            }
+            retry_turn(quota, &row, now, cost, max_wait)
+        }
+    };
+    retry.map_or(Turn::Never, |at| Turn::AskAgainIn(at.micros_since(now)))
 }
 
 /// The row brought to `now`: what has been paid back is off it.
 pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
+    if is_usual(quota, state, now) {
+        return token_bucket::roll(quota, state, now);
+    }
     let mut row = *state;
     if row.stamp != quota.stamp() {
         // Capped before anything is paid back: a denial stores nothing, so capping afterwards would begin anew at each
@@ -241,6 +292,7 @@ pub(crate) fn next_change(quota: &Quota, row: &State, now: Micros) -> Option<Mic
     }
 }
 
+#[inline(always)]
 fn within(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
     match quota.algorithm() {
         Algorithm::TokenBucket => token_bucket::within(quota, row, now, level),

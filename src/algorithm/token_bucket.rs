@@ -9,6 +9,7 @@ use super::quota::Quota;
 use super::{Micros, State};
 
 /// The row as of `now`: whole grains paid back, or nothing spent any more.
+#[inline(always)]
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let elapsed = now.micros_since(state.at);
     let mut row = *state;
@@ -30,9 +31,12 @@ pub(super) fn spent(quota: &Quota, state: &State, now: Micros) -> f64 {
 }
 
 /// Whether no more than `level` stands as spent at `now`.
+#[inline(always)]
 pub(super) fn within(quota: &Quota, state: &State, now: Micros, level: f64) -> bool {
     // Not `spent() <= level`: subtracting first would round once more.
-    state.spent - level <= repaid(quota, now.micros_since(state.at))
+    // Mostly nothing has to be paid back for that, and division is slow.
+    let debt = state.spent - level;
+    debt <= 0.0 || debt <= repaid(quota, now.micros_since(state.at))
 }
 
 /// The first instant from `now` on at which [`within`] holds.
@@ -43,13 +47,14 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     }
     // Whole grains are exact, and are what the row will be brought forward by; only the rest of the last one is
     // rounded.
-    let grains = (debt / quota.grain_tokens as f64).floor();
-    if grains * quota.grain_micros as f64 > Micros::MAX.get() as f64 {
+    // A cast rounds down as `floor` would, which is a call of a function where the processor may be an old one.
+    let grains = (debt / quota.grain_tokens as f64) as u64;
+    if grains as f64 * quota.grain_micros as f64 > Micros::MAX.get() as f64 {
         return None;
     }
-    let rest = debt - grains * quota.grain_tokens as f64;
-    let mut elapsed = (rest * quota.grain_micros as f64 / quota.grain_tokens as f64).ceil() as u64;
-    // Rounded twice; step onto the very microsecond at which `within` changes its mind.
+    let rest = debt - grains as f64 * quota.grain_tokens as f64;
+    let mut elapsed = (rest * quota.grain_micros as f64 / quota.grain_tokens as f64) as u64 + 1;
+    // Rounded twice, and up at that; step onto the very microsecond at which `within` changes its mind.
     for _ in 0..4 {
         if repaid(quota, elapsed) < rest {
             elapsed += 1;
@@ -59,7 +64,7 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
             break;
         }
     }
-    let instant = state.at.plus(grains as u64 * quota.grain_micros + elapsed).max(now);
+    let instant = state.at.plus(grains * quota.grain_micros + elapsed).max(now);
     (instant < Micros::MAX).then_some(instant)
 }
 

@@ -27,6 +27,8 @@ pub use bulletin::{Bulletin, BulletinReader, Notice};
 pub use error::{Error, ErrorKind};
 pub use future::BackendFuture;
 pub use memory::{MemoryBackend, MemoryBackendBuilder};
+#[cfg(all(fuzzing, feature = "redis"))]
+pub use redis::fuzzing::{Answered, Operation, decided, notices, value_of};
 #[cfg(feature = "redis")]
 pub use redis::{RedisBackend, RedisBackendBuilder};
 
@@ -192,8 +194,15 @@ pub struct RowId<'a> {
 
 impl RowId<'_> {
     /// One digest for key and policy together, for tables that hold the rows of all policies.
+    #[inline]
     pub fn digest(&self) -> Digest {
         self.key.under(self.policy)
+    }
+
+    /// What fixes the [boundaries](Quota::seeded) of a quota that does not say where they lie.
+    #[inline]
+    pub(crate) fn seed(&self) -> u64 {
+        self.digest().seed()
     }
 }
 
@@ -212,8 +221,9 @@ pub struct Take<'a> {
 
 impl<'a> Take<'a> {
     /// What `ask` takes of `row` under `quota`.
+    #[inline]
     pub fn new(row: RowId<'a>, quota: &Quota, ask: Ask) -> Take<'a> {
-        Take { row, quota: quota.seeded(row.digest().seed()), ask }
+        Take { row, quota: quota.seeded(row.seed()), ask }
     }
 }
 

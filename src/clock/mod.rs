@@ -110,6 +110,7 @@ const LEAP: i64 = 1_000_000;
 const SLOWEST_CATCH_UP: u64 = 2000;
 
 impl Clock for SystemClock {
+    #[inline]
     fn now(&self) -> Micros {
         let ran = self.counter.delta_as_nanos(self.origin, self.counter.raw()) / 1000;
         let checked = self.checked.load(Ordering::Relaxed);

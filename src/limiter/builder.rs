@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
+use super::any_backend::AnyBackend;
 use super::block_cache::BlockCache;
 use super::failure::Failure;
 use super::guard::Guard;
@@ -16,7 +17,7 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// Choices for a [`RateLimiter`].
 pub struct RateLimiterBuilder {
-    backend: Box<dyn Backend>,
+    backend: AnyBackend,
     secret: Secret,
     failure: Failure,
     max_waiting: usize,
@@ -27,7 +28,8 @@ pub struct RateLimiterBuilder {
 }
 
 impl RateLimiterBuilder {
-    pub(super) fn new(backend: Box<dyn Backend>) -> RateLimiterBuilder {
+    pub(super) fn new(backend: impl Backend) -> RateLimiterBuilder {
+        let backend = AnyBackend::new(backend);
         RateLimiterBuilder {
             secret: backend.secret().unwrap_or_else(Secret::random),
             backend,

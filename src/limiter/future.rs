@@ -102,6 +102,28 @@ impl DecisionFuture {
         })
     }
 
+    /// The answer of a backend that had it at once.
+    #[inline]
+    pub(super) fn decided(row: RowId<'_>, quota: Quota, ask: Ask, step: Step) -> DecisionFuture {
+        let granted = step.is_allowed();
+        DecisionFuture(One::Ready(Some(Ok(Decision::new(
+            row.policy.clone(),
+            row.key,
+            quota,
+            ask.tokens(),
+            step,
+            granted,
+        )))))
+    }
+
+    /// The answer, if it is there already.
+    pub(super) fn try_ready(self) -> Option<Result<Decision, Error>> {
+        match self.0 {
+            One::Ready(answer) => answer,
+            One::Pending(_) => None,
+        }
+    }
+
     /// The answer of a call with one charge.
     pub(super) fn of(decisions: DecisionsFuture) -> DecisionFuture {
         DecisionFuture(match decisions.try_ready() {
@@ -114,6 +136,7 @@ impl DecisionFuture {
 impl Future for DecisionFuture {
     type Output = Result<Decision, Error>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
             One::Ready(answer) => match answer.take() {

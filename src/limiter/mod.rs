@@ -1,6 +1,7 @@
 //! The engine: what a policy says of a caller, decided by a backend.
 
 mod acquire;
+mod any_backend;
 mod block_cache;
 mod builder;
 mod call;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use self::any_backend::AnyBackend;
 use self::block_cache::BlockCache;
 use self::call::{Call, Lines};
 use self::failure::Failure;
@@ -37,7 +39,7 @@ use self::guard::Guard;
 use self::local::LocalTime;
 use self::overrides::Overrides;
 use self::queue::Queues;
-use crate::algorithm::{Ask, Micros, Quota, SECOND};
+use crate::algorithm::{Ask, Micros, Quota, SECOND, Step};
 use crate::backend::{Backend, BackendFuture, Error, MemoryBackend, RowId, Steps, Take};
 use crate::policy::{Decision, Decisions, Digest, Key, Policy, Secret, Signals, Subject};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -106,7 +108,7 @@ pub struct RateLimiter {
 }
 
 struct Inner {
-    backend: Box<dyn Backend>,
+    backend: AnyBackend,
     secret: Secret,
     anonymous: Digest,
     failure: Failure,
@@ -132,15 +134,33 @@ impl RateLimiter {
 
     /// A limiter with choices.
     pub fn builder(backend: impl Backend) -> RateLimiterBuilder {
-        RateLimiterBuilder::new(Box::new(backend))
+        RateLimiterBuilder::new(backend)
     }
 
     /// Takes one token for `subject` under `policy`, or denies it.
     ///
     /// # Errors
     /// If the backend cannot decide. A denial is no error: see [`Decision::into_result`](crate::Decision::into_result).
+    #[inline]
     pub fn limit(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
         self.decide_one(policy, &subject.into(), Ask::cost(1), None, true)
+    }
+
+    /// [`limit`](RateLimiter::limit) from where nothing can be awaited, such as a gRPC interceptor: by a backend in this
+    /// process. `None` if the backend needs time to answer, as a remote one does; nothing was taken then.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+    ///
+    /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, MINUTE));
+    ///
+    /// let limiter = RateLimiter::default();
+    /// assert!(limiter.limit_now(&CALLS, "ada").is_some_and(|decision| decision.is_allowed()));
+    /// assert!(limiter.limit_now(&CALLS, "ada").is_some_and(|decision| !decision.is_allowed()));
+    /// ```
+    #[inline]
+    pub fn limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Option<Decision> {
+        self.decide_now(policy, &subject.into(), Ask::cost(1))
     }
 
     /// What [`limit`](RateLimiter::limit) would answer, without taking anything.
@@ -267,7 +287,12 @@ impl RateLimiter {
     }
 
     fn decide_charges<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>, take: bool) -> DecisionsFuture {
-        let charges: SmallVec<[Charge<'a>; 2]> = charges.into_iter().collect();
+        if self.is_plain() {
+            let takes: SmallVec<[Take<'a>; 4]> =
+                charges.into_iter().map(|charge| self.take(charge.policy(), charge.subject(), charge.ask())).collect();
+            return self.decide_plainly(&takes, take);
+        }
+        let charges: SmallVec<[Charge<'a>; 4]> = charges.into_iter().collect();
         // Who calls is one caller, whichever charge tells it.
         let none = Signals::new();
         let signals = charges.iter().find_map(Charge::known).unwrap_or(&none);
@@ -276,6 +301,7 @@ impl RateLimiter {
     }
 
     /// The digest under which this limiter knows a key; `None` = the anonymous one.
+    #[inline]
     pub fn digest(&self, key: Option<&Key>) -> Digest {
         key.map_or(self.inner.anonymous, |key| self.inner.secret.digest(key))
     }
@@ -288,10 +314,23 @@ impl RateLimiter {
         if !self.is_plain() {
             return self.decide_gate_by_gate(&lines.into_iter().collect(), around);
         }
-        let takes: SmallVec<[Take<'a>; 2]> =
+        let takes: SmallVec<[Take<'a>; 4]> =
             lines.into_iter().map(|(policy, subject, ask)| self.take(policy, subject, ask)).collect();
-        let steps = self.ask_backend(&takes, around.take);
-        DecisionsFuture::new(self, &takes, around.take, None, steps)
+        self.decide_plainly(&takes, around.take)
+    }
+
+    /// When no other gate has a say.
+    fn decide_plainly(&self, takes: &[Take<'_>], take: bool) -> DecisionsFuture {
+        if let Some(memory) = self.inner.backend.memory() {
+            let steps = memory.decide(takes, take);
+            let granted = steps.all_granted();
+            let decisions = takes.iter().zip(steps.iter()).map(|(Take { row, quota, ask }, step)| {
+                Decision::new(row.policy.clone(), row.key, *quota, ask.tokens(), *step, granted)
+            });
+            return DecisionsFuture::ready(Ok(decisions.collect()));
+        }
+        let steps = self.ask_backend(takes, take);
+        DecisionsFuture::new(self, takes, take, None, steps)
     }
 
     /// [`decide`](RateLimiter::decide) for the one charge that most calls are.
@@ -306,9 +345,52 @@ impl RateLimiter {
         if !self.is_plain() {
             return self.decide_one_gate_by_gate(policy, subject, ask, signals, take);
         }
-        let takes = [self.take(policy, subject, ask)];
-        let steps = self.ask_backend(&takes, take);
-        DecisionFuture::new(self, &takes[0], take, steps)
+        if take {
+            if let Some((row, quota, step)) = self.usual(policy, subject, ask) {
+                return DecisionFuture::decided(row, quota, ask, step);
+            }
+        }
+        self.ask_for_one(policy, subject, ask, take)
+    }
+
+    fn ask_for_one(&self, policy: &Policy, subject: &Subject, ask: Ask, take: bool) -> DecisionFuture {
+        let one = self.take(policy, subject, ask);
+        let steps = self.ask_backend(std::slice::from_ref(&one), take);
+        DecisionFuture::new(self, &one, take, steps)
+    }
+
+    /// One token of one policy on a row that is in memory already, if no other gate has a say: what most calls come to.
+    /// `None`: nothing was done.
+    pub(crate) fn decide_usual(&self, policy: &Policy, subject: &Subject) -> Option<Decision> {
+        let (row, quota, step) = self.usual(policy, subject, Ask::cost(1))?;
+        Some(Decision::new(row.policy.clone(), row.key, quota, 1, step, step.is_allowed()))
+    }
+
+    /// A charge on a backend in memory, whatever other gates have to say.
+    fn decide_now(&self, policy: &Policy, subject: &Subject, ask: Ask) -> Option<Decision> {
+        let Some((row, quota, step)) = self.usual(policy, subject, ask) else {
+            return self.now_or_never(policy, subject, ask);
+        };
+        Some(Decision::new(row.policy.clone(), row.key, quota, ask.tokens(), step, step.is_allowed()))
+    }
+
+    #[cold]
+    fn now_or_never(&self, policy: &Policy, subject: &Subject, ask: Ask) -> Option<Decision> {
+        self.inner.backend.memory()?;
+        self.decide_one(policy, subject, ask, None, true).try_ready()?.ok()
+    }
+
+    /// See [`decide_usual`](RateLimiter::decide_usual).
+    #[inline(always)] // What goes through memory from one function to another comes late.
+    fn usual<'a>(&self, policy: &'a Policy, subject: &Subject, ask: Ask) -> Option<(RowId<'a>, Quota, Step)> {
+        if !self.is_plain() {
+            return None;
+        }
+        let memory = self.inner.backend.memory()?;
+        let row = RowId { policy: policy.name(), key: self.digest(subject.key()) };
+        let quota = policy.quota_for(subject.tier_name()).seeded(row.seed());
+        let step = memory.decide_one(&row, &quota, ask, true)?;
+        Some((row, quota, step))
     }
 
     #[cold]
@@ -350,6 +432,7 @@ impl RateLimiter {
     }
 
     /// By the quota that the program says.
+    #[inline]
     fn take<'a>(&self, policy: &'a Policy, subject: &Subject, ask: Ask) -> Take<'a> {
         let row = RowId { policy: policy.name(), key: self.digest(subject.key()) };
         Take::new(row, policy.quota_for(subject.tier_name()), ask)

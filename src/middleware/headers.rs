@@ -1,13 +1,13 @@
 //! The header fields that tell clients about their limits, by families.
 
-use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use smallvec::SmallVec;
 
 use crate::algorithm::{Algorithm, Quota};
-use crate::policy::{Decision, Decisions, Policy, PolicyName};
+use crate::policy::{Decision, Decisions, Policy, PolicyName, tightest};
 
 /// Which headers tell clients about their limits. One response speaks one of these languages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,19 +55,27 @@ const X_RATELIMIT: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-reset"),
 ];
 
-/// A policy's items of `RateLimit-Policy`, one for each of its quotas, rendered when the layer is built.
+/// What headers say of a policy, rendered when the layer is built.
 #[derive(Clone)]
-pub(super) struct PolicyHeader(Vec<(u32, HeaderValue)>);
+pub(super) struct PolicyHeader {
+    /// Its name, quoted: how each item of `RateLimit` begins.
+    name: Arc<[u8]>,
+    /// Its item of `RateLimit-Policy` for each of its quotas, by the quota's stamp.
+    items: Vec<(u32, HeaderValue)>,
+}
 
 impl PolicyHeader {
     pub(super) fn new(policy: &Policy) -> PolicyHeader {
         let quotas = std::iter::once(policy.quota()).chain(policy.tiers().map(|(_, quota)| quota));
-        PolicyHeader(quotas.map(|quota| (quota.stamp(), policy_item(policy.name(), quota))).collect())
+        PolicyHeader {
+            name: Item::new(policy.name()).0.as_slice().into(),
+            items: quotas.map(|quota| (quota.stamp(), policy_item(policy.name(), quota))).collect(),
+        }
     }
 
     fn item(&self, decision: &Decision) -> HeaderValue {
         let stamp = decision.quota().stamp();
-        let mut same = self.0.iter().filter(|(known, _)| *known == stamp);
+        let mut same = self.items.iter().filter(|(known, _)| *known == stamp);
         match (same.next(), same.next()) {
             (Some((_, item)), None) => item.clone(),
             // Stamps are short: two quotas may have the same.
@@ -88,33 +96,44 @@ impl Report {
     /// Of requests that go on.
     pub(super) fn allowed<'a>(
         family: HeaderFamily,
-        decisions: &Decisions,
+        decisions: &[Decision],
         headers: impl Iterator<Item = &'a PolicyHeader>,
     ) -> Report {
         let mut report = Report::default();
         match family {
+            HeaderFamily::None => {}
             HeaderFamily::Draft11 => {
                 for (decision, header) in decisions.iter().zip(headers) {
                     report.fields.push((RATELIMIT_POLICY, header.item(decision)));
-                    report.fields.push((RATELIMIT, limit_item(decision)));
+                    report.fields.push((RATELIMIT, limit_item(decision, Item(header.name.as_ref().into()))));
                 }
             }
-            other => report.tightest(other, decisions.tightest()),
+            other => report.tightest(other, tightest(decisions)),
         }
         report
     }
 
     /// Of denials. Draft 11: every policy, but limits only of those that were violated. The others' windows may end
     /// after `Retry-After`, which is not to point before the end of a window that is sent (draft-11, section 6).
-    pub(super) fn denied(family: HeaderFamily, decisions: &Decisions) -> Report {
+    ///
+    /// `prepared`: what was rendered of a decision's policy, if anything was.
+    pub(super) fn denied<'a>(
+        family: HeaderFamily,
+        decisions: &Decisions,
+        prepared: impl Fn(&Decision) -> Option<&'a PolicyHeader>,
+    ) -> Report {
         let mut report = Report::default();
         match family {
             HeaderFamily::Draft11 => {
                 for decision in decisions {
-                    report.fields.push((RATELIMIT_POLICY, policy_item(decision.policy(), decision.quota())));
+                    let item = match prepared(decision) {
+                        Some(header) => header.item(decision),
+                        None => policy_item(decision.policy(), decision.quota()),
+                    };
+                    report.fields.push((RATELIMIT_POLICY, item));
                 }
                 for decision in decisions.violated() {
-                    report.fields.push((RATELIMIT, limit_item(decision)));
+                    report.fields.push((RATELIMIT, limit_item(decision, Item::new(decision.policy()))));
                 }
             }
             other => report.tightest(other, decisions.violated().max_by_key(|decision| decision.retry_after())),
@@ -151,6 +170,9 @@ impl Report {
 
     /// Never overwrites what is there.
     pub(super) fn append_to(self, headers: &mut HeaderMap) {
+        if self.fields.is_empty() {
+            return;
+        }
         if self.single {
             let shown = self.fields.iter().any(|(name, _)| headers.contains_key(name));
             if shown {
@@ -199,17 +221,17 @@ fn reset(decision: &Decision) -> Duration {
 /// `"api";q=100;w=60`
 fn policy_item(name: &PolicyName, quota: &Quota) -> HeaderValue {
     let mut item = Item::new(name);
-    item.parameter('q', quota.limit());
-    item.parameter('w', whole_seconds(quota.window()));
+    item.parameter(b'q', quota.limit());
+    item.parameter(b'w', whole_seconds(quota.window()));
     item.finish()
 }
 
-/// `"api";r=42;t=18`; without `t` if waiting does not help.
-fn limit_item(decision: &Decision) -> HeaderValue {
-    let mut item = Item::new(decision.policy());
-    item.parameter('r', decision.remaining());
+/// `"api";r=42;t=18`; without `t` if waiting does not help. `item` begins with the name.
+fn limit_item(decision: &Decision, mut item: Item) -> HeaderValue {
+    let (remaining, window) = decision.remaining_and_window();
+    item.parameter(b'r', remaining);
     if !decision.is_violated() || decision.retry_after().is_some() {
-        item.parameter('t', whole_seconds(decision.window()));
+        item.parameter(b't', whole_seconds(window));
     }
     item.finish()
 }
@@ -231,23 +253,16 @@ impl Item {
         item
     }
 
-    fn parameter(&mut self, key: char, value: u64) {
+    fn parameter(&mut self, key: u8, value: u64) {
+        self.0.extend_from_slice(&[b';', key, b'=']);
         // An integer of a structured field has at most 15 digits.
         let value = value.min(Quota::MAX_TOKENS);
-        // Writing to a vector does not fail.
-        let _ = write!(self, ";{key}={value}");
+        self.0.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
     }
 
     fn finish(self) -> HeaderValue {
         // A policy's name has only printable ASCII characters; if that ever changed, no header is better than a panic.
         HeaderValue::from_bytes(&self.0).unwrap_or(HeaderValue::from_static("\"\";q=0"))
-    }
-}
-
-impl std::fmt::Write for Item {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.0.extend_from_slice(text.as_bytes());
-        Ok(())
     }
 }
 
@@ -293,7 +308,7 @@ mod tests {
     #[test]
     fn a_denial_that_waiting_cannot_help_has_no_times() {
         let decisions = decision(Quota::token_bucket(10, MINUTE), &State::default(), 11);
-        let mut headers = sent(Report::denied(HeaderFamily::Draft11, &decisions));
+        let mut headers = sent(Report::denied(HeaderFamily::Draft11, &decisions, |_| None));
         retry_later(decisions.retry_after(), &mut headers);
         assert_eq!(headers[RATELIMIT], "\"api\";r=10");
         assert!(!headers.contains_key(RETRY_AFTER));
@@ -311,7 +326,7 @@ mod tests {
     fn the_older_families_tell_of_one_policy() {
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 58);
         let none: [&PolicyHeader; 0] = [];
-        let headers = |family| sent(Report::allowed(family, &decisions, none.into_iter()));
+        let headers = |family| sent(Report::allowed(family, decisions.as_slice(), none.into_iter()));
         let draft = headers(HeaderFamily::Draft6);
         assert_eq!(draft["ratelimit-policy"], "100;w=60");
         assert_eq!((&draft["ratelimit-limit"], &draft["ratelimit-remaining"]), (&100.into(), &42.into()));
@@ -327,7 +342,7 @@ mod tests {
     fn what_an_inner_limiter_sent_stays() {
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 1);
         let policy = PolicyHeader::new(&Policy::new("api", Quota::token_bucket(100, MINUTE)));
-        let report = |family| Report::allowed(family, &decisions, std::iter::once(&policy));
+        let report = |family| Report::allowed(family, decisions.as_slice(), std::iter::once(&policy));
         let mut headers = HeaderMap::new();
         headers.insert("ratelimit-limit", 7.into());
         report(HeaderFamily::Draft6).append_to(&mut headers);

@@ -17,6 +17,8 @@ mod axum;
 mod body;
 mod cost;
 mod future;
+#[cfg(fuzzing)]
+mod fuzzing;
 mod grpc;
 mod headers;
 pub mod key;
@@ -34,6 +36,8 @@ mod status;
 
 pub use body::RefusalBody;
 pub use future::ResponseFuture;
+#[cfg(fuzzing)]
+pub use fuzzing::sent;
 pub use headers::{HeaderFamily, ResetUnit};
 pub use key::{KeyError, KeyExtractor};
 pub use layer::RateLimitLayer;

@@ -13,12 +13,13 @@ use super::key::KeyError;
 use super::layer::Shared;
 use super::{grpc, problem};
 use crate::backend::Error;
-use crate::policy::Decisions;
+use crate::policy::{Decision, Decisions};
 
 /// Why a request is not let through: for [`on_refusal`](super::RateLimitLayer::on_refusal).
 pub struct Refusal<'a> {
     cause: &'a Cause,
     parts: &'a Parts,
+    shared: Option<&'a Shared>,
     /// Added to the wait, the same wherever it is told.
     jitter: Duration,
 }
@@ -89,6 +90,14 @@ impl Refusal<'_> {
         }
     }
 
+    /// What was rendered of the body when the layer was built, if it says what this refusal has to say.
+    pub(super) fn prepared_body(&self) -> Option<Bytes> {
+        let mut violated = self.decisions()?.violated();
+        let (one, None) = (violated.next()?, violated.next()) else { return None };
+        one.retry_after()?;
+        Some(self.shared?.prepared_of(one)?.problem.clone())
+    }
+
     /// What would be answered without `on_refusal`, but for the headers that are added in any case.
     pub fn default_response(&self) -> Response<Bytes> {
         match grpc::content_type(self.parts) {
@@ -101,13 +110,14 @@ impl Refusal<'_> {
 impl Shared {
     /// The answer to a request that is refused.
     pub(super) fn refuse(&self, cause: &Cause, parts: &Parts) -> Response<Bytes> {
-        let refusal = Refusal { cause, parts, jitter: random_up_to(self.jitter) };
+        let refusal = Refusal { cause, parts, shared: Some(self), jitter: random_up_to(self.jitter) };
         let mut response = match &self.refuse {
             Some(refuse) => refuse(&refusal),
             None => refusal.default_response(),
         };
         if let Some(decisions) = refusal.decisions() {
-            Report::denied(self.headers, decisions).append_to(response.headers_mut());
+            let prepared = |decision: &Decision| self.prepared_of(decision).map(|prepared| &prepared.header);
+            Report::denied(self.headers, decisions, prepared).append_to(response.headers_mut());
         }
         headers::retry_later(refusal.retry_after(), response.headers_mut());
         response
@@ -118,10 +128,10 @@ impl Shared {
 #[cfg(feature = "axum")]
 pub(super) fn plain(cause: &Cause) -> Response<Bytes> {
     let (parts, ()) = http::Request::new(()).into_parts();
-    let refusal = Refusal { cause, parts: &parts, jitter: Duration::ZERO };
+    let refusal = Refusal { cause, parts: &parts, shared: None, jitter: Duration::ZERO };
     let mut response = refusal.default_response();
     if let Some(decisions) = refusal.decisions() {
-        Report::denied(headers::HeaderFamily::Draft11, decisions).append_to(response.headers_mut());
+        Report::denied(headers::HeaderFamily::Draft11, decisions, |_| None).append_to(response.headers_mut());
     }
     headers::retry_later(refusal.retry_after(), response.headers_mut());
     response

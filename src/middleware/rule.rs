@@ -4,11 +4,13 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::request::Parts;
 
 use super::cost::{Cost, CostFn};
 use super::headers::PolicyHeader;
 use super::key::KeyExtractor;
+use super::problem;
 use super::settle::{Settle, SettleFn};
 use crate::policy::Policy;
 
@@ -44,6 +46,8 @@ pub struct Rule {
 pub(super) struct Prepared {
     pub(super) policy: Policy,
     pub(super) header: PolicyHeader,
+    /// The body of a denial by it alone.
+    pub(super) problem: Bytes,
 }
 
 /// The number of the policy for a request; `None` if the rule does not limit it.
@@ -99,6 +103,11 @@ impl Rule {
         }
     }
 
+    /// Whether a request costs one token of one policy, whatever comes of it.
+    pub(super) fn is_usual(&self) -> bool {
+        self.choose.is_none() && self.cost.is_none() && self.settle.is_none()
+    }
+
     /// Whether some caller may be told to wait.
     #[cfg(feature = "wait")]
     pub(super) fn reserves(&self) -> bool {
@@ -116,6 +125,6 @@ impl fmt::Debug for Rule {
 
 impl Prepared {
     pub(super) fn new(policy: Policy) -> Prepared {
-        Prepared { header: PolicyHeader::new(&policy), policy }
+        Prepared { header: PolicyHeader::new(&policy), problem: problem::body_of_one(policy.name()), policy }
     }
 }

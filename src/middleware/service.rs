@@ -18,13 +18,13 @@ use super::key::{Extraction, Found, KeyError};
 use super::layer::{Enforce, Shared};
 use super::pass::{Charges, Pass};
 use super::refusal::{Cause, random_up_to, shadowed};
-use super::rule::Prepared;
+use super::rule::{Prepared, Rule};
 use super::settle::SettleFn;
 use super::status::RateLimitStatus;
 use crate::algorithm::Ask;
 use crate::backend::Error;
 use crate::limiter::{Circumstances, DecisionsFuture, Place, Reservation, Settlement};
-use crate::policy::{Decisions, Signals, Subject};
+use crate::policy::{Decision, Decisions, Signals, Subject};
 
 /// A service behind limits. See [`RateLimitLayer`](super::RateLimitLayer).
 ///
@@ -122,13 +122,26 @@ impl Shared {
         if self.skip.iter().any(|skip| skip(parts)) {
             return Ok(self.unlimited(Report::default(), false));
         }
+        let mut extracted = None;
+        if let Some(rule) = self.usual_rule() {
+            let extraction = rule.key.extract(parts);
+            if let Extraction::Now(Found::Subject(subject)) = &extraction {
+                let prepared = &rule.policies[0];
+                if let Some(decision) = self.limiter.decide_usual(&prepared.policy, subject) {
+                    return Ok(self.usual_outcome(decision, prepared));
+                }
+            }
+            extracted = Some(extraction);
+        }
         let signals = self.signals(parts);
         let common = self.cost.as_ref().map_or(Cost::Now(1), |cost| cost(parts));
         let mut lines = Lines::new();
         let mut rules = self.rules.iter().enumerate().filter_map(|(i, known)| {
             let policy = known.chosen(parts)?;
             let cost = known.cost.as_ref().map(|cost| cost(parts));
-            Some(Pending { rule: i, policy, extraction: known.key.extract(parts), cost })
+            // What was extracted above is the only rule's.
+            let extraction = extracted.take().unwrap_or_else(|| known.key.extract(parts));
+            Some(Pending { rule: i, policy, extraction, cost })
         });
         while let Some(pending) = rules.next() {
             match (pending.extraction, pending.cost.as_ref().unwrap_or(&common)) {
@@ -154,6 +167,29 @@ impl Shared {
                 Err(Box::pin(async move { shared.outcome(answer.await, &lines, place) }))
             }
         }
+    }
+
+    /// The rule of a layer that asks nothing but whether one request fits.
+    fn usual_rule(&self) -> Option<&Rule> {
+        match &self.rules[..] {
+            [rule] if rule.is_usual() && self.is_usual() => Some(rule),
+            _ => None,
+        }
+    }
+
+    fn is_usual(&self) -> bool {
+        let Shared { cost, settle, wait, settlement, enforce, status, .. } = self;
+        let asks_more = cost.is_some() || settle.is_some() || wait.is_some() || *settlement || *status;
+        !asks_more && *enforce == Enforce::Everybody
+    }
+
+    fn usual_outcome(&self, decision: Decision, prepared: &Prepared) -> Outcome {
+        if !decision.is_allowed() {
+            return Outcome::Refuse(Cause::Denied(decision.into()));
+        }
+        let headers = std::iter::once(&prepared.header);
+        let report = Report::allowed(self.headers, std::slice::from_ref(&decision), headers);
+        Outcome::Proceed(Pass { report, status: None, charges: Charges::Forgotten, rules: SmallVec::new() })
     }
 
     fn decide_later(
@@ -238,7 +274,7 @@ impl Shared {
             (true, false) => return Outcome::Refuse(Cause::Denied(decisions)),
             (true, true) => {
                 let headers = lines.iter().map(|line| &self.prepared(line).header);
-                Report::allowed(self.headers, &decisions, headers)
+                Report::allowed(self.headers, decisions.as_slice(), headers)
             }
             (false, true) => Report::default(),
             (false, false) => shadowed(self.shadow_header.as_ref()),
@@ -302,6 +338,12 @@ impl Shared {
                 lines.first().is_some_and(|line| self.limiter.digest(line.subject.key()).seed() <= seed)
             }
         }
+    }
+
+    /// What was rendered of a decision's policy.
+    pub(super) fn prepared_of(&self, decision: &Decision) -> Option<&Prepared> {
+        let mut policies = self.rules.iter().flat_map(|rule| rule.policies.iter());
+        policies.find(|prepared| prepared.policy.name() == decision.policy())
     }
 
     pub(super) fn prepared(&self, line: &Line) -> &Prepared {

@@ -189,12 +189,25 @@ impl Decision {
         if let Some(retry) = self.retry_after() {
             return retry;
         }
-        let remaining = self.remaining();
+        self.window_with(self.remaining())
+    }
+
+    /// [`window`](Decision::window), by who knows already what [remains](Decision::remaining).
+    fn window_with(&self, remaining: u64) -> Duration {
         if self.quota.algorithm() == Algorithm::TokenBucket && remaining > 0 {
             let tokens = State { spent: remaining as f64, at: self.step.now, carry: 0.0, stamp: self.quota.stamp() };
             return when(&self.quota, &tokens, self.step.now, 0.0).unwrap_or(Micros::MAX).since(self.step.now);
         }
         next_change(&self.quota, &self.row(), self.step.now).unwrap_or(Micros::MAX).since(self.step.now)
+    }
+
+    /// [`remaining`](Decision::remaining) and [`window`](Decision::window).
+    pub(crate) fn remaining_and_window(&self) -> (u64, Duration) {
+        let remaining = self.remaining();
+        match self.step.verdict {
+            Verdict::Allow => (remaining, self.window_with(remaining)),
+            _ => (remaining, self.window()),
+        }
     }
 
     /// The verdict, the row and the instant behind this answer.
@@ -207,7 +220,7 @@ impl Decision {
     /// # Errors
     /// If it is a denial.
     pub fn into_result(self) -> Result<Decision, Denied> {
-        if self.is_allowed() { Ok(self) } else { Err(Denied::new(Decisions { all: SmallVec::from_buf([self]) })) }
+        if self.is_allowed() { Ok(self) } else { Err(Denied::new(self.into())) }
     }
 
     fn row(&self) -> State {
@@ -235,6 +248,10 @@ impl Decisions {
     /// The decision on the charge with this number, from 0.
     pub fn get(&self, index: usize) -> Option<&Decision> {
         self.all.get(index)
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Decision] {
+        &self.all
     }
 
     /// The decision, if there is just one.
@@ -267,11 +284,7 @@ impl Decisions {
 
     /// The decision with the smallest share of its limit left; `None` if there is none at all.
     pub fn tightest(&self) -> Option<&Decision> {
-        // a / b < c / d, without dividing by a limit of 0.
-        self.all.iter().min_by(|one, other| {
-            let product = |a: &Decision, b: &Decision| u128::from(a.remaining()) * u128::from(b.limit());
-            product(one, other).cmp(&product(other, one))
-        })
+        tightest(&self.all)
     }
 
     /// The time until all reserved turns have come; zero if there are none.
@@ -285,6 +298,20 @@ impl Decisions {
     /// If it is a denial.
     pub fn into_result(self) -> Result<Decisions, Denied> {
         if self.is_allowed() { Ok(self) } else { Err(Denied::new(self)) }
+    }
+}
+
+pub(crate) fn tightest(decisions: &[Decision]) -> Option<&Decision> {
+    // a / b < c / d, without dividing by a limit of 0.
+    decisions.iter().min_by(|one, other| {
+        let product = |a: &Decision, b: &Decision| u128::from(a.remaining()) * u128::from(b.limit());
+        product(one, other).cmp(&product(other, one))
+    })
+}
+
+impl From<Decision> for Decisions {
+    fn from(decision: Decision) -> Decisions {
+        Decisions { all: SmallVec::from_buf([decision]) }
     }
 }
 

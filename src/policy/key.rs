@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use siphasher::sip128::SipHasher13;
-use smallvec::SmallVec;
 
 use super::name::PolicyName;
 
@@ -31,13 +30,20 @@ use super::name::PolicyName;
 /// ```
 ///
 /// Text up to about fifty bytes needs no allocation.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Key(SmallVec<[u8; INLINE]>);
+// Not a SmallVec: each time one of those moves, what was just written in words is copied in other portions, which the
+// processor does with a delay; there were three moves, and as many delays as a decision takes.
+#[derive(Clone)]
+pub struct Key {
+    /// The bytes, if they are few, and zeros.
+    short: [u8; INLINE],
+    length: usize,
+    long: Option<Box<[u8]>>,
+}
 
 impl Key {
     /// The key shared by all callers that have none of their own.
     pub fn anonymous() -> Key {
-        Key::of(Tag::Anonymous, &[])
+        Key::fixed(Tag::Anonymous, [])
     }
 
     /// The one key of limits on everybody together, which no caller's own key is: what
@@ -63,60 +69,91 @@ impl Key {
             IpAddr::V4(address) => {
                 let prefix = prefix_v4.min(32);
                 let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-                Key::address(prefix, &(u32::from(address) & mask).to_be_bytes())
+                let [a, b, c, d] = (u32::from(address) & mask).to_be_bytes();
+                Key::fixed(Tag::V4, [a, b, c, d, prefix])
             }
             IpAddr::V6(address) => {
                 let prefix = prefix_v6.min(128);
                 let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-                Key::address(prefix, &(u128::from(address) & mask).to_be_bytes())
+                let mut bytes = [prefix; 17];
+                bytes[..16].copy_from_slice(&(u128::from(address) & mask).to_be_bytes());
+                Key::fixed(Tag::V6, bytes)
             }
         }
     }
 
-    fn address(prefix: u8, bytes: &[u8]) -> Key {
-        let mut key = Key::of(if bytes.len() == 4 { Tag::V4 } else { Tag::V6 }, bytes);
-        key.0.push(prefix);
+    /// A part: one word that tells its type and length, then its bytes.
+    // Not inlined, so that it is written where it is wanted.
+    #[inline(never)]
+    fn of(tag: Tag, bytes: &[u8]) -> Key {
+        let head = (tag as u64 | (bytes.len() as u64) << 8).to_le_bytes();
+        let length = HEAD + bytes.len();
+        if length > INLINE {
+            return Key::long([&head, bytes].concat());
+        }
+        let mut key = Key { short: [0; INLINE], length, long: None };
+        key.short[..HEAD].copy_from_slice(&head);
+        // Word by word, as it will be hashed: see `Key`.
+        let mut words = bytes.chunks_exact(8);
+        let mut places = key.short[HEAD..].chunks_exact_mut(8);
+        for (place, word) in places.by_ref().zip(words.by_ref()) {
+            place.copy_from_slice(word);
+        }
+        let rest = words.remainder();
+        if let (false, Some(place)) = (rest.is_empty(), places.next()) {
+            let mut word = 0;
+            for byte in rest.iter().rev() {
+                word = word << 8 | u64::from(*byte);
+            }
+            place.copy_from_slice(&word.to_le_bytes());
+        }
         key
     }
 
-    /// A part of fixed length.
-    fn of(tag: Tag, bytes: &[u8]) -> Key {
-        Key::written(&[tag as u8], bytes)
-    }
-
-    /// A part of any length, which is written before it.
-    fn sized(tag: Tag, bytes: &[u8]) -> Key {
-        let mut head = [tag as u8; 1 + size_of::<u64>()];
-        head[1..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
-        Key::written(&head, bytes)
-    }
-
-    fn written(head: &[u8], tail: &[u8]) -> Key {
-        let length = head.len() + tail.len();
-        if length <= INLINE {
-            // All at once: this is on the way of every decision.
-            let mut buffer = [0; INLINE];
-            buffer[..head.len()].copy_from_slice(head);
-            buffer[head.len()..length].copy_from_slice(tail);
-            return Key(SmallVec::from_buf_and_len(buffer, length));
-        }
-        let mut key = SmallVec::with_capacity(length);
-        key.extend_from_slice(head);
-        key.extend_from_slice(tail);
-        Key(key)
+    /// [`of`](Key::of) for few bytes, whose number is known when this is compiled.
+    #[inline]
+    fn fixed<const N: usize>(tag: Tag, bytes: [u8; N]) -> Key {
+        const { assert!(HEAD + N <= INLINE) };
+        let mut key = Key { short: [0; INLINE], length: HEAD + N, long: None };
+        key.short[..HEAD].copy_from_slice(&(tag as u64 | (N as u64) << 8).to_le_bytes());
+        key.short[HEAD..HEAD + N].copy_from_slice(&bytes);
+        key
     }
 
     fn tuple(parts: &[Key]) -> Key {
-        let mut key = Key::of(Tag::Tuple, &[parts.len() as u8]);
-        for part in parts {
-            key.0.extend_from_slice(&part.0);
+        let mut key = Key::fixed(Tag::Tuple, [parts.len() as u8]);
+        let length = parts.iter().fold(key.length, |length, part| length + part.length);
+        if length > INLINE {
+            let parts = parts.iter().map(Key::bytes);
+            return Key::long(std::iter::once(key.bytes()).chain(parts).collect::<Vec<_>>().concat());
         }
+        let mut places = &mut key.short[key.length..];
+        for part in parts {
+            let (place, rest) = places.split_at_mut(part.length);
+            place.copy_from_slice(part.bytes());
+            places = rest;
+        }
+        key.length = length;
         key
+    }
+
+    fn long(bytes: Vec<u8>) -> Key {
+        Key { short: [0; INLINE], length: bytes.len(), long: Some(bytes.into()) }
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match &self.long {
+            None => self.short.get(..self.length).unwrap_or_default(),
+            Some(bytes) => bytes,
+        }
     }
 }
 
 /// Bytes of a key that need no allocation.
 const INLINE: usize = 64;
+/// Bytes of the word before each part.
+const HEAD: usize = 8;
 
 /// The first byte of each part: what it is. Stored digests depend on these numbers.
 #[repr(u8)]
@@ -136,7 +173,21 @@ enum Tag {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({} bytes)", self.0.len())
+        write!(f, "Key({} bytes)", self.length)
+    }
+}
+
+impl Eq for Key {}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.bytes().hash(state);
     }
 }
 
@@ -147,39 +198,41 @@ impl From<&Key> for Key {
 }
 
 impl From<&str> for Key {
+    #[inline]
     fn from(text: &str) -> Key {
-        Key::sized(Tag::Text, text.as_bytes())
+        Key::of(Tag::Text, text.as_bytes())
     }
 }
 
 impl From<&[u8]> for Key {
     fn from(bytes: &[u8]) -> Key {
-        Key::sized(Tag::Bytes, bytes)
+        Key::of(Tag::Bytes, bytes)
     }
 }
 
 impl<const N: usize> From<[u8; N]> for Key {
     fn from(bytes: [u8; N]) -> Key {
-        Key::sized(Tag::Bytes, &bytes)
+        Key::of(Tag::Bytes, &bytes)
     }
 }
 
 impl<const N: usize> From<&[u8; N]> for Key {
     fn from(bytes: &[u8; N]) -> Key {
-        Key::sized(Tag::Bytes, bytes)
+        Key::of(Tag::Bytes, bytes)
     }
 }
 
 impl From<u128> for Key {
+    #[inline]
     fn from(number: u128) -> Key {
-        Key::of(Tag::NonNegative, &number.to_be_bytes())
+        Key::fixed(Tag::NonNegative, number.to_be_bytes())
     }
 }
 
 impl From<i128> for Key {
     fn from(number: i128) -> Key {
         let tag = if number < 0 { Tag::Negative } else { Tag::NonNegative };
-        Key::of(tag, &number.unsigned_abs().to_be_bytes())
+        Key::fixed(tag, number.unsigned_abs().to_be_bytes())
     }
 }
 
@@ -192,20 +245,21 @@ impl From<IpAddr> for Key {
 
 impl From<bool> for Key {
     fn from(value: bool) -> Key {
-        Key::of(Tag::Bool, &[u8::from(value)])
+        Key::fixed(Tag::Bool, [u8::from(value)])
     }
 }
 
 #[cfg(feature = "uuid")]
 impl From<uuid::Uuid> for Key {
     fn from(uuid: uuid::Uuid) -> Key {
-        Key::of(Tag::Uuid, uuid.as_bytes())
+        Key::fixed(Tag::Uuid, *uuid.as_bytes())
     }
 }
 
 macro_rules! from_via {
     ($($from:ty => |$value:ident| $key:expr;)*) => {$(
         impl From<$from> for Key {
+            #[inline]
             fn from($value: $from) -> Key {
                 Key::from($key)
             }
@@ -291,6 +345,7 @@ impl Digest {
 
     /// The digest of the same key's row under `policy`: in a table of all policies, one row each.
     #[must_use]
+    #[inline]
     pub fn under(self, policy: &PolicyName) -> Digest {
         // Digests are random already; a different constant for each policy keeps their rows apart.
         let id = u128::from(policy.id());
@@ -328,8 +383,9 @@ impl Secret {
     }
 
     /// The digest of `key`: SipHash-1-3 with 128 bits out.
+    #[inline]
     pub fn digest(&self, key: &Key) -> Digest {
-        Digest(self.0.hash(&key.0).as_u128())
+        Digest(self.0.hash(key.bytes()).as_u128())
     }
 }
 

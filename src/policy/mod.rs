@@ -15,6 +15,7 @@ mod reason;
 mod signals;
 mod subject;
 
+pub(crate) use decision::tightest;
 pub use decision::{Decision, Decisions, Denied};
 pub(crate) use deny_rule::DenyKind;
 pub use deny_rule::{DenyRule, DenyRuleError};

@@ -23,6 +23,7 @@ pub struct Subject {
 
 impl Subject {
     /// A caller known by `key`.
+    #[inline]
     pub fn new(key: impl Into<Key>) -> Subject {
         Subject { key: Some(key.into()), tier: None }
     }
@@ -41,17 +42,20 @@ impl Subject {
     }
 
     /// The key, if the caller has one.
+    #[inline]
     pub const fn key(&self) -> Option<&Key> {
         self.key.as_ref()
     }
 
     /// The tier's name, if the caller has one.
+    #[inline]
     pub fn tier_name(&self) -> Option<&str> {
         self.tier.as_deref()
     }
 }
 
 impl<K: Into<Key>> From<K> for Subject {
+    #[inline]
     fn from(key: K) -> Subject {
         Subject::new(key)
     }
@@ -64,6 +68,7 @@ impl From<Option<Subject>> for Subject {
 }
 
 impl<K: Into<Key>> From<Option<K>> for Subject {
+    #[inline]
     fn from(key: Option<K>) -> Subject {
         Subject { key: key.map(Into::into), tier: None }
     }

@@ -325,12 +325,18 @@ impl Quota {
     /// This quota with its boundaries fixed: at its `start`, else (a fixed window) where `seed`, a key's digest, puts
     /// them. The stamp stays: it says which quota was chosen, not for which key.
     #[must_use]
+    #[inline]
     pub const fn seeded(mut self, seed: u64) -> Quota {
-        if !matches!(self.phase, Phase::Start) && matches!(self.algorithm, Algorithm::FixedWindow) {
+        if self.wants_seed() {
             self.start = seed % self.period;
             self.phase = Phase::Seed;
         }
         self
+    }
+
+    /// Whether [`seeded`](Quota::seeded) changes it.
+    pub(crate) const fn wants_seed(&self) -> bool {
+        !matches!(self.phase, Phase::Start) && matches!(self.algorithm, Algorithm::FixedWindow)
     }
 
     /// What only the finished quota can tell: a capacity of 0 needs reservations.

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use self::row::{Row, Slot};
 use self::table::{Room, RwLockWriteGuard, Shard, Table, find, find_mut, put, remove};
 use super::{Backend, BackendFuture, RowId, Settle, Steps, Take, Vitals, verdict_of_all};
-use crate::algorithm::{Algorithm, Micros, Quota, State, Step, roll, settle, step, when};
+use crate::algorithm::{Algorithm, Ask, Micros, Quota, State, Step, roll, settle, step, step_inlined, when};
 use crate::clock::{Clock, Sleep, SystemClock};
 use crate::sync::{Mutex, PoisonError};
 
@@ -65,36 +65,75 @@ impl MemoryBackend {
         self.max_rows
     }
 
-    fn decide(&self, takes: &[Take<'_>], store: bool) -> Steps {
-        match takes {
-            [take] => self.decide_one(take, store),
-            takes => self.decide_all(takes, store),
-        }
+    /// What [`acquire`](Backend::acquire) and [`peek`](Backend::peek) answer.
+    pub(crate) fn decide(&self, takes: &[Take<'_>], store: bool) -> Steps {
+        let known = match takes {
+            [take] => self.decide_one(&take.row, &take.quota, take.ask, store).map(Steps::from),
+            takes => self.decide_few(takes, store),
+        };
+        known.unwrap_or_else(|| self.decide_all(takes, store))
     }
 
-    /// One take on a row that is there, without a twin: one lookup, one lock, one look at the clock.
-    fn decide_one(&self, take: &Take<'_>, store: bool) -> Steps {
-        let slot = Slot::of(take.row.digest());
+    /// One take on a row that is there, without a twin: one lookup, one lock, one look at the clock. `None`: it is
+    /// another case.
+    // Compiled into its two callers: what goes through memory from one function to another comes late.
+    #[inline(always)]
+    pub(crate) fn decide_one(&self, row: &RowId<'_>, quota: &Quota, ask: Ask, store: bool) -> Option<Step> {
+        let slot = Slot::of(row.digest());
         let worth = &self.table.worth;
         let mut shard = self.table.lock(self.table.shard_of(slot));
-        if let Some(row) = find_mut(&mut shard, slot) {
-            if !row.has_twin() {
-                // The row's line was touched above: it is on its way while the clock is read.
-                let now = self.clock.now();
-                let state = worth.state(row);
-                let step = step(&take.quota, &state, now, take.ask);
-                if step.state.carry == 0.0 {
-                    if store && step.is_allowed() {
-                        let known = state.stamp == step.state.stamp;
-                        let quota = if known { row.quota() } else { worth.learn(&take.quota) };
-                        *row = Row::new(step.state.spent, step.state.at, quota, false);
-                    }
-                    return step.into();
+        let row = find_mut(&mut shard, slot).filter(|row| !row.has_twin())?;
+        // The row's line was touched above: it is on its way while the clock is read.
+        let now = self.clock.now();
+        let state = worth.state(row);
+        let step = step_inlined(quota, &state, now, ask);
+        if step.state.carry != 0.0 {
+            return None;
+        }
+        if store && step.is_allowed() {
+            let known = state.stamp == step.state.stamp;
+            let quota = if known { row.quota() } else { worth.learn(quota) };
+            *row = Row::new(step.state.spent, step.state.at, quota, false);
+        }
+        Some(step)
+    }
+
+    /// A few takes on as many rows that are there, without twins. `None`: it is another case.
+    fn decide_few(&self, takes: &[Take<'_>], store: bool) -> Option<Steps> {
+        if takes.len() > FEW {
+            return None;
+        }
+        let slots: SmallVec<[Slot; FEW]> = takes.iter().map(|take| Slot::of(take.row.digest())).collect();
+        if slots.iter().enumerate().any(|(i, slot)| slots[..i].contains(slot)) {
+            return None;
+        }
+        let worth = &self.table.worth;
+        let mut locked = Locked::new(&self.table, &slots);
+        let now = self.clock.now();
+        let mut before: SmallVec<[State; FEW]> = SmallVec::new();
+        let mut steps = Steps(SmallVec::with_capacity(takes.len()));
+        for (take, slot) in takes.iter().zip(&slots) {
+            let row = find_mut(locked.shard(*slot).1, *slot).filter(|row| !row.has_twin())?;
+            before.push(worth.state(row));
+            let step = step(&take.quota, &worth.state(row), now, take.ask);
+            if step.state.carry != 0.0 {
+                return None;
+            }
+            steps.0.push(step);
+        }
+        if !steps.all_granted() {
+            // Nothing is spent: whatever fitted leaves its row as it was.
+            for (step, before) in steps.0.iter_mut().zip(before).filter(|(step, _)| step.is_allowed()) {
+                step.state = before;
+            }
+        } else if store {
+            for ((take, slot), step) in takes.iter().zip(&slots).zip(steps.iter()) {
+                if let Some(row) = find_mut(locked.shard(*slot).1, *slot) {
+                    *row = Row::new(step.state.spent, step.state.at, worth.learn(&take.quota), false);
                 }
             }
         }
-        drop(shard);
-        self.decide_all(std::slice::from_ref(take), store)
+        Some(steps)
     }
 
     fn decide_all(&self, takes: &[Take<'_>], store: bool) -> Steps {
@@ -470,6 +509,9 @@ fn shared_id(overflow: &HashMap<u64, State>, take: &Take<'_>) -> u64 {
     let id = take.row.policy.id();
     if overflow.len() < MOST_OVERFLOW_ROWS || overflow.contains_key(&id) { id } else { 0 }
 }
+
+/// Takes of a call for which there is a shorter way.
+const FEW: usize = 4;
 
 const MOST_OVERFLOW_ROWS: usize = 1024;
 

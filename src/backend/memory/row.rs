@@ -55,32 +55,35 @@ impl QuotaId {
     }
 }
 
-/// Where a row lies in the table. The lowest bit of a digest tells a row (0) from its twin (1); the bits that choose
-/// the shard and the place in it are others, so the two lie side by side.
+/// Where a row lies in the table. One bit of the digest's upper half tells a row (0) from its twin (1); the lower half
+/// chooses the shard and the place in it, so the two lie side by side. SipHash is done with the lower half first: the
+/// shard is being locked while the upper half is still computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u128);
 
 impl Slot {
     pub(super) fn of(digest: Digest) -> Slot {
-        Slot(digest.to_bits() & !1)
+        Slot(digest.to_bits() & !TWIN)
     }
 
     pub(super) fn twin(self) -> Slot {
-        Slot(self.0 | 1)
+        Slot(self.0 | TWIN)
     }
 
     pub(super) fn without_twin(self) -> Slot {
-        Slot(self.0 & !1)
+        Slot(self.0 & !TWIN)
     }
 
     pub(super) fn is_twin(self) -> bool {
-        self.0 & 1 == 1
+        self.0 & TWIN != 0
     }
 
     pub(super) fn hash(self) -> u64 {
-        (self.0 >> 64) as u64
+        self.0 as u64
     }
 }
+
+const TWIN: u128 = 1 << 64;
 
 impl std::hash::Hash for Slot {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {

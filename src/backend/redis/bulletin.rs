@@ -62,13 +62,13 @@ enum Rest {
 
 /// What the server says.
 #[derive(Debug)]
-struct Page {
+pub(super) struct Page {
     epoch: Vec<u8>,
     all: bool,
     more: bool,
     version: u64,
     floor: Vec<u8>,
-    notices: Vec<Notice>,
+    pub(super) notices: Vec<Notice>,
 }
 
 impl Board {
@@ -266,7 +266,7 @@ fn add(command: &mut Cmd, notice: &Notice) {
     command.arg(&notice.topic).arg(mark).arg(notice.text.as_deref().unwrap_or("")).arg(lasts as u64);
 }
 
-fn page(answer: Value) -> Option<Page> {
+pub(super) fn page(answer: Value) -> Option<Page> {
     let Value::Array(values) = answer else { return None };
     let mut values = values.into_iter();
     let epoch = bytes(values.next()?)?;

@@ -7,6 +7,8 @@ mod batch;
 mod breaker;
 mod bulletin;
 mod error;
+#[cfg(fuzzing)]
+pub(super) mod fuzzing;
 mod lanes;
 mod link;
 #[cfg(all(test, loom))]

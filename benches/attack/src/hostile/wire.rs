@@ -1,0 +1,95 @@
+//! HTTP/1 by hand: requests in bulk, answers counted and thrown away. An attacker has no use for more.
+
+use std::io::{Error, ErrorKind, Result};
+use std::net::{Ipv4Addr, SocketAddr};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::{Tally, Target};
+use crate::honest::connect;
+
+pub struct Wire {
+    stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+impl Wire {
+    pub async fn connect(from: Ipv4Addr, to: SocketAddr) -> Result<Wire> {
+        Ok(Wire { stream: connect(from, to).await?, unread: Vec::new() })
+    }
+
+    pub async fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        self.stream.write_all(bytes).await
+    }
+
+    /// Reads so many responses and counts them.
+    pub async fn answers(&mut self, count: u64, tally: &Tally) -> Result<()> {
+        for _ in 0..count {
+            tally.answered(self.answer().await?);
+        }
+        Ok(())
+    }
+
+    /// The status of the next response. It has a length, or none and no body.
+    async fn answer(&mut self) -> Result<u16> {
+        let head = loop {
+            if let Some(end) = find(&self.unread, b"\r\n\r\n") {
+                break end + 4;
+            }
+            self.more().await?;
+        };
+        let text = String::from_utf8_lossy(&self.unread[..head]).to_ascii_lowercase();
+        let nonsense = || Error::new(ErrorKind::InvalidData, "no HTTP/1 response");
+        let status = text.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or_else(nonsense)?;
+        let length = text.lines().find_map(|line| line.strip_prefix("content-length:")).unwrap_or("0");
+        let length: usize = length.trim().parse().map_err(|_| nonsense())?;
+        while self.unread.len() < head + length {
+            self.more().await?;
+        }
+        self.unread.drain(..head + length);
+        Ok(status)
+    }
+
+    async fn more(&mut self) -> Result<()> {
+        match self.stream.read_buf(&mut self.unread).await? {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A connection that is made anew when it breaks, which counts as cut.
+pub struct Renewed {
+    target: Target,
+    from: Ipv4Addr,
+    wire: Option<Wire>,
+}
+
+impl Renewed {
+    pub fn new(target: Target, from: Ipv4Addr) -> Renewed {
+        Renewed { target, from, wire: None }
+    }
+
+    /// Sends so many requests at once and counts their answers.
+    pub async fn exchange(&mut self, requests: &[u8], count: u64) {
+        if self.try_exchange(requests, count).await.is_err() {
+            self.target.tally.cut();
+            self.wire = None;
+        }
+    }
+
+    async fn try_exchange(&mut self, requests: &[u8], count: u64) -> Result<()> {
+        let wire = match &mut self.wire {
+            Some(wire) => wire,
+            none => none.insert(Wire::connect(self.from, self.target.server).await?),
+        };
+        wire.send(requests).await?;
+        self.target.tally.sent(count);
+        wire.answers(count, &self.target.tally).await
+    }
+}
+
+fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|window| window == what)
+}

@@ -1,0 +1,226 @@
+//! A run from its beginning to its verdict.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::args::{Args, Phase};
+use crate::honest::{self, Seen};
+use crate::hostile::Told;
+use crate::sample::{Honest, Sample, Server, csv, used_by, used_by_all};
+use crate::{Result, plot, report, server, verdict};
+
+/// Everything that was seen.
+pub struct Run {
+    pub seconds: u64,
+    pub max_rows: usize,
+    /// Whether server and clients had a core each.
+    pub is_pinned: bool,
+    pub samples: Vec<Sample>,
+    /// Over each phase as a whole.
+    pub phases: Vec<(Phase, Honest)>,
+    pub hostile: Vec<Told>,
+}
+
+impl Run {
+    /// The seconds of a phase.
+    pub fn of(&self, phase: Phase) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().filter(move |sample| sample.phase == phase)
+    }
+
+    pub fn honest(&self, phase: Phase) -> Honest {
+        self.phases.iter().find(|(other, _)| *other == phase).map_or_else(Honest::default, |(_, honest)| *honest)
+    }
+
+    /// How long the attackers were there.
+    pub fn attacked(&self) -> Duration {
+        Phase::ALL.iter().filter(|phase| phase.is_hostile()).map(|phase| phase.lasts(self.seconds)).sum()
+    }
+}
+
+/// Whether every promise was kept.
+pub fn run(args: &Args) -> Result<bool> {
+    if args.seconds < 90 {
+        return Err("a run takes 90 seconds at least: its phases would say nothing".into());
+    }
+    std::fs::create_dir_all(&args.results)?;
+    let run = attack(args)?;
+    let verdicts = verdict::all(&run);
+    let summary = report::markdown(&run, args.flood, &verdicts);
+    std::fs::write(args.results.join("attack.csv"), csv(&run.samples))?;
+    std::fs::write(args.results.join("attack.svg"), plot::svg(&run))?;
+    std::fs::write(args.results.join("attack.md"), &summary)?;
+    println!("{summary}");
+    eprintln!("attack: table, plot and this summary are in {}", args.results.display());
+    Ok(verdicts.iter().all(|verdict| verdict.holds))
+}
+
+fn attack(args: &Args) -> Result<Run> {
+    // The flood has to fill the table in the first half of its warm-up.
+    let max_rows = (args.flood * Phase::WarmUp.lasts(args.seconds).as_secs() / 2).clamp(10_000, 100_000) as usize;
+    let is_pinned = pin();
+    let mut server = Running::start(is_pinned, max_rows)?;
+    let (tell, seen) = channel();
+    honest::start(server.address, &tell)?;
+    drop(tell);
+
+    let mut run = Run {
+        seconds: args.seconds,
+        max_rows,
+        is_pinned,
+        samples: Vec::new(),
+        phases: Vec::new(),
+        hostile: Vec::new(),
+    };
+    let begin = Instant::now();
+    let mut ends = begin;
+    let mut hostile: Option<Hostile> = None;
+    for phase in Phase::ALL {
+        eprintln!("attack: {} for {} s", phase.name(), phase.lasts(args.seconds).as_secs_f64());
+        if phase == Phase::WarmUp {
+            hostile = Some(Hostile::start(server.address, args.flood, run.attacked())?);
+        }
+        ends += phase.lasts(args.seconds);
+        let mut all = Vec::new();
+        let mut watch = Watch::new(server.child.id(), hostile.as_ref().map(|hostile| hostile.0.id()));
+        // What was asked in the phase before is that one's.
+        let _ = seen.try_iter().count();
+        while Instant::now() < ends {
+            sleep((ends - Instant::now()).min(SECOND));
+            run.samples.push(watch.sample(begin, phase, server.admin, &seen, &mut all)?);
+        }
+        run.phases.push((phase, Honest::of(&all)));
+        if phase == Phase::Attack
+            && let Some(hostile) = hostile.take()
+        {
+            run.hostile = hostile.end()?;
+        }
+        if let Some(status) = server.child.try_wait()? {
+            return Err(format!("the server has ended: {status}").into());
+        }
+    }
+    Ok(run)
+}
+
+/// What is to be compared with the second before.
+struct Watch {
+    server: u32,
+    hostile: Option<u32>,
+    at: Instant,
+    used: [Duration; 3],
+}
+
+impl Watch {
+    fn new(server: u32, hostile: Option<u32>) -> Watch {
+        let mut watch = Watch { server, hostile, at: Instant::now(), used: [Duration::ZERO; 3] };
+        watch.used = watch.used();
+        watch
+    }
+
+    fn used(&self) -> [Duration; 3] {
+        let clients = used_by(std::process::id()) + self.hostile.map_or(Duration::ZERO, used_by);
+        [used_by(self.server), clients, used_by_all()]
+    }
+
+    fn sample(
+        &mut self,
+        begin: Instant,
+        phase: Phase,
+        admin: SocketAddr,
+        seen: &Receiver<Seen>,
+        all: &mut Vec<Seen>,
+    ) -> Result<Sample> {
+        let (used, at) = (self.used(), Instant::now());
+        let cores = |i: usize| used[i].saturating_sub(self.used[i]).as_secs_f64() / (at - self.at).as_secs_f64();
+        let [server_cores, client_cores, machine_cores] = [cores(0), cores(1), cores(2)];
+        (self.used, self.at) = (used, at);
+        let latest: Vec<Seen> = seen.try_iter().collect();
+        all.extend(&latest);
+        Ok(Sample {
+            second: begin.elapsed().as_secs_f64(),
+            phase,
+            server: Server::read(self.server, admin)?,
+            honest: Honest::of(&latest),
+            server_cores,
+            client_cores,
+            machine_cores,
+        })
+    }
+}
+
+/// The server, which ends with its standard input, and with this.
+struct Running {
+    child: Child,
+    address: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Running {
+    fn start(is_pinned: bool, max_rows: usize) -> Result<Running> {
+        let own = std::env::current_exe()?;
+        let mut command = if is_pinned { Command::new("taskset") } else { Command::new(&own) };
+        if is_pinned {
+            command.args(["-c", "0"]).arg(&own);
+        }
+        command.args(["serve", "--max-rows", &max_rows.to_string()]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        let told = child.stdout.take().ok_or("the server has no output")?;
+        BufReader::new(told).read_line(&mut line)?;
+        let (address, admin) = server::parse_line(&line)?;
+        Ok(Running { child, address, admin })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The attackers: behind the honest clients in the queue for their core, so that those measure the server and not them.
+struct Hostile(Child);
+
+impl Hostile {
+    fn start(server: SocketAddr, flood: u64, time: Duration) -> Result<Hostile> {
+        let child = Command::new("nice")
+            .args(["-n", "10"])
+            .arg(std::env::current_exe()?)
+            .args(["hostile", "--server", &server.to_string(), "--flood", &flood.to_string()])
+            .args(["--seconds", &time.as_secs().to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        Ok(Hostile(child))
+    }
+
+    fn end(mut self) -> Result<Vec<Told>> {
+        let mut text = String::new();
+        if let Some(mut told) = self.0.stdout.take() {
+            told.read_to_string(&mut text)?;
+        }
+        Ok(text.lines().filter_map(Told::parse).collect())
+    }
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Puts this process, and what it starts, on the second core; the server gets the first. Without `taskset`, or with one
+/// core only, everybody shares what there is.
+fn pin() -> bool {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let own = std::process::id().to_string();
+    let pinned = Command::new("taskset").args(["-cp", "1", &own]).stdout(Stdio::null()).status();
+    cores > 1 && pinned.is_ok_and(|status| status.success())
+}
+
+const SECOND: Duration = Duration::from_secs(1);

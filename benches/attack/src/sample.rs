@@ -1,0 +1,141 @@
+//! What the kernel and the server tell of it, once a second.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use crate::Result;
+use crate::args::Phase;
+use crate::honest::{Outcome, Seen};
+
+/// One second of a run.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Since the run began.
+    pub second: f64,
+    pub phase: Phase,
+    pub server: Server,
+    pub honest: Honest,
+    /// Cores in use over that second: by the server, by both sorts of clients, by all there is on the machine.
+    pub server_cores: f64,
+    pub client_cores: f64,
+    pub machine_cores: f64,
+}
+
+/// The server, from outside and by its own word.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Server {
+    pub rss_kib: u64,
+    pub descriptors: u64,
+    pub threads: u64,
+    pub tasks: u64,
+    pub rows: u64,
+    pub waiting: u64,
+    pub offenders: u64,
+    pub blocked: u64,
+}
+
+impl Server {
+    pub fn read(pid: u32, admin: SocketAddr) -> Result<Server> {
+        let mut text = String::new();
+        let mut stream = TcpStream::connect_timeout(&admin, Duration::from_secs(5))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.read_to_string(&mut text)?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let vital = |name: &str| field(&text, name);
+        Ok(Server {
+            rss_kib: field(&status, "VmRSS:")?,
+            threads: field(&status, "Threads:")?,
+            descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count() as u64,
+            tasks: vital("tasks")?,
+            rows: vital("rows")?,
+            waiting: vital("waiting")?,
+            offenders: vital("offenders")?,
+            blocked: vital("blocked")?,
+        })
+    }
+}
+
+/// What honest clients saw in some time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Honest {
+    pub requests: u64,
+    pub refused: u64,
+    pub failed: u64,
+    pub p50: Duration,
+    pub p99: Duration,
+    pub most: Duration,
+}
+
+impl Honest {
+    pub fn of(seen: &[Seen]) -> Honest {
+        let mut latencies: Vec<Duration> = seen.iter().map(|seen| seen.latency).collect();
+        latencies.sort_unstable();
+        let count = |outcome| seen.iter().filter(|seen| seen.outcome == outcome).count() as u64;
+        Honest {
+            requests: seen.len() as u64,
+            refused: count(Outcome::Refused),
+            failed: count(Outcome::Failed),
+            p50: quantile(&latencies, 0.5),
+            p99: quantile(&latencies, 0.99),
+            most: latencies.last().copied().unwrap_or_default(),
+        }
+    }
+}
+
+/// The smallest of `sorted` that so large a part of them does not exceed.
+fn quantile(sorted: &[Duration], part: f64) -> Duration {
+    let rank = (sorted.len() as f64 * part).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied().unwrap_or_default()
+}
+
+/// The number behind a word at the beginning of a line.
+fn field(text: &str, name: &str) -> Result<u64> {
+    let mut lines = text.lines().map(str::split_whitespace);
+    let found = lines.find_map(|mut words| (words.next() == Some(name)).then(|| words.next()).flatten());
+    Ok(found.ok_or_else(|| format!("there is no {name:?} in {text:?}"))?.parse()?)
+}
+
+/// Processor time that a process has used; nothing if it is gone.
+pub fn used_by(pid: u32) -> Duration {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return Duration::ZERO };
+    // The second field is a name in parentheses, which may hold blanks. utime and stime are the 14th and 15th.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    ticks(fields.split_whitespace().skip(11).take(2))
+}
+
+/// Processor time that was used at all.
+pub fn used_by_all() -> Duration {
+    let Ok(stat) = fs::read_to_string("/proc/stat") else { return Duration::ZERO };
+    // user, nice, system, idle, iowait, irq, softirq
+    let fields = stat.lines().next().unwrap_or("").split_whitespace().skip(1);
+    ticks(fields.enumerate().filter(|(i, _)| [0, 1, 2, 5, 6].contains(i)).map(|(_, field)| field))
+}
+
+/// The kernel counts in hundredths of a second, wherever it tells.
+fn ticks<'a>(fields: impl Iterator<Item = &'a str>) -> Duration {
+    Duration::from_millis(10 * fields.filter_map(|field| field.parse::<u64>().ok()).sum::<u64>())
+}
+
+/// Fields and units in the first line.
+pub fn csv(samples: &[Sample]) -> String {
+    let mut text = "second,phase,rss_kib,descriptors,threads,tasks,rows,waiting,offenders,blocked,server_cores,\
+                    client_cores,machine_cores,honest_requests,honest_refused,honest_failed,p50_us,p99_us,max_us\n"
+        .to_owned();
+    for Sample { second, phase, server, honest, server_cores, client_cores, machine_cores } in samples {
+        let Server { rss_kib, descriptors, threads, tasks, rows, waiting, offenders, blocked } = server;
+        let Honest { requests, refused, failed, p50, p99, most } = honest;
+        let _ = writeln!(
+            text,
+            "{second:.1},{},{rss_kib},{descriptors},{threads},{tasks},{rows},{waiting},{offenders},{blocked},\
+             {server_cores:.2},{client_cores:.2},{machine_cores:.2},{requests},{refused},{failed},{},{},{}",
+            phase.name(),
+            p50.as_micros(),
+            p99.as_micros(),
+            most.as_micros()
+        );
+    }
+    text
+}

@@ -1,0 +1,184 @@
+//! The server under attack: axum on hyper, limited by tollgate, with the timeouts and bounds that a limiter cannot set.
+//!
+//! What is the limiter's and what is not: tollgate decides about requests, so it sees none whose headers never end or
+//! are too large, and no response that nobody reads. Against those a server needs what is set here, and `axum::serve` sets
+//! none of it:
+//!
+//! - HTTP/1: a time to send the headers in, a largest size of them;
+//! - HTTP/2: as many streams at once, as large a header list, as much unsent data a stream; pings to find the dead;
+//! - each connection: closed when nothing moves on it, in either direction; a send buffer of a known size, which the
+//!   kernel otherwise lets grow to megabytes for whoever does not read; so many of them at once and no more;
+//! - each handler that reads a body: a time to do it in.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener as AdminListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use bytes::Bytes;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::runtime::RuntimeMetrics;
+use tokio::sync::Semaphore;
+use tokio_io_timeout::TimeoutStream;
+use tollgate::key::{self, PeerAddr};
+use tollgate::{AutoBlock, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, SECOND};
+use tower::ServiceExt;
+
+use crate::Result;
+use crate::args::Args;
+
+/// By API key. A window of minutes: what the flood spends is not paid back at once, so its rows are worth keeping, and
+/// the table has to choose. Honest clients spend 600 of it.
+pub const KEY: Policy = Policy::new("key", KEY_QUOTA);
+const KEY_QUOTA: Quota = Quota::fixed_window(KEY_LIMIT, KEY_WINDOW);
+pub const KEY_LIMIT: u64 = 1_000;
+pub const KEY_WINDOW: Duration = Duration::from_secs(300);
+
+/// By address, wherever a caller's name means nothing.
+pub const CLIENT: Policy = Policy::new("client", Quota::token_bucket(CLIENT_RATE, SECOND).capacity(CLIENT_CAPACITY));
+pub const CLIENT_RATE: u64 = 10;
+pub const CLIENT_CAPACITY: u64 = 20;
+
+/// By API key, waiting instead of being refused.
+const TURN: Policy = Policy::new("turn", Quota::token_bucket(5, SECOND).capacity(5).max_reserved(50));
+
+/// A response that the kernel does not take off the server's hands.
+const LARGE: usize = 1 << 20;
+const SEND_BUFFER: u32 = 128 * 1024;
+
+/// Where the proxies are that this server believes.
+const PROXIES: &str = "127.9.0.0/16";
+
+const MAX_CONNECTIONS: usize = 4_096;
+const HEADER_TIME: Duration = Duration::from_secs(5);
+const BODY_TIME: Duration = Duration::from_secs(10);
+/// Nothing moves for so long. Longer than any honest request waits for its turn.
+const IDLE_TIME: Duration = Duration::from_secs(15);
+const LARGEST_HEAD: usize = 64 * 1024;
+const LARGEST_HEADER_LIST: u32 = 16 * 1024;
+
+/// Serves until standard input ends, so that no server outlives whoever started it.
+///
+/// The first line that it prints is its address and that of its vitals.
+pub fn serve(args: &Args) -> Result<()> {
+    let backend = MemoryBackend::builder().max_rows(args.max_rows).build();
+    let blocks = AutoBlock::new([&KEY, &CLIENT]).threshold(200).within(MINUTE).block_for(10 * SECOND);
+    let limiter = RateLimiter::builder(backend).max_waiting(1_000).auto_block(blocks).build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let listener = runtime.block_on(async { listen() })?;
+    let admin = AdminListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    println!("{} {}", listener.local_addr()?, admin.local_addr()?);
+
+    let (metrics, seen) = (runtime.handle().metrics(), limiter.clone());
+    std::thread::spawn(move || tell_vitals(&admin, &metrics, &seen));
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    });
+    runtime.block_on(accept(listener, app(&limiter)));
+    Ok(())
+}
+
+/// What it accepts has the same send buffer.
+fn listen() -> std::io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+    socket.listen(1024)
+}
+
+fn app(limiter: &RateLimiter) -> Router {
+    let believed = || key::client_ip().trust([PROXIES]);
+    let by_key = RateLimitLayer::new(KEY, key::header("x-api-key")).limiter(limiter).client_ip(believed());
+    let by_address = RateLimitLayer::new(CLIENT, believed()).limiter(limiter);
+    let turns = RateLimitLayer::new(TURN, key::header("x-api-key")).limiter(limiter).wait_up_to(5 * SECOND);
+    let large = Bytes::from(vec![b'x'; LARGE]);
+    Router::new()
+        .route("/api", get(|| async { "ok" }).layer(by_key))
+        .route("/page", get(|| async { "ok" }).layer(by_address.clone()))
+        .route("/large", get(|| async { large }).layer(by_address.clone()))
+        .route("/upload", post(upload).layer(by_address))
+        .route("/turn", get(|| async { "ok" }).layer(turns))
+}
+
+async fn upload(body: Body) -> StatusCode {
+    match tokio::time::timeout(BODY_TIME, to_bytes(body, 1 << 20)).await {
+        Ok(Ok(_)) => StatusCode::OK,
+        Ok(Err(_)) => StatusCode::BAD_REQUEST,
+        Err(_) => StatusCode::REQUEST_TIMEOUT,
+    }
+}
+
+async fn accept(listener: TcpListener, app: Router) {
+    let http = http();
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(_) => {
+                // Out of descriptors, mostly: some come back.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let _ = stream.set_nodelay(true);
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_read_timeout(Some(IDLE_TIME));
+        stream.set_write_timeout(Some(IDLE_TIME));
+        let service = app.clone().map_request(move |mut request: http::Request<hyper::body::Incoming>| {
+            request.extensions_mut().insert(PeerAddr(peer));
+            request.map(Body::new)
+        });
+        let http = http.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            let io = TokioIo::new(Box::pin(stream));
+            // A connection that ends badly ends: there is nobody to tell.
+            let _ = http.serve_connection(io, TowerToHyperService::new(service)).await;
+        });
+    }
+}
+
+fn http() -> Builder<TokioExecutor> {
+    let mut http = Builder::new(TokioExecutor::new());
+    http.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_buf_size(LARGEST_HEAD);
+    http.http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(128)
+        .max_header_list_size(LARGEST_HEADER_LIST)
+        .max_send_buf_size(64 * 1024)
+        .keep_alive_interval(Duration::from_secs(10))
+        .keep_alive_timeout(Duration::from_secs(5));
+    http
+}
+
+/// On a thread of its own, so that it answers however busy the server is. `curl` can read it too.
+fn tell_vitals(admin: &AdminListener, metrics: &RuntimeMetrics, limiter: &RateLimiter) {
+    for stream in admin.incoming() {
+        let Ok(mut stream) = stream else { continue };
+        let stats = limiter.stats();
+        let text = format!(
+            "HTTP/1.0 200 OK\r\n\r\ntasks {}\nrows {}\nwaiting {}\noffenders {}\nblocked {}\n",
+            metrics.num_alive_tasks(),
+            stats.rows.unwrap_or(0),
+            stats.waiting,
+            stats.offenders,
+            stats.blocked,
+        );
+        let _ = stream.write_all(text.as_bytes());
+    }
+}
+
+/// The addresses of the server, from its first line.
+pub fn parse_line(line: &str) -> Result<(SocketAddr, SocketAddr)> {
+    let (server, admin) = line.trim().split_once(' ').ok_or_else(|| format!("the server said {line:?}"))?;
+    Ok((server.parse()?, admin.parse()?))
+}

@@ -1,0 +1,229 @@
+//! What is promised, and whether it was kept.
+
+use std::time::Duration;
+
+use crate::args::Phase;
+use crate::hostile::{KEY_FLOOD, SPOOFERS, SPOOFS, STORM, STORM_KEYS, Told};
+use crate::run::Run;
+use crate::sample::{Sample, Server};
+use crate::server::{CLIENT_CAPACITY, CLIENT_RATE, KEY_LIMIT, KEY_WINDOW};
+
+pub struct Verdict {
+    pub promise: &'static str,
+    /// In figures.
+    pub found: String,
+    pub holds: bool,
+}
+
+pub fn all(run: &Run) -> Vec<Verdict> {
+    vec![memory(run), full(run), leaks(run), latency(run), recovery(run), honest(run), confined(run), attacked(run)]
+}
+
+fn memory(run: &Run) -> Verdict {
+    let points: Vec<(f64, f64)> =
+        run.of(Phase::Attack).map(|sample| (sample.second, sample.server.rss_kib as f64)).collect();
+    let slope = slope(&points);
+    let grown = slope * Phase::Attack.lasts(run.seconds).as_secs_f64();
+    let mean = points.iter().map(|(_, y)| y).sum::<f64>() / points.len() as f64;
+    Verdict {
+        promise: "Memory is flat after the warm-up (trend over the attack: at most 5 % of it)",
+        found: format!("{:.1} MiB, {:+.2} KiB/s, {:+.1} % over the attack", mean / 1024.0, slope, 100.0 * grown / mean),
+        holds: grown <= mean * 0.05,
+    }
+}
+
+fn full(run: &Run) -> Verdict {
+    let rows = || run.of(Phase::Attack).map(|sample| sample.server.rows);
+    let (least, most) = (rows().min().unwrap_or(0), rows().max().unwrap_or(0));
+    let max = run.max_rows as u64;
+    Verdict {
+        promise: "The table is full (at least 90 %) all through the attack, and never over its bound",
+        found: format!("{least} to {most} rows of {max}"),
+        holds: most <= max && least >= max * 9 / 10,
+    }
+}
+
+fn leaks(run: &Run) -> Verdict {
+    let ends = |phase| {
+        let samples: Vec<&Sample> = run.of(phase).collect();
+        move |what: fn(&Server) -> u64| {
+            let mut seen: Vec<u64> = samples.iter().rev().take(6).map(|sample| what(&sample.server)).collect();
+            seen.sort_unstable();
+            seen.get(seen.len() / 2).copied().unwrap_or(0)
+        }
+    };
+    let (before, after) = (ends(Phase::Quiet), ends(Phase::After));
+    let descriptors = (before(|server| server.descriptors), after(|server| server.descriptors));
+    let threads = (before(|server| server.threads), after(|server| server.threads));
+    let tasks = (before(|server| server.tasks), after(|server| server.tasks));
+    let waiting = after(|server| server.waiting);
+    // A client that is on its way to a new connection when it is counted.
+    let same = |(before, after): (u64, u64)| after <= before + 1;
+    Verdict {
+        promise: "No descriptor, task, thread or place to wait is lost (medians of the last six seconds)",
+        found: format!(
+            "descriptors {} → {}, tasks {} → {}, threads {} → {}, waiting {waiting}",
+            descriptors.0, descriptors.1, tasks.0, tasks.1, threads.0, threads.1
+        ),
+        holds: same(descriptors) && same(tasks) && threads.0 == threads.1 && waiting == 0,
+    }
+}
+
+fn latency(run: &Run) -> Verdict {
+    within_twice(run, Phase::Attack, "Honest p99 under attack is within 2 × of quiet")
+}
+
+fn recovery(run: &Run) -> Verdict {
+    within_twice(run, Phase::After, "Honest p99 afterwards is within 2 × of quiet")
+}
+
+fn within_twice(run: &Run, phase: Phase, promise: &'static str) -> Verdict {
+    let (quiet, then) = (run.honest(Phase::Quiet).p99, run.honest(phase).p99);
+    let times = then.as_secs_f64() / quiet.as_secs_f64().max(1e-9);
+    Verdict { promise, found: format!("{} → {}, {times:.2} ×", millis(quiet), millis(then)), holds: times <= 2.0 }
+}
+
+fn honest(run: &Run) -> Verdict {
+    let sum = |what: fn(&crate::sample::Honest) -> u64| run.phases.iter().map(|(_, honest)| what(honest)).sum::<u64>();
+    let (requests, refused, failed) =
+        (sum(|honest| honest.requests), sum(|honest| honest.refused), sum(|honest| honest.failed));
+    Verdict {
+        promise: "No honest client is refused below its quota, and none is failed",
+        found: format!("of {requests} requests {refused} refused, {failed} failed"),
+        holds: requests > 0 && refused == 0 && failed == 0,
+    }
+}
+
+/// The other half of it: who lies or hammers gets what an honest client in their place would get, and no more.
+fn confined(run: &Run) -> Verdict {
+    let time = run.attacked() + Duration::from_secs(2);
+    let windows = time.as_secs().div_ceil(KEY_WINDOW.as_secs()) + 1;
+    let storm = (told(run, STORM).map_or(0, |told| told.ok), STORM_KEYS * KEY_LIMIT * windows);
+    let spoofs =
+        (told(run, SPOOFS).map_or(0, |told| told.ok), SPOOFERS * (CLIENT_CAPACITY + CLIENT_RATE * time.as_secs()));
+    Verdict {
+        promise: "Stormers and spoofers are admitted no more than their own quotas",
+        found: format!("storm {} of at most {}, spoofers {} of at most {}", storm.0, storm.1, spoofs.0, spoofs.1),
+        holds: storm.0 <= storm.1 && spoofs.0 <= spoofs.1,
+    }
+}
+
+/// Without which all of the above would say nothing.
+fn attacked(run: &Run) -> Verdict {
+    let idle: Vec<&str> = run.hostile.iter().filter(|told| told.sent == 0).map(|told| told.name.as_str()).collect();
+    let keys = told(run, KEY_FLOOD).map_or(0, |told| told.ok);
+    let storm = told(run, STORM).map_or(0, |told| told.refused);
+    let spoofs = told(run, SPOOFS).map_or(0, |told| told.refused);
+    Verdict {
+        promise: "There was an attack: everybody came, the table was filled more than twice, denials were earned",
+        found: format!("{keys} new keys, {storm} and {spoofs} denials; absent: {idle:?}"),
+        holds: idle.is_empty() && run.hostile.len() == 8 && keys > 2 * run.max_rows as u64 && storm > 0 && spoofs > 0,
+    }
+}
+
+fn told<'a>(run: &'a Run, name: &str) -> Option<&'a Told> {
+    run.hostile.iter().find(|told| told.name == name)
+}
+
+/// Of the line that fits best.
+fn slope(points: &[(f64, f64)]) -> f64 {
+    let n = points.len() as f64;
+    let (mx, my) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
+    let above: f64 = points.iter().map(|(x, y)| (x - mx) * (y - my)).sum();
+    let below: f64 = points.iter().map(|(x, _)| (x - mx).powi(2)).sum();
+    if below > 0.0 { above / below } else { 0.0 }
+}
+
+pub fn millis(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Honest;
+
+    #[test]
+    fn a_run_in_which_all_is_well_passes() {
+        let broken: Vec<_> = broken(&good()).collect();
+        assert!(broken.is_empty(), "{broken:?}");
+    }
+
+    #[test]
+    fn each_promise_can_be_broken() {
+        let cases: [(&str, Breaks); 13] = [
+            ("Memory", |run| of(run, Phase::Attack, |server, second| server.rss_kib += second as u64 * 100)),
+            ("The table", |run| of(run, Phase::Attack, |server, _| server.rows = 1_001)),
+            ("The table", |run| of(run, Phase::Attack, |server, _| server.rows = 899)),
+            ("No descriptor", |run| of(run, Phase::After, |server, _| server.descriptors += 2)),
+            ("No descriptor", |run| of(run, Phase::After, |server, _| server.tasks += 2)),
+            ("No descriptor", |run| of(run, Phase::After, |server, _| server.threads += 1)),
+            ("No descriptor", |run| of(run, Phase::After, |server, _| server.waiting = 1)),
+            ("Honest p99 under attack", |run| honest_of(run, Phase::Attack).p99 *= 3),
+            ("Honest p99 afterwards", |run| honest_of(run, Phase::After).p99 *= 3),
+            ("No honest client", |run| honest_of(run, Phase::WarmUp).refused = 1),
+            ("No honest client", |run| honest_of(run, Phase::Quiet).failed = 1),
+            ("Stormers", |run| run.hostile.iter_mut().for_each(|told| told.ok = 100_000)),
+            ("There was", |run| drop(run.hostile.pop())),
+        ];
+        for (promise, breaks) in cases {
+            let mut run = good();
+            breaks(&mut run);
+            let broken: Vec<_> = broken(&run).collect();
+            assert!(broken.len() == 1 && broken[0].starts_with(promise), "{promise}: {broken:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_fitted() {
+        assert_eq!(slope(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]), 2.0);
+        assert_eq!(slope(&[(1.0, 1.0)]), 0.0);
+    }
+
+    type Breaks = fn(&mut Run);
+
+    fn broken(run: &Run) -> impl Iterator<Item = &'static str> {
+        all(run).into_iter().filter(|verdict| !verdict.holds).map(|verdict| verdict.promise)
+    }
+
+    fn good() -> Run {
+        let server =
+            Server { rss_kib: 10_000, descriptors: 100, threads: 4, tasks: 90, rows: 1_000, ..Server::default() };
+        let honest = Honest { requests: 1_000, p99: Duration::from_millis(1), ..Honest::default() };
+        let sample = |second: u32, phase| Sample {
+            second: f64::from(second),
+            phase,
+            server,
+            honest,
+            server_cores: 0.1,
+            client_cores: 0.1,
+            machine_cores: 0.2,
+        };
+        let told = |i: usize| Told {
+            name: [KEY_FLOOD, STORM, SPOOFS].get(i).map_or_else(|| i.to_string(), |name| (*name).to_owned()),
+            sent: 10_000,
+            ok: if i == 1 { 4_000 } else { 3_000 },
+            refused: 5_000,
+            other: 0,
+            cut: 0,
+        };
+        Run {
+            seconds: 90,
+            max_rows: 1_000,
+            is_pinned: true,
+            samples: Phase::ALL.iter().flat_map(|phase| (0..10).map(|second| sample(second, *phase))).collect(),
+            phases: Phase::ALL.map(|phase| (phase, honest)).to_vec(),
+            hostile: (0..8).map(told).collect(),
+        }
+    }
+
+    fn of(run: &mut Run, phase: Phase, change: fn(&mut Server, f64)) {
+        for sample in run.samples.iter_mut().filter(|sample| sample.phase == phase) {
+            change(&mut sample.server, sample.second);
+        }
+    }
+
+    fn honest_of(run: &mut Run, phase: Phase) -> &mut Honest {
+        run.phases.iter_mut().find(|(other, _)| *other == phase).map(|(_, honest)| honest).expect("a phase")
+    }
+}

@@ -1,0 +1,113 @@
+//! Decisions of tollgate beside its peers', in one process, in turns; then with observers beside without. Part of
+//! `make bench`.
+//!
+//! Prints Markdown tables of nanoseconds a decision, medians over the rounds, and tollgate's to each peer's: below 1,
+//! tollgate is faster.
+
+use metrics_exporter_prometheus::PrometheusBuilder;
+use tollgate::observe::{Metrics, Tracing};
+use tollgate::{MemoryBackend, Observed, Observer, Policy, Quota, RateLimiter, SECOND};
+use tollgate_peers::{
+    Contestant, Keys, Kind, ROUND, decisions, interleaved, limiters, quick, ratio, ready, rounds, rules,
+};
+
+pub fn print() {
+    for (label, kind) in [("allowed", Kind::Allowed), ("denied", Kind::Denied)] {
+        let counts = if quick() { [1, 10_000, 50_000, 100_000] } else { [1, 10_000, 1_000_000, 10_000_000] };
+        let measured = counts.map(|keys| decisions(kind, keys, &[1, 2], keys == counts[3]));
+        for (threads, label) in [format!("one thread, {label}"), format!("two threads, {label}")].iter().enumerate() {
+            let columns: Vec<_> = counts.iter().zip(&measured).map(|(keys, of)| (*keys, &of[threads])).collect();
+            table(label, &columns);
+        }
+    }
+    charges();
+    observers();
+}
+
+/// A row for each limiter. Where there are most keys, some are not measured.
+fn table(label: &str, columns: &[(usize, &Vec<(&str, f64)>)]) {
+    let heads: Vec<_> = columns.iter().map(|(keys, _)| counted(*keys)).collect();
+    println!("| {label}: ns (tollgate : peer) | {} |", heads.join(" | "));
+    println!("| --- {}|", "| ---: ".repeat(columns.len()));
+    for (i, (name, _)) in columns[0].1.iter().enumerate() {
+        let cells = columns.iter().map(|(_, column)| match column.get(i) {
+            Some((_, ns)) if i == 0 => format!("{ns:.0}"),
+            Some((_, ns)) => format!("{ns:.0} ({})", ratio(column[0].1 / ns)),
+            None => "–".to_owned(),
+        });
+        println!("| {name} | {} |", cells.collect::<Vec<_>>().join(" | "));
+    }
+    println!();
+}
+
+fn counted(keys: usize) -> String {
+    match keys {
+        1 => "hot key".to_owned(),
+        keys if keys >= 1_000_000 => format!("{} M keys", keys / 1_000_000),
+        keys => format!("{} k keys", keys / 1_000),
+    }
+}
+
+/// Three charges in one call, all or none, to one.
+fn charges() {
+    let keys = Keys::new(10_000);
+    let ([one, of_one], [three, of_three]) = (rules(1, 10_000), rules(3, 10_000));
+    let single = limiters(Kind::Allowed, 10_000, true).swap_remove(0);
+    let times = timed(&[single, one, three, of_one, of_three], &keys);
+    println!("| charges in one call, 10 k keys | one, ns | three, ns | three : one |");
+    println!("| --- | ---: | ---: | ---: |");
+    for (label, one, three) in [
+        ("tollgate, `limit` to `limit_all`", times[0], times[2]),
+        ("tollgate, `limit_all` to `limit_all`", times[1], times[2]),
+        ("governor, one limiter after the other", times[3], times[4]),
+    ] {
+        println!("| {label} | {one:.0} | {three:.0} | {} |", ratio(three / one));
+    }
+    println!();
+}
+
+fn timed(all: &[Contestant], keys: &Keys) -> Vec<f64> {
+    all.iter().for_each(|it| it.fill(keys));
+    let mut cursors = vec![0; all.len()];
+    interleaved(rounds(), all.len(), |i| all[i].time(Kind::Allowed, keys, &mut cursors[i], ROUND))
+}
+
+/// What it costs to be watched.
+fn observers() {
+    let keys = Keys::new(10_000);
+    let builder = || RateLimiter::builder(MemoryBackend::builder().max_rows(100_000).build());
+    let limiters = [
+        ("none", builder().build()),
+        ("one that does nothing", builder().observer(Nothing).build()),
+        ("Tracing, nobody listens", builder().observer(Tracing::new()).build()),
+        ("Metrics, no exporter", builder().observer(Metrics::new()).build()),
+        ("Metrics, Prometheus", builder().observer(Metrics::new()).build()),
+    ];
+    let policy = Policy::new("bench", Quota::token_bucket(1, SECOND).capacity(4_000_000_000));
+    let all = limiters.map(|(name, limiter)| {
+        let policy = policy.clone();
+        Contestant::new(name, move |key| ready(limiter.limit(&policy, key)).expect("in memory").is_allowed())
+    });
+    let prometheus = PrometheusBuilder::new().build_recorder();
+    for (i, it) in all.iter().enumerate() {
+        // The series of the last stay with the exporter that is there when they are first written to.
+        let fill = || it.fill(&keys);
+        if i + 1 == all.len() { metrics::with_local_recorder(&prometheus, fill) } else { fill() }
+    }
+    let mut cursors = vec![0; all.len()];
+    let times = interleaved(rounds(), all.len(), |i| {
+        prometheus.handle().run_upkeep();
+        all[i].time(Kind::Allowed, &keys, &mut cursors[i], ROUND)
+    });
+    println!("| observer, 10 k keys, allowed | ns | to none |");
+    println!("| --- | ---: | ---: |");
+    for (it, time) in all.iter().zip(&times) {
+        println!("| {} | {time:.0} | {} |", it.name, ratio(time / times[0]));
+    }
+}
+
+struct Nothing;
+
+impl Observer for Nothing {
+    fn decided(&self, _: &Observed<'_>) {}
+}

@@ -1,0 +1,103 @@
+//! Looking an address up in deny lists of different lengths, in one process, the lists in turn: `make bench`.
+//!
+//! Prints a Markdown table of nanoseconds a lookup, medians over the rounds, and their ratio to the shortest list's.
+
+use std::hint::black_box;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use tollgate::{DenyList, DenyRule, Signals};
+
+const ROUNDS: usize = 15;
+const ROUND: Duration = Duration::from_millis(40);
+const LENGTHS: [usize; 4] = [10, 1_000, 10_000, 100_000];
+
+pub fn print() {
+    println!("| callers | networks | ns a lookup | to 10 networks |");
+    println!("| --- | ---: | ---: | ---: |");
+    // Of every so many callers, one is denied.
+    for (label, callers, v6, one_in) in [
+        ("1,000 by IPv4, a tenth denied", 1_000, false, 10),
+        ("1,000 by IPv6, a tenth denied", 1_000, true, 10),
+        ("30,000 by IPv4, a tenth denied", 30_000, false, 10),
+        ("30,000 by IPv6, a tenth denied", 30_000, true, 10),
+        ("1,000 by IPv4, all denied", 1_000, false, 1),
+        ("1,000 by IPv6, all denied", 1_000, true, 1),
+    ] {
+        let lists: Vec<_> = LENGTHS.iter().map(|length| list(*length, callers, v6, one_in)).collect();
+        let mut times = vec![Vec::new(); lists.len()];
+        for round in 0..ROUNDS {
+            // Whoever goes later finds a warmer machine: take turns.
+            for turn in 0..lists.len() {
+                let which = (round + turn) % lists.len();
+                times[which].push(time(&lists[which]));
+            }
+        }
+        let times: Vec<f64> = times.into_iter().map(median).collect();
+        for (length, ns) in LENGTHS.iter().zip(&times) {
+            println!("| {label} | {length} | {ns:.0} | {:.2} |", ns / times[0]);
+        }
+    }
+}
+
+/// A list of random networks, of 4096 addresses to one (of IPv6 a provider's to a customer's), and callers, some of
+/// whom are on it.
+fn list(length: usize, callers: usize, v6: bool, one_in: usize) -> (DenyList, Vec<Signals>) {
+    let mut random = Random(length as u64 + 1);
+    let mut networks = Vec::new();
+    let list = DenyList::from_iter((0..length).map(|_| {
+        let (address, prefix) = if v6 {
+            (IpAddr::V6(random.v6().into()), 32 + random.below(33))
+        } else {
+            (IpAddr::V4((random.next() as u32).into()), 20 + random.below(13))
+        };
+        networks.push(address);
+        DenyRule::network(&format!("{address}/{prefix}")).expect("a network")
+    }));
+    let callers = (0..callers).map(|i| {
+        Signals::new().ip(match (i % one_in == 0, v6) {
+            (true, _) => networks[random.below(length as u64) as usize],
+            (false, true) => IpAddr::V6(random.v6().into()),
+            (false, false) => IpAddr::V4((random.next() as u32).into()),
+        })
+    });
+    let callers = callers.collect();
+    (list, callers)
+}
+
+/// Nanoseconds a lookup, over one round.
+fn time((list, callers): &(DenyList, Vec<Signals>)) -> f64 {
+    let begin = Instant::now();
+    let mut calls = 0usize;
+    while begin.elapsed() < ROUND {
+        for _ in 0..1000 {
+            black_box(list.find(None, black_box(&callers[calls % callers.len()])));
+            calls += 1;
+        }
+    }
+    begin.elapsed().as_nanos() as f64 / calls as f64
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 32
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// Among those that are given out: 2000::/3.
+    fn v6(&mut self) -> u128 {
+        let high = 0x2000_0000 | self.next() & 0x1fff_ffff;
+        u128::from(high) << 96 | u128::from(self.next()) << 64 | u128::from(self.next())
+    }
+}

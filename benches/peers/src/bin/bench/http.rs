@@ -1,0 +1,238 @@
+//! Real servers on loopback, with and without layers, under 64 connections that each wait for their answer. Part of
+//! `make bench`.
+//!
+//! Every stack is served by a process of its own on the first core; the client has the second. In each of 20 rounds a
+//! layer and its server without one are asked right after each other, first this one, then that one. Prints Markdown:
+//! medians of the rounds, and of the ratio within a round the interval that it is in with 95 % (bootstrap).
+//!
+//! All connections come from one address, so the key is hot.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::LocalSet;
+use tollgate_peers::{Kind, Stack, layers, median, pin, quick, serve, spread};
+
+const CONNECTIONS: usize = 64;
+const SLICE: Duration = Duration::from_millis(350);
+
+pub fn print() {
+    pin(1);
+    let runtime = runtime();
+    let rounds = if quick() { 2 } else { 20 };
+    allowed(&runtime, rounds);
+    denied(&runtime, rounds);
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// What `bench serve STACK KIND` does, until whoever started it is gone.
+pub fn run(stack: &str, kind: &str) {
+    pin(0);
+    let kind = if kind == "denied" { Kind::Denied } else { Kind::Allowed };
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read(&mut [0]);
+        std::process::exit(0);
+    });
+    let served = runtime().block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        println!("{}", listener.local_addr()?.port());
+        serve(stack, kind, listener).await
+    });
+    served.expect("served");
+}
+
+/// Layers that let everything through, each beside its server without one.
+fn allowed(runtime: &Runtime, rounds: usize) {
+    let stacks = layers(Kind::Allowed);
+    let mut servers: Vec<_> = stacks.iter().map(|it| Server::start(runtime, it, Kind::Allowed)).collect();
+    let layered: Vec<_> = (0..stacks.len()).filter(|i| stacks[*i].name != stacks[*i].without).collect();
+    for round in 0..rounds {
+        for turn in 0..layered.len() {
+            let with = layered[(round + turn) % layered.len()];
+            let without = stacks.iter().position(|it| it.name == stacks[with].without).expect("served");
+            let pair = if round % 2 == 0 { [with, without] } else { [without, with] };
+            let [first, second] = pair.map(|i| servers[i].slice(runtime, "200"));
+            let (with_rate, without_rate) = if pair[0] == with { (first, second) } else { (second, first) };
+            servers[with].ratios.push(with_rate / without_rate);
+        }
+    }
+    println!("| allowed, {rounds} pairs | requests/s | p99 ms | server µs/request | with : without | 95 % interval |");
+    println!("| --- | ---: | ---: | ---: | ---: | --- |");
+    servers.iter_mut().for_each(Server::print);
+    println!();
+}
+
+/// Layers that deny everything, each beside tower_governor's in the same round.
+fn denied(runtime: &Runtime, rounds: usize) {
+    let stacks = layers(Kind::Denied);
+    let mut servers: Vec<_> = stacks.iter().map(|it| Server::start(runtime, it, Kind::Denied)).collect();
+    for server in &mut servers {
+        // What the limit lets through.
+        server.load(runtime, SLICE / 10);
+    }
+    let peer = stacks.iter().position(|it| it.name == "tower_governor, no headers").expect("a peer");
+    for round in 0..rounds {
+        let mut rates = vec![0.0; stacks.len()];
+        for turn in 0..stacks.len() {
+            let i = (round + turn) % stacks.len();
+            rates[i] = servers[i].slice(runtime, if stacks[i].name == stacks[i].without { "200" } else { "429" });
+        }
+        for (server, rate) in servers.iter_mut().zip(&rates) {
+            server.ratios.push(rate / rates[peer]);
+        }
+    }
+    println!(
+        "| denial storm, {rounds} rounds | requests/s | p99 ms | server µs/request | this : tower_governor \
+         | 95 % interval |"
+    );
+    println!("| --- | ---: | ---: | ---: | ---: | --- |");
+    servers.iter_mut().for_each(Server::print);
+}
+
+/// A stack that is served, and what came of asking it.
+struct Server {
+    name: &'static str,
+    child: Child,
+    connections: Vec<TcpStream>,
+    rates: Vec<f64>,
+    ratios: Vec<f64>,
+    nanos: Vec<u32>,
+    cpu: Duration,
+}
+
+impl Server {
+    fn start(runtime: &Runtime, stack: &Stack, kind: Kind) -> Server {
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["serve", stack.name, if kind == Kind::Denied { "denied" } else { "allowed" }])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut port = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut port).expect("a port");
+        let port: u16 = port.trim().parse().expect("a port");
+        let connections = runtime.block_on(async {
+            let mut connections = Vec::with_capacity(CONNECTIONS);
+            for _ in 0..CONNECTIONS {
+                let connection = TcpStream::connect(("127.0.0.1", port)).await.expect("connected");
+                connection.set_nodelay(true).expect("a socket");
+                connections.push(connection);
+            }
+            connections
+        });
+        let mut server = Server {
+            name: stack.name,
+            child,
+            connections,
+            rates: Vec::new(),
+            ratios: Vec::new(),
+            nanos: Vec::new(),
+            cpu: Duration::ZERO,
+        };
+        server.load(runtime, SLICE / 10);
+        server
+    }
+
+    /// Requests a second over one slice of a round, all answered with `status`.
+    fn slice(&mut self, runtime: &Runtime, status: &str) -> f64 {
+        // The first answers find a machine that has just done something else.
+        self.load(runtime, SLICE / 10);
+        let (cpu, begin) = (self.on_cpu(), Instant::now());
+        let answers = self.load(runtime, SLICE);
+        let elapsed = begin.elapsed();
+        self.cpu += self.on_cpu() - cpu;
+        for answer in &answers {
+            assert!(answer.status == status.as_bytes(), "{}: answered {:?}", self.name, str::from_utf8(&answer.status));
+        }
+        let rate = answers.len() as f64 / elapsed.as_secs_f64();
+        self.nanos.extend(answers.iter().map(|answer| answer.nanos));
+        self.rates.push(rate);
+        rate
+    }
+
+    /// Asks over all connections at once.
+    fn load(&mut self, runtime: &Runtime, length: Duration) -> Vec<Answer> {
+        let until = Instant::now() + length;
+        LocalSet::new().block_on(runtime, async {
+            let tasks: Vec<_> = self.connections.drain(..).map(|it| tokio::task::spawn_local(ask(it, until))).collect();
+            let mut answers = Vec::new();
+            for task in tasks {
+                let (connection, of) = task.await.expect("asked");
+                self.connections.push(connection);
+                answers.extend(of);
+            }
+            answers
+        })
+    }
+
+    /// For how long its one thread has run.
+    fn on_cpu(&self) -> Duration {
+        let told = std::fs::read_to_string(format!("/proc/{}/schedstat", self.child.id())).expect("Linux");
+        Duration::from_nanos(told.split(' ').next().and_then(|it| it.parse().ok()).expect("nanoseconds"))
+    }
+
+    fn print(&mut self) {
+        self.nanos.sort_unstable();
+        let requests = self.nanos.len();
+        let p99 = f64::from(self.nanos[requests * 99 / 100]) / 1e6;
+        let cpu = self.cpu.as_secs_f64() * 1e6 / requests as f64;
+        print!("| {} | {:.0} | {p99:.2} | {cpu:.1} |", self.name, median(self.rates.clone()));
+        if self.ratios.is_empty() {
+            println!(" | |");
+        } else {
+            let (middle, low, high) = spread(&self.ratios);
+            println!(" {middle:.3} | {low:.3} to {high:.3} |");
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Answer {
+    status: [u8; 3],
+    nanos: u32,
+}
+
+/// One request after the other, each when the answer before is there.
+async fn ask(mut connection: TcpStream, until: Instant) -> (TcpStream, Vec<Answer>) {
+    let mut answers = Vec::with_capacity(1024);
+    let mut buffer = [0; 4096];
+    let mut now = Instant::now();
+    while now < until {
+        connection.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("a server");
+        let mut there = 0;
+        let status = loop {
+            let read = connection.read(&mut buffer[there..]).await.expect("an answer");
+            assert!(read > 0, "the server closed the connection");
+            there += read;
+            if let Some(status) = whole(&buffer[..there]) {
+                break status;
+            }
+        };
+        let then = std::mem::replace(&mut now, Instant::now());
+        answers.push(Answer { status, nanos: (now - then).as_nanos() as u32 });
+    }
+    (connection, answers)
+}
+
+/// The status of an answer, once all of it is there.
+fn whole(answer: &[u8]) -> Option<[u8; 3]> {
+    let head = answer.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let mut lines = answer[..head].split(|byte| *byte == b'\n');
+    let status = lines.next()?.get(9..12)?.try_into().ok()?;
+    let length = lines.find_map(|line| line.strip_prefix(b"content-length: ")).expect("answers of known length");
+    let length: usize = str::from_utf8(length).ok()?.trim().parse().ok()?;
+    (answer.len() == head + length).then_some(status)
+}

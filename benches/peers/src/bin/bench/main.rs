@@ -1,0 +1,117 @@
+//! Measures everything and keeps the tables: `make bench`, or `make bench TABLES="layer http"`.
+//!
+//! Each part is measured by a process of its own, `bench print PART`. What it prints stands in `RESULTS.md` after that,
+//! each part with the machine, the day and the commit that it is from; parts that were not measured stay as they were.
+//! `TOLLGATE_BENCH=quick` only tries whether everything runs, and keeps nothing.
+
+mod allocations;
+mod decision;
+mod deny;
+mod http;
+mod layer;
+mod memory;
+mod plots;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+use tollgate_peers::{Counting, described, quick};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// A name, a title, what to know about it, what prints it.
+type Part = (&'static str, &'static str, &'static str, fn());
+
+const PARTS: [Part; 7] = [
+    (
+        "decision",
+        "Decisions",
+        "String keys of 18 to 24 bytes, asked in turn without end: calls back to back, so that cache misses overlap.\n\
+         The fixed windows (actix-extensible-rate-limit, limitador, tower-rate-limiter's default) do less than a token\n\
+         bucket or GCRA. A peer that takes the key for good is given a copy.",
+        decision::print,
+    ),
+    (
+        "memory",
+        "Memory and the longest call",
+        "Tables that grow from nothing, one key a call. Bytes are what the allocator was asked for; `max_rows` is\n\
+         raised above the number of keys.",
+        memory::print,
+    ),
+    (
+        "layer",
+        "Layers",
+        "10,000 addresses from `ConnectInfo`. tower_governor builds a clock for each denial, which is slow where a\n\
+         hypervisor answers CPUID.",
+        layer::print,
+    ),
+    ("allocations", "Allocations", "Beyond those of the same service without a layer.", allocations::print),
+    (
+        "http",
+        "Loopback HTTP",
+        "axum servers on the first core, the client on the second, 64 connections without pipelining, one address.",
+        http::print,
+    ),
+    ("plots", "Plots", "What the plots are drawn from.", plots::print),
+    ("deny", "Deny lists", "Lookups of an address, by the length of the list.", deny::print),
+];
+
+fn main() {
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["print", wanted] => PARTS.iter().filter(|(name, ..)| *name == wanted).for_each(|(.., print)| print()),
+        ["grow", limiter, keys] => memory::grow(limiter, keys.parse().expect("a number")),
+        ["serve", stack, kind] => http::run(stack, kind),
+        ref wanted => measure(wanted),
+    }
+}
+
+fn measure(wanted: &[&str]) {
+    let all = wanted.is_empty() || wanted.contains(&"all");
+    if let Some(unknown) = wanted.iter().find(|it| **it != "all" && PARTS.iter().all(|(name, ..)| name != *it)) {
+        eprintln!("no table is named {unknown:?}; there are {}", PARTS.map(|(name, ..)| name).join(", "));
+        std::process::exit(2);
+    }
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("RESULTS.md");
+    let program = env::current_exe().expect("this program");
+    for (name, title, about, _) in PARTS.into_iter().filter(|(name, ..)| all || wanted.contains(name)) {
+        eprintln!("measuring: {title}");
+        let output = Command::new(&program).args(["print", name]).stderr(Stdio::inherit()).output();
+        let output = output.expect("this program, again");
+        assert!(output.status.success(), "{name} failed");
+        let tables = String::from_utf8(output.stdout).expect("text");
+        let part = format!("## {title}\n{}\n\n{about}\n\n{}\n", described(), tables.trim_end());
+        println!("{part}");
+        if !quick() {
+            let kept = fs::read_to_string(&results).unwrap_or_default();
+            fs::write(&results, with_part(&kept, title, &part)).expect("a file to write to");
+        }
+    }
+}
+
+/// The kept results with one part anew, in the order of [`PARTS`].
+fn with_part(kept: &str, title: &str, part: &str) -> String {
+    let mut out = String::from(HEAD);
+    for (_, other, ..) in PARTS {
+        if other == title {
+            out.push_str(part);
+        } else if let Some(begin) = kept.find(&format!("## {other}\n")) {
+            let rest = &kept[begin..];
+            let end = rest[2..].find("\n## ").map_or(rest.len(), |end| end + 3);
+            out.push_str(&rest[..end]);
+        } else {
+            continue;
+        }
+        if !out.ends_with("\n\n") {
+            out.push('\n');
+        }
+    }
+    out.truncate(out.trim_end().len());
+    out + "\n"
+}
+
+const HEAD: &str = "# Beside other crates\n\n\
+    Written by `make bench`; do not edit. Each part was measured in one run, in turns, and its figures are medians.\n\
+    The ratios are what to read: absolute figures are this machine's.\n\n";

@@ -1,0 +1,80 @@
+//! Memory for each key, and the longest call while a table grows. Part of `make bench`.
+//!
+//! Each table grows from nothing in a process of its own, tollgate's and governor's in turns, three times. Prints
+//! Markdown, medians. A key is made, asked for once and dropped: what lives on is the limiter's.
+
+use std::process::Command;
+use std::time::Instant;
+
+use tollgate_peers::{Counting, Kind, interleaved, key, limiters, quick, ratio, resident};
+
+/// Bytes live, at their most, and in memory for each key; nanoseconds of the median call, of one in a thousand, and the
+/// longest.
+type Measured = [f64; 6];
+
+pub fn print() {
+    println!(
+        "| limiter | keys | live B/key | at most B/key | RSS B/key | p50 ns | p99.9 µs | longest call, ms \
+         | tollgate's longest : this |"
+    );
+    println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
+    let counts = if quick() { [100_000, 1_000_000] } else { [1_000_000, 10_000_000] };
+    for keys in counts {
+        let names: Vec<_> = limiters(Kind::Allowed, keys, keys == counts[1]).iter().map(|it| it.name).collect();
+        let mut measured = vec![Vec::new(); names.len()];
+        // Its medians are of each column by itself.
+        interleaved(if quick() { 1 } else { 3 }, names.len(), |i| {
+            measured[i].push(apart(names[i], keys));
+            0.0
+        });
+        let medians: Vec<Measured> = measured.iter().map(|of| columns(of)).collect();
+        for (name, [live, most, rss, p50, p999, longest]) in names.iter().zip(&medians) {
+            print!(
+                "| {name} | {keys} | {live:.1} | {most:.1} | {rss:.1} | {p50:.0} | {:.1} | {:.2} |",
+                p999 / 1e3,
+                longest / 1e6
+            );
+            println!(" {} |", ratio(medians[0][5] / longest));
+        }
+    }
+}
+
+fn columns(of: &[Measured]) -> Measured {
+    std::array::from_fn(|column| tollgate_peers::median(of.iter().map(|row| row[column]).collect()))
+}
+
+/// In a process of its own, whose memory nobody has used before.
+fn apart(name: &str, keys: usize) -> Measured {
+    let program = std::env::current_exe().expect("this program");
+    let output = Command::new(program).args(["grow", name, &keys.to_string()]).output().expect("started");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = String::from_utf8(output.stdout).expect("text");
+    let mut fields = told.split_whitespace().map(|field| field.parse().expect("a number"));
+    std::array::from_fn(|_| fields.next().expect("six numbers"))
+}
+
+/// What `bench grow NAME KEYS` does.
+pub fn grow(name: &str, keys: usize) {
+    Counting::begin();
+    println!("{}", grown(name, keys).map(|it| it.to_string()).join(" "));
+}
+
+fn grown(name: &str, keys: usize) -> Measured {
+    let contestant = limiters(Kind::Allowed, keys, false).into_iter().find(|it| it.name == name).expect("a limiter");
+    // There before, and touched, so that it is not what grows.
+    let mut nanos = vec![1u32; keys];
+    let (live, rss) = (Counting::live(), resident());
+    Counting::forget_peak();
+    for (i, nanos) in nanos.iter_mut().enumerate() {
+        let key = [key(i, keys)];
+        let begin = Instant::now();
+        let allowed = contestant.allowed(&key);
+        *nanos = begin.elapsed().as_nanos().try_into().unwrap_or(u32::MAX);
+        assert!(allowed == 1, "{name}: denied");
+    }
+    let each = |bytes: i64| bytes as f64 / keys as f64;
+    let memory = [each(Counting::live() - live), each(Counting::peak() - live), each(resident() - rss)];
+    nanos.sort_unstable();
+    let times = [keys / 2, keys - keys / 1000, keys - 1].map(|i| f64::from(nanos[i]));
+    [memory[0], memory[1], memory[2], times[0], times[1], times[2]]
+}

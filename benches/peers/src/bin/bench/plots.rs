@@ -1,0 +1,77 @@
+//! Draws how a decision fares with more keys, more threads and more charges at once: `benches/peers/plots/*.svg`. Part
+//! of `make bench`.
+//!
+//! Prints what is drawn as Markdown tables.
+
+use std::path::Path;
+
+use tollgate_peers::{Keys, Kind, Line, Plot, ROUND, decisions, interleaved, quick, rounds, rules};
+
+pub fn print() {
+    let most = if quick() { 5 } else { 7 };
+    let keys: Vec<usize> = (3..=most).map(|power| 10usize.pow(power)).collect();
+    let measured = keys.iter().map(|keys| decisions(Kind::Allowed, *keys, &[1], true).remove(0)).collect();
+    draw(
+        "keys",
+        "A decision with more and more keys",
+        "keys",
+        keys.iter().map(|keys| counted(*keys)).collect(),
+        measured,
+    );
+
+    let threads = [1, 2, 4, 8];
+    let measured = decisions(Kind::Allowed, 10_000, &threads, true);
+    let marks = threads.iter().map(|threads| threads.to_string()).collect();
+    draw(
+        "threads",
+        "A decision from more and more threads, of the time that passes",
+        "threads, 10,000 keys",
+        marks,
+        measured,
+    );
+
+    let counts: Vec<usize> = (1..=8).collect();
+    let keys = Keys::new(10_000);
+    let mut all: Vec<_> = counts.iter().flat_map(|count| rules(*count, 10_000)).collect();
+    all.iter_mut().for_each(|it| it.fill(&keys));
+    let mut cursors = vec![0; all.len()];
+    let times = interleaved(rounds(), all.len(), |i| all[i].time(Kind::Allowed, &keys, &mut cursors[i], ROUND));
+    let names = ["tollgate, all or none", "governor, one by one"];
+    let measured = times.chunks(2).map(|pair| names.into_iter().zip(pair.iter().copied()).collect()).collect();
+    let marks = counts.iter().map(|count| count.to_string()).collect();
+    draw("rules", "A request with more and more rules", "charges, 10,000 keys", marks, measured);
+}
+
+/// `measured`: at each mark, each line's nanoseconds.
+fn draw(name: &str, title: &'static str, below: &'static str, marks: Vec<String>, measured: Vec<Vec<(&str, f64)>>) {
+    println!("| {below} | {} |", marks.join(" | "));
+    println!("| --- {}|", "| ---: ".repeat(marks.len()));
+    let lines: Vec<Line> = (0..measured[0].len())
+        .map(|i| Line { name: measured[0][i].0.to_owned(), values: measured.iter().map(|at| at[i].1).collect() })
+        .collect();
+    for line in &lines {
+        let values: Vec<_> = line.values.iter().map(|value| format!("{value:.0}")).collect();
+        println!("| {}, ns | {} |", line.name, values.join(" | "));
+    }
+    println!("\n![{title}](plots/{name}.svg)\n");
+    let first = &lines[0];
+    let (from, to) = (first.values[0], first.values[first.values.len() - 1]);
+    let description = format!(
+        "Nanoseconds a decision; {} goes from {from:.0} at {} to {to:.0} at {}.",
+        first.name,
+        marks[0],
+        marks[marks.len() - 1]
+    );
+    let svg = Plot { title, description, below, marks, lines }.svg();
+    // A quick run draws no plot that could be taken for one.
+    let folder = if quick() { std::env::temp_dir() } else { Path::new(env!("CARGO_MANIFEST_DIR")).join("plots") };
+    std::fs::create_dir_all(&folder).expect("a folder for plots");
+    std::fs::write(folder.join(name).with_extension("svg"), svg).expect("a file to write to");
+}
+
+fn counted(keys: usize) -> String {
+    match keys {
+        keys if keys >= 1_000_000 => format!("{} M", keys / 1_000_000),
+        keys => format!("{} k", keys / 1_000),
+    }
+}

@@ -1,0 +1,227 @@
+//! The limiters whose decisions are compared, each behind the same call.
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::pin::pin;
+use std::sync::Barrier;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use actix_extensible_rate_limit::backend::memory::InMemoryBackend;
+use actix_extensible_rate_limit::backend::{Backend as _, SimpleInput};
+use limitador::limit::{Context as Variables, Limit, Namespace};
+use tollgate::{Charge, HOUR, MemoryBackend, Policy, Quota, RateLimiter, SECOND};
+
+use crate::keys::Keys;
+use crate::rounds::{ROUND, interleaved, rounds};
+
+/// What the limit is like.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// It never ends, and a key is never back at its whole limit while it is measured: nobody may forget it.
+    Allowed,
+    /// One, which filling the table has taken.
+    Denied,
+}
+
+impl Kind {
+    /// One token each so often, and how many at once: governor has 64 bits for the product in nanoseconds. Few keys are
+    /// asked often, many are asked slowly.
+    fn quota(self, keys: usize) -> (Duration, u32) {
+        match self {
+            Kind::Denied => (HOUR, 1),
+            Kind::Allowed if keys <= 10_000 => (SECOND, 4_000_000_000),
+            Kind::Allowed => (HOUR, 1_000_000),
+        }
+    }
+}
+
+/// One of the limiters, with a table of its own.
+pub struct Contestant {
+    pub name: &'static str,
+    calls: Box<Calls>,
+}
+
+/// How many of these keys are allowed, asked one after the other.
+type Calls = dyn Fn(&[String]) -> usize + Send + Sync;
+
+impl Contestant {
+    pub fn new(name: &'static str, call: impl Fn(&String) -> bool + Send + Sync + 'static) -> Contestant {
+        // Within, the call is known: nothing is measured that a caller would not pay.
+        Contestant {
+            name,
+            calls: Box::new(move |keys| keys.iter().filter(|key| black_box(call(black_box(key)))).count()),
+        }
+    }
+
+    pub fn allowed(&self, keys: &[String]) -> usize {
+        (self.calls)(keys)
+    }
+
+    /// Nanoseconds a call, going round the keys from `cursor` on for about `length`.
+    pub fn time(&self, kind: Kind, keys: &[String], cursor: &mut usize, length: Duration) -> f64 {
+        let begin = Instant::now();
+        let (mut calls, mut allowed) = (0, 0);
+        while begin.elapsed() < length {
+            let end = (*cursor + 500).min(keys.len());
+            allowed += self.allowed(&keys[*cursor..end]);
+            calls += end - *cursor;
+            *cursor = if end == keys.len() { 0 } else { end };
+        }
+        let nanos = begin.elapsed().as_nanos() as f64;
+        let expected = if kind == Kind::Allowed { calls } else { 0 };
+        assert!(allowed == expected, "{}: {allowed} of {calls} allowed, not {expected}", self.name);
+        nanos / calls as f64
+    }
+
+    /// The same from as many threads as there are cursors: of the time that passes, what a call takes.
+    pub fn time_on(&self, kind: Kind, keys: &[String], cursors: &mut [usize], length: Duration) -> f64 {
+        if let [cursor] = cursors {
+            return self.time(kind, keys, cursor, length);
+        }
+        let together = Barrier::new(cursors.len());
+        let rates = thread::scope(|scope| {
+            let together = &together;
+            let run = |cursor| {
+                scope.spawn(move || {
+                    together.wait();
+                    1.0 / self.time(kind, keys, cursor, length)
+                })
+            };
+            let running: Vec<_> = cursors.iter_mut().map(run).collect();
+            running.into_iter().map(|it| it.join().expect("measured")).sum::<f64>()
+        });
+        1.0 / rates
+    }
+
+    /// Takes one of each key.
+    pub fn fill(&self, keys: &Keys) {
+        let allowed: usize = keys.shuffled().map(|key| self.allowed(std::slice::from_ref(key))).sum();
+        let distinct = keys.shuffled().count();
+        assert!(allowed == distinct, "{}: {allowed} of {distinct} allowed to begin with", self.name);
+    }
+}
+
+/// By the number of threads, what a decision of each limiter takes, in nanoseconds: tollgate's first.
+pub fn decisions(kind: Kind, keys: usize, threads: &[usize], few: bool) -> Vec<Vec<(&'static str, f64)>> {
+    let all = limiters(kind, keys, few);
+    let keys = Keys::new(keys);
+    all.iter().for_each(|it| it.fill(&keys));
+    let measured = threads.iter().map(|threads| {
+        // Each thread goes its own way, and on from where it was.
+        let apart: Vec<_> = (0..*threads).map(|i| keys.len() * i / threads).collect();
+        let mut cursors = vec![apart; all.len()];
+        let times = interleaved(rounds(), all.len(), |i| all[i].time_on(kind, &keys, &mut cursors[i], ROUND));
+        all.iter().map(|it| it.name).zip(times).collect()
+    });
+    measured.collect()
+}
+
+/// Tollgate first, then governor, then the others. `few`: only those whose tables stay within reason however
+/// many keys there are.
+pub fn limiters(kind: Kind, keys: usize, few: bool) -> Vec<Contestant> {
+    let (period, burst) = kind.quota(keys);
+    let mut all = vec![tollgate(period, burst, keys), governor(period, burst), ahash(period, burst)];
+    if !few {
+        all.extend([axum_gcra(period, burst), actix(burst)]);
+        #[cfg(feature = "tower-rate-limiter")]
+        all.extend([tower_rate_limiter_gcra(kind), tower_rate_limiter(burst)]);
+        all.push(limitador(burst, keys));
+    }
+    all
+}
+
+fn tollgate(period: Duration, burst: u32, keys: usize) -> Contestant {
+    let policy = Policy::new("bench", Quota::token_bucket(1, period).capacity(burst.into()));
+    let limiter = RateLimiter::new(MemoryBackend::builder().max_rows((2 * keys).max(100_000)).build());
+    Contestant::new("tollgate", move |key| ready(limiter.limit(&policy, key)).expect("in memory").is_allowed())
+}
+
+/// Several charges in one call, all or none; governor has as many limiters, and asks one after the other.
+pub fn rules(count: usize, keys: usize) -> [Contestant; 2] {
+    const NAMES: [&str; 8] = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
+    let (period, burst) = Kind::Allowed.quota(keys);
+    let quota = Quota::token_bucket(1, period).capacity(burst.into());
+    let policies: Vec<Policy> = NAMES.into_iter().take(count).map(|name| Policy::new(name, quota)).collect();
+    let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(4 * keys * count).build());
+    let ours = Contestant::new("tollgate", move |key| {
+        let charges = policies.iter().map(|policy| Charge::new(policy, key));
+        ready(limiter.limit_all(charges)).expect("in memory").is_allowed()
+    });
+    let limiters: Vec<_> = (0..count).map(|_| governor::RateLimiter::keyed(governor_quota(period, burst))).collect();
+    let theirs = Contestant::new("governor", move |key: &String| limiters.iter().all(|it| it.check_key(key).is_ok()));
+    [ours, theirs]
+}
+
+fn governor(period: Duration, burst: u32) -> Contestant {
+    let limiter = governor::RateLimiter::keyed(governor_quota(period, burst));
+    Contestant::new("governor", move |key: &String| limiter.check_key(key).is_ok())
+}
+
+fn ahash(period: Duration, burst: u32) -> Contestant {
+    let limiter = governor::RateLimiter::dashmap_with_hasher(governor_quota(period, burst), ahash::RandomState::new());
+    Contestant::new("governor, ahash", move |key: &String| limiter.check_key(key).is_ok())
+}
+
+fn governor_quota(period: Duration, burst: u32) -> governor::Quota {
+    governor::Quota::with_period(period).expect("a period").allow_burst(NonZeroU32::new(burst).expect("a burst"))
+}
+
+/// It takes the key for good.
+fn axum_gcra(period: Duration, burst: u32) -> Contestant {
+    let quota = axum_gcra::gcra::Quota::new(period, NonZeroU64::new(burst.into()).expect("a burst"));
+    let limiter = axum_gcra::gcra::RateLimiter::new(8192, ahash::RandomState::new());
+    Contestant::new("axum_gcra", move |key: &String| limiter.req_sync(key.clone(), quota, Instant::now()).is_ok())
+}
+
+/// A fixed window. It takes the key for good.
+fn actix(burst: u32) -> Contestant {
+    let backend = InMemoryBackend::builder().with_gc_interval(None).build();
+    Contestant::new("actix-extensible-rate-limit", move |key: &String| {
+        let input = SimpleInput { interval: HOUR, max_requests: burst.into(), key: key.clone() };
+        ready(backend.request(input)).expect("in memory").0.is_allowed()
+    })
+}
+
+/// A fixed window; the key is a variable of an expression.
+fn limitador(burst: u32, keys: usize) -> Contestant {
+    let limiter = limitador::RateLimiter::new(2 * keys as u64);
+    limiter.add_limit(Limit::new("bench", burst.into(), 3600, [], ["user".try_into().expect("an expression")]));
+    let namespace = Namespace::from("bench");
+    Contestant::new("limitador", move |key: &String| {
+        let variables = Variables::from(HashMap::from([("user".to_owned(), key.clone())]));
+        !limiter.check_rate_limited_and_update(&namespace, &variables, 1).expect("in memory").limited
+    })
+}
+
+#[cfg(feature = "tower-rate-limiter")]
+fn tower_rate_limiter_gcra(kind: Kind) -> Contestant {
+    use tower_rate_limiter::{DecisionOutcome, GcraQuota, MemoryGcra, RateLimitPolicy};
+    // A whole limit has to be back within a year. It forgets nobody by itself, however fast they are paid back.
+    let (period, burst) = if kind == Kind::Allowed { (SECOND / 1000, 4_000_000_000) } else { (HOUR, 1) };
+    let quota = GcraQuota::new(1, period, burst).expect("a quota");
+    let policy = MemoryGcra::new(quota);
+    Contestant::new("tower-rate-limiter, GCRA", move |key: &String| {
+        ready(policy.check(key.clone())).expect("in memory").outcome() == DecisionOutcome::Allowed
+    })
+}
+
+/// A fixed window on a cache, which is what it does by default.
+#[cfg(feature = "tower-rate-limiter")]
+fn tower_rate_limiter(burst: u32) -> Contestant {
+    use tower_rate_limiter::{DecisionOutcome, FixedWindow, MemoryStore, RateLimitPolicy};
+    let policy = FixedWindow::new(MemoryStore::new(), burst.into(), HOUR).expect("a quota");
+    Contestant::new("tower-rate-limiter, default", move |key: &String| {
+        ready(policy.check(key.clone())).expect("in memory").outcome() == DecisionOutcome::Allowed
+    })
+}
+
+/// What a future says that has nothing to wait for.
+pub fn ready<F: Future>(future: F) -> F::Output {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("in memory"),
+    }
+}

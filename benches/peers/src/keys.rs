@@ -1,0 +1,55 @@
+//! Whom the tables count: names of 18 to 24 bytes.
+
+use std::ops::Deref;
+
+/// The name of the `i`th of `count`. They come in no order, so that a table is not walked as it was filled.
+pub fn key(i: usize, count: usize) -> String {
+    let i = scatter(i, count, 0x9e37_79b1);
+    format!("user-{:011x}-{i}", i * 7919)
+}
+
+/// Names in the order in which they are asked for: so the name itself is in the cache when it is, and what is measured
+/// is the limiter.
+pub struct Keys {
+    list: Vec<String>,
+    distinct: usize,
+}
+
+impl Keys {
+    pub fn new(count: usize) -> Keys {
+        // One alone is written down often, so that a round asks as many at once as with others.
+        let length = if count == 1 { 200 } else { count };
+        Keys { list: (0..length).map(|i| key(i % count, count)).collect(), distinct: count }
+    }
+
+    /// Each once, in another order.
+    pub fn shuffled(&self) -> impl Iterator<Item = &String> {
+        (0..self.distinct).map(|i| &self.list[scatter(i, self.distinct, 0x85eb_ca77)])
+    }
+}
+
+impl Deref for Keys {
+    type Target = [String];
+
+    fn deref(&self) -> &[String] {
+        &self.list
+    }
+}
+
+/// A permutation of the numbers below `count`, which neither prime divides.
+fn scatter(i: usize, count: usize, prime: usize) -> usize {
+    (i as u128 * prime as u128 % count as u128) as usize
+}
+
+/// splitmix64: any seed will do.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x ^ (x >> 31)) % end
+    }
+}

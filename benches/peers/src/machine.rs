@@ -1,0 +1,46 @@
+//! Where and when it was measured, and on which core.
+
+use std::process::Command;
+use std::{fs, mem};
+
+/// For the reader of a table: the processor, its cores, the compiler, the day and the commit.
+pub fn described() -> String {
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        let line = cpu.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let model = field("model name").unwrap_or_else(|| "unknown processor".to_owned());
+    let family = field("cpu family").zip(field("model\t")).map(|(family, model)| format!(" ({family}/{model})"));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let told = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let compiler = told("rustc", &["--version"]).unwrap_or_else(|| "unknown compiler".to_owned());
+    let compiler = compiler.split(" (").next().unwrap_or_default();
+    let day = told("date", &["-u", "+%F"]).unwrap_or_default();
+    let commit = told("git", &["rev-parse", "--short=10", "HEAD"]).unwrap_or_default();
+    // What is written here does not count as a change.
+    let changes = ["status", "--porcelain", "--untracked-files=no", "--", ":/", ":!RESULTS.md", ":!plots"];
+    let changes = told("git", &changes).filter(|it| !it.is_empty()).map_or("", |_| " with changes");
+    format!("{model}{}, {cores} cores, {compiler}, {day}, commit {commit}{changes}", family.unwrap_or_default())
+}
+
+/// Bytes of this process that are in memory.
+pub fn resident() -> i64 {
+    let pages = fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages: i64 = pages.split(' ').nth(1).expect("a second field").parse().expect("a number");
+    pages * 4096
+}
+
+/// Keeps this thread, and those that it starts, on one core. Where there is no such core, anywhere.
+#[allow(unsafe_code)] // The standard library has no call for it.
+pub fn pin(core: usize) {
+    // SAFETY: a set of cores is plain bits, and the call reads it within the size that is told.
+    unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        libc::CPU_SET(core, &mut set);
+        libc::sched_setaffinity(0, mem::size_of_val(&set), &set);
+    }
+}

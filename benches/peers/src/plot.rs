@@ -1,0 +1,100 @@
+//! Lines over a logarithmic axis, as an SVG.
+
+use std::fmt::Write;
+
+pub struct Plot {
+    pub title: &'static str,
+    pub description: String,
+    /// What stands below the marks.
+    pub below: &'static str,
+    /// Each mark and its name, in order, evenly apart.
+    pub marks: Vec<String>,
+    pub lines: Vec<Line>,
+}
+
+pub struct Line {
+    pub name: String,
+    /// Nanoseconds at each mark.
+    pub values: Vec<f64>,
+}
+
+impl Plot {
+    /// No line of it is empty, so that it can stand in the midst of Markdown. Nanoseconds from 0 on, or, where they
+    /// differ by more than 25 times, on a logarithmic axis.
+    pub fn svg(&self) -> String {
+        let values = || self.lines.iter().flat_map(|line| &line.values).copied();
+        let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
+        let logarithmic = most > 25.0 * least;
+        let levels = if logarithmic { decades(least, most) } else { steps(most) };
+        let (low, high) = (levels[0], levels[levels.len() - 1]);
+        let y = |value: f64| {
+            let part = if logarithmic { (value / low).ln() / (high / low).ln() } else { (value - low) / (high - low) };
+            FLOOR - part * (FLOOR - TOP)
+        };
+        let x = |i: usize| LEFT + (i as f64 + 0.5) * (RIGHT - LEFT) / self.marks.len() as f64;
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-family="system-ui, sans-serif" font-size="13" fill="{GREY}">"#
+        );
+        let _ = writeln!(out, "<title>{}</title>\n<desc>{}</desc>", self.title, self.description);
+        let _ = writeln!(out, r#"<text x="{LEFT}" y="20" font-size="15" font-weight="700">{}</text>"#, self.title);
+        for level in &levels {
+            let (y, left) = (y(*level), LEFT - 8.0);
+            let _ = writeln!(
+                out,
+                r#"<path d="M{LEFT} {y:.1}H{RIGHT}" stroke="{GREY}" stroke-opacity=".3"/><text x="{left}" y="{:.1}" text-anchor="end">{level}</text>"#,
+                y + 4.0
+            );
+        }
+        let _ = writeln!(out, r#"<text x="{LEFT}" y="{}">ns a decision</text>"#, TOP - 8.0);
+        for (i, mark) in self.marks.iter().enumerate() {
+            let _ = writeln!(out, r#"<text x="{:.1}" y="{}" text-anchor="middle">{mark}</text>"#, x(i), FLOOR + 20.0);
+        }
+        let middle = (LEFT + RIGHT) / 2.0;
+        let _ = writeln!(out, r#"<text x="{middle}" y="{}" text-anchor="middle">{}</text>"#, FLOOR + 40.0, self.below);
+        for (i, (line, color)) in self.lines.iter().zip(COLORS.into_iter().cycle()).enumerate() {
+            let points: Vec<_> = line.values.iter().enumerate().map(|(i, v)| (x(i), y(*v))).collect();
+            let path: Vec<_> = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+            let _ = write!(out, r#"<path d="M{}" fill="none" stroke="{color}" stroke-width="2"/>"#, path.join("L"));
+            for (x, y) in points {
+                let _ = write!(out, r#"<circle cx="{x:.1}" cy="{y:.1}" r="3.5" fill="{color}"/>"#);
+            }
+            let _ = writeln!(
+                out,
+                r#"<text x="{}" y="{}" fill="{color}" font-weight="700">{}</text>"#,
+                RIGHT + 12.0,
+                TOP + 4.0 + 20.0 * i as f64,
+                line.name
+            );
+        }
+        out.push_str("</svg>\n");
+        out
+    }
+}
+
+/// 1, 2 and 5 of each decade, around what there is.
+fn decades(least: f64, most: f64) -> Vec<f64> {
+    let all: Vec<f64> = (0..9).flat_map(|i| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(i))).collect();
+    let first = all.iter().rposition(|level| *level <= least).unwrap_or(0);
+    let last = all.iter().position(|level| *level >= most).unwrap_or(all.len() - 1);
+    all[first..=last].to_vec()
+}
+
+/// From 0 on, four to eight of them.
+fn steps(most: f64) -> Vec<f64> {
+    let all = (0..9).flat_map(|i| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(i)));
+    let step = all.into_iter().find(|step| most / step <= 8.0).unwrap_or(most);
+    (0..=(most / step).ceil() as u32).map(|i| f64::from(i) * step).collect()
+}
+
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 340.0;
+const LEFT: f64 = 50.0;
+const RIGHT: f64 = 590.0;
+const TOP: f64 = 56.0;
+const FLOOR: f64 = 284.0;
+
+// Each can be read on white and on black.
+const GREY: &str = "#767c8a";
+const COLORS: [&str; 5] = ["#5b7cfa", "#c27a0a", "#0e9384", "#e5484d", "#a855f7"];

@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Runs fuzz targets for so many executions each (ten million unless said; all targets unless named), and writes what
+# came of it to fuzz/RESULTS.md:
+#
+#   fuzz/run.sh [executions] [target...]
+#
+# Needs cargo-fuzz. Fails on a crash or a hang (ten seconds over one input); the input is in fuzz/artifacts/.
+# What a run finds goes to a folder of its own, from which fuzz/keep.sh takes what is worth keeping in fuzz/corpus/.
+# CONNECTIONS=n says how many executions the hostile server gets at most, SANITIZER=none runs without one.
+set -euo pipefail
+cd "$(dirname "$0")"
+# Coverage and sanitizers are flags of the compiler that stable refuses otherwise.
+export RUSTC_BOOTSTRAP=1
+# What is freed need not be kept long: no input is. It is most of the time that a small one takes.
+export ASAN_OPTIONS=quarantine_size_mb=4:malloc_context_size=0:${ASAN_OPTIONS:-}
+
+executions=${1:-10000000}
+shift || true
+mapfile -t all < <(cargo fuzz list --fuzz-dir .)
+targets=("$@")
+if [ ${#targets[@]} -eq 0 ]; then
+    targets=("${all[@]}")
+fi
+sanitizer=${SANITIZER:-address}
+work=${CARGO_TARGET_DIR:-target}/found
+# Each execution is a limiter and its connections: a hundred or so a second.
+most_connections=${CONNECTIONS:-100000}
+mkdir -p "$work"
+
+# A target's row in the table; those of the others stay. Two runs may write at once.
+tell() {
+    (
+        flock 9
+        {
+            echo "# What fuzzing found"
+            echo
+            echo "Written by \`fuzz/run.sh\`, with overflow checks and debug assertions on. An input is in the corpus if"
+            echo "it reaches something that no other does; edges are those of the code that were reached. What each target"
+            echo "holds is told in \`fuzz/src/\`, one file each."
+            echo
+            echo "| target | executions | corpus | coverage edges | crashes | seconds | sanitizer |"
+            echo "| --- | ---: | ---: | ---: | ---: | ---: | --- |"
+            for other in "${all[@]}"; do
+                if [ "$other" = "$1" ]; then
+                    echo "$2"
+                else
+                    grep -F "| \`$other\` |" RESULTS.md || true
+                fi
+            done
+        } >"$work/results.md"
+        mv "$work/results.md" RESULTS.md
+    ) 9>"$work/lock"
+}
+
+cargo fuzz build --fuzz-dir . --sanitizer "$sanitizer"
+touch RESULTS.md
+
+crashed=0
+for target in "${targets[@]}"; do
+    runs=$executions
+    length=512
+    choices=()
+    case $target in
+        configuration) length=1024 choices=(-only_ascii=1) ;;
+        durations) length=64 ;;
+        headers) length=768 ;;
+        keys | x_forwarded_for | forwarded | redis_server) length=256 ;;
+        quotas) length=256 choices=(-only_ascii=1) ;;
+    esac
+    if [ "$target" = redis_server ] && [ "$runs" -gt "$most_connections" ]; then
+        runs=$most_connections
+    fi
+    if [ -f "dictionaries/$target.dict" ]; then
+        choices+=("-dict=dictionaries/$target.dict")
+    fi
+    mkdir -p "$work/$target" "corpus/$target"
+    log=$work/$target.log
+    began=$SECONDS
+    outcome=0
+    cargo fuzz run --fuzz-dir . --sanitizer "$sanitizer" "$target" "$work/$target" "corpus/$target" -- \
+        -runs="$runs" -max_len="$length" -timeout=10 -detect_leaks=0 -print_final_stats=1 -close_fd_mask=1 \
+        "${choices[@]}" >"$log" 2>&1 </dev/null || outcome=1
+    if [ "$outcome" -ne 0 ]; then
+        crashed=$((crashed + 1))
+        grep -aE 'panicked|ERROR|SUMMARY|Test unit written' -A 3 "$log" | head -20 >&2
+    fi
+    executed=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -1)
+    edges=$(grep -ao 'cov: [0-9]*' "$log" | tail -1 | cut -d' ' -f2)
+    inputs=$(grep -ao 'corp: [0-9]*' "$log" | tail -1 | cut -d' ' -f2)
+    row="| \`$target\` | ${executed:-?} | ${inputs:-?} | ${edges:-?} | $outcome | $((SECONDS - began)) | $sanitizer |"
+    echo "$row"
+    tell "$target" "$row"
+done
+exit $((crashed > 0))

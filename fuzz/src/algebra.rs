@@ -1,0 +1,131 @@
+//! The arithmetic: whatever is asked, whenever, nothing panics, nothing more is admitted than the bound, and a denial's
+//! retry time is right to the microsecond.
+
+use std::time::Duration;
+
+use arbitrary::{Result, Unstructured};
+use tollgate::Quota;
+use tollgate::algorithm::{Ask, Micros, Receipt, State, Step, Verdict, settle, step};
+
+use crate::admitted::{self, Turn};
+use crate::model::Model;
+use crate::raw;
+
+/// Reads `data` as a quota and a history under it.
+pub fn one(data: &[u8]) {
+    let mut u = Unstructured::new(data);
+    let _ = match data.len() % 4 {
+        0 => any(&mut u),
+        _ => honest(&mut u),
+    };
+}
+
+/// A clock that goes forward, and numbers that are met in life: the bound holds over every interval.
+fn honest(u: &mut Unstructured<'_>) -> Result<()> {
+    let quota = raw::quota(u)?;
+    if quota.rate() > 1 << 30 || quota.limit() > 1 << 32 || quota.reservable().is_some_and(|most| most > 1 << 34) {
+        return Ok(());
+    }
+    let (mut state, mut now) = (State::default(), raw::instant(u)?);
+    let (mut promised, mut turns) = (now, Vec::new());
+    while !u.is_empty() && turns.len() < MOST_TURNS {
+        now = later(u, &quota, now, promised)?;
+        let ask = raw::ask(u, &quota)?;
+        let answer = step(&quota, &state, now, ask);
+        kept(&quota, &state, ask, &answer);
+        in_range(&answer.state);
+        if let Some(receipt) = Receipt::new(ask.tokens(), &answer) {
+            (state, promised) = (answer.state, receipt.due);
+            turns.push(Turn::of(&receipt, now));
+        } else if let Verdict::Deny { retry: Some(retry) } = answer.verdict {
+            promised = now + retry;
+        }
+    }
+    if let Err(text) = admitted::check(&Model::of(&quota), &turns) {
+        panic!("{text}, of {quota} {turns:?}");
+    }
+    Ok(())
+}
+
+/// Any quotas, changed meanwhile, any clock, rows that no honest history leaves, settlements of anything.
+fn any(u: &mut Unstructured<'_>) -> Result<()> {
+    let (quota, other) = (raw::quota(u)?, raw::quota(u)?);
+    let mut state = raw::state(u, &quota)?;
+    let is_honest = state.spent >= 0.0 && state.spent <= MOST && state.carry >= 0.0 && state.carry <= MOST;
+    let (mut now, mut last) = (raw::instant(u)?, None);
+    while !u.is_empty() {
+        let shape: u8 = u.arbitrary()?;
+        let quota = if shape & 1 == 0 { &quota } else { &other };
+        now = match shape >> 1 & 3 {
+            0 => raw::instant(u)?,
+            1 => Micros::new(now.get().saturating_sub(raw::number(u)?)),
+            _ => Micros::new(now.get().saturating_add(raw::number(u)?)),
+        };
+        let ask = raw::ask(u, quota)?;
+        let answer = step(quota, &state, now, ask);
+        if is_honest {
+            in_range(&answer.state);
+        }
+        if let Some(receipt) = Receipt::new(ask.tokens(), &answer) {
+            state = answer.state;
+            last = Some(receipt);
+        }
+        if let (Some(receipt), true) = (last, shape & 8 == 8) {
+            state = settle(quota, &state, &receipt, now, raw::number(u)?);
+            if is_honest {
+                in_range(&state);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An instant that matters: the same, one microsecond on, the end of a period, what was promised.
+fn later(u: &mut Unstructured<'_>, quota: &Quota, now: Micros, promised: Micros) -> Result<Micros> {
+    let (period, each) = (quota.period().as_micros() as u64, (quota.period() / quota.rate().max(1) as u32).as_micros());
+    let step = match u.arbitrary::<u8>()? % 9 {
+        0 | 1 => 0,
+        2 => 1,
+        3 => each as u64 + 1,
+        4 => period - 1,
+        5 => period - now.get() % period,
+        6 => promised.since(now).as_micros() as u64,
+        7 => (promised.since(now).as_micros() as u64).saturating_sub(1),
+        _ => raw::number(u)?,
+    };
+    // 300 days at most, as far from the last instant as any history goes.
+    Ok(if step > 1 << 45 { now } else { now + Duration::from_micros(step) })
+}
+
+/// The same ask at the promised instant is granted, and not a microsecond before; a turn comes when all over the
+/// capacity is paid back, and not a microsecond before.
+fn kept(quota: &Quota, state: &State, ask: Ask, answer: &Step) {
+    let (wait, state, ask) = match answer.verdict {
+        Verdict::Deny { retry: Some(retry) } => (retry, state, ask),
+        Verdict::Reserve { wait } => {
+            assert!(Some(wait) <= ask.max_wait(), "{wait:?} for {ask:?}");
+            // Nothing more asks whether anything is owed.
+            (wait, &answer.state, Ask::cost(0))
+        }
+        Verdict::Allow | Verdict::Deny { retry: None } => return,
+    };
+    assert!(!wait.is_zero(), "{ask:?} of {quota}");
+    let (then, before) = (answer.now + wait, answer.now + (wait - Duration::from_micros(1)));
+    assert!(then < Micros::MAX, "{ask:?} of {quota} at {then:?}");
+    assert!(step(quota, state, then, ask).is_allowed(), "{ask:?} refused after {wait:?}: {quota} {state:?} {answer:?}");
+    assert!(
+        !step(quota, state, before, ask).is_allowed(),
+        "{ask:?}: {wait:?} is too late: {quota} {state:?} {answer:?}"
+    );
+}
+
+/// What is stored is counted exactly and not negative.
+fn in_range(state: &State) {
+    assert!((0.0..=MOST).contains(&state.spent) && (0.0..=MOST).contains(&state.carry), "{state:?}");
+}
+
+/// What an f64 counts exactly.
+const MOST: f64 = 9_007_199_254_740_991.0;
+
+/// Each is compared with every other.
+const MOST_TURNS: usize = 64;

@@ -1,0 +1,186 @@
+//! Keys: what is written reads back to the parts that went in, so no two different keys are written alike.
+
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
+
+use arbitrary::{Arbitrary, Unstructured};
+use tollgate::{Key, Secret};
+
+/// Reads `data` as two typed keys.
+pub fn one(data: &[u8]) {
+    let mut u = Unstructured::new(data);
+    let (Ok(one), Ok(other)) = (Part::arbitrary(&mut u), Part::arbitrary(&mut u)) else { return };
+    let (meant, meant_too) = (one.meaning(), other.meaning());
+    let (key, key_too) = (Key::from(one), Key::from(other));
+    reads_back(&meant, &key);
+    reads_back(&meant_too, &key_too);
+    let is_same = meant == meant_too;
+    assert_eq!(key == key_too, is_same, "{meant:?} and {meant_too:?}");
+    let digest = |key: &Key| Secret::new(*b"0123456789abcdef").digest(key);
+    assert_eq!(digest(&key) == digest(&key_too), is_same, "{meant:?} and {meant_too:?}");
+    let pair = |a: &Key, b: &Key| Key::from((a, b));
+    assert_eq!(pair(&key, &key_too) == pair(&key_too, &key), is_same, "{meant:?} and {meant_too:?}");
+}
+
+#[derive(Arbitrary, Debug)]
+enum Part {
+    Text(String),
+    Bytes(Vec<u8>),
+    Byte(u8),
+    Natural(u128),
+    Word(u64),
+    Short(i8),
+    Whole(i128),
+    Bool(bool),
+    Address(IpAddr),
+    Mapped(std::net::Ipv4Addr),
+    Network(IpAddr, u8, u8),
+    Anonymous,
+    Everybody,
+    Tuple(Vec<Part>),
+}
+
+/// What a key stands for, however it was spelled.
+#[derive(Debug, PartialEq)]
+enum Meaning {
+    Text(Vec<u8>),
+    Bytes(Vec<u8>),
+    /// Whether it is negative, and its size.
+    Number(bool, u128),
+    Bool(bool),
+    V4(u32, u8),
+    V6(u128, u8),
+    Anonymous,
+    Tuple(Vec<Meaning>),
+}
+
+impl Part {
+    fn meaning(&self) -> Meaning {
+        match self {
+            Part::Text(text) => Meaning::Text(text.as_bytes().to_vec()),
+            Part::Bytes(bytes) => Meaning::Bytes(bytes.clone()),
+            Part::Byte(number) => Meaning::Number(false, (*number).into()),
+            Part::Natural(number) => Meaning::Number(false, *number),
+            Part::Word(number) => Meaning::Number(false, (*number).into()),
+            Part::Short(number) => Meaning::Number(*number < 0, number.unsigned_abs().into()),
+            Part::Whole(number) => Meaning::Number(*number < 0, number.unsigned_abs()),
+            Part::Bool(value) => Meaning::Bool(*value),
+            Part::Address(address) => network(*address, 32, 128),
+            Part::Mapped(address) => Meaning::V4((*address).into(), 32),
+            Part::Network(address, v4, v6) => network(*address, *v4, *v6),
+            Part::Anonymous => Meaning::Anonymous,
+            Part::Everybody => Meaning::Tuple(Vec::new()),
+            Part::Tuple(parts) => Meaning::Tuple(parts.iter().take(6).map(Part::meaning).collect()),
+        }
+    }
+}
+
+fn network(address: IpAddr, v4: u8, v6: u8) -> Meaning {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let prefix = v4.min(32);
+            let host = 32 - u32::from(prefix);
+            Meaning::V4((u64::from(u32::from(address)) >> host << host) as u32, prefix)
+        }
+        IpAddr::V6(address) => {
+            let prefix = v6.min(128);
+            let bits = u128::from(address);
+            let kept = (0..u32::from(prefix)).map(|i| 1 << (127 - i)).fold(0u128, |mask, bit| mask | bit);
+            Meaning::V6(bits & kept, prefix)
+        }
+    }
+}
+
+impl From<Part> for Key {
+    fn from(part: Part) -> Key {
+        match part {
+            Part::Text(text) => text.into(),
+            Part::Bytes(bytes) => bytes.into(),
+            Part::Byte(number) => number.into(),
+            Part::Natural(number) => number.into(),
+            Part::Word(number) => number.into(),
+            Part::Short(number) => number.into(),
+            Part::Whole(number) => number.into(),
+            Part::Bool(value) => value.into(),
+            Part::Address(address) => address.into(),
+            Part::Mapped(address) => address.to_ipv6_mapped().into(),
+            Part::Network(address, v4, v6) => Key::network(address, v4, v6),
+            Part::Anonymous => Key::anonymous(),
+            Part::Everybody => Key::everybody(),
+            Part::Tuple(parts) => tuple(parts),
+        }
+    }
+}
+
+/// The first six: there are no longer tuples.
+fn tuple(parts: Vec<Part>) -> Key {
+    let mut keys = parts.into_iter().take(6).map(Key::from);
+    let six = [(); 6].map(|()| keys.next());
+    match six {
+        [None, ..] => Key::everybody(),
+        [Some(a), None, ..] => (a,).into(),
+        [Some(a), Some(b), None, ..] => (a, b).into(),
+        [Some(a), Some(b), Some(c), None, ..] => (a, b, c).into(),
+        [Some(a), Some(b), Some(c), Some(d), None, _] => (a, b, c, d).into(),
+        [Some(a), Some(b), Some(c), Some(d), Some(e), None] => (a, b, c, d, e).into(),
+        [Some(a), Some(b), Some(c), Some(d), Some(e), Some(f)] => (a, b, c, d, e, f).into(),
+    }
+}
+
+/// Whatever can be read back without asking what it was is written like nothing else.
+fn reads_back(meant: &Meaning, key: &Key) {
+    let mut written = Written::default();
+    key.hash(&mut written);
+    let mut rest = &written.0[..];
+    let read = read(&mut rest);
+    assert!(rest.is_empty(), "{} bytes too many after {read:?}", rest.len());
+    assert_eq!(read.as_ref(), Some(meant), "{:?}", written.0);
+}
+
+/// Hears what a key is hashed as: the bytes that a digest is made of.
+#[derive(Default)]
+struct Written(Vec<u8>);
+
+impl Hasher for Written {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend(bytes);
+    }
+
+    // The length in front of a slice is not the key's.
+    fn write_usize(&mut self, _: usize) {}
+
+    fn finish(&self) -> u64 {
+        0
+    }
+}
+
+fn read(bytes: &mut &[u8]) -> Option<Meaning> {
+    let tag = take::<1>(bytes)?[0];
+    Some(match tag {
+        0 => Meaning::Anonymous,
+        1 => Meaning::Text(sized(bytes)?),
+        2 => Meaning::Bytes(sized(bytes)?),
+        3 | 4 => Meaning::Number(tag == 4, u128::from_be_bytes(take(bytes)?)),
+        5 => Meaning::V4(u32::from_be_bytes(take(bytes)?), take::<1>(bytes)?[0]),
+        6 => Meaning::V6(u128::from_be_bytes(take(bytes)?), take::<1>(bytes)?[0]),
+        8 => {
+            let parts = take::<1>(bytes)?[0];
+            Meaning::Tuple((0..parts).map(|_| read(bytes)).collect::<Option<_>>()?)
+        }
+        9 => Meaning::Bool(take::<1>(bytes)?[0] == 1),
+        _ => return None,
+    })
+}
+
+fn sized(bytes: &mut &[u8]) -> Option<Vec<u8>> {
+    let length = usize::try_from(u64::from_le_bytes(take(bytes)?)).ok()?;
+    let (sized, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(sized.to_vec())
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = bytes.split_first_chunk::<N>()?;
+    *bytes = rest;
+    Some(*taken)
+}

@@ -1,0 +1,38 @@
+//! The bodies of the fuzz targets: each takes any bytes, and panics if something does not hold.
+//!
+//! What is checked against is written here anew, from the words of the documentation: a round trip alone would agree
+//! with itself.
+
+#[path = "../../tests/model/admitted.rs"]
+#[allow(dead_code)]
+mod admitted;
+pub mod algebra;
+pub mod client_address;
+pub mod configuration;
+pub mod durations;
+pub mod headers;
+pub mod keys;
+#[path = "../../tests/model/mod.rs"]
+#[allow(dead_code)]
+mod model;
+pub mod quotas;
+pub mod raw;
+pub mod redis_replies;
+pub mod redis_server;
+
+/// A target: its name, which is its corpus's too, and its body.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target, for whoever replays their corpora.
+pub const TARGETS: [Target; 10] = [
+    ("algebra", algebra::one),
+    ("configuration", configuration::one),
+    ("durations", durations::one),
+    ("forwarded", client_address::forwarded),
+    ("headers", headers::one),
+    ("keys", keys::one),
+    ("quotas", quotas::one),
+    ("redis_replies", redis_replies::one),
+    ("redis_server", redis_server::one),
+    ("x_forwarded_for", client_address::x_forwarded_for),
+];

@@ -1,0 +1,53 @@
+//! Quotas as text: what parses means what it says, prints, and reads back to the same.
+
+use tollgate::algorithm::Algorithm;
+use tollgate::{Policy, Quota};
+
+/// Reads `data` as a quota.
+pub fn one(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match text.parse::<Quota>() {
+        Ok(quota) => {
+            means_what_it_says(text, &quota);
+            reads_back(&quota);
+        }
+        Err(error) => {
+            let message = error.to_string();
+            assert!(message.starts_with("quota \""), "{message}");
+            // Two quotes of 80 characters each, escaped at their worst.
+            assert!(message.len() < 2500, "{} bytes: {message}", message.len());
+        }
+    }
+}
+
+/// Through its own text and through serde; and it can name itself in a header.
+pub fn reads_back(quota: &Quota) {
+    let printed = quota.to_string();
+    assert_eq!(printed.parse().as_ref(), Ok(quota), "{printed}");
+    let json = serde_json::to_string(quota).expect("text");
+    assert_eq!(serde_json::from_str::<Quota>(&json).ok().as_ref(), Some(quota), "{json}");
+    assert!(quota.validate().is_err() || Policy::try_new(printed.clone(), *quota).is_ok(), "{printed}");
+}
+
+fn means_what_it_says(text: &str, quota: &Quota) {
+    let number = |text: &str| text.trim().replace('_', "").parse::<u64>().expect("a number");
+    let (rate, rest) = text.split_once('/').or_else(|| text.split_once(" per ")).expect("two halves");
+    assert_eq!(quota.rate(), number(rate), "{text:?}");
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let after = |word: &str| words.iter().position(|other| *other == word).map(|at| words[at + 1]);
+    assert_eq!(quota.limit(), after("burst").map_or(quota.rate(), number), "{text:?}");
+    let reservable = match after("reserve") {
+        None => Some(0),
+        Some("unlimited") => None,
+        Some(tokens) => Some(number(tokens)),
+    };
+    assert_eq!(quota.reservable(), reservable, "{text:?}");
+    let algorithm = match (words.contains(&"fixed"), words.contains(&"sliding")) {
+        (false, false) => Algorithm::TokenBucket,
+        (true, false) => Algorithm::FixedWindow,
+        _ => Algorithm::SlidingWindow,
+    };
+    assert_eq!(quota.algorithm(), algorithm, "{text:?}");
+    assert_eq!(quota.phase().is_some(), after("start").is_some(), "{text:?}");
+    assert!(!quota.period().is_zero() && quota.period() <= Quota::MAX_PERIOD, "{text:?}");
+}

@@ -1,0 +1,140 @@
+//! What a Redis server replies: of any bytes there comes an error, or decisions whose numbers are in range.
+
+use arbitrary::{Result, Unstructured};
+use tollgate::algorithm::{Ask, Micros, Receipt, State, step};
+use tollgate::fuzzing::{self, Operation, decided};
+use tollgate::{ErrorKind, PolicyName, Quota};
+
+use crate::raw;
+
+/// Reads `data` as operations, and what the server says to them: as the protocol has it, or already unpacked.
+pub fn one(data: &[u8]) {
+    let _ = check(&mut Unstructured::new(data));
+}
+
+fn check(u: &mut Unstructured<'_>) -> Result<()> {
+    let shape: u8 = u.arbitrary()?;
+    if shape & 3 == 0 {
+        protocol(u.bytes(u.len())?);
+        return Ok(());
+    }
+    let operations = (0..=shape >> 2 & 3).map(|_| operation(u)).collect::<Result<Vec<_>>>()?;
+    // Mostly as long as it has to be: whatever is not is refused at a glance.
+    let reply = if shape >> 4 == 0 { u.bytes(u.len())?.to_vec() } else { reply(u, &operations)? };
+    answered(&operations, &reply);
+    if let [Operation::Decide(takes, _)] = &operations[..]
+        && let [(_, quota, ask)] = takes[..]
+    {
+        as_it_says(quota, ask, &operations, &reply);
+    }
+    Ok(())
+}
+
+/// Of one take alone: what is decided follows from the instant and the row, and has to be what the server says.
+fn as_it_says(quota: Quota, ask: Ask, operations: &[Operation], reply: &[u8]) {
+    let Ok(bytes) = <[u8; 41]>::try_from(reply) else { return };
+    let number = |at: usize| f64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+    let stamp = u32::from_le_bytes(std::array::from_fn(|i| bytes[33 + i]));
+    let in_range = |number: f64| number.fract() == 0.0 && (0.0..=Micros::MAX.get() as f64).contains(&number);
+    let (now, spent, at, carry) = (number(0), number(9), number(17), number(25));
+    let answer = decided(operations, reply).remove(0);
+    if !in_range(now) || !in_range(at) || !spent.is_finite() || !carry.is_finite() {
+        return assert!(answer.is_err(), "{bytes:?}");
+    }
+    let (now, at) = (Micros::new(now as u64), Micros::new(at as u64));
+    let expected = step(&quota, &State { spent, at, carry, stamp }, now, ask);
+    match answer {
+        Ok(steps) => {
+            assert!(*steps == [expected] && (bytes[8] == 1) == expected.is_allowed(), "{steps:?} {expected:?}")
+        }
+        Err(error) => assert!((bytes[8] == 1) != expected.is_allowed(), "{error} {expected:?}"),
+    }
+}
+
+/// Any bytes on the wire.
+fn protocol(bytes: &[u8]) {
+    let Ok(value) = redis::parse_redis_value(bytes) else { return };
+    if let Some(notices) = fuzzing::notices(value.clone()) {
+        assert!(notices.iter().all(|notice| notice.text.is_some() || notice.lasts.is_none()), "{notices:?}");
+    }
+    match fuzzing::value_of(value) {
+        Ok(reply) => answered(&[Operation::Decide(vec![(0, Quota::per_second(10), Ask::cost(1))], true)], &reply),
+        Err(error) => assert!(!error.to_string().is_empty(), "{error:?}"),
+    }
+}
+
+/// Each operation is answered, and none with numbers out of range.
+fn answered(operations: &[Operation], reply: &[u8]) {
+    let answers = decided(operations, reply);
+    assert_eq!(answers.len(), operations.len());
+    for (operation, answer) in operations.iter().zip(answers) {
+        let steps = match answer {
+            Ok(steps) => steps,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+                continue;
+            }
+        };
+        let Operation::Decide(takes, _) = operation else { continue };
+        assert_eq!(steps.len(), takes.len());
+        let all_granted = steps.all_granted();
+        for (step, (_, quota, ask)) in steps.iter().zip(takes) {
+            let decision = fuzzing::decision(PolicyName::new("api"), *quota, ask.tokens(), *step, all_granted);
+            assert!(decision.remaining() <= decision.limit(), "{decision:?}");
+            let (now, longest) = (step.now, Micros::MAX.since(step.now));
+            let waits =
+                [decision.window(), decision.reset(), decision.delay(), decision.retry_after().unwrap_or_default()];
+            assert!(waits.iter().all(|wait| *wait <= longest.max(Quota::MAX_WINDOW)), "{decision:?} at {now:?}");
+        }
+    }
+}
+
+fn operation(u: &mut Unstructured<'_>) -> Result<Operation> {
+    let shape: u8 = u.arbitrary()?;
+    let quota = raw::quota(u)?;
+    Ok(match shape & 7 {
+        6 => {
+            let receipt = Receipt { cost: raw::number(u)?, state: raw::state(u, &quota)?, due: raw::instant(u)? };
+            Operation::Settle(shape >> 6, quota, receipt, raw::number(u)?)
+        }
+        7 => Operation::Reset(shape >> 6),
+        _ => {
+            let mut takes = vec![(shape >> 6, quota, raw::ask(u, &quota)?)];
+            if shape & 8 == 8 {
+                let quota = if shape & 16 == 16 { raw::quota(u)? } else { quota };
+                takes.push((shape >> 4 & 3, quota, raw::ask(u, &quota)?));
+            }
+            Operation::Decide(takes, shape & 32 == 0)
+        }
+    })
+}
+
+/// So many flags and rows as there have to be, the numbers the bytes' own or such as there may be.
+fn reply(u: &mut Unstructured<'_>, operations: &[Operation]) -> Result<Vec<u8>> {
+    let mut rows: Vec<(u8, Option<Quota>)> = Vec::new();
+    for operation in operations {
+        let of_it: Vec<(u8, Option<Quota>)> = match operation {
+            Operation::Decide(takes, _) => takes.iter().map(|(row, quota, _)| (*row, Some(*quota))).collect(),
+            Operation::Settle(row, quota, ..) => vec![(*row, Some(*quota))],
+            Operation::Reset(row) => vec![(*row, None)],
+        };
+        for (row, quota) in of_it {
+            if !rows.iter().any(|(known, _)| *known == row) {
+                rows.push((row, quota));
+            }
+        }
+    }
+    let mut bytes = (raw::instant(u)?.get() as f64).to_le_bytes().to_vec();
+    for _ in operations {
+        bytes.push(u.arbitrary::<u8>()? & 1);
+    }
+    for (_, quota) in rows {
+        let state = raw::state(u, &quota.unwrap_or(Quota::per_second(1)))?;
+        bytes.extend(state.spent.to_le_bytes());
+        bytes.extend((state.at.get() as f64).to_le_bytes());
+        bytes.extend(state.carry.to_le_bytes());
+        bytes.extend(state.stamp.to_le_bytes());
+        bytes.extend(u.arbitrary::<[u8; 4]>()?);
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Pairs of features, and the tests with each alone: a feature only adds, whichever others are there. `make lint` does
+# the library with none, each, the default and all.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+features=("$@")
+
+for ((i = 0; i < ${#features[@]}; i++)); do
+  for ((j = i + 1; j < ${#features[@]}; j++)); do
+    pair=${features[i]},${features[j]}
+    echo "library with $pair"
+    cargo clippy --quiet --lib --no-default-features --features "$pair" -- -D warnings
+  done
+done
+for feature in "${features[@]}"; do
+  echo "tests with $feature alone"
+  cargo clippy --quiet --tests --examples --no-default-features --features "$feature" -- -D warnings
+done

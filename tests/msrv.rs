@@ -1,0 +1,129 @@
+//! The Rust that is asked for: what `Cargo.toml` and the README state, and what follows from the dependencies.
+//!
+//! No older toolchain takes part. That the library itself needs no newer one is held by clippy for the standard library
+//! (`incompatible_msrv`, in `make lint`, against `rust-version`), and here for let chains, the one newer construct that
+//! is easily written by habit. `cargo +1.85 check` where that toolchain is at hand is the whole proof.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// A minor version: Rust 1.x.
+type Rust = u32;
+
+#[test]
+fn the_default_features_need_the_rust_that_cargo_toml_and_the_readme_state() {
+    let stated = minor(env!("CARGO_PKG_RUST_VERSION"));
+    let (needed, whose) = needed(&[]);
+    assert_eq!(needed, stated, "Cargo.toml states 1.{stated}; {whose} asks for 1.{needed}");
+    assert!(
+        text("README.md").contains(&format!("Rust 1.{stated} or newer")),
+        "the README states another than 1.{stated}"
+    );
+}
+
+#[test]
+fn all_features_need_the_rust_that_is_stated_for_redis_and_only_redis_does() {
+    let (all, whose) = needed(&["--all-features"]);
+    let (redis, _) = needed(&["--no-default-features", "--features", "redis"]);
+    assert_eq!(all, redis, "{whose} asks for more than the Redis client does: `cargo update` finds an older version");
+    let others = "axum,conformance,metrics,serde,tonic,tracing,uuid,wait";
+    let (others, whose) = needed(&["--no-default-features", "--features", others]);
+    assert_eq!(others, minor(env!("CARGO_PKG_RUST_VERSION")), "without redis, {whose} asks for 1.{others}");
+    assert!(text("README.md").contains(&format!("with feature `redis` 1.{all}.")), "README: redis needs 1.{all}");
+    assert!(text("Cargo.toml").contains(&format!("Needs Rust 1.{all}.")), "Cargo.toml: redis needs 1.{all}");
+}
+
+#[test]
+fn no_let_chain_stands_in_the_library() {
+    let stated = minor(env!("CARGO_PKG_RUST_VERSION"));
+    assert!(stated < 88, "let chains are stable from 1.88: this test may go");
+    let found: Vec<String> = rust_files(&root().join("src")).into_iter().flat_map(|file| let_chains(&file)).collect();
+    assert!(found.is_empty(), "let chains need Rust 1.88, this crate states 1.{stated}:\n{}", found.join("\n"));
+}
+
+/// The highest `rust-version` among the packages that a program with these features builds, on any platform, and whose
+/// it is. From the lock file: cargo chose it to be as low as the manifest allows.
+fn needed(features: &[&str]) -> (Rust, String) {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["metadata", "--format-version", "1", "--locked"]).args(features).current_dir(root());
+    let output = command.output().expect("cargo runs");
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let packages: HashMap<&str, &Value> = list(&metadata["packages"]).map(|package| (id(package), package)).collect();
+    let nodes: HashMap<&str, &Value> = list(&metadata["resolve"]["nodes"]).map(|node| (id(node), node)).collect();
+
+    let us = metadata["resolve"]["root"].as_str().expect("a root");
+    let mut seen = HashSet::from([us]);
+    let mut next = vec![us];
+    let mut highest = (0, String::from("nobody"));
+    while let Some(package) = next.pop() {
+        for dependency in list(&nodes[package]["deps"]) {
+            // Also what builds what is built, but not what tests it.
+            if list(&dependency["dep_kinds"]).all(|kind| kind["kind"] == "dev") {
+                continue;
+            }
+            let package = dependency["pkg"].as_str().expect("an id");
+            if seen.insert(package) {
+                next.push(package);
+                let asks = packages[package]["rust_version"].as_str().map_or(0, minor);
+                highest =
+                    highest.max((asks, format!("{} {}", packages[package]["name"], packages[package]["version"])));
+            }
+        }
+    }
+    assert!(seen.len() > 20, "only {} packages seen", seen.len());
+    highest
+}
+
+/// The places in `file` where a `let` stands behind another condition, or before one; as rustfmt writes them.
+fn let_chains(file: &Path) -> Vec<String> {
+    let text = fs::read_to_string(file).expect("a readable file");
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.starts_with("//")).collect();
+    let following = lines.iter().skip(1).chain(&[""]);
+    let chains = lines.iter().zip(following).filter(|(line, following)| {
+        let condition = line.rsplit_once('{').map_or(**line, |(condition, _)| condition);
+        let first = condition.contains("if let ") || condition.contains("while let ");
+        condition.contains("&& let ") || first && (condition.contains(" && ") || following.starts_with("&& "))
+    });
+    chains.map(|(line, _)| format!("{}: {line}", file.display())).collect()
+}
+
+fn minor(version: &str) -> Rust {
+    let mut parts = version.split('.');
+    assert_eq!(parts.next(), Some("1"), "{version}");
+    parts.next().and_then(|minor| minor.parse().ok()).unwrap_or_else(|| panic!("no minor version in {version}"))
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().expect("a list").iter()
+}
+
+fn id(value: &Value) -> &str {
+    value["id"].as_str().expect("an id")
+}
+
+fn text(name: &str) -> String {
+    fs::read_to_string(root().join(name)).expect("a readable file")
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}

@@ -1,0 +1,70 @@
+//! Threat 20: one request that is many: a batch, a query with aliases, a socket that stays open.
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::post;
+use http::Request;
+use tollgate::{Key, LimitError, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, key};
+
+use crate::client::{Answer, limiter, send};
+
+const TEN: Policy = Policy::new("ten", Quota::token_bucket(10, MINUTE));
+const PEER: &str = "198.51.100.1";
+
+#[tokio::test]
+async fn t20_a_batch_costs_what_is_in_it() {
+    // The handler counts what it finds in the body, under the policy that single requests fall under.
+    async fn batch(State(limiter): State<RateLimiter>, body: String) -> Result<StatusCode, LimitError> {
+        let operations = body.lines().count() as u64;
+        limiter.acquire(&TEN, "ada").cost(operations).await?.into_result()?;
+        Ok(StatusCode::OK)
+    }
+    let (limiter, _backend, _clock) = limiter();
+    let app = Router::new().route("/", post(batch)).with_state(limiter.clone());
+    assert_eq!(ask(&app, "one\n".repeat(8)).await.status, 200);
+    assert_eq!(limiter.remaining(&TEN, "ada").await.unwrap(), 2);
+    assert_eq!(ask(&app, "one\n".repeat(3)).await.status, 429, "a batch is done as a whole or not at all");
+    assert_eq!(ask(&app, "one\n".repeat(2)).await.status, 200);
+    assert_eq!(ask(&app, "one\n".to_owned()).await.status, 429);
+    // More than there ever is will not be there later either.
+    let never = ask(&app, "one\n".repeat(11)).await;
+    assert_eq!((never.status, never.headers.get("retry-after")), (429, None));
+}
+
+#[tokio::test]
+async fn t20_a_batch_can_cost_what_the_request_says_before_it_is_read() {
+    let (limiter, _backend, _clock) = limiter();
+    // As a gateway in front would tell it, that knows what the query asks for.
+    let layer = RateLimitLayer::new(TEN, key::client_ip()).limiter(&limiter).cost(|parts| {
+        parts.headers.get("x-complexity").and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(1)
+    });
+    let app = Router::new().route("/", post(|| async {})).layer(layer);
+    let mut statuses = Vec::new();
+    for cost in ["6", "5", "4", "1"] {
+        let mut request = crate::client::request(PEER, &[("x-complexity", cost)]);
+        *request.method_mut() = http::Method::POST;
+        statuses.push(send(&app, request).await.status);
+    }
+    assert_eq!(statuses, [200, 429, 200, 429]);
+}
+
+#[tokio::test]
+async fn t20_messages_of_one_connection_are_limited_one_by_one() {
+    let (limiter, _backend, clock) = limiter();
+    // What the loop of a WebSocket handler does; the connection itself was one request.
+    let socket = Key::from(("socket", 7));
+    let mut answered = 0;
+    for _ in 0..100 {
+        answered += u32::from(limiter.limit(&TEN, socket.clone()).await.unwrap().is_allowed());
+    }
+    assert_eq!(answered, 10);
+    clock.advance(MINUTE / 10);
+    assert!(limiter.check(&TEN, socket.clone()).await.unwrap().is_allowed(), "a look costs nothing");
+    assert!(limiter.limit(&TEN, socket.clone()).await.unwrap().is_allowed());
+    assert!(!limiter.limit(&TEN, socket).await.unwrap().is_allowed());
+}
+
+async fn ask(app: &Router, body: String) -> Answer {
+    send(app, Request::post("/").body(body.into()).unwrap()).await
+}

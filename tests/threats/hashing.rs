@@ -1,0 +1,35 @@
+//! Threat 9: keys that were made to fall into one place of a hash table.
+
+use std::collections::HashMap;
+
+use tollgate::{Key, MemoryBackend, RateLimiter, Secret};
+
+#[test]
+fn t09_keys_that_meet_under_one_secret_scatter_under_another() {
+    // Whoever knows the secret can look for keys that meet in one place of so many.
+    let known = RateLimiter::builder(MemoryBackend::new()).secret(Secret::new([7; 16])).build();
+    let meeting: Vec<Key> =
+        (0_u64..).map(Key::from).filter(|key| place(&known, key) == 0).take(16 * PLACES as usize).collect();
+    // That is sixteen for each place under a secret that they do not know, and nobody knows the one that is not given.
+    let secret = RateLimiter::default();
+    let mut crowds: HashMap<u64, usize> = HashMap::new();
+    for key in &meeting {
+        *crowds.entry(place(&secret, key)).or_default() += 1;
+    }
+    let most = crowds.values().max().copied();
+    // The chance that one of 256 places gets more than 64 of them by itself is below 10^-15.
+    assert!(most <= Some(64) && crowds.len() as u64 > PLACES * 9 / 10, "{most:?} in one of {}", crowds.len());
+}
+
+#[test]
+fn t09_each_limiter_has_a_secret_of_its_own() {
+    let key = Key::from("ada");
+    assert_ne!(RateLimiter::default().digest(Some(&key)), RateLimiter::default().digest(Some(&key)));
+}
+
+/// Where a table of so many places would put it. Rows are found by the digest alone: it is not hashed again.
+fn place(limiter: &RateLimiter, key: &Key) -> u64 {
+    limiter.digest(Some(key)).seed() % PLACES
+}
+
+const PLACES: u64 = 256;

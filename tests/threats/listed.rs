@@ -1,0 +1,138 @@
+//! The list of threats names tests and headings that there are, and `THREATS.md` is what was made of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[test]
+fn every_test_of_the_list_exists() {
+    let mut faults = Vec::new();
+    let mut tests = 0;
+    for line in threats().into_iter().flat_map(|threat| threat.held_by) {
+        let (target, name) = line.split_once(' ').unwrap();
+        tests += 1;
+        let exists = if target == "doc" { has_heading(name) } else { has_test(target, name) };
+        if !exists {
+            faults.push(line);
+        }
+    }
+    assert!(tests > 100, "only {tests} tests in the list");
+    assert!(faults.is_empty(), "in list.txt and nowhere else:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn a_test_that_is_not_there_is_noticed() {
+    assert!(has_test("threats", "listed::a_test_that_is_not_there_is_noticed"));
+    assert!(!has_test("threats", "listed::a_test_that_is_not_there"));
+    assert!(!has_test("threats", "lockout::a_test_that_is_not_there_is_noticed"));
+    assert!(!has_test("threats", "listed::has_test"), "no test");
+    assert!(!has_test("nowhere", "listed::a_test_that_is_not_there_is_noticed"));
+    assert!(has_test("lib", "policy::key::tests::no_two_keys_read_the_same"));
+    assert!(!has_test("lib", "policy::name::tests::no_two_keys_read_the_same"));
+    assert!(!has_heading("src/docs/redis.md # Memory"));
+}
+
+#[test]
+fn all_thirty_threats_are_in_the_list_and_each_is_held_by_something() {
+    let threats = threats();
+    let numbers: Vec<u32> = threats.iter().map(|threat| threat.number).collect();
+    assert_eq!(numbers, (1..=30).collect::<Vec<_>>());
+    for threat in threats {
+        assert!(!threat.held_by.is_empty() && !threat.done.is_empty(), "{}", threat.number);
+    }
+}
+
+#[test]
+fn every_test_of_this_target_is_in_the_list() {
+    let listed: Vec<String> = threats().into_iter().flat_map(|threat| threat.held_by).collect();
+    for file in fs::read_dir(root().join("tests/threats")).unwrap() {
+        let file = file.unwrap().path();
+        let text = fs::read_to_string(&file).unwrap();
+        let module = file.file_stem().unwrap().to_string_lossy().into_owned();
+        for name in
+            text.lines().filter_map(function).filter(|name| name.starts_with('t') && name[1..3].parse::<u8>().is_ok())
+        {
+            let line = format!("threats {module}::{name}");
+            assert!(listed.contains(&line), "{line} is not in list.txt");
+        }
+    }
+}
+
+#[test]
+fn the_table_was_made_from_the_list() {
+    let table = fs::read_to_string(root().join("THREATS.md")).unwrap();
+    let rows: Vec<&str> = table.lines().filter(|line| line.contains("| PASS ")).collect();
+    let threats = threats();
+    assert_eq!(rows.len(), threats.len(), "run `make threats`");
+    for (threat, row) in threats.into_iter().zip(rows) {
+        let begin = format!("| {} | {} | {} |", threat.number, threat.title, threat.done);
+        let names = threat.held_by.iter().map(|line| match line.strip_prefix("doc ") {
+            Some(doc) => doc.replacen(" # ", "`, ", 1),
+            None => line.replacen(' ', "::", 1),
+        });
+        let missing: Vec<String> = names.filter(|name| !row.contains(name.as_str())).collect();
+        assert!(row.starts_with(&begin) && missing.is_empty(), "run `make threats`: {begin} {missing:?}");
+        assert_eq!(row.matches("<br>").count() + 1, threat.held_by.len(), "run `make threats`: {begin}");
+    }
+}
+
+struct Threat {
+    number: u32,
+    title: String,
+    done: String,
+    /// `target path` or `doc page # heading`.
+    held_by: Vec<String>,
+}
+
+fn threats() -> Vec<Threat> {
+    let text = fs::read_to_string(root().join("tests/threats/list.txt")).unwrap();
+    let mut threats: Vec<Threat> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some((number, title)) = line.strip_prefix('[').and_then(|line| line.split_once("] ")) {
+            let number = number.parse().unwrap();
+            threats.push(Threat { number, title: title.into(), done: String::new(), held_by: Vec::new() });
+            continue;
+        }
+        let threat = threats.last_mut().expect("a threat before what is said of it");
+        match line.strip_prefix("> ") {
+            Some(done) if threat.done.is_empty() => done.clone_into(&mut threat.done),
+            Some(done) => threat.done += &format!(" {done}"),
+            None => threat.held_by.push(line.into()),
+        }
+    }
+    threats
+}
+
+fn has_heading(doc: &str) -> bool {
+    let (page, heading) = doc.split_once(' ').unwrap();
+    fs::read_to_string(root().join(page)).is_ok_and(|text| text.lines().any(|line| line == heading))
+}
+
+/// Whether a target has a test of that path: in the file that its module is in, behind a `#[test]` of some kind.
+fn has_test(target: &str, path: &str) -> bool {
+    let (modules, name) = path.rsplit_once("::").unwrap_or(("", path));
+    let modules = modules.replace("::", "/");
+    let inside = modules.strip_suffix("/tests").unwrap_or(&modules);
+    let files = match target {
+        "lib" => vec![format!("src/{modules}.rs"), format!("src/{inside}.rs"), format!("src/{inside}/mod.rs")],
+        _ => vec![format!("tests/{target}.rs"), format!("tests/{target}/{modules}.rs")],
+    };
+    files.iter().filter_map(|file| fs::read_to_string(root().join(file)).ok()).any(|text| {
+        let mut is_test = false;
+        text.lines().any(|line| {
+            let found = is_test && function(line) == Some(name);
+            let is_attribute = line.trim_start().starts_with("#[");
+            is_test = is_attribute && (is_test || line.contains("test]") || line.contains("test("));
+            found
+        })
+    })
+}
+
+/// The name of the function that a line begins.
+fn function(line: &str) -> Option<&str> {
+    let line = line.trim_start().strip_prefix("async ").unwrap_or(line.trim_start());
+    line.strip_prefix("fn ")?.split('(').next()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}

@@ -1,0 +1,34 @@
+//! Threat 23: spending somebody else's limit, to keep them out. What the page on limitations says of it.
+
+use std::net::IpAddr;
+
+use tollgate::{HOUR, Policy, Quota, RateLimiter};
+
+use crate::client::limiter;
+
+const ACCOUNT: Policy = Policy::new("account", Quota::token_bucket(5, HOUR));
+const EVE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 66));
+const ADA: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 1));
+
+#[tokio::test]
+async fn t23_a_key_that_anyone_can_name_is_spent_by_anyone() {
+    let (limiter, _backend, _clock) = limiter();
+    for _ in 0..6 {
+        guess(&limiter, "ada").await;
+    }
+    assert!(!guess(&limiter, "ada").await, "her own attempt is refused: that is the price of this key");
+}
+
+#[tokio::test]
+async fn t23_with_the_address_in_the_key_an_attacker_locks_out_only_themselves() {
+    let (limiter, _backend, _clock) = limiter();
+    for _ in 0..6 {
+        guess(&limiter, ("ada", EVE)).await;
+    }
+    assert!(!guess(&limiter, ("ada", EVE)).await);
+    assert!(guess(&limiter, ("ada", ADA)).await);
+}
+
+async fn guess(limiter: &RateLimiter, who: impl Into<tollgate::Subject>) -> bool {
+    limiter.limit(&ACCOUNT, who).await.unwrap().is_allowed()
+}

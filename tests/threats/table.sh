@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Runs the tests of list.txt, each of them and no others, and writes what it found to THREATS.md: `make threats`.
+#
+# A test that does not exist, does not run or does not pass fails its threat, and this. Another list and another file for
+# its table may be given.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+list=${1:-tests/threats/list.txt}
+table=${2:-THREATS.md}
+log=$(mktemp -d)
+trap 'rm -rf "$log"' EXIT
+mkdir "$log/out"
+
+# The tests of each target in one go, by their exact names. Those that fail are seen in the log, not here.
+for target in $(awk '/^[a-z]/ && $1 != "doc" { print $1 }' "$list" | sort -u); do
+    mapfile -t names < <(awk -v target="$target" '$1 == target { print $2 }' "$list" | sort -u)
+    echo "threats: ${#names[@]} tests of $target" >&2
+    if [ "$target" = lib ]; then which=(--lib); else which=(--test "$target"); fi
+    cargo test --quiet --all-features "${which[@]}" -- --format pretty --exact "${names[@]}" \
+        >"$log/out/$target" 2>"$log/err" </dev/null || tail -n 40 "$log/err" "$log/out/$target" >&2
+done
+
+# "target name" of each that passed.
+for file in "$log"/out/*; do
+    awk -v target="$(basename "$file")" '$1 == "test" && $NF == "ok" { print target, $2 }' "$file"
+done >"$log/passed"
+
+awk -v passed="$log/passed" '
+    BEGIN {
+        while ((getline line < passed) > 0) { ok[line] = 1; tests++ }
+        print "# Threats\n"
+        print "Thirty threats to a rate limiter in front of a service, what tollgate does about each, and the tests that hold it."
+        print "Made by `make threats` from `tests/threats/list.txt`, by running exactly these tests; not to be edited by hand.\n"
+        print "| # | Threat | What tollgate does | Held by | Result |"
+        print "| ---: | --- | --- | --- | --- |"
+    }
+    function row() {
+        if (number == "") return
+        if (found == all && all > 0) { result = "PASS " found "/" all; good++ } else result = "**FAIL** " found "/" all
+        printf "| %s | %s | %s | %s | %s |\n", number, threat, done, held, result
+        threats++
+    }
+    /^#/ || /^$/ { next }
+    /^\[/ {
+        row()
+        number = substr($1, 2, length($1) - 2)
+        threat = substr($0, length($1) + 2)
+        done = held = ""
+        found = all = 0
+        next
+    }
+    /^>/ { done = done (done == "" ? "" : " ") substr($0, 3); next }
+    {
+        all++
+        if ($1 == "doc") {
+            heading = substr($0, length($1 " " $2) + 2)
+            here = 0
+            while ((getline line < $2) > 0) if (line == heading) here = 1
+            close($2)
+            name = "`" $2 "`, " substr(heading, 3)
+        } else {
+            here = ($1 " " $2) in ok
+            name = "`" $1 "::" $2 "`"
+        }
+        found += here
+        if (!here) { name = "**" name "**"; print "threats: not held: " $0 > "/dev/stderr" }
+        held = held (held == "" ? "" : "<br>") name
+    }
+    END {
+        row()
+        printf "\n%d of %d threats held, by %d tests that ran and passed.\n", good, threats, tests
+        exit good != threats || threats == 0
+    }' "$list" >"$table"
+held=$?
+tail -n 1 "$table"
+exit "$held"
