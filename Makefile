@@ -9,6 +9,7 @@ FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conforman
 .PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis instructions instructions-check attack threats
 .PHONY: supply supply-tools advisories public-api
 .PHONY: fuzz replay
+.PHONY: models models-weakened
 
 test: tools fmt lint features docs unit client
 
@@ -24,6 +25,7 @@ tools:
 fmt:
 	cargo fmt --all --check
 	cargo fmt --manifest-path benches/peers/Cargo.toml --check
+	cargo fmt --manifest-path proof/Cargo.toml --check
 	cargo fmt --manifest-path benches/instructions/Cargo.toml --check
 	cargo fmt --manifest-path benches/attack/Cargo.toml --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
@@ -66,6 +68,14 @@ client-tools:
 	@command -v npm >/dev/null || { apt-get update && apt-get install -y --no-install-recommends nodejs npm; }
 	@node -e 'process.exit(+(parseInt(process.versions.node) < 20))' || npm install --global node@22
 	@command -v chromium >/dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium; }
+
+# What threads do at once, in every order: see proof/README.md. A package of its own.
+models:
+	cargo test --manifest-path proof/Cargo.toml --lib -- models:: --nocapture
+
+# And that each of them notices when what it holds is weakened: an hour on two cores, most of it compiling.
+models-weakened:
+	proof/weaken.sh
 
 # Beside other crates, each table in one run: prints them, keeps them in benches/peers/RESULTS.md, draws the plots.
 # About twenty minutes; TABLES="layer http" measures only these. One of the crates asks for a newer Rust than it needs.

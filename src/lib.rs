@@ -91,6 +91,7 @@ pub mod observe;
 mod policy;
 #[cfg(feature = "axum")]
 pub mod status;
+mod sync;
 
 pub use algorithm::{DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, WEEK};
 pub use backend::{Error, ErrorKind, MemoryBackend, MemoryBackendBuilder};

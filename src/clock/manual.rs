@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::{Clock, Sleep};
 use crate::algorithm::{Micros, whole_micros};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A clock that stands still until it is told to move: for testing your own limits without waiting.
 ///

@@ -1,15 +1,17 @@
 //! Where in-process limiters take the time from.
 
 mod manual;
+#[cfg(all(test, loom))]
+mod models;
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use crate::algorithm::Micros;
+use crate::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 pub use manual::ManualClock;
 
@@ -85,12 +87,16 @@ impl SystemClock {
         if self.checked.compare_exchange(checked, ran, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             return; // Another thread does it.
         }
-        let drift = self.drift.load(Ordering::Relaxed);
-        let shown = self.began.plus(ran).get() as i64 + drift;
         let most = (ran.saturating_sub(checked) / SLOWEST_CATCH_UP) as i64;
-        let behind = system.get() as i64 - shown;
-        let correction = if behind > LEAP { behind } else { behind.clamp(-most, most) };
-        self.drift.store(drift + correction, Ordering::Relaxed);
+        let corrected = |drift: i64| {
+            let shown = self.began.plus(ran).get() as i64 + drift;
+            let behind = system.get() as i64 - shown;
+            let correction = if behind > LEAP { behind } else { behind.clamp(-most, most) };
+            Some(drift + correction)
+        };
+        // Not loaded, then stored: whoever is held up in between for as long as until the next look would take back
+        // what was corrected then.
+        let _ = self.drift.fetch_update(Ordering::Relaxed, Ordering::Relaxed, corrected);
     }
 }
 

@@ -5,14 +5,13 @@
 //! the arithmetic says so for any cost and wait under the quota with which it was seen. Under another quota a row is
 //! paid back at another pace, by asking as by spending: then the backend is asked.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use smallvec::SmallVec;
 
 use crate::algorithm::{self, Algorithm, Ask, Micros, Quota, State, Step, Verdict, available, step};
 use crate::backend::{RowId, Steps, Take};
 use crate::policy::Digest;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Rows of a remote backend, as they were last seen.
 pub(super) struct BlockCache {

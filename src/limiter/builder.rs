@@ -1,7 +1,6 @@
 //! Choices for a limiter.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::any_backend::AnyBackend;
@@ -14,6 +13,7 @@ use super::queue::Queues;
 use super::{AutoBlock, DenyList, FailureMode, Inner, Observer, RateLimiter, turn};
 use crate::backend::{Backend, BulletinReader};
 use crate::policy::{Key, Secret};
+use crate::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// Choices for a [`RateLimiter`].
 pub struct RateLimiterBuilder {

@@ -1,7 +1,6 @@
 //! What can be changed and asked while a limiter runs: quotas, blocks, how it is.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::guard::MOST_HELD;
@@ -12,6 +11,7 @@ use super::{Inner, RateLimiter, SetQuotaError};
 use crate::algorithm::Quota;
 use crate::backend::{BackendFuture, BulletinReader, Error, ErrorKind, Notice, RowId};
 use crate::policy::{Policy, Signal, Subject};
+use crate::sync::atomic::Ordering;
 
 impl RateLimiter {
     /// Puts another quota in the place of the policy's, for all its callers whatever their tier, from now on; `None` puts

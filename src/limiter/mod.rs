@@ -13,6 +13,8 @@ mod failure;
 mod future;
 mod guard;
 mod local;
+#[cfg(all(test, loom))]
+mod models;
 mod notices;
 mod observer;
 mod overrides;
@@ -25,7 +27,6 @@ mod turn;
 mod wait;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
@@ -41,6 +42,7 @@ use self::queue::Queues;
 use crate::algorithm::{Ask, Micros, Quota, SECOND, Step};
 use crate::backend::{Backend, BackendFuture, Error, MemoryBackend, RowId, Steps, Take};
 use crate::policy::{Decision, Decisions, Digest, Key, Policy, Secret, Signals, Subject};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub use acquire::Acquire;
 pub use builder::RateLimiterBuilder;

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock};
 
 use crate::algorithm::Quota;
 use crate::backend::Error;
 use crate::policy::{Digest, Policy, PolicyError, PolicyName};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{PoisonError, RwLock};
 
 /// What was changed, by policy.
 #[derive(Debug, Default)]

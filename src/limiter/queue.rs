@@ -6,11 +6,11 @@
 //! whatever bound they kept is kept.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use crate::backend::RowId;
 use crate::policy::{DecidedBy, Decision, Decisions, Digest};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// By row, in the order of turns.
 #[derive(Debug, Default)]

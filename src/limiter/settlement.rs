@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
 
@@ -10,6 +9,7 @@ use super::RateLimiter;
 use crate::algorithm::Receipt;
 use crate::backend::{BackendFuture, RowId, Settle};
 use crate::policy::{DecidedBy, Decisions};
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// A charge that was made for an estimate, and can be told its true cost: at the end of a stream, say.
 ///

@@ -1,7 +1,6 @@
 //! Turns: when they come, and how many may wait for theirs.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,7 @@ use super::RateLimiter;
 use crate::algorithm::Micros;
 use crate::clock::Sleep;
 use crate::policy::{DecidedBy, Decisions};
+use crate::sync::atomic::Ordering;
 
 /// When a turn comes, and what waits for it.
 pub(crate) struct Turn {

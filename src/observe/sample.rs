@@ -1,8 +1,7 @@
 //! So many events a second, and how many were left out.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use crate::algorithm::Micros;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Lets so many pass in each second of a clock, and counts the others. Exact under any number of threads.
 #[derive(Debug, Default)]

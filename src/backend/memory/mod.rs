@@ -1,21 +1,25 @@
 //! Rows in this process: a sharded table, bounded, with no background task.
 
+#[cfg(all(test, loom))]
+mod models;
 mod row;
+#[cfg(loom)]
+mod stand_in;
 mod table;
 mod worth;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use dashmap::RwLockWriteGuard;
 use smallvec::SmallVec;
 
 use self::row::{Row, Slot};
-use self::table::{Room, Shard, Table, find, find_mut, put, remove};
+use self::table::{Room, RwLockWriteGuard, Shard, Table, find, find_mut, put, remove};
 use super::{Backend, BackendFuture, RowId, Settle, Steps, Take, Vitals, verdict_of_all};
 use crate::algorithm::{Algorithm, Ask, Micros, Quota, State, Step, roll, settle, step, step_inlined, when};
 use crate::clock::{Clock, Sleep, SystemClock};
+use crate::sync::{Mutex, PoisonError};
 
 /// Rows in this process's memory: the default backend.
 ///

@@ -1,19 +1,28 @@
 //! The table of rows: a DashMap whose shards are locked by hand, with room made for newcomers as they come.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use dashmap::{DashMap, RwLockWriteGuard, SharedValue};
+use dashmap::SharedValue;
 use hashbrown::raw::RawTable;
 
 use super::row::{AsIs, Row, Slot};
 use super::worth::Worth;
 use crate::algorithm::Micros;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+
+#[cfg(loom)]
+use super::stand_in::Map;
+#[cfg(loom)]
+pub(super) use crate::sync::RwLockWriteGuard;
+#[cfg(not(loom))]
+pub(super) use dashmap::RwLockWriteGuard;
+
+#[cfg(not(loom))]
+type Map = dashmap::DashMap<Slot, Row, AsIs>;
 
 /// A shard's rows.
 pub(super) type Shard = RawTable<(Slot, SharedValue<Row>)>;
 
 pub(super) struct Table {
-    map: DashMap<Slot, Row, AsIs>,
+    map: Map,
     /// For each shard, where the last newcomer stopped looking for worthless rows.
     hands: Box<[AtomicUsize]>,
     rows_per_shard: usize,
@@ -34,7 +43,7 @@ impl Table {
     pub(super) fn new(max_rows: usize) -> Table {
         let shards = (max_rows / ROWS_PER_SHARD).next_power_of_two().clamp(FEWEST_SHARDS, MOST_SHARDS);
         Table {
-            map: DashMap::with_hasher_and_shard_amount(AsIs::default(), shards),
+            map: Map::with_hasher_and_shard_amount(AsIs::default(), shards),
             hands: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
             rows_per_shard: (max_rows / shards).max(1),
             worth: Worth::new(),

@@ -7,10 +7,9 @@
 //! another quota had written it (so its spending is capped at its own quota's capacity, which forgives no more than
 //! debts), and is taken to be worth something for as long as either quota says.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
 use super::row::{QuotaId, Row};
 use crate::algorithm::{Algorithm, Micros, Quota, State};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// For each number: whose it is, and what its rows are worth.
 pub(super) struct Worth(Box<[Entry]>);

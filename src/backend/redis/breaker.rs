@@ -3,10 +3,11 @@
 //! An outage costs the calls that were under way one deadline, and everybody else nothing: no request is used to find
 //! out whether the server is back. Probes are made by a task of their own, and only while somebody asks.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::RedisError;
+
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug, Default)]
 pub(super) struct Breaker(Mutex<Option<Open>>);

@@ -9,14 +9,11 @@
 //! A server has one lane. On a cluster each slot has one, since a script may only touch keys of one slot.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, ErrorKind as RedisKind, RedisError, ServerErrorKind};
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::task::yield_now;
-use tokio::time::{sleep, timeout};
 
 use super::batch::{Batch, Kind, Operation, Row};
 use super::breaker::{Breaker, PROBE, Passage, Why};
@@ -24,6 +21,8 @@ use super::error::{Fault, classify, fault, is_redirection};
 use super::link::Link;
 use super::script::Script;
 use crate::backend::{Error, ErrorKind};
+use crate::sync::tasks::{Handle, sleep, timeout, yield_now};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The way to the server.
 pub(super) struct Lanes {
@@ -296,6 +295,13 @@ impl Lanes {
                 probe.lanes.link.lost(number);
             }
         });
+    }
+
+    /// Whether nothing waits and no task makes calls.
+    #[cfg(all(test, loom))]
+    pub(super) fn is_idle(&self) -> bool {
+        let queues = self.queues();
+        queues.lanes.is_empty() && queues.waiting == 0
     }
 
     /// Whether calls fail at once, at least those of some slots.

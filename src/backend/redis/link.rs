@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -13,6 +13,8 @@ use redis::cluster_routing::SingleNodeRoutingInfo;
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value};
 use tokio::time::timeout;
+
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Where commands go.
 pub(super) enum Link {

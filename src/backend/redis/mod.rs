@@ -11,6 +11,8 @@ mod error;
 pub(super) mod fuzzing;
 mod lanes;
 mod link;
+#[cfg(all(test, loom))]
+mod models;
 mod replay;
 mod script;
 mod slot;
@@ -24,7 +26,6 @@ use redis::aio::ConnectionLike;
 use redis::cluster::ClusterClientBuilder;
 use redis::{Client, IntoConnectionInfo};
 use smallvec::SmallVec;
-use tokio::runtime::Handle;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::timeout;
 
@@ -35,6 +36,7 @@ use self::link::{Link, Lost, Theirs};
 use super::{Backend, BackendFuture, Bulletin, Error, ErrorKind, RowId, Settle, Steps, Take, Vitals};
 use crate::algorithm::{Ask, Quota, Receipt, Step};
 use crate::policy::{Digest, PolicyName, Secret};
+use crate::sync::tasks::Handle;
 
 /// Rows on a Redis or Valkey server (6.2 or newer), shared by all processes that use it.
 ///

@@ -4,12 +4,13 @@ mod networks;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
 use self::networks::Networks;
 use crate::policy::{DenyKind, DenyRule, Key, Pattern, Signals};
+use crate::sync::{Mutex, PoisonError, RwLock};
 
 /// Whom a limiter denies whatever the limits say, by key, address, user agent, country or another label. It can be
 /// edited while it is in use; clones are the same list.

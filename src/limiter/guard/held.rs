@@ -1,11 +1,11 @@
 //! Who was blocked by hand: nobody of them is forgotten before their time.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
 
 use crate::algorithm::Micros;
 use crate::policy::Digest;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{PoisonError, RwLock};
 
 /// By the local clock.
 #[derive(Default)]

@@ -2,6 +2,8 @@
 
 mod auto_block;
 mod held;
+#[cfg(all(test, loom))]
+mod models;
 mod offenders;
 
 use std::sync::{Arc, OnceLock};

@@ -4,12 +4,11 @@
 //! goes: empty, silent, then least often denied. So a flood of callers who are denied once displaces itself, and those
 //! who are denied most stay, in whatever order they come.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use super::auto_block::AutoBlock;
 use crate::algorithm::{Micros, whole_micros};
 use crate::policy::Digest;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// By the local clock.
 pub(super) struct Offenders {

@@ -1,0 +1,176 @@
+#!/usr/bin/env bash
+# Weakens one lock or order after another in a copy of the tree, and expects the model that holds it to fail. Prints a
+# table. A weakening that finds nothing to weaken, does not compile, or goes unnoticed is an error.
+#
+#   proof/weaken.sh            all of them
+#   proof/weaken.sh breaker    those whose line in the table says `breaker`
+set -uo pipefail
+cd "$(dirname "$0")/.."
+only=${1:-}
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/proof/target}
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+mkdir "$copy/proof"
+cp -r src "$copy/src"
+cp Cargo.toml README.md "$copy/"
+cp -r proof/Cargo.toml proof/Cargo.lock proof/build.rs "$copy/proof/"
+faults=0
+
+# Its name, the file, what perl does to the text, and the model.
+weaken() {
+    local name=$1 file=$2 change=$3 model=$4 log=$copy/log verdict
+    [[ "$name $model" == *"$only"* ]] || return 0
+    perl -0pi -e "$change" "$copy/src/$file"
+    if cmp -s "src/$file" "$copy/src/$file"; then
+        verdict='**nothing to weaken: the code has changed**'
+    elif timeout "${TIMEOUT:-300}" cargo test --quiet --manifest-path "$copy/proof/Cargo.toml" --lib "$model" \
+        >"$log" 2>&1 </dev/null; then
+        verdict='**not noticed**'
+        grep -q '^running 0 tests' "$log" && verdict='**no such model**'
+    elif grep -q 'could not compile' "$log"; then
+        verdict='**does not compile**'
+        grep -m3 -A6 '^error' "$log" >&2
+    elif grep -q '^test result: FAILED' "$log" || grep -q 'panicked at' "$log"; then
+        verdict=$(grep -A1 -m1 'panicked at' "$log" | tail -1 | cut -c 1-90 | tr '|' '/')
+    else
+        verdict='**ended otherwise**'
+        tail -3 "$log" >&2
+    fi
+    [[ $verdict == '**'* ]] && faults=$((faults + 1))
+    echo "| $name | \`$file\` | \`${model##*::}\` | $verdict |"
+    cp "src/$file" "$copy/src/$file"
+}
+
+echo '| weakened | where | the model that notices | how |'
+echo '| --- | --- | --- | --- |'
+
+# The clock.
+weaken 'clock: the look is claimed by a load and a store' clock/mod.rs \
+    's/self\.checked\.compare_exchange\(checked, ran, .*?\)\.is_err\(\)/self.checked.load(Ordering::Relaxed) != checked || { self.checked.store(ran, Ordering::Relaxed); false }/' \
+    clock::models::of_two_who_see_the_same_look_due_one_corrects
+weaken 'clock: the drift is loaded, then stored' clock/mod.rs \
+    's/let _ = self\.drift\.fetch_update\(.*?\);/if let Some(drift) = corrected(self.drift.load(Ordering::Relaxed)) { self.drift.store(drift, Ordering::Relaxed); }/' \
+    clock::models::who_was_held_up_does_not_undo_a_later_leap
+weaken 'manual clock: the lock is given up between looking and lying down' clock/manual.rs \
+    's/(return Poll::Ready\(\(\)\);\s*\}\s*)shown\.sleepers\.insert/$1drop(shown);\n        self.clock.shown().sleepers.insert/' \
+    clock::models::who_waits_is_woken_whenever_the_clock_is_moved
+
+# The breaker.
+weaken 'breaker: looked at under one lock, the probe taken under another' backend/redis/breaker.rs \
+    's/(fn passage\(&self, now: Instant\) -> Passage \{)/$1\n        if self.state().as_ref().is_some_and(|open| !open.probing && now >= open.until) {\n            if let Some(open) = &mut *self.state() {\n                open.probing = true;\n            }\n            return Passage::Probe;\n        }/' \
+    redis::models::breaker::of_those_who_ask_at_once_one_probes
+weaken 'breaker: a late call opens it anew' backend/redis/breaker.rs \
+    's/if state\.is_none\(\) \{/if true {/' \
+    redis::models::breaker::never_two_probe_at_once_and_never_nobody_can
+
+# The coalescer.
+weaken 'lanes: a call ends under another lock than found nothing' backend/redis/lanes.rs \
+    's/if operations\.is_empty\(\) \{/if operations.is_empty() {\n            drop(queues);\n            let mut queues = self.queues();\n            let lanes = &mut queues.lanes;\n            let queue = lanes.get_mut(&lane)?;/' \
+    redis::models::lanes::everybody_is_answered_and_the_lane_is_empty_then
+weaken 'lanes: what was posted is not waited for' backend/redis/lanes.rs \
+    's/ \|\| queue\.is_posted\(next\)//' \
+    redis::models::lanes::nobody_overtakes_what_was_posted_on_the_same_row
+
+# The waiting queue.
+weaken 'queue: the lock is given up between leaving and passing on' limiter/queue.rs \
+    's/(let mut left = queue\.remove\(place\)\.decision;)/$1\n        drop(waiting);\n        let mut waiting = self.waiting();\n        let Some(queue) = waiting.rows.get_mut(&ticket.row) else { return Some(left) };\n        let place = place.min(queue.len());/' \
+    limiter::models::cells::who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost
+weaken 'queue: the waker of the last poll is not kept' limiter/queue.rs \
+    's/waiter\.waker\.clone_from\(waker\);/let _ = waker;/' \
+    limiter::models::cells::who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost
+weaken 'queue: the turn is read under one lock and left under another' limiter/queue.rs \
+    's/let waiter = queue\.remove\(place\);/let decision = queue[place].decision.clone();\n        drop(waiting);\n        let mut waiting = self.waiting();\n        let queue = waiting.rows.get_mut(&ticket.row)?;\n        let place = queue.iter().position(|waiter| waiter.number == ticket.number)?;\n        let waiter = Waiter { decision, ..queue.remove(place) };/' \
+    limiter::models::cells::a_turn_that_comes_while_another_is_passed_on_is_used_once
+weaken 'places: counted, then taken' limiter/turn.rs \
+    's/self\.inner\.waiting\.fetch_update\(.*?\)\.ok\(\)\?;/let taken = one_more(self.inner.waiting.load(Ordering::Relaxed))?;\n        self.inner.waiting.store(taken, Ordering::Relaxed);/' \
+    limiter::models::whole::places_are_given_to_as_many_as_there_are_and_never_to_nobody
+weaken 'places: taken, then given back if there was none' limiter/turn.rs \
+    's/self\.inner\.waiting\.fetch_update\(.*?\)\.ok\(\)\?;/let taken = self.inner.waiting.fetch_add(1, Ordering::Relaxed);\n        if one_more(taken).is_none() {\n            self.inner.waiting.fetch_sub(1, Ordering::Relaxed);\n            return None;\n        }/' \
+    limiter::models::whole::a_place_that_comes_back_is_somebodys_who_asks
+
+# The block cache.
+weaken 'block cache: what was forgotten meanwhile is learnt' limiter/block_cache.rs \
+    's/bucket\.forgotten == \*forgotten && //; s/for \(\(row, quota, step\), forgotten\)/for ((row, quota, step), _forgotten)/' \
+    limiter::models::cells::a_denial_from_before_something_was_given_back_is_not_learnt_after_it
+weaken 'block cache: an answer is of the age in which it comes' limiter/block_cache.rs \
+    's/age: permit\.age,/age: self.age.load(Ordering::Acquire),/' \
+    limiter::models::cells::what_was_asked_in_an_earlier_age_is_not_known_in_a_later_one
+weaken 'block cache: the answer that comes last stays' limiter/block_cache.rs \
+    's/ \|\| known\.seen <= row\.seen/ || true/' \
+    limiter::models::cells::of_two_answers_the_later_one_stays
+weaken 'block cache: forgotten before the backend is told of a reset' limiter/control.rs \
+    's/(let done = self\.backend\.reset\(rows\);)\s*(self\.unlearn\(rows\.iter\(\)\.copied\(\)\);)/$2\n        $1/' \
+    limiter::models::whole::after_a_reset_no_denial_from_before_it_is_remembered
+weaken 'block cache: forgotten before the backend is told of a settlement' limiter/settlement.rs \
+    's/(let done = inner\.backend\.settle\(&charges\);)(.*?)(inner\.unlearn\(.*?\);)/$3\n        $1/s' \
+    limiter::models::whole::after_a_cancellation_no_denial_from_before_it_is_remembered
+weaken 'block cache: the permit is had after the backend was asked' limiter/mod.rs \
+    's/call\.permit = Some\(cache\.permit\(&takes, now\)\);/let steps = self.ask_backend(&takes, around.take);\n            call.permit = Some(cache.permit(&takes, now));\n            return DecisionsFuture::new(self, &takes, around.take, Some(call), steps);/' \
+    limiter::models::whole::after_a_reset_no_denial_from_before_it_is_remembered
+
+# Changed quotas and deny lists.
+weaken 'overrides: counted after the lock is given up' limiter/overrides.rs \
+    's/self\.counted\(self\.len\(\) \+ after - before\);/drop(policies);\n        self.counted(self.len() + after - before);/' \
+    limiter::models::cells::a_changed_quota_is_never_taken_for_none
+weaken 'overrides: a board is counted after the lock is given up' limiter/overrides.rs \
+    's/self\.counted\(count\);\s*drop\(guard\);/drop(guard);\n        self.counted(count);/' \
+    limiter::models::cells::quotas_are_replaced_in_one_step
+weaken 'deny list: writers do not wait for each other' limiter/deny/mod.rs \
+    's/let _one_at_a_time = self/let _ = self/' \
+    limiter::models::cells::nobody_loses_a_rule_that_somebody_else_adds
+
+# The guard.
+weaken 'offenders: blocks are counted by a load and a store' limiter/guard/offenders.rs \
+    's/blocks\.fetch_add\(1, Ordering::Relaxed\);/blocks.store(blocks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);/' \
+    guard::models::while_somebody_is_blocked_the_table_says_that_there_are_blocks
+weaken 'offenders: a bucket is copied out, changed and put back' limiter/guard/offenders.rs \
+    's/(fn denied\(&self, id: Digest, now: Micros, rules: &AutoBlock\) -> Option<Earned> \{)\s*let mut bucket = self\.bucket\(id\);\s*let entry = self\.entry\(&mut bucket, id, now\);/$1\n        let mut copy = *self.bucket(id);\n        let answer = self.denied_in(&mut copy, id, now, rules);\n        *self.bucket(id) = copy;\n        answer\n    }\n\n    fn denied_in(&self, bucket: &mut [Entry; WAYS], id: Digest, now: Micros, rules: &AutoBlock) -> Option<Earned> {\n        let entry = self.entry(bucket, id, now);/' \
+    guard::models::of_denials_at_once_as_many_as_earn_a_block_earn_one
+weaken 'blocks by hand: the map is copied out, changed and put back' limiter/guard/held.rs \
+    's/self\.until\.write\(\)\.unwrap_or_else\(PoisonError::into_inner\)\.remove\(&id\);/let mut all = self.until.read().unwrap_or_else(PoisonError::into_inner).clone();\n            all.remove(&id);\n            *self.until.write().unwrap_or_else(PoisonError::into_inner) = all;/' \
+    guard::models::blocks_by_hand_are_seen_by_whoever_comes_after_them
+
+# Whole limiters.
+weaken 'is_plain: not cleared by a block' limiter/control.rs \
+    's/self\.inner\.is_plain\.store\(false, Ordering::Release\);/let _ = Ordering::Release;/' \
+    limiter::models::whole::once_somebody_is_blocked_no_call_overlooks_it
+weaken 'is_plain: not cleared by a change of quotas' limiter/control.rs \
+    's/if any \{/if any \&\& false {/' \
+    limiter::models::whole::once_a_quota_is_changed_no_call_overlooks_it
+weaken 'settlement: looked at, then marked' limiter/settlement.rs \
+    's/!self\.held\.settled\[index\]\.swap\(true, Ordering::Relaxed\)/{ let first = !self.held.settled[index].load(Ordering::Relaxed); self.held.settled[index].store(true, Ordering::Relaxed); first }/' \
+    limiter::models::whole::a_charge_is_settled_once_by_however_many_clones
+
+# The table of rows.
+weaken 'row update: the shard is unlocked between reading and writing a row' backend/memory/mod.rs \
+    's/(let mut shard = self\.table\.lock\(self\.table\.shard_of\(slot\)\);)(.*?)(let state = worth\.state\(row\);)/$1$2$3\n        drop(shard);\n        shard = self.table.lock(self.table.shard_of(slot));\n        let Some(row) = find_mut(\&mut shard, slot) else { unreachable!() };/s' \
+    memory::models::one_row_admits_exactly_its_limit
+weaken 'calls of several rows: unlocked between reading and writing' backend/memory/mod.rs \
+    's/(\n        if steps\.iter\(\)\.all\(\|\(_, step\)\| step\.is_allowed\(\)\) \{)/\n        drop(locked);\n        let mut locked = Locked::new(&self.table, &slots);$1/' \
+    memory::models::calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end
+weaken 'eviction: unlocked between finding a place and taking it, which is not looked at again' backend/memory/mod.rs \
+    's/if row\.place != Place::Found && table\.is_full\(shard\)/if false \&\& table.is_full(shard)/; s/(\n        if steps\.iter\(\)\.all\(\|\(_, step\)\| step\.is_allowed\(\)\) \{)/\n        drop(locked);\n        let mut locked = Locked::new(&self.table, &slots);$1/' \
+    memory::models::newcomers_at_once_pass_no_cap_and_push_out_nobody_who_is_denied
+weaken 'multi-lock: in the order of the call' backend/memory/mod.rs \
+    's/numbers\.sort_unstable\(\);//' \
+    memory::models::calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end
+weaken 'overflow: locked before the shards' backend/memory/mod.rs \
+    's/(let mut locked = Locked::new\(&self\.table, &slots\);\s*let now = self\.clock\.now\(\);)\s*let mut overflow = None;/let mut overflow = (takes.len() > 1).then(|| self.overflow.lock().unwrap_or_else(PoisonError::into_inner));\n        $1/' \
+    memory::models::newcomers_of_full_shards_share_one_budget_and_come_to_an_end
+weaken 'overflow: unlocked between reading and writing' backend/memory/mod.rs \
+    's/(\n        if steps\.iter\(\)\.all\(\|\(_, step\)\| step\.is_allowed\(\)\) \{)/\n        drop(overflow.take());\n        let mut overflow = Some(self.overflow.lock().unwrap_or_else(PoisonError::into_inner));$1/' \
+    memory::models::newcomers_of_full_shards_share_one_budget_and_come_to_an_end
+weaken 'settlement of a row: unlocked between reading and writing' backend/memory/mod.rs \
+    's/(let mut row = locked\.load\(slot, &settlement\.quota, now, &\[\], &\[slot\]\);)/$1\n        drop(locked);\n        let mut locked = Locked::new(&self.table, &[slot]);/' \
+    memory::models::any_three_acts_at_once_are_as_one_after_the_other
+weaken 'worth: told after the row is stored, which is to say never' backend/memory/worth.rs \
+    's/raise\(&entry\.per_token, per_token\.to_bits\(\)\);/let _ = per_token;/' \
+    memory::models::a_row_is_never_seen_before_its_worth_is_known
+weaken 'worth: raised by a load and a store' backend/memory/worth.rs \
+    's/number\.fetch_max\(bits, Ordering::Relaxed\);/number.store(bits, Ordering::Relaxed);/' \
+    memory::models::a_number_is_one_quotas_or_means_the_most_of_all_that_share_it
+weaken 'worth: a number is taken by a load and a store' backend/memory/worth.rs \
+    's/0 => known\s*\.compare_exchange\(.*?\)\s*\.map_or_else\(.*?\),/0 => {\n                    known.store(stamp, Ordering::Relaxed);\n                    stamp\n                }/s' \
+    memory::models::a_number_is_one_quotas_or_means_the_most_of_all_that_share_it
+
+exit $((faults > 0))

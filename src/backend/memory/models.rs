@@ -1,0 +1,279 @@
+//! Models of what callers do to the table at once. What each was seen to catch: `proof/README.md`.
+
+use super::row::QuotaId;
+use super::worth::Worth;
+use super::*;
+use crate::algorithm::{Ask, HOUR, Receipt, SECOND};
+use crate::policy::{Digest, PolicyName};
+use crate::sync::Mutex;
+use crate::sync::model::{every_order, orders_with_interruptions, thread};
+
+const NOW: Micros = Micros::new(1_700_000_000_000_000);
+const P: PolicyName = PolicyName::new("p");
+
+/// Without a lock of its own.
+#[derive(Debug)]
+struct Frozen;
+
+impl Clock for Frozen {
+    fn now(&self) -> Micros {
+        NOW
+    }
+}
+
+/// With 16 rows, four in each shard.
+fn backend() -> Arc<MemoryBackend> {
+    Arc::new(MemoryBackend::builder().max_rows(16).clock(Frozen).build())
+}
+
+/// So many keys whose rows are in one shard.
+fn keys<const N: usize>(backend: &MemoryBackend, shard: usize) -> [Digest; N] {
+    let all = (1..).map(|key: u128| Digest::from_bits(key.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)));
+    let policy = P;
+    let mut here =
+        all.filter(|key| backend.table.shard_of(Slot::of(RowId { policy: &policy, key: *key }.digest())) == shard);
+    [(); N].map(|()| here.next().expect("there is no end of keys"))
+}
+
+fn take(backend: &MemoryBackend, quota: &Quota, charges: &[(Digest, u64)]) -> Steps {
+    let policy = P;
+    let takes: SmallVec<[Take<'_>; 2]> = charges
+        .iter()
+        .map(|(key, cost)| Take::new(RowId { policy: &policy, key: *key }, quota, Ask::cost(*cost)))
+        .collect();
+    backend.decide(&takes, true)
+}
+
+fn spent(backend: &MemoryBackend, quota: &Quota, key: Digest) -> f64 {
+    take(backend, quota, &[(key, 0)])[0].state.spent
+}
+
+#[test]
+fn one_row_admits_exactly_its_limit() {
+    // A row that is there, with one token left of two; and one that is not.
+    for (quota, before) in [(Quota::token_bucket(2, HOUR), 1), (Quota::token_bucket(1, HOUR), 0)] {
+        every_order(move || {
+            let backend = backend();
+            let [key] = keys(&backend, 0);
+            take(&backend, &quota, &[(key, before)]);
+            let takers = [(); 2].map(|()| {
+                let backend = Arc::clone(&backend);
+                thread(move || take(&backend, &quota, &[(key, 1)]).all_granted())
+            });
+            let admitted = takers.map(|taker| taker.join().unwrap());
+            assert_ne!(admitted[0], admitted[1]);
+        });
+    }
+}
+
+#[test]
+fn calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end() {
+    every_order(|| {
+        let quota = Quota::token_bucket(1, HOUR);
+        let backend = backend();
+        let ([a], [b]) = (keys(&backend, 0), keys(&backend, 1));
+        let takers = [[(a, 1), (b, 1)], [(b, 1), (a, 1)]].map(|charges| {
+            let backend = Arc::clone(&backend);
+            thread(move || take(&backend, &quota, &charges).all_granted())
+        });
+        let admitted = takers.map(|taker| taker.join().unwrap());
+        assert_ne!(admitted[0], admitted[1]);
+        assert_eq!((spent(&backend, &quota, a), spent(&backend, &quota, b)), (1.0, 1.0));
+    });
+}
+
+#[test]
+fn newcomers_at_once_pass_no_cap_and_push_out_nobody_who_is_denied() {
+    every_order(|| {
+        let quota = Quota::token_bucket(2, HOUR);
+        let backend = backend();
+        let [a, b, c, light, one, other] = keys(&backend, 0);
+        for exhausted in [a, b, c] {
+            assert!(take(&backend, &quota, &[(exhausted, 2)]).all_granted());
+        }
+        take(&backend, &quota, &[(light, 1)]);
+        let newcomers = [one, other].map(|key| {
+            let backend = Arc::clone(&backend);
+            thread(move || drop(take(&backend, &quota, &[(key, 1)])))
+        });
+        newcomers.into_iter().for_each(|newcomer| newcomer.join().unwrap());
+        assert_eq!(backend.len(), 4);
+        for exhausted in [a, b, c] {
+            assert!(!take(&backend, &quota, &[(exhausted, 1)]).all_granted());
+        }
+    });
+}
+
+#[test]
+fn newcomers_of_full_shards_share_one_budget_and_come_to_an_end() {
+    orders_with_interruptions(3, || {
+        let quota = Quota::token_bucket(2, HOUR);
+        let backend = backend();
+        let newcomers = [0, 1, 2].map(|shard| {
+            let [exhausted @ .., one, other]: [Digest; 6] = keys(&backend, shard);
+            exhausted.iter().for_each(|key| drop(take(&backend, &quota, &[(*key, 2)])));
+            [one, other]
+        });
+        // A call of two newcomers, who take both tokens that all share; one in the shard of one of them, and one in
+        // another.
+        let [[a, _], [b, c], [d, _]] = newcomers;
+        let callers = [vec![(a, 1), (b, 1)], vec![(c, 1)], vec![(d, 1)]].map(|charges| {
+            let backend = Arc::clone(&backend);
+            thread(move || if take(&backend, &quota, &charges).all_granted() { charges.len() } else { 0 })
+        });
+        let admitted = callers.map(|caller| caller.join().unwrap());
+        assert_eq!(admitted.iter().sum::<usize>(), 2, "{admitted:?}");
+        assert_eq!(backend.len(), 12);
+    });
+}
+
+#[test]
+fn a_row_is_never_seen_before_its_worth_is_known() {
+    every_order(|| {
+        let quota = Quota::token_bucket(2, SECOND);
+        let worth = Arc::new(Worth::new());
+        // Somebody else stores a row of the same quota, in a shard that nobody looks into.
+        let other = {
+            let worth = Arc::clone(&worth);
+            thread(move || worth.learn(&quota))
+        };
+        // As under the lock of a shard.
+        let shard = Arc::new(Mutex::new(None));
+        let writer = {
+            let (worth, shard) = (Arc::clone(&worth), Arc::clone(&shard));
+            thread(move || {
+                let mut shard = shard.lock().unwrap();
+                *shard = Some(Row::new(1.0, NOW, worth.learn(&quota), false));
+            })
+        };
+        let seen: Option<Row> = *shard.lock().unwrap();
+        if let Some(row) = seen {
+            assert!(!worth.is_worthless(&row, NOW), "it would be dropped");
+            assert!(worth.share(&row, 1.0, NOW).is_some_and(|share| share > 0.0));
+            assert!(worth.share(&row, 1.5, NOW).is_none(), "it denies");
+            assert!(!worth.twins_spend(&row));
+            assert_eq!(worth.stamp(&row), quota.stamp());
+        }
+        writer.join().unwrap();
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_number_is_one_quotas_or_means_the_most_of_all_that_share_it() {
+    // Of four numbers one is left for each of two quotas; then one for both; then none.
+    for known in [2, 3, 4] {
+        every_order(move || {
+            let worth = Arc::new(Worth::new());
+            for rate in 1..=known {
+                worth.learn(&Quota::token_bucket(1000 + rate, SECOND));
+            }
+            // Whose numbers are looked for from the same one on.
+            let home = |quota: &Quota| (quota.stamp() >> 2) as usize % QuotaId::COUNT;
+            let first = Quota::token_bucket(1, HOUR);
+            let other = (2..).map(|rate| Quota::token_bucket(rate, HOUR)).find(|other| home(other) == home(&first));
+            let quotas = [first, other.expect("there is no end of quotas")];
+            let learners = quotas.map(|quota| {
+                let worth = Arc::clone(&worth);
+                thread(move || worth.learn(&quota))
+            });
+            let ids = learners.map(|learner| learner.join().unwrap());
+            for (quota, id) in quotas.iter().zip(ids) {
+                let row = Row::new(1.0, NOW, id, false);
+                let paid_back = NOW + quota.period() / quota.rate() as u32;
+                assert!(!worth.is_worthless(&row, Micros::new(paid_back.get() - 1)));
+                assert!(worth.share(&row, quota.limit() as f64, NOW).is_none(), "it denies");
+                assert!(known > 2 || worth.stamp(&row) == quota.stamp(), "another's number");
+            }
+        });
+    }
+}
+
+/// What somebody does to two rows in two shards.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// One token of the first row, or so many.
+    One(u64),
+    /// One of each, in one order or the other.
+    Both(bool),
+    /// A charge of the first row that was made before is given back.
+    GiveBack,
+    /// A charge of the first row cost more.
+    CostMore,
+    Reset,
+}
+
+const ACTS: [Act; 7] =
+    [Act::One(1), Act::One(2), Act::Both(false), Act::Both(true), Act::GiveBack, Act::CostMore, Act::Reset];
+
+/// Any three acts at once do and answer what they would one after the other in some order, by the algebra alone.
+#[test]
+fn any_three_acts_at_once_are_as_one_after_the_other() {
+    let quota = Quota::token_bucket(3, HOUR);
+    for i in 0..ACTS.len() {
+        for j in i..ACTS.len() {
+            for k in j..ACTS.len() {
+                let acts = [ACTS[i], ACTS[j], ACTS[k]];
+                let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+                let all: Vec<_> = orders.iter().map(|order| one_after_the_other(&quota, &acts, order)).collect();
+                orders_with_interruptions(2, move || {
+                    let backend = backend();
+                    let ([a], [b]) = (keys(&backend, 0), keys(&backend, 1));
+                    let before = take(&backend, &quota, &[(a, 2)])[0];
+                    let actors = acts.map(|act| {
+                        let backend = Arc::clone(&backend);
+                        thread(move || on_backend(&backend, &quota, [a, b], &before, act))
+                    });
+                    let answers = actors.map(|actor| actor.join().unwrap());
+                    let left = [a, b].map(|key| spent(&backend, &quota, key));
+                    assert!(all.contains(&(answers, left)), "{acts:?} answered {answers:?} and left {left:?}");
+                });
+            }
+        }
+    }
+}
+
+/// Whether it was granted.
+fn on_backend(backend: &MemoryBackend, quota: &Quota, [a, b]: [Digest; 2], before: &Step, act: Act) -> bool {
+    let policy = P;
+    let row = RowId { policy: &policy, key: a };
+    let settle = |actual| {
+        let receipt = Receipt::new(2, before).expect("it was granted");
+        backend.settle_one(&Settle { row, quota: quota.seeded(row.digest().seed()), receipt, actual });
+    };
+    match act {
+        Act::One(cost) => return take(backend, quota, &[(a, cost)]).all_granted(),
+        Act::Both(false) => return take(backend, quota, &[(a, 1), (b, 1)]).all_granted(),
+        Act::Both(true) => return take(backend, quota, &[(b, 1), (a, 1)]).all_granted(),
+        Act::GiveBack => settle(0),
+        Act::CostMore => settle(3),
+        Act::Reset => drop(backend.reset(&[row])),
+    }
+    true
+}
+
+/// The same by the algebra: what each answers, and what is spent at the end.
+fn one_after_the_other(quota: &Quota, acts: &[Act; 3], order: &[usize; 3]) -> ([bool; 3], [f64; 2]) {
+    let before = step(quota, &State::default(), NOW, Ask::cost(2));
+    let mut rows = [before.state, State::default()];
+    let mut answers = [true; 3];
+    for place in order {
+        let mut charge = |costs: [u64; 2]| {
+            let steps = [0, 1].map(|row| step(quota, &rows[row], NOW, Ask::cost(costs[row])));
+            let granted = steps.iter().all(Step::is_allowed);
+            if granted {
+                rows = steps.map(|step| step.state);
+            }
+            granted
+        };
+        let receipt = Receipt::new(2, &before).expect("it was granted");
+        match acts[*place] {
+            Act::One(cost) => answers[*place] = charge([cost, 0]),
+            Act::Both(_) => answers[*place] = charge([1, 1]),
+            Act::GiveBack => rows[0] = settle(quota, &rows[0], &receipt, NOW, 0),
+            Act::CostMore => rows[0] = settle(quota, &rows[0], &receipt, NOW, 3),
+            Act::Reset => rows[0] = State::default(),
+        }
+    }
+    (answers, rows.map(|row| row.spent))
+}

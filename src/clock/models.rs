@@ -1,0 +1,68 @@
+//! Models of what threads do to a clock at once. What each was seen to catch: `proof/README.md`.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::sync::model::{every_order, thread};
+
+/// The first look at the system's clock is due, and the second a second later.
+const FIRST: u64 = 1_100_000;
+const SECOND: u64 = 2_200_000;
+const HOUR: i64 = 3_600_000_000;
+
+#[test]
+fn of_two_who_see_the_same_look_due_one_corrects() {
+    every_order(|| {
+        let clock = Arc::new(SystemClock::new());
+        let set = clock.began.plus(FIRST + 500_000);
+        let other = {
+            let clock = Arc::clone(&clock);
+            thread(move || clock.follow(FIRST, 0, set))
+        };
+        clock.follow(FIRST, 0, set);
+        other.join().unwrap();
+        assert_eq!(clock.drift.load(Ordering::Relaxed), 550);
+    });
+}
+
+/// Whoever was held up for a second between looking and correcting took back an hour that the clock had leapt
+/// meanwhile.
+#[test]
+fn who_was_held_up_does_not_undo_a_later_leap() {
+    every_order(|| {
+        let clock = Arc::new(SystemClock::new());
+        let held_up = {
+            let clock = Arc::clone(&clock);
+            thread(move || clock.follow(FIRST, 0, clock.began.plus(FIRST + 500)))
+        };
+        let later = {
+            let clock = Arc::clone(&clock);
+            thread(move || clock.follow(SECOND, FIRST, clock.began.plus(SECOND).plus(HOUR as u64)))
+        };
+        held_up.join().unwrap();
+        later.join().unwrap();
+        let drift = clock.drift.load(Ordering::Relaxed);
+        if clock.checked.load(Ordering::Relaxed) == SECOND {
+            assert!((HOUR - 1000..=HOUR).contains(&drift), "{drift}");
+        } else {
+            assert_eq!(drift, 500);
+        }
+    });
+}
+
+#[test]
+fn who_waits_is_woken_whenever_the_clock_is_moved() {
+    every_order(|| {
+        let clock = ManualClock::at(Micros::new(1));
+        let sleep = clock.sleep_until(Micros::new(5)).unwrap();
+        let moved = clock.clone();
+        let mover = thread(move || {
+            moved.set(Micros::new(3));
+            moved.set(Micros::new(5));
+        });
+        // One who is not woken hangs, and the checker says so.
+        loom::future::block_on(sleep);
+        mover.join().unwrap();
+        assert_eq!(clock.next_wake(), None);
+    });
+}

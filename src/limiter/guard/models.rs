@@ -1,0 +1,84 @@
+//! Models of what callers do to the guard's tables at once. What each was seen to catch: `proof/README.md`.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::algorithm::HOUR;
+use crate::sync::model::{every_order, thread};
+
+const NOW: Micros = Micros::new(1_700_000_000_000_000);
+
+/// In two buckets.
+const ONE: Digest = Digest::from_bits(1);
+const OTHER: Digest = Digest::from_bits(2 | 1 << 64);
+
+fn offenders() -> Arc<Offenders> {
+    Arc::new(Offenders::new(16, MINUTE, 2))
+}
+
+fn rules() -> AutoBlock {
+    AutoBlock::of_names([PolicyName::new("api")]).threshold(2).within(MINUTE).block_for(HOUR)
+}
+
+#[test]
+fn of_denials_at_once_as_many_as_earn_a_block_earn_one() {
+    every_order(|| {
+        let offenders = offenders();
+        let deniers = [(); 2].map(|()| {
+            let offenders = Arc::clone(&offenders);
+            thread(move || offenders.denied(ONE, NOW, &rules()).is_some())
+        });
+        let earned = deniers.map(|denier| denier.join().unwrap());
+        assert_ne!(earned[0], earned[1]);
+        assert!(offenders.has_blocks() && offenders.blocked(ONE, NOW).is_some());
+    });
+}
+
+/// The number by which everybody else is spared a look into the table.
+#[test]
+fn while_somebody_is_blocked_the_table_says_that_there_are_blocks() {
+    every_order(|| {
+        let offenders = offenders();
+        offenders.block(ONE, NOW, NOW + HOUR, 1);
+        let forgetting = {
+            let offenders = Arc::clone(&offenders);
+            thread(move || offenders.forget(ONE))
+        };
+        let blocking = {
+            let offenders = Arc::clone(&offenders);
+            thread(move || offenders.block(OTHER, NOW, NOW + HOUR, 1))
+        };
+        forgetting.join().unwrap();
+        blocking.join().unwrap();
+        assert!(offenders.has_blocks());
+        assert_eq!(offenders.len(NOW), (1, 1));
+        offenders.forget(OTHER);
+        assert!(!offenders.has_blocks());
+    });
+}
+
+#[test]
+fn blocks_by_hand_are_seen_by_whoever_comes_after_them() {
+    every_order(|| {
+        let held = Arc::new(Held::default());
+        held.block(OTHER, NOW, NOW + HOUR);
+        let blocking = {
+            let held = Arc::clone(&held);
+            thread(move || held.block(ONE, NOW, NOW + HOUR))
+        };
+        // Two calls of one caller: who was kept out once is kept out again.
+        let calling = {
+            let held = Arc::clone(&held);
+            thread(move || [(); 2].map(|()| held.blocked(ONE, NOW).is_some()))
+        };
+        let other = {
+            let held = Arc::clone(&held);
+            thread(move || held.unblock(OTHER))
+        };
+        let [first, second] = calling.join().unwrap();
+        assert!(second || !first);
+        assert!(blocking.join().unwrap());
+        other.join().unwrap();
+        assert!(held.blocked(ONE, NOW).is_some() && held.blocked(OTHER, NOW).is_none());
+    });
+}

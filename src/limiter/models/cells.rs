@@ -1,0 +1,223 @@
+//! The cells by themselves: the waiting queue, changed quotas, deny lists, the block cache.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::super::block_cache::BlockCache;
+use super::super::deny::DenyList;
+use super::super::overrides::{Change, Overrides, Whose};
+use super::super::queue::Queues;
+use crate::algorithm::{Ask, MINUTE, Micros, Quota, State, step};
+use crate::backend::{RowId, Take};
+use crate::policy::{Decision, Decisions, DenyRule, Digest, Key, Policy, PolicyName, Signals};
+use crate::sync::Mutex;
+use crate::sync::model::{every_order, orders_with_interruptions, thread};
+
+const NOW: Micros = Micros::new(1_700_000_000_000_000);
+const API: PolicyName = PolicyName::new("api");
+const KEY: Digest = Digest::from_bits(7 << 64);
+
+/// Granted for a turn after so many others.
+fn turn(before: u64) -> Decisions {
+    let quota = Quota::token_bucket(1, MINUTE).capacity(1).unlimited_reservations();
+    let state = State { spent: before as f64, at: NOW, carry: 0.0, stamp: quota.stamp() };
+    let step = step(&quota, &state, NOW, Ask::cost(1).reserve());
+    Decisions::from_iter([Decision::new(API, KEY, quota, 1, step, true)])
+}
+
+/// Minutes from now.
+fn due(decision: &Decision) -> u64 {
+    (decision.due().get() - NOW.get()) / 60_000_000
+}
+
+/// Two of three leave at once: the third has the first turn and is woken for it, the two others go back.
+#[test]
+fn who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost() {
+    orders_with_interruptions(3, || {
+        let queues = Arc::new(Queues::default());
+        let waker = std::task::Waker::noop();
+        let tickets = [1, 2].map(|before| queues.join(&turn(before), waker).unwrap());
+        let last = queues.join(&turn(3), waker).unwrap();
+        let leavers = tickets.map(|ticket| {
+            let queues = Arc::clone(&queues);
+            thread(move || due(&queues.leave(&ticket).unwrap()))
+        });
+        let mut mine = 3;
+        // One who is not woken hangs, and the checker says so.
+        loom::future::block_on(std::future::poll_fn(|context| {
+            if let Some(moved) = queues.moved(&last, context.waker()) {
+                mine = due(&moved);
+            }
+            if mine == 1 { Poll::Ready(()) } else { Poll::Pending }
+        }));
+        let mut left = leavers.map(|leaver| leaver.join().unwrap());
+        left.sort_unstable();
+        assert_eq!(left, [2, 3]);
+        assert_eq!(due(&queues.go(&last).unwrap()), 1);
+    });
+}
+
+/// One's turn comes as the one before it leaves: it goes with its own turn or with the earlier one, and what it does
+/// not go with goes back.
+#[test]
+fn a_turn_that_comes_while_another_is_passed_on_is_used_once() {
+    every_order(|| {
+        let queues = Arc::new(Queues::default());
+        let waker = std::task::Waker::noop();
+        let [first, second] = [1, 2].map(|before| queues.join(&turn(before), waker).unwrap());
+        let leaver = {
+            let queues = Arc::clone(&queues);
+            thread(move || due(&queues.leave(&first).unwrap()))
+        };
+        let gone = due(&queues.go(&second).unwrap());
+        let left = leaver.join().unwrap();
+        assert_eq!(gone + left, 3, "{gone} was used and {left} given back");
+        assert_ne!(gone, left);
+    });
+}
+
+fn change(key: u128, quota: Option<Quota>) -> Change {
+    Change { policy: API, whose: Whose::Key(Digest::from_bits(key)), quota }
+}
+
+/// Whether anything is changed is told without the lock.
+#[test]
+fn a_changed_quota_is_never_taken_for_none() {
+    every_order(|| {
+        let quota = Quota::token_bucket(2, MINUTE);
+        let overrides = Arc::new(Overrides::default());
+        overrides.set(change(1, Some(quota)));
+        let reverting = {
+            let overrides = Arc::clone(&overrides);
+            thread(move || overrides.set(change(1, None)))
+        };
+        let setting = {
+            let overrides = Arc::clone(&overrides);
+            thread(move || overrides.set(change(2, Some(quota))))
+        };
+        reverting.join().unwrap();
+        setting.join().unwrap();
+        let policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
+        assert_eq!(overrides.quota(&policy, None, Some(Digest::from_bits(2))), Some(quota));
+        assert_eq!((overrides.len(), overrides.is_empty()), (1, false));
+    });
+}
+
+/// All of a board at once, as another process's change comes: one of the two orders, whole.
+#[test]
+fn quotas_are_replaced_in_one_step() {
+    every_order(|| {
+        let quota = Quota::token_bucket(2, MINUTE);
+        let overrides = Arc::new(Overrides::default());
+        overrides.set(change(1, Some(quota)));
+        let replacing = {
+            let overrides = Arc::clone(&overrides);
+            thread(move || overrides.replace([]))
+        };
+        let setting = {
+            let overrides = Arc::clone(&overrides);
+            thread(move || overrides.set(change(2, Some(quota))))
+        };
+        replacing.join().unwrap();
+        setting.join().unwrap();
+        let policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
+        let found = [1, 2].map(|key| overrides.quota(&policy, None, Some(Digest::from_bits(key))).is_some());
+        assert!(!found[0]);
+        assert_eq!((overrides.len(), overrides.is_empty()), (usize::from(found[1]), !found[1]));
+    });
+}
+
+#[test]
+fn nobody_loses_a_rule_that_somebody_else_adds() {
+    every_order(|| {
+        let list = DenyList::new();
+        list.insert(DenyRule::key(0));
+        let writers = [1, 2].map(|key| {
+            let list = list.clone();
+            thread(move || list.insert(DenyRule::key(key)))
+        });
+        // Who was on the list stays on it while it is put together anew.
+        assert!(list.find(Some(&Key::from(0)), &Signals::new()).is_some());
+        assert!(writers.map(|writer| writer.join().unwrap()).iter().all(|inserted| *inserted));
+        assert_eq!(list.len(), 3);
+    });
+}
+
+/// Somebody looks at the backend's row and learns its denial, while somebody else gives back and has it forgotten.
+#[test]
+fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
+    every_order(|| {
+        let quota = Quota::token_bucket(1, MINUTE).seeded(0);
+        let full = State { spent: 1.0, at: NOW, carry: 0.0, stamp: quota.stamp() };
+        let (cache, row) = (Arc::new(BlockCache::new(4)), Arc::new(Mutex::new(full)));
+        let asking = {
+            let (cache, row) = (Arc::clone(&cache), Arc::clone(&row));
+            thread(move || {
+                let policy = API;
+                let take = Take::new(RowId { policy: &policy, key: KEY }, &quota, Ask::cost(1));
+                let permit = cache.permit(&[take], NOW);
+                let seen = step(&take.quota, &row.lock().unwrap(), NOW, take.ask);
+                cache.learn([(take.row, &take.quota, &seen)].into_iter(), false, &permit, NOW);
+            })
+        };
+        let policy = API;
+        *row.lock().unwrap() = State::default();
+        cache.forget([RowId { policy: &policy, key: KEY }].into_iter());
+        asking.join().unwrap();
+        let take = Take::new(RowId { policy: &policy, key: KEY }, &quota, Ask::cost(1));
+        assert!(cache.denies(&[take], NOW).is_none(), "denied for what was given back");
+    });
+}
+
+/// The same where everything is forgotten, as after a change of quotas.
+#[test]
+fn what_was_asked_in_an_earlier_age_is_not_known_in_a_later_one() {
+    every_order(|| {
+        let quota = Quota::token_bucket(1, MINUTE).seeded(0);
+        let full = State { spent: 1.0, at: NOW, carry: 0.0, stamp: quota.stamp() };
+        let (cache, row) = (Arc::new(BlockCache::new(4)), Arc::new(Mutex::new(full)));
+        let asking = {
+            let (cache, row) = (Arc::clone(&cache), Arc::clone(&row));
+            thread(move || {
+                let policy = API;
+                let take = Take::new(RowId { policy: &policy, key: KEY }, &quota, Ask::cost(1));
+                let permit = cache.permit(&[take], NOW);
+                let seen = step(&take.quota, &row.lock().unwrap(), NOW, take.ask);
+                cache.learn([(take.row, &take.quota, &seen)].into_iter(), false, &permit, NOW);
+            })
+        };
+        *row.lock().unwrap() = State::default();
+        cache.clear();
+        asking.join().unwrap();
+        let policy = API;
+        let take = Take::new(RowId { policy: &policy, key: KEY }, &quota, Ask::cost(1));
+        assert!(cache.denies(&[take], NOW).is_none(), "denied for what was given back");
+    });
+}
+
+/// Two answers of the backend, in whatever order they arrive.
+#[test]
+fn of_two_answers_the_later_one_stays() {
+    every_order(|| {
+        let quota = Quota::token_bucket(1, MINUTE).seeded(0);
+        let cache = Arc::new(BlockCache::new(4));
+        let learner = |seen: Micros, spent: f64| {
+            let cache = Arc::clone(&cache);
+            move || {
+                let policy = API;
+                let row = RowId { policy: &policy, key: KEY };
+                let take = Take::new(row, &quota, Ask::cost(1));
+                let permit = cache.permit(&[take], NOW);
+                let state = State { spent, at: seen, carry: 0.0, stamp: take.quota.stamp() };
+                let answer = step(&take.quota, &state, seen, Ask::cost(9));
+                cache.learn([(row, &take.quota, &answer)].into_iter(), true, &permit, NOW);
+            }
+        };
+        let (early, late) = (thread(learner(NOW, 0.0)), thread(learner(NOW.plus(1), 1.0)));
+        early.join().unwrap();
+        late.join().unwrap();
+        let policy = API;
+        let take = Take::new(RowId { policy: &policy, key: KEY }, &quota, Ask::cost(1));
+        assert!(cache.denies(&[take], NOW).is_some(), "the row as it was earlier took the place of the later one");
+    });
+}

@@ -1,0 +1,218 @@
+//! Whole limiters, on a backend of one row.
+
+use std::sync::Arc;
+
+use super::super::*;
+use crate::algorithm::{HOUR, MINUTE, State, settle, step};
+use crate::backend::Settle;
+use crate::policy::{DecidedBy, Reason, Signal};
+use crate::sync::Mutex;
+use crate::sync::model::{every_order, thread};
+
+const NOW: Micros = Micros::new(1_700_000_000_000_000);
+static API: Policy = Policy::new("api", Quota::token_bucket(2, HOUR));
+
+/// A backend with one row, whoever asks. It has the contract's atomicity, by one lock.
+#[derive(Clone, Debug, Default)]
+struct OneRow(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    row: Mutex<State>,
+    settled: AtomicUsize,
+    remote: bool,
+}
+
+impl OneRow {
+    fn remote() -> OneRow {
+        OneRow(Arc::new(Shared { remote: true, ..Shared::default() }))
+    }
+}
+
+impl Backend for OneRow {
+    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        let mut row = self.0.row.lock().unwrap();
+        let step = step(&takes[0].quota, &row, NOW, takes[0].ask);
+        *row = step.state;
+        BackendFuture::ready(Ok(step.into()))
+    }
+
+    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+        let row = self.0.row.lock().unwrap();
+        BackendFuture::ready(Ok(step(&takes[0].quota, &row, NOW, takes[0].ask).into()))
+    }
+
+    fn settle(&self, all: &[Settle<'_>]) -> BackendFuture<()> {
+        for one in all {
+            self.0.settled.fetch_add(1, Ordering::Relaxed);
+            let mut row = self.0.row.lock().unwrap();
+            *row = settle(&one.quota, &row, &one.receipt, NOW, one.actual);
+        }
+        BackendFuture::ready(Ok(()))
+    }
+
+    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<()> {
+        *self.0.row.lock().unwrap() = State::default();
+        BackendFuture::ready(Ok(()))
+    }
+
+    fn is_remote(&self) -> bool {
+        self.0.remote
+    }
+}
+
+fn now<T, E: std::fmt::Debug>(future: impl IntoFuture<Output = Result<T, E>>) -> T {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future.into_future()).poll(&mut context) {
+        std::task::Poll::Ready(answer) => answer.unwrap(),
+        std::task::Poll::Pending => panic!("not there at once"),
+    }
+}
+
+#[test]
+fn once_somebody_is_blocked_no_call_overlooks_it() {
+    every_order(|| {
+        let limiter = RateLimiter::new(OneRow::default());
+        let blocking = {
+            let limiter = limiter.clone();
+            thread(move || now(limiter.block(Signal::key("eve"), HOUR)))
+        };
+        // Two calls of one caller: who was kept out once is kept out again.
+        let kept_out = || now(limiter.check(&API, "eve")).reason() == Reason::Blocked;
+        let calls = [kept_out(), kept_out()];
+        assert!(calls[1] || !calls[0]);
+        blocking.join().unwrap();
+        assert!(kept_out());
+    });
+}
+
+#[test]
+fn once_a_quota_is_changed_no_call_overlooks_it() {
+    every_order(|| {
+        let limiter = RateLimiter::new(OneRow::default());
+        let changing = {
+            let limiter = limiter.clone();
+            thread(move || now(limiter.set_quota(&API, Some(Quota::token_bucket(9, HOUR)))))
+        };
+        let limits = [(); 2].map(|()| now(limiter.limit(&API, "ada")).limit());
+        assert!(limits[0] == 2 || limits[1] == 9, "{limits:?}");
+        changing.join().unwrap();
+        assert_eq!(now(limiter.limit(&API, "ada")).limit(), 9);
+    });
+}
+
+#[test]
+fn places_are_given_to_as_many_as_there_are_and_never_to_nobody() {
+    every_order(|| {
+        let limiter = RateLimiter::builder(OneRow::default()).max_waiting(2).build();
+        let others = [(); 2].map(|()| {
+            let limiter = limiter.clone();
+            thread(move || limiter.place())
+        });
+        let mine = limiter.place();
+        let others = others.map(|other| other.join().unwrap());
+        assert_eq!(others.iter().chain([&mine]).flatten().count(), 2);
+        drop((others, mine));
+        assert_eq!(limiter.waiting(), 0);
+    });
+}
+
+/// Whoever is turned away takes nothing from others meanwhile.
+#[test]
+fn a_place_that_comes_back_is_somebodys_who_asks() {
+    every_order(|| {
+        let limiter = RateLimiter::builder(OneRow::default()).max_waiting(1).build();
+        let taken = limiter.place();
+        let other = {
+            let limiter = limiter.clone();
+            thread(move || limiter.place())
+        };
+        drop(taken);
+        let mine = limiter.place();
+        let other = other.join().unwrap();
+        assert_ne!(mine.is_some(), other.is_some());
+    });
+}
+
+#[test]
+fn a_charge_is_settled_once_by_however_many_clones() {
+    every_order(|| {
+        let backend = OneRow::default();
+        let limiter = RateLimiter::new(backend.clone());
+        let usage = now(limiter.acquire(&API, "ada").cost(2).hold()).keep();
+        let other = {
+            let usage = usage.clone();
+            thread(move || now(usage.settle(1)))
+        };
+        now(usage.settle(0));
+        other.join().unwrap();
+        assert_eq!(backend.0.settled.load(Ordering::Relaxed), 1);
+    });
+}
+
+/// Behind a remote backend: whoever resets a key that is denied is answered by the row as it is then, whatever somebody
+/// else learns of it meanwhile.
+#[test]
+fn after_a_reset_no_denial_from_before_it_is_remembered() {
+    every_order(|| {
+        let backend = OneRow::remote();
+        // Elsewhere, so that it is not known here.
+        assert!(now(RateLimiter::new(backend.clone()).acquire(&API, "eve").cost(2)).is_allowed());
+        let limiter = RateLimiter::builder(backend).block_cache(4).build();
+        let asking = {
+            let limiter = limiter.clone();
+            thread(move || drop(now(limiter.check(&API, "eve"))))
+        };
+        now(limiter.reset(&API, "eve"));
+        asking.join().unwrap();
+        let decision = now(limiter.limit(&API, "eve"));
+        assert!(decision.is_allowed() && decision.decided_by() == DecidedBy::Backend);
+    });
+}
+
+/// The same for what is given back.
+#[test]
+fn after_a_cancellation_no_denial_from_before_it_is_remembered() {
+    every_order(|| {
+        let limiter = RateLimiter::builder(OneRow::remote()).block_cache(4).build();
+        let held = now(limiter.acquire(&API, "eve").cost(2).hold());
+        let asking = {
+            let limiter = limiter.clone();
+            thread(move || drop(now(limiter.check(&API, "eve"))))
+        };
+        now(held.cancel());
+        asking.join().unwrap();
+        assert!(now(limiter.limit(&API, "eve")).is_allowed());
+    });
+}
+
+#[test]
+fn of_denials_at_once_one_blocks_and_is_told_once() {
+    every_order(|| {
+        let told = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let rules = AutoBlock::of_names([API.name().clone()]).threshold(2).within(MINUTE).block_for(HOUR);
+        let limiter =
+            RateLimiter::builder(OneRow::default()).auto_block(rules).observer(Told(Arc::clone(&told))).build();
+        assert!(now(limiter.acquire(&API, "eve").cost(2)).is_allowed());
+        let other = {
+            let limiter = limiter.clone();
+            thread(move || now(limiter.limit(&API, "eve")).is_allowed())
+        };
+        assert!(!now(limiter.limit(&API, "eve")).is_allowed());
+        assert!(!other.join().unwrap());
+        assert_eq!(told.load(std::sync::atomic::Ordering::Relaxed), 1);
+        assert_eq!(now(limiter.limit(&API, "eve")).reason(), Reason::Blocked);
+    });
+}
+
+/// Counts blocks.
+#[derive(Debug)]
+struct Told(Arc<std::sync::atomic::AtomicUsize>);
+
+impl Observer for Told {
+    fn decided(&self, _observed: &Observed<'_>) {}
+
+    fn blocked(&self, _blocked: &Blocked<'_>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,50 @@
+//! Random histories of threads on the backend in memory: charges of one to three rows, looks, settlements, resets and a
+//! clock that moves, all at once. Each history could have been made one after the other, by the algebra alone.
+//!
+//! Which orders threads meet in is the machine's to say here.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+mod checker;
+
+use checker::{Event, Ticks, act, backend, order, overlaps};
+
+const HISTORIES: u64 = 3000;
+const THREADS: u64 = 3;
+const ACTS: usize = 8;
+
+struct Counter(AtomicU64);
+
+impl Ticks for Counter {
+    fn tick(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::SeqCst)
+    }
+}
+
+#[test]
+fn whatever_threads_do_at_once_could_have_been_done_one_after_the_other() {
+    let mut overlapping = 0;
+    for history in 0..HISTORIES {
+        let (backend, clock) = backend();
+        let (ticks, barrier) = (Counter(AtomicU64::new(0)), AtomicU64::new(0));
+        let events: Vec<Event> = thread::scope(|scope| {
+            let run = |number: u64| {
+                let (backend, clock, ticks, barrier) = (&backend, &clock, &ticks, &barrier);
+                move || {
+                    // Spinning, so that they begin together.
+                    barrier.fetch_add(1, Ordering::SeqCst);
+                    while barrier.load(Ordering::SeqCst) < THREADS {
+                        thread::yield_now();
+                    }
+                    act(backend, clock, ticks, ACTS, history * THREADS + number)
+                }
+            };
+            let threads: Vec<_> = (0..THREADS).map(|number| scope.spawn(run(number))).collect();
+            threads.into_iter().flat_map(|thread| thread.join().expect("a thread that ends")).collect()
+        });
+        overlapping += usize::from(overlaps(&events) > 0);
+        assert!(order(&events).is_some(), "history {history} has no order: {events:#?}");
+    }
+    println!("{HISTORIES} histories, {overlapping} of them with acts at once");
+}
