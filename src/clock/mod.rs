@@ -1,7 +1,7 @@
 //! Where in-process limiters take the time from.
 
 mod manual;
-#[cfg(all(test, loom))]
+#[cfg(all(test, tollgate_models))]
 mod models;
 
 use std::fmt;

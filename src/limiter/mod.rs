@@ -13,7 +13,7 @@ mod failure;
 mod future;
 mod guard;
 mod local;
-#[cfg(all(test, loom))]
+#[cfg(all(test, tollgate_models))]
 mod models;
 mod notices;
 mod observer;

@@ -26,7 +26,7 @@ use super::name::PolicyName;
 /// let user = Key::from(42);
 /// let login = Key::from(("ada@example.com", IpAddr::from([203, 0, 113, 7])));
 /// assert_ne!(Key::from("42"), user);
-/// assert_eq!(format!("{login:?}"), "Key(32 bytes)");
+/// assert_eq!(format!("{login:?}"), "Key(44 bytes)");
 /// ```
 ///
 /// Text up to about fifty bytes needs no allocation.
@@ -121,7 +121,9 @@ impl Key {
     }
 
     fn tuple(parts: &[Key]) -> Key {
-        let mut key = Key::fixed(Tag::Tuple, [parts.len() as u8]);
+        let mut key = Key::fixed(Tag::Tuple, []);
+        // Of a tuple, the number of its parts.
+        key.short[1] = parts.len() as u8;
         let length = parts.iter().fold(key.length, |length, part| length + part.length);
         if length > INLINE {
             let parts = parts.iter().map(Key::bytes);

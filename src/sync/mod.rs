@@ -1,22 +1,23 @@
 //! What threads share: the standard library's locks and atomics, and tokio's tasks.
 //!
 //! In the package `proof/` the locks are those of a model checker, [loom](https://docs.rs/loom), which tries every order
-//! in which threads can meet. What is checked is this very code. The models stand beside it, in files named `models`.
+//! in which threads can meet. What is checked is this very code. The models stand beside it, in files named `models`. The
+//! flag has our name: others' `cfg(loom)` is set for all crates of a build, and we have no loom then.
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, tollgate_models))]
 pub(crate) mod model;
-#[cfg(all(test, loom, feature = "redis"))]
+#[cfg(all(test, tollgate_models, feature = "redis"))]
 #[path = "tasks_model.rs"]
 pub(crate) mod tasks;
-#[cfg(all(not(all(test, loom)), feature = "redis"))]
+#[cfg(all(not(all(test, tollgate_models)), feature = "redis"))]
 pub(crate) mod tasks {
     pub(crate) use tokio::runtime::Handle;
     pub(crate) use tokio::task::yield_now;
     pub(crate) use tokio::time::{sleep, timeout};
 }
 
-#[cfg(loom)]
+#[cfg(tollgate_models)]
 pub(crate) use loom::sync::{Mutex, MutexGuard, RwLock, RwLockWriteGuard, atomic};
 pub(crate) use std::sync::PoisonError;
-#[cfg(not(loom))]
+#[cfg(not(tollgate_models))]
 pub(crate) use std::sync::{Mutex, MutexGuard, RwLock, atomic};

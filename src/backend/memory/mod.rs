@@ -1,9 +1,9 @@
 //! Rows in this process: a sharded table, bounded, with no background task.
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, tollgate_models))]
 mod models;
 mod row;
-#[cfg(loom)]
+#[cfg(tollgate_models)]
 mod stand_in;
 mod table;
 mod worth;

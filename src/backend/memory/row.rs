@@ -15,7 +15,7 @@ pub(super) struct Row {
 }
 
 // In models so few that quotas come to share numbers.
-const QUOTA_BITS: u32 = if cfg!(loom) { 2 } else { 10 };
+const QUOTA_BITS: u32 = if cfg!(tollgate_models) { 2 } else { 10 };
 
 impl Row {
     pub(super) fn new(spent: f64, at: Micros, quota: QuotaId, has_twin: bool) -> Row {

@@ -8,14 +8,14 @@ use super::worth::Worth;
 use crate::algorithm::Micros;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-#[cfg(loom)]
+#[cfg(tollgate_models)]
 use super::stand_in::Map;
-#[cfg(loom)]
+#[cfg(tollgate_models)]
 pub(super) use crate::sync::RwLockWriteGuard;
-#[cfg(not(loom))]
+#[cfg(not(tollgate_models))]
 pub(super) use dashmap::RwLockWriteGuard;
 
-#[cfg(not(loom))]
+#[cfg(not(tollgate_models))]
 type Map = dashmap::DashMap<Slot, Row, AsIs>;
 
 /// A shard's rows.

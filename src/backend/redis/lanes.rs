@@ -298,7 +298,7 @@ impl Lanes {
     }
 
     /// Whether nothing waits and no task makes calls.
-    #[cfg(all(test, loom))]
+    #[cfg(all(test, tollgate_models))]
     pub(super) fn is_idle(&self) -> bool {
         let queues = self.queues();
         queues.lanes.is_empty() && queues.waiting == 0

@@ -11,7 +11,7 @@ mod error;
 pub(super) mod fuzzing;
 mod lanes;
 mod link;
-#[cfg(all(test, loom))]
+#[cfg(all(test, tollgate_models))]
 mod models;
 mod replay;
 mod script;

@@ -2,7 +2,7 @@
 
 mod auto_block;
 mod held;
-#[cfg(all(test, loom))]
+#[cfg(all(test, tollgate_models))]
 mod models;
 mod offenders;
 
