@@ -23,11 +23,9 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     if debt <= 0.0 {
         return Some(now);
     }
-    let windows = (debt / quota.rate() as f64).ceil();
-    if windows * quota.period_micros() as f64 > Micros::MAX.get() as f64 {
-        return None;
-    }
-    let instant = boundary(quota, index(quota, state.at) + windows as u64).max(now);
+    // However many windows: a boundary beyond the last instant stands at the last instant.
+    let windows = (debt / quota.rate() as f64).ceil() as u64;
+    let instant = boundary(quota, index(quota, state.at).saturating_add(windows)).max(now);
     (instant < Micros::MAX).then_some(instant)
 }
 
@@ -67,6 +65,16 @@ mod tests {
         assert!(begin <= now && now < begin.plus(quota.period_micros()));
         assert_eq!(begin.get() % 86_400_000_000, 3_600_000_000);
         assert_eq!(begin.plus(offset(&quota, now)), now);
+    }
+
+    #[test]
+    fn a_row_begins_where_its_window_does() {
+        // A row from before `start` was said may begin anywhere.
+        let quota = Quota::fixed_window(10, MINUTE).start(Duration::ZERO);
+        let (begin, now) = (Micros::new(1_700_000_040_000_000), Micros::new(1_700_000_050_000_000));
+        let row = State { spent: 3.0, at: Micros::new(1_700_000_045_000_000), carry: 0.0, stamp: quota.stamp() };
+        assert_eq!(roll(&quota, &row, now), State { at: begin, ..row });
+        assert_eq!(roll(&quota, &row, begin), State { at: begin, ..row }, "a clock that stepped back");
     }
 
     #[test]
