@@ -6,7 +6,7 @@ SHELL := /bin/bash
 # Each feature by itself, none, the default and all: a feature only adds.
 FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conformance
 
-.PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis
+.PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis mutants coverage
 
 test: tools fmt lint features docs unit client
 
@@ -71,3 +71,13 @@ bench:
 bench-redis:
 	cargo run --release --ignore-rust-version --manifest-path benches/peers/Cargo.toml \
 		--features tower-rate-limiter --bin redis
+
+# Breaks the code on purpose, in some 850 places, to see that a test notices. Half an hour on two quiet cores.
+mutants:
+	@cargo mutants --version >/dev/null 2>&1 || cargo install cargo-mutants --locked
+	tests/mutants/run.sh
+
+# Which lines the tests run, by room.
+coverage:
+	@cargo llvm-cov --version >/dev/null 2>&1 || cargo install cargo-llvm-cov --locked
+	tests/coverage.sh

@@ -471,6 +471,9 @@ mod tests {
         for quota in [Quota::token_bucket(1, century), Quota::fixed_window(1, century).start(Duration::ZERO)] {
             // It would be paid back in the year 2370.
             let owed = State { spent: 4.0, at: NOW, carry: 0.0, stamp: quota.stamp() };
+            for spent in [1e9, MOST_SPENT as f64] {
+                assert_eq!(when(&quota, &State { spent, ..owed }, NOW, 0.0), None, "{quota:?}");
+            }
             assert_eq!(step(&quota, &owed, NOW, Ask::cost(1)).verdict, Verdict::Deny { retry: None }, "{quota:?}");
             let owed = State { spent: 2.0, ..owed };
             assert!(

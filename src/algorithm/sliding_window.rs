@@ -67,12 +67,13 @@ fn out_of_view(quota: &Quota, count: f64, room: f64) -> u64 {
         return 0;
     }
     let period = quota.period_micros();
-    let mut elapsed = ((count - room) * period as f64 / count).ceil().min(period as f64) as u64;
-    // Rounded twice; step onto the very microsecond.
+    let mut elapsed = ((count - room) * period as f64 / count).ceil().max(1.0).min(period as f64) as u64;
+    // Rounded twice; step onto the very microsecond. It is neither the first, at which all is in view, nor beyond the
+    // last, at which nothing is.
     for _ in 0..4 {
-        if elapsed < period && in_view(quota, count, elapsed) > room {
+        if in_view(quota, count, elapsed) > room {
             elapsed += 1;
-        } else if elapsed > 0 && in_view(quota, count, elapsed - 1) <= room {
+        } else if in_view(quota, count, elapsed - 1) <= room {
             elapsed -= 1;
         } else {
             break;
