@@ -183,11 +183,12 @@ mod tests {
         let quota = Quota::token_bucket(7, Duration::from_micros(3_333_331)).capacity(20);
         for micros in (1..470_000).step_by(997) {
             let mut state = State::default();
-            let receipt = charge(&quota, &mut state, NOW, Ask::cost(1));
+            let receipt = charge(&quota, &mut state, NOW, Ask::cost(2));
             let later = NOW.plus(micros);
-            charge(&quota, &mut state, later, Ask::cost(13));
+            // Less than 8 of more than 8: rounding shows in the rest.
+            charge(&quota, &mut state, later, Ask::cost(7));
             let settled = settle(&quota, &state, &receipt, later, 0);
-            assert_eq!((settled.spent, settled.at), (13.0, later), "{micros} us later");
+            assert_eq!((settled.spent, settled.at), (7.0, later), "{micros} us later");
         }
     }
 
@@ -209,8 +210,8 @@ mod tests {
         let mut state = State::default();
         let receipt = charge(&quota, &mut state, NOW, Ask::cost(10));
         assert_eq!(settle(&quota, &state, &receipt, NOW, 4).spent, 4.0);
-        let debt = settle(&quota, &state, &receipt, NOW, 11);
-        assert_eq!((debt.spent, debt.at), (11.0, NOW));
+        let debt = settle(&quota, &state, &receipt, NOW, 13);
+        assert_eq!((debt.spent, debt.at), (13.0, NOW));
     }
 
     #[test]
