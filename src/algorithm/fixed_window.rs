@@ -84,5 +84,6 @@ mod tests {
         assert_eq!(boundary(&quota, 1), Micros::new(45_000_000));
         assert_eq!(index(&quota, Micros::new(44_999_999)), 0);
         assert_eq!(index(&quota, Micros::new(45_000_000)), 1);
+        assert_eq!((offset(&quota, Micros::EPOCH), offset(&quota, Micros::new(45_000_001))), (15_000_000, 1));
     }
 }

@@ -256,6 +256,41 @@ mod tests {
     }
 
     #[test]
+    fn one_in_the_middle_gives_back_and_then_one_before_it() {
+        // What those behind gave back is none of the first's: its five are still all there.
+        let quota = Quota::token_bucket(10, MINUTE).capacity(100);
+        let mut state = State::default();
+        let [first, middle, _last] = [5, 10, 1].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
+        state = settle(&quota, &state, &middle, NOW, 0);
+        assert_eq!((state.spent, state.carry), (6.0, 10.0));
+        assert_eq!(settle(&quota, &state, &first, NOW, 0).spent, 1.0);
+    }
+
+    #[test]
+    fn the_last_gives_back_without_a_trace() {
+        let quota = Quota::token_bucket(10, MINUTE).capacity(100);
+        let mut state = State::default();
+        let [_first, middle, last] = [5, 5, 5].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
+        state = settle(&quota, &state, &last, NOW, 0);
+        assert_eq!((state.spent, state.carry), (10.0, 0.0));
+        // The first's five are paid back by then. The other five are the middle one's.
+        assert_eq!(settle(&quota, &state, &middle, NOW + Duration::from_secs(30), 0).spent, 0.0);
+    }
+
+    #[test]
+    fn what_was_given_back_before_a_charge_does_not_count_against_it() {
+        let quota = Quota::token_bucket(10, MINUTE).capacity(100);
+        let mut state = State::default();
+        let [early, _, _] = [5, 5, 1].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
+        state = settle(&quota, &state, &early, NOW, 0);
+        assert_eq!((state.spent, state.carry), (6.0, 5.0));
+        let charged = charge(&quota, &mut state, NOW, Ask::cost(4));
+        charge(&quota, &mut state, NOW, Ask::cost(1));
+        // The six before it are paid back, it is not.
+        assert_eq!(settle(&quota, &state, &charged, NOW + Duration::from_secs(36), 0).spent, 1.0);
+    }
+
+    #[test]
     fn the_last_turn_can_be_given_back_and_no_other() {
         let quota = Quota::token_bucket(1, SECOND).unlimited_reservations();
         let mut state = State::default();

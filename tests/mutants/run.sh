@@ -46,7 +46,7 @@ whole() {
         algebra) echo "--lib --test=properties --test=settlement --test=status" ;;
         keys) echo "--lib --test=config --test=threats" ;;
         headers) echo "--test=families --test=http --test=threats --test=routes --test=tower_contract" ;;
-        clients) echo "--test=sockets" ;;
+        clients) echo "--lib --test=sockets" ;;
     esac
 }
 

@@ -323,6 +323,16 @@ mod tests {
         assert!(refused(&client_ip().trust(["0.0.0.0/0"]), &parts).contains("no peer address"));
     }
 
+    #[cfg(feature = "tonic")]
+    #[test]
+    fn a_grpc_server_tells_its_peer_by_itself() {
+        let mut parts = parts(None, &[]);
+        assert_eq!(client_ip().resolve(&parts), None);
+        let remote_addr = Some(SocketAddr::from(([192, 0, 2, 1], 4711)));
+        parts.extensions.insert(tonic::transport::server::TcpConnectInfo { local_addr: None, remote_addr });
+        assert_eq!(client_ip().resolve(&parts), "192.0.2.1".parse().ok());
+    }
+
     #[test]
     fn the_client_is_the_first_from_the_right_that_is_not_believed() {
         let found = |written: &str| {
