@@ -162,23 +162,29 @@ results() {
     for group in "${groups[@]}"; do
         local -a which=()
         for pattern in $(files "$group"); do which+=(--file "$pattern"); done
-        cargo mutants --list --no-config "${which[@]}" | sort > "$work/$group/all"
-        cargo mutants --list --config "$config" "${which[@]}" | sort > "$work/$group/tried"
+        cargo mutants --list --colors never --no-config "${which[@]}" | sort > "$work/$group/all"
+        cargo mutants --list --colors never --config "$config" "${which[@]}" | sort > "$work/$group/tried"
+        # One that timed out in an early round may have been caught in a later one.
+        comm -23 <(sort -u "$work/$group/timeout") <(sort -u "$work/$group/caught") > "$work/$group/timed_out"
         for module in $(cut -d: -f1 "$work/$group/all" | sort -u); do
-            echo "| \`${module#src/}\` | $(of all) | $(of caught) | $(of unviable) | $(of timeout)" \
-                "| $(($(of all) - $(of tried))) | $(($(of tried) - $(of caught unviable timeout))) |"
+            echo "| \`${module#src/}\` | $(of all) | $(of caught) | $(of unviable) | $(of timed_out)" \
+                "| $(($(of all) - $(of tried))) | $(($(of tried) - $(of caught unviable timed_out))) |"
         done
     done
 }
 
+# The last line of the table.
+total='{ print } /^. `/ { for (i = 3; i <= 8; i++) sum[i] += $i }
+    END { printf "| all |"; for (i = 3; i <= 8; i++) printf " %d |", sum[i]; print "" }'
+
 # How many mutants of the module are in these lists.
 of() {
-    (cd "$work/$group" && cat "$@") | grep -c "^$module:" || true
+    (cd "$work/$group" && cat "$@") | sort -u | grep -c "^$module:" || true
 }
 
 for group in "${@:-${groups[@]}}"; do run "$group"; done
 if [ $# -eq 0 ]; then
-    results > "$work/results.md"
+    results | awk -F "|" "$total" > "$work/results.md"
     cp "$work/results.md" "$repo/tests/mutants/results.md"
     cat "$work/results.md"
 fi
