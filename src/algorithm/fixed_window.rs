@@ -23,9 +23,11 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     if debt <= 0.0 {
         return Some(now);
     }
-    // However many windows: a boundary beyond the last instant stands at the last instant.
-    let windows = (debt / quota.rate() as f64).ceil() as u64;
-    let instant = boundary(quota, index(quota, state.at).saturating_add(windows)).max(now);
+    let windows = (debt / quota.rate() as f64).ceil();
+    if windows * quota.period_micros() as f64 > Micros::MAX.get() as f64 {
+        return None;
+    }
+    let instant = boundary(quota, index(quota, state.at) + windows as u64).max(now);
     (instant < Micros::MAX).then_some(instant)
 }
 
@@ -75,6 +77,23 @@ mod tests {
         let row = State { spent: 3.0, at: Micros::new(1_700_000_045_000_000), carry: 0.0, stamp: quota.stamp() };
         assert_eq!(roll(&quota, &row, now), State { at: begin, ..row });
         assert_eq!(roll(&quota, &row, begin), State { at: begin, ..row }, "a clock that stepped back");
+    }
+
+    #[test]
+    fn windows_that_take_longer_than_there_are_instants_are_never_over() {
+        // Even where the first of them began before the epoch, so that the boundary is one that there is: the script of
+        // a store counts as we do.
+        let second = Duration::from_secs(1);
+        let owed = |quota: &Quota, spent: f64| State { spent, stamp: quota.stamp(), ..State::default() };
+        let century = Quota::fixed_window(1, Quota::MAX_PERIOD).start(second);
+        assert_eq!(when(&century, &owed(&century, 3.0), Micros::EPOCH, 0.0), None);
+        let two = Micros::new(century.period_micros() + 1_000_000);
+        assert_eq!(when(&century, &owed(&century, 2.0), Micros::EPOCH, 0.0), Some(two));
+        // 2^53 - 1 = 6361 * 1,416,003,655,831: as long as there are instants, and no longer.
+        let quota = Quota::fixed_window(1, Duration::from_micros(6361)).start(Duration::from_micros(1));
+        let last = Micros::new(Micros::MAX.get() - 6360);
+        assert_eq!(when(&quota, &owed(&quota, 1_416_003_655_831.0), Micros::EPOCH, 0.0), Some(last));
+        assert_eq!(when(&quota, &owed(&quota, 1_416_003_655_832.0), Micros::EPOCH, 0.0), None);
     }
 
     #[test]
