@@ -72,7 +72,7 @@ bench-redis:
 	cargo run --release --ignore-rust-version --manifest-path benches/peers/Cargo.toml \
 		--features tower-rate-limiter --bin redis
 
-# Breaks the code on purpose, in some 850 places, to see that a test notices. Half an hour on two quiet cores.
+# Breaks the code on purpose, in some 870 places, to see that a test notices. Half an hour on two quiet cores.
 mutants:
 	@cargo mutants --version >/dev/null 2>&1 || cargo install cargo-mutants --locked
 	tests/mutants/run.sh
