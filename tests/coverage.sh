@@ -48,7 +48,8 @@ awk -v date="$(date -u +%F)" -v commit="$(git rev-parse --short HEAD)" -v here="
         print "| room | lines | covered | |\n| --- | ---: | ---: | ---: |"
         sort = "sort"
         for (room in lines) {
-            printf "| %s | %d | %d | %.1f %% |\n", room, lines[room], covered[room], 100 * covered[room] / lines[room] | sort
+            share = 100 * covered[room] / lines[room]
+            printf "| %s | %d | %d | %.1f %% |\n", room, lines[room], covered[room], share | sort
             all += lines[room]
             hit += covered[room]
         }

@@ -72,7 +72,8 @@ prepare_small() {
     if [ "$group" = headers ] || [ "$group" = clients ]; then
         cp -r "$repo/src/middleware/headers.rs" "$repo/src/middleware/key" "$crate/src/middleware/"
         echo 'pub mod middleware;' >> "$crate/src/lib.rs"
-        printf 'pub mod headers;\npub mod key;\npub use key::{KeyError, KeyExtractor};\n' > "$crate/src/middleware/mod.rs"
+        printf 'pub mod headers;\npub mod key;\npub use key::{KeyError, KeyExtractor};\n' \
+            > "$crate/src/middleware/mod.rs"
     fi
     # Versions as in the lock file. Unoptimised but for what the tests spend their time in.
     cat > "$crate/Cargo.toml" <<'TOML'
@@ -162,8 +163,10 @@ results() {
     for group in "${groups[@]}"; do
         local -a which=()
         for pattern in $(files "$group"); do which+=(--file "$pattern"); done
-        cargo mutants --list --colors never --no-config "${which[@]}" | sort > "$work/$group/all"
-        cargo mutants --list --colors never --config "$config" "${which[@]}" | sort > "$work/$group/tried"
+        cargo mutants --list --colors never --no-config "${which[@]}" \
+            | sort > "$work/$group/all"
+        cargo mutants --list --colors never --config "$config" "${which[@]}" \
+            | sort > "$work/$group/tried"
         # One that timed out in an early round may have been caught in a later one.
         comm -23 <(sort -u "$work/$group/timeout") <(sort -u "$work/$group/caught") > "$work/$group/timed_out"
         for module in $(cut -d: -f1 "$work/$group/all" | sort -u); do
