@@ -10,6 +10,7 @@ FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conforman
 .PHONY: supply supply-tools advisories public-api
 .PHONY: fuzz replay
 .PHONY: models models-weakened
+.PHONY: mutants coverage
 
 test: tools fmt lint features docs unit client
 
@@ -32,6 +33,7 @@ fmt:
 
 lint:
 	cargo clippy --all-targets --all-features -- -D warnings
+	cargo rustc --quiet --profile check --lib --all-features -- --cfg fuzzing -D warnings # what fuzz/ is built on
 	cargo clippy --no-default-features -- -D warnings
 	cargo clippy -- -D warnings
 	@set -e; for feature in $(FEATURES); do \
@@ -138,3 +140,13 @@ fuzz:
 # What they kept once more, without libFuzzer.
 replay:
 	RUSTFLAGS="$$RUSTFLAGS --cfg fuzzing" cargo test --manifest-path fuzz/Cargo.toml --no-default-features
+
+# Breaks the code on purpose, in some 870 places, to see that a test notices. Half an hour on two quiet cores.
+mutants:
+	@cargo mutants --version >/dev/null 2>&1 || cargo install cargo-mutants --locked
+	tests/mutants/run.sh
+
+# Which lines the tests run, by room.
+coverage:
+	@cargo llvm-cov --version >/dev/null 2>&1 || cargo install cargo-llvm-cov --locked
+	tests/coverage.sh

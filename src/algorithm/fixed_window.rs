@@ -70,11 +70,39 @@ mod tests {
     }
 
     #[test]
+    fn a_row_begins_where_its_window_does() {
+        // A row from before `start` was said may begin anywhere.
+        let quota = Quota::fixed_window(10, MINUTE).start(Duration::ZERO);
+        let (begin, now) = (Micros::new(1_700_000_040_000_000), Micros::new(1_700_000_050_000_000));
+        let row = State { spent: 3.0, at: Micros::new(1_700_000_045_000_000), carry: 0.0, stamp: quota.stamp() };
+        assert_eq!(roll(&quota, &row, now), State { at: begin, ..row });
+        assert_eq!(roll(&quota, &row, begin), State { at: begin, ..row }, "a clock that stepped back");
+    }
+
+    #[test]
+    fn windows_that_take_longer_than_there_are_instants_are_never_over() {
+        // Even where the first of them began before the epoch, so that the boundary is one that there is: the script of
+        // a store counts as we do.
+        let second = Duration::from_secs(1);
+        let owed = |quota: &Quota, spent: f64| State { spent, stamp: quota.stamp(), ..State::default() };
+        let century = Quota::fixed_window(1, Quota::MAX_PERIOD).start(second);
+        assert_eq!(when(&century, &owed(&century, 3.0), Micros::EPOCH, 0.0), None);
+        let two = Micros::new(century.period_micros() + 1_000_000);
+        assert_eq!(when(&century, &owed(&century, 2.0), Micros::EPOCH, 0.0), Some(two));
+        // 2^53 - 1 = 6361 * 1,416,003,655,831: as long as there are instants, and no longer.
+        let quota = Quota::fixed_window(1, Duration::from_micros(6361)).start(Duration::from_micros(1));
+        let last = Micros::new(Micros::MAX.get() - 6360);
+        assert_eq!(when(&quota, &owed(&quota, 1_416_003_655_831.0), Micros::EPOCH, 0.0), Some(last));
+        assert_eq!(when(&quota, &owed(&quota, 1_416_003_655_832.0), Micros::EPOCH, 0.0), None);
+    }
+
+    #[test]
     fn the_first_window_may_begin_before_the_epoch() {
         let quota = Quota::fixed_window(10, MINUTE).start(Duration::from_secs(45));
         assert_eq!(boundary(&quota, index(&quota, Micros::new(1))), Micros::EPOCH);
         assert_eq!(boundary(&quota, 1), Micros::new(45_000_000));
         assert_eq!(index(&quota, Micros::new(44_999_999)), 0);
         assert_eq!(index(&quota, Micros::new(45_000_000)), 1);
+        assert_eq!((offset(&quota, Micros::EPOCH), offset(&quota, Micros::new(45_000_001))), (15_000_000, 1));
     }
 }

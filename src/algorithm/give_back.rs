@@ -179,6 +179,42 @@ mod tests {
     }
 
     #[test]
+    fn what_others_spent_stays_whole_whatever_part_of_the_refund_was_paid_back() {
+        let quota = Quota::token_bucket(7, Duration::from_micros(3_333_331)).capacity(20);
+        for micros in (1..470_000).step_by(997) {
+            let mut state = State::default();
+            let receipt = charge(&quota, &mut state, NOW, Ask::cost(2));
+            let later = NOW.plus(micros);
+            // Less than 8 of more than 8: rounding shows in the rest.
+            charge(&quota, &mut state, later, Ask::cost(7));
+            let settled = settle(&quota, &state, &receipt, later, 0);
+            assert_eq!((settled.spent, settled.at), (7.0, later), "{micros} us later");
+        }
+    }
+
+    #[test]
+    fn whole_tokens_of_a_refund_leave_the_grain_that_has_begun() {
+        let quota = Quota::token_bucket(10, MINUTE);
+        let mut state = State::default();
+        charge(&quota, &mut state, NOW, Ask::cost(5));
+        // Half a token was paid back. It still is, after a refund of three.
+        let later = NOW + Duration::from_secs(3);
+        let receipt = charge(&quota, &mut state, later, Ask::cost(4));
+        let settled = settle(&quota, &state, &receipt, later, 1);
+        assert_eq!((settled.spent, settled.at), (6.0, NOW));
+    }
+
+    #[test]
+    fn a_bucket_that_stands_at_its_capacity_promises_nothing_and_gives_back() {
+        let quota = Quota::token_bucket(10, MINUTE).max_reserved(50);
+        let mut state = State::default();
+        let receipt = charge(&quota, &mut state, NOW, Ask::cost(10));
+        assert_eq!(settle(&quota, &state, &receipt, NOW, 4).spent, 4.0);
+        let debt = settle(&quota, &state, &receipt, NOW, 13);
+        assert_eq!((debt.spent, debt.at), (13.0, NOW));
+    }
+
+    #[test]
     fn a_refund_never_charges() {
         // Found in review, and this history by chance: the last refund was rounded up to more than stood there, 2.4 to 3.
         let quota = Quota::token_bucket(2, SECOND).capacity(4);
@@ -217,6 +253,41 @@ mod tests {
         let later = NOW + Duration::from_secs(30);
         charge(&quota, &mut state, later, Ask::cost(10));
         assert_eq!(settle(&quota, &state, &second, later, 0).spent, 10.0);
+    }
+
+    #[test]
+    fn one_in_the_middle_gives_back_and_then_one_before_it() {
+        // What those behind gave back is none of the first's: its five are still all there.
+        let quota = Quota::token_bucket(10, MINUTE).capacity(100);
+        let mut state = State::default();
+        let [first, middle, _last] = [5, 10, 1].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
+        state = settle(&quota, &state, &middle, NOW, 0);
+        assert_eq!((state.spent, state.carry), (6.0, 10.0));
+        assert_eq!(settle(&quota, &state, &first, NOW, 0).spent, 1.0);
+    }
+
+    #[test]
+    fn the_last_gives_back_without_a_trace() {
+        let quota = Quota::token_bucket(10, MINUTE).capacity(100);
+        let mut state = State::default();
+        let [_first, middle, last] = [5, 5, 5].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
+        state = settle(&quota, &state, &last, NOW, 0);
+        assert_eq!((state.spent, state.carry), (10.0, 0.0));
+        // The first's five are paid back by then. The other five are the middle one's.
+        assert_eq!(settle(&quota, &state, &middle, NOW + Duration::from_secs(30), 0).spent, 0.0);
+    }
+
+    #[test]
+    fn what_was_given_back_before_a_charge_does_not_count_against_it() {
+        let quota = Quota::token_bucket(10, MINUTE).capacity(100);
+        let mut state = State::default();
+        let [early, _, _] = [5, 5, 1].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
+        state = settle(&quota, &state, &early, NOW, 0);
+        assert_eq!((state.spent, state.carry), (6.0, 5.0));
+        let charged = charge(&quota, &mut state, NOW, Ask::cost(4));
+        charge(&quota, &mut state, NOW, Ask::cost(1));
+        // The six before it are paid back, it is not.
+        assert_eq!(settle(&quota, &state, &charged, NOW + Duration::from_secs(36), 0).spent, 1.0);
     }
 
     #[test]
@@ -269,6 +340,18 @@ mod tests {
     }
 
     #[test]
+    fn a_row_of_another_quota_that_fits_the_old_one_is_charged_as_the_old_one_and_given_nothing_back() {
+        let (small, large) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(1000, MINUTE));
+        let mut state = State::default();
+        let receipt = charge(&small, &mut state, NOW, Ask::cost(5));
+        charge(&large, &mut state, NOW, Ask::cost(5));
+        for (actual, spent, stamp) in [(0, 10.0, large), (4, 10.0, large), (5, 10.0, large), (6, 11.0, small)] {
+            let settled = settle(&small, &state, &receipt, NOW, actual);
+            assert_eq!((settled.spent, settled.stamp), (spent, stamp.stamp()), "{actual}");
+        }
+    }
+
+    #[test]
     fn a_window_that_was_reset_gives_nothing_back() {
         // Found in review: the old charge was taken off what others had spent since.
         let quota = Quota::sliding_window(10, MINUTE);
@@ -277,6 +360,26 @@ mod tests {
         let mut state = State::default();
         charge(&quota, &mut state, NOW, Ask::cost(3));
         assert_eq!(settle(&quota, &state, &receipt, NOW, 0).spent, 3.0);
+    }
+
+    #[test]
+    fn a_window_gives_back_in_itself_and_leaves_the_one_before_alone() {
+        let quota = Quota::sliding_window(10, MINUTE);
+        let begin = Micros::new(1_700_000_040_000_000);
+        let mut state = State::default();
+        let first = charge(&quota, &mut state, begin, Ask::cost(8));
+        assert_eq!(settle(&quota, &state, &first, begin, 2).spent, 2.0);
+        assert_eq!(settle(&quota, &state, &first, begin, 0).spent, 0.0);
+        let later = begin + MINUTE + MINUTE / 2;
+        let second = charge(&quota, &mut state, later, Ask::cost(3));
+        let settled = settle(&quota, &state, &second, later, 1);
+        assert_eq!((settled.spent, settled.carry), (1.0, 8.0));
+        // All of it, a window later.
+        let settled = settle(&quota, &state, &first, later, 0);
+        assert_eq!((settled.spent, settled.carry), (3.0, 0.0));
+        // It was evicted in between, and what stands there is another's.
+        let other = State { carry: 5.0, ..state };
+        assert_eq!(settle(&quota, &other, &first, later, 0), other);
     }
 
     #[test]

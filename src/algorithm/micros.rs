@@ -97,6 +97,9 @@ mod tests {
         assert_eq!(Micros::EPOCH.minus(1), Micros::EPOCH);
         assert_eq!(Micros::from(UNIX_EPOCH - Duration::from_secs(1)), Micros::EPOCH);
         assert_eq!((Micros::MAX.get() as f64) as u64, Micros::MAX.get());
+        assert_eq!(Micros::MAX.get(), 9_007_199_254_740_991);
+        assert_eq!((Micros::new(5).minus(2), format!("{:?}", Micros::new(5))), (Micros::new(3), "5us".into()));
+        assert_eq!(Micros::from(UNIX_EPOCH + Duration::from_secs(1)), Micros::new(1_000_000));
     }
 
     #[test]

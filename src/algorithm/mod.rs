@@ -320,11 +320,7 @@ fn turn(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Op
 
 /// When a reservation of `cost` would be granted, a turn within `max_wait` of then.
 fn retry_turn(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
-    let granted_at = |at: Micros| {
-        let then = roll(quota, row, at);
-        cost <= quota.limit() && within(quota, &then, at, (quota.limit() - cost) as f64)
-            || turn(quota, &then, at, cost, max_wait).is_some()
-    };
+    let granted_at = |at: Micros| turn(quota, &roll(quota, row, at), at, cost, max_wait).is_some();
     let room = when(quota, row, now, quota.ceiling().checked_sub(cost)? as f64)?;
     let charged = State { spent: row.spent + cost as f64, ..*row };
     let due = when(quota, &charged, now, quota.limit() as f64)?;
@@ -423,5 +419,132 @@ mod tests {
         let state = step(&quota, &State::default(), NOW + MINUTE, Ask::cost(10)).state;
         let denied = step(&quota, &state, NOW, Ask::cost(1));
         assert_eq!(denied.verdict, Verdict::Deny { retry: Some(Duration::from_secs(66)) });
+    }
+
+    #[test]
+    fn a_row_is_forgiven_one_microsecond_beyond_a_refill_and_beyond_what_it_owes() {
+        let (quota, micro) = (Quota::token_bucket(10, MINUTE), Duration::from_micros(1));
+        let stands = |spent: f64, at: Micros| {
+            let row = roll(&quota, &State { spent, at, carry: 0.0, stamp: quota.stamp() }, NOW);
+            (row.spent, row.at.max(NOW) == at)
+        };
+        assert_eq!(stands(5.0, NOW + MINUTE), (5.0, true));
+        assert_eq!(stands(5.0, NOW + MINUTE + micro), (0.0, false));
+        // Turns are promised for two minutes.
+        assert_eq!(stands(20.0, NOW + 2 * MINUTE), (20.0, true));
+        assert_eq!(stands(20.0, NOW + 2 * MINUTE + micro), (0.0, false));
+    }
+
+    #[test]
+    fn a_window_far_ahead_of_the_clock_is_forgiven_with_the_one_before() {
+        let quota = Quota::sliding_window(10, MINUTE);
+        let ahead = State { spent: 6.0, at: Micros::new(2_000_000_040_000_000), carry: 4.0, stamp: quota.stamp() };
+        let row = roll(&quota, &ahead, NOW);
+        assert_eq!((row.spent, row.carry), (0.0, 0.0));
+        assert!(row.at <= NOW);
+    }
+
+    #[test]
+    fn the_window_before_carries_over_between_sliding_windows_and_no_others() {
+        let (sliding, other) = (Quota::sliding_window(10, MINUTE), Quota::sliding_window(5, MINUTE));
+        let (bucket, window) = (Quota::token_bucket(10, MINUTE), Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
+        let at = Micros::new(1_700_000_040_000_000);
+        let carried =
+            |from: &Quota, to: &Quota| roll(to, &State { spent: 1.0, at, carry: 8.0, stamp: from.stamp() }, at).carry;
+        assert_eq!(
+            (carried(&sliding, &sliding), carried(&other, &sliding), carried(&sliding, &other)),
+            (8.0, 8.0, 5.0)
+        );
+        // There it is something else: what was given back.
+        for other in [&bucket, &window] {
+            assert_eq!((carried(other, &sliding), carried(&sliding, other)), (0.0, 0.0), "{other:?}");
+            assert_eq!(carried(other, &other.capacity(11)), 0.0, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_sliding_row_that_begins_within_a_window_counts_nothing() {
+        let quota = Quota::sliding_window(10, MINUTE);
+        let at = Micros::new(1_700_000_040_000_001);
+        let row = roll(&quota, &State { spent: 3.0, at, carry: 7.0, stamp: quota.stamp() }, at);
+        assert_eq!((row.spent, row.carry), (0.0, 0.0));
+    }
+
+    #[test]
+    fn what_is_available_is_what_a_step_allows() {
+        // A microsecond pays back 10^-8 of a token: far less than the millionth that rounding is allowed.
+        let quota = Quota::token_bucket(1, Duration::from_secs(100)).capacity(10);
+        let state = step(&quota, &State::default(), NOW, Ask::cost(10)).state;
+        let almost = NOW + Duration::from_micros(99_999_950);
+        assert_eq!(available(&quota, &roll(&quota, &state, almost), almost), 0);
+        assert!(!step(&quota, &state, almost, Ask::cost(1)).is_allowed());
+        let whole = NOW + Duration::from_secs(100);
+        assert_eq!(available(&quota, &roll(&quota, &state, whole), whole), 1);
+        assert_eq!(available(&quota, &State { spent: 25.0, ..state }, NOW), 0, "in debt");
+        assert_eq!(available(&quota, &roll(&quota, &State::default(), NOW), NOW), 10);
+    }
+
+    #[test]
+    fn the_next_change_is_the_windows_end_or_the_next_whole_token() {
+        let bucket = Quota::token_bucket(10, MINUTE);
+        let state = step(&bucket, &State::default(), NOW, Ask::cost(3)).state;
+        let next = |after: u64| {
+            let now = NOW + Duration::from_secs(after);
+            next_change(&bucket, &roll(&bucket, &state, now), now).map(|at| at.since(NOW).as_secs())
+        };
+        assert_eq!(
+            (next(0), next(5), next(6), next(17), next(18), next(20)),
+            (Some(6), Some(6), Some(12), Some(18), Some(18), Some(20))
+        );
+        for window in [Quota::fixed_window(10, MINUTE).start(Duration::ZERO), Quota::sliding_window(10, MINUTE)] {
+            let row = roll(&window, &State::default(), NOW);
+            assert_eq!(next_change(&window, &row, NOW), Some(Micros::new(1_700_000_040_000_000)));
+        }
+    }
+
+    #[test]
+    fn a_turn_too_far_away_comes_nearer_as_its_window_passes() {
+        // 5 are owed, and 25 are all that may ever be: so not before the next window. At its beginning their turn is two
+        // windows away; half a window later it is near enough.
+        let quota = Quota::fixed_window(10, MINUTE).max_reserved(15).start(Duration::ZERO);
+        let begin = Micros::new(1_700_000_040_000_000);
+        let state = step(&quota, &State::default(), begin, Ask::cost(5)).state;
+        let (ask, near) = (Ask::cost(25).wait_up_to(Duration::from_secs(90)), Duration::from_secs(90));
+        assert_eq!(step(&quota, &state, begin, ask).verdict, Verdict::Deny { retry: Some(near) });
+        assert_eq!(step(&quota, &state, begin + near, ask).verdict, Verdict::Reserve { wait: near });
+        // A wait of one window it never is.
+        let ask = Ask::cost(25).wait_up_to(MINUTE);
+        assert_eq!(step(&quota, &state, begin, ask).verdict, Verdict::Deny { retry: None });
+    }
+
+    #[test]
+    fn what_fits_only_after_the_last_instant_has_no_retry_time() {
+        let century = Quota::MAX_PERIOD;
+        for quota in [Quota::token_bucket(1, century), Quota::fixed_window(1, century).start(Duration::ZERO)] {
+            // It would be paid back in the year 2370.
+            let owed = State { spent: 4.0, at: NOW, carry: 0.0, stamp: quota.stamp() };
+            for spent in [1e9, MOST_SPENT as f64] {
+                assert_eq!(when(&quota, &State { spent, ..owed }, NOW, 0.0), None, "{quota:?}");
+            }
+            assert_eq!(step(&quota, &owed, NOW, Ask::cost(1)).verdict, Verdict::Deny { retry: None }, "{quota:?}");
+            let owed = State { spent: 2.0, ..owed };
+            assert!(
+                matches!(step(&quota, &owed, NOW, Ask::cost(1)).verdict, Verdict::Deny { retry: Some(_) }),
+                "{quota:?}"
+            );
+        }
+        let window = Quota::sliding_window(1, century);
+        let full = step(&window, &State::default(), Micros::new(Micros::MAX.get() - 1), Ask::cost(1)).state;
+        let denied = step(&window, &full, Micros::new(Micros::MAX.get() - 1), Ask::cost(1));
+        assert_eq!(denied.verdict, Verdict::Deny { retry: None });
+    }
+
+    #[test]
+    fn a_wait_is_in_whole_microseconds_rounded_up() {
+        let ask = Ask::cost(1).wait_up_to(Duration::from_nanos(1500));
+        assert_eq!((Ask::cost(1).max_wait(), ask.max_wait()), (None, Some(Duration::from_micros(2))));
+        assert_eq!(ask.reserve().max_wait(), Some(Duration::from_micros(u64::MAX)));
+        #[cfg(feature = "redis")]
+        assert_eq!((Ask::cost(1).max_wait_micros(), ask.max_wait_micros()), (None, Some(2)));
     }
 }

@@ -67,12 +67,13 @@ fn out_of_view(quota: &Quota, count: f64, room: f64) -> u64 {
         return 0;
     }
     let period = quota.period_micros();
-    let mut elapsed = ((count - room) * period as f64 / count).ceil().min(period as f64) as u64;
-    // Rounded twice; step onto the very microsecond.
+    let mut elapsed = ((count - room) * period as f64 / count).ceil().max(1.0).min(period as f64) as u64;
+    // Rounded twice; step onto the very microsecond. It is neither the first, at which all is in view, nor beyond the
+    // last, at which nothing is.
     for _ in 0..4 {
-        if elapsed < period && in_view(quota, count, elapsed) > room {
+        if in_view(quota, count, elapsed) > room {
             elapsed += 1;
-        } else if elapsed > 0 && in_view(quota, count, elapsed - 1) <= room {
+        } else if in_view(quota, count, elapsed - 1) <= room {
             elapsed -= 1;
         } else {
             break;
@@ -97,5 +98,43 @@ mod tests {
         assert_eq!(denied.verdict, Verdict::Deny { retry: Some(Duration::from_micros(1_001_000)) });
         assert!(!step(&quota, &full, begin.plus(10_999_999), Ask::cost(1)).is_allowed());
         assert!(step(&quota, &full, begin.plus(11_000_000), Ask::cost(1)).is_allowed());
+    }
+
+    /// 10 a minute, and a window's beginning.
+    const QUOTA: Quota = Quota::sliding_window(10, super::super::MINUTE);
+    const BEGIN: Micros = Micros::new(1_700_000_040_000_000);
+
+    fn row(spent: f64, carry: f64) -> State {
+        State { spent, at: BEGIN, carry, stamp: QUOTA.stamp() }
+    }
+
+    #[test]
+    fn the_window_before_counts_as_far_as_it_is_in_view() {
+        for (seconds, stands) in [(0, 10.0), (15, 8.0), (30, 6.0), (45, 4.0), (60, 10.0)] {
+            assert_eq!(spent(&QUOTA, &row(2.0, 8.0), BEGIN + Duration::from_secs(seconds)), stands, "{seconds}");
+        }
+        // A row ahead of the clock is at its window's beginning.
+        let behind = Micros::new(BEGIN.get() - 30_000_000);
+        assert_eq!(spent(&QUOTA, &row(2.0, 8.0), behind), 10.0);
+    }
+
+    #[test]
+    fn a_window_becomes_the_one_before_and_then_is_forgotten() {
+        let at = |seconds| roll(&QUOTA, &row(2.0, 8.0), BEGIN + Duration::from_secs(seconds));
+        assert_eq!(at(59), row(2.0, 8.0));
+        assert_eq!(at(60), State { at: BEGIN.plus(60_000_000), ..row(0.0, 2.0) });
+        assert_eq!(at(120), State { at: BEGIN.plus(120_000_000), ..row(0.0, 0.0) });
+        // Of another quota's row, which began anywhere.
+        assert_eq!(roll(&QUOTA, &State { at: BEGIN.plus(5), ..row(2.0, 8.0) }, BEGIN.plus(7)), row(2.0, 8.0));
+    }
+
+    #[test]
+    fn what_fits_need_not_wait_and_the_rest_waits_to_the_microsecond() {
+        let when = |row: State, level| when(&QUOTA, &row, BEGIN, level).map(|at| at.micros_since(BEGIN));
+        assert_eq!((when(row(2.0, 8.0), 10.0), when(row(2.0, 3.0), 9.0)), (Some(0), Some(0)));
+        assert_eq!((when(row(2.0, 8.0), 6.0), when(row(2.0, 8.0), 2.0)), (Some(30_000_000), Some(60_000_000)));
+        // A window later, when this one is the one before.
+        assert_eq!((when(row(8.0, 8.0), 6.0), when(row(8.0, 8.0), 0.0)), (Some(75_000_000), Some(120_000_000)));
+        assert_eq!(when(row(3.0, 0.0), 2.0), Some(80_000_000));
     }
 }

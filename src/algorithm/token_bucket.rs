@@ -113,4 +113,29 @@ mod tests {
         assert!(!within(&quota, &state, now.plus(5_999_999), 9.0));
         assert!(within(&quota, &state, now.plus(6_000_000), 9.0));
     }
+
+    #[test]
+    fn a_grain_of_many_tokens_is_paid_back_smoothly() {
+        // 7 tokens in 3 s, so that whole grains and the rest of one are both there.
+        let quota = Quota::token_bucket(7, 3 * super::super::SECOND).capacity(100);
+        let at = Micros::new(1_700_000_000_000_000);
+        let row = State { spent: 20.0, at, carry: 0.0, stamp: quota.stamp() };
+        let when = |level| when(&quota, &row, at, level).map(|then| then.micros_since(at));
+        // A seventh of 3 s is 428,571.4 us.
+        assert_eq!((when(20.0), when(19.0), when(18.0)), (Some(0), Some(428_572), Some(857_143)));
+        assert_eq!((when(13.0), when(12.0), when(0.0)), (Some(3_000_000), Some(3_428_572), Some(8_571_429)));
+        let rolled = |micros| roll(&quota, &row, at.plus(micros));
+        assert_eq!((rolled(2_999_999), rolled(3_000_000)), (row, State { spent: 13.0, at: at.plus(3_000_000), ..row }));
+        assert_eq!(rolled(7_000_000), State { spent: 6.0, at: at.plus(6_000_000), ..row });
+        assert_eq!(rolled(8_571_429), State { spent: 0.0, at: at.plus(8_571_429), ..row });
+    }
+
+    #[test]
+    fn what_is_paid_back_only_after_the_last_instant_never_is() {
+        let quota = Quota::token_bucket(1, Quota::MAX_PERIOD).capacity(2);
+        let at = |micros| State { spent: 2.0, at: Micros::new(micros), carry: 0.0, stamp: quota.stamp() };
+        let last = Micros::MAX.get() - 2 * quota.period_micros();
+        assert_eq!(when(&quota, &at(last), Micros::EPOCH, 0.0), None);
+        assert_eq!(when(&quota, &at(last - 1), Micros::EPOCH, 0.0), Some(Micros::new(Micros::MAX.get() - 1)));
+    }
 }

@@ -3,16 +3,20 @@
 use http::HeaderMap;
 
 use super::headers::{HeaderFamily, PolicyHeader, Report, retry_later};
-use crate::policy::{Decisions, Policy};
+use crate::policy::{Decision, Decisions, Policy};
 
 /// The headers that a response to a request with these decisions has, one policy each.
 pub fn sent(family: HeaderFamily, policies: &[Policy], decisions: &Decisions) -> HeaderMap {
     let mut headers = HeaderMap::new();
+    let rendered: Vec<PolicyHeader> = policies.iter().map(PolicyHeader::new).collect();
     if decisions.is_allowed() {
-        let rendered: Vec<PolicyHeader> = policies.iter().map(PolicyHeader::new).collect();
-        Report::allowed(family, decisions, rendered.iter()).append_to(&mut headers);
+        Report::allowed(family, decisions.as_slice(), rendered.iter()).append_to(&mut headers);
     } else {
-        Report::denied(family, decisions).append_to(&mut headers);
+        let of = |decision: &Decision| {
+            let index = policies.iter().position(|policy| policy.name() == decision.policy())?;
+            rendered.get(index)
+        };
+        Report::denied(family, decisions, of).append_to(&mut headers);
         retry_later(decisions.retry_after(), &mut headers);
     }
     headers

@@ -313,6 +313,60 @@ mod tests {
     }
 
     #[test]
+    fn each_policy_tells_what_is_left_and_until_when() {
+        let told = |headers: &HeaderMap| [headers[RATELIMIT_POLICY].clone(), headers[RATELIMIT].clone()];
+        let policy = PolicyHeader::new(&Policy::new("api", Quota::token_bucket(100, MINUTE)));
+        let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 58);
+        let headers = sent(Report::allowed(HeaderFamily::Draft11, &decisions, std::iter::once(&policy)));
+        assert_eq!(told(&headers), ["\"api\";q=100;w=60", "\"api\";r=42;t=26"]);
+        let spent = decisions.iter().next().expect("a decision").step().state;
+        let headers =
+            sent(Report::denied(HeaderFamily::Draft11, &decision(Quota::token_bucket(100, MINUTE), &spent, 60)));
+        assert_eq!(told(&headers), ["\"api\";q=100;w=60", "\"api\";r=42;t=11"]);
+    }
+
+    #[test]
+    fn each_quota_has_an_item_that_is_rendered_once() {
+        let (free, pro) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(100, MINUTE));
+        let policy = PolicyHeader::new(&Policy::new("api", free).tier("pro", pro));
+        for (quota, text) in [(free, "\"api\";q=10;w=60"), (pro, "\"api\";q=100;w=60")] {
+            let item = policy.item(decision(quota, &State::default(), 1).iter().next().expect("a decision"));
+            assert_eq!(item, text);
+            let rendered = policy.0.iter().any(|(_, known)| std::ptr::eq(known.as_bytes(), item.as_bytes()));
+            assert!(rendered, "{text} is rendered anew");
+        }
+        // One that came with an override, or a stamp that two quotas share, is written when it is needed.
+        let other = decision(Quota::token_bucket(7, MINUTE), &State::default(), 1);
+        assert_eq!(policy.item(other.iter().next().expect("a decision")), "\"api\";q=7;w=60");
+        let twice = PolicyHeader(vec![policy.0[1].clone(), (policy.0[1].0, policy.0[0].1.clone())]);
+        let pro = decision(pro, &State::default(), 1);
+        assert_eq!(twice.item(pro.iter().next().expect("a decision")), "\"api\";q=100;w=60");
+    }
+
+    #[test]
+    fn a_reset_is_the_windows_end_or_a_whole_bucket_or_when_the_request_fits() {
+        let seconds = |quota: Quota, before: u64, cost| {
+            let state = step(&quota, &State::default(), NOW, Ask::cost(before)).state;
+            reset(decision(quota, &state, cost).iter().next().expect("a decision")).as_secs()
+        };
+        let start = Duration::from_secs(20);
+        let window = Quota::fixed_window(5, MINUTE).capacity(10).start(start);
+        // 1,700,000,000 is 20 s into a minute: so at the window's very beginning.
+        assert_eq!((seconds(window, 9, 1), seconds(window, 10, 6)), (60, 120), "not 120: that is when all is back");
+        let bucket = Quota::token_bucket(60, MINUTE);
+        assert_eq!((seconds(bucket, 30, 10), seconds(bucket, 60, 20)), (40, 20));
+    }
+
+    #[test]
+    fn a_denial_says_when_to_come_back_unless_that_is_said() {
+        let mut headers = HeaderMap::new();
+        retry_later(Some(Duration::from_millis(1500)), &mut headers);
+        assert_eq!([&headers[RETRY_AFTER], &headers[CACHE_CONTROL]], ["2", "no-store"]);
+        retry_later(Some(Duration::from_secs(9)), &mut headers);
+        assert_eq!((headers[RETRY_AFTER].as_bytes(), headers.len()), (&b"2"[..], 2));
+    }
+
+    #[test]
     fn a_denial_that_waiting_cannot_help_has_no_times() {
         let decisions = decision(Quota::token_bucket(10, MINUTE), &State::default(), 11);
         let mut headers = sent(Report::denied(HeaderFamily::Draft11, &decisions, |_| None));
@@ -355,16 +409,22 @@ mod tests {
         report(HeaderFamily::Draft6).append_to(&mut headers);
         assert_eq!((headers.len(), &headers["ratelimit-limit"]), (1, &7.into()));
         // Nor does the other draft's `RateLimit-Policy` mix with that family's.
-        report(HeaderFamily::Draft11).append_to(&mut headers);
-        assert_eq!(headers.len(), 1);
+        let mut shadowed = report(HeaderFamily::Draft11);
+        shadowed.add(HeaderName::from_static("x-shadow"), HeaderValue::from_static("denied"));
+        shadowed.append_to(&mut headers);
+        assert_eq!((headers.len(), &headers["x-shadow"]), (2, &HeaderValue::from_static("denied")));
         let mut headers = HeaderMap::new();
         headers.insert(RATELIMIT, HeaderValue::from_static("\"inner\";r=0;t=60"));
         report(HeaderFamily::Draft11).append_to(&mut headers);
         assert_eq!(headers.get_all(RATELIMIT).iter().count(), 2);
-        // Of a denial, windows of ours may end later than it says to come back.
+        // Of a denial, windows of ours may end later than it says to come back. All else is told.
         headers.insert(RETRY_AFTER, 60.into());
-        report(HeaderFamily::Draft11).append_to(&mut headers);
+        let mut shadowed = report(HeaderFamily::Draft11);
+        shadowed.add(HeaderName::from_static("x-shadow"), HeaderValue::from_static("denied"));
+        shadowed.append_to(&mut headers);
         assert_eq!(headers.get_all(RATELIMIT).iter().count(), 2);
+        assert_eq!(headers.get_all(RATELIMIT_POLICY).iter().count(), 2);
+        assert_eq!(headers["x-shadow"], "denied");
     }
 
     #[test]

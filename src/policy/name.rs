@@ -131,3 +131,44 @@ const fn id(name: &str) -> u64 {
     }
     hash
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::hash_map::DefaultHasher;
+
+    #[test]
+    fn names_are_printable_ascii_of_1_to_128_characters() {
+        for name in [" ", "~", "a", &"x".repeat(PolicyName::MAX_LENGTH)] {
+            assert_eq!(PolicyName::try_new(name).expect("a name").to_string(), name);
+        }
+        for name in ["", "a\n", "\u{7f}", "caf\u{e9}", &"x".repeat(PolicyName::MAX_LENGTH + 1)] {
+            assert!(PolicyName::try_new(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_its_text_however_it_came() {
+        const WRITTEN: PolicyName = PolicyName::new("login");
+        let read = PolicyName::try_new(String::from("login")).expect("a name");
+        let hash = |value: &dyn Fn(&mut DefaultHasher)| {
+            let mut hasher = DefaultHasher::new();
+            value(&mut hasher);
+            hasher.finish()
+        };
+        for name in [&WRITTEN, &read] {
+            assert_eq!((name.as_str(), name.as_ref()), ("login", "login"));
+            assert_eq!((format!("{name}"), format!("{name:?}")), ("login".into(), "\"login\"".into()));
+            assert_eq!(hash(&|hasher| name.hash(hasher)), hash(&|hasher| "login".hash(hasher)));
+        }
+        assert_eq!(WRITTEN, read);
+        assert_ne!(WRITTEN, PolicyName::new("logout"));
+    }
+
+    #[test]
+    fn a_names_number_is_fnv_1a() {
+        // Of the function's own published vectors.
+        assert_eq!(PolicyName::new("a").id(), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(PolicyName::new("foobar").id(), 0x8594_4171_f739_67e8);
+    }
+}

@@ -230,4 +230,13 @@ mod tests {
             assert!(error.starts_with(&format!("quota {text:?}: ")), "{error}");
         }
     }
+
+    #[test]
+    fn the_quotas_own_error_is_the_source_and_a_misread_word_has_none() {
+        use std::error::Error;
+        let error = "0/min".parse::<Quota>().unwrap_err();
+        let source = error.source().and_then(|source| source.downcast_ref::<QuotaError>());
+        assert_eq!(source, Quota::try_token_bucket(0, MINUTE).as_ref().err());
+        assert!("ten/min".parse::<Quota>().unwrap_err().source().is_none());
+    }
 }

@@ -83,6 +83,7 @@ async fn a_refusal_knows_what_it_refuses() {
                 refusal.error().is_some(),
                 refusal.message(),
             );
+            assert!(format!("{refusal:?}").starts_with("Refusal { cause: Denied("), "{refusal:?}");
             let default = refusal.default_response();
             assert_eq!(default.status(), StatusCode::TOO_MANY_REQUESTS);
             assert_eq!(default.headers()[CONTENT_TYPE], "application/problem+json");

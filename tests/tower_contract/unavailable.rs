@@ -1,9 +1,10 @@
 //! A backend that cannot decide: the client is told to come back, and learns nothing of the store.
 
-use http::Request;
+use axum::body::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{Request, Response};
 use http_body_util::BodyExt;
-use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, key};
+use tollgate::{ErrorKind, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, key};
 use tower::{Layer, ServiceExt};
 
 use crate::backends::Broken;
@@ -35,4 +36,20 @@ async fn a_backend_that_cannot_decide_is_answered_with_503() {
             })
         );
     }
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_services_own_making_sees_what_the_store_said() {
+    let limiter = RateLimiter::new(Broken { at_once: true });
+    let one = Policy::new("one", Quota::token_bucket(10, MINUTE));
+    let layer = RateLimitLayer::new(one, key::global()).limiter(&limiter).on_refusal(|refusal| {
+        let error = refusal.error().expect("the store's error");
+        assert!(refusal.decisions().is_none() && refusal.status() == 503);
+        assert_eq!(refusal.message(), "the service cannot tell its limits at the moment");
+        Response::new(Bytes::from(format!("{:?}", error.kind())))
+    });
+    let response = layer.layer(Strict::default()).oneshot(Request::new(())).await.unwrap();
+    assert_eq!(response.headers()[RETRY_AFTER], "1");
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, format!("{:?}", ErrorKind::Unavailable));
 }

@@ -498,6 +498,99 @@ mod tests {
     }
 
     #[test]
+    fn stamps_stay_what_they_were() {
+        // Rows on a shared store outlive an upgrade, and are read by processes of two versions. Computed apart.
+        for (quota, stamp) in [
+            (Quota::token_bucket(10, MINUTE), 0x0fb0_232d),
+            (Quota::token_bucket(10, MINUTE).capacity(20).max_reserved(5), 0xf540_7c25),
+            (Quota::token_bucket(10, MINUTE).unlimited_reservations(), 0x2d7c_49dd),
+            (Quota::fixed_window(1000, DAY).start(8 * HOUR), 0xf19f_7402),
+            (Quota::fixed_window(1000, DAY), 0xae71_9666),
+            (Quota::sliding_window(100, MINUTE), 0x48a6_7c0b),
+        ] {
+            assert_eq!(quota.stamp(), stamp, "{quota:?}");
+        }
+    }
+
+    #[test]
+    fn each_bound_holds_to_the_last_token_and_microsecond() {
+        let (most, micro) = (Quota::MAX_TOKENS, Duration::from_micros(1));
+        for rate in [1, 2, most] {
+            assert_eq!(Quota::try_token_bucket(rate, SECOND).map(|quota| quota.rate()), Ok(rate));
+        }
+        for period in [micro, 2 * micro, Quota::MAX_PERIOD] {
+            assert_eq!(Quota::try_token_bucket(1, period).map(|quota| quota.period()), Ok(period));
+        }
+        for (rate, period) in [(0, SECOND), (most + 1, SECOND), (1, Duration::ZERO), (1, Quota::MAX_PERIOD + micro)] {
+            assert!(Quota::try_token_bucket(rate, period).is_err(), "{rate} / {period:?}");
+        }
+        // 2^53 - 1 = 6361 * 1,416,003,655,831: the longest time in which anything is paid back.
+        let (slow, whole) = (Quota::token_bucket(1, 6361 * micro), 1_416_003_655_831);
+        assert_eq!(slow.try_capacity(whole).map(|quota| quota.window()), Ok(Quota::MAX_WINDOW));
+        assert_eq!(
+            slow.try_capacity(whole + 1).unwrap_err().to_string().split(';').next(),
+            Some("capacity is 1416003655832")
+        );
+        assert_eq!(slow.try_max_reserved(whole).map(|quota| quota.reservable()), Ok(Some(whole)));
+        assert!(
+            slow.try_max_reserved(whole + 1).unwrap_err().to_string().contains("max_reserved is 1416003655832; at")
+        );
+        let fast = Quota::token_bucket(most, SECOND);
+        assert!(fast.try_capacity(most).is_ok() && fast.try_max_reserved(most).is_ok());
+        assert!(fast.try_capacity(most + 1).is_err() && fast.try_max_reserved(most + 1).is_err());
+        assert!(Quota::sliding_window(1, SECOND).try_max_reserved(0).is_ok());
+    }
+
+    #[test]
+    fn what_is_said_is_what_is_kept() {
+        let quota = Quota::fixed_window(10, MINUTE).capacity(25).max_reserved(7).start(90 * SECOND);
+        assert_eq!((quota.algorithm(), quota.rate(), quota.period()), (Algorithm::FixedWindow, 10, MINUTE));
+        assert_eq!((quota.limit(), quota.reservable(), quota.phase()), (25, Some(7), Some(30 * SECOND)));
+        assert_eq!((quota.ceiling(), quota.reserves(), quota.fill_micros()), (32, true, 180_000_000));
+        assert_eq!(
+            format!("{quota:?}"),
+            "Quota { algorithm: FixedWindow, rate: 10, period: 60s, capacity: 25, max_reserved: Some(7), start: Some(30s) }"
+        );
+        let plain = Quota::token_bucket(10, MINUTE);
+        assert_eq!((plain.reservable(), plain.reserves(), plain.ceiling(), plain.phase()), (Some(0), false, 10, None));
+        // A cost on top of the most that may be owed is still counted exactly.
+        let endless = plain.unlimited_reservations();
+        assert_eq!((endless.reservable(), endless.reserves()), (None, true));
+        assert_eq!(endless.ceiling() + Quota::MAX_TOKENS, 9_007_199_254_740_991);
+        // One token where there is no capacity; two windows until a sliding one has forgotten.
+        assert_eq!(plain.capacity(0).max_reserved(1).window(), 6 * SECOND);
+        assert_eq!(Quota::sliding_window(10, MINUTE).fill_micros(), 120_000_000);
+        assert!(Quota::fixed_window(1, SECOND).try_start(Duration::from_micros(5)).is_ok());
+        #[cfg(feature = "redis")]
+        assert_eq!(
+            (plain.pace(), quota.pace(), Quota::sliding_window(4, MINUTE).pace()),
+            ((1, 6_000_000), (10, 60_000_000), (4, 60_000_000))
+        );
+    }
+
+    #[test]
+    fn a_seed_moves_the_boundaries_of_fixed_windows_without_a_start() {
+        let seeded = |quota: Quota| quota.seeded(90_000_001).phase();
+        assert_eq!(seeded(Quota::fixed_window(10, MINUTE)), Some(Duration::from_micros(30_000_001)));
+        assert_eq!(seeded(Quota::fixed_window(10, MINUTE).start(SECOND)), Some(SECOND));
+        assert_eq!(seeded(Quota::sliding_window(10, MINUTE)), None);
+        assert_eq!(seeded(Quota::sliding_window(10, MINUTE).start(SECOND)), Some(SECOND));
+        assert_eq!(seeded(Quota::token_bucket(10, MINUTE)), None);
+    }
+
+    #[test]
+    fn a_share_is_of_every_number_and_at_least_one_token() {
+        let quota = Quota::fixed_window(10, MINUTE).capacity(25).max_reserved(7).start(20 * SECOND);
+        let half = Quota::fixed_window(5, MINUTE).capacity(12).max_reserved(3).start(20 * SECOND);
+        assert_eq!((quota.scaled(0.5), quota.scaled(1.0)), (half, quota));
+        let least = Quota::fixed_window(1, MINUTE).max_reserved(1).start(20 * SECOND);
+        assert_eq!(quota.scaled(0.001), least);
+        let turns = Quota::token_bucket(10, MINUTE).capacity(0).unlimited_reservations();
+        assert_eq!(turns.scaled(0.5), Quota::token_bucket(5, MINUTE).capacity(0).unlimited_reservations());
+        assert_eq!(Quota::fixed_window(10, MINUTE).seeded(5).scaled(0.5), Quota::fixed_window(5, MINUTE).seeded(5));
+    }
+
+    #[test]
     fn a_windows_length_is_what_its_limit_is_for() {
         assert_eq!(Quota::sliding_window(100, MINUTE).window(), MINUTE);
         assert_eq!(Quota::fixed_window(100, MINUTE).window(), MINUTE);

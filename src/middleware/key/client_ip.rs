@@ -323,6 +323,46 @@ mod tests {
         assert!(refused(&client_ip().trust(["0.0.0.0/0"]), &parts).contains("no peer address"));
     }
 
+    #[cfg(feature = "tonic")]
+    #[test]
+    fn a_grpc_server_tells_its_peer_by_itself() {
+        let mut parts = parts(None, &[]);
+        assert_eq!(client_ip().resolve(&parts), None);
+        let remote_addr = Some(SocketAddr::from(([192, 0, 2, 1], 4711)));
+        parts.extensions.insert(tonic::transport::server::TcpConnectInfo { local_addr: None, remote_addr });
+        assert_eq!(client_ip().resolve(&parts), "192.0.2.1".parse().ok());
+    }
+
+    #[test]
+    fn the_client_is_the_first_from_the_right_that_is_not_believed() {
+        let found = |written: &str| {
+            let parts = parts(Some("10.0.0.1"), &[("x-forwarded-for", written)]);
+            client_ip().trust(["10.0.0.0/8"]).resolve(&parts).expect("a peer").to_string()
+        };
+        assert_eq!(found("6.6.6.6, 203.0.113.9, 10.0.0.3, 10.0.0.2"), "203.0.113.9");
+        assert_eq!(found("203.0.113.9"), "203.0.113.9");
+        // Where the chain ends, or breaks, the last proxy is taken for the client.
+        assert_eq!(found("10.0.0.3, 10.0.0.2"), "10.0.0.3");
+        assert_eq!(found("203.0.113.9, unknown, 10.0.0.2"), "10.0.0.2");
+    }
+
+    #[test]
+    fn hops_are_counted_from_the_right() {
+        let parts = parts(Some("192.0.2.1"), &[("x-forwarded-for", "198.51.100.3, unknown, 198.51.100.1")]);
+        for (hops, client) in [
+            (0, "192.0.2.1"),
+            (1, "198.51.100.1"),
+            // No address, or nothing there.
+            (2, "192.0.2.1"),
+            (3, "198.51.100.3"),
+            (4, "192.0.2.1"),
+        ] {
+            let client_ip = client_ip().trust_hops(hops);
+            assert_eq!(client_ip.resolve(&parts), client.parse().ok(), "{hops}");
+            assert_eq!(client_ip.address(&parts), client.parse().ok(), "{hops}");
+        }
+    }
+
     #[test]
     fn networks_are_canonical_too() {
         let resolve = |trusted: &str| {
@@ -349,6 +389,10 @@ mod tests {
             ("[2001:db8::1]:443", ip("2001:db8::1"), ip("2001:db8::1")),
             ("203.0.113.9, 10.0.0.1", None, None),
             ("garbage:80", None, None),
+            ("203.0.113.9:http", None, None),
+            ("203.0.113.9:000080", None, ip("203.0.113.9")),
+            ("203.0.113.9:", None, None),
+            ("203.0.113.9", None, ip("203.0.113.9")),
             (":80", None, None),
         ] {
             assert_eq!(single(&cloudfront, value.as_bytes()), from_cloudfront, "{value}");

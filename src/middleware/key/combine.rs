@@ -226,6 +226,29 @@ mod tests {
     }
 
     #[test]
+    fn the_address_is_of_whoever_looks_at_one() {
+        let parts = {
+            let mut parts = http::Request::new(()).into_parts().0;
+            parts.extensions.insert(super::super::PeerAddr(([192, 0, 2, 1], 4711).into()));
+            parts
+        };
+        let ip = super::super::client_ip;
+        let nobody = || now(None);
+        for (extractor, found) in [
+            (Box::new(ip().or(nobody())) as Box<dyn KeyExtractor>, true),
+            (Box::new(nobody().or(ip())), true),
+            (Box::new(ip().and(nobody())), true),
+            (Box::new(nobody().and(ip())), true),
+            (Box::new(ip().map(|subject| subject)), true),
+            (Box::new(ip().or_reject()), true),
+            (Box::new(ip().or_skip()), true),
+            (Box::new(nobody().or(nobody()).and(nobody()).or_skip().or_reject().map(|subject| subject)), false),
+        ] {
+            assert_eq!(extractor.address(&parts), found.then_some([192, 0, 2, 1].into()));
+        }
+    }
+
+    #[test]
     fn a_tier_survives() {
         let tiered = |_: &Parts| Subject::new(1).tier("pro");
         for found in

@@ -154,6 +154,34 @@ mod tests {
     }
 
     #[test]
+    fn quotes_are_nothing_special_in_x_forwarded_for() {
+        assert_eq!(split(r#"a, b", c""#, false), [r#"c""#, r#"b""#, "a"]);
+    }
+
+    #[test]
+    fn an_escaped_backslash_does_not_escape_the_quote_after_it() {
+        assert_eq!(split(r#"for=a, host="b,\\", for=c"#, true), ["for=c", r#"host="b,\\""#, "for=a"]);
+        assert_eq!(split(r#"for=a, host="b,\\\"", for=c"#, true), ["for=c", r#"host="b,\\\"""#, "for=a"]);
+    }
+
+    #[test]
+    fn no_more_is_read_than_64_entries_and_8_kib() {
+        let name = HeaderName::from_static("x-forwarded-for");
+        let count = |lines: usize, entries: usize, length: usize| {
+            let mut headers = HeaderMap::new();
+            for _ in 0..lines {
+                let line = vec!["x".repeat(length); entries].join(",");
+                headers.append(&name, line.parse().expect("a value"));
+            }
+            super::entries(&headers, &name, false).count()
+        };
+        assert_eq!((count(0, 0, 0), count(1, 63, 1), count(1, 100, 1)), (0, 63, 64));
+        assert_eq!((count(100, 1, 1), count(3, 30, 1)), (64, 64));
+        // An entry is counted with the comma that ends it: 64 of 128 bytes are 8 KiB.
+        assert_eq!((count(1, 64, 127), count(1, 64, 128), count(2, 1, 5000), count(1, 1, 8192)), (64, 63, 1, 0));
+    }
+
+    #[test]
     fn addresses_and_nothing_else() {
         let v4 = Some(IpAddr::from([1, 2, 3, 4]));
         let v6 = "2001:db8::1".parse().ok();
@@ -179,6 +207,10 @@ mod tests {
             "For=1.2.3.4;by=9.9.9.9",
             r#"proto=https;FOR="1.2.3.4:80""#,
             r#"host="a;for=6.6.6.6";for=1.2.3.4"#,
+            // A backslash escapes within quotes, and nowhere else.
+            r#"host="a\";for=6.6.6.6";for=1.2.3.4"#,
+            r#"host=\;for=1.2.3.4"#,
+            r#"for="1.2.3.\4""#,
         ] {
             assert_eq!(node(text.as_bytes()), v4, "{text}");
         }

@@ -1,0 +1,193 @@
+#!/usr/bin/env bash
+# Mutation testing: each expression of the modules below is broken on purpose, one at a time, and some test must fail.
+# `make mutants` runs it all and writes `tests/mutants/results.md`; `tests/mutants/run.sh GROUP..` runs some groups.
+#
+# A mutant costs a build, so each group is built as a crate of only the rooms that it needs: seconds to build, where the
+# whole crate with its test targets takes minutes. That this can be done is what the order of the rooms is for. What no
+# test of the small crate catches is tried again on the whole one. Mutants that change nothing anybody could see are
+# named in `.cargo/mutants.toml`, each with the reason.
+set -euof pipefail
+repo="$(cd "$(dirname "$0")/../.." && pwd)"
+work="${CARGO_TARGET_DIR:-$repo/target}/mutants"
+config="$repo/.cargo/mutants.toml"
+groups=(algebra keys headers clients)
+
+# What is broken, by group.
+files() {
+    case "$1" in
+        algebra) echo "src/algorithm/**" ;;
+        keys) echo "src/policy/{key,name,duration,quota}.rs" ;;
+        headers) echo "src/middleware/headers.rs src/middleware/refusal.rs" ;;
+        clients) echo "src/middleware/key/{client_ip,forwarded,request,combine}.rs" ;;
+        *) echo "no group $1; there are ${groups[*]}" >&2; exit 2 ;;
+    esac
+}
+
+# The tests of the small crate, quick ones first: what they catch, the next round need not look at.
+small() {
+    case "$1" in
+        algebra) printf '%s\n' "--lib" "--test=vectors --test=properties" ;;
+        *) echo "--lib" ;;
+    esac
+}
+
+# Which of these tests. The exhaustive one takes longer than all others together.
+which_tests() {
+    case "$1" in
+        algebra) echo "--skip exhaustive --skip million" ;;
+        keys) echo "policy::" ;;
+        headers | clients) echo "middleware::" ;;
+    esac
+}
+
+# The targets of the whole crate that look at the group, for what survived.
+whole() {
+    case "$1" in
+        algebra) echo "--lib --test=properties --test=settlement --test=status" ;;
+        keys) echo "--lib --test=config --test=threats" ;;
+        headers) echo "--test=families --test=http --test=threats --test=routes --test=tower_contract" ;;
+        clients) echo "--lib --test=sockets" ;;
+    esac
+}
+
+# A crate of the rooms that the group needs.
+prepare_small() {
+    local group="$1" crate="$2"
+    rm -rf "$crate/src" "$crate/tests"
+    mkdir -p "$crate/src/middleware" "$crate/tests"
+    cp "$repo/Cargo.lock" "$crate/"
+    cp -r "$repo/src/algorithm" "$crate/src/"
+    {
+        echo '#![allow(dead_code, unreachable_pub, unused_imports)]'
+        echo 'pub mod algorithm;'
+        echo 'pub use algorithm::{DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, WEEK};'
+    } > "$crate/src/lib.rs"
+    if [ "$group" = algebra ]; then
+        cp -r "$repo/tests/vectors" "$repo/tests/properties" "$repo/tests/model" "$crate/tests/"
+        cp "$repo/tests/vectors.rs" "$repo/tests/properties.rs" "$crate/tests/"
+    else
+        cp -r "$repo/src/policy" "$crate/src/"
+        printf 'pub mod policy;\npub use policy::*;\n' >> "$crate/src/lib.rs"
+    fi
+    if [ "$group" = headers ] || [ "$group" = clients ]; then
+        cp -r "$repo/src/middleware/headers.rs" "$repo/src/middleware/key" "$crate/src/middleware/"
+        echo 'pub mod middleware;' >> "$crate/src/lib.rs"
+        printf 'pub mod headers;\npub mod key;\npub use key::{KeyError, KeyExtractor};\n' \
+            > "$crate/src/middleware/mod.rs"
+    fi
+    # Versions as in the lock file. Unoptimised but for what the tests spend their time in.
+    cat > "$crate/Cargo.toml" <<'TOML'
+[package]
+name = "tollgate"
+version = "0.1.0"
+edition = "2024"
+[workspace]
+[features]
+default = ["redis", "uuid"]
+redis = []
+serde = []
+uuid = ["dep:uuid"]
+axum = []
+tonic = []
+[dependencies]
+bytes = "1.7"
+http = "1.1"
+ipnet = { version = "2.12.2", default-features = false }
+siphasher = "1"
+smallvec = { version = "1.13", features = ["const_generics"] }
+uuid = { version = "1", default-features = false, optional = true }
+[dev-dependencies]
+proptest = { version = "1.5", default-features = false, features = ["std"] }
+serde = { version = "1.0.200", features = ["derive"] }
+serde_json = "1"
+sfv = "0.14"
+[profile.dev]
+opt-level = 0
+debug = false
+[profile.dev.package."*"]
+opt-level = 2
+TOML
+}
+
+prepare_whole() {
+    rm -rf "$1/src" "$1/tests"
+    mkdir -p "$1"
+    (cd "$repo" && git ls-files -z | tar --create --null --files-from=-) | tar --extract --directory "$1"
+}
+
+# One round: what earlier ones caught is not tried again.
+mutate() {
+    local group="$1" crate="$2" tests="$3"; shift 3
+    local -a which=()
+    for pattern in $(files "$group"); do which+=(--file "$pattern"); done
+    for test in $tests; do which+=(--cargo-arg="$test"); done
+    # Each crate has a target directory of its own: they have the same name, and cargo would take one for the other.
+    # Survivors are an answer here and no failure: 2 = some were missed, 3 = some never came to an end.
+    (cd "$crate" && RUST_BACKTRACE=0 CARGO_TARGET_DIR="$crate/target" PROPTEST_CASES="${cases:-300}" cargo mutants --in-place --iterate \
+        --output "$work/$group" --config "$config" --no-shuffle --colors never --annotations none \
+        --minimum-test-timeout 30 --build-timeout 600 "${which[@]}" "$@") || [ $? -le 3 ]
+    for answer in caught unviable timeout; do
+        cat "$work/$group/mutants.out/$answer.txt" >> "$work/$group/$answer"
+    done
+}
+
+run() {
+    local group="$1" crate="$work/rooms-$1" tree="$work/whole"
+    rm -rf "${work:?}/$group"
+    mkdir -p "$work/$group"
+    prepare_small "$group" "$crate"
+    while read -r tests; do
+        mutate "$group" "$crate" "$tests" -- -- $(which_tests "$group")
+    done < <(small "$group")
+    # Of a module that the small crate leaves out, nothing was tried yet.
+    if [ "$group" = headers ] || [ -s "$work/$group/mutants.out/missed.txt" ]; then
+        prepare_whole "$tree"
+        # Those run an example, which is not built here.
+        cases=2000 mutate "$group" "$tree" "$(whole "$group")" --all-features \
+            --cargo-arg=--config=profile.dev.package.tollgate.opt-level=0 -- -- --skip quickstart
+    fi
+}
+
+# The table, by module.
+results() {
+    cd "$repo"
+    echo "# Mutants"
+    echo
+    echo "Written by \`make mutants\`, $(date -u +%F), at $(git rev-parse --short HEAD), with $(cargo mutants --version)."
+    echo
+    echo "Unviable: does not compile. Timed out: never came to an end, which counts as caught. Equivalent: changes nothing"
+    echo "that anybody could see; \`.cargo/mutants.toml\` says why, of each. Survived: no test noticed."
+    echo
+    echo "| module | mutants | caught | unviable | timed out | equivalent | survived |"
+    echo "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for group in "${groups[@]}"; do
+        local -a which=()
+        for pattern in $(files "$group"); do which+=(--file "$pattern"); done
+        cargo mutants --list --colors never --no-config "${which[@]}" \
+            | sort > "$work/$group/all"
+        cargo mutants --list --colors never --config "$config" "${which[@]}" \
+            | sort > "$work/$group/tried"
+        # One that timed out in an early round may have been caught in a later one.
+        comm -23 <(sort -u "$work/$group/timeout") <(sort -u "$work/$group/caught") > "$work/$group/timed_out"
+        for module in $(cut -d: -f1 "$work/$group/all" | sort -u); do
+            echo "| \`${module#src/}\` | $(of all) | $(of caught) | $(of unviable) | $(of timed_out)" \
+                "| $(($(of all) - $(of tried))) | $(($(of tried) - $(of caught unviable timed_out))) |"
+        done
+    done
+}
+
+# The last line of the table.
+total='{ print } /^. `/ { for (i = 3; i <= 8; i++) sum[i] += $i }
+    END { printf "| all |"; for (i = 3; i <= 8; i++) printf " %d |", sum[i]; print "" }'
+
+# How many mutants of the module are in these lists.
+of() {
+    (cd "$work/$group" && cat "$@") | sort -u | grep -c "^$module:" || true
+}
+
+for group in "${@:-${groups[@]}}"; do run "$group"; done
+if [ $# -eq 0 ]; then
+    results | awk -F "|" "$total" > "$work/results.md"
+    cp "$work/results.md" "$repo/tests/mutants/results.md"
+    cat "$work/results.md"
+fi
