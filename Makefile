@@ -33,7 +33,7 @@ fmt:
 
 lint:
 	cargo clippy --all-targets --all-features -- -D warnings
-	cargo rustc --quiet --profile check --lib --all-features -- --cfg fuzzing -D warnings # what fuzz/ is built on
+	cargo rustc --quiet --profile check --lib --all-features -- --cfg tollgate_fuzzing -D warnings # what fuzz/ is built on
 	cargo clippy --no-default-features -- -D warnings
 	cargo clippy -- -D warnings
 	@set -e; for feature in $(FEATURES); do \
@@ -139,7 +139,7 @@ fuzz:
 
 # What they kept once more, without libFuzzer.
 replay:
-	RUSTFLAGS="$$RUSTFLAGS --cfg fuzzing" cargo test --manifest-path fuzz/Cargo.toml --no-default-features
+	RUSTFLAGS="$$RUSTFLAGS --cfg tollgate_fuzzing" cargo test --manifest-path fuzz/Cargo.toml --no-default-features
 
 # Breaks the code on purpose, in some 870 places, to see that a test notices. Half an hour on two quiet cores.
 mutants:

@@ -11,6 +11,8 @@ set -euo pipefail
 cd "$(dirname "$0")"
 # Coverage and sanitizers are flags of the compiler that stable refuses otherwise.
 export RUSTC_BOOTSTRAP=1
+# Opens what targets see of the crate.
+export RUSTFLAGS="--cfg tollgate_fuzzing ${RUSTFLAGS:-}"
 # What is freed need not be kept long: no input is. It is most of the time that a small one takes.
 export ASAN_OPTIONS=quarantine_size_mb=4:malloc_context_size=0:${ASAN_OPTIONS:-}
 

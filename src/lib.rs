@@ -81,7 +81,7 @@ mod clock;
 #[cfg(feature = "serde")]
 pub mod config;
 pub mod docs;
-#[cfg(all(fuzzing, feature = "redis", feature = "serde"))]
+#[cfg(all(tollgate_fuzzing, feature = "redis", feature = "serde"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod limiter;

@@ -53,8 +53,15 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
         return None;
     }
     let rest = debt - grains as f64 * quota.grain_tokens as f64;
-    let mut elapsed = (rest * quota.grain_micros as f64 / quota.grain_tokens as f64) as u64 + 1;
+    let elapsed = if rest > 0.0 { micros_for(quota, rest) } else { 0 };
+    let instant = state.at.plus(grains * quota.grain_micros + elapsed).max(now);
+    (instant < Micros::MAX).then_some(instant)
+}
+
+/// Microseconds after which [`repaid`] comes to `rest`, less than a grain.
+fn micros_for(quota: &Quota, rest: f64) -> u64 {
     // Rounded twice, and up at that; step onto the very microsecond at which `within` changes its mind.
+    let mut elapsed = (rest * quota.grain_micros as f64 / quota.grain_tokens as f64) as u64 + 1;
     for _ in 0..4 {
         if repaid(quota, elapsed) < rest {
             elapsed += 1;
@@ -64,8 +71,7 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
             break;
         }
     }
-    let instant = state.at.plus(grains * quota.grain_micros + elapsed).max(now);
-    (instant < Micros::MAX).then_some(instant)
+    elapsed
 }
 
 /// Microseconds in which `tokens` are paid back, rounded up.

@@ -27,7 +27,7 @@ pub use bulletin::{Bulletin, BulletinReader, Notice};
 pub use error::{Error, ErrorKind};
 pub use future::BackendFuture;
 pub use memory::{MemoryBackend, MemoryBackendBuilder};
-#[cfg(all(fuzzing, feature = "redis"))]
+#[cfg(all(tollgate_fuzzing, feature = "redis", feature = "serde"))]
 pub use redis::fuzzing::{Answered, Operation, decided, notices, value_of};
 #[cfg(feature = "redis")]
 pub use redis::{RedisBackend, RedisBackendBuilder};

@@ -21,7 +21,7 @@ pub(super) type Lines<'a> = SmallVec<[(&'a Policy, &'a Subject, Ask); 2]>;
 
 /// What is known of a call besides its charges.
 pub(super) struct Call {
-    take: bool,
+    pub(super) take: bool,
     enforced: bool,
     /// For observers.
     began: Option<Instant>,

@@ -116,6 +116,10 @@ impl DecisionFuture {
         )))))
     }
 
+    pub(super) fn ready(decision: Decision) -> DecisionFuture {
+        DecisionFuture(One::Ready(Some(Ok(decision))))
+    }
+
     /// The answer, if it is there already.
     pub(super) fn try_ready(self) -> Option<Result<Decision, Error>> {
         match self.0 {

@@ -146,8 +146,9 @@ impl RateLimiter {
         self.decide_one(policy, &subject.into(), Ask::cost(1), None, true)
     }
 
-    /// [`limit`](RateLimiter::limit) from where nothing can be awaited, such as a gRPC interceptor: by a backend in this
-    /// process. `None` if the backend needs time to answer, as a remote one does; nothing was taken then.
+    /// [`limit`](RateLimiter::limit) from where nothing can be awaited, such as a gRPC interceptor. `None` if nobody in this
+    /// process can tell: the backend is a remote one, and nothing was taken. Whether to go on then is the caller's choice;
+    /// below it is not.
     ///
     /// ```
     /// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
@@ -155,8 +156,9 @@ impl RateLimiter {
     /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, MINUTE));
     ///
     /// let limiter = RateLimiter::default();
-    /// assert!(limiter.limit_now(&CALLS, "ada").is_some_and(|decision| decision.is_allowed()));
-    /// assert!(limiter.limit_now(&CALLS, "ada").is_some_and(|decision| !decision.is_allowed()));
+    /// let goes_on = || limiter.limit_now(&CALLS, "ada").is_some_and(|decision| decision.is_allowed());
+    /// assert!(goes_on());
+    /// assert!(!goes_on());
     /// ```
     #[inline]
     pub fn limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Option<Decision> {
@@ -346,8 +348,14 @@ impl RateLimiter {
             return self.decide_one_gate_by_gate(policy, subject, ask, signals, take);
         }
         if take {
-            if let Some((row, quota, step)) = self.usual(policy, subject, ask) {
-                return DecisionFuture::decided(row, quota, ask, step);
+            match self.usual(policy, subject, ask) {
+                Some(Ok((row, quota, step))) => return DecisionFuture::decided(row, quota, ask, step),
+                Some(Err(take)) => {
+                    if let Some(decision) = self.decide_newcomer(take) {
+                        return DecisionFuture::ready(decision);
+                    }
+                }
+                None => {}
             }
         }
         self.ask_for_one(policy, subject, ask, take)
@@ -359,38 +367,64 @@ impl RateLimiter {
         DecisionFuture::new(self, &one, take, steps)
     }
 
-    /// One token of one policy on a row that is in memory already, if no other gate has a say: what most calls come to.
-    /// `None`: nothing was done.
+    /// One token of one policy, if the rows are in memory and no other gate has a say: what most calls come to. `None`:
+    /// nothing was done.
     pub(crate) fn decide_usual(&self, policy: &Policy, subject: &Subject) -> Option<Decision> {
-        let (row, quota, step) = self.usual(policy, subject, Ask::cost(1))?;
-        Some(Decision::new(row.policy.clone(), row.key, quota, 1, step, step.is_allowed()))
+        match self.usual(policy, subject, Ask::cost(1))? {
+            Ok((row, quota, step)) => Some(decided(row, quota, 1, step)),
+            Err(take) => self.decide_newcomer(take),
+        }
     }
 
-    /// A charge on a backend in memory, whatever other gates have to say.
     fn decide_now(&self, policy: &Policy, subject: &Subject, ask: Ask) -> Option<Decision> {
-        let Some((row, quota, step)) = self.usual(policy, subject, ask) else {
-            return self.now_or_never(policy, subject, ask);
-        };
-        Some(Decision::new(row.policy.clone(), row.key, quota, ask.tokens(), step, step.is_allowed()))
+        match self.usual(policy, subject, ask) {
+            Some(Ok((row, quota, step))) => Some(decided(row, quota, ask.tokens(), step)),
+            Some(Err(take)) => self.decide_newcomer(take),
+            None => self.now_or_never(policy, subject, ask),
+        }
     }
 
     #[cold]
     fn now_or_never(&self, policy: &Policy, subject: &Subject, ask: Ask) -> Option<Decision> {
-        self.inner.backend.memory()?;
-        self.decide_one(policy, subject, ask, None, true).try_ready()?.ok()
+        let is_remote = self.inner.backend.is_remote();
+        if self.is_plain() {
+            return if is_remote { None } else { self.ask_for_one(policy, subject, ask, true).try_ready()?.ok() };
+        }
+        let around = Circumstances { take: true, enforced: true, signals: &Signals::new() };
+        let decisions = match self.gates(&Lines::from_iter([(policy, subject, ask)]), around) {
+            Ok(answer) => answer,
+            Err(_) if is_remote => return None,
+            Err((takes, call)) => self.ask_at_gate_5(&takes, call).try_ready().ok()?,
+        };
+        decisions.ok()?.into_only()
     }
 
-    /// See [`decide_usual`](RateLimiter::decide_usual).
+    /// See [`decide_usual`](RateLimiter::decide_usual). An error is a take on a row that is not there yet, or of an unusual
+    /// kind.
     #[inline(always)] // What goes through memory from one function to another comes late.
-    fn usual<'a>(&self, policy: &'a Policy, subject: &Subject, ask: Ask) -> Option<(RowId<'a>, Quota, Step)> {
+    #[allow(clippy::type_complexity)]
+    fn usual<'a>(
+        &self,
+        policy: &'a Policy,
+        subject: &Subject,
+        ask: Ask,
+    ) -> Option<Result<(RowId<'a>, Quota, Step), Take<'a>>> {
         if !self.is_plain() {
             return None;
         }
         let memory = self.inner.backend.memory()?;
         let row = RowId { policy: policy.name(), key: self.digest(subject.key()) };
         let quota = policy.quota_for(subject.tier_name()).seeded(row.seed());
-        let step = memory.decide_one(&row, &quota, ask, true)?;
-        Some((row, quota, step))
+        Some(match memory.decide_one(&row, &quota, ask, true) {
+            Some(step) => Ok((row, quota, step)),
+            None => Err(Take { row, quota, ask }),
+        })
+    }
+
+    #[cold]
+    fn decide_newcomer(&self, take: Take<'_>) -> Option<Decision> {
+        let step = *self.inner.backend.memory()?.decide_all(std::slice::from_ref(&take), true).first()?;
+        Some(decided(take.row, take.quota, take.ask.tokens(), step))
     }
 
     #[cold]
@@ -410,10 +444,23 @@ impl RateLimiter {
     /// All gates, in their order; the first is whoever calls. What comes after the backend is in
     /// [`conclude`](RateLimiter::conclude).
     fn decide_gate_by_gate(&self, lines: &Lines<'_>, around: Circumstances<'_>) -> DecisionsFuture {
+        match self.gates(lines, around) {
+            Ok(answer) => DecisionsFuture::ready(answer),
+            Err((takes, call)) => self.ask_at_gate_5(&takes, call),
+        }
+    }
+
+    /// Gates 2 to 4: the answer, or what is to be asked of the backend.
+    #[allow(clippy::result_large_err)] // It is no error, and is moved once.
+    fn gates<'a>(
+        &self,
+        lines: &Lines<'a>,
+        around: Circumstances<'_>,
+    ) -> Result<Result<Decisions, Error>, (SmallVec<[Take<'a>; 2]>, Call)> {
         let mut call = Call::new(self, lines, around);
         // 2. The deny list, or a block.
         if let Some(barred) = self.barred(lines, around.signals, &call) {
-            return DecisionsFuture::ready(self.observed(call, Ok(barred)));
+            return Ok(self.observed(call, Ok(barred)));
         }
         // 3. The quota: the policy's, the tier's, or what was set in its place.
         let takes: SmallVec<[Take<'_>; 2]> =
@@ -422,13 +469,18 @@ impl RateLimiter {
         if let Some(cache) = &self.inner.block_cache {
             let now = self.inner.time.now();
             if let Some(steps) = cache.denies(&takes, now) {
-                return DecisionsFuture::ready(self.remembered(call, &takes, &steps));
+                return Ok(self.remembered(call, &takes, &steps));
             }
             call.permit = Some(cache.permit(&takes, now));
         }
-        // 5. The backend: all of them, or none.
-        let steps = self.ask_backend(&takes, around.take);
-        DecisionsFuture::new(self, &takes, around.take, Some(call), steps)
+        Err((takes, call))
+    }
+
+    /// 5. The backend: all of them, or none.
+    fn ask_at_gate_5(&self, takes: &[Take<'_>], call: Call) -> DecisionsFuture {
+        let take = call.take;
+        let steps = self.ask_backend(takes, take);
+        DecisionsFuture::new(self, takes, take, Some(call), steps)
     }
 
     /// By the quota that the program says.
@@ -472,6 +524,11 @@ impl RateLimiter {
             None => unreachable!("one line, one decision"),
         }
     }
+}
+
+#[inline(always)]
+fn decided(row: RowId<'_>, quota: Quota, cost: u64, step: Step) -> Decision {
+    Decision::new(row.policy.clone(), row.key, quota, cost, step, step.is_allowed())
 }
 
 /// Nobody is charged under it: a look at its row tells the time.
@@ -565,5 +622,69 @@ mod tests {
         assert_eq!(snapshot.available(snapshot.now() + MINUTE / 2), 5);
         clock.advance(MINUTE / 2);
         assert_eq!(limiter.remaining(&API, 1).await.unwrap(), 5);
+    }
+
+    /// In memory, and says that it is elsewhere.
+    #[derive(Debug)]
+    struct Far(MemoryBackend);
+
+    impl Backend for Far {
+        fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+            self.0.acquire(takes)
+        }
+
+        fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+            self.0.peek(takes)
+        }
+
+        fn settle(&self, settlements: &[crate::backend::Settle<'_>]) -> BackendFuture<()> {
+            self.0.settle(settlements)
+        }
+
+        fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+            self.0.reset(rows)
+        }
+
+        fn is_remote(&self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn at_once_is_asked_of_whatever_is_in_this_process() {
+        let one = Policy::new("one", Quota::token_bucket(1, MINUTE));
+        let backends: [Box<dyn Backend>; 3] = [
+            Box::new(MemoryBackend::new()),
+            Box::new(Arc::new(MemoryBackend::new())),
+            Box::new(Box::new(MemoryBackend::new()) as Box<dyn Backend>),
+        ];
+        for backend in backends {
+            let limiter = RateLimiter::new(backend);
+            assert!(limiter.limit_now(&one, 7).unwrap().is_allowed());
+            assert!(!limiter.limit_now(&one, 7).unwrap().is_allowed());
+        }
+        let far = RateLimiter::new(Far(MemoryBackend::new()));
+        assert!(far.limit_now(&one, 7).is_none());
+        assert!(far.limit(&one, 7).await.unwrap().is_allowed(), "nothing was taken");
+    }
+
+    #[tokio::test]
+    async fn at_once_goes_through_all_gates() {
+        let one = Policy::new("one", Quota::token_bucket(1, MINUTE));
+        let list = DenyList::from_iter([crate::policy::DenyRule::key("mallory")]);
+        let near = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
+        let far = RateLimiter::builder(Far(MemoryBackend::new())).deny_list(&list).build();
+        for limiter in [&near, &far] {
+            assert_eq!(limiter.limit_now(&one, "mallory").unwrap().reason(), Reason::DenyList);
+        }
+        assert!(near.limit_now(&one, "ada").unwrap().is_allowed());
+        assert!(far.limit_now(&one, "ada").is_none());
+        // What a remote backend denied is known here.
+        assert!(far.limit(&one, "ada").await.unwrap().is_allowed());
+        assert!(!far.limit(&one, "ada").await.unwrap().is_allowed());
+        assert!(!far.limit_now(&one, "ada").unwrap().is_allowed());
+        // A quota that was set applies.
+        near.set_quota(&one, Some(Quota::token_bucket(5, MINUTE))).await.unwrap();
+        assert_eq!(near.limit_now(&one, "bob").unwrap().limit(), 5);
     }
 }

@@ -31,14 +31,15 @@ pin_project! {
     #[project = StateProj]
     enum State<S, F, R, B> {
         // The verdict is on its way. The service was ready when it was called and is not touched before.
-        Deciding { verdict: Verdict, held: Option<(Arc<Shared>, S, Parts, B)> },
+        // A box, as all that is rare is in one: the usual state is small.
+        Deciding { verdict: Verdict, held: Option<Box<(Arc<Shared>, S, Parts, B)>> },
         // The turn comes later. A box, since few have to wait.
         Waiting { waiting: Option<Box<Waiting<S, B>>> },
         Inner { #[pin] future: F, after: Option<After> },
         // The response is there, and a remote backend has not confirmed yet that its charges are settled.
-        Settling { settling: Settling, response: Option<R>, report: Option<Report> },
+        Settling { settled: Option<Box<(Settling, R, Report)>> },
         // `None` once it was returned.
-        Refused { response: Option<Response<Bytes>> },
+        Refused { response: Option<Box<Response<Bytes>>> },
     }
 }
 
@@ -71,7 +72,7 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
         parts: Parts,
         body: B,
     ) -> ResponseFuture<S, B> {
-        ResponseFuture { state: State::Deciding { verdict, held: Some((shared, service, parts, body)) } }
+        ResponseFuture { state: State::Deciding { verdict, held: Some(Box::new((shared, service, parts, body))) } }
     }
 
     /// `service` is a clone of which nobody has asked yet whether it is ready.
@@ -85,7 +86,7 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
     }
 
     pub(super) fn refused(response: Response<Bytes>) -> ResponseFuture<S, B> {
-        ResponseFuture { state: State::Refused { response: Some(response) } }
+        ResponseFuture { state: State::Refused { response: Some(Box::new(response)) } }
     }
 }
 
@@ -102,9 +103,11 @@ where
             let next = match state.as_mut().project() {
                 StateProj::Deciding { verdict, held } => {
                     let outcome = ready!(verdict.as_mut().poll(context));
-                    let (shared, mut service, mut parts, body) = held.take().expect(POLLED_AGAIN);
+                    let (shared, mut service, mut parts, body) = *held.take().expect(POLLED_AGAIN);
                     match outcome {
-                        Outcome::Refuse(cause) => State::Refused { response: Some(shared.refuse(&cause, &parts)) },
+                        Outcome::Refuse(cause) => {
+                            State::Refused { response: Some(Box::new(shared.refuse(&cause, &parts))) }
+                        }
                         Outcome::Proceed(pass) if pass.waits() => {
                             let service = service.clone();
                             let waiting = Waiting { pass, shared, service, parts, body };
@@ -137,22 +140,16 @@ where
                     };
                     let (parts, body) = response.into_parts();
                     let settling = unsettled.settle(&parts);
-                    State::Settling {
-                        settling,
-                        response: Some(Response::from_parts(parts, body)),
-                        report: Some(report),
-                    }
+                    State::Settling { settled: Some(Box::new((settling, Response::from_parts(parts, body), report))) }
                 }
-                StateProj::Settling { settling, response, report } => {
-                    ready!(Pin::new(settling).poll(context));
-                    let mut response = response.take().expect(POLLED_AGAIN);
-                    if let Some(report) = report.take() {
-                        report.append_to(response.headers_mut());
-                    }
+                StateProj::Settling { settled } => {
+                    ready!(Pin::new(&mut settled.as_mut().expect(POLLED_AGAIN).0).poll(context));
+                    let (_, mut response, report) = *settled.take().expect(POLLED_AGAIN);
+                    report.append_to(response.headers_mut());
                     return Poll::Ready(Ok(response.map(RefusalBody::inner)));
                 }
                 StateProj::Refused { response } => {
-                    let response = response.take().expect(POLLED_AGAIN);
+                    let response = *response.take().expect(POLLED_AGAIN);
                     return Poll::Ready(Ok(response.map(RefusalBody::refusal)));
                 }
             };

@@ -60,8 +60,8 @@ const X_RATELIMIT: [HeaderName; 3] = [
 pub(super) struct PolicyHeader {
     /// Its name, quoted: how each item of `RateLimit` begins.
     name: Arc<[u8]>,
-    /// Its item of `RateLimit-Policy` for each of its quotas, by the quota's stamp.
-    items: Vec<(u32, HeaderValue)>,
+    /// Its item of `RateLimit-Policy` for each of its quotas, by the two numbers in it.
+    items: Vec<(u64, Duration, HeaderValue)>,
 }
 
 impl PolicyHeader {
@@ -69,27 +69,33 @@ impl PolicyHeader {
         let quotas = std::iter::once(policy.quota()).chain(policy.tiers().map(|(_, quota)| quota));
         PolicyHeader {
             name: Item::new(policy.name()).0.as_slice().into(),
-            items: quotas.map(|quota| (quota.stamp(), policy_item(policy.name(), quota))).collect(),
+            items: quotas.map(|quota| (quota.limit(), quota.window(), policy_item(policy.name(), quota))).collect(),
         }
     }
 
     fn item(&self, decision: &Decision) -> HeaderValue {
-        let stamp = decision.quota().stamp();
-        let mut same = self.items.iter().filter(|(known, _)| *known == stamp);
-        match (same.next(), same.next()) {
-            (Some((_, item)), None) => item.clone(),
-            // Stamps are short: two quotas may have the same.
-            _ => policy_item(decision.policy(), decision.quota()),
+        let (limit, window) = (decision.limit(), decision.quota().window());
+        match self.items.iter().find(|known| (known.0, known.1) == (limit, window)) {
+            Some((_, _, item)) => item.clone(),
+            // A quota that was set at run time.
+            None => policy_item(decision.policy(), decision.quota()),
         }
     }
 }
 
 /// What a response is told of its limits.
 #[derive(Default)]
-pub(super) struct Report {
-    /// To be there once: an inner limiter's stay.
-    single: bool,
-    fields: SmallVec<[(HeaderName, HeaderValue); 2]>,
+pub(super) enum Report {
+    #[default]
+    Nothing,
+    /// Of one policy, in the manner of draft 11: what most responses are told. By itself, so that a report stays small:
+    /// it is moved some times on its way to the response.
+    One { policy: HeaderValue, limit: HeaderValue },
+    Several {
+        /// To be there once: an inner limiter's stay.
+        single: bool,
+        fields: Vec<(HeaderName, HeaderValue)>,
+    },
 }
 
 impl Report {
@@ -97,20 +103,24 @@ impl Report {
     pub(super) fn allowed<'a>(
         family: HeaderFamily,
         decisions: &[Decision],
-        headers: impl Iterator<Item = &'a PolicyHeader>,
+        mut headers: impl Iterator<Item = &'a PolicyHeader>,
     ) -> Report {
-        let mut report = Report::default();
-        match family {
-            HeaderFamily::None => {}
-            HeaderFamily::Draft11 => {
+        match (family, decisions) {
+            (HeaderFamily::None, _) => Report::Nothing,
+            (HeaderFamily::Draft11, [decision]) => headers.next().map_or(Report::Nothing, |header| Report::One {
+                policy: header.item(decision),
+                limit: limit_item(decision, Item(header.name.as_ref().into())),
+            }),
+            (HeaderFamily::Draft11, _) => {
+                let mut fields = Vec::with_capacity(2 * decisions.len());
                 for (decision, header) in decisions.iter().zip(headers) {
-                    report.fields.push((RATELIMIT_POLICY, header.item(decision)));
-                    report.fields.push((RATELIMIT, limit_item(decision, Item(header.name.as_ref().into()))));
+                    fields.push((RATELIMIT_POLICY, header.item(decision)));
+                    fields.push((RATELIMIT, limit_item(decision, Item(header.name.as_ref().into()))));
                 }
+                Report::Several { single: false, fields }
             }
-            other => report.tightest(other, tightest(decisions)),
+            (other, _) => Report::tightest(other, tightest(decisions)),
         }
-        report
     }
 
     /// Of denials. Draft 11: every policy, but limits only of those that were violated. The others' windows may end
@@ -122,73 +132,84 @@ impl Report {
         decisions: &Decisions,
         prepared: impl Fn(&Decision) -> Option<&'a PolicyHeader>,
     ) -> Report {
-        let mut report = Report::default();
-        match family {
-            HeaderFamily::Draft11 => {
-                for decision in decisions {
-                    let item = match prepared(decision) {
-                        Some(header) => header.item(decision),
-                        None => policy_item(decision.policy(), decision.quota()),
-                    };
-                    report.fields.push((RATELIMIT_POLICY, item));
-                }
-                for decision in decisions.violated() {
-                    report.fields.push((RATELIMIT, limit_item(decision, Item::new(decision.policy()))));
-                }
-            }
-            other => report.tightest(other, decisions.violated().max_by_key(|decision| decision.retry_after())),
+        if family != HeaderFamily::Draft11 {
+            return Report::tightest(family, decisions.violated().max_by_key(|decision| decision.retry_after()));
         }
-        report
+        let policy = |decision: &Decision| match prepared(decision) {
+            Some(header) => header.item(decision),
+            None => policy_item(decision.policy(), decision.quota()),
+        };
+        let limit = |decision: &Decision| limit_item(decision, Item::new(decision.policy()));
+        if let [decision] = decisions.as_slice() {
+            if decision.is_violated() {
+                return Report::One { policy: policy(decision), limit: limit(decision) };
+            }
+        }
+        let policies = decisions.iter().map(|decision| (RATELIMIT_POLICY, policy(decision)));
+        let limits = decisions.violated().map(|decision| (RATELIMIT, limit(decision)));
+        Report::Several { single: false, fields: policies.chain(limits).collect() }
     }
 
-    /// One more field, appended.
-    pub(super) fn add(&mut self, name: HeaderName, value: HeaderValue) {
-        self.fields.push((name, value));
+    /// One field, appended.
+    pub(super) fn field(name: HeaderName, value: HeaderValue) -> Report {
+        Report::Several { single: false, fields: vec![(name, value)] }
     }
 
-    fn tightest(&mut self, family: HeaderFamily, decision: Option<&Decision>) {
-        let Some(decision) = decision else { return };
+    fn tightest(family: HeaderFamily, decision: Option<&Decision>) -> Report {
+        let Some(decision) = decision else { return Report::Nothing };
         let (names, epoch) = match family {
             HeaderFamily::Draft6 => (DRAFT_6, false),
             HeaderFamily::XRateLimit(unit) => (X_RATELIMIT, unit == ResetUnit::Epoch),
-            HeaderFamily::Draft11 | HeaderFamily::None => return,
+            HeaderFamily::Draft11 | HeaderFamily::None => return Report::Nothing,
         };
-        self.single = true;
+        let mut fields = Vec::with_capacity(4);
         if family == HeaderFamily::Draft6 {
             let (limit, window) = (decision.limit(), whole_seconds(decision.quota().window()));
             // Digits and punctuation only.
             if let Ok(item) = HeaderValue::try_from(format!("{limit};w={window}")) {
-                self.fields.push((RATELIMIT_POLICY, item));
+                fields.push((RATELIMIT_POLICY, item));
             }
         }
         let reset = reset(decision);
         let reset = if epoch { (decision.step().now + reset).get().div_ceil(1_000_000) } else { whole_seconds(reset) };
         for (name, value) in names.into_iter().zip([decision.limit(), decision.remaining(), reset]) {
-            self.fields.push((name, number(value)));
+            fields.push((name, number(value)));
         }
+        Report::Several { single: true, fields }
     }
 
     /// Never overwrites what is there.
     pub(super) fn append_to(self, headers: &mut HeaderMap) {
-        if self.fields.is_empty() {
-            return;
-        }
-        if self.single {
-            let shown = self.fields.iter().any(|(name, _)| headers.contains_key(name));
-            if shown {
-                return;
-            }
-        }
         // An inner limiter's denial, or a handler's, says when to come back; a window of ours may end later than that,
         // and `Retry-After` is not to point before the end of one that is sent.
-        let refused = headers.contains_key(RETRY_AFTER);
+        let refused = || headers.contains_key(RETRY_AFTER);
         // An inner limiter that speaks of three fields has a `RateLimit-Policy` of another syntax: the two do not mix.
-        let three_fields = headers.contains_key(&DRAFT_6[0]);
-        for (name, value) in self.fields {
-            let unfit = (refused && name == RATELIMIT)
-                || (three_fields && !self.single && (name == RATELIMIT || name == RATELIMIT_POLICY));
-            if !unfit {
-                headers.append(name, value);
+        let three_fields = || headers.contains_key(&DRAFT_6[0]);
+        match self {
+            Report::Nothing => {}
+            Report::One { policy, limit } => {
+                if !three_fields() {
+                    let refused = refused();
+                    headers.append(RATELIMIT_POLICY, policy);
+                    if !refused {
+                        headers.append(RATELIMIT, limit);
+                    }
+                }
+            }
+            Report::Several { single: true, fields } => {
+                if !fields.iter().any(|(name, _)| headers.contains_key(name)) {
+                    headers.extend(fields);
+                }
+            }
+            Report::Several { single: false, fields } => {
+                let (refused, three_fields) = (refused(), three_fields());
+                for (name, value) in fields {
+                    let unfit = (refused && name == RATELIMIT)
+                        || (three_fields && (name == RATELIMIT || name == RATELIMIT_POLICY));
+                    if !unfit {
+                        headers.append(name, value);
+                    }
+                }
             }
         }
     }
@@ -317,11 +338,11 @@ mod tests {
         let told = |headers: &HeaderMap| [headers[RATELIMIT_POLICY].clone(), headers[RATELIMIT].clone()];
         let policy = PolicyHeader::new(&Policy::new("api", Quota::token_bucket(100, MINUTE)));
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 58);
-        let headers = sent(Report::allowed(HeaderFamily::Draft11, &decisions, std::iter::once(&policy)));
+        let headers = sent(Report::allowed(HeaderFamily::Draft11, decisions.as_slice(), std::iter::once(&policy)));
         assert_eq!(told(&headers), ["\"api\";q=100;w=60", "\"api\";r=42;t=26"]);
         let spent = decisions.iter().next().expect("a decision").step().state;
-        let headers =
-            sent(Report::denied(HeaderFamily::Draft11, &decision(Quota::token_bucket(100, MINUTE), &spent, 60)));
+        let denied = decision(Quota::token_bucket(100, MINUTE), &spent, 60);
+        let headers = sent(Report::denied(HeaderFamily::Draft11, &denied, |_| None));
         assert_eq!(told(&headers), ["\"api\";q=100;w=60", "\"api\";r=42;t=11"]);
     }
 
@@ -332,15 +353,12 @@ mod tests {
         for (quota, text) in [(free, "\"api\";q=10;w=60"), (pro, "\"api\";q=100;w=60")] {
             let item = policy.item(decision(quota, &State::default(), 1).iter().next().expect("a decision"));
             assert_eq!(item, text);
-            let rendered = policy.0.iter().any(|(_, known)| std::ptr::eq(known.as_bytes(), item.as_bytes()));
+            let rendered = policy.items.iter().any(|(_, _, known)| std::ptr::eq(known.as_bytes(), item.as_bytes()));
             assert!(rendered, "{text} is rendered anew");
         }
-        // One that came with an override, or a stamp that two quotas share, is written when it is needed.
+        // One that came with an override is written when it is needed.
         let other = decision(Quota::token_bucket(7, MINUTE), &State::default(), 1);
         assert_eq!(policy.item(other.iter().next().expect("a decision")), "\"api\";q=7;w=60");
-        let twice = PolicyHeader(vec![policy.0[1].clone(), (policy.0[1].0, policy.0[0].1.clone())]);
-        let pro = decision(pro, &State::default(), 1);
-        assert_eq!(twice.item(pro.iter().next().expect("a decision")), "\"api\";q=100;w=60");
     }
 
     #[test]
@@ -404,14 +422,16 @@ mod tests {
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 1);
         let policy = PolicyHeader::new(&Policy::new("api", Quota::token_bucket(100, MINUTE)));
         let report = |family| Report::allowed(family, decisions.as_slice(), std::iter::once(&policy));
+        let pair: Decisions = decisions.iter().chain(&decisions).cloned().collect();
+        let two = || Report::allowed(HeaderFamily::Draft11, pair.as_slice(), [&policy, &policy].into_iter());
         let mut headers = HeaderMap::new();
         headers.insert("ratelimit-limit", 7.into());
         report(HeaderFamily::Draft6).append_to(&mut headers);
         assert_eq!((headers.len(), &headers["ratelimit-limit"]), (1, &7.into()));
         // Nor does the other draft's `RateLimit-Policy` mix with that family's.
-        let mut shadowed = report(HeaderFamily::Draft11);
-        shadowed.add(HeaderName::from_static("x-shadow"), HeaderValue::from_static("denied"));
-        shadowed.append_to(&mut headers);
+        report(HeaderFamily::Draft11).append_to(&mut headers);
+        two().append_to(&mut headers);
+        Report::field(HeaderName::from_static("x-shadow"), HeaderValue::from_static("denied")).append_to(&mut headers);
         assert_eq!((headers.len(), &headers["x-shadow"]), (2, &HeaderValue::from_static("denied")));
         let mut headers = HeaderMap::new();
         headers.insert(RATELIMIT, HeaderValue::from_static("\"inner\";r=0;t=60"));
@@ -419,12 +439,10 @@ mod tests {
         assert_eq!(headers.get_all(RATELIMIT).iter().count(), 2);
         // Of a denial, windows of ours may end later than it says to come back. All else is told.
         headers.insert(RETRY_AFTER, 60.into());
-        let mut shadowed = report(HeaderFamily::Draft11);
-        shadowed.add(HeaderName::from_static("x-shadow"), HeaderValue::from_static("denied"));
-        shadowed.append_to(&mut headers);
+        report(HeaderFamily::Draft11).append_to(&mut headers);
+        two().append_to(&mut headers);
         assert_eq!(headers.get_all(RATELIMIT).iter().count(), 2);
-        assert_eq!(headers.get_all(RATELIMIT_POLICY).iter().count(), 2);
-        assert_eq!(headers["x-shadow"], "denied");
+        assert_eq!(headers.get_all(RATELIMIT_POLICY).iter().count(), 4);
     }
 
     #[test]

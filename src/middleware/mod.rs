@@ -17,7 +17,7 @@ mod axum;
 mod body;
 mod cost;
 mod future;
-#[cfg(fuzzing)]
+#[cfg(all(tollgate_fuzzing, feature = "redis", feature = "serde"))]
 mod fuzzing;
 mod grpc;
 mod headers;
@@ -36,7 +36,7 @@ mod status;
 
 pub use body::RefusalBody;
 pub use future::ResponseFuture;
-#[cfg(fuzzing)]
+#[cfg(all(tollgate_fuzzing, feature = "redis", feature = "serde"))]
 pub use fuzzing::sent;
 pub use headers::{HeaderFamily, ResetUnit};
 pub use key::{KeyError, KeyExtractor};

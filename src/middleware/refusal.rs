@@ -139,11 +139,7 @@ pub(super) fn plain(cause: &Cause) -> Response<Bytes> {
 
 /// A report for requests that would have been refused, were it enforced.
 pub(super) fn shadowed(header: Option<&HeaderName>) -> Report {
-    let mut report = Report::default();
-    if let Some(name) = header {
-        report.add(name.clone(), HeaderValue::from_static("denied"));
-    }
-    report
+    header.map_or(Report::Nothing, |name| Report::field(name.clone(), HeaderValue::from_static("denied")))
 }
 
 /// Of an unavailable backend nobody knows when it is back; soon is a good guess.

@@ -16,7 +16,7 @@ use super::future::ResponseFuture;
 use super::headers::Report;
 use super::key::{Extraction, Found, KeyError};
 use super::layer::{Enforce, Shared};
-use super::pass::{Charges, Pass};
+use super::pass::{After, Charges, Pass};
 use super::refusal::{Cause, random_up_to, shadowed};
 use super::rule::{Prepared, Rule};
 use super::settle::SettleFn;
@@ -60,7 +60,14 @@ where
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (mut parts, body) = request.into_parts();
-        match self.shared.decide(&parts) {
+        let extracted = match self.shared.usual(&parts) {
+            Usual::GoOn(report) => {
+                let after = After { report, unsettled: None };
+                return ResponseFuture::inner(self.inner.call(Request::from_parts(parts, body)), after);
+            }
+            Usual::Unusual(extracted) => extracted,
+        };
+        match self.shared.decide(&parts, extracted) {
             Ok(Outcome::Proceed(pass)) if !pass.waits() => {
                 let after = pass.apply(&self.shared, &mut parts);
                 ResponseFuture::inner(self.inner.call(Request::from_parts(parts, body)), after)
@@ -92,6 +99,22 @@ pub(super) enum Outcome {
     Refuse(Cause),
 }
 
+/// What becomes of most requests: nothing is to be done for them but to let them through.
+#[allow(clippy::large_enum_variant)] // As above.
+enum Usual {
+    GoOn(Report),
+    /// Or not, and what was found out already.
+    Unusual(Option<Known>),
+}
+
+/// Of a request that is not usual.
+#[allow(clippy::large_enum_variant)] // As above.
+enum Known {
+    /// The key of the only rule.
+    Extraction(Extraction),
+    Denied(Decision),
+}
+
 /// A verdict that is on its way.
 pub(super) type Verdict = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
@@ -118,20 +141,14 @@ struct Pending {
 impl Shared {
     /// The verdict, if it can be had at once, else the future that brings it.
     #[allow(clippy::result_large_err)] // Both are moved once.
-    fn decide(self: &Arc<Self>, parts: &Parts) -> Result<Outcome, Verdict> {
+    fn decide(self: &Arc<Self>, parts: &Parts, extracted: Option<Known>) -> Result<Outcome, Verdict> {
+        let mut extracted = match extracted {
+            Some(Known::Denied(decision)) => return Ok(Outcome::Refuse(Cause::Denied(decision.into()))),
+            Some(Known::Extraction(extraction)) => Some(extraction),
+            None => None,
+        };
         if self.skip.iter().any(|skip| skip(parts)) {
-            return Ok(self.unlimited(Report::default(), false));
-        }
-        let mut extracted = None;
-        if let Some(rule) = self.usual_rule() {
-            let extraction = rule.key.extract(parts);
-            if let Extraction::Now(Found::Subject(subject)) = &extraction {
-                let prepared = &rule.policies[0];
-                if let Some(decision) = self.limiter.decide_usual(&prepared.policy, subject) {
-                    return Ok(self.usual_outcome(decision, prepared));
-                }
-            }
-            extracted = Some(extraction);
+            return Ok(self.unlimited(Report::Nothing, false));
         }
         let signals = self.signals(parts);
         let common = self.cost.as_ref().map_or(Cost::Now(1), |cost| cost(parts));
@@ -157,7 +174,7 @@ impl Shared {
             }
         }
         if lines.is_empty() {
-            return Ok(self.unlimited(Report::default(), false));
+            return Ok(self.unlimited(Report::Nothing, false));
         }
         let (answer, place) = self.ask(&lines, &signals);
         match answer.try_ready() {
@@ -179,17 +196,26 @@ impl Shared {
 
     fn is_usual(&self) -> bool {
         let Shared { cost, settle, wait, settlement, enforce, status, .. } = self;
-        let asks_more = cost.is_some() || settle.is_some() || wait.is_some() || *settlement || *status;
+        let asks_more =
+            !self.skip.is_empty() || cost.is_some() || settle.is_some() || wait.is_some() || *settlement || *status;
         !asks_more && *enforce == Enforce::Everybody
     }
 
-    fn usual_outcome(&self, decision: Decision, prepared: &Prepared) -> Outcome {
-        if !decision.is_allowed() {
-            return Outcome::Refuse(Cause::Denied(decision.into()));
+    /// The verdict on a request of which nothing is asked but whether it fits, and which does.
+    fn usual(&self, parts: &Parts) -> Usual {
+        let Some(rule) = self.usual_rule() else { return Usual::Unusual(None) };
+        let extraction = rule.key.extract(parts);
+        if let Extraction::Now(Found::Subject(subject)) = &extraction {
+            let prepared = &rule.policies[0];
+            if let Some(decision) = self.limiter.decide_usual(&prepared.policy, subject) {
+                if !decision.is_allowed() {
+                    return Usual::Unusual(Some(Known::Denied(decision)));
+                }
+                let headers = std::iter::once(&prepared.header);
+                return Usual::GoOn(Report::allowed(self.headers, std::slice::from_ref(&decision), headers));
+            }
         }
-        let headers = std::iter::once(&prepared.header);
-        let report = Report::allowed(self.headers, std::slice::from_ref(&decision), headers);
-        Outcome::Proceed(Pass { report, status: None, charges: Charges::Forgotten, rules: SmallVec::new() })
+        Usual::Unusual(Some(Known::Extraction(extraction)))
     }
 
     fn decide_later(
@@ -217,7 +243,7 @@ impl Shared {
                 lines.push(Line { rule, policy, subject, cost });
             }
             if lines.is_empty() {
-                return self.unlimited(Report::default(), false);
+                return self.unlimited(Report::Nothing, false);
             }
             let (answer, place) = self.ask(&lines, &signals);
             self.outcome(answer.await, &lines, place)
@@ -267,7 +293,7 @@ impl Shared {
         let decisions = match answer {
             Ok(decisions) => decisions,
             // A limit that is not enforced must not refuse because it cannot be told either.
-            Err(_) if !enforced => return self.unlimited(Report::default(), false),
+            Err(_) if !enforced => return self.unlimited(Report::Nothing, false),
             Err(error) => return Outcome::Refuse(Cause::Unavailable(error)),
         };
         let report = match (enforced, decisions.is_allowed()) {
@@ -276,7 +302,7 @@ impl Shared {
                 let headers = lines.iter().map(|line| &self.prepared(line).header);
                 Report::allowed(self.headers, decisions.as_slice(), headers)
             }
-            (false, true) => Report::default(),
+            (false, true) => Report::Nothing,
             (false, false) => shadowed(self.shadow_header.as_ref()),
         };
         let shadowed = !decisions.is_allowed();

@@ -95,7 +95,7 @@ impl Eq for PolicyName {}
 
 impl PartialEq for PolicyName {
     fn eq(&self, other: &PolicyName) -> bool {
-        self.as_str() == other.as_str()
+        self.id == other.id && self.as_str() == other.as_str()
     }
 }
 

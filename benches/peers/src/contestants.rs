@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use actix_extensible_rate_limit::backend::memory::InMemoryBackend;
 use actix_extensible_rate_limit::backend::{Backend as _, SimpleInput};
 use limitador::limit::{Context as Variables, Limit, Namespace};
-use tollgate::{Charge, HOUR, MemoryBackend, Policy, Quota, RateLimiter, SECOND};
+use tollgate::{Charge, Decision, HOUR, MemoryBackend, Policy, Quota, RateLimiter, SECOND};
 
 use crate::keys::Keys;
 use crate::rounds::{ROUND, interleaved, rounds};
@@ -125,6 +125,7 @@ pub fn limiters(kind: Kind, keys: usize, few: bool) -> Vec<Contestant> {
     let (period, burst) = kind.quota(keys);
     let mut all = vec![tollgate(period, burst, keys), governor(period, burst), ahash(period, burst)];
     if !few {
+        all.push(tollgate_awaited(period, burst, keys));
         all.extend([axum_gcra(period, burst), actix(burst)]);
         #[cfg(feature = "tower-rate-limiter")]
         all.extend([tower_rate_limiter_gcra(kind), tower_rate_limiter(burst)]);
@@ -134,9 +135,20 @@ pub fn limiters(kind: Kind, keys: usize, few: bool) -> Vec<Contestant> {
 }
 
 fn tollgate(period: Duration, burst: u32, keys: usize) -> Contestant {
-    let policy = Policy::new("bench", Quota::token_bucket(1, period).capacity(burst.into()));
+    let (limiter, policy) = ours(period, burst, keys);
+    let allowed = |decision: &Decision| decision.is_allowed();
+    Contestant::new("tollgate", move |key| limiter.limit_now(&policy, key).as_ref().is_some_and(allowed))
+}
+
+/// The same as a future, which is ready at once.
+fn tollgate_awaited(period: Duration, burst: u32, keys: usize) -> Contestant {
+    let (limiter, policy) = ours(period, burst, keys);
+    Contestant::new("tollgate, awaited", move |key| ready(limiter.limit(&policy, key)).expect("in memory").is_allowed())
+}
+
+fn ours(period: Duration, burst: u32, keys: usize) -> (RateLimiter, Policy) {
     let limiter = RateLimiter::new(MemoryBackend::builder().max_rows((2 * keys).max(100_000)).build());
-    Contestant::new("tollgate", move |key| ready(limiter.limit(&policy, key)).expect("in memory").is_allowed())
+    (limiter, Policy::new("bench", Quota::token_bucket(1, period).capacity(burst.into())))
 }
 
 /// Several charges in one call, all or none; governor has as many limiters, and asks one after the other.

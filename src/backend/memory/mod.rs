@@ -100,7 +100,8 @@ impl MemoryBackend {
 
     /// A few takes on as many rows that are there, without twins. `None`: it is another case.
     fn decide_few(&self, takes: &[Take<'_>], store: bool) -> Option<Steps> {
-        if takes.len() > FEW {
+        // The rows of sliding windows nearly always have twins.
+        if takes.len() > FEW || takes.iter().any(|take| take.quota.algorithm() == Algorithm::SlidingWindow) {
             return None;
         }
         let slots: SmallVec<[Slot; FEW]> = takes.iter().map(|take| Slot::of(take.row.digest())).collect();
@@ -136,7 +137,8 @@ impl MemoryBackend {
         Some(steps)
     }
 
-    fn decide_all(&self, takes: &[Take<'_>], store: bool) -> Steps {
+    /// Any takes.
+    pub(crate) fn decide_all(&self, takes: &[Take<'_>], store: bool) -> Steps {
         let slots: SmallVec<[Slot; 4]> = takes.iter().map(|take| Slot::of(take.row.digest())).collect();
         let mut locked = Locked::new(&self.table, &slots);
         let now = self.clock.now();

@@ -7,7 +7,7 @@ mod batch;
 mod breaker;
 mod bulletin;
 mod error;
-#[cfg(fuzzing)]
+#[cfg(all(tollgate_fuzzing, feature = "serde"))]
 pub(super) mod fuzzing;
 mod lanes;
 mod link;
