@@ -155,28 +155,30 @@ impl Hasher for Written {
 }
 
 fn read(bytes: &mut &[u8]) -> Option<Meaning> {
-    let tag = take::<1>(bytes)?[0];
-    Some(match tag {
-        0 => Meaning::Anonymous,
-        1 => Meaning::Text(sized(bytes)?),
-        2 => Meaning::Bytes(sized(bytes)?),
-        3 | 4 => Meaning::Number(tag == 4, u128::from_be_bytes(take(bytes)?)),
-        5 => Meaning::V4(u32::from_be_bytes(take(bytes)?), take::<1>(bytes)?[0]),
-        6 => Meaning::V6(u128::from_be_bytes(take(bytes)?), take::<1>(bytes)?[0]),
-        8 => {
-            let parts = take::<1>(bytes)?[0];
-            Meaning::Tuple((0..parts).map(|_| read(bytes)).collect::<Option<_>>()?)
+    let head = u64::from_le_bytes(take(bytes)?);
+    let (tag, about) = (head as u8, head >> 8);
+    Some(match (tag, about) {
+        (0, 0) => Meaning::Anonymous,
+        (1, length) => Meaning::Text(sized(bytes, length)?),
+        (2, length) => Meaning::Bytes(sized(bytes, length)?),
+        (3 | 4, 0) => Meaning::Number(tag == 4, u64::from_le_bytes(take(bytes)?).into()),
+        (10 | 11, 0) => {
+            let number = u128::from_le_bytes(take(bytes)?);
+            // What fits one word is written in one.
+            u64::try_from(number).is_err().then_some(Meaning::Number(tag == 11, number))?
         }
-        9 => Meaning::Bool(take::<1>(bytes)?[0] == 1),
+        (5, about) => Meaning::V4(u32::try_from(about >> 8).ok()?, about as u8),
+        (6, prefix) => Meaning::V6(u128::from_be_bytes(take(bytes)?), u8::try_from(prefix).ok()?),
+        (8, parts) => Meaning::Tuple((0..parts).map(|_| read(bytes)).collect::<Option<_>>()?),
+        (9, value @ (0 | 1)) => Meaning::Bool(value == 1),
         _ => return None,
     })
 }
 
-fn sized(bytes: &mut &[u8]) -> Option<Vec<u8>> {
-    let length = usize::try_from(u64::from_le_bytes(take(bytes)?)).ok()?;
-    let (sized, rest) = bytes.split_at_checked(length)?;
+fn sized(bytes: &mut &[u8], length: u64) -> Option<Vec<u8>> {
+    let (part, rest) = bytes.split_at_checked(usize::try_from(length).ok()?)?;
     *bytes = rest;
-    Some(sized.to_vec())
+    Some(part.to_vec())
 }
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {

@@ -456,7 +456,7 @@ impl RateLimiter {
         &self,
         lines: &Lines<'a>,
         around: Circumstances<'_>,
-    ) -> Result<Result<Decisions, Error>, (SmallVec<[Take<'a>; 2]>, Call)> {
+    ) -> Result<Result<Decisions, Error>, Unanswered<'a>> {
         let mut call = Call::new(self, lines, around);
         // 2. The deny list, or a block.
         if let Some(barred) = self.barred(lines, around.signals, &call) {
@@ -533,6 +533,9 @@ fn decided(row: RowId<'_>, quota: Quota, cost: u64, step: Step) -> Decision {
 
 /// Nobody is charged under it: a look at its row tells the time.
 static NOBODY: Policy = Policy::new("tollgate/now", Quota::token_bucket(1, SECOND));
+
+/// What the first gates had nothing to say to.
+type Unanswered<'a> = (SmallVec<[Take<'a>; 2]>, Call);
 
 /// What a call is besides its charges.
 #[derive(Clone, Copy)]
