@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tollgate::algorithm::{State, step};
-use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{AutoBlock, Clock, DAY, HOUR, MINUTE, ManualClock, Policy, Quota, RateLimiter, Reason, SECOND, Subject};
 
 #[allow(dead_code)] // More can be done with it than is done here.
@@ -42,7 +42,7 @@ impl Backend for Nothing {
         self.acquire(takes)
     }
 
-    fn settle(&self, _settlements: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, _settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
         BackendFuture::ready(Ok(()))
     }
 

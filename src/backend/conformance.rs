@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
-use super::{Backend, RowId, Settle, Steps, Take, verdict_of_all};
+use super::{Adjustment, Backend, RowId, Steps, Take, verdict_of_all};
 use crate::algorithm::{Ask, HOUR, Quota, Receipt, SECOND, State, Step, Verdict, roll, settle, step};
 use crate::policy::{Digest, Key, PolicyName, Secret};
 
@@ -229,7 +229,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
             let before = state_of(backend, &take).await;
             let step = ask(backend, &[take], true).await[0];
             let receipt = Receipt::new(1000, &step).expect("it fits");
-            backend.settle(&[Settle { row, quota: take.quota, receipt, actual }]).await.expect("settle");
+            backend.settle(&[Adjustment { row, quota: take.quota, receipt, actual }]).await.expect("settle");
             let after = state_of(backend, &take).await;
             assert_eq!(after.spent - before.spent, actual as f64, "{quota}: {actual} of {capacity}");
             backend.reset(&[row]).await.expect("reset");
@@ -247,7 +247,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     let mut model = charges[1].state;
     for step in &charges {
         let receipt = Receipt::new(5, step).expect("it fits");
-        backend.settle(&[Settle { row, quota: take.quota, receipt, actual: 2 }]).await.expect("settle");
+        backend.settle(&[Adjustment { row, quota: take.quota, receipt, actual: 2 }]).await.expect("settle");
         model = settle(&take.quota, &model, &receipt, step.now, 2);
         let after = state_of(backend, &take).await;
         assert_eq!((after.spent, after.carry), (model.spent, model.carry));
@@ -263,7 +263,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     for (step, actual, more) in [(charges[0], 9, 4.0), (charges[1], 0, 0.0)] {
         let receipt = Receipt::new(5, &step).expect("it fits");
         let before = state_of(backend, &large).await;
-        backend.settle(&[Settle { row, quota: small.quota, receipt, actual }]).await.expect("settle");
+        backend.settle(&[Adjustment { row, quota: small.quota, receipt, actual }]).await.expect("settle");
         let after = state_of(backend, &large).await;
         assert_eq!(after.spent - before.spent, more, "{actual} under the quota before");
     }
@@ -278,7 +278,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
     for (turn, spent) in [(1, 4.0), (3, 3.0), (2, 2.0)] {
         let receipt = Receipt::new(1, &turns[turn]).expect("reserved");
-        backend.settle(&[Settle { row, quota: take.quota, receipt, actual: 0 }]).await.expect("settle");
+        backend.settle(&[Adjustment { row, quota: take.quota, receipt, actual: 0 }]).await.expect("settle");
         assert_eq!(state_of(backend, &take).await.spent, spent, "turn {turn}");
     }
 }
@@ -312,7 +312,7 @@ where
     let mut expected = 0.0;
     for actual in [1700, 300] {
         let receipt = Receipt::new(1000, &ask(backend, &[take], true).await[0]).expect("it fits");
-        drop(backend.settle(&[Settle { row, quota: take.quota, receipt, actual }]));
+        drop(backend.settle(&[Adjustment { row, quota: take.quota, receipt, actual }]));
         expected += actual as f64;
         comes_to_stand_at(expected, backend, &take, &pass).await;
     }

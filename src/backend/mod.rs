@@ -68,7 +68,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row by itself.
     ///
     /// It is done, even if the future is dropped at once: see the contract.
-    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()>;
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()>;
 
     /// Forgets rows. Those that are not there are not missed.
     ///
@@ -137,7 +137,7 @@ macro_rules! pass_on {
                 (**self).peek(takes)
             }
 
-            fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+            fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
                 (**self).settle(settlements)
             }
 
@@ -230,7 +230,7 @@ impl<'a> Take<'a> {
 /// A charge to be settled: it was taken for so much, and truly cost `actual`.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
-pub struct Settle<'a> {
+pub struct Adjustment<'a> {
     /// The row.
     pub row: RowId<'a>,
     /// The quota under which it was charged, as in its [`Take`].

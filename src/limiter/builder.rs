@@ -12,7 +12,7 @@ use super::overrides::Overrides;
 use super::queue::Queues;
 use super::{AutoBlock, DenyList, FailureMode, Inner, Observer, RateLimiter, turn};
 use crate::backend::{Backend, BulletinReader};
-use crate::policy::{Key, Secret};
+use crate::policy::{Key, Policy, Secret};
 use crate::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// Choices for a [`RateLimiter`].
@@ -56,10 +56,10 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// [`on_failure`](RateLimiterBuilder::on_failure) for one policy, by its name.
+    /// [`on_failure`](RateLimiterBuilder::on_failure) for one policy, and all that go by its name.
     #[must_use]
-    pub fn on_failure_of(mut self, policy: impl Into<String>, mode: FailureMode) -> RateLimiterBuilder {
-        self.failure.of.insert(policy.into(), mode);
+    pub fn on_failure_of(mut self, policy: &Policy, mode: FailureMode) -> RateLimiterBuilder {
+        self.failure.of.insert(policy.name().as_str().to_owned(), mode);
         self
     }
 

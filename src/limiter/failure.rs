@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::future::Line;
 use crate::algorithm::{Ask, Micros, Quota, State, Step, step};
-use crate::backend::{Backend, Error, ErrorKind, MemoryBackend, RowId, Settle, Take};
+use crate::backend::{Adjustment, Backend, Error, ErrorKind, MemoryBackend, RowId, Take};
 use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 
 /// What a limiter does when its backend cannot decide: it is down, or too slow.
@@ -16,14 +16,17 @@ use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 #[cfg_attr(feature = "redis", doc = "```no_run")]
 #[cfg_attr(not(feature = "redis"), doc = "```ignore")]
 /// use tollgate::backend::RedisBackend;
-/// use tollgate::{FailureMode, RateLimiter};
+/// use tollgate::{FailureMode, Policy, Quota, RateLimiter, HOUR, SECOND};
+///
+/// static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND));
+/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
 /// let limiter = RateLimiter::builder(RedisBackend::connect("redis://127.0.0.1").await?)
 ///     .on_failure(FailureMode::fallback(0.25)) // four processes: each allows a quarter by itself
-///     .on_failure_of("search", FailureMode::Allow)
-///     .on_failure_of("login", FailureMode::Deny)
+///     .on_failure_of(&SEARCH, FailureMode::Allow)
+///     .on_failure_of(&LOGIN, FailureMode::Deny)
 ///     .build();
 /// # Ok(())
 /// # }
@@ -107,7 +110,7 @@ impl Failure {
     }
 
     /// Settles what was decided here.
-    pub(super) fn settle(&self, settlements: &[Settle<'_>]) {
+    pub(super) fn settle(&self, settlements: &[Adjustment<'_>]) {
         // Done at the call.
         drop(self.backend().settle(settlements));
     }

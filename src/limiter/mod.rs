@@ -11,6 +11,7 @@ mod deny;
 mod error;
 mod failure;
 mod future;
+mod gates;
 mod guard;
 mod local;
 #[cfg(all(test, tollgate_models))]
@@ -18,6 +19,7 @@ mod models;
 mod notices;
 mod observer;
 mod overrides;
+mod plain;
 mod queue;
 mod reservation;
 mod settlement;
@@ -32,16 +34,14 @@ use smallvec::SmallVec;
 
 use self::any_backend::AnyBackend;
 use self::block_cache::BlockCache;
-use self::call::{Call, Lines};
 use self::failure::Failure;
-use self::future::Line;
 use self::guard::Guard;
 use self::local::LocalTime;
 use self::overrides::Overrides;
 use self::queue::Queues;
-use crate::algorithm::{Ask, Micros, Quota, SECOND, Step};
+use crate::algorithm::{Ask, Micros, Quota, SECOND};
 use crate::backend::{Backend, BackendFuture, Error, MemoryBackend, RowId, Steps, Take};
-use crate::policy::{Decision, Decisions, Digest, Key, Policy, Secret, Signals, Subject};
+use crate::policy::{Decision, Digest, Key, Policy, Secret, Signals, Subject};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub use acquire::Acquire;
@@ -321,20 +321,6 @@ impl RateLimiter {
         self.decide_plainly(&takes, around.take)
     }
 
-    /// When no other gate has a say.
-    fn decide_plainly(&self, takes: &[Take<'_>], take: bool) -> DecisionsFuture {
-        if let Some(memory) = self.inner.backend.memory() {
-            let steps = memory.decide(takes, take);
-            let granted = steps.all_granted();
-            let decisions = takes.iter().zip(steps.iter()).map(|(Take { row, quota, ask }, step)| {
-                Decision::new(row.policy.clone(), row.key, *quota, ask.tokens(), *step, granted)
-            });
-            return DecisionsFuture::ready(Ok(decisions.collect()));
-        }
-        let steps = self.ask_backend(takes, take);
-        DecisionsFuture::new(self, takes, take, None, steps)
-    }
-
     /// [`decide`](RateLimiter::decide) for the one charge that most calls are.
     fn decide_one(
         &self,
@@ -367,122 +353,6 @@ impl RateLimiter {
         DecisionFuture::new(self, &one, take, steps)
     }
 
-    /// One token of one policy, if the rows are in memory and no other gate has a say: what most calls come to. `None`:
-    /// nothing was done.
-    pub(crate) fn decide_usual(&self, policy: &Policy, subject: &Subject) -> Option<Decision> {
-        match self.usual(policy, subject, Ask::cost(1))? {
-            Ok((row, quota, step)) => Some(decided(row, quota, 1, step)),
-            Err(take) => self.decide_newcomer(take),
-        }
-    }
-
-    fn decide_now(&self, policy: &Policy, subject: &Subject, ask: Ask) -> Option<Decision> {
-        match self.usual(policy, subject, ask) {
-            Some(Ok((row, quota, step))) => Some(decided(row, quota, ask.tokens(), step)),
-            Some(Err(take)) => self.decide_newcomer(take),
-            None => self.now_or_never(policy, subject, ask),
-        }
-    }
-
-    #[cold]
-    fn now_or_never(&self, policy: &Policy, subject: &Subject, ask: Ask) -> Option<Decision> {
-        let is_remote = self.inner.backend.is_remote();
-        if self.is_plain() {
-            return if is_remote { None } else { self.ask_for_one(policy, subject, ask, true).try_ready()?.ok() };
-        }
-        let around = Circumstances { take: true, enforced: true, signals: &Signals::new() };
-        let decisions = match self.gates(&Lines::from_iter([(policy, subject, ask)]), around) {
-            Ok(answer) => answer,
-            Err(_) if is_remote => return None,
-            Err((takes, call)) => self.ask_at_gate_5(&takes, call).try_ready().ok()?,
-        };
-        decisions.ok()?.into_only()
-    }
-
-    /// See [`decide_usual`](RateLimiter::decide_usual). An error is a take on a row that is not there yet, or of an unusual
-    /// kind.
-    #[inline(always)] // What goes through memory from one function to another comes late.
-    #[allow(clippy::type_complexity)]
-    fn usual<'a>(
-        &self,
-        policy: &'a Policy,
-        subject: &Subject,
-        ask: Ask,
-    ) -> Option<Result<(RowId<'a>, Quota, Step), Take<'a>>> {
-        if !self.is_plain() {
-            return None;
-        }
-        let memory = self.inner.backend.memory()?;
-        let row = RowId { policy: policy.name(), key: self.digest(subject.key()) };
-        let quota = policy.quota_for(subject.tier_name()).seeded(row.seed());
-        Some(match memory.decide_one(&row, &quota, ask, true) {
-            Some(step) => Ok((row, quota, step)),
-            None => Err(Take { row, quota, ask }),
-        })
-    }
-
-    #[cold]
-    fn decide_newcomer(&self, take: Take<'_>) -> Option<Decision> {
-        let step = *self.inner.backend.memory()?.decide_all(std::slice::from_ref(&take), true).first()?;
-        Some(decided(take.row, take.quota, take.ask.tokens(), step))
-    }
-
-    #[cold]
-    fn decide_one_gate_by_gate(
-        &self,
-        policy: &Policy,
-        subject: &Subject,
-        ask: Ask,
-        signals: Option<&Signals>,
-        take: bool,
-    ) -> DecisionFuture {
-        let none = Signals::new();
-        let around = Circumstances { take, enforced: true, signals: signals.unwrap_or(&none) };
-        DecisionFuture::of(self.decide_gate_by_gate(&Lines::from_iter([(policy, subject, ask)]), around))
-    }
-
-    /// All gates, in their order; the first is whoever calls. What comes after the backend is in
-    /// [`conclude`](RateLimiter::conclude).
-    fn decide_gate_by_gate(&self, lines: &Lines<'_>, around: Circumstances<'_>) -> DecisionsFuture {
-        match self.gates(lines, around) {
-            Ok(answer) => DecisionsFuture::ready(answer),
-            Err((takes, call)) => self.ask_at_gate_5(&takes, call),
-        }
-    }
-
-    /// Gates 2 to 4: the answer, or what is to be asked of the backend.
-    #[allow(clippy::result_large_err)] // It is no error, and is moved once.
-    fn gates<'a>(
-        &self,
-        lines: &Lines<'a>,
-        around: Circumstances<'_>,
-    ) -> Result<Result<Decisions, Error>, Unanswered<'a>> {
-        let mut call = Call::new(self, lines, around);
-        // 2. The deny list, or a block.
-        if let Some(barred) = self.barred(lines, around.signals, &call) {
-            return Ok(self.observed(call, Ok(barred)));
-        }
-        // 3. The quota: the policy's, the tier's, or what was set in its place.
-        let takes: SmallVec<[Take<'_>; 2]> =
-            lines.iter().map(|(policy, subject, ask)| self.take_changed(policy, subject, *ask)).collect();
-        // 4. The block cache.
-        if let Some(cache) = &self.inner.block_cache {
-            let now = self.inner.time.now();
-            if let Some(steps) = cache.denies(&takes, now) {
-                return Ok(self.remembered(call, &takes, &steps));
-            }
-            call.permit = Some(cache.permit(&takes, now));
-        }
-        Err((takes, call))
-    }
-
-    /// 5. The backend: all of them, or none.
-    fn ask_at_gate_5(&self, takes: &[Take<'_>], call: Call) -> DecisionsFuture {
-        let take = call.take;
-        let steps = self.ask_backend(takes, take);
-        DecisionsFuture::new(self, takes, take, Some(call), steps)
-    }
-
     /// By the quota that the program says.
     #[inline]
     fn take<'a>(&self, policy: &'a Policy, subject: &Subject, ask: Ask) -> Take<'a> {
@@ -509,33 +379,10 @@ impl RateLimiter {
     fn is_plain(&self) -> bool {
         self.inner.is_plain.load(Ordering::Acquire)
     }
-
-    /// 6. The failure mode: another decision in the backend's stead, or its error.
-    #[cold]
-    fn failed(&self, lines: &[Line], take: bool, error: Error) -> Result<Decisions, Error> {
-        self.inner.failure.decide(lines, take, error)
-    }
-
-    #[cold]
-    fn failed_one(&self, line: &Line, take: bool, error: Error) -> Result<Decision, Error> {
-        let decisions = self.failed(std::slice::from_ref(line), take, error)?;
-        match decisions.into_only() {
-            Some(decision) => Ok(decision),
-            None => unreachable!("one line, one decision"),
-        }
-    }
-}
-
-#[inline(always)]
-fn decided(row: RowId<'_>, quota: Quota, cost: u64, step: Step) -> Decision {
-    Decision::new(row.policy.clone(), row.key, quota, cost, step, step.is_allowed())
 }
 
 /// Nobody is charged under it: a look at its row tells the time.
 static NOBODY: Policy = Policy::new("tollgate/now", Quota::token_bucket(1, SECOND));
-
-/// What the first gates had nothing to say to.
-type Unanswered<'a> = (SmallVec<[Take<'a>; 2]>, Call);
 
 /// What a call is besides its charges.
 #[derive(Clone, Copy)]
@@ -640,7 +487,7 @@ mod tests {
             self.0.peek(takes)
         }
 
-        fn settle(&self, settlements: &[crate::backend::Settle<'_>]) -> BackendFuture<()> {
+        fn settle(&self, settlements: &[crate::backend::Adjustment<'_>]) -> BackendFuture<()> {
             self.0.settle(settlements)
         }
 

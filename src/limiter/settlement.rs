@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::RateLimiter;
 use crate::algorithm::Receipt;
-use crate::backend::{BackendFuture, RowId, Settle};
+use crate::backend::{Adjustment, BackendFuture, RowId};
 use crate::policy::{DecidedBy, Decisions};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
@@ -54,7 +54,7 @@ struct Held {
     settled: SmallVec<[AtomicBool; 2]>,
 }
 
-type Charges<'a> = SmallVec<[Settle<'a>; 2]>;
+type Charges<'a> = SmallVec<[Adjustment<'a>; 2]>;
 
 impl Settlement {
     /// For decisions that were all granted.
@@ -164,12 +164,12 @@ impl Settlement {
     }
 
     /// What there is to settle, for whoever comes first.
-    fn open(&self, index: usize, actual: u64) -> Option<(DecidedBy, Settle<'_>)> {
+    fn open(&self, index: usize, actual: u64) -> Option<(DecidedBy, Adjustment<'_>)> {
         let decision = self.held.decisions.get(index)?;
         let receipt = Receipt::new(decision.cost(), decision.step())?;
         let first = !self.held.settled[index].swap(true, Ordering::Relaxed);
         let row = RowId { policy: decision.policy(), key: decision.key() };
-        let charge = Settle { row, quota: *decision.quota(), receipt, actual };
+        let charge = Adjustment { row, quota: *decision.quota(), receipt, actual };
         (first && actual != receipt.cost).then_some((decision.decided_by(), charge))
     }
 

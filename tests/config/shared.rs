@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use tollgate::backend::{
-    Backend, BackendFuture, Bulletin, BulletinReader, MemoryBackend, Notice, RowId, Settle, Steps, Take,
+    Adjustment, Backend, BackendFuture, Bulletin, BulletinReader, MemoryBackend, Notice, RowId, Steps, Take,
 };
 use tollgate::config::ConfigErrorKind;
 use tollgate::{Config, Error, ErrorKind, RateLimiter, SetQuotaError};
@@ -51,7 +51,7 @@ impl Backend for Shared {
         self.rows.peek(takes)
     }
 
-    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
         self.rows.settle(settlements)
     }
 
@@ -189,7 +189,7 @@ impl Backend for Slow {
         self.0.peek(takes)
     }
 
-    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
         self.0.settle(settlements)
     }
 

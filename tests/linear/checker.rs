@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tollgate::algorithm::{Ask, Micros, Receipt, State, Step, Verdict, settle, step};
-use tollgate::backend::{Backend, RowId, Settle, Take};
+use tollgate::backend::{Adjustment, Backend, RowId, Take};
 use tollgate::{Clock, Digest, MINUTE, ManualClock, MemoryBackend, PolicyName, Quota};
 
 /// The numbers of a clock that counts what begins and what ends, in the order in which that happens.
@@ -100,7 +100,7 @@ pub(crate) fn act(
                 let actual = below(4);
                 let quota = Take::new(id(row), &quota(row), Ask::cost(0)).quota;
                 began = ticks.tick();
-                drop(backend.settle(&[Settle { row: id(row), quota, receipt, actual }]));
+                drop(backend.settle(&[Adjustment { row: id(row), quota, receipt, actual }]));
                 What::Settle { row, receipt, actual }
             }
             8 => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take, Vitals};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take, Vitals};
 use tollgate::{Clock, Error, ErrorKind, ManualClock, MemoryBackend, RateLimiter, RateLimiterBuilder};
 
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ impl Backend for Moody {
         self.reach().map_or_else(|error| BackendFuture::ready(Err(error)), |memory| memory.peek(takes))
     }
 
-    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
         self.memory.settle(settlements)
     }
 

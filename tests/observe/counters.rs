@@ -75,7 +75,7 @@ async fn who_decided_during_an_outage_is_told_and_errors_are_counted_besides() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
     let backend = Moody::new();
-    let limiter = backend.limiter().on_failure_of("two", FailureMode::fallback(1.0)).observer(Metrics::new()).build();
+    let limiter = backend.limiter().on_failure_of(&TWO, FailureMode::fallback(1.0)).observer(Metrics::new()).build();
     limiter.limit(&TWO, 7).await.unwrap();
     backend.is_down(true);
     limiter.limit(&TWO, 7).await.unwrap();

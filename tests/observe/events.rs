@@ -101,8 +101,8 @@ async fn an_outage_says_what_failed_and_who_decided_instead() {
     static FELL: Policy = Policy::new("fell", Quota::token_bucket(4, MINUTE));
     static SEEN: Policy = Policy::new("seen", Quota::token_bucket(4, MINUTE));
     let backend = Moody::new();
-    let limiter = backend.limiter().on_failure_of("fell", FailureMode::fallback(0.5));
-    let limiter = limiter.on_failure_of("seen", FailureMode::Allow).observer(Tracing::new()).build();
+    let limiter = backend.limiter().on_failure_of(&FELL, FailureMode::fallback(0.5));
+    let limiter = limiter.on_failure_of(&SEEN, FailureMode::Allow).observer(Tracing::new()).build();
     let key = limiter.digest(Subject::new("ada").key());
     let log = Log::of(Level::TRACE);
     let _listening = log.listen();

@@ -114,7 +114,7 @@ async fn a_failure_is_told_before_what_is_decided_instead() {
     let notes = Notes::default();
     let backend = Moody::new();
     let limiter = backend.limiter().observer(notes.clone()).on_failure(FailureMode::fallback(1.0));
-    let limiter = limiter.on_failure_of("login", FailureMode::Deny).build();
+    let limiter = limiter.on_failure_of(&LOGIN, FailureMode::Deny).build();
     backend.is_down(true);
     limiter.limit(&API, 7).await.unwrap();
     assert_eq!(notes.take(), ["api failed unavailable", "api allowed fallback 1"]);

@@ -371,7 +371,7 @@ fn denials_of_a_fallback_count_and_what_passes_unseen_does_not() {
     let limiter = RateLimiter::builder(Arc::clone(&store))
         .auto_block(three(&[&ONE, &API]))
         .on_failure(FailureMode::fallback(1.0))
-        .on_failure_of("api", FailureMode::Allow)
+        .on_failure_of(&API, FailureMode::Allow)
         .fallback_backend(fallback)
         .observer(Arc::clone(&spy))
         .build();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tollgate::backend::{Backend, BackendFuture, Bulletin, RowId, Settle, Steps, Take, Vitals};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, Bulletin, RowId, Steps, Take, Vitals};
 use tollgate::{Clock, Error, ErrorKind, ManualClock, MemoryBackend, Secret, Sleep};
 
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl Backend for Store {
         self.ask(|| self.rows.peek(takes))
     }
 
-    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
         self.rows.settle(settlements)
     }
 

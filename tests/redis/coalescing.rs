@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tollgate::algorithm::{Ask, Receipt, Verdict};
-use tollgate::backend::{Backend, RedisBackend, RowId, Settle, Take};
+use tollgate::backend::{Adjustment, Backend, RedisBackend, RowId, Take};
 use tollgate::{DAY, Digest, ErrorKind, PolicyName, Quota};
 
 use crate::cluster_server::{ask, info};
@@ -80,7 +80,7 @@ async fn settlements_and_resets_keep_their_place() {
         let step = backend.acquire(&[one]).await.unwrap()[0];
         let receipt = Receipt::new(3, &step).unwrap();
         let denied = backend.acquire(&[one]);
-        let settled = backend.settle(&[Settle { row: one.row, quota: one.quota, receipt, actual: 0 }]);
+        let settled = backend.settle(&[Adjustment { row: one.row, quota: one.quota, receipt, actual: 0 }]);
         let granted = backend.acquire(&[one]);
         let denied_again = backend.acquire(&[one]);
         let reset = backend.reset(&[one.row]);
@@ -130,7 +130,7 @@ async fn settlements_and_resets_are_carried_out_though_nobody_waits() {
     let step = backend.acquire(&[one]).await.unwrap()[0];
     assert!(backend.acquire(&[other]).await.unwrap().all_granted());
     let receipt = Receipt::new(4, &step).unwrap();
-    drop(backend.settle(&[Settle { row: one.row, quota: one.quota, receipt, actual: 1 }]));
+    drop(backend.settle(&[Adjustment { row: one.row, quota: one.quota, receipt, actual: 1 }]));
     drop(backend.reset(&[other.row]));
     let peeks = [one, other].map(|take| Take { ask: take.ask.for_cost(0), ..take });
     let steps = backend.peek(&peeks).await.unwrap();

@@ -24,7 +24,7 @@ static PAGES: Policy = Policy::new("pages", Quota::token_bucket(1000, HOUR));
 
 /// `search` falls back to three tenths, `pages` pass, `login` is refused.
 fn modes(builder: RateLimiterBuilder) -> RateLimiterBuilder {
-    builder.on_failure_of("search", FailureMode::fallback(0.35)).on_failure_of("pages", FailureMode::Allow)
+    builder.on_failure_of(&SEARCH, FailureMode::fallback(0.35)).on_failure_of(&PAGES, FailureMode::Allow)
 }
 
 async fn start() -> (Server, RateLimiter) {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tollgate::algorithm::{Ask, Micros, Receipt, State};
-use tollgate::backend::{Backend, RedisBackend, RowId, Settle, Take};
+use tollgate::backend::{Adjustment, Backend, RedisBackend, RowId, Take};
 use tollgate::{Digest, ErrorKind, HOUR, MINUTE, PolicyName, Quota};
 
 use crate::random::cases;
@@ -25,7 +25,7 @@ fn takes() -> [Take<'static>; 4] {
 
 /// Every operation on the row; what may fail fails as `Protocol`, and nothing hangs or panics.
 async fn bear(backend: &RedisBackend, take: &Take<'static>, receipt: &Receipt) -> Result<(), ErrorKind> {
-    let settlement = Settle { row: take.row, quota: take.quota, receipt: *receipt, actual: 1 };
+    let settlement = Adjustment { row: take.row, quota: take.quota, receipt: *receipt, actual: 1 };
     let kinds = [
         backend.peek(&[*take]).await.err(),
         backend.acquire(&[*take]).await.err(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::algorithm::{Algorithm, Ask, Micros, Receipt, State, Step, Verdict, settle, step};
-use tollgate::backend::{Backend, BackendFuture, RedisBackend, RowId, Settle, Steps, Take, verdict_of_all};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RedisBackend, RowId, Steps, Take, verdict_of_all};
 use tollgate::{Digest, PolicyName, Quota, SECOND};
 
 use crate::random::{Raw, begin, cases, history, quota, sized, tiny};
@@ -225,7 +225,7 @@ impl<'a> History<'a> {
         };
         self.model[row] = kept(settle(&quota, &self.model[row], &receipt, self.now, actual));
         (self.dirty[row], self.by[row]) = (true, quota);
-        Sent::Posted(self.backend.settle(&[Settle { row: id(row), quota, receipt, actual }]))
+        Sent::Posted(self.backend.settle(&[Adjustment { row: id(row), quota, receipt, actual }]))
     }
 
     fn reset(&mut self, row: usize) -> Sent {

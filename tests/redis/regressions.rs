@@ -1,7 +1,7 @@
 //! Where the script decided otherwise than the crate: each of these once failed.
 
 use tollgate::algorithm::{Ask, Micros, Receipt, State, settle, step};
-use tollgate::backend::{Backend, RedisBackend, RowId, Settle, Take};
+use tollgate::backend::{Adjustment, Backend, RedisBackend, RowId, Take};
 use tollgate::{Digest, HOUR, MINUTE, Policy, PolicyName, Quota, RateLimiter, SECOND};
 
 use crate::rows::{self, kept};
@@ -52,7 +52,7 @@ impl Row {
 
     pub(crate) async fn settle(&mut self, quota: &Quota, receipt: Receipt, actual: u64) {
         let quota = Take::new(ROW, quota, Ask::cost(0)).quota;
-        self.backend.settle(&[Settle { row: ROW, quota, receipt, actual }]).await.unwrap();
+        self.backend.settle(&[Adjustment { row: ROW, quota, receipt, actual }]).await.unwrap();
         self.model = kept(settle(&quota, &self.model, &receipt, self.now, actual));
         self.compare();
     }

@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::http::request::Parts;
 use axum::routing::get;
-use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::key::{Extraction, KeyExtractor};
 use tollgate::{Error, ErrorKind, RateLimitLayer, RateLimitStatus, RateLimiter, RouteLimits, key};
 
@@ -26,7 +26,7 @@ impl Backend for Broken {
         fail()
     }
 
-    fn settle(&self, _settlements: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, _settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
         fail()
     }
 

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
-use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{Error, ErrorKind, LimitError, Quota, RateLimitLayer, RateLimiter, SECOND};
 
 use crate::answer::Answer;
@@ -31,7 +31,7 @@ impl Backend for Down {
         down()
     }
 
-    fn settle(&self, _settlements: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, _settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
         down()
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
-use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{Error, ErrorKind, ManualClock, MemoryBackend};
 
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl Backend for Store {
         self.later(self.rows.peek(takes), || ())
     }
 
-    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
         self.settled(|| self.rows.settle(settlements))
     }
 

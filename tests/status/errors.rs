@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::routing::get;
 use bytes::Bytes;
 use http::Response;
-use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::key::{Extraction, KeyExtractor};
 use tollgate::{
     Error, ErrorKind, FailureMode, KeyError, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, key, status,
@@ -33,7 +33,7 @@ impl Backend for Broken {
         fail()
     }
 
-    fn settle(&self, _settlements: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, _settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
         fail()
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, Snapshot, status};
 
 use crate::app::{call, user};
@@ -39,7 +39,7 @@ impl Backend for Watched {
         self.rows.peek(takes)
     }
 
-    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
         self.wrote().settle(settlements)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use axum::Router;
 use axum::http::request::Parts;
 use proptest::prelude::*;
-use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{Digest, KeyExtractor, MemoryBackend, RateLimitLayer, RateLimiter, key};
 
 use crate::client::{ONE, hello, limiter, request, send};
@@ -159,7 +159,7 @@ impl Backend for Spy {
         self.rows.peek(takes)
     }
 
-    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
         self.rows.settle(settlements)
     }
 

@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::post;
-use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{
     Error, ErrorKind, HOUR, HeaderFamily, KeyExtractor, Policy, Quota, RateLimitLayer, RateLimiter, Refusal, ResetUnit,
     key,
@@ -91,7 +91,7 @@ impl Backend for Down {
         self.acquire(takes)
     }
 
-    fn settle(&self, _: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<()> {
         BackendFuture::ready(Ok(()))
     }
 

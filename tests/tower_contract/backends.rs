@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::Notify;
-use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{Error, ErrorKind, ManualClock, MemoryBackend, RateLimiter};
 
 /// Limiters whose answers are there at once, and after a while. Their clocks stand still.
@@ -59,7 +59,7 @@ impl Backend for Later {
         self.keep_back(self.rows.peek(takes))
     }
 
-    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
         self.keep_back(self.rows.settle(settlements))
     }
 
@@ -96,7 +96,7 @@ impl Backend for Broken {
         self.fail()
     }
 
-    fn settle(&self, _settlements: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, _settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
         self.fail()
     }
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tollgate::algorithm::Micros;
-use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{ManualClock, MemoryBackend, Sleep};
 
 /// Decides and settles at the call, as the contract says, and keeps the answer back for so many polls.
@@ -52,7 +52,7 @@ impl Backend for Later {
         self.rows.peek(takes)
     }
 
-    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
         self.keep_back(self.rows.settle(settlements))
     }
 

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tollgate::algorithm::{Algorithm, Ask, Micros, State, Step, Verdict, step};
-use tollgate::backend::{Backend, BackendFuture, RowId, Settle, Steps, Take};
+use tollgate::backend::{Backend, BackendFuture, RowId, Adjustment, Steps, Take};
 use tollgate::{Policy, Quota, RateLimiter};
 
 fn main() {
@@ -292,7 +292,7 @@ impl Backend for Held {
         BackendFuture::ready(Ok(Steps::from(step)))
     }
 
-    fn settle(&self, _: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<()> {
         BackendFuture::ready(Ok(()))
     }
 

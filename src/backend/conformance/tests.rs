@@ -87,7 +87,7 @@ impl Backend for Slow {
         self.rows.peek(takes)
     }
 
-    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
         let rows = Arc::clone(&self.rows);
         let each =
             settlements.iter().map(|one| (one.row.policy.clone(), one.row.key, one.quota, one.receipt, one.actual));
@@ -95,7 +95,7 @@ impl Backend for Slow {
         self.settles.carry_out(async move {
             for (policy, key, quota, receipt, actual) in &owned {
                 let row = RowId { policy, key: *key };
-                rows.settle(&[Settle { row, quota: *quota, receipt: *receipt, actual: *actual }]).await?;
+                rows.settle(&[Adjustment { row, quota: *quota, receipt: *receipt, actual: *actual }]).await?;
             }
             Ok(())
         })

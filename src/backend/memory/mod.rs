@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use self::row::{Row, Slot};
 use self::table::{Room, RwLockWriteGuard, Shard, Table, find, find_mut, put, remove};
-use super::{Backend, BackendFuture, RowId, Settle, Steps, Take, Vitals, verdict_of_all};
+use super::{Adjustment, Backend, BackendFuture, RowId, Steps, Take, Vitals, verdict_of_all};
 use crate::algorithm::{Algorithm, Ask, Micros, Quota, State, Step, roll, settle, step, step_inlined, when};
 use crate::clock::{Clock, Sleep, SystemClock};
 use crate::sync::{Mutex, PoisonError};
@@ -216,7 +216,7 @@ impl MemoryBackend {
         step
     }
 
-    fn settle_one(&self, settlement: &Settle<'_>) {
+    fn settle_one(&self, settlement: &Adjustment<'_>) {
         let slot = Slot::of(settlement.row.digest());
         let mut locked = Locked::new(&self.table, &[slot]);
         let now = self.clock.now();
@@ -248,7 +248,7 @@ impl Backend for MemoryBackend {
         BackendFuture::ready(Ok(self.decide(takes, false)))
     }
 
-    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
         for settlement in settlements {
             self.settle_one(settlement);
         }

@@ -239,7 +239,7 @@ fn on_backend(backend: &MemoryBackend, quota: &Quota, [a, b]: [Digest; 2], befor
     let row = RowId { policy: &policy, key: a };
     let settle = |actual| {
         let receipt = Receipt::new(2, before).expect("it was granted");
-        backend.settle_one(&Settle { row, quota: quota.seeded(row.digest().seed()), receipt, actual });
+        backend.settle_one(&Adjustment { row, quota: quota.seeded(row.digest().seed()), receipt, actual });
     };
     match act {
         Act::One(cost) => return take(backend, quota, &[(a, cost)]).all_granted(),

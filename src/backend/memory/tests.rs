@@ -36,7 +36,7 @@ impl Bench {
         let policy = P;
         let row = RowId { policy: &policy, key: self.key(key) };
         let receipt = Receipt::new(cost, charged).expect("it was granted");
-        self.backend.settle_one(&Settle { row, quota: quota.seeded(row.digest().seed()), receipt, actual });
+        self.backend.settle_one(&Adjustment { row, quota: quota.seeded(row.digest().seed()), receipt, actual });
     }
 }
 
@@ -293,7 +293,7 @@ fn the_cap_holds_with_twins_and_calls_of_many_rows() {
         let steps = bench.backend.decide(&takes, true);
         if steps.all_granted() {
             let receipt = Receipt::new(1, &steps[0]).expect("it was granted");
-            bench.backend.settle_one(&Settle { row: takes[0].row, quota: takes[0].quota, receipt, actual: 0 });
+            bench.backend.settle_one(&Adjustment { row: takes[0].row, quota: takes[0].quota, receipt, actual: 0 });
         }
         assert!(bench.backend.len() <= 64, "{} rows", bench.backend.len());
         bench.clock.advance(Duration::from_millis(below(40)));

@@ -33,7 +33,7 @@ use self::batch::{Kind, Operation, Row};
 use self::bulletin::{Board, Posted};
 use self::lanes::Lanes;
 use self::link::{Link, Lost, Theirs};
-use super::{Backend, BackendFuture, Bulletin, Error, ErrorKind, RowId, Settle, Steps, Take, Vitals};
+use super::{Adjustment, Backend, BackendFuture, Bulletin, Error, ErrorKind, RowId, Steps, Take, Vitals};
 use crate::algorithm::{Ask, Quota, Receipt, Step};
 use crate::policy::{Digest, PolicyName, Secret};
 use crate::sync::tasks::Handle;
@@ -268,9 +268,9 @@ impl Backend for RedisBackend {
         self.decide(takes, false)
     }
 
-    fn settle(&self, settlements: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
         self.all_done(settlements.iter().map(|settlement| {
-            let Settle { row, quota, receipt, actual } = *settlement;
+            let Adjustment { row, quota, receipt, actual } = *settlement;
             (self.lane(row.key), Kind::Settle { row: self.row(&row), quota, receipt, actual })
         }))
     }

@@ -216,7 +216,9 @@ local function general()
     if stood < left - ROUNDING then return end
     local given = min(wanted, left)
     if given <= 0 then return end
-    if less(given, stood, instant) and stood - left > ROUNDING then carry = carry + given end
+    local behind = stood - left > ROUNDING
+    if behind and carry + given > LAST then return end
+    if less(given, stood, instant) and behind then carry = carry + given end
   end
 
   -- The instant from which the row is worth nothing to anybody.

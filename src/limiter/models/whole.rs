@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::*;
 use crate::algorithm::{HOUR, MINUTE, State, settle, step};
-use crate::backend::Settle;
+use crate::backend::Adjustment;
 use crate::policy::{DecidedBy, Reason, Signal};
 use crate::sync::Mutex;
 use crate::sync::model::{every_order, thread};
@@ -42,7 +42,7 @@ impl Backend for OneRow {
         BackendFuture::ready(Ok(step(&takes[0].quota, &row, NOW, takes[0].ask).into()))
     }
 
-    fn settle(&self, all: &[Settle<'_>]) -> BackendFuture<()> {
+    fn settle(&self, all: &[Adjustment<'_>]) -> BackendFuture<()> {
         for one in all {
             self.0.settled.fetch_add(1, Ordering::Relaxed);
             let mut row = self.0.row.lock().unwrap();

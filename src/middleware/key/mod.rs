@@ -84,6 +84,45 @@ pub trait KeyExtractor: Send + Sync + 'static {
         None
     }
 
+    /// Who sent the request with these parts, for a handler that limits by itself and means the same callers as the layer.
+    /// `None`: a rule with this extractor would not limit the request.
+    ///
+    /// ```
+    /// use axum::{extract::State, http::request::Parts};
+    /// use tollgate::{key, key::KeyExtractor, Policy, Quota, RateLimiter, HOUR};
+    ///
+    /// static SIGNUP: Policy = Policy::new("signup", Quota::token_bucket(3, HOUR));
+    ///
+    /// async fn sign_up(State(limiter): State<RateLimiter>, parts: Parts) -> axum::response::Result<&'static str> {
+    ///     if let Some(client) = key::client_ip().trust(["10.0.0.0/8"]).subject(&parts).await? {
+    ///         limiter.limit(&SIGNUP, client).await?.into_result()?;
+    ///     }
+    ///     Ok("welcome")
+    /// }
+    /// # let _: axum::Router = axum::Router::new()
+    /// #     .route("/", axum::routing::post(sign_up)).with_state(RateLimiter::default());
+    /// ```
+    ///
+    /// # Errors
+    /// What the layer would answer with before it asks any limit.
+    fn subject(&self, parts: &Parts) -> impl Future<Output = Result<Option<Subject>, KeyError>> + Send
+    where
+        Self: Sized,
+    {
+        let extraction = self.extract(parts);
+        async move {
+            let found = match extraction {
+                Extraction::Now(found) => found,
+                Extraction::Later(found) => found.await,
+            };
+            match found {
+                Found::Subject(subject) => Ok(Some(subject)),
+                Found::Skip => Ok(None),
+                Found::Refuse(error) => Err(error),
+            }
+        }
+    }
+
     /// Asks `other` if this one finds nobody.
     ///
     /// ```
