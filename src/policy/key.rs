@@ -498,6 +498,21 @@ mod tests {
     }
 
     #[test]
+    fn up_to_64_bytes_need_no_allocation() {
+        let allocates = |key: Key| key.long.is_some();
+        assert!(!allocates(Key::from("x".repeat(56))) && allocates(Key::from("x".repeat(57))));
+        let beside_a_number = |length: usize| allocates(Key::from((7, "x".repeat(length))));
+        assert!(!beside_a_number(32) && beside_a_number(33));
+    }
+
+    #[test]
+    fn equal_keys_have_equal_hashes_and_others_have_others() {
+        let hash = |key: &Key| std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(key);
+        assert_eq!(hash(&Key::from(7u8)), hash(&Key::from(7i64)));
+        assert_ne!(hash(&Key::from(7)), hash(&Key::from(8)));
+    }
+
+    #[test]
     fn integers_are_one_key_in_every_width() {
         assert_eq!(Key::from(0u8), Key::from(0i64));
         assert_eq!(Key::from(7u8), Key::from(7i64));

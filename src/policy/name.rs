@@ -166,6 +166,14 @@ mod tests {
     }
 
     #[test]
+    fn names_with_one_number_are_two_names() {
+        // A published collision.
+        let [one, other] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(PolicyName::new);
+        assert_eq!(one.id(), other.id());
+        assert_ne!(one, other);
+    }
+
+    #[test]
     fn a_names_number_is_fnv_1a() {
         // Of the function's own published vectors.
         assert_eq!(PolicyName::new("a").id(), 0xaf63_dc4c_8601_ec8c);
