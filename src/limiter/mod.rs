@@ -289,11 +289,6 @@ impl RateLimiter {
     }
 
     fn decide_charges<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>, take: bool) -> DecisionsFuture {
-        if self.is_plain() {
-            let takes: SmallVec<[Take<'a>; 4]> =
-                charges.into_iter().map(|charge| self.take(charge.policy(), charge.subject(), charge.ask())).collect();
-            return self.decide_plainly(&takes, take);
-        }
         let charges: SmallVec<[Charge<'a>; 4]> = charges.into_iter().collect();
         // Who calls is one caller, whichever charge tells it.
         let none = Signals::new();
@@ -316,9 +311,7 @@ impl RateLimiter {
         if !self.is_plain() {
             return self.decide_gate_by_gate(&lines.into_iter().collect(), around);
         }
-        let takes: SmallVec<[Take<'a>; 4]> =
-            lines.into_iter().map(|(policy, subject, ask)| self.take(policy, subject, ask)).collect();
-        self.decide_plainly(&takes, around.take)
+        self.decide_plainly(lines.into_iter(), around.take)
     }
 
     /// [`decide`](RateLimiter::decide) for the one charge that most calls are.

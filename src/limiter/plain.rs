@@ -1,18 +1,39 @@
 //! The plain way of a call: nobody but the backend has a say. Most calls go it, so it is kept short.
 
 use super::RateLimiter;
+use smallvec::SmallVec;
+
 use super::future::DecisionsFuture;
 use crate::algorithm::{Ask, Quota, Step};
-use crate::backend::{RowId, Take};
-use crate::policy::{Decision, Policy, Subject};
+
+use crate::backend::{FewSteps, RowId, Take};
+use crate::policy::{Decision, Digest, Policy, Subject};
 
 impl RateLimiter {
     /// When no other gate has a say.
-    pub(super) fn decide_plainly(&self, takes: &[Take<'_>], take: bool) -> DecisionsFuture {
+    pub(super) fn decide_plainly<'a, L>(&self, lines: L, take: bool) -> DecisionsFuture
+    where
+        L: Iterator<Item = (&'a Policy, &'a Subject, Ask)>,
+    {
+        let mut takes: SmallVec<[Take<'a>; 4]> = SmallVec::new();
+        let mut last: Option<(&Subject, Digest)> = None;
+        for (policy, subject, ask) in lines {
+            // Mostly one caller under several policies: comparing a key is cheaper than hashing it.
+            let key = match last {
+                Some((other, digest)) if other.key() == subject.key() => digest,
+                _ => self.digest(subject.key()),
+            };
+            last = Some((subject, key));
+            takes.push(Take::new(RowId { policy: policy.name(), key }, policy.quota_for(subject.tier_name()), ask));
+        }
+        let takes = &takes[..];
         if let Some(memory) = self.inner.backend.memory() {
-            let steps = memory.decide(takes, take);
-            let granted = steps.all_granted();
-            let decisions = takes.iter().zip(steps.iter()).map(|(Take { row, quota, ask }, step)| {
+            let mut steps = FewSteps::new();
+            if !memory.decide_few(takes, take, &mut steps) {
+                steps = memory.decide_all(takes, take).iter().copied().collect();
+            }
+            let granted = steps.iter().all(Step::is_allowed);
+            let decisions = takes.iter().zip(&steps).map(|(Take { row, quota, ask }, step)| {
                 Decision::new(row.policy.clone(), row.key, *quota, ask.tokens(), *step, granted)
             });
             return DecisionsFuture::ready(Ok(decisions.collect()));

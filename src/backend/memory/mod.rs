@@ -67,11 +67,15 @@ impl MemoryBackend {
 
     /// What [`acquire`](Backend::acquire) and [`peek`](Backend::peek) answer.
     pub(crate) fn decide(&self, takes: &[Take<'_>], store: bool) -> Steps {
-        let known = match takes {
-            [take] => self.decide_one(&take.row, &take.quota, take.ask, store).map(Steps::from),
-            takes => self.decide_few(takes, store),
-        };
-        known.unwrap_or_else(|| self.decide_all(takes, store))
+        if let [take] = takes {
+            let known = self.decide_one(&take.row, &take.quota, take.ask, store).map(Steps::from);
+            return known.unwrap_or_else(|| self.decide_all(takes, store));
+        }
+        let mut steps = FewSteps::new();
+        if self.decide_few(takes, store, &mut steps) {
+            return steps.into_iter().collect();
+        }
+        self.decide_all(takes, store)
     }
 
     /// One take on a row that is there, without a twin: one lookup, one lock, one look at the clock. `None`: it is
@@ -98,43 +102,53 @@ impl MemoryBackend {
         Some(step)
     }
 
-    /// A few takes on as many rows that are there, without twins. `None`: it is another case.
-    fn decide_few(&self, takes: &[Take<'_>], store: bool) -> Option<Steps> {
+    /// A few takes on as many rows that are there, without twins. `false`: it is another case, and `steps` say nothing.
+    pub(crate) fn decide_few(&self, takes: &[Take<'_>], store: bool, steps: &mut FewSteps) -> bool {
         // The rows of sliding windows nearly always have twins.
         if takes.len() > FEW || takes.iter().any(|take| take.quota.algorithm() == Algorithm::SlidingWindow) {
-            return None;
+            return false;
         }
         let slots: SmallVec<[Slot; FEW]> = takes.iter().map(|take| Slot::of(take.row.digest())).collect();
         if slots.iter().enumerate().any(|(i, slot)| slots[..i].contains(slot)) {
-            return None;
+            return false;
         }
         let worth = &self.table.worth;
         let mut locked = Locked::new(&self.table, &slots);
         let now = self.clock.now();
-        let mut before: SmallVec<[State; FEW]> = SmallVec::new();
-        let mut steps = Steps(SmallVec::with_capacity(takes.len()));
+        // Each row is written as soon as it is found, and written back if that was too soon: all of them are locked.
+        let mut before: SmallVec<[Row; FEW]> = SmallVec::new();
+        let mut is_usual = true;
         for (take, slot) in takes.iter().zip(&slots) {
-            let row = find_mut(locked.shard(*slot).1, *slot).filter(|row| !row.has_twin())?;
-            before.push(worth.state(row));
-            let step = step(&take.quota, &worth.state(row), now, take.ask);
-            if step.state.carry != 0.0 {
-                return None;
+            let Some(row) = find_mut(locked.shard(*slot).1, *slot).filter(|row| !row.has_twin()) else {
+                is_usual = false;
+                break;
+            };
+            let state = worth.state(row);
+            let step = step_inlined(&take.quota, &state, now, take.ask);
+            before.push(*row);
+            if store && step.is_allowed() {
+                let known = state.stamp == step.state.stamp;
+                let quota = if known { row.quota() } else { worth.learn(&take.quota) };
+                *row = Row::new(step.state.spent, step.state.at, quota, false);
             }
-            steps.0.push(step);
+            is_usual &= step.state.carry == 0.0;
+            steps.push(step);
         }
-        if !steps.all_granted() {
-            // Nothing is spent: whatever fitted leaves its row as it was.
-            for (step, before) in steps.0.iter_mut().zip(before).filter(|(step, _)| step.is_allowed()) {
-                step.state = before;
-            }
-        } else if store {
-            for ((take, slot), step) in takes.iter().zip(&slots).zip(steps.iter()) {
+        let granted = is_usual && steps.iter().all(Step::is_allowed);
+        if store && !granted {
+            for (before, slot) in before.iter().zip(&slots) {
                 if let Some(row) = find_mut(locked.shard(*slot).1, *slot) {
-                    *row = Row::new(step.state.spent, step.state.at, worth.learn(&take.quota), false);
+                    *row = *before;
                 }
             }
         }
-        Some(steps)
+        if !granted {
+            // Nothing is spent: whatever fitted leaves its row as it was.
+            for (step, before) in steps.iter_mut().zip(&before).filter(|(step, _)| step.is_allowed()) {
+                step.state = worth.state(before);
+            }
+        }
+        is_usual
     }
 
     /// Any takes.
@@ -363,7 +377,7 @@ impl AnyClock {
 /// The shards of a call, locked in the order of their numbers, and what is done to their rows.
 struct Locked<'a> {
     table: &'a Table,
-    shards: SmallVec<[(usize, RwLockWriteGuard<'a, Shard>); 2]>,
+    shards: SmallVec<[(usize, RwLockWriteGuard<'a, Shard>); FEW]>,
 }
 
 /// A row of a call.
@@ -514,6 +528,8 @@ fn shared_id(overflow: &HashMap<u64, State>, take: &Take<'_>) -> u64 {
 
 /// Takes of a call for which there is a shorter way.
 const FEW: usize = 4;
+/// Their answers.
+pub(crate) type FewSteps = SmallVec<[Step; FEW]>;
 
 const MOST_OVERFLOW_ROWS: usize = 1024;
 

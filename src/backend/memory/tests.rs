@@ -100,6 +100,30 @@ fn the_least_spent_makes_room() {
 }
 
 #[test]
+fn what_was_written_too_soon_is_written_back() {
+    let bench = Bench::with_rows(1000);
+    let (quota, policy) = (Quota::token_bucket(10, HOUR), P);
+    let (known, empty, never_seen) = (1, 2, 3);
+    bench.take(known, &quota, 4);
+    bench.take(empty, &quota, 10);
+    let all = |keys: &[u64], store: bool| {
+        let take = |key: &u64| Take::new(RowId { policy: &policy, key: bench.key(*key) }, &quota, Ask::cost(3));
+        let steps = bench.backend.decide(&keys.iter().map(take).collect::<Vec<_>>(), store);
+        (steps.all_granted(), steps.iter().map(|step| step.state.spent).collect::<Vec<_>>())
+    };
+    let spent = |key| bench.take(key, &quota, 0).state.spent;
+    // Denied, with all rows there; then with a newcomer between them.
+    assert_eq!(all(&[known, empty], true), (false, vec![4.0, 10.0]));
+    assert_eq!(all(&[known, never_seen, empty], true), (false, vec![4.0, 0.0, 10.0]));
+    assert_eq!((spent(known), spent(empty), spent(never_seen)), (4.0, 10.0, 0.0));
+    // Granted, the newcomer last.
+    assert_eq!(all(&[known, never_seen], false), (true, vec![7.0, 3.0]));
+    assert_eq!((spent(known), spent(never_seen)), (4.0, 0.0));
+    assert_eq!(all(&[known, never_seen], true), (true, vec![7.0, 3.0]));
+    assert_eq!((spent(known), spent(never_seen)), (7.0, 3.0));
+}
+
+#[test]
 fn a_refused_call_makes_no_room() {
     let bench = Bench::with_rows(16);
     let (roomy, none) = (Quota::token_bucket(100, HOUR), Quota::token_bucket(1, HOUR));
