@@ -50,29 +50,36 @@ impl Call {
 
 impl RateLimiter {
     /// 2. Who is kept out whatever the quotas say.
-    pub(super) fn barred(&self, lines: &Lines<'_>, signals: &Signals, call: &Call) -> Option<Decisions> {
+    pub(super) fn barred(
+        &self,
+        lines: &Lines<'_>,
+        takes: &[Take<'_>],
+        signals: &Signals,
+        call: &Call,
+    ) -> Option<Decisions> {
         let Inner { guard, time, .. } = &*self.inner;
         if !guard.is_needed() {
             return None;
         }
         let now = time.now();
-        let keys = lines.iter().map(|(policy, subject, _)| (policy.name(), subject.key(), self.digest(subject.key())));
+        let keys =
+            lines.iter().zip(takes).map(|((policy, subject, _), take)| (policy.name(), subject.key(), take.row.key));
         let Barred { rule, until } = guard.bars(keys, signals, &call.known, now)?;
         let calendar = time.calendar();
-        let barred = lines.iter().map(|(policy, subject, ask)| {
-            let take = self.take_changed(policy, subject, *ask);
-            let (name, key, retry) = (policy.name().clone(), take.row.key, until.map(|until| until.since(now)));
-            Decision::barred(name, key, take.quota, ask.tokens(), Arc::clone(&rule), calendar, retry)
+        let retry = until.map(|until| until.since(now));
+        let barred = takes.iter().map(|Take { row, quota, ask }| {
+            Decision::barred(row.policy.clone(), row.key, *quota, ask.tokens(), Arc::clone(&rule), calendar, retry)
         });
         Some(barred.collect())
     }
 
     /// 4. What the backend said before tells that it would deny.
-    pub(super) fn remembered(&self, call: Call, takes: &[Take<'_>], steps: &Steps) -> Result<Decisions, Error> {
+    pub(super) fn remembered(&self, call: &Call, takes: &[Take<'_>], steps: &Steps) -> Result<Decisions, Error> {
         let lines: SmallVec<[Line; 1]> = takes.iter().map(Line::of).collect();
         let denied = decisions(&lines, steps)?;
         let denied = denied.into_iter().map(|decision| decision.by(DecidedBy::BlockCache)).collect();
-        self.protected(call, denied)
+        self.protected(call, &denied);
+        Ok(denied)
     }
 
     /// What comes after the backend.
@@ -90,7 +97,8 @@ impl RateLimiter {
                     let answers = lines.iter().zip(steps.iter()).map(|(line, step)| (line.row(), &line.quota, step));
                     cache.learn(answers, call.take, &permit, self.inner.time.now());
                 }
-                return self.protected(call, decided);
+                self.protected(&call, &decided);
+                return Ok(decided);
             }
             Err(error) => error,
         };
@@ -103,11 +111,12 @@ impl RateLimiter {
         }
         // 6. The failure mode.
         let decided = self.failed(lines, call.take, error)?;
-        self.protected(call, decided)
+        self.protected(&call, &decided);
+        Ok(decided)
     }
 
-    /// 7. Denials are counted, and who has too many is blocked.
-    fn protected(&self, call: Call, decided: Decisions) -> Result<Decisions, Error> {
+    /// 7. Denials are counted, and who has too many is blocked. Then 8.
+    pub(super) fn protected(&self, call: &Call, decided: &Decisions) {
         let Inner { guard, time, .. } = &*self.inner;
         if call.take && call.enforced && guard.counts() {
             if decided.is_allowed() {
@@ -128,19 +137,18 @@ impl RateLimiter {
                 }
             }
         }
-        self.observed(call, Ok(decided))
+        self.observed(call, decided);
     }
 
     /// 8. Observers are told.
-    pub(super) fn observed(&self, call: Call, decided: Result<Decisions, Error>) -> Result<Decisions, Error> {
-        if let (Some(began), Ok(decisions)) = (call.began, &decided) {
+    pub(super) fn observed(&self, call: &Call, decided: &Decisions) {
+        if let Some(began) = call.began {
             let latency = began.elapsed();
-            for decision in decisions {
+            for decision in decided {
                 let observed = Observed { decision, latency, check: !call.take, enforced: call.enforced };
                 self.inner.observers.iter().for_each(|observer| observer.decided(&observed));
             }
         }
-        decided
     }
 }
 

@@ -128,6 +128,11 @@ impl DecisionFuture {
         }
     }
 
+    /// An answer to one charge that is there already.
+    pub(super) fn of_one(answer: Result<Decisions, Error>) -> DecisionFuture {
+        DecisionFuture(One::Ready(Some(the_only(answer))))
+    }
+
     /// The answer of a call with one charge.
     pub(super) fn of(decisions: DecisionsFuture) -> DecisionFuture {
         DecisionFuture(match decisions.try_ready() {

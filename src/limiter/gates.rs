@@ -21,51 +21,27 @@ impl RateLimiter {
     ) -> DecisionFuture {
         let none = Signals::new();
         let around = Circumstances { take, enforced: true, signals: signals.unwrap_or(&none) };
-        DecisionFuture::of(self.decide_gate_by_gate(&Lines::from_iter([(policy, subject, ask)]), around))
+        let lines = Lines::from_iter([(policy, subject, ask)]);
+        let mut call = Call::new(self, &lines, around);
+        let takes = self.takes_changed(&lines);
+        match self.gates(&lines, around.signals, &takes, &mut call) {
+            Some(answer) => DecisionFuture::of_one(answer),
+            None => DecisionFuture::of(self.ask_at_gate_5(&takes, call)),
+        }
     }
 
     /// All gates, in their order; the first is whoever calls. What comes after the backend is in
     /// [`conclude`](RateLimiter::conclude).
     pub(super) fn decide_gate_by_gate(&self, lines: &Lines<'_>, around: Circumstances<'_>) -> DecisionsFuture {
-        match self.gates(lines, around) {
-            Ok(answer) => DecisionsFuture::ready(answer),
-            Err((takes, call)) => self.ask_at_gate_5(&takes, call),
-        }
-    }
-
-    /// Gates 2 to 4: the answer, or what is to be asked of the backend.
-    #[allow(clippy::result_large_err)] // It is no error, and is moved once.
-    fn gates<'a>(
-        &self,
-        lines: &Lines<'a>,
-        around: Circumstances<'_>,
-    ) -> Result<Result<Decisions, Error>, Unanswered<'a>> {
         let mut call = Call::new(self, lines, around);
-        // 2. The deny list, or a block.
-        if let Some(barred) = self.barred(lines, around.signals, &call) {
-            return Ok(self.observed(call, Ok(barred)));
+        let takes = self.takes_changed(lines);
+        match self.gates(lines, around.signals, &takes, &mut call) {
+            Some(answer) => DecisionsFuture::ready(answer),
+            None => self.ask_at_gate_5(&takes, call),
         }
-        // 3. The quota: the policy's, the tier's, or what was set in its place.
-        let takes: SmallVec<[Take<'_>; 2]> =
-            lines.iter().map(|(policy, subject, ask)| self.take_changed(policy, subject, *ask)).collect();
-        // 4. The block cache.
-        if let Some(cache) = &self.inner.block_cache {
-            let now = self.inner.time.now();
-            if let Some(steps) = cache.denies(&takes, now) {
-                return Ok(self.remembered(call, &takes, &steps));
-            }
-            call.permit = Some(cache.permit(&takes, now));
-        }
-        Err((takes, call))
     }
 
-    /// 5. The backend: all of them, or none.
-    fn ask_at_gate_5(&self, takes: &[Take<'_>], call: Call) -> DecisionsFuture {
-        let take = call.take;
-        let steps = self.ask_backend(takes, take);
-        DecisionsFuture::new(self, takes, take, Some(call), steps)
-    }
-
+    /// One token, if somebody in this process can tell.
     #[cold]
     pub(super) fn now_or_never(&self, policy: &Policy, subject: &Subject, ask: Ask) -> Option<Decision> {
         let is_remote = self.inner.backend.is_remote();
@@ -73,12 +49,55 @@ impl RateLimiter {
             return if is_remote { None } else { self.ask_for_one(policy, subject, ask, true).try_ready()?.ok() };
         }
         let around = Circumstances { take: true, enforced: true, signals: &Signals::new() };
-        let decisions = match self.gates(&Lines::from_iter([(policy, subject, ask)]), around) {
-            Ok(answer) => answer,
-            Err(_) if is_remote => return None,
-            Err((takes, call)) => self.ask_at_gate_5(&takes, call).try_ready().ok()?,
+        let lines = Lines::from_iter([(policy, subject, ask)]);
+        let mut call = Call::new(self, &lines, around);
+        let takes = self.takes_changed(&lines);
+        let decisions = match self.gates(&lines, around.signals, &takes, &mut call) {
+            Some(answer) => answer,
+            None if is_remote => return None,
+            None => self.ask_at_gate_5(&takes, call).try_ready().ok()?,
         };
         decisions.ok()?.into_only()
+    }
+
+    /// Gates 2 to 4, and all that come after if the rows are in memory: the answer. `None`: the backend is to be asked.
+    // Nothing large is handed on by value here: moves were most of what an observer cost.
+    fn gates(
+        &self,
+        lines: &Lines<'_>,
+        signals: &Signals,
+        takes: &Takes<'_>,
+        call: &mut Call,
+    ) -> Option<Result<Decisions, Error>> {
+        // 2. The deny list, or a block.
+        if let Some(barred) = self.barred(lines, takes, signals, call) {
+            self.observed(call, &barred);
+            return Some(Ok(barred));
+        }
+        // 4. The block cache.
+        if let Some(cache) = &self.inner.block_cache {
+            let now = self.inner.time.now();
+            if let Some(steps) = cache.denies(takes, now) {
+                return Some(self.remembered(call, takes, &steps));
+            }
+            call.permit = Some(cache.permit(takes, now));
+        }
+        // 5. The backend that answers at once, and cannot fail.
+        let decided = self.decide_in_memory(takes, call.take)?;
+        self.protected(call, &decided);
+        Some(Ok(decided))
+    }
+
+    /// 3. The quota: the policy's, the tier's, or what was set in its place.
+    fn takes_changed<'a>(&self, lines: &Lines<'a>) -> Takes<'a> {
+        lines.iter().map(|(policy, subject, ask)| self.take_changed(policy, subject, *ask)).collect()
+    }
+
+    /// 5. The backend: all of them, or none.
+    fn ask_at_gate_5(&self, takes: &[Take<'_>], call: Call) -> DecisionsFuture {
+        let take = call.take;
+        let steps = self.ask_backend(takes, take);
+        DecisionsFuture::new(self, takes, take, Some(call), steps)
     }
 
     /// 6. The failure mode: another decision in the backend's stead, or its error.
@@ -97,5 +116,5 @@ impl RateLimiter {
     }
 }
 
-/// What the first gates had nothing to say to.
-type Unanswered<'a> = (SmallVec<[Take<'a>; 2]>, Call);
+/// What is asked of the backend, under the quotas that hold now.
+type Takes<'a> = SmallVec<[Take<'a>; 2]>;

@@ -7,7 +7,7 @@ use super::future::DecisionsFuture;
 use crate::algorithm::{Ask, Quota, Step};
 
 use crate::backend::{FewSteps, RowId, Take};
-use crate::policy::{Decision, Digest, Policy, Subject};
+use crate::policy::{Decision, Decisions, Digest, Policy, Subject};
 
 impl RateLimiter {
     /// When no other gate has a say.
@@ -26,20 +26,29 @@ impl RateLimiter {
             last = Some((subject, key));
             takes.push(Take::new(RowId { policy: policy.name(), key }, policy.quota_for(subject.tier_name()), ask));
         }
-        let takes = &takes[..];
-        if let Some(memory) = self.inner.backend.memory() {
-            let mut steps = FewSteps::new();
-            if !memory.decide_few(takes, take, &mut steps) {
-                steps = memory.decide_all(takes, take).iter().copied().collect();
-            }
-            let granted = steps.iter().all(Step::is_allowed);
-            let decisions = takes.iter().zip(&steps).map(|(Take { row, quota, ask }, step)| {
-                Decision::new(row.policy.clone(), row.key, *quota, ask.tokens(), *step, granted)
-            });
-            return DecisionsFuture::ready(Ok(decisions.collect()));
+        if let Some(decisions) = self.decide_in_memory(&takes, take) {
+            return DecisionsFuture::ready(Ok(decisions));
         }
-        let steps = self.ask_backend(takes, take);
-        DecisionsFuture::new(self, takes, take, None, steps)
+        let steps = self.ask_backend(&takes, take);
+        DecisionsFuture::new(self, &takes, take, None, steps)
+    }
+
+    /// The decisions, if the rows are in memory.
+    pub(super) fn decide_in_memory(&self, takes: &[Take<'_>], take: bool) -> Option<Decisions> {
+        let memory = self.inner.backend.memory()?;
+        let mut steps = FewSteps::new();
+        let is_usual = match takes {
+            [one] => memory.decide_one(&one.row, &one.quota, one.ask, take).map(|step| steps.push(step)).is_some(),
+            takes => memory.decide_few(takes, take, &mut steps),
+        };
+        if !is_usual {
+            steps = memory.decide_all(takes, take).iter().copied().collect();
+        }
+        let granted = steps.iter().all(Step::is_allowed);
+        let decisions = takes.iter().zip(&steps).map(|(Take { row, quota, ask }, step)| {
+            Decision::new(row.policy.clone(), row.key, *quota, ask.tokens(), *step, granted)
+        });
+        Some(decisions.collect())
     }
 
     /// One token of one policy, if the rows are in memory and no other gate has a say: what most calls come to. `None`:

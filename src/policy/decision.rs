@@ -263,8 +263,8 @@ impl Decisions {
     }
 
     /// The one decision, if there is one.
-    pub(crate) fn into_only(self) -> Option<Decision> {
-        self.all.into_iter().next()
+    pub(crate) fn into_only(mut self) -> Option<Decision> {
+        self.all.pop()
     }
 
     /// The decisions that stood in the way.

@@ -15,7 +15,8 @@ use http::{Request, Response};
 use http_body_util::Empty;
 use tollgate::key::{self, KeyExtractor, PeerAddr};
 use tollgate::{
-    Charge, HOUR, HeaderFamily, Key, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, SECOND, Secret,
+    Charge, HOUR, HeaderFamily, Key, MemoryBackend, Observed, Observer, Policy, Quota, RateLimitLayer, RateLimiter,
+    SECOND, Secret,
 };
 use tower_layer::Layer;
 use tower_service::Service;
@@ -23,11 +24,12 @@ use tower_service::Service;
 /// Its name, and how to take it so many times.
 type Path = (&'static str, fn(u64));
 
-const PATHS: [Path; 13] = [
+const PATHS: [Path; 14] = [
     ("decision, allowed, hot key", |times| decision(LARGE, times)),
     ("decision, denied", |times| decision(SMALL, times)),
     ("decision, three charges", three_charges),
     ("decision, new key", new_keys),
+    ("decision, observed", observed),
     ("key from text", |times| digest(times, || Key::from(black_box("user-00000000001-17")))),
     ("key from an IPv4 address", |times| digest(times, || Key::from(black_box(IpAddr::from([192, 0, 2, 1]))))),
     ("key from a number", |times| digest(times, || Key::from(black_box(17u64)))),
@@ -67,6 +69,24 @@ fn three_charges(times: u64) {
     for _ in 0..times {
         let charges = policies.iter().map(|policy| Charge::new(policy, black_box("user-00000000001-17")));
         assert!(black_box(now(limiter.limit_all(charges))).expect("in memory").is_allowed());
+    }
+}
+
+/// With somebody who wants to be told, and does nothing.
+fn observed(times: u64) {
+    #[derive(Debug)]
+    struct Nothing;
+    impl Observer for Nothing {
+        fn decided(&self, observed: &Observed<'_>) {
+            black_box(observed.decision());
+        }
+    }
+    let backend = MemoryBackend::builder().max_rows(1000).build();
+    let limiter = RateLimiter::builder(backend).observer(Nothing).build();
+    let policy = Policy::new("api", LARGE);
+    for _ in 0..times {
+        let decision = now(limiter.limit(black_box(&policy), black_box("user-00000000001-17"))).expect("in memory");
+        assert!(black_box(decision).is_allowed());
     }
 }
 
