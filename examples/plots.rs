@@ -238,13 +238,13 @@ fn worst_window() -> Plot {
             drawn,
             r#"<path d="{line}H{RIGHT}" fill="none" stroke="{color}" stroke-width="{width}" stroke-dasharray="{dashes}"/>"#
         );
-        let at = HEAD + 14 + i as u64 * 20;
+        let at = HEAD + 146 + i as u64 * 16; // below all lines
         let _ = writeln!(
             drawn,
             r#"<path d="M{0} {1}h26" stroke="{color}" stroke-width="{width}" stroke-dasharray="{dashes}"/><text x="{2}" y="{at}">{name}: {minute} in a minute</text>"#,
-            LEFT + 12,
+            LEFT + 392,
             at - 4,
-            LEFT + 46
+            LEFT + 426
         );
     }
     for seconds in [0, 30, 60, 90, 120] {
