@@ -5,7 +5,8 @@
 //! cargo run --example plots -- some/folder
 //! ```
 //!
-//! A test holds the files to what this draws:
+//! A test holds the files to what this draws. The pages include them, so the crate builds only if each is there: begin a
+//! new one as an empty file.
 //!
 //! ```text
 //! algorithms.svg: 31 + 30 + 28 requests pass

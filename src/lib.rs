@@ -72,8 +72,8 @@
 //! 7. [`HeaderFamily`], [`Refusal`]: what clients are told, and refusals in your own words.
 //! 8. [`backend`]: where the numbers live. [`MemoryBackend`] here; `backend::RedisBackend` across machines (feature
 //!    `redis`); [`FailureMode`] for when it is away; and the contract for others.
-//! 9. [`DenyList`], [`AutoBlock`]: whom to deny whatever the limits say. [`RateLimiter::set_quota`]: limits changed while
-//!    they hold.
+//! 9. [`DenyList`], [`AutoBlock`]: whom to deny whatever the limits say. [`RateLimiter::set_quota`]: limits changed
+//!    while they hold.
 //! 10. `config`: all of these from a TOML, YAML or JSON file, read again while the program runs (feature `serde`).
 //! 11. `status`: endpoints that tell clients how their limits stand, for a countdown instead of an error (feature
 //!     `axum`).
@@ -96,10 +96,11 @@
 //! | [`docs::design`] | how it is built, and why not otherwise |
 //!
 //! # Which algorithm
-//! A [token bucket](Quota::token_bucket), unless you know why not: smooth, with a burst that you choose. Over any time it
-//! admits at most `capacity + rate * time / period`. A [sliding window](Quota::sliding_window) admits at most its limit
-//! in each window of the clock, and lets no burst through on both sides of a boundary. A [fixed
-//! window](Quota::fixed_window) is for budgets that people read: so many a day, unused ones rolling over if you like.
+//! A [token bucket](Quota::token_bucket), unless you know why not: smooth, with a burst that you choose. Over any time
+//! it admits at most `capacity + rate * time / period`. A [sliding window](Quota::sliding_window) admits at most its
+//! limit in each window of the clock, and lets no burst through on both sides of a boundary. A
+//! [fixed window](Quota::fixed_window) is for budgets that people read: so many a day, unused ones rolling over if you
+//! like.
 //! What each admits in the worst window, and how to get less, is in [`docs::choosing`].
 //!
 #![doc = include_str!("docs/plots/algorithms.svg")]
