@@ -5,12 +5,14 @@
 //! cargo run --example plots -- some/folder
 //! ```
 //!
-//! A test holds the files to what this draws:
+//! A test holds the files to what this draws. The pages include them, so the crate builds only if each is there: begin a
+//! new one as an empty file.
 //!
 //! ```text
 //! algorithms.svg: 31 + 30 + 28 requests pass
 //! burst.svg: 22 + 32 + 40 requests pass
 //! waiting.svg: 12 requests have turns
+//! worst_window.svg: 20 + 19 + 19 + 10 requests pass in the worst minute
 //! ```
 
 use std::fmt::Write;
@@ -23,7 +25,9 @@ use tollgate::{MINUTE, Quota, SECOND};
 fn main() -> std::io::Result<()> {
     let folder = std::env::args().nth(1).map(PathBuf::from);
     let folder = folder.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs/plots"));
-    for (name, Plot { svg, told }) in [("algorithms", algorithms()), ("burst", burst()), ("waiting", waiting())] {
+    let plots =
+        [("algorithms", algorithms()), ("burst", burst()), ("waiting", waiting()), ("worst_window", worst_window())];
+    for (name, Plot { svg, told }) in plots {
         std::fs::write(folder.join(name).with_extension("svg"), svg)?;
         println!("{name}.svg: {told}");
     }
@@ -201,6 +205,94 @@ fn waiting() -> Plot {
     Plot { svg: svg(title, description, height, &drawn), told }
 }
 
+/// Ten a minute, and a caller who was silent for long, then takes whatever there is as soon as it is there, and began at
+/// the worst moment: how much passes within a time of any length.
+fn worst_window() -> Plot {
+    let bucket = Quota::token_bucket(10, MINUTE);
+    let quotas = [
+        (Quota::fixed_window(10, MINUTE).start(Duration::ZERO), "Fixed window", AMBER, "2", "none"),
+        (bucket, "Token bucket, capacity 10", BLUE, "4.5", "none"),
+        (Quota::sliding_window(10, MINUTE).start(Duration::ZERO), "Sliding window", TEAL, "2", "5 4"),
+        (bucket.capacity(1), "Token bucket, capacity 1", PURPLE, "2", "none"),
+    ];
+    let y = |passed: u64| HEAD + 200 - passed * 20 / 3;
+    let x = |after: Duration| LEFT + after.as_millis() as u64 * (RIGHT - LEFT) / 120_000;
+    let mut drawn = String::new();
+    for level in [0, 10, 20, 30] {
+        let (at, left) = (y(level), LEFT - 8);
+        let _ = writeln!(
+            drawn,
+            r#"<path d="M{LEFT} {at}H{RIGHT}" stroke="{GREY}" stroke-opacity=".3"/><text x="{left}" y="{}" text-anchor="end">{level}</text>"#,
+            at + 4
+        );
+    }
+    let mut minutes = Vec::new();
+    for (i, (quota, name, color, width, dashes)) in quotas.iter().enumerate() {
+        let passed = worst(quota);
+        let mut line = format!("M{LEFT} {}", y(0));
+        for (after, count) in &passed {
+            let _ = write!(line, "H{}V{}", x(*after), y(*count));
+        }
+        let minute = passed.iter().rev().find(|(after, _)| *after < MINUTE).map_or(0, |(_, count)| *count);
+        minutes.push(minute.to_string());
+        let _ = writeln!(
+            drawn,
+            r#"<path d="{line}H{RIGHT}" fill="none" stroke="{color}" stroke-width="{width}" stroke-dasharray="{dashes}"/>"#
+        );
+        let at = HEAD + 146 + i as u64 * 16; // below all lines
+        let _ = writeln!(
+            drawn,
+            r#"<path d="M{0} {1}h26" stroke="{color}" stroke-width="{width}" stroke-dasharray="{dashes}"/><text x="{2}" y="{at}">{name}: {minute} in a minute</text>"#,
+            LEFT + 392,
+            at - 4,
+            LEFT + 426
+        );
+    }
+    for seconds in [0, 30, 60, 90, 120] {
+        let anchor = if seconds == 120 { "end" } else { "middle" };
+        let at = x(Duration::from_secs(seconds));
+        let _ = writeln!(
+            drawn,
+            r#"<path d="M{at} {HEAD}V{0}" stroke="{GREY}" stroke-opacity=".3"/><text x="{at}" y="{1}" text-anchor="{anchor}">{seconds} s</text>"#,
+            HEAD + 200,
+            HEAD + 220
+        );
+    }
+    let told = format!("{} requests pass in the worst minute", minutes.join(" + "));
+    let title = "Ten a minute, at the worst moment: how many pass within a time";
+    let description = format!(
+        "The most requests that pass within a time of up to two minutes, whenever it begins, for a fixed window, a token \
+         bucket of capacity 10, a sliding window and a token bucket of capacity 1: {told}."
+    );
+    Plot { svg: svg(title, &description, HEAD + 230, &drawn), told }
+}
+
+/// How many pass within a time, at most, and from which length on: of callers that begin anywhere in a window.
+fn worst(quota: &Quota) -> Vec<(Duration, u64)> {
+    let quarter = Duration::from_millis(250);
+    let mut most: Vec<u64> = vec![0; 480];
+    for begin in (0..240).map(|i| BEGIN + quarter * i) {
+        let (mut state, mut passed) = (State::default(), 0);
+        for (i, most) in most.iter_mut().enumerate() {
+            loop {
+                let step = step(quota, &state, begin + quarter * i as u32, Ask::cost(1));
+                if !step.is_allowed() {
+                    break;
+                }
+                (state, passed) = (step.state, passed + 1);
+            }
+            *most = passed.max(*most);
+        }
+    }
+    let mut steps: Vec<(Duration, u64)> = Vec::new();
+    for (i, count) in most.into_iter().enumerate() {
+        if steps.last().is_none_or(|(_, before)| *before != count) {
+            steps.push((quarter * i as u32, count));
+        }
+    }
+    steps
+}
+
 /// Where an instant lies.
 fn x(at: Duration) -> u64 {
     LEFT + at.as_millis() as u64 * (RIGHT - LEFT) / 180_000
@@ -236,4 +328,5 @@ const GREY: &str = "#767c8a";
 const BLUE: &str = "#5b7cfa";
 const AMBER: &str = "#c27a0a";
 const TEAL: &str = "#0e9384";
+const PURPLE: &str = "#a35ad1";
 const RED: &str = "#e5484d";

@@ -7,7 +7,7 @@ fn the_plots_of_the_documentation_are_what_the_arithmetic_draws() {
     let folder = std::env::temp_dir().join(format!("tollgate-plots-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let example = Example::start("plots", &[folder.to_str().unwrap()]);
-    let lines = [example.line(), example.line(), example.line()];
+    let lines = [example.line(), example.line(), example.line(), example.line()];
     for line in &lines {
         example.promised(line);
     }
