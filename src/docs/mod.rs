@@ -3,6 +3,13 @@
 #[doc = include_str!("design.md")]
 pub mod design {}
 
+#[cfg(feature = "axum")]
+#[doc = include_str!("axum.md")]
+pub mod axum {}
+
+#[doc = include_str!("testing.md")]
+pub mod testing {}
+
 #[doc = include_str!("proxies.md")]
 pub mod proxies {}
 
