@@ -27,6 +27,13 @@ pub mod tiers_and_routes {}
 #[doc = include_str!("cookbook.md")]
 pub mod cookbook {}
 
+#[cfg(feature = "axum")]
+#[doc = include_str!("axum.md")]
+pub mod axum {}
+
+#[doc = include_str!("testing.md")]
+pub mod testing {}
+
 #[doc = include_str!("proxies.md")]
 pub mod proxies {}
 
