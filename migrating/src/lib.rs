@@ -6,6 +6,7 @@
 pub mod ours;
 pub mod theirs;
 
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
@@ -68,3 +69,29 @@ where
     let body = body.collect().await.expect("a body").to_bytes();
     Answer { status: parts.status, headers: parts.headers, body: String::from_utf8(body.into()).expect("text") }
 }
+
+/// A service with a body that is not axum's. tower_governor's layer cannot be called around it, error handler or not:
+///
+/// ```compile_fail,E0277
+/// # use tollgate_migrating::{called, inner};
+/// # use tower::Layer;
+/// # use tower_governor::{governor::GovernorConfigBuilder, GovernorLayer};
+/// let config = GovernorConfigBuilder::default().finish().expect("neither is 0");
+/// called(GovernorLayer::new(config).error_handler(|_| Default::default()).layer(inner()));
+/// ```
+///
+/// Ours can:
+///
+/// ```
+/// # use tollgate_migrating::{called, inner};
+/// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
+/// # use tower::Layer;
+/// called(RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).layer(inner()));
+/// ```
+pub fn inner() -> impl Service<Request<()>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send> + Clone
+{
+    tower::service_fn(|_: Request<()>| async { Ok(Response::default()) })
+}
+
+/// Compiles if it is a service of HTTP.
+pub fn called<S: Service<Request<()>>>(_: S) {}

@@ -1,4 +1,4 @@
-//! Pages about the crate: how it is built and why.
+//! Pages about the crate: how it is built and why, and how to come to it from others.
 
 #[doc = include_str!("design.md")]
 pub mod design {}
@@ -12,3 +12,5 @@ pub mod redis {}
 
 #[doc = include_str!("limitations.md")]
 pub mod limitations {}
+
+pub mod migrating;
