@@ -9,6 +9,7 @@ FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conforman
 .PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis instructions instructions-check attack threats
 .PHONY: supply supply-tools advisories public-api
 .PHONY: fuzz replay
+.PHONY: migrating
 .PHONY: models models-weakened
 .PHONY: mutants coverage
 
@@ -30,6 +31,7 @@ fmt:
 	cargo fmt --manifest-path benches/instructions/Cargo.toml --check
 	cargo fmt --manifest-path benches/attack/Cargo.toml --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo fmt --manifest-path migrating/Cargo.toml --check
 
 lint:
 	cargo clippy --all-targets --all-features -- -D warnings
@@ -140,6 +142,12 @@ fuzz:
 # What they kept once more, without libFuzzer.
 replay:
 	RUSTFLAGS="$$RUSTFLAGS --cfg tollgate_fuzzing" cargo test --manifest-path fuzz/Cargo.toml --no-default-features
+
+# The code of other crates that src/docs/migrating shows, compiled, and run beside ours; the packages of TypeScript, too,
+# one of them on a redis-server of its own. One of the crates asks for a newer Rust than it needs.
+migrating: tools client-tools
+	cargo test --ignore-rust-version --manifest-path migrating/Cargo.toml
+	cd migrating/typescript && npm ci --no-audit --no-fund --loglevel=error && npm test
 
 # Breaks the code on purpose, in some 870 places, to see that a test notices. Half an hour on two quiet cores.
 mutants:
