@@ -6,7 +6,8 @@ SHELL := /bin/bash
 # Each feature by itself, none, the default and all: a feature only adds.
 FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conformance
 
-.PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis instructions instructions-check attack threats
+.PHONY: test tools fmt lint docs unit features client client-tools node bench bench-redis instructions
+.PHONY: instructions-check attack threats
 .PHONY: supply supply-tools advisories public-api
 .PHONY: fuzz replay
 .PHONY: migrating
@@ -67,11 +68,13 @@ client: client-tools
 	client/scripts/bundle.sh --check
 	client/scripts/on-real-server.sh
 
-# Debian's own node is too old for the tools; npm has newer ones.
-client-tools:
+client-tools: node
+	@command -v chromium >/dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium; }
+
+# Debian's own is too old for the tools; npm has newer ones.
+node:
 	@command -v npm >/dev/null || { apt-get update && apt-get install -y --no-install-recommends nodejs npm; }
 	@node -e 'process.exit(+(parseInt(process.versions.node) < 20))' || npm install --global node@22
-	@command -v chromium >/dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium; }
 
 # What threads do at once, in every order: see proof/README.md. A package of its own.
 models:
@@ -143,9 +146,10 @@ fuzz:
 replay:
 	RUSTFLAGS="$$RUSTFLAGS --cfg tollgate_fuzzing" cargo test --manifest-path fuzz/Cargo.toml --no-default-features
 
-# The code of other crates that src/docs/migrating shows, compiled, and run beside ours; the packages of TypeScript, too,
-# one of them on a redis-server of its own. One of the crates asks for a newer Rust than it needs.
-migrating: tools client-tools
+# The code of other crates that src/docs/migrating shows, compiled, and run beside ours; that of TypeScript, too, some
+# of it on a redis-server of its own. Two minutes of compiling, so not in `make test`. One of the crates asks for a
+# newer Rust than it needs.
+migrating: tools node
 	cargo test --ignore-rust-version --manifest-path migrating/Cargo.toml
 	cd migrating/typescript && npm ci --no-audit --no-fund --loglevel=error && npm test
 

@@ -78,8 +78,9 @@ async fn what_the_server_broke_is_not_charged_by_either() {
     let ours = our_app();
     for _ in 0..20 {
         let broken = call_service(&theirs, from("203.0.113.9").uri("/broken").to_request()).await;
-        assert_eq!(broken.status(), 500);
-        assert_eq!(ask(&ours, request("/broken", "203.0.113.9")).await.status, 500);
+        assert_eq!((broken.status().as_u16(), header(&broken, "x-ratelimit-remaining")), (500, "5"));
+        let broken = ask(&ours, request("/broken", "203.0.113.9")).await;
+        assert_eq!((broken.status.as_u16(), broken.header("x-ratelimit-remaining")), (500, "4"));
     }
 }
 
@@ -131,6 +132,23 @@ async fn an_ipv6_network_is_one_client_to_both() {
         passed[1] += u32::from(ask(&ours, request("/", &peer)).await.status == 200);
     }
     assert_eq!(passed, [5, 5]);
+}
+
+#[actix_web::test]
+async fn a_fixed_window_admits_nearly_twice_its_limit_around_its_end() {
+    tokio::time::pause();
+    let backend = backend();
+    let mut granted = Vec::new();
+    for wait in [Duration::ZERO, MINUTE - Duration::from_millis(1), Duration::from_millis(1)] {
+        tokio::time::advance(wait).await;
+        let mut these = 0;
+        for _ in 0..if wait.is_zero() { 1 } else { 20 } {
+            let input = SimpleInput { interval: MINUTE, max_requests: 5, key: "ada".into() };
+            these += u32::from(backend.request(input).await.unwrap().0.is_allowed());
+        }
+        granted.push(these);
+    }
+    assert_eq!(granted, [1, 4, 5]);
 }
 
 /// Bytes that are allocated and not freed.

@@ -129,6 +129,25 @@ test("a_store_that_fails_is_500_unless_passed_on", async () => {
   });
 });
 
+test("a_fixed_window_admits_nearly_twice_its_limit_around_its_end", async (context) => {
+  const store = new MemoryStore();
+  store.init({ windowMs: HOUR } as Options);
+  const begin = Date.now();
+  let now = begin;
+  context.mock.method(Date, "now", () => now);
+  const granted = [];
+  for (const [at, tries] of [[0, 1], [HOUR - 1, 20], [HOUR, 20]] as const) {
+    now = begin + at;
+    let these = 0;
+    for (let i = 0; i < tries; i++) {
+      these += Number((await store.increment("ada")).totalHits <= 10);
+    }
+    granted.push(these);
+  }
+  assert.deepEqual(granted, [1, 9, 10]);
+  store.shutdown();
+});
+
 test("every_key_is_kept_for_a_window_or_two", async () => {
   const store = new MemoryStore();
   store.init({ windowMs: HOUR } as Options);

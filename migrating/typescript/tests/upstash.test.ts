@@ -18,7 +18,10 @@ const path = join(folder, "socket");
 const client = createClient({ socket: { path, tls: false } });
 let server: ChildProcess;
 
-/** What theirs calls of a client for HTTP, on a client for sockets. The first line of a script is for their servers only. */
+/**
+ * What theirs calls of a client for HTTP, on a client for sockets. The first line of each script is for their own
+ * servers, which know a flag that Redis does not.
+ */
 const redis = {
   evalsha: (hash: string, keys: string[], values: unknown[]) =>
     client.evalSha(hash, { keys, arguments: values.map(String) }),
