@@ -168,6 +168,44 @@ async fn without_an_address_both_answer_500_and_ours_says_what_to_do() {
 }
 
 #[tokio::test]
+async fn version_0_1_differs_in_the_same_ways() {
+    use tower_rate_limiter_01 as v01;
+    macro_rules! once_an_hour {
+        ($extractor:expr) => {{
+            let layer = v01::RateLimitLayer::builder($extractor).limit(1).window(HOUR);
+            bare().layer(layer.with_store(v01::MemoryStore::new()).build().unwrap())
+        }};
+    }
+    let trusting = || v01::TrustedProxyClientIpKeyExtractor::new(|peer| peer == std::net::IpAddr::from([10, 0, 0, 1]));
+
+    let app = theirs::tower_rate_limiter_01::app().unwrap();
+    for i in 0..=100 {
+        let answer = ask(&app, request("/", "203.0.113.9")).await;
+        assert_eq!(answer.status, if i < 100 { 200 } else { 429 });
+        assert_eq!(answer.header("ratelimit-policy"), r#""public-api";q=100;w=60"#);
+        assert_eq!(answer.body, if i < 100 { "hello" } else { "" });
+        assert!(i > 0 || t(&answer) == 60);
+    }
+    assert_eq!(ask(&app, nobody("/")).await.status, 500);
+    assert_eq!(ask(&app, nobody("/health")).await.header("ratelimit"), "");
+
+    let (by_forwarded, by_chain, by_peer) =
+        (once_an_hour!(trusting()), once_an_hour!(trusting()), once_an_hour!(v01::IpKeyExtractor::new()));
+    let mut passed = [0, 0, 0];
+    for i in 1..=20 {
+        let forged = with(request("/", "10.0.0.1"), "x-forwarded-for", "203.0.113.9");
+        let forged = with(forged, "forwarded", &format!("for=198.51.100.{i}"));
+        passed[0] += u32::from(ask(&by_forwarded, forged).await.status == 200);
+        let chain = with(request("/", "10.0.0.1"), "x-forwarded-for", &format!("198.51.100.{i}, 10.0.0.2"));
+        passed[1] += u32::from(ask(&by_chain, chain).await.status == 200);
+        passed[2] += u32::from(ask(&by_peer, request("/", &format!("2001:db8::{i:x}"))).await.status == 200);
+    }
+    assert_eq!(passed, [20, 1, 20]);
+    let odd = with(request("/", "10.0.0.1"), "x-forwarded-for", "unknown");
+    assert_eq!(ask(&once_an_hour!(trusting()), odd).await.status, 500);
+}
+
+#[tokio::test]
 async fn their_gcra_invites_to_come_back_before_the_window_that_it_tells_ends() {
     let policy = MemoryGcra::new(GcraQuota::new(10, MINUTE, 5).unwrap());
     let layer = tower_rate_limiter::RateLimitLayer::builder(IpKeyExtractor::new()).with_policy(policy);
