@@ -6,9 +6,11 @@ SHELL := /bin/bash
 # Each feature by itself, none, the default and all: a feature only adds.
 FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conformance
 
-.PHONY: test tools fmt lint docs unit features client client-tools bench bench-redis instructions instructions-check attack threats
+.PHONY: test tools fmt lint docs unit features client client-tools node bench bench-redis instructions
+.PHONY: instructions-check attack threats
 .PHONY: supply supply-tools advisories public-api
 .PHONY: fuzz replay
+.PHONY: migrating
 .PHONY: models models-weakened
 .PHONY: mutants coverage
 
@@ -30,6 +32,7 @@ fmt:
 	cargo fmt --manifest-path benches/instructions/Cargo.toml --check
 	cargo fmt --manifest-path benches/attack/Cargo.toml --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo fmt --manifest-path migrating/Cargo.toml --check
 
 lint:
 	cargo clippy --all-targets --all-features -- -D warnings
@@ -65,11 +68,13 @@ client: client-tools
 	client/scripts/bundle.sh --check
 	client/scripts/on-real-server.sh
 
-# Debian's own node is too old for the tools; npm has newer ones.
-client-tools:
+client-tools: node
+	@command -v chromium >/dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium; }
+
+# Debian's own is too old for the tools; npm has newer ones.
+node:
 	@command -v npm >/dev/null || { apt-get update && apt-get install -y --no-install-recommends nodejs npm; }
 	@node -e 'process.exit(+(parseInt(process.versions.node) < 20))' || npm install --global node@22
-	@command -v chromium >/dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium; }
 
 # What threads do at once, in every order: see proof/README.md. A package of its own.
 models:
@@ -140,6 +145,13 @@ fuzz:
 # What they kept once more, without libFuzzer.
 replay:
 	RUSTFLAGS="$$RUSTFLAGS --cfg tollgate_fuzzing" cargo test --manifest-path fuzz/Cargo.toml --no-default-features
+
+# The code of other crates that src/docs/migrating shows, compiled, and run beside ours; that of TypeScript, too, some
+# of it on a redis-server of its own. Two minutes of compiling, so not in `make test`. One of the crates asks for a
+# newer Rust than it needs.
+migrating: tools node
+	cargo test --ignore-rust-version --manifest-path migrating/Cargo.toml
+	cd migrating/typescript && npm ci --no-audit --no-fund --loglevel=error && npm test
 
 # Breaks the code on purpose, in some 870 places, to see that a test notices. Half an hour on two quiet cores.
 mutants:

@@ -1,0 +1,166 @@
+//! What `docs::migrating::express_rate_limit` says of ours; of theirs, `typescript/tests` does.
+
+use axum::{Router, routing::get};
+use tollgate::algorithm::Micros;
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
+use tollgate::{
+    DAY, Error, ErrorKind, FailureMode, HOUR, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer,
+    RateLimiter, Secret, Settle, key,
+};
+use tollgate_migrating::{ask, get as request, ours, with};
+
+fn limited(key: key::ClientIp) -> Router {
+    bare().layer(RateLimitLayer::new(Quota::fixed_window(1, HOUR), key))
+}
+
+fn bare() -> Router {
+    let broken = || async { http::StatusCode::INTERNAL_SERVER_ERROR };
+    Router::new().route("/", get(|| async { "hello" })).route("/broken", get(broken))
+}
+
+#[tokio::test]
+async fn a_hundred_pass_under_fields_of_draft_11() {
+    let app = ours::express_rate_limit::app();
+    for left in (0..100).rev() {
+        let answer = ask(&app, request("/", "203.0.113.9")).await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.header("ratelimit-policy"), r#""api";q=100;w=900"#);
+        assert!(answer.header("ratelimit").starts_with(&format!(r#""api";r={left};t="#)));
+    }
+    let denied = ask(&app, request("/", "203.0.113.9")).await;
+    assert_eq!(denied.status, 429);
+    assert_eq!(denied.header("content-type"), "application/problem+json");
+    assert!(denied.header("ratelimit").ends_with(&format!("t={}", denied.retry_after())));
+    let health = ask(&app, request("/health", "203.0.113.9")).await;
+    assert_eq!((health.status.as_u16(), health.header("ratelimit")), (200, ""));
+}
+
+#[tokio::test]
+async fn as_many_hops_as_said_are_read_from_the_right() {
+    let app = limited(key::client_ip().trust_hops(1));
+    let mut passed = 0;
+    for i in 0..20 {
+        let forwarded = format!("198.51.100.{i}, 203.0.113.9");
+        passed +=
+            u32::from(ask(&app, with(request("/", "10.0.0.1"), "x-forwarded-for", &forwarded)).await.status == 200);
+    }
+    assert_eq!(passed, 1);
+}
+
+#[tokio::test]
+async fn without_trust_all_clients_of_a_proxy_are_one() {
+    let app = limited(key::client_ip());
+    let mut passed = 0;
+    for i in 0..20 {
+        let request = with(request("/", "10.0.0.1"), "x-forwarded-for", &format!("198.51.100.{i}"));
+        passed += u32::from(ask(&app, request).await.status == 200);
+    }
+    assert_eq!(passed, 1);
+}
+
+/// And the same for one key at each limiter with its secret.
+#[test]
+fn a_window_begins_where_the_key_says() {
+    let quota = Quota::fixed_window(100, 15 * MINUTE);
+    let policy = Policy::new("api", quota);
+    let limiter = || {
+        let backend = MemoryBackend::builder().clock(ManualClock::at(Micros::EPOCH + 1000 * DAY)).build();
+        RateLimiter::builder(backend).secret(Secret::new(*b"a secret of ours")).build()
+    };
+    let (one, other) = (limiter(), limiter());
+    let mut waits = Vec::new();
+    for key in 0..50_u64 {
+        let wait = |limiter: &RateLimiter| {
+            (0..101).filter_map(|_| limiter.limit_now(&policy, key)?.into_result().err()?.retry_after()).next()
+        };
+        let waits_here = wait(&one).expect("the 101st is denied");
+        assert_eq!(Some(waits_here), wait(&other));
+        assert!(waits_here <= 15 * MINUTE);
+        waits.push(waits_here);
+    }
+    waits.sort_unstable();
+    waits.dedup();
+    assert!(waits.len() > 10);
+}
+
+#[tokio::test]
+async fn of_ipv6_64_bits_count_unless_told() {
+    for (client, clients) in [(key::client_ip(), 3), (key::client_ip().prefixes(32, 56), 2)] {
+        let app = limited(client);
+        let mut passed = 0;
+        for peer in ["2001:db8::1", "2001:db8:0:ff::1", "2001:db8:0:100::1"] {
+            passed += u32::from(ask(&app, request("/", peer)).await.status == 200);
+        }
+        assert_eq!(passed, clients);
+    }
+}
+
+#[tokio::test]
+async fn what_failed_is_given_back_by_settle() {
+    let layer = RateLimitLayer::new(Quota::fixed_window(1, HOUR), key::client_ip());
+    let app = bare().layer(layer.settle(|res| if res.status.as_u16() >= 400 { Settle::Refund } else { Settle::Keep }));
+    for _ in 0..5 {
+        assert_eq!(ask(&app, request("/broken", "203.0.113.9")).await.status, 500);
+    }
+    assert_eq!(ask(&app, request("/", "203.0.113.9")).await.status, 200);
+    assert_eq!(ask(&app, request("/", "203.0.113.9")).await.status, 429);
+}
+
+#[tokio::test]
+async fn refused_by_one_rule_charged_by_none() {
+    let limiter = RateLimiter::new(MemoryBackend::new());
+    let daily = Policy::new("daily", Quota::fixed_window(1000, DAY));
+    let layer = RateLimitLayer::new(&daily, key::global()).and(Quota::fixed_window(10, HOUR), key::client_ip());
+    let app = bare().layer(layer.limiter(&limiter));
+    for _ in 0..100 {
+        ask(&app, request("/", "203.0.113.9")).await;
+    }
+    assert_eq!(limiter.remaining(&daily, tollgate::Key::everybody()).await.unwrap(), 990);
+}
+
+/// A backend whose server is down.
+#[derive(Debug)]
+struct Down;
+
+fn down<T>() -> BackendFuture<T> {
+    BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "down")))
+}
+
+impl Backend for Down {
+    fn acquire(&self, _: &[Take<'_>]) -> BackendFuture<Steps> {
+        down()
+    }
+
+    fn peek(&self, _: &[Take<'_>]) -> BackendFuture<Steps> {
+        down()
+    }
+
+    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<()> {
+        down()
+    }
+
+    fn reset(&self, _: &[RowId<'_>]) -> BackendFuture<()> {
+        down()
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_fails_is_503_unless_told() {
+    for (mode, status) in [(FailureMode::Deny, 503), (FailureMode::Allow, 200), (FailureMode::fallback(1.0), 200)] {
+        let limiter = RateLimiter::builder(Down).on_failure(mode).build();
+        let layer = RateLimitLayer::new(Quota::fixed_window(1, HOUR), key::client_ip()).limiter(&limiter);
+        let answer = ask(&bare().layer(layer), request("/", "203.0.113.9")).await;
+        assert_eq!(answer.status, status);
+        assert_eq!(answer.headers.contains_key("retry-after"), status == 503);
+    }
+}
+
+#[tokio::test]
+async fn rows_are_bounded() {
+    let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(1000).build());
+    let policy = Policy::new("flood", Quota::fixed_window(100, 15 * MINUTE));
+    for key in 0..20_000_u64 {
+        limiter.limit(&policy, key).await.unwrap();
+        assert!(limiter.stats().rows.unwrap() <= 1000);
+    }
+}

@@ -1,0 +1,193 @@
+//! What `docs::migrating::governor` says of both.
+
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+use governor::clock::FakeRelativeClock;
+use governor::middleware::NoOpMiddleware;
+use governor::state::keyed::DashMapStateStore;
+use tollgate::{DAY, LimitError, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, Reason, SECOND};
+use tollgate_migrating::{ours, theirs};
+
+/// Both, on clocks that go by hand.
+struct Pair {
+    theirs:
+        governor::RateLimiter<u64, DashMapStateStore<u64>, FakeRelativeClock, NoOpMiddleware<governor::nanos::Nanos>>,
+    their_clock: FakeRelativeClock,
+    ours: RateLimiter,
+    our_clock: ManualClock,
+    policy: Policy,
+}
+
+impl Pair {
+    fn new(period: Duration, burst: u32) -> Pair {
+        let their_clock = FakeRelativeClock::default();
+        let quota = governor::Quota::with_period(period).unwrap().allow_burst(NonZeroU32::new(burst).unwrap());
+        let our_clock = ManualClock::new();
+        Pair {
+            theirs: governor::RateLimiter::new(quota, DashMapStateStore::default(), their_clock.clone()),
+            their_clock,
+            ours: manual(&our_clock),
+            our_clock,
+            policy: Policy::new("pair", Quota::token_bucket(1, period).capacity(burst.into())),
+        }
+    }
+
+    fn advance(&self, by: Duration) {
+        self.their_clock.advance(by);
+        self.our_clock.advance(by);
+    }
+
+    /// `None`: allowed.
+    fn ask(&self, key: u64) -> [Option<Duration>; 2] {
+        use governor::clock::Clock;
+        let theirs = self.theirs.check_key(&key).err().map(|it| it.wait_time_from(self.their_clock.now()));
+        let ours = self.ours.limit_now(&self.policy, key).unwrap().into_result().err();
+        [theirs, ours.map(|it| it.retry_after().unwrap())]
+    }
+}
+
+fn manual(clock: &ManualClock) -> RateLimiter {
+    RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build())
+}
+
+/// One poll, without anybody to wake.
+fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn the_same_requests_pass_and_the_same_waits_are_told() {
+    let mut seed = 7_u64;
+    let mut random = move |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    for (period, burst) in [(100_000, 10), (7_000, 3), (2_000_000, 5), (1, 1), (86_400_000, 1000)] {
+        let pair = Pair::new(Duration::from_micros(period), burst);
+        let mut denied = 0;
+        for i in 0..20_000 {
+            pair.advance(Duration::from_micros(random(period + 1)));
+            let [theirs, ours] = pair.ask(random(2));
+            assert_eq!(theirs, ours, "request {i}, one token in {period} us, burst {burst}");
+            denied += u32::from(ours.is_some());
+        }
+        assert!(burst == 1000 || denied > 500, "{denied} denied: nothing was compared");
+    }
+}
+
+#[test]
+fn more_than_the_burst_is_never_granted_by_either() {
+    let pair = Pair::new(Duration::from_millis(100), 10);
+    let eleven = NonZeroU32::new(11).unwrap();
+    assert_eq!(pair.theirs.check_key_n(&1, eleven).unwrap_err().0, 10);
+
+    let mut decision = pin!(pair.ours.acquire(&pair.policy, 1_u64).cost(11).into_future());
+    let Poll::Ready(Ok(decision)) = poll(decision.as_mut()) else { panic!("in memory") };
+    assert_eq!(decision.reason(), Reason::CostTooLarge);
+    assert_eq!(decision.into_result().unwrap_err().retry_after(), None, "waiting does not help");
+}
+
+#[tokio::test]
+async fn refused_by_the_second_limiter_charged_by_the_first() {
+    let theirs = theirs::governor::Limits::new();
+    let clock = ManualClock::new();
+    let limiter = manual(&clock);
+    let ours = ours::governor::Limits::new(limiter.clone());
+    let (mut passed, mut waits) = ([0, 0], Duration::ZERO);
+    for _ in 0..1000 {
+        match theirs.search(1) {
+            Ok(()) => passed[0] += 1,
+            Err(wait) => waits = waits.max(wait),
+        }
+        passed[1] += u32::from(ours.search(1).await.is_ok());
+    }
+    assert!(passed[0] < 500, "most were refused by the burst: {} passed", passed[0]);
+    assert_eq!(passed[1], 10);
+    // Their daily thousand is gone all the same.
+    thread::sleep(SECOND);
+    assert!(theirs.search(1).unwrap_err() > SECOND);
+    clock.advance(SECOND);
+    ours.search(1).await.unwrap();
+    assert_eq!(limiter.remaining(&Policy::new("daily", Quota::token_bucket(1000, DAY)), 1_u64).await.unwrap(), 989);
+}
+
+#[tokio::test]
+async fn whoever_waits_is_overtaken_by_a_newcomer_with_them() {
+    let quota = governor::Quota::with_period(SECOND).unwrap();
+    let theirs = governor::RateLimiter::direct(quota);
+    theirs.check().unwrap();
+    let mut waiting = pin!(theirs.until_ready());
+    assert!(poll(waiting.as_mut()).is_pending());
+    thread::sleep(SECOND); // its turn has come
+    theirs.check().expect("a newcomer takes it");
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert!(poll(waiting.as_mut()).is_pending(), "and it waits once more");
+
+    let clock = ManualClock::new();
+    let limiter = manual(&clock);
+    let policy = Policy::new("upstream", Quota::token_bucket(1, SECOND).max_reserved(10));
+    limiter.limit(&policy, 1_u64).await.unwrap().into_result().unwrap();
+    let turn = limiter.acquire(&policy, 1_u64).reserve().await.unwrap();
+    assert_eq!(turn.delay(), SECOND);
+    clock.advance(SECOND);
+    assert!(!limiter.limit(&policy, 1_u64).await.unwrap().is_allowed(), "that token is promised");
+}
+
+#[tokio::test]
+async fn any_number_wait_with_them_and_as_many_as_said_with_us() {
+    let theirs = Arc::new(theirs::governor::Limits::new());
+    let waiting: Vec<_> = (0..1000)
+        .map(|_| {
+            let theirs = Arc::clone(&theirs);
+            Box::pin(async move { theirs.upstream().await })
+        })
+        .collect();
+    let pending = waiting.into_iter().map(|mut it| poll(it.as_mut()).is_pending()).filter(|it| *it).count();
+    assert!(pending > 900, "{pending}");
+
+    // Five at once, and a hundred turns; the last of those is twenty seconds away.
+    let clock = ManualClock::new();
+    let ours = ours::governor::Limits::new(manual(&clock));
+    let mut outcomes = [0, 0, 0];
+    let mut held = Vec::new();
+    for _ in 0..1000 {
+        let mut turn = Box::pin(ours.upstream());
+        match poll(turn.as_mut()) {
+            Poll::Ready(Ok(())) => outcomes[0] += 1,
+            Poll::Pending => {
+                outcomes[1] += 1;
+                held.push(turn);
+            }
+            Poll::Ready(Err(LimitError::Denied(_))) => outcomes[2] += 1,
+            Poll::Ready(Err(error)) => panic!("{error}"),
+        }
+    }
+    assert_eq!(outcomes, [5, 100, 895]);
+}
+
+#[test]
+fn their_keys_stay_until_they_are_swept() {
+    let pair = Pair::new(Duration::from_millis(1), 1);
+    for key in 0..10_000 {
+        pair.ask(key);
+    }
+    pair.advance(SECOND);
+    assert_eq!(pair.theirs.len(), 10_000);
+    pair.theirs.retain_recent();
+    assert_eq!(pair.theirs.len(), 0);
+
+    // Ours go as others come: those that were paid back make room.
+    for round in 1..=20_u64 {
+        for key in 0..10_000 {
+            pair.ours.limit_now(&pair.policy, round * 10_000 + key);
+        }
+        pair.advance(SECOND);
+    }
+    let rows = pair.ours.stats().rows.unwrap();
+    assert!(rows < 40_000, "{rows} rows after 210,000 keys, of which none owes anything");
+}

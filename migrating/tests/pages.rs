@@ -1,0 +1,115 @@
+//! What the pages show is what is compiled here, and what the other tests run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const IN_RUST: [&str; 5] =
+    ["actix_extensible_rate_limit", "axum_gcra", "governor", "tower_governor", "tower_rate_limiter"];
+const IN_TYPESCRIPT: [&str; 3] = ["convex", "express_rate_limit", "upstash"];
+
+#[test]
+fn every_block_of_the_pages_is_in_the_sources() {
+    for peer in IN_RUST.into_iter().chain(IN_TYPESCRIPT) {
+        let page = read(&page(peer));
+        let theirs = match IN_RUST.contains(&peer) {
+            true => format!("src/theirs/{peer}.rs"),
+            false => format!("typescript/src/{peer}.ts"),
+        };
+        for (heading, source) in [("Theirs", theirs), ("Ours", format!("src/ours/{peer}.rs"))] {
+            let mut sources = read(&source);
+            if (peer, heading) == ("tower_rate_limiter", "Theirs") {
+                sources += &read("src/theirs/tower_rate_limiter_01.rs");
+            }
+            let blocks = blocks(&page, heading);
+            assert!(!blocks.is_empty(), "{peer}.md: no block under {heading}");
+            for block in blocks.iter().filter(|block| !block.starts_with("# #[cfg(")) {
+                let shown = without_hidden(block);
+                assert!(sources.contains(shown.trim()), "{peer}.md shows what is not in {source}:\n{shown}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_page_is_held_to_its_sources() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/docs/migrating");
+    let pages = fs::read_dir(folder).expect("the pages").map(|it| it.expect("a file").path());
+    for path in pages.filter(|path| path.extension().is_some_and(|it| it == "md") && !path.ends_with("index.md")) {
+        let name = path.file_stem().and_then(|it| it.to_str()).expect("a name");
+        assert!(IN_RUST.contains(&name) || IN_TYPESCRIPT.contains(&name), "{name}.md");
+    }
+}
+
+/// No claim names a test that is not there any more.
+#[test]
+fn every_test_that_a_page_names_is_there() {
+    for peer in IN_RUST.into_iter().chain(IN_TYPESCRIPT) {
+        let mut tests = read(&format!("tests/{peer}.rs"));
+        if IN_TYPESCRIPT.contains(&peer) {
+            tests += &read(&format!("typescript/tests/{peer}.test.ts"));
+        }
+        let page = read(&page(peer));
+        let changes = page.split_once("# What changes\n").unwrap_or_else(|| panic!("{peer}.md: no such part")).1;
+        let rows: Vec<&str> = changes.lines().filter(|line| line.starts_with('|')).skip(2).collect();
+        assert!(rows.len() > 4, "{peer}.md");
+        // In the last column of the table all that is quoted, elsewhere what looks like a test.
+        let mut named: Vec<String> = quoted(changes).filter(|it| it.matches('_').count() > 4).collect();
+        for row in rows {
+            let shown = row.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
+            assert!(shown.contains('`'), "{peer}.md: which test shows {row:?}");
+            named.extend(quoted(shown).filter(|name| !name.contains('/')));
+        }
+        for name in named {
+            let there = [format!("fn {name}("), format!("test(\"{name}\"")].iter().any(|it| tests.contains(it));
+            assert!(there, "{peer}.md names `{name}`");
+        }
+    }
+}
+
+/// And the front page names its tests by file.
+#[test]
+fn every_test_that_the_front_page_names_is_there() {
+    let page = read("../src/docs/migrating/index.md");
+    let page: String = page.split("```").step_by(2).collect(); // without its code
+    let named: Vec<String> = quoted(&page).filter(|it| it.matches('_').count() > 4).collect();
+    assert!(named.len() >= 3, "{named:?}");
+    let all: String =
+        ["governor", "moving", "tower_rate_limiter"].iter().map(|it| read(&format!("tests/{it}.rs"))).collect();
+    for name in named {
+        assert!(all.contains(&format!("fn {name}(")), "{name}");
+    }
+}
+
+/// The blocks of code under a heading.
+fn blocks(page: &str, heading: &str) -> Vec<String> {
+    let Some((_, section)) = page.split_once(&format!("\n# {heading}\n")) else { return Vec::new() };
+    // Between fences a line may begin as a heading does.
+    let mut blocks = Vec::new();
+    for (i, part) in section.split("\n```").enumerate() {
+        match i % 2 {
+            0 if part.contains("\n# ") => break,
+            0 => {}
+            _ => blocks.push(part.split_once('\n').map_or(String::new(), |(_, code)| code.to_owned())),
+        }
+    }
+    blocks
+}
+
+/// What a reader sees of a block: rustdoc hides lines that begin with `# `.
+fn without_hidden(block: &str) -> String {
+    block.lines().filter(|line| *line != "#" && !line.starts_with("# ")).map(|line| format!("{line}\n")).collect()
+}
+
+/// What stands between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned)
+}
+
+fn page(peer: &str) -> String {
+    format!("../src/docs/migrating/{peer}.md")
+}
+
+fn read(path: &str) -> String {
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}

@@ -1,0 +1,203 @@
+//! What `docs::migrating::tower_governor` says of both.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use axum::{Router, routing::get};
+use http::Method;
+use tollgate::key::ClientIp;
+use tollgate::{HOUR, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, key};
+use tollgate_migrating::{Answer, ask, get as request, nobody, ours, theirs, with};
+use tower_governor::GovernorLayer;
+use tower_governor::governor::GovernorConfigBuilder;
+use tower_governor::key_extractor::SmartIpKeyExtractor;
+
+/// One request an hour, by tower_governor.
+macro_rules! theirs_by {
+    ($extractor:expr) => {{
+        let mut config = GovernorConfigBuilder::default();
+        let config = config.per_second(3600).burst_size(1).key_extractor($extractor).finish().unwrap();
+        bare().layer(GovernorLayer::new(config))
+    }};
+}
+
+/// One request an hour, by us.
+fn ours_by(key: ClientIp) -> Router {
+    bare().layer(RateLimitLayer::new(Quota::token_bucket(1, HOUR), key))
+}
+
+fn bare() -> Router {
+    Router::new().route("/", get(|| async { "hello" }))
+}
+
+fn statuses(answers: &[Answer]) -> Vec<u16> {
+    answers.iter().map(|it| it.status.as_u16()).collect()
+}
+
+async fn six(app: &Router) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    for _ in 0..6 {
+        answers.push(ask(app, request("/", "203.0.113.9")).await);
+    }
+    answers
+}
+
+#[tokio::test]
+async fn the_same_burst_and_other_headers() {
+    let theirs = six(&theirs::tower_governor::app()).await;
+    let ours = six(&ours::tower_governor::app()).await;
+    assert_eq!(statuses(&theirs), [200, 200, 200, 200, 200, 429]);
+    assert_eq!(statuses(&ours), statuses(&theirs));
+
+    let names = |answer: &Answer| {
+        let mut names: Vec<_> = answer.headers.keys().map(|it| it.as_str().to_owned()).collect();
+        names.retain(|it| it.contains("rate") || it.contains("retry") || it.contains("cache"));
+        names.sort();
+        names
+    };
+    assert_eq!(names(&theirs[0]), ["x-ratelimit-limit", "x-ratelimit-remaining"]);
+    assert_eq!(names(&theirs[5]), ["retry-after", "x-ratelimit-after", "x-ratelimit-limit", "x-ratelimit-remaining"]);
+    assert_eq!(names(&ours[0]), ["ratelimit", "ratelimit-policy"]);
+    assert_eq!(names(&ours[5]), ["cache-control", "ratelimit", "ratelimit-policy", "retry-after"]);
+    assert_eq!(ours[0].header("ratelimit-policy"), r#""api";q=5;w=10"#);
+
+    assert!(theirs[5].body.starts_with("Too Many Requests! Wait for "), "{}", theirs[5].body);
+    assert_eq!(theirs[5].header("content-type"), "");
+    assert_eq!(ours[5].header("content-type"), "application/problem+json");
+    assert!(ours[5].body.contains(r#""violated-policies":["api"]"#), "{}", ours[5].body);
+}
+
+#[tokio::test]
+async fn their_retry_after_is_too_short_and_ours_is_not() {
+    let began = Instant::now();
+    let app = theirs_by!(tower_governor::key_extractor::PeerIpKeyExtractor);
+    ask(&app, request("/", "203.0.113.9")).await;
+    let said = ask(&app, request("/", "203.0.113.9")).await.retry_after();
+    assert!(began.elapsed() + Duration::from_secs(said) < HOUR, "whoever waits {said} s comes before the token");
+
+    // Under a second, they say 0.
+    let mut config = GovernorConfigBuilder::default();
+    let config = config.per_millisecond(999).burst_size(1).finish().unwrap();
+    let app = bare().layer(GovernorLayer::new(config));
+    let mut denied = ask(&app, request("/", "203.0.113.9")).await;
+    while denied.status == 200 {
+        denied = ask(&app, request("/", "203.0.113.9")).await;
+    }
+    assert_eq!(denied.header("retry-after"), "0");
+
+    let clock = ManualClock::new();
+    let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
+    let quota = Quota::token_bucket(1, Duration::from_millis(999));
+    let app = bare().layer(RateLimitLayer::new(quota, key::client_ip()).limiter(&limiter));
+    ask(&app, request("/", "203.0.113.9")).await;
+    let said = ask(&app, request("/", "203.0.113.9")).await.retry_after();
+    assert_eq!(said, 1);
+    clock.advance(Duration::from_secs(said));
+    assert_eq!(ask(&app, request("/", "203.0.113.9")).await.status, 200);
+}
+
+/// The peer is a proxy that appends whom it saw.
+#[tokio::test]
+async fn smart_ip_lets_a_client_choose_its_key() {
+    let theirs = theirs_by!(SmartIpKeyExtractor);
+    let ours = ours_by(key::client_ip().trust(["10.0.0.0/8"]));
+    let (mut passed_theirs, mut passed_ours) = (0, 0);
+    for i in 0..20 {
+        let forged = format!("198.51.100.{i}, 203.0.113.9");
+        let forged = || with(request("/", "10.0.0.1"), "x-forwarded-for", &forged);
+        passed_theirs += u32::from(ask(&theirs, forged()).await.status == 200);
+        passed_ours += u32::from(ask(&ours, forged()).await.status == 200);
+    }
+    assert_eq!((passed_theirs, passed_ours), (20, 1));
+}
+
+#[tokio::test]
+async fn smart_ip_believes_a_client_without_a_proxy() {
+    let theirs = theirs_by!(SmartIpKeyExtractor);
+    let ours = ours_by(key::client_ip().trust(["10.0.0.0/8"]));
+    let mut passed = [0, 0];
+    for i in 0..20 {
+        let forged = || with(request("/", "203.0.113.9"), "x-forwarded-for", &format!("198.51.100.{i}"));
+        passed[0] += u32::from(ask(&theirs, forged()).await.status == 200);
+        passed[1] += u32::from(ask(&ours, forged()).await.status == 200);
+    }
+    assert_eq!(passed, [20, 1]);
+}
+
+#[tokio::test]
+async fn an_ipv6_network_is_many_clients_to_them() {
+    let theirs = theirs_by!(tower_governor::key_extractor::PeerIpKeyExtractor);
+    let ours = ours_by(key::client_ip());
+    let mut passed = [0, 0];
+    for i in 1..=20 {
+        let peer = format!("2001:db8::{i:x}");
+        passed[0] += u32::from(ask(&theirs, request("/", &peer)).await.status == 200);
+        passed[1] += u32::from(ask(&ours, request("/", &peer)).await.status == 200);
+    }
+    assert_eq!(passed, [20, 1]);
+}
+
+#[tokio::test]
+async fn a_dual_stack_socket_gives_an_ipv4_client_two_keys_with_them() {
+    let theirs = theirs_by!(tower_governor::key_extractor::PeerIpKeyExtractor);
+    let ours = ours_by(key::client_ip());
+    let mut passed = [0, 0];
+    for peer in ["203.0.113.9", "::ffff:203.0.113.9"] {
+        passed[0] += u32::from(ask(&theirs, request("/", peer)).await.status == 200);
+        passed[1] += u32::from(ask(&ours, request("/", peer)).await.status == 200);
+    }
+    assert_eq!(passed, [2, 1]);
+}
+
+#[tokio::test]
+async fn without_an_address_both_answer_500_and_ours_says_what_to_do() {
+    let theirs = ask(&theirs::tower_governor::app(), nobody("/")).await;
+    let ours = ask(&ours::tower_governor::app(), nobody("/")).await;
+    assert_eq!((theirs.status.as_u16(), ours.status.as_u16()), (500, 500));
+    assert_eq!(theirs.body, "Unable To Extract Key!");
+    assert!(ours.body.contains("into_make_service_with_connect_info"), "{}", ours.body);
+}
+
+#[tokio::test]
+async fn their_methods_are_our_skip() {
+    let mut config = GovernorConfigBuilder::default();
+    let mut config = config.per_second(3600).burst_size(1).use_headers();
+    let config = config.methods(vec![Method::POST]).finish().unwrap();
+    let theirs = bare().layer(GovernorLayer::new(config));
+    let ours = RateLimitLayer::new(Quota::token_bucket(1, HOUR), key::client_ip());
+    let ours = bare().layer(ours.skip(|request: &http::request::Parts| request.method != Method::POST));
+    for _ in 0..3 {
+        let theirs = ask(&theirs, request("/", "203.0.113.9")).await;
+        let ours = ask(&ours, request("/", "203.0.113.9")).await;
+        assert_eq!((theirs.status.as_u16(), ours.status.as_u16()), (200, 200));
+        assert_eq!(theirs.header("x-ratelimit-whitelisted"), "true");
+        assert_eq!(ours.header("ratelimit"), "");
+    }
+}
+
+#[tokio::test]
+async fn their_table_keeps_every_key_until_it_is_swept_and_ours_is_bounded() {
+    const KEYS: u32 = 20_000;
+    let address = |i: u32| std::net::IpAddr::from(std::net::Ipv4Addr::from(0x0a00_0000 + i)).to_string();
+
+    let mut config = GovernorConfigBuilder::default();
+    let config = config.per_millisecond(1).burst_size(1).finish().unwrap();
+    let limiter = config.limiter().clone();
+    let theirs = bare().layer(GovernorLayer::new(config));
+    for i in 0..KEYS {
+        ask(&theirs, request("/", &address(i))).await;
+    }
+    thread::sleep(Duration::from_millis(50)); // all of it is paid back
+    assert_eq!(limiter.len(), KEYS as usize);
+    limiter.retain_recent();
+    assert_eq!(limiter.len(), 0);
+
+    // One token an hour, so that nothing is paid back; and a thousand rows, if that many are wanted.
+    let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(1000).build());
+    let policy = Policy::new("flood", Quota::token_bucket(1, HOUR));
+    let ours = bare().layer(RateLimitLayer::new(policy, key::client_ip()).limiter(&limiter));
+    for i in 0..KEYS {
+        ask(&ours, request("/", &address(i))).await;
+        assert!(limiter.stats().rows.unwrap() <= 1000);
+    }
+}

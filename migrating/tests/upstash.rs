@@ -1,0 +1,119 @@
+//! What `docs::migrating::upstash` says of ours; of theirs, `typescript/tests` does.
+
+use std::time::Duration;
+
+use tollgate::algorithm::Micros;
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
+use tollgate::{Error, ErrorKind, FailureMode, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, SECOND};
+use tollgate_migrating::{ask, get as request, ours};
+
+fn manual(clock: &ManualClock) -> RateLimiter {
+    RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build())
+}
+
+fn ten_in_three_seconds() -> Policy {
+    Policy::new("ten", Quota::sliding_window(10, 3 * SECOND))
+}
+
+async fn granted(limiter: &RateLimiter, policy: &Policy, tries: u32) -> u32 {
+    let mut granted = 0;
+    for _ in 0..tries {
+        granted += u32::from(limiter.limit(policy, "ada").await.unwrap().is_allowed());
+    }
+    granted
+}
+
+#[tokio::test]
+async fn ten_pass_and_the_eleventh_is_told_when() {
+    let app = ours::upstash::app(RateLimiter::default());
+    for _ in 0..10 {
+        assert_eq!(ask(&app, request("/search/ada", "203.0.113.9")).await.body, "found");
+    }
+    let denied = ask(&app, request("/search/ada", "203.0.113.9")).await;
+    assert_eq!(denied.status, 429);
+    assert!(denied.retry_after() >= 1);
+    assert_eq!(denied.header("content-type"), "application/problem+json");
+    assert_eq!(ask(&app, request("/search/eve", "203.0.113.9")).await.status, 200);
+}
+
+#[tokio::test]
+async fn whoever_was_denied_passes_as_soon_as_there_is_room() {
+    let clock = ManualClock::at(Micros::EPOCH + 300_000 * SECOND + Duration::from_millis(2100));
+    let (limiter, policy) = (manual(&clock), ten_in_three_seconds());
+    assert_eq!(granted(&limiter, &policy, 10).await, 10);
+    clock.advance(Duration::from_millis(960)); // the next window has just begun
+    assert_eq!(granted(&limiter, &policy, 5).await, 0);
+    clock.advance(Duration::from_millis(2340)); // and four fifths of it are over
+    assert_eq!(granted(&limiter, &policy, 20).await, 8);
+}
+
+#[tokio::test]
+async fn the_time_that_is_told_suffices() {
+    let clock = ManualClock::at(Micros::EPOCH + 300_000 * SECOND + Duration::from_millis(2100));
+    let (limiter, policy) = (manual(&clock), ten_in_three_seconds());
+    granted(&limiter, &policy, 10).await;
+    let denied = limiter.limit(&policy, "ada").await.unwrap().into_result().unwrap_err();
+    clock.advance(denied.retry_after().unwrap());
+    assert_eq!(granted(&limiter, &policy, 5).await, 1);
+}
+
+#[tokio::test]
+async fn a_request_that_costs_more_than_is_left_is_refused_and_not_charged() {
+    let (limiter, policy) = (manual(&ManualClock::new()), ten_in_three_seconds());
+    assert_eq!(granted(&limiter, &policy, 8).await, 8);
+    assert!(!limiter.acquire(&policy, "ada").cost(5).await.unwrap().is_allowed());
+    assert!(limiter.acquire(&policy, "ada").cost(2).await.unwrap().is_allowed());
+}
+
+#[tokio::test]
+async fn a_token_bucket_refills_smoothly() {
+    let clock = ManualClock::new();
+    let (limiter, policy) = (manual(&clock), Policy::new("smooth", Quota::token_bucket(10, 2 * SECOND)));
+    assert_eq!(granted(&limiter, &policy, 20).await, 10);
+    clock.advance(Duration::from_millis(1500));
+    assert_eq!(granted(&limiter, &policy, 20).await, 7);
+}
+
+/// A backend whose server is down.
+#[derive(Debug)]
+struct Down;
+
+fn down<T>() -> BackendFuture<T> {
+    BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "down")))
+}
+
+impl Backend for Down {
+    fn acquire(&self, _: &[Take<'_>]) -> BackendFuture<Steps> {
+        down()
+    }
+
+    fn peek(&self, _: &[Take<'_>]) -> BackendFuture<Steps> {
+        down()
+    }
+
+    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<()> {
+        down()
+    }
+
+    fn reset(&self, _: &[RowId<'_>]) -> BackendFuture<()> {
+        down()
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_refuses_unless_told() {
+    let app = |mode| ours::upstash::app(RateLimiter::builder(Down).on_failure(mode).build());
+    let refused = ask(&app(FailureMode::default()), request("/search/ada", "203.0.113.9")).await;
+    assert_eq!(refused.status, 503);
+    assert!(refused.retry_after() >= 1);
+    let open = app(FailureMode::Allow);
+    for _ in 0..20 {
+        assert_eq!(ask(&open, request("/search/ada", "203.0.113.9")).await.status, 200);
+    }
+    let alone = app(FailureMode::fallback(0.5));
+    let mut passed = 0;
+    for _ in 0..20 {
+        passed += u32::from(ask(&alone, request("/search/ada", "203.0.113.9")).await.status == 200);
+    }
+    assert_eq!(passed, 5);
+}

@@ -1,0 +1,5 @@
+// In a project, Convex writes this file.
+import type { ComponentApi } from "@convex-dev/rate-limiter/_generated/component.js";
+import { componentsGeneric } from "convex/server";
+
+export const components = componentsGeneric() as unknown as { rateLimiter: ComponentApi<"rateLimiter"> };

@@ -1,0 +1,2 @@
+// In a project, Convex writes this file.
+export { mutationGeneric as mutation } from "convex/server";

@@ -1,0 +1,137 @@
+// What `docs::migrating::upstash` says of theirs, on a Redis server of its own.
+
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { Ratelimit } from "@upstash/ratelimit";
+import type { Redis } from "@upstash/redis";
+import { createClient } from "redis";
+import { searching } from "../src/upstash.js";
+
+const folder = mkdtempSync(join(tmpdir(), "upstash-"));
+const path = join(folder, "socket");
+const client = createClient({ socket: { path, tls: false } });
+let server: ChildProcess;
+
+/**
+ * What theirs calls of a client for HTTP, on a client for sockets. The first line of each script is for their own
+ * servers, which know a flag that Redis does not.
+ */
+const redis = {
+  evalsha: (hash: string, keys: string[], values: unknown[]) =>
+    client.evalSha(hash, { keys, arguments: values.map(String) }),
+  eval: (script: string, keys: string[], values: unknown[]) =>
+    client.eval(script.replace(/^#!.*/, ""), { keys, arguments: values.map(String) }),
+} as unknown as Redis;
+
+before(async () => {
+  server = spawn("redis-server", ["--port", "0", "--unixsocket", path, "--save", ""], { stdio: "ignore" });
+  client.on("error", () => {}); // while it starts
+  await client.connect();
+});
+
+after(async () => {
+  client.destroy();
+  server.kill();
+  await new Promise((resolve) => server.once("exit", resolve));
+  rmSync(folder, { recursive: true });
+});
+
+/** Waits for a part of the current window of so many milliseconds; windows begin at multiples of it. */
+async function at(part: number, window: number) {
+  const now = Date.now() % window;
+  await sleep((part * window - now + window) % window);
+}
+
+async function granted(limits: Ratelimit, user: string, tries: number, rate = 1): Promise<number> {
+  let granted = 0;
+  for (let i = 0; i < tries; i++) {
+    granted += Number((await limits.limit(user, { rate })).success);
+  }
+  return granted;
+}
+
+test("ten_pass_and_the_eleventh_does_not", async () => {
+  const search = searching(redis);
+  await at(0.1, 10_000);
+  for (let i = 0; i < 10; i++) {
+    assert.equal((await search("ada")).status, 200);
+  }
+  const denied = await search("ada");
+  assert.equal(denied.status, 429);
+  assert.ok(Number(denied.headers.get("retry-after")) <= 9);
+});
+
+test("whoever_was_denied_waits_for_the_end_of_the_window_though_there_is_room", async () => {
+  const options = { redis, limiter: Ratelimit.slidingWindow(10, "3 s") };
+  const cached = new Ratelimit({ ...options, prefix: "cached" });
+  const uncached = new Ratelimit({ ...options, prefix: "uncached", ephemeralCache: false });
+  const second = async (limits: Ratelimit) => {
+    await granted(limits, "ada", 10);
+    await at(0.02, 3000);
+    assert.ok((await granted(limits, "ada", 5)) < 5, "nearly all of the window before is in view");
+    await at(0.8, 3000); // and now a fifth: 2 of 10
+    return granted(limits, "ada", 20);
+  };
+  await at(0.7, 3000);
+  const [withCache, without] = await Promise.all([second(cached), second(uncached)]);
+  assert.equal(withCache, 0);
+  assert.ok(without >= 5, `${without}`);
+});
+
+test("a_request_that_costs_more_than_is_left_is_refused_and_charged", async () => {
+  const limiter = Ratelimit.slidingWindow(10, "10 s");
+  const limits = new Ratelimit({ redis, prefix: "cost", limiter, ephemeralCache: false });
+  await at(0.1, 10_000);
+  assert.equal(await granted(limits, "ada", 8), 8);
+  assert.equal((await limits.limit("ada", { rate: 5 })).success, false);
+  assert.equal((await limits.limit("ada", { rate: 2 })).success, false, "two of ten were left");
+});
+
+test("the_share_of_the_window_before_is_rounded_down", async () => {
+  const limiter = Ratelimit.slidingWindow(10, "3 s");
+  const limits = new Ratelimit({ redis, prefix: "rounded", limiter, ephemeralCache: false });
+  await at(0.8, 3000);
+  assert.equal(await granted(limits, "ada", 10), 10);
+  await at(0.01, 3000);
+  assert.equal(await granted(limits, "ada", 5), 1, "more than nine of the ten are in view");
+});
+
+test("the_time_is_that_of_the_calling_process", async (context) => {
+  const limiter = Ratelimit.fixedWindow(10, "1 h");
+  const limits = new Ratelimit({ redis, prefix: "clock", limiter, ephemeralCache: false });
+  assert.equal(await granted(limits, "ada", 20), 10);
+  const ahead = Date.now() + 3_600_000;
+  context.mock.method(Date, "now", () => ahead);
+  assert.equal(await granted(limits, "ada", 20), 10);
+});
+
+test("a_token_bucket_refills_in_steps", async () => {
+  const limiter = Ratelimit.tokenBucket(10, "2 s", 10);
+  const limits = new Ratelimit({ redis, prefix: "steps", limiter, ephemeralCache: false });
+  assert.equal(await granted(limits, "ada", 10), 10);
+  await sleep(1500);
+  assert.equal(await granted(limits, "ada", 1), 0, "three quarters of the interval gave nothing");
+  await sleep(700);
+  assert.equal(await granted(limits, "ada", 20), 10, "and then all at once");
+});
+
+test("a_server_that_does_not_answer_lets_everybody_through", async () => {
+  const silent = { evalsha: () => new Promise(() => {}) } as unknown as Redis;
+  const limits = new Ratelimit({ redis: silent, timeout: 100, limiter: Ratelimit.slidingWindow(1, "1 h") });
+  for (let i = 0; i < 3; i++) {
+    const { success, reason } = await limits.limit("ada");
+    assert.deepEqual([success, reason], [true, "timeout"]);
+  }
+});
+
+test("a_server_that_refuses_is_an_exception", async () => {
+  const down = { evalsha: () => Promise.reject(new Error("down")) } as unknown as Redis;
+  const limits = new Ratelimit({ redis: down, limiter: Ratelimit.slidingWindow(1, "1 h") });
+  await assert.rejects(limits.limit("ada"), /down/);
+});
