@@ -1,2 +1,50 @@
+//! Pages about the crate: how to choose limits, recipes, where things go wrong, how it is built and why.
+
+#[doc = include_str!("choosing/algorithm.md")]
+#[doc = ""]
+#[doc = include_str!("plots/algorithms.svg")]
+#[doc = ""]
+#[doc = include_str!("choosing/fixed_windows.md")]
+#[doc = include_str!("choosing/worst_window.md")]
+#[doc = ""]
+#[doc = include_str!("plots/worst_window.svg")]
+#[doc = ""]
+#[doc = include_str!("choosing/strict.md")]
+#[doc = include_str!("choosing/waiting.md")]
+#[doc = ""]
+#[doc = include_str!("plots/waiting.svg")]
+#[doc = ""]
+#[doc = include_str!("choosing/numbers.md")]
+#[doc = ""]
+#[doc = include_str!("plots/burst.svg")]
+#[doc = ""]
+#[doc = include_str!("choosing/costs.md")]
+pub mod choosing {}
+
+#[doc = include_str!("tiers_and_routes.md")]
+pub mod tiers_and_routes {}
+
+#[doc = include_str!("cookbook.md")]
+pub mod cookbook {}
+
+#[cfg(feature = "axum")]
+#[doc = include_str!("axum.md")]
+pub mod axum {}
+
+#[doc = include_str!("testing.md")]
+pub mod testing {}
+
+#[doc = include_str!("proxies.md")]
+pub mod proxies {}
+
+#[cfg(feature = "redis")]
+#[doc = include_str!("redis.md")]
+pub mod redis {}
+
+pub mod migrating;
+
+#[doc = include_str!("limitations.md")]
+pub mod limitations {}
+
 #[doc = include_str!("design.md")]
 pub mod design {}
