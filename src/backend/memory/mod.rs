@@ -527,7 +527,7 @@ fn shared_id(overflow: &HashMap<u64, State>, take: &Take<'_>) -> u64 {
 }
 
 /// Takes of a call for which there is a shorter way.
-const FEW: usize = 4;
+const FEW: usize = 8;
 /// Their answers.
 pub(crate) type FewSteps = SmallVec<[Step; FEW]>;
 

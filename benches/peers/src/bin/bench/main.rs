@@ -2,6 +2,7 @@
 //!
 //! Each part is measured by a process of its own, `bench print PART`. What it prints stands in `RESULTS.md` after that,
 //! each part with the machine, the day and the commit that it is from; parts that were not measured stay as they were.
+//! The figures of the README's comparison are taken from there.
 //! `TOLLGATE_BENCH=quick` only tries whether everything runs, and keeps nothing.
 
 mod allocations;
@@ -11,6 +12,7 @@ mod http;
 mod layer;
 mod memory;
 mod plots;
+mod readme;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -62,6 +64,7 @@ fn main() {
     let arguments: Vec<_> = env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["print", wanted] => PARTS.iter().filter(|(name, ..)| *name == wanted).for_each(|(.., print)| print()),
+        ["readme"] => readme::write(),
         ["grow", limiter, keys] => memory::grow(limiter, keys.parse().expect("a number")),
         ["serve", stack, kind] => http::run(stack, kind),
         ref wanted => measure(wanted),
@@ -88,6 +91,9 @@ fn measure(wanted: &[&str]) {
             let kept = fs::read_to_string(&results).unwrap_or_default();
             fs::write(&results, with_part(&kept, title, &part)).expect("a file to write to");
         }
+    }
+    if !quick() {
+        readme::write();
     }
 }
 

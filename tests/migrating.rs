@@ -1,4 +1,4 @@
-//! What the pages show is what is compiled here, and what the other tests run.
+//! What the pages on other limiters show, and the README says of them, is what `migrating/` compiles and runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ fn every_block_of_the_pages_is_in_the_sources() {
     for peer in IN_RUST.into_iter().chain(IN_TYPESCRIPT) {
         let page = read(&page(peer));
         let theirs = match IN_RUST.contains(&peer) {
-            true => format!("src/theirs/{peer}.rs"),
-            false => format!("typescript/src/{peer}.ts"),
+            true => format!("migrating/src/theirs/{peer}.rs"),
+            false => format!("migrating/typescript/src/{peer}.ts"),
         };
-        for (heading, source) in [("Theirs", theirs), ("Ours", format!("src/ours/{peer}.rs"))] {
+        for (heading, source) in [("Theirs", theirs), ("Ours", format!("migrating/src/ours/{peer}.rs"))] {
             let mut sources = read(&source);
             if (peer, heading) == ("tower_rate_limiter", "Theirs") {
-                sources += &read("src/theirs/tower_rate_limiter_01.rs");
+                sources += &read("migrating/src/theirs/tower_rate_limiter_01.rs");
             }
             let blocks = blocks(&page, heading);
             assert!(!blocks.is_empty(), "{peer}.md: no block under {heading}");
@@ -32,7 +32,7 @@ fn every_block_of_the_pages_is_in_the_sources() {
 
 #[test]
 fn every_page_is_held_to_its_sources() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/docs/migrating");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs/migrating");
     let pages = fs::read_dir(folder).expect("the pages").map(|it| it.expect("a file").path());
     for path in pages.filter(|path| path.extension().is_some_and(|it| it == "md") && !path.ends_with("index.md")) {
         let name = path.file_stem().and_then(|it| it.to_str()).expect("a name");
@@ -44,9 +44,9 @@ fn every_page_is_held_to_its_sources() {
 #[test]
 fn every_test_that_a_page_names_is_there() {
     for peer in IN_RUST.into_iter().chain(IN_TYPESCRIPT) {
-        let mut tests = read(&format!("tests/{peer}.rs"));
+        let mut tests = read(&format!("migrating/tests/{peer}.rs"));
         if IN_TYPESCRIPT.contains(&peer) {
-            tests += &read(&format!("typescript/tests/{peer}.test.ts"));
+            tests += &read(&format!("migrating/typescript/tests/{peer}.test.ts"));
         }
         let page = read(&page(peer));
         let changes = page.split_once("# What changes\n").unwrap_or_else(|| panic!("{peer}.md: no such part")).1;
@@ -69,14 +69,40 @@ fn every_test_that_a_page_names_is_there() {
 /// And the front page names its tests by file.
 #[test]
 fn every_test_that_the_front_page_names_is_there() {
-    let page = read("../src/docs/migrating/index.md");
+    let page = read("src/docs/migrating/index.md");
     let page: String = page.split("```").step_by(2).collect(); // without its code
     let named: Vec<String> = quoted(&page).filter(|it| it.matches('_').count() > 4).collect();
     assert!(named.len() >= 3, "{named:?}");
     let all: String =
-        ["governor", "moving", "tower_rate_limiter"].iter().map(|it| read(&format!("tests/{it}.rs"))).collect();
+        ["governor", "moving", "tower_rate_limiter"].iter().map(|it| read(&format!("migrating/tests/{it}.rs"))).collect();
     for name in named {
         assert!(all.contains(&format!("fn {name}(")), "{name}");
+    }
+}
+
+/// And the README names tests, and tables of the benchmarks.
+#[test]
+fn every_claim_of_the_readme_names_what_shows_it() {
+    let readme = read("README.md");
+    let (_, table) = readme.split_once("\n## Beside others\n").expect("the comparison");
+    let (table, _) = table.split_once("\n## ").expect("what comes after it");
+    let tests: String =
+        IN_RUST.iter().chain(&IN_TYPESCRIPT).map(|it| read(&format!("migrating/tests/{it}.rs"))).collect();
+    let tables = read("benches/peers/RESULTS.md");
+    let is_row = |line: &&str| line.starts_with('|') && !line.starts_with("| |") && !line.starts_with("| ---");
+    let rows: Vec<&str> = table.lines().filter(is_row).collect();
+    assert!(rows.len() > 10);
+    for row in rows {
+        let shown = row.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
+        let test_names: Vec<String> = quoted(shown).collect();
+        for name in &test_names {
+            assert!(tests.contains(&format!("fn {name}(")), "README.md names `{name}`");
+        }
+        let table_names: Vec<&str> = shown.split('"').skip(1).step_by(2).collect();
+        for name in &table_names {
+            assert!(tables.contains(&format!("\n## {name}\n")), "README.md names the table {name:?}");
+        }
+        assert!(test_names.len() + table_names.len() > 0, "README.md: what shows {row:?}");
     }
 }
 
@@ -106,7 +132,7 @@ fn quoted(text: &str) -> impl Iterator<Item = String> {
 }
 
 fn page(peer: &str) -> String {
-    format!("../src/docs/migrating/{peer}.md")
+    format!("src/docs/migrating/{peer}.md")
 }
 
 fn read(path: &str) -> String {

@@ -1,0 +1,143 @@
+//! The figures of the README's comparison: cells of `RESULTS.md`, so that none of them is typed by hand.
+
+use std::fs;
+use std::path::Path;
+
+/// Writes them between the two marks.
+pub(crate) fn write() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let results = fs::read_to_string(here.join("RESULTS.md")).expect("what was measured");
+    let path = here.join("../../README.md");
+    let readme = fs::read_to_string(&path).expect("the README");
+    let (before, rest) = readme.split_once(BEGIN).expect("the mark where figures begin");
+    let (_, after) = rest.split_once(END).expect("the mark where they end");
+    fs::write(path, format!("{before}{BEGIN}\n{}{END}{after}", table(&results))).expect("a file to write to");
+}
+
+fn table(results: &str) -> String {
+    let columns: Vec<&str> = COLUMNS.iter().map(|(title, _)| *title).collect();
+    let mut out =
+        format!("| | {} | table |\n| --- |{}\n", columns.join(" | "), " ---: |".repeat(COLUMNS.len()) + " --- |");
+    for figure in FIGURES {
+        let section = results.split_once(&format!("\n## {}\n", figure.title)).expect("the section").1;
+        let section = section.split("\n## ").next().unwrap_or_default();
+        let cells: Vec<String> = COLUMNS.iter().map(|(_, peer)| cell(section, &figure, peer)).collect();
+        out += &format!("| {} | {} | \"{}\" |\n", figure.says, cells.join(" | "), figure.title);
+    }
+    out
+}
+
+/// Of the first row of the section's table that begins with the peer's name and the figure's other cells.
+fn cell(section: &str, figure: &Figure, peer: &str) -> String {
+    let name = format!("{peer}{}", figure.suffix);
+    let name = [name.replace(" GCRA", ", GCRA"), name];
+    let rows = section.lines().skip_while(|line| !line.starts_with(figure.table)).skip(2);
+    let rows = rows.take_while(|line| line.starts_with('|'));
+    let row = rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
+    let mut fitting = row
+        .filter(|row| name.iter().any(|name| row[0] == name) && (figure.second.is_empty() || row[1] == figure.second));
+    // What stands in brackets is a ratio.
+    fitting.next().map_or("–".into(), |row| row[figure.column].split(' ').next().unwrap_or_default().into())
+}
+
+struct Figure {
+    says: &'static str,
+    title: &'static str,
+    /// How the heading of its table begins.
+    table: &'static str,
+    /// What follows the name of a limiter in its row.
+    suffix: &'static str,
+    /// The second cell of its row, if that is part of the name.
+    second: &'static str,
+    column: usize,
+}
+
+const FIGURES: [Figure; 9] = [
+    Figure {
+        says: "a decision, one hot key, ns",
+        title: "Decisions",
+        table: "| one thread, allowed",
+        suffix: "",
+        second: "",
+        column: 1,
+    },
+    Figure {
+        says: "the same, a million keys",
+        title: "Decisions",
+        table: "| one thread, allowed",
+        suffix: "",
+        second: "",
+        column: 3,
+    },
+    Figure {
+        says: "bytes a key, of a million",
+        title: MEMORY,
+        table: "| limiter",
+        suffix: "",
+        second: "1000000",
+        column: 2,
+    },
+    Figure {
+        says: "longest call on the way there, ms",
+        title: MEMORY,
+        table: "| limiter",
+        suffix: "",
+        second: "1000000",
+        column: 7,
+    },
+    Figure {
+        says: "the layer without headers, ns a request",
+        title: "Layers",
+        table: "| through",
+        suffix: ", no headers",
+        second: "allowed",
+        column: 3,
+    },
+    Figure {
+        says: "with headers",
+        title: "Layers",
+        table: "| through",
+        suffix: ", headers",
+        second: "allowed",
+        column: 3,
+    },
+    Figure {
+        says: "denied, without headers",
+        title: "Layers",
+        table: "| through",
+        suffix: ", no headers",
+        second: "denied",
+        column: 3,
+    },
+    Figure {
+        says: "denied, with headers",
+        title: "Layers",
+        table: "| through",
+        suffix: ", headers",
+        second: "denied",
+        column: 3,
+    },
+    Figure {
+        says: "denials a second over HTTP, with headers",
+        title: "Loopback HTTP",
+        table: "| denial storm",
+        suffix: ", headers",
+        second: "",
+        column: 1,
+    },
+];
+
+const MEMORY: &str = "Memory and the longest call";
+
+/// Titles, and how they are called in the results.
+const COLUMNS: [(&str, &str); 6] = [
+    ("tollgate", "tollgate"),
+    ("governor", "governor"),
+    ("tower_governor", "tower_governor"),
+    ("axum_gcra", "axum_gcra"),
+    ("tower-rate-limiter, GCRA", "tower-rate-limiter GCRA"),
+    ("actix-extensible-rate-limit", "actix-extensible-rate-limit"),
+];
+
+const BEGIN: &str = "<!-- figures: written by `make bench` -->";
+const END: &str = "<!-- /figures -->";
