@@ -64,7 +64,17 @@ impl fmt::Display for Quota {
     }
 }
 
-/// Why a text is no quota: the text, the word that could not be read, what would do.
+/// Why a text is no quota: the text, the word that could not be read, what would do. Its text is whole by itself; where a
+/// [`QuotaError`] is behind it, that is the `source()`.
+///
+/// ```
+/// use std::error::Error;
+/// use tollgate::{Quota, QuotaError};
+///
+/// let error = "0/min".parse::<Quota>().unwrap_err();
+/// assert_eq!(error.to_string(), r#"quota "0/min": rate is 0; it must be from 1 to 999999999999999 tokens"#);
+/// assert!(error.source().is_some_and(|source| source.is::<QuotaError>()));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseQuotaError {
     text: String,
@@ -86,14 +96,15 @@ impl fmt::Display for ParseQuotaError {
         write!(f, "quota {:?}: ", self.text)?;
         match &self.fault {
             Fault::Number(text, what) => {
-                write!(f, "{text:?} is no {what}; write a whole number of tokens from 0 to {}", Quota::MAX_TOKENS)
+                let least = u64::from(*what == "rate");
+                write!(f, "{text:?} is no {what}; write a whole number of tokens from {least} to {}", Quota::MAX_TOKENS)
             }
             Fault::Period(text) => {
                 write!(f, "{text:?} is no period; write a unit (us ms s min h d w) with or without a number")
             }
             Fault::Quota(error) => error.fmt(f),
             Fault::Shape => f.write_str("write RATE/PERIOD, as in \"100/min\" or \"10/s burst 50\""),
-            Fault::Twice(what) => write!(f, "{what} is said twice"),
+            Fault::Twice(what) => write!(f, "{what} is said twice; leave one out"),
             Fault::Word(text) => {
                 write!(
                     f,

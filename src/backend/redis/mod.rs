@@ -97,6 +97,18 @@ impl RedisBackend {
     /// have stood in another call's way for a moment, and what [cannot be given
     /// back](crate::Settlement#what-can-be-given-back) is lost.
     ///
+    /// ```no_run
+    /// use tollgate::backend::RedisBackend;
+    /// use tollgate::RateLimiter;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let nodes = ["redis://10.0.0.5:6379", "redis://10.0.0.6:6379"];
+    /// let limiter = RateLimiter::new(RedisBackend::connect_cluster(nodes).await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`connect`](RedisBackend::connect).
     ///
@@ -106,7 +118,7 @@ impl RedisBackend {
         RedisBackend::builder().connect_cluster(urls).await
     }
 
-    /// A backend with choices.
+    /// A backend with choices: prefix, deadline, secret, when to connect. See [`RedisBackendBuilder`].
     pub fn builder() -> RedisBackendBuilder {
         RedisBackendBuilder {
             prefix: "tollgate".into(),
@@ -143,7 +155,10 @@ impl RedisBackend {
 
     fn decide(&self, takes: &[Take<'_>], store: bool) -> BackendFuture<Steps> {
         if takes.len() > MOST_TAKES {
-            let message = format!("{} charges in one call; at most {MOST_TAKES} are decided together", takes.len());
+            let message = format!(
+                "{} charges in one call; at most {MOST_TAKES} are decided together, so make several calls",
+                takes.len()
+            );
             return BackendFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)));
         }
         let Some(first) = takes.first() else { return BackendFuture::ready(Ok(Steps::default())) };
@@ -372,6 +387,22 @@ impl RedisBackendBuilder {
 
     /// Connects when the first decision is asked for, not before: a process that is started while the server is down
     /// begins in its [failure mode](crate::FailureMode), and is not told that the server cannot be reached at all.
+    ///
+    /// ```
+    /// use tollgate::backend::RedisBackend;
+    /// use tollgate::{ErrorKind, Policy, Quota, RateLimiter, MINUTE};
+    ///
+    /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// // Nobody listens there, and the program starts all the same.
+    /// let limiter = RateLimiter::new(RedisBackend::builder().lazy().connect("redis://127.0.0.1:1").await?);
+    /// let error = limiter.limit(&API, "ada").await.unwrap_err();
+    /// assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn lazy(mut self) -> RedisBackendBuilder {
         self.lazy = true;
@@ -381,6 +412,15 @@ impl RedisBackendBuilder {
     /// The secret under which limiters on this backend hash keys, the same in every process. Defaults to one that
     /// follows from the prefix and is no secret at all: whoever can read the server can then guess keys, such as
     /// addresses, and find their rows. Give one of your own if keys are personal.
+    ///
+    /// ```
+    /// use tollgate::backend::RedisBackend;
+    /// use tollgate::Secret;
+    ///
+    /// # fn secret_of_all_processes() -> [u8; 16] { [7; 16] }
+    /// let builder = RedisBackend::builder().secret(Secret::new(secret_of_all_processes()));
+    /// assert!(!format!("{builder:?}").contains('7')); // it shows nowhere
+    /// ```
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RedisBackendBuilder {
         self.secret = Some(secret);
@@ -389,6 +429,14 @@ impl RedisBackendBuilder {
 
     /// How often each process looks for what others changed at run time ([quotas](crate::RateLimiter::set_quota), blocks);
     /// zero = it does not, and tells nobody. Defaults to 500 ms, which makes a change known everywhere within a second.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::backend::RedisBackend;
+    ///
+    /// // Limits that are never changed at run time, and blocks that each process keeps to itself: nothing to look for.
+    /// let builder = RedisBackend::builder().notices_every(Duration::ZERO);
+    /// ```
     #[must_use]
     pub fn notices_every(mut self, period: Duration) -> RedisBackendBuilder {
         self.notices = period;
@@ -437,6 +485,17 @@ impl RedisBackendBuilder {
     /// On a connection of your own, to one server: a `ConnectionManager`, say. It is cloned for each call, and
     /// reconnecting is its own business.
     ///
+    /// ```no_run
+    /// use tollgate::backend::RedisBackend;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = redis::Client::open("redis://127.0.0.1")?;
+    /// let backend = RedisBackend::builder().connection(client.get_multiplexed_async_connection().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn connection(self, connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> RedisBackend {
@@ -445,6 +504,18 @@ impl RedisBackendBuilder {
 
     /// On a connection of your own to a cluster: a `ClusterConnection`, say. Build it with `retries(0)`: by default
     /// that client sends a command again when its connection breaks, and a charge may happen twice.
+    ///
+    /// ```no_run
+    /// use redis::cluster::ClusterClientBuilder;
+    /// use tollgate::backend::RedisBackend;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = ClusterClientBuilder::new(["redis://10.0.0.5:6379"]).retries(0).build()?;
+    /// let backend = RedisBackend::builder().cluster_connection(client.get_async_connection().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -464,7 +535,9 @@ impl RedisBackendBuilder {
         match timeout(patience, backend.lanes.try_out(peek)).await {
             Ok(answer) => answer.map(|()| backend),
             Err(_) => {
-                Err(Error::new(ErrorKind::Unavailable, format!("the Redis server did not answer within {patience:?}")))
+                let message =
+                    format!("the Redis server did not answer within {patience:?}; check the address, or be `lazy`");
+                Err(Error::new(ErrorKind::Unavailable, message))
             }
         }
     }
@@ -486,7 +559,10 @@ impl RedisBackendBuilder {
 
 #[cold]
 fn ended() -> Error {
-    Error::new(ErrorKind::Unavailable, "the tokio runtime on which this backend was connected has ended")
+    Error::new(
+        ErrorKind::Unavailable,
+        "the tokio runtime on which this backend was connected has ended; connect on one that lasts",
+    )
 }
 
 const DEADLINE: Duration = Duration::from_millis(100);
