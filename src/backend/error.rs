@@ -70,6 +70,13 @@ impl Error {
         self
     }
 
+    /// The same of a server with this address.
+    #[cfg(feature = "redis")]
+    pub(super) fn at(mut self, address: &str) -> Error {
+        self.message = format!("{address}: {}", self.message);
+        self
+    }
+
     /// The kind of failure: whether another try may help, and whether the charge may have happened.
     pub const fn kind(&self) -> ErrorKind {
         self.kind
@@ -79,10 +86,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            ErrorKind::Protocol => "backend answered wrongly",
+            ErrorKind::Protocol => "backend does not work as it is set up",
             ErrorKind::Timeout => "backend did not answer in time",
             ErrorKind::Unavailable => "backend is unavailable",
-            ErrorKind::Unsupported => "backend does not support this",
+            ErrorKind::Unsupported => "backend cannot do this",
         };
         write!(f, "{kind}: {}", self.message)
     }

@@ -192,7 +192,8 @@ impl RateLimiter {
         one.await.and(other.await)
     }
 
-    /// How it is: what it holds, who waits, whether its backend is out of reach.
+    /// How it is: what it holds, who waits, whether its backend is out of reach. Cheap: nothing is asked of a server. See
+    /// [`Stats`] for an example.
     pub fn stats(&self) -> Stats {
         let Inner { backend, guard, overrides, time, waiting, .. } = &*self.inner;
         let vitals = backend.vitals();

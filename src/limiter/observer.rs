@@ -46,12 +46,13 @@ pub trait Observer: Send + Sync + 'static {
     fn decided(&self, observed: &Observed<'_>);
 
     /// The backend could not decide a charge. If its [failure mode](crate::FailureMode) has an answer,
-    /// [`decided`](Observer::decided) is called too.
+    /// [`decided`](Observer::decided) is called too. Does nothing by default. See [`Failed`] for an example.
     fn failed(&self, failed: &Failed<'_>) {
         let _ = failed;
     }
 
     /// Somebody was blocked, by their denials or by [`RateLimiter::block`](crate::RateLimiter::block), in this process.
+    /// Does nothing by default. See [`Blocked`] for an example.
     fn blocked(&self, blocked: &Blocked<'_>) {
         let _ = blocked;
     }

@@ -389,10 +389,16 @@ impl RateLimitLayer {
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> RateLimitLayer {
         if !self.shared.rules.iter().any(Rule::reserves) {
+            let names: Vec<_> = self
+                .shared
+                .rules
+                .iter()
+                .flat_map(|rule| rule.policies.iter())
+                .map(|known| known.policy.name())
+                .collect();
             panic!(
-                "tollgate: no policy of {:?} has turns to wait for; add `.max_reserved(tokens)` or \
-                 `.unlimited_reservations()` to a quota (sliding windows have none)",
-                self.shared.rules
+                "tollgate: no policy of {names:?} has turns to wait for; add `.max_reserved(tokens)` or \
+                 `.unlimited_reservations()` to a quota (sliding windows have none)"
             );
         }
         self.change().wait = Some(wait);

@@ -168,7 +168,7 @@ pub(crate) const COUNTRY: &str = "country";
 
 fn checked(what: &'static str, text: &str) -> Result<(), DenyRuleError> {
     if text.is_empty() || text.len() > DenyRule::MAX_LENGTH {
-        return Err(DenyRuleError(Fault::Length(what, quoted(text))));
+        return Err(DenyRuleError(Fault::Length(what, quoted(text), text.len())));
     }
     Ok(())
 }
@@ -209,7 +209,8 @@ pub struct DenyRuleError(Fault);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fault {
     Network(CidrError),
-    Length(&'static str, String),
+    /// What, as much of it as is shown, and how long it is.
+    Length(&'static str, String, usize),
     Country(String),
     Everybody(String),
 }
@@ -218,9 +219,11 @@ impl fmt::Display for DenyRuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Fault::Network(error) => error.fmt(f),
-            Fault::Length(what, text) => {
-                write!(f, "{what} {text:?}: it must be 1 to {} bytes long", DenyRule::MAX_LENGTH)
-            }
+            Fault::Length(what, text, length) => write!(
+                f,
+                "{what} {text:?}: it is {length} bytes long; it must be 1 to {} bytes long",
+                DenyRule::MAX_LENGTH
+            ),
             Fault::Country(text) => write!(f, "country {text:?}: write two letters or digits, as in \"KP\" or \"T1\""),
             Fault::Everybody(text) => write!(f, "user agent {text:?} would deny everybody; write more than `*`"),
         }

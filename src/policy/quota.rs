@@ -84,7 +84,7 @@ pub struct ParseQuotaError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fault {
     Number(String, &'static str),
-    Period(String),
+    Span(String, &'static str),
     Quota(QuotaError),
     Shape,
     Twice(&'static str),
@@ -97,10 +97,15 @@ impl fmt::Display for ParseQuotaError {
         match &self.fault {
             Fault::Number(text, what) => {
                 let least = u64::from(*what == "rate");
-                write!(f, "{text:?} is no {what}; write a whole number of tokens from {least} to {}", Quota::MAX_TOKENS)
+                write!(
+                    f,
+                    "{text:?} is no {what}; write a whole number of tokens from {least} to {}",
+                    Quota::MAX_TOKENS
+                )?;
+                f.write_str(if *what == "reserve" { ", or `unlimited`" } else { "" })
             }
-            Fault::Period(text) => {
-                write!(f, "{text:?} is no period; write a unit (us ms s min h d w) with or without a number")
+            Fault::Span(text, what) => {
+                write!(f, "{text:?} is no {what}; write a unit (us ms s min h d w) with or without a number")
             }
             Fault::Quota(error) => error.fmt(f),
             Fault::Shape => f.write_str("write RATE/PERIOD, as in \"100/min\" or \"10/s burst 50\""),
@@ -134,7 +139,7 @@ fn read(text: &str) -> Result<Quota, Fault> {
     };
     let rate = tokens(rate.trim(), "rate")?;
     let mut words = rest.split_whitespace().peekable();
-    let period = span(&mut words)?;
+    let period = span(&mut words, "period")?;
 
     let (mut algorithm, mut capacity, mut reserve, mut start) = (None, None, None, None);
     while let Some(word) = words.next() {
@@ -146,7 +151,7 @@ fn read(text: &str) -> Result<Quota, Fault> {
                 let most = if value == "unlimited" { None } else { Some(tokens(value, "reserve")?) };
                 once(&mut reserve, most, "reserve")?;
             }
-            "start" => once(&mut start, span(&mut words)?, "start")?,
+            "start" => once(&mut start, span(&mut words, "start")?, "start")?,
             other => return Err(Fault::Word(other.chars().take(LONGEST_QUOTE).collect())),
         }
     }
@@ -175,12 +180,15 @@ fn read(text: &str) -> Result<Quota, Fault> {
 }
 
 /// A duration in one word or two: `30s`, `30 s`.
-fn span<'a>(words: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>) -> Result<std::time::Duration, Fault> {
+fn span<'a>(
+    words: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>,
+    what: &'static str,
+) -> Result<std::time::Duration, Fault> {
     let mut text = words.next().unwrap_or("").to_owned();
     if number(&text).is_some() {
         text.push_str(words.next().unwrap_or(""));
     }
-    duration::parse(&text).ok_or_else(|| Fault::Period(text.chars().take(LONGEST_QUOTE).collect()))
+    duration::parse(&text).ok_or_else(|| Fault::Span(text.chars().take(LONGEST_QUOTE).collect(), what))
 }
 
 fn tokens(text: &str, what: &'static str) -> Result<u64, Fault> {
@@ -233,7 +241,7 @@ mod tests {
             ("10/min sliding burst 5", "its capacity is its limit"),
             ("10/min burst 0", "every request would be refused"),
             ("10/min reserve some", "\"some\" is no reserve"),
-            ("10/min start 5", "\"5\" is no period"),
+            ("10/min start 5", "\"5\" is no start"),
             ("10/0s", "period is 0 s"),
         ] {
             let error = text.parse::<Quota>().unwrap_err().to_string();

@@ -120,7 +120,7 @@ impl Batch {
     pub(super) fn answer(self, reply: &[u8]) {
         let Some(Reply { now, done, mut rows }) = Reply::read(reply, self.operations.len(), self.rows.len()) else {
             let message = format!(
-                "{} bytes for {} rows are no reply of the script; check the address",
+                "a reply of {} bytes is none of the script's (rows: {}); check the address",
                 reply.len(),
                 self.rows.len()
             );

@@ -92,9 +92,10 @@ pub(super) fn classify(error: RedisError) -> Error {
         (RedisKind::Parse | RedisKind::UnexpectedReturnType, _) => {
             (ErrorKind::Protocol, "what answered does not speak as a Redis server does; check the address")
         }
-        (RedisKind::InvalidClientConfig | RedisKind::RESP3NotSupported, _) => {
-            (ErrorKind::Protocol, "the connection is set up wrongly; check the URL and the crate's features")
-        }
+        (RedisKind::InvalidClientConfig | RedisKind::RESP3NotSupported, _) => (
+            ErrorKind::Protocol,
+            "the client cannot make sense of it; check the URL and the crate's features (`redis-tls` for `rediss://`)",
+        ),
         _ if error.is_timeout() => (ErrorKind::Timeout, "whether the charge happened is unknown"),
         _ => (ErrorKind::Unavailable, "the server cannot be reached; check the address, and whether it runs"),
     };

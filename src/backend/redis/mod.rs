@@ -453,11 +453,12 @@ impl RedisBackendBuilder {
     pub async fn connect(self, url: &str) -> Result<RedisBackend, Error> {
         let info = url.into_connection_info().map_err(error::classify)?.set_tcp_settings(link::tcp());
         link::choose_cryptography(url);
+        let address = info.addr().to_string();
         let client = Client::open(info).map_err(error::classify)?;
-        self.tried(Link::Server(Box::new(Lost::new(client)))).await
+        self.tried(Link::Server(Box::new(Lost::new(client))), &address).await
     }
 
-    /// See [`RedisBackend::connect_cluster`].
+    /// See [`RedisBackend::connect_cluster`], and its example.
     ///
     /// # Errors
     /// As there.
@@ -470,6 +471,9 @@ impl RedisBackendBuilder {
     ) -> Result<RedisBackend, Error> {
         let urls: Vec<String> = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
         urls.iter().for_each(|url| link::choose_cryptography(url));
+        // Without what else is in a URL: users and passwords.
+        let known = urls.iter().filter_map(|url| Some(url.as_str().into_connection_info().ok()?.addr().to_string()));
+        let addresses = known.take(MOST_LISTED).collect::<Vec<_>>().join(", ");
         let client = ClusterClientBuilder::new(urls)
             // The client would also send a charge again when its connection broke, though it may have happened.
             // Redirections are followed in `lanes`.
@@ -479,7 +483,7 @@ impl RedisBackendBuilder {
             .tcp_settings(link::tcp())
             .build()
             .map_err(error::classify)?;
-        self.tried(Link::Cluster(Arc::new(Lost::new(client)))).await
+        self.tried(Link::Cluster(Arc::new(Lost::new(client))), &addresses).await
     }
 
     /// On a connection of your own, to one server: a `ConnectionManager`, say. It is cloned for each call, and
@@ -523,8 +527,8 @@ impl RedisBackendBuilder {
         self.on(Link::Given(Box::new(Theirs { connection, is_cluster: true })))
     }
 
-    /// Whether the server is there, and understands the script.
-    async fn tried(self, link: Link) -> Result<RedisBackend, Error> {
+    /// Whether the server at `address` is there, and understands the script.
+    async fn tried(self, link: Link, address: &str) -> Result<RedisBackend, Error> {
         let (lazy, patience) = (self.lazy, link::CONNECT.saturating_add(self.deadline));
         let backend = self.on(link);
         if lazy {
@@ -533,11 +537,12 @@ impl RedisBackendBuilder {
         let row = RowId { policy: &PROBE, key: Digest::from_bits(0) };
         let peek = backend.kind(&[Take::new(row, &Quota::per_second(1), Ask::cost(1))], false);
         match timeout(patience, backend.lanes.try_out(peek)).await {
-            Ok(answer) => answer.map(|()| backend),
+            Ok(answer) => answer.map(|()| backend).map_err(|error| error.at(address)),
             Err(_) => {
-                let message =
-                    format!("the Redis server did not answer within {patience:?}; check the address, or be `lazy`");
-                Err(Error::new(ErrorKind::Unavailable, message))
+                let message = format!(
+                    "the Redis server did not answer within {patience:?}; check the address, or say `lazy()` to start without it"
+                );
+                Err(Error::new(ErrorKind::Unavailable, message).at(address))
             }
         }
     }
@@ -572,6 +577,9 @@ const NOTICES: Duration = Duration::from_millis(500);
 
 /// Whether the server is there is asked by a row that never is.
 static PROBE: PolicyName = PolicyName::new("probe");
+
+/// Nodes of a cluster that an error names.
+const MOST_LISTED: usize = 3;
 
 /// Charges in one call: a script's keys have to fit on its stack.
 const MOST_TAKES: usize = 1000;
