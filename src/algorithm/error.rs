@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::quota::Quota;
+use super::words::Words;
 
 /// Why a quota was refused: which value, and what it may be.
 ///
@@ -31,6 +31,7 @@ pub(super) enum Problem {
     ReservedTooLong,
     SlidingCapacity,
     SlidingReservation,
+    SlidingUnlimited,
     StartNotMicros,
 }
 
@@ -39,53 +40,70 @@ impl QuotaError {
         QuotaError { problem, value }
     }
 
-    /// A panic in a `const` takes a fixed text only.
-    #[track_caller]
-    pub(super) const fn panic(&self) -> ! {
+    /// What is said before and after the value, in an error and in a panic alike.
+    const fn words(&self) -> (&'static str, &'static str) {
         match self.problem {
-            Problem::CapacityTooLarge => panic!("tollgate: capacity must be at most 999999999999999 tokens"),
-            Problem::FillTooLong => panic!("tollgate: a full capacity must be paid back within 285 years"),
-            Problem::NothingFits => panic!("tollgate: a capacity of 0 without reservations refuses everything"),
-            Problem::Period => panic!("tollgate: period must be from 1 microsecond to 100 years"),
-            Problem::PeriodNotMicros => panic!("tollgate: period must be whole microseconds"),
-            Problem::Rate => panic!("tollgate: rate must be from 1 to 999999999999999 tokens"),
-            Problem::ReservedTooLarge => panic!("tollgate: max_reserved must be at most 999999999999999 tokens"),
-            Problem::ReservedTooLong => panic!("tollgate: max_reserved must be paid back within 285 years"),
-            Problem::SlidingCapacity => panic!("tollgate: a sliding window's capacity is its limit; it takes no other"),
-            Problem::SlidingReservation => panic!("tollgate: a sliding window cannot reserve"),
-            Problem::StartNotMicros => panic!("tollgate: start must be whole microseconds"),
+            Problem::CapacityTooLarge => ("capacity is ", "; it must be at most 999999999999999 tokens"),
+            Problem::FillTooLong => (
+                "capacity is ",
+                "; at this rate it takes over 285 years to be paid back, so lower it or raise the rate",
+            ),
+            Problem::NothingFits => (
+                "capacity is ",
+                " and nothing may be reserved: every request would be refused; raise it, or allow reservations",
+            ),
+            Problem::Period => ("period is ", " s; it must be from 1 microsecond to 100 years"),
+            Problem::PeriodNotMicros => ("period ends in ", " ns; it must be whole microseconds"),
+            Problem::Rate => ("rate is ", "; it must be from 1 to 999999999999999 tokens"),
+            Problem::ReservedTooLarge => ("max_reserved is ", "; it must be at most 999999999999999 tokens"),
+            Problem::ReservedTooLong => (
+                "max_reserved is ",
+                "; at this rate it takes over 285 years to be paid back, so lower it or raise the rate",
+            ),
+            Problem::SlidingCapacity => {
+                ("capacity is ", " for a sliding window; its capacity is its limit, so leave it out")
+            }
+            Problem::SlidingReservation => (
+                "max_reserved is ",
+                " for a sliding window, which cannot promise a turn; leave it out, or use a token bucket",
+            ),
+            Problem::SlidingUnlimited => (
+                "reservations are unlimited",
+                " for a sliding window, which cannot promise a turn; leave them out, or use a token bucket",
+            ),
+            Problem::StartNotMicros => ("start ends in ", " ns; it must be whole microseconds"),
         }
+    }
+
+    /// The value, where it is a number.
+    const fn number(&self) -> Option<u64> {
+        match self.problem {
+            Problem::SlidingUnlimited => None,
+            _ => Some(self.value),
+        }
+    }
+
+    /// For constructors that are `const`, and cannot return it.
+    #[track_caller]
+    pub(crate) const fn panic(&self) -> ! {
+        let (before, after) = self.words();
+        let words = Words::new().text(before);
+        let words = match self.number() {
+            Some(value) => words.number(value),
+            None => words,
+        };
+        words.text(after).panic()
     }
 }
 
 impl fmt::Display for QuotaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (value, max) = (self.value, Quota::MAX_TOKENS);
-        match self.problem {
-            Problem::CapacityTooLarge => write!(f, "capacity is {value}; it must be at most {max} tokens"),
-            Problem::FillTooLong => {
-                write!(f, "capacity is {value}; at this rate it takes over 285 years to be paid back")
-            }
-            Problem::NothingFits => {
-                write!(f, "capacity is {value} and nothing may be reserved: every request would be refused")
-            }
-            Problem::Period => write!(f, "period is {value} s; it must be from 1 microsecond to 100 years"),
-            Problem::PeriodNotMicros => {
-                write!(f, "period ends in {value} ns; it must be whole microseconds")
-            }
-            Problem::Rate => write!(f, "rate is {value}; it must be from 1 to {max} tokens"),
-            Problem::ReservedTooLarge => write!(f, "max_reserved is {value}; it must be at most {max} tokens"),
-            Problem::ReservedTooLong => {
-                write!(f, "max_reserved is {value}; at this rate it takes over 285 years to be paid back")
-            }
-            Problem::SlidingCapacity => {
-                write!(f, "capacity {value} for a sliding window; its capacity is its limit, so leave it out")
-            }
-            Problem::SlidingReservation => {
-                write!(f, "reservations for a sliding window, which cannot keep a promise; use a token bucket")
-            }
-            Problem::StartNotMicros => write!(f, "start ends in {value} ns; it must be whole microseconds"),
+        let (before, after) = self.words();
+        f.write_str(before)?;
+        if let Some(value) = self.number() {
+            write!(f, "{value}")?;
         }
+        f.write_str(after)
     }
 }
 

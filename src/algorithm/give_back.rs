@@ -20,6 +20,21 @@
 use super::{Algorithm, MOST_SPENT, Micros, Quota, State, Step, Verdict, roll, sliding_window, spent};
 
 /// What is needed to settle a charge later: its cost, and the row as the charge left it.
+///
+/// ```
+/// use tollgate::algorithm::{step, Ask, Micros, Receipt, State};
+/// use tollgate::{Quota, SECOND};
+///
+/// let quota = Quota::token_bucket(1, SECOND).max_reserved(1);
+/// let now = Micros::new(1_767_225_600_000_000);
+/// let first = step(&quota, &State::default(), now, Ask::cost(1));
+/// let turn = step(&quota, &first.state, now, Ask::cost(1).reserve());
+/// let receipt = Receipt::new(1, &turn).expect("granted");
+/// assert_eq!((receipt.cost, receipt.state, receipt.due), (1, turn.state, now + SECOND));
+///
+/// let denied = step(&quota, &turn.state, now, Ask::cost(1));
+/// assert_eq!(Receipt::new(1, &denied), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Receipt {
     /// Tokens that were charged.

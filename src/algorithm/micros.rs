@@ -16,6 +16,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// assert_eq!(noon + Duration::from_secs(1), Micros::new(43_201_000_000));
 /// assert_eq!(noon.since(Micros::EPOCH), Duration::from_secs(12 * 3600));
 /// assert_eq!(Micros::EPOCH.since(noon), Duration::ZERO);
+/// assert_eq!(noon.get(), 43_200_000_000);
+/// assert_eq!(Micros::MAX + Duration::from_secs(1), Micros::MAX);
 /// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Micros(u64);

@@ -30,6 +30,7 @@ mod micros;
 mod quota;
 mod sliding_window;
 mod token_bucket;
+mod words;
 
 use std::time::Duration;
 
@@ -39,8 +40,20 @@ pub use micros::Micros;
 pub(crate) use micros::whole_micros;
 pub(crate) use quota::MOST_SPENT;
 pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND, WEEK};
+pub(crate) use words::Words;
 
 /// What a backend remembers of one key under one policy. The default is a key never seen.
+///
+/// ```
+/// use tollgate::algorithm::{step, Ask, Micros, State};
+/// use tollgate::{Quota, MINUTE};
+///
+/// let quota = Quota::token_bucket(10, MINUTE);
+/// let now = Micros::new(1_767_225_600_000_000);
+/// let row = step(&quota, &State::default(), now, Ask::cost(3)).state;
+/// assert_eq!((row.spent, row.at, row.carry), (3.0, now, 0.0));
+/// assert_eq!(row.stamp, quota.stamp());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
     /// Tokens spent and, at [`at`](State::at), not yet paid back. More than the capacity while reservations are due.
@@ -54,7 +67,18 @@ pub struct State {
     pub stamp: u32,
 }
 
-/// What is asked of a key: so many tokens, at once or within a time.
+/// What is asked of a key: so many tokens, at once or within a time. A cost may be any `u64`; one that is more than the
+/// quota ever has is denied without a retry time. Times are whole microseconds, rounded up.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::algorithm::Ask;
+/// use tollgate::SECOND;
+///
+/// assert_eq!(Ask::cost(3).max_wait(), None);
+/// assert_eq!(Ask::cost(3).wait_up_to(5 * SECOND).max_wait(), Some(5 * SECOND));
+/// assert_eq!(Ask::cost(3).reserve().for_cost(7).tokens(), 7);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
     cost: u64,
@@ -67,14 +91,16 @@ impl Ask {
         Ask { cost, max_wait: None }
     }
 
-    /// The caller may be told to wait for its turn, up to `wait`, where the quota allows reservations.
+    /// The caller may be told to wait for its turn, up to `wait` (rounded up to whole microseconds), where the quota
+    /// allows reservations; else this changes nothing.
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> Ask {
         self.max_wait = Some(whole_micros(wait));
         self
     }
 
-    /// The caller may be told to wait for its turn, however long, where the quota allows reservations.
+    /// The caller may be told to wait for its turn, however long, where the quota allows reservations; else this changes
+    /// nothing.
     #[must_use]
     pub const fn reserve(mut self) -> Ask {
         self.max_wait = Some(u64::MAX);
@@ -108,6 +134,21 @@ impl Ask {
 }
 
 /// The answer to an [`Ask`].
+///
+/// ```
+/// use tollgate::algorithm::{step, Ask, Micros, State, Verdict};
+/// use tollgate::{Quota, SECOND};
+///
+/// let quota = Quota::token_bucket(1, SECOND).max_reserved(1);
+/// let now = Micros::new(1_767_225_600_000_000);
+/// let decide = |state: &State, ask: Ask| step(&quota, state, now, ask);
+///
+/// let first = decide(&State::default(), Ask::cost(1));
+/// assert_eq!(first.verdict, Verdict::Allow);
+/// assert_eq!(decide(&first.state, Ask::cost(1).reserve()).verdict, Verdict::Reserve { wait: SECOND });
+/// assert_eq!(decide(&first.state, Ask::cost(1)).verdict, Verdict::Deny { retry: Some(SECOND) });
+/// assert_eq!(decide(&first.state, Ask::cost(3)).verdict, Verdict::Deny { retry: None });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums)] // There is nothing else to say.
 pub enum Verdict {
@@ -127,6 +168,16 @@ pub enum Verdict {
 }
 
 /// A verdict, and the row that it leaves.
+///
+/// ```
+/// use tollgate::algorithm::{step, Ask, Micros, State};
+/// use tollgate::{Quota, MINUTE};
+///
+/// let now = Micros::new(1_767_225_600_000_000);
+/// let step = step(&Quota::token_bucket(10, MINUTE), &State::default(), now, Ask::cost(11));
+/// assert!(!step.is_allowed());
+/// assert_eq!((step.state.spent, step.now), (0.0, now)); // a denial spends nothing
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// The answer.
@@ -155,6 +206,24 @@ impl Step {
 /// - A clock that steps back finds nothing paid back meanwhile. A row further ahead of `now` than a full refill takes,
 ///   of the capacity and of what it owes, is forgiven.
 /// - A row that was written under another quota (another stamp) keeps its spending up to this quota's capacity.
+///
+/// ```
+/// use tollgate::algorithm::{step, Ask, Micros, State};
+/// use tollgate::{Quota, MINUTE};
+///
+/// let quota = Quota::sliding_window(10, MINUTE);
+/// let (mut row, mut allowed) = (State::default(), 0);
+/// let mut now = Micros::new(1_767_225_600_000_000);
+/// for _ in 0..60 {
+///     let step = step(&quota, &row, now, Ask::cost(1));
+///     if step.is_allowed() {
+///         row = step.state;
+///         allowed += 1;
+///     }
+///     now = now + MINUTE / 60;
+/// }
+/// assert_eq!(allowed, 10);
+/// ```
 pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
     step_inlined(quota, state, now, ask)
 }

@@ -17,8 +17,66 @@ use super::BackendFuture;
 /// - **Posting is posted**: it is carried out even if the future is dropped. When the future is done, the poster's own
 ///   subscribers have been told.
 /// - Loss forgives: a notice that is lost is as good as withdrawn.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use std::sync::{Arc, Mutex, Weak};
+/// use tollgate::backend::{BackendFuture, Bulletin, BulletinReader, Notice};
+///
+/// /// A board in one process: notices by topic, and who is told. (One that is real withdraws them when their time is over.)
+/// #[derive(Default)]
+/// struct Board(Mutex<(BTreeMap<Vec<u8>, Notice>, Vec<Weak<dyn BulletinReader>>)>);
+///
+/// impl Bulletin for Board {
+///     fn post(&self, notice: Notice) -> BackendFuture<()> {
+///         let readers = {
+///             let (notices, readers) = &mut *self.0.lock().unwrap();
+///             notices.insert(notice.topic.clone(), notice.clone());
+///             readers.retain(|reader| reader.strong_count() > 0);
+///             readers.clone()
+///         };
+///         for reader in readers.iter().filter_map(Weak::upgrade) {
+///             reader.read(vec![notice.clone()], false);
+///         }
+///         BackendFuture::ready(Ok(()))
+///     }
+///
+///     fn subscribe(&self, reader: Weak<dyn BulletinReader>) {
+///         let (notices, readers) = &mut *self.0.lock().unwrap();
+///         if let Some(reader) = reader.upgrade() {
+///             reader.read(notices.values().cloned().collect(), true);
+///         }
+///         readers.push(reader);
+///     }
+/// }
+/// # impl std::fmt::Debug for Board {
+/// #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str("Board") }
+/// # }
+///
+/// #[derive(Default)]
+/// struct Reader(Mutex<Vec<Notice>>);
+///
+/// impl BulletinReader for Reader {
+///     fn read(&self, notices: Vec<Notice>, all: bool) {
+///         let mut known = self.0.lock().unwrap();
+///         if all {
+///             known.clear();
+///         }
+///         known.extend(notices);
+///     }
+/// }
+///
+/// let (board, reader) = (Board::default(), Arc::new(Reader::default()));
+/// let told: Arc<dyn BulletinReader> = Arc::clone(&reader) as _;
+/// board.subscribe(Arc::downgrade(&told));
+/// board.tell(Notice { topic: b"limits".to_vec(), text: Some("another quota".into()), lasts: None });
+/// assert_eq!(reader.0.lock().unwrap().len(), 1);
+/// ```
 pub trait Bulletin: fmt::Debug + Send + Sync + 'static {
     /// Posts a notice in the place of the one that stands under its topic.
+    ///
+    /// # Errors
+    /// The future's, if the board cannot be reached: others may have been told, or not.
     fn post(&self, notice: Notice) -> BackendFuture<()>;
 
     /// Posts a notice that nobody waits for, as soon as that is possible: it is tried again while it fails, as long as the
@@ -27,17 +85,26 @@ pub trait Bulletin: fmt::Debug + Send + Sync + 'static {
         drop(self.post(notice));
     }
 
-    /// Tells `reader`, until that is gone.
+    /// Tells `reader` what stands and what is posted, until that is gone: it is held weakly.
     fn subscribe(&self, reader: Weak<dyn BulletinReader>);
 }
 
-/// Whoever is told.
+/// Whoever is told: a limiter, which [subscribes](Bulletin::subscribe) when it is built. See [`Bulletin`] for an example.
 pub trait BulletinReader: Send + Sync + 'static {
     /// These notices were posted. `all`: they are all that stand, and whatever else was told before does not any more.
     fn read(&self, notices: Vec<Notice>, all: bool);
 }
 
 /// A line on a board.
+///
+/// ```
+/// use tollgate::backend::Notice;
+/// use tollgate::HOUR;
+///
+/// let blocked = Notice { topic: b"mallory".to_vec(), text: Some("blocked".into()), lasts: Some(HOUR) };
+/// let withdrawn = Notice { text: None, lasts: None, ..blocked.clone() };
+/// assert_eq!(withdrawn.topic, blocked.topic);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
 pub struct Notice {

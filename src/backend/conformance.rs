@@ -19,6 +19,28 @@
 //! conformance::all(&backend, pass).await; // with a real clock: `tokio::time::sleep`
 //! # }
 //! ```
+//!
+//! Each of its parts can be called by itself, to see which one fails:
+//!
+//! ```
+//! use tollgate::backend::{conformance, MemoryBackend};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let (backend, pass) = (MemoryBackend::new(), tokio::time::sleep);
+//! conformance::decides_as_the_algebra_does(&backend, pass).await;
+//! conformance::stores_all_or_none(&backend).await;
+//! conformance::peeks_without_a_trace(&backend).await;
+//! conformance::keeps_rows_apart(&backend).await;
+//! conformance::charges_a_row_named_twice_twice(&backend).await;
+//! conformance::caps_spending_when_the_quota_changes(&backend).await;
+//! conformance::settles_by_the_rules(&backend).await;
+//! conformance::forgets_what_is_reset(&backend).await;
+//! conformance::settles_and_resets_though_nobody_waits(&backend, pass).await;
+//! conformance::bears_extremes(&backend).await;
+//! conformance::all_key_by_key(&backend, pass).await;
+//! # }
+//! ```
 
 // A suite says what is wrong by panicking.
 #![allow(clippy::expect_used)]
@@ -362,6 +384,20 @@ pub async fn bears_extremes(backend: &dyn Backend) {
 }
 
 /// Takes one token `tries` times and counts the grants: to be run by many threads on one row.
+///
+/// ```
+/// use tollgate::algorithm::Ask;
+/// use tollgate::backend::{conformance, MemoryBackend, RowId, Take};
+/// use tollgate::{Key, PolicyName, Quota, Secret, DAY};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let (policy, key) = (PolicyName::new("race"), Secret::random().digest(&Key::from("ada")));
+/// let takes = [Take::new(RowId { policy: &policy, key }, &Quota::token_bucket(100, DAY), Ask::cost(1))];
+/// let backend = MemoryBackend::new();
+/// assert_eq!(conformance::spend(&backend, &takes, 500).await, 100);
+/// # }
+/// ```
 pub async fn spend(backend: &dyn Backend, takes: &[Take<'_>], tries: usize) -> usize {
     let mut granted = 0;
     for _ in 0..tries {

@@ -3,9 +3,21 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-/// A backend could not decide. This is never a denial.
+/// A backend could not decide. This is never a denial. Its text begins with the [kind](ErrorKind); what caused it, such as
+/// the client's own error, is its `source()` and not repeated in the text.
 ///
 /// With feature `axum` it is a response: 503 Service Unavailable.
+///
+/// ```
+/// use std::error::Error as _;
+/// use tollgate::{Error, ErrorKind};
+///
+/// let cause = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+/// let error = Error::new(ErrorKind::Unavailable, "the store cannot be reached; check the address").with_source(cause);
+/// assert_eq!(error.kind(), ErrorKind::Unavailable);
+/// assert_eq!(error.to_string(), "backend is unavailable: the store cannot be reached; check the address");
+/// assert_eq!(error.source().map(|cause| cause.to_string()), Some("connection refused".into()));
+/// ```
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -14,6 +26,12 @@ pub struct Error {
 }
 
 /// What kind of failure, for those who act on it.
+///
+/// ```
+/// use tollgate::ErrorKind;
+///
+/// assert_eq!(ErrorKind::Timeout.as_str(), "timeout");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -45,14 +63,21 @@ impl Error {
         Error { kind, message: message.into(), source: None }
     }
 
-    /// The same with the error that caused it.
+    /// The same with the error that caused it, as its `source()`.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         self.source = Some(source.into());
         self
     }
 
-    /// The kind.
+    /// The same of a server with this address.
+    #[cfg(feature = "redis")]
+    pub(super) fn at(mut self, address: &str) -> Error {
+        self.message = format!("{address}: {}", self.message);
+        self
+    }
+
+    /// The kind of failure: whether another try may help, and whether the charge may have happened.
     pub const fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -61,10 +86,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            ErrorKind::Protocol => "backend answered wrongly",
+            ErrorKind::Protocol => "backend does not work as it is set up",
             ErrorKind::Timeout => "backend did not answer in time",
             ErrorKind::Unavailable => "backend is unavailable",
-            ErrorKind::Unsupported => "backend does not support this",
+            ErrorKind::Unsupported => "backend cannot do this",
         };
         write!(f, "{kind}: {}", self.message)
     }

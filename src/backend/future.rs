@@ -8,6 +8,27 @@ use std::task::{Context, Poll};
 use super::Error;
 
 /// What a backend returns: an answer that is there already (no allocation, no waiting), or a boxed future.
+///
+/// ```
+/// use tollgate::backend::BackendFuture;
+/// use tollgate::{Error, ErrorKind};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// assert_eq!(BackendFuture::ready(Ok(7)).await?, 7);
+/// assert_eq!(BackendFuture::boxed(async { Ok(7) }).await?, 7);
+///
+/// assert!(BackendFuture::ready(Ok(7)).try_ready().is_ok());
+/// let later = BackendFuture::boxed(async { Ok(7) }).try_ready().expect_err("it was not asked yet");
+/// assert_eq!(later.await?, 7);
+///
+/// let failed = BackendFuture::<()>::ready(Err(Error::new(ErrorKind::Unsupported, "this store cannot settle"))).await;
+/// assert!(failed.is_err());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Polled again after it has answered, it panics, as futures may.
 #[must_use = "only awaiting it tells whether the backend could"]
 pub struct BackendFuture<T>(Kind<T>);
 

@@ -57,23 +57,108 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 ///   to a task of its own.
 /// - **Unavailable is not limited.** A backend that cannot decide returns an [`Error`], never a denial.
 /// - Calls do not block. A future that is [ready](BackendFuture::ready) at once is best.
+///
+/// A backend that counts the calls to another one. Whoever wraps a backend passes on all that it says of itself, the methods
+/// with a default included:
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use std::sync::Arc;
+/// use tollgate::algorithm::Micros;
+/// use tollgate::backend::{Adjustment, Backend, BackendFuture, Bulletin, RowId, Steps, Take, Vitals};
+/// use tollgate::{Clock, MemoryBackend, Policy, Quota, RateLimiter, Secret, Sleep, MINUTE};
+///
+/// #[derive(Debug)]
+/// struct Counted<B> {
+///     inner: B,
+///     calls: Arc<AtomicU64>,
+/// }
+///
+/// impl<B: Backend> Backend for Counted<B> {
+///     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+///         self.calls.fetch_add(1, Ordering::Relaxed);
+///         self.inner.acquire(takes)
+///     }
+///
+///     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
+///         self.inner.peek(takes)
+///     }
+///
+///     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
+///         self.inner.settle(settlements)
+///     }
+///
+///     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+///         self.inner.reset(rows)
+///     }
+///
+///     fn secret(&self) -> Option<Secret> {
+///         self.inner.secret()
+///     }
+///
+///     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
+///         self.inner.sleep_until(instant)
+///     }
+///
+///     fn clock(&self) -> Option<Arc<dyn Clock>> {
+///         self.inner.clock()
+///     }
+///
+///     fn is_remote(&self) -> bool {
+///         self.inner.is_remote()
+///     }
+///
+///     fn bulletin(&self) -> Option<Arc<dyn Bulletin>> {
+///         self.inner.bulletin()
+///     }
+///
+///     fn vitals(&self) -> Vitals {
+///         self.inner.vitals()
+///     }
+/// }
+///
+/// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let calls = Arc::new(AtomicU64::new(0));
+/// let limiter = RateLimiter::new(Counted { inner: MemoryBackend::new(), calls: Arc::clone(&calls) });
+/// limiter.limit(&API, "ada").await?;
+/// limiter.remaining(&API, "ada").await?; // looks, and takes nothing
+/// assert_eq!(calls.load(Ordering::Relaxed), 1);
+/// assert_eq!(limiter.stats().rows, Some(1));
+/// # Ok(())
+/// # }
+/// ```
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Decides every take and stores all of them, or none if one is denied. One step for each take, in their order.
     ///
-    /// In a refused call, the steps of takes that would have fitted leave their rows as they were.
+    /// In a refused call, the steps of takes that would have fitted leave their rows as they were. No takes are no steps.
+    ///
+    /// # Errors
+    /// The future's, if it cannot decide: never for a denial.
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
     /// Decides as [`acquire`](Backend::acquire) would, and stores nothing.
+    ///
+    /// # Errors
+    /// As there.
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
     /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row by itself.
     ///
     /// It is done, even if the future is dropped at once: see the contract.
+    ///
+    /// # Errors
+    /// The future's, if it cannot be told whether it was done.
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()>;
 
     /// Forgets rows. Those that are not there are not missed.
     ///
     /// It is done, even if the future is dropped at once: see the contract.
+    ///
+    /// # Errors
+    /// The future's, if it cannot be told whether it was done.
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()>;
 
     /// The secret under which every limiter on these rows has to hash keys, unless it is given one: of a backend that
@@ -107,13 +192,22 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// How it is, for whoever watches.
+    /// How it is, for whoever watches: what [`RateLimiter::stats`](crate::RateLimiter::stats) passes on. The default knows
+    /// nothing.
     fn vitals(&self) -> Vitals {
         Vitals::default()
     }
 }
 
 /// How a backend is, as far as it can tell at once.
+///
+/// ```
+/// use tollgate::backend::Backend;
+/// use tollgate::MemoryBackend;
+///
+/// let vitals = MemoryBackend::new().vitals();
+/// assert_eq!((vitals.rows, vitals.is_broken, vitals.untold), (Some(0), None, 0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Vitals {
@@ -184,6 +278,16 @@ pass_on! {
 }
 
 /// Which row: a key under a policy.
+///
+/// ```
+/// use tollgate::backend::RowId;
+/// use tollgate::{Key, PolicyName, Secret};
+///
+/// let (api, login) = (PolicyName::new("api"), PolicyName::new("login"));
+/// let key = Secret::random().digest(&Key::from("ada"));
+/// let (one, other) = (RowId { policy: &api, key }, RowId { policy: &login, key });
+/// assert_ne!(one.digest(), other.digest());
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs)] // A key and a policy are what a row is.
 pub struct RowId<'a> {
@@ -208,6 +312,24 @@ impl RowId<'_> {
 }
 
 /// One line of what is asked: so much of a row, under a quota.
+///
+/// ```
+/// use tollgate::algorithm::Ask;
+/// use tollgate::backend::{Backend, RowId, Take};
+/// use tollgate::{Key, MemoryBackend, PolicyName, Quota, Secret, DAY};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let (policy, key) = (PolicyName::new("daily"), Secret::random().digest(&Key::from("ada")));
+/// let take = Take::new(RowId { policy: &policy, key }, &Quota::fixed_window(500, DAY), Ask::cost(3));
+/// assert!(take.quota.phase().is_some()); // this key's days
+///
+/// let steps = MemoryBackend::new().acquire(&[take]).await?;
+/// assert!(steps.all_granted());
+/// assert_eq!(steps[0].state.spent, 3.0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
 pub struct Take<'a> {
@@ -229,6 +351,26 @@ impl<'a> Take<'a> {
 }
 
 /// A charge to be settled: it was taken for so much, and truly cost `actual`.
+///
+/// ```
+/// use tollgate::algorithm::{Ask, Receipt};
+/// use tollgate::backend::{Adjustment, Backend, RowId, Take};
+/// use tollgate::{Key, MemoryBackend, PolicyName, Quota, Secret, MINUTE};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let backend = MemoryBackend::new();
+/// let (policy, key) = (PolicyName::new("tokens"), Secret::random().digest(&Key::from("ada")));
+/// let row = RowId { policy: &policy, key };
+/// let take = Take::new(row, &Quota::token_bucket(1_000_000, MINUTE), Ask::cost(1000));
+/// let steps = backend.acquire(&[take]).await?;
+///
+/// let receipt = Receipt::new(1000, &steps[0]).expect("granted");
+/// backend.settle(&[Adjustment { row, quota: take.quota, receipt, actual: 501_000 }]).await?;
+/// assert!(backend.peek(&[take]).await?[0].state.spent > 400_000.0); // a little is paid back already
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
 pub struct Adjustment<'a> {
@@ -243,6 +385,19 @@ pub struct Adjustment<'a> {
 }
 
 /// The answers to a call, in the order of its takes. A single one needs no allocation.
+///
+/// ```
+/// use tollgate::algorithm::{step, Ask, Micros, State};
+/// use tollgate::backend::Steps;
+/// use tollgate::{Quota, MINUTE};
+///
+/// let now = Micros::new(1_767_225_600_000_000);
+/// let decide = |cost| step(&Quota::token_bucket(10, MINUTE), &State::default(), now, Ask::cost(cost));
+/// assert!(Steps::from(decide(1)).all_granted());
+///
+/// let steps: Steps = [1, 11].map(decide).into_iter().collect();
+/// assert_eq!((steps.len(), steps.all_granted()), (2, false));
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Steps(SmallVec<[Step; 1]>);
 
@@ -277,6 +432,21 @@ impl FromIterator<Step> for Steps {
 /// the ones before it, and the call succeeds when the last of them does. `None` if none is denied.
 ///
 /// Of each take: all that is asked for up to it, within the time that it would wait itself.
+///
+/// ```
+/// use tollgate::algorithm::{Ask, Micros, State, Verdict};
+/// use tollgate::backend::verdict_of_all;
+/// use tollgate::{Quota, SECOND};
+///
+/// let quota = Quota::token_bucket(1, SECOND).capacity(3);
+/// let now = Micros::new(1_767_225_600_000_000);
+/// let before = State { spent: 2.0, at: now, carry: 0.0, stamp: quota.stamp() };
+///
+/// // One token is left. Either take would fit by itself; together they do in a second.
+/// let twice = [(quota, Ask::cost(1)), (quota, Ask::cost(1))];
+/// assert_eq!(verdict_of_all(&before, now, twice), Some(Verdict::Deny { retry: Some(SECOND) }));
+/// assert_eq!(verdict_of_all(&before, now, [(quota, Ask::cost(1))]), None);
+/// ```
 pub fn verdict_of_all(before: &State, now: Micros, asked: impl IntoIterator<Item = (Quota, Ask)>) -> Option<Verdict> {
     let mut tokens = 0u64;
     let mut denial: Option<Option<Duration>> = None;

@@ -32,6 +32,34 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// A call that waits goes on when the clock comes to its turn (feature `wait`):
+///
+#[cfg_attr(feature = "wait", doc = "```")]
+#[cfg_attr(not(feature = "wait"), doc = "```ignore")]
+/// use tollgate::algorithm::Micros;
+/// use tollgate::{Clock, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
+///
+/// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).max_reserved(10));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let clock = ManualClock::at(Micros::new(1_700_000_000_000_000));
+/// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
+/// limiter.limit(&CALLS, "ada").await?;
+/// let waiting = tokio::spawn({
+///     let limiter = limiter.clone();
+///     async move { limiter.acquire(&CALLS, "ada").wait_up_to(MINUTE).await.is_ok() }
+/// });
+/// tokio::task::yield_now().await;
+/// assert_eq!(clock.next_wake(), Some(clock.now() + SECOND));
+///
+/// clock.set(clock.next_wake().expect("somebody waits"));
+/// assert!(waiting.await?);
+/// assert_eq!(clock.next_wake(), None);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct ManualClock(Arc<Mutex<Shown>>);
 
@@ -53,12 +81,12 @@ impl ManualClock {
         ManualClock(Arc::new(Mutex::new(Shown { now: instant, sleepers: BTreeMap::new(), came: 0 })))
     }
 
-    /// Moves on by `duration`, rounded up to whole microseconds.
+    /// Moves on by `duration`, rounded up to whole microseconds. Whoever waits for an instant up to there goes on.
     pub fn advance(&self, duration: Duration) {
         self.change(|now| now.plus(whole_micros(duration)));
     }
 
-    /// Stands at `instant`, be it earlier or later.
+    /// Stands at `instant`, be it earlier or later. Whoever waits for an instant up to it goes on.
     pub fn set(&self, instant: Micros) {
         self.change(|_| instant);
     }

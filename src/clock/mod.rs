@@ -18,8 +18,35 @@ pub use manual::ManualClock;
 /// A source of instants.
 ///
 /// Limiters bear any clock: one that steps back, jumps ahead or stands still costs at most one extra capacity per jump.
+///
+/// ```
+/// use std::time::SystemTime;
+/// use tollgate::algorithm::Micros;
+/// use tollgate::{Clock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
+///
+/// /// The operating system's time, as it is, steps and all.
+/// #[derive(Debug)]
+/// struct WallClock;
+///
+/// impl Clock for WallClock {
+///     fn now(&self) -> Micros {
+///         SystemTime::now().into()
+///     }
+///     // No `sleep_until`: any timer will do.
+/// }
+///
+/// static API: Policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// assert!(WallClock.sleep_until(WallClock.now()).is_none());
+/// let limiter = RateLimiter::new(MemoryBackend::builder().clock(WallClock).build());
+/// assert!(limiter.limit(&API, "ada").await?.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// The present.
+    /// The present. It must not block: it is called for every decision, by many threads.
     fn now(&self) -> Micros;
 
     /// A future that is done once this clock shows `instant`. `None`, the default, means that it runs as the machine's
@@ -31,6 +58,18 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 }
 
 /// What is done once a clock has come to an instant.
+///
+/// ```
+/// use tollgate::{Clock, ManualClock, Sleep, SECOND};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let clock = ManualClock::new();
+/// let sleep: Sleep = clock.sleep_until(clock.now() + SECOND).expect("it has its own way to wait");
+/// clock.advance(SECOND);
+/// sleep.await;
+/// # }
+/// ```
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {

@@ -22,6 +22,21 @@ use super::raw::shortened;
 /// limits.json: routes."POST /todos": there is no policy "ap1"; there is "api""#
 /// );
 /// ```
+///
+/// What a program may do with it besides printing it:
+///
+/// ```
+/// use tollgate::config::ConfigErrorKind;
+/// use tollgate::Config;
+///
+/// let text = r#"{"policies": {"api": {"quota": "0/min"}}, "default": "web"}"#;
+/// let error = Config::parse("limits.json", text, |text| serde_json::from_str(text)).unwrap_err();
+/// assert_eq!((error.kind(), error.fault_count()), (ConfigErrorKind::Invalid, 2));
+/// let places: Vec<_> = error.faults().iter().map(|fault| fault.path()).collect();
+/// assert_eq!(places, ["policies.api.quota", "default"]);
+/// ```
+///
+/// Its text is whole by itself. `source()` is the first fault, or why the text could not be read.
 #[derive(Debug)]
 pub struct ConfigError {
     name: String,
@@ -38,6 +53,13 @@ enum Problem {
 }
 
 /// What kind of thing is wrong.
+///
+/// ```
+/// use tollgate::config::{Config, ConfigErrorKind};
+///
+/// let error = Config::read("there-is-none.json", |text| serde_json::from_str(text)).unwrap_err();
+/// assert_eq!(error.kind(), ConfigErrorKind::Read);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigErrorKind {
@@ -138,6 +160,18 @@ impl Error for ConfigError {
 }
 
 /// One thing that is wrong: where, and what.
+///
+/// ```
+/// use std::error::Error;
+/// use tollgate::{Config, ParseQuotaError};
+///
+/// let text = r#"{"policies": {"api": {"quota": "0/min"}}}"#;
+/// let error = Config::parse("limits.json", text, |text| serde_json::from_str(text)).unwrap_err();
+/// let fault = &error.faults()[0];
+/// assert_eq!(fault.path(), "policies.api.quota");
+/// assert!(fault.to_string().starts_with("policies.api.quota: quota \"0/min\": rate is 0"));
+/// assert!(fault.source().is_some_and(|cause| cause.is::<ParseQuotaError>()));
+/// ```
 #[derive(Debug)]
 pub struct ConfigFault {
     path: String,

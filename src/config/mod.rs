@@ -128,6 +128,24 @@ pub use reload::{QuotaChange, Reloaded};
 ///
 /// It is what the program started with, and stays so: quotas that are [reloaded](Config::reload) are the limiter's to
 /// know, see [`RateLimiter::quota`]. Clones share their deny list.
+///
+/// ```
+/// use tollgate::Config;
+///
+/// let text = r#"{
+///     "policies": {"default": {"quota": "60/min"}, "api": {"quota": "30/min"}},
+///     "routes": {"POST /todos": "api"},
+///     "deny": {"ips": ["192.0.2.0/24"]},
+///     "auto_block": {"policies": ["api"]}
+/// }"#;
+/// let config = Config::parse("limits.json", text, |text| serde_json::from_str(text))?;
+/// assert_eq!(config.policies().count(), 2);
+/// assert_eq!(config.policy("api").map(|api| api.quota().limit()), Some(30));
+/// assert_eq!(config.default_policy().map(|policy| policy.name().as_str()), Some("default"));
+/// assert_eq!(config.routes().map(|(line, policy)| (line, policy.name().as_str())).next(), Some(("POST /todos", "api")));
+/// assert!(config.deny_list().len() == 1 && config.auto_block().is_some());
+/// # Ok::<(), tollgate::ConfigError>(())
+/// ```
 #[derive(Clone)]
 pub struct Config {
     name: String,
@@ -143,6 +161,14 @@ pub struct Config {
 
 impl Config {
     /// The largest text that is read: 16 MiB.
+    ///
+    /// ```
+    /// use tollgate::config::{Config, ConfigErrorKind};
+    ///
+    /// let large = " ".repeat(Config::MAX_BYTES + 1);
+    /// let error = Config::parse("limits.json", &large, |text| serde_json::from_str(text)).unwrap_err();
+    /// assert_eq!(error.kind(), ConfigErrorKind::TooLarge);
+    /// ```
     pub const MAX_BYTES: usize = 16 << 20;
 
     /// Reads a file, and checks it.
@@ -178,6 +204,15 @@ impl Config {
 
     /// [`read`](Config::read) for a text that is here already; messages call it `name`.
     ///
+    /// ```
+    /// use tollgate::Config;
+    ///
+    /// let text = "policies.api.quota = '30/min'";
+    /// let config = Config::parse("limits.toml", text, |text| toml::from_str(text))?;
+    /// assert!(config.policy("api").is_some());
+    /// # Ok::<(), tollgate::ConfigError>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn parse<E: Into<Box<dyn Error + Send + Sync>>>(
@@ -200,6 +235,20 @@ impl Config {
     ///
     /// On a backend that processes share, quotas that were set at run time outlive the program. One that was edited and
     /// started again goes by its file once it [reloads](Config::reload) it: `config.reload(&limiter, &config).await?`.
+    ///
+    /// ```
+    /// use tollgate::{Config, MemoryBackend, Reason};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let text = r#"{"policies": {"api": {"quota": "30/min"}}, "deny": {"keys": ["mallory"]}}"#;
+    /// let config = Config::parse("limits.json", text, |text| serde_json::from_str(text))?;
+    /// let limiter = config.limiter(MemoryBackend::new()).build();
+    /// let api = config.policy("api").expect("it is in the text");
+    /// assert_eq!(limiter.limit(api, "mallory").await?.reason(), Reason::DenyList);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn limiter(&self, backend: impl Backend) -> RateLimiterBuilder {
         let builder = RateLimiter::builder(backend).deny_list(&self.deny);
         match &self.auto_block {
@@ -210,6 +259,19 @@ impl Config {
 
     /// One layer for all routes, by `limiter`; callers are told apart by `key`. See
     /// [`RouteLimits::table`](crate::RouteLimits::table) for where to put it.
+    ///
+    /// ```
+    /// use axum::{routing::post, Router};
+    /// use tollgate::{key, Config, MemoryBackend};
+    ///
+    /// let text = r#"{"policies": {"api": {"quota": "30/min"}}, "routes": {"POST /todos": "api"}}"#;
+    /// let config = Config::parse("limits.json", text, |text| serde_json::from_str(text))?;
+    /// let limiter = config.limiter(MemoryBackend::new()).build();
+    /// let app: Router = Router::new()
+    ///     .route("/todos", post(|| async {}))
+    ///     .layer(config.layer(&limiter, key::client_ip()));
+    /// # Ok::<(), tollgate::ConfigError>(())
+    /// ```
     #[cfg(feature = "axum")]
     #[must_use]
     pub fn layer(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RateLimitLayer {

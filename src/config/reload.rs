@@ -135,6 +135,23 @@ impl Quotas<'_> {
 }
 
 /// What a [reload](Config::reload) changed. Its `Display` tells it in lines, of quotas the first twenty.
+///
+/// ```
+/// use tollgate::{Config, ConfigError, MemoryBackend};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), ConfigError> {
+/// let read = |text: &str| Config::parse("limits.json", text, |text| serde_json::from_str(text));
+/// let config = read(r#"{"policies": {"api": {"quota": "30/min"}}}"#)?;
+/// let limiter = config.limiter(MemoryBackend::new()).build();
+/// assert!(config.reload(&limiter, &config).await?.is_empty());
+///
+/// let new = read(r#"{"policies": {"api": {"quota": "20/min"}}, "deny": {"ips": ["192.0.2.0/24"]}}"#)?;
+/// let reloaded = config.reload(&limiter, &new).await?;
+/// assert_eq!((reloaded.quotas().len(), reloaded.rules_added(), reloaded.rules_removed()), (1, 1, 0));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Reloaded {
     quotas: Vec<QuotaChange>,
@@ -181,6 +198,25 @@ impl fmt::Display for Reloaded {
 }
 
 /// A quota that is another now.
+///
+/// ```
+/// use tollgate::{Config, ConfigError, MemoryBackend, Quota};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), ConfigError> {
+/// let read = |text: &str| Config::parse("limits.json", text, |text| serde_json::from_str(text));
+/// let config = read(r#"{"policies": {"api": {"quota": "30/min", "tiers": {"free": "60/min"}}}}"#)?;
+/// let limiter = config.limiter(MemoryBackend::new()).build();
+/// let new = read(r#"{"policies": {"api": {"quota": "30/min", "tiers": {"free": "40/min"}}}}"#)?;
+/// let reloaded = config.reload(&limiter, &new).await?;
+///
+/// let change = &reloaded.quotas()[0];
+/// assert_eq!((change.policy().as_str(), change.tier()), ("api", Some("free")));
+/// assert_eq!((change.was(), change.is()), (Quota::per_minute(60), Quota::per_minute(40)));
+/// assert_eq!(change.to_string(), "policies.api.tiers.free: 60/min is 40/min now");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaChange {
     policy: PolicyName,

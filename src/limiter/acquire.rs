@@ -11,6 +11,36 @@ use super::{Charge, DecisionFuture, HoldFuture, RateLimiter};
 use crate::policy::Signals;
 
 /// A call to a limiter in the making: `limiter.acquire(&policy, key).cost(3).await`.
+///
+/// ```
+/// # use tollgate::{DenyList, DenyRule, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(1000, MINUTE).max_reserved(500));
+///
+/// let list = DenyList::from_iter([DenyRule::country("KP")?]);
+/// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
+///
+/// // Only asked, and then taken; awaiting is sending.
+/// let tokens = || limiter.acquire(&TOKENS, "ada").cost(800);
+/// assert!(tokens().check().await?.is_allowed());
+/// assert_eq!(tokens().send().await?.remaining(), 200);
+///
+/// // A turn, if it is not too far away.
+/// assert!(!tokens().cost(400).reserve_within(SECOND).await?.is_allowed());
+/// assert!(tokens().cost(400).reserve().await?.delay() > 11 * SECOND);
+///
+/// // In hand: given back if it is dropped.
+/// let usage = limiter.acquire(&TOKENS, "eve").cost(800).hold().await?;
+/// drop(usage);
+/// assert_eq!(limiter.remaining(&TOKENS, "eve").await?, 1000);
+///
+/// // What else is known of the caller.
+/// let told = tokens().ip([192, 0, 2, 7].into()).user_agent("curl/8.5.0").label("asn", "64496").country("KP");
+/// assert_eq!(told.await?.reason(), Reason::DenyList);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "nothing is asked until it is awaited"]
 pub struct Acquire<'a> {
@@ -23,7 +53,8 @@ impl<'a> Acquire<'a> {
         Acquire { limiter, charge }
     }
 
-    /// How many tokens. Defaults to 1.
+    /// How many tokens: any number; more than the quota ever has is denied for good. Defaults to 1. With 0 nothing is
+    /// spent; it is denied while the key is in debt.
     pub fn cost(mut self, tokens: u64) -> Acquire<'a> {
         self.charge = self.charge.cost(tokens);
         self
@@ -36,7 +67,8 @@ impl<'a> Acquire<'a> {
         self
     }
 
-    /// Reserves a turn that is at most `wait` away, where the quota allows reservations.
+    /// Reserves a turn that is at most `wait` away (rounded up to whole microseconds), where the quota allows reservations;
+    /// else this changes nothing.
     pub fn reserve_within(mut self, wait: Duration) -> Acquire<'a> {
         self.charge = self.charge.reserve_within(wait);
         self
@@ -47,17 +79,17 @@ impl<'a> Acquire<'a> {
         self.tell(|signals| signals.ip(address))
     }
 
-    /// The caller's user agent, for the same.
+    /// The caller's user agent, for deny lists and blocks.
     pub fn user_agent(self, text: impl Into<String>) -> Acquire<'a> {
         self.tell(|signals| signals.user_agent(text))
     }
 
-    /// The caller's country, for the same.
+    /// The caller's country, two letters (ISO 3166-1), for deny lists and blocks.
     pub fn country(self, code: impl Into<String>) -> Acquire<'a> {
         self.tell(|signals| signals.country(code))
     }
 
-    /// Anything else that is known of the caller, for the same.
+    /// Anything else that is known of the caller, by name and value, for deny lists and blocks.
     pub fn label(self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Acquire<'a> {
         self.tell(|signals| signals.label(name, value))
     }

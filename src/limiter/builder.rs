@@ -16,6 +16,40 @@ use crate::policy::{Key, Policy, Secret};
 use crate::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// Choices for a [`RateLimiter`].
+///
+/// ```
+/// use tollgate::{AutoBlock, DenyList, DenyRule, FailureMode, MemoryBackend, Observed, Observer, Policy, Quota, RateLimiter};
+/// use tollgate::{Reason, Secret, HOUR, SECOND};
+///
+/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+/// static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND));
+///
+/// struct Log;
+///
+/// impl Observer for Log {
+///     fn decided(&self, observed: &Observed<'_>) {
+///         println!("{} {}", observed.decision().policy(), observed.outcome().as_str());
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let list = DenyList::from_iter([DenyRule::key("mallory")]);
+/// let limiter = RateLimiter::builder(MemoryBackend::new())
+///     .secret(Secret::random())
+///     .deny_list(&list)
+///     .auto_block(AutoBlock::new([&LOGIN]).threshold(10))
+///     .observer(Log)
+///     // For a backend elsewhere, when it is down; and what of it is remembered here.
+///     .on_failure(FailureMode::fallback(0.25))
+///     .on_failure_of(&SEARCH, FailureMode::Allow)
+///     .fallback_backend(MemoryBackend::builder().max_rows(10_000).build())
+///     .block_cache(4096)
+///     .build();
+/// assert_eq!(limiter.limit(&LOGIN, "mallory").await?.reason(), Reason::DenyList);
+/// # Ok(())
+/// # }
+/// ```
 pub struct RateLimiterBuilder {
     backend: AnyBackend,
     secret: Secret,
@@ -76,6 +110,19 @@ impl RateLimiterBuilder {
     /// denied.
     ///
     /// How many wait of one key is the quota's to say: [`Quota::max_reserved`](crate::Quota::max_reserved).
+    ///
+    /// ```
+    /// use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, SECOND};
+    ///
+    /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).unlimited_reservations());
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let limiter = RateLimiter::builder(MemoryBackend::new()).max_waiting(0).build();
+    /// assert!(limiter.acquire(&CALLS, "ada").wait_up_to(SECOND).await.is_ok()); // it fits at once
+    /// assert!(limiter.acquire(&CALLS, "ada").wait_up_to(SECOND).await.is_err()); // it would have to wait
+    /// # }
+    /// ```
     #[cfg(feature = "wait")]
     #[must_use]
     pub fn max_waiting(mut self, places: usize) -> RateLimiterBuilder {
@@ -83,7 +130,8 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Whom to deny whatever the limits say. The list can be edited while it is in use, and shared by limiters.
+    /// Whom to deny whatever the limits say. The list can be edited while it is in use, and shared by limiters. Nobody by
+    /// default; said again, the last list counts.
     #[must_use]
     pub fn deny_list(mut self, list: &DenyList) -> RateLimiterBuilder {
         self.deny = Some(list.clone());
@@ -110,14 +158,14 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Somebody to be told of every decision. Said several times, each is.
+    /// Somebody to be told of every decision. Said several times, each is. Nobody by default.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> RateLimiterBuilder {
         self.observers.push(Arc::new(observer));
         self
     }
 
-    /// The limiter.
+    /// The limiter, with these choices.
     pub fn build(self) -> RateLimiter {
         let guard = Guard::new(self.deny, self.auto_block);
         let block_cache = (self.backend.is_remote() && self.block_cache > 0).then(|| BlockCache::new(self.block_cache));

@@ -7,6 +7,30 @@ use crate::policy::{Policy, Signals, Subject};
 
 /// So much of one policy for one subject: what [`RateLimiter::limit_all`](crate::RateLimiter::limit_all) takes several
 /// of.
+///
+/// ```
+/// # use tollgate::{Charge, Policy, Quota, RateLimiter, Signals, MINUTE, SECOND};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(1000, MINUTE).max_reserved(500));
+/// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(10, MINUTE).max_reserved(5));
+///
+/// let limiter = RateLimiter::default();
+/// let caller = Signals::new().ip([192, 0, 2, 7].into()); // for deny lists and blocks
+/// let decisions = limiter
+///     .limit_all([
+///         Charge::new(&TOKENS, "ada").cost(700).signals(caller),
+///         Charge::new(&CALLS, "ada").reserve_within(30 * SECOND),
+///     ])
+///     .await?;
+/// assert!(decisions.is_allowed() && decisions.delay().is_zero());
+///
+/// // More than there is at once, so its turn comes later.
+/// let later = limiter.limit_all([Charge::new(&TOKENS, "ada").cost(500).reserve()]).await?;
+/// assert!(later.delay() > 10 * SECOND);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Charge<'a> {
     pub(super) policy: &'a Policy,
@@ -21,7 +45,7 @@ impl<'a> Charge<'a> {
         Charge { policy, subject: subject.into(), ask: Ask::cost(1), signals: None }
     }
 
-    /// How many tokens. Defaults to 1. With 0 nothing is spent; it is denied while the key is in debt.
+    /// How many tokens: any number; more than the quota ever has is denied for good. Defaults to 1. With 0 nothing is spent; it is denied while the key is in debt.
     #[must_use]
     pub fn cost(mut self, tokens: u64) -> Charge<'a> {
         self.ask = self.ask.for_cost(tokens);
@@ -35,7 +59,8 @@ impl<'a> Charge<'a> {
         self
     }
 
-    /// Reserves a turn that is at most `wait` away, where the quota allows reservations.
+    /// Reserves a turn that is at most `wait` away (rounded up to whole microseconds), where the quota allows reservations;
+    /// else this changes nothing.
     #[must_use]
     pub fn reserve_within(mut self, wait: Duration) -> Charge<'a> {
         self.ask = self.ask.wait_up_to(wait);

@@ -37,14 +37,28 @@ impl RateLimiter {
     /// a second, new ones included. It goes by the policy's name.
     ///
     /// # Errors
-    /// If the quota refuses everything or has another algorithm than the policy, or the backend cannot be told. Then
-    /// nothing has changed, unless the backend was told and could not say so.
+    /// If the quota refuses everything or has another algorithm than the policy, 100,000 quotas are changed already, or the
+    /// backend cannot be told. Then nothing has changed, unless the backend was told and could not say so.
     pub async fn set_quota(&self, policy: &Policy, quota: Option<Quota>) -> Result<(), SetQuotaError> {
         policy.check_change(None, quota.as_ref())?;
         self.change(Change { policy: policy.name().clone(), whose: Whose::All, quota }).await
     }
 
     /// [`set_quota`](RateLimiter::set_quota) for the callers of one tier: before that, whatever is set for all.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota, RateLimiter, Subject, MINUTE};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let api = Policy::new("api", Quota::token_bucket(30, MINUTE)).tier("free", Quota::token_bucket(60, MINUTE));
+    /// let limiter = RateLimiter::default();
+    /// limiter.set_tier_quota(&api, "free", Some(Quota::token_bucket(40, MINUTE))).await?;
+    /// assert_eq!(limiter.quota(&api, Subject::new("ada").tier("free")).limit(), 40);
+    /// assert_eq!(limiter.quota(&api, "eve").limit(), 30); // who has no tier
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there, and if the policy has no such tier.
@@ -57,6 +71,22 @@ impl RateLimiter {
     }
 
     /// [`set_quota`](RateLimiter::set_quota) for one key: before whatever is set for its tier, or for all.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+    ///
+    /// static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = RateLimiter::default();
+    /// limiter.set_key_quota(&API, "ada", Some(Quota::token_bucket(300, MINUTE))).await?;
+    /// assert_eq!((limiter.quota(&API, "ada").limit(), limiter.quota(&API, "eve").limit()), (300, 30));
+    /// limiter.set_key_quota(&API, "ada", None).await?; // as the program says, again
+    /// assert_eq!(limiter.quota(&API, "ada").limit(), 30);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -119,6 +149,22 @@ impl RateLimiter {
     /// [automatic blocking](crate::AutoBlock) has to remember; at most 100,000 can be blocked at once. The last call for a
     /// caller counts, also if it ends earlier.
     ///
+    /// ```
+    /// use tollgate::{Policy, Quota, RateLimiter, Reason, Signal, DAY, MINUTE};
+    ///
+    /// static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let limiter = RateLimiter::default();
+    /// limiter.block(Signal::key("mallory"), DAY).await?;
+    /// assert_eq!(limiter.limit(&API, "mallory").await?.reason(), Reason::Blocked);
+    /// limiter.unblock(Signal::key("mallory")).await?;
+    /// assert!(limiter.limit(&API, "mallory").await?.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// If 100,000 are blocked already. If the backend cannot tell the other processes; in this one it holds.
     pub async fn block(&self, signal: Signal, lasts: Duration) -> Result<(), Error> {
@@ -146,7 +192,8 @@ impl RateLimiter {
         one.await.and(other.await)
     }
 
-    /// How it is: what it holds, who waits, whether its backend is out of reach.
+    /// How it is: what it holds, who waits, whether its backend is out of reach. Cheap: nothing is asked of a server. See
+    /// [`Stats`] for an example.
     pub fn stats(&self) -> Stats {
         let Inner { backend, guard, overrides, time, waiting, .. } = &*self.inner;
         let vitals = backend.vitals();
@@ -164,6 +211,25 @@ impl RateLimiter {
 }
 
 /// How a limiter is: see [`RateLimiter::stats`].
+///
+/// ```
+/// use tollgate::{Policy, Quota, RateLimiter, Signal, DAY, MINUTE};
+///
+/// static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = RateLimiter::default();
+/// limiter.limit(&API, "ada").await?;
+/// limiter.block(Signal::key("mallory"), DAY).await?;
+/// limiter.set_quota(&API, Some(Quota::token_bucket(20, MINUTE))).await?;
+///
+/// let stats = limiter.stats();
+/// assert_eq!((stats.rows, stats.waiting, stats.is_broken), (Some(1), 0, None));
+/// assert_eq!((stats.blocked, stats.offenders, stats.changed_quotas, stats.untold), (1, 0, 1, 0));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

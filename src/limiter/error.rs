@@ -21,7 +21,9 @@ use crate::policy::Denied;
 /// # async fn main() {
 /// let limiter = RateLimiter::default();
 /// assert!(login(&limiter, "ada@example.com").await.is_ok());
-/// assert!(matches!(login(&limiter, "ada@example.com").await, Err(LimitError::Denied(_))));
+/// let error = login(&limiter, "ada@example.com").await.unwrap_err();
+/// assert!(matches!(error, LimitError::Denied(_)));
+/// assert_eq!(error.denied().is_some_and(|denied| denied.retry_after().is_some()), true);
 /// # }
 /// ```
 ///

@@ -61,7 +61,10 @@ impl FailureMode {
     /// If `share` is not more than 0 and at most 1.
     #[track_caller]
     pub fn fallback(share: f64) -> FailureMode {
-        assert!(share > 0.0 && share <= 1.0, "tollgate: the share is {share}; it must be more than 0 and at most 1");
+        assert!(
+            share > 0.0 && share <= 1.0,
+            "tollgate: the share of a fallback is {share}; it must be more than 0 and at most 1"
+        );
         FailureMode::Fallback { share }
     }
 }

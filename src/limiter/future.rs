@@ -15,6 +15,21 @@ use crate::policy::{Decision, Decisions, Digest, PolicyName};
 /// The answer to one charge. In memory it is there at once.
 ///
 /// The charge is made when the call is, not when this is awaited; dropping it takes nothing back.
+///
+/// ```
+/// # use tollgate::{DecisionFuture, Policy, Quota, RateLimiter, MINUTE};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+/// # let limiter = RateLimiter::default();
+/// let answer: DecisionFuture = limiter.limit(&API, "ada");
+/// drop(answer); // charged all the same
+/// assert_eq!(limiter.limit(&API, "ada").await?.remaining(), 8);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Polled again after it has answered, it panics, as futures may.
 #[derive(Debug)]
 #[must_use = "the answer says whether to go on"]
 pub struct DecisionFuture(One);
@@ -43,6 +58,20 @@ enum Pending {
 /// The answers to several charges. In memory they are there at once.
 ///
 /// The charges are made when the call is, not when this is awaited; dropping it takes nothing back.
+///
+/// ```
+/// # use tollgate::{Charge, DecisionsFuture, Policy, Quota, RateLimiter, MINUTE};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+/// # let limiter = RateLimiter::default();
+/// let answer: DecisionsFuture = limiter.limit_all([Charge::new(&API, "ada"), Charge::new(&API, "eve")]);
+/// assert_eq!(answer.await?.iter().count(), 2);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Polled again after it has answered, it panics, as futures may.
 #[derive(Debug)]
 #[must_use = "the answer says whether to go on"]
 pub struct DecisionsFuture(Several);

@@ -128,16 +128,43 @@ struct Inner {
 
 impl RateLimiter {
     /// A limiter on `backend`, with a random secret.
+    ///
+    /// ```
+    /// use tollgate::{ManualClock, MemoryBackend, RateLimiter};
+    ///
+    /// let clock = ManualClock::new();
+    /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock).build());
+    /// ```
     pub fn new(backend: impl Backend) -> RateLimiter {
         RateLimiter::builder(backend).build()
     }
 
-    /// A limiter with choices.
+    /// A limiter with choices: what becomes of failures, whom to deny, who is told. See [`RateLimiterBuilder`].
+    ///
+    /// ```
+    /// use tollgate::{FailureMode, MemoryBackend, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::builder(MemoryBackend::new()).on_failure(FailureMode::Allow).build();
+    /// ```
     pub fn builder(backend: impl Backend) -> RateLimiterBuilder {
         RateLimiterBuilder::new(backend)
     }
 
     /// Takes one token for `subject` under `policy`, or denies it.
+    ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
+    ///
+    /// let limiter = RateLimiter::default();
+    /// assert!(limiter.limit(&LOGIN, ("ada@example.com", 7)).await?.is_allowed());
+    /// assert!(!limiter.limit(&LOGIN, ("ada@example.com", 7)).await?.is_allowed());
+    /// assert!(limiter.limit(&LOGIN, ("ada@example.com", 8)).await?.is_allowed()); // another key
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If the backend cannot decide. A denial is no error: see [`Decision::into_result`](crate::Decision::into_result).
@@ -167,6 +194,18 @@ impl RateLimiter {
 
     /// What [`limit`](RateLimiter::limit) would answer, without taking anything.
     ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
+    /// let limiter = RateLimiter::default();
+    /// assert!(limiter.check(&LOGIN, "ada@example.com").await?.is_allowed());
+    /// assert!(limiter.check(&LOGIN, "ada@example.com").await?.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// If the backend cannot decide.
     pub fn check(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
@@ -193,7 +232,8 @@ impl RateLimiter {
         Acquire::new(self, Charge::new(policy, subject))
     }
 
-    /// Takes every charge, or none of them if one does not fit.
+    /// Takes every charge, or none of them if one does not fit. No charges at all are allowed. On `RedisBackend`, at
+    /// most 1,000 go into one call.
     ///
     /// ```
     /// # use tollgate::{Charge, Policy, Quota, RateLimiter, MINUTE};
@@ -220,6 +260,20 @@ impl RateLimiter {
 
     /// What [`limit_all`](RateLimiter::limit_all) would answer, without taking anything.
     ///
+    /// ```
+    /// # use tollgate::{Charge, Policy, Quota, RateLimiter, MINUTE};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # static USER: Policy = Policy::new("user", Quota::token_bucket(10, MINUTE));
+    /// # static GLOBAL: Policy = Policy::new("global", Quota::token_bucket(1, MINUTE));
+    /// let limiter = RateLimiter::default();
+    /// let all = [Charge::new(&USER, 7).cost(3), Charge::new(&GLOBAL, "all").cost(2)];
+    /// assert!(!limiter.check_all(all).await?.is_allowed());
+    /// assert_eq!(limiter.remaining(&USER, 7).await?, 10);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// If the backend cannot decide.
     pub fn check_all<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> DecisionsFuture {
@@ -228,6 +282,21 @@ impl RateLimiter {
 
     /// [`limit_all`](RateLimiter::limit_all), the charges in hand: to be kept, given back, or told their true cost
     /// afterwards.
+    ///
+    /// ```
+    /// # use tollgate::{Charge, Policy, Quota, RateLimiter, MINUTE};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
+    /// # static CALLS: Policy = Policy::new("calls", Quota::token_bucket(10, MINUTE));
+    /// let limiter = RateLimiter::default();
+    /// let work = limiter.hold_all([Charge::new(&TOKENS, 7).cost(1000), Charge::new(&CALLS, 7)]).await?;
+    /// // ... it failed:
+    /// work.cancel().await?;
+    /// assert_eq!((limiter.remaining(&TOKENS, 7).await?, limiter.remaining(&CALLS, 7).await?), (10_000, 10));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If one of them does not fit, or the backend cannot decide.
@@ -239,6 +308,19 @@ impl RateLimiter {
     /// mode](FailureMode) is not to deny: by the share, or as if nothing had been spent; a
     /// [`check`](RateLimiter::check) tells who decided.
     ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10_000, MINUTE));
+    /// let limiter = RateLimiter::default();
+    /// limiter.acquire(&CHAT, "ada").cost(9_999).await?;
+    /// assert!(limiter.remaining(&CHAT, "ada").await? < 100);
+    /// assert_eq!(limiter.remaining(&CHAT, "eve").await?, 10_000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// If the backend cannot tell.
     pub async fn remaining(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<u64, Error> {
@@ -249,6 +331,19 @@ impl RateLimiter {
     /// The row behind a limit as it stands, with the quota that applies: from these anyone can tell what any later call
     /// would be answered, if nobody spends meanwhile. Of a caller who is blocked, or on a deny list, the row is not looked
     /// up, and told as fully spent.
+    ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10_000, MINUTE));
+    /// let limiter = RateLimiter::default();
+    /// limiter.acquire(&CHAT, "ada").cost(10_000).await?;
+    /// let snapshot = limiter.value(&CHAT, "ada").await?;
+    /// assert_eq!(snapshot.available(snapshot.now() + MINUTE / 4), 2_500);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If the backend cannot tell.
@@ -280,7 +375,22 @@ impl RateLimiter {
         Ok(DecisionFuture::new(self, &takes[0], false, steps).await?.step().now)
     }
 
-    /// Forgets what `subject` spent under `policy`.
+    /// Forgets what `subject` spent under `policy`: it has the whole limit again. Blocks stay.
+    ///
+    /// It is done when this is called, also if the future is dropped.
+    ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
+    /// let limiter = RateLimiter::default();
+    /// limiter.limit(&LOGIN, "ada@example.com").await?;
+    /// limiter.reset(&LOGIN, "ada@example.com").await?; // the password was right
+    /// assert!(limiter.limit(&LOGIN, "ada@example.com").await?.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If the backend cannot.
@@ -298,6 +408,14 @@ impl RateLimiter {
     }
 
     /// The digest under which this limiter knows a key; `None` = the anonymous one.
+    ///
+    /// ```
+    /// use tollgate::{Key, MemoryBackend, RateLimiter, Secret};
+    ///
+    /// let limiter = || RateLimiter::builder(MemoryBackend::new()).secret(Secret::new([7; 16])).build();
+    /// assert_eq!(limiter().digest(Some(&Key::from("ada"))), limiter().digest(Some(&Key::from("ada"))));
+    /// assert_eq!(limiter().digest(None), limiter().digest(Some(&Key::anonymous())));
+    /// ```
     #[inline]
     pub fn digest(&self, key: Option<&Key>) -> Digest {
         key.map_or(self.inner.anonymous, |key| self.inner.secret.digest(key))

@@ -46,12 +46,13 @@ pub trait Observer: Send + Sync + 'static {
     fn decided(&self, observed: &Observed<'_>);
 
     /// The backend could not decide a charge. If its [failure mode](crate::FailureMode) has an answer,
-    /// [`decided`](Observer::decided) is called too.
+    /// [`decided`](Observer::decided) is called too. Does nothing by default. See [`Failed`] for an example.
     fn failed(&self, failed: &Failed<'_>) {
         let _ = failed;
     }
 
     /// Somebody was blocked, by their denials or by [`RateLimiter::block`](crate::RateLimiter::block), in this process.
+    /// Does nothing by default. See [`Blocked`] for an example.
     fn blocked(&self, blocked: &Blocked<'_>) {
         let _ = blocked;
     }
@@ -72,6 +73,29 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
 }
 
 /// A decision, and what it took.
+///
+/// ```
+/// use tollgate::{Observed, Observer, Outcome};
+///
+/// struct Slow;
+///
+/// impl Observer for Slow {
+///     fn decided(&self, observed: &Observed<'_>) {
+///         let counts = !observed.is_check() && observed.is_enforced() && observed.outcome() != Outcome::Denied;
+///         if counts && observed.latency().as_millis() > 20 {
+///             eprintln!("{} took {:?}", observed.decision().policy(), observed.latency());
+///         }
+///     }
+/// }
+/// # use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
+/// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Slow).build();
+/// assert!(limiter.limit(&API, "ada").await?.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
     pub(super) decision: &'a Decision,
@@ -95,7 +119,7 @@ impl<'a> Observed<'a> {
         }
     }
 
-    /// The time from the call to the decision.
+    /// The time from the call to the decision, of all charges of a call together.
     pub const fn latency(&self) -> Duration {
         self.latency
     }
@@ -112,6 +136,12 @@ impl<'a> Observed<'a> {
 }
 
 /// What became of a charge.
+///
+/// ```
+/// use tollgate::Outcome;
+///
+/// assert_eq!([Outcome::Allowed, Outcome::Reserved, Outcome::Denied].map(Outcome::as_str), ["allowed", "reserved", "denied"]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -135,6 +165,30 @@ impl Outcome {
 }
 
 /// A charge that the backend could not decide.
+///
+/// ```
+/// use tollgate::{ErrorKind, Failed, Observed, Observer};
+///
+/// struct Alarm;
+///
+/// impl Observer for Alarm {
+///     fn decided(&self, _: &Observed<'_>) {}
+///
+///     fn failed(&self, failed: &Failed<'_>) {
+///         if failed.error().kind() != ErrorKind::Unavailable {
+///             eprintln!("{} {:?}: {} after {:?}", failed.policy(), failed.key(), failed.error(), failed.latency());
+///         }
+///     }
+/// }
+/// # use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
+/// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Alarm).build();
+/// assert!(limiter.limit(&API, "ada").await?.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Failed<'a> {
     pub(super) policy: &'a PolicyName,
@@ -166,6 +220,32 @@ impl<'a> Failed<'a> {
 }
 
 /// Somebody who is blocked from now on.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use tollgate::{Blocked, MemoryBackend, Observed, Observer, RateLimiter, Signal, DAY};
+///
+/// #[derive(Default)]
+/// struct Log(Mutex<Vec<String>>);
+///
+/// impl Observer for Log {
+///     fn decided(&self, _: &Observed<'_>) {}
+///
+///     fn blocked(&self, blocked: &Blocked<'_>) {
+///         let line = format!("{} for {:?}, {} times", blocked.rule(), blocked.lasts(), blocked.times());
+///         self.0.lock().unwrap().push(line);
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let log = Arc::new(Log::default());
+/// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&log)).build();
+/// limiter.block(Signal::ip([192, 0, 2, 7].into()), DAY).await?;
+/// assert_eq!(*log.0.lock().unwrap(), ["network 192.0.2.7/32 for 86400s, 0 times"]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Blocked<'a> {
     pub(super) rule: &'a DenyRule,

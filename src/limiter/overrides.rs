@@ -151,6 +151,18 @@ fn put<K: Eq + std::hash::Hash>(map: &mut HashMap<K, Quota>, key: K, quota: Opti
 const MOST: usize = 100_000;
 
 /// Why a quota was not changed. Everything stays as it was.
+///
+/// ```
+/// # use tollgate::{Policy, Quota, RateLimiter, SetQuotaError, MINUTE};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
+///
+/// let error = RateLimiter::default().set_quota(&API, Some(Quota::sliding_window(30, MINUTE))).await.unwrap_err();
+/// assert!(matches!(error, SetQuotaError::Quota(_)));
+/// assert!(error.to_string().starts_with("policy \"api\": 30/min sliding has another algorithm"));
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetQuotaError {

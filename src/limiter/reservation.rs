@@ -25,6 +25,7 @@ use crate::policy::{Decision, Decisions};
 /// let first = limiter.acquire(&MAIL, "team").reserve().hold().await?;
 /// let second = limiter.acquire(&MAIL, "team").reserve().hold().await?;
 /// assert!(first.delay().is_zero() && second.delay() > 5 * SECOND);
+/// assert!(second.decisions().is_allowed());
 ///
 /// second.cancel().await?; // whoever comes next gets that turn
 /// first.keep();
@@ -103,6 +104,22 @@ impl Reservation {
     /// The turn may come earlier than [`delay`](Reservation::delay) said, when others in this process who wait for the
     /// same key leave.
     ///
+    /// ```
+    /// use tollgate::{Policy, Quota, RateLimiter, SECOND};
+    ///
+    /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(100, SECOND).capacity(0).unlimited_reservations());
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::LimitError> {
+    /// let limiter = RateLimiter::default();
+    /// let turn = limiter.acquire(&CALLS, "their API").reserve().hold().await?;
+    /// println!("in {:?}", turn.delay()); // 10 ms
+    /// let usage = turn.wait().await;
+    /// usage.settle(2).await?; // it was a large one
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Outside of a tokio runtime, unless the backend's [clock](crate::Clock) has its own way to wait.
     #[cfg(feature = "wait")]
@@ -165,6 +182,21 @@ impl Drop for Reservation {
 ///
 /// The charges are made when the call is, not when this is awaited. Dropped with the answer inside, it gives them back;
 /// dropped while a remote backend decides, it does not, since nobody knows whether there is something to give back.
+///
+/// ```
+/// # use tollgate::{HoldFuture, Policy, Quota, RateLimiter, MINUTE};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+/// # let limiter = RateLimiter::default();
+/// let answer: HoldFuture = limiter.acquire(&API, "ada").hold();
+/// drop(answer); // in memory it was there already: given back
+/// assert_eq!(limiter.remaining(&API, "ada").await?, 10);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Polled again after it has answered, it panics, as futures may.
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is given back at once"]
 pub struct HoldFuture(Kind);

@@ -131,6 +131,21 @@ impl Settlement {
 
     /// The charge was for nothing: as [`settle(0)`](Settlement::settle).
     ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
+    /// # let limiter = RateLimiter::default();
+    /// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.keep();
+    /// assert!(!usage.is_settled());
+    /// usage.refund().await?;
+    /// assert_eq!((usage.is_settled(), limiter.remaining(&TOKENS, "team").await?), (true, 10_000));
+    /// assert_eq!(usage.decisions().iter().map(|decision| decision.cost()).sum::<u64>(), 1000); // as it was charged
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// If the backend cannot.
     pub fn refund(&self) -> BackendFuture<()> {
@@ -140,6 +155,21 @@ impl Settlement {
     /// Forgets all that the key has spent under the policy, this charge and any other. That settles it.
     ///
     /// It is done when this is called, also if the future is dropped.
+    ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+    ///
+    /// let limiter = RateLimiter::default();
+    /// limiter.limit(&LOGIN, "ada@example.com").await?; // wrong
+    /// let attempt = limiter.acquire(&LOGIN, "ada@example.com").hold().await?.keep();
+    /// attempt.reset().await?; // right
+    /// assert_eq!(limiter.remaining(&LOGIN, "ada@example.com").await?, 5);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If the backend cannot.

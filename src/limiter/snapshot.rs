@@ -64,7 +64,7 @@ impl Snapshot {
         &self.state
     }
 
-    /// When it was read, by the backend's clock.
+    /// The instant at which it was read, by the backend's clock.
     pub const fn now(&self) -> Micros {
         self.now
     }
@@ -84,6 +84,26 @@ impl Snapshot {
     }
 
     /// What would be answered to `ask` at `instant`, if nobody spends until then.
+    ///
+    /// ```
+    /// use tollgate::algorithm::{Ask, Verdict};
+    /// use tollgate::{Policy, Quota, RateLimiter, MINUTE, SECOND};
+    ///
+    /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let limiter = RateLimiter::default();
+    /// limiter.acquire(&API, "ada").cost(10).await?;
+    /// let snapshot = limiter.value(&API, "ada").await?;
+    ///
+    /// // What a page that counts down wants to know: when do three fit?
+    /// let later = snapshot.project(snapshot.state().at, Ask::cost(3));
+    /// assert_eq!(later.verdict, Verdict::Deny { retry: Some(18 * SECOND) });
+    /// assert_eq!((snapshot.policy().as_str(), snapshot.quota().limit(), snapshot.not_before()), ("api", 10, None));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn project(&self, instant: Micros, ask: Ask) -> Step {
         let Some(until) = self.not_before.filter(|until| instant < *until) else {
             return step(&self.quota, &self.state, instant, ask);
@@ -111,6 +131,22 @@ impl Snapshot {
     /// - `previous`: of a sliding window the count of the window before, [`State::carry`]; else 0.
     /// - `now`: [`now`](Snapshot::now).
     /// - `not_before`, only if there is one: [`not_before`](Snapshot::not_before).
+    ///
+    /// ```
+    /// use tollgate::{ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
+    ///
+    /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
+    /// limiter.acquire(&API, "ada").cost(3).await?;
+    /// let json: serde_json::Value = serde_json::from_str(&limiter.value(&API, "ada").await?.to_json())?;
+    /// assert_eq!((&json["policy"], &json["capacity"]), (&"api".into(), &10.into()));
+    /// assert_eq!((&json["spent"], &json["now"]), (&3.into(), &1_767_225_600_000_000_u64.into()));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn to_json(&self) -> String {
         let Snapshot { policy, quota, state, now, not_before } = self;
         let (algorithm, start, previous) = match quota.algorithm() {

@@ -69,6 +69,24 @@ pub(crate) struct Place(RateLimiter);
 
 impl RateLimiter {
     /// How many wait for their turns at the moment, in layers and in [`wait_up_to`](super::Acquire::wait_up_to).
+    ///
+    /// ```
+    /// use tollgate::{ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
+    ///
+    /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).capacity(0).max_reserved(10));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::new();
+    /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
+    /// let turn = limiter.acquire(&CALLS, "ada").wait_up_to(MINUTE);
+    /// assert_eq!(limiter.waiting(), 1);
+    /// clock.advance(SECOND);
+    /// turn.await?;
+    /// assert_eq!(limiter.waiting(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[cfg(feature = "wait")]
     pub fn waiting(&self) -> usize {
         self.inner.waiting.load(Ordering::Relaxed)

@@ -9,6 +9,22 @@ use super::turn::Place;
 use super::{HoldFuture, LimitError, Reservation, Settlement};
 
 /// A turn on its way: see [`Acquire::wait_up_to`](super::Acquire::wait_up_to).
+///
+/// ```
+/// # use tollgate::{Policy, Quota, RateLimiter, WaitFuture, SECOND};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::LimitError> {
+/// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(100, SECOND).capacity(1).max_reserved(50));
+///
+/// let limiter = RateLimiter::default();
+/// let turn: WaitFuture = limiter.acquire(&CALLS, "their API").wait_up_to(SECOND);
+/// let usage = turn.await?;
+/// assert!(usage.decisions().is_allowed());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Polled again after it has answered, it panics, as futures may.
 #[derive(Debug)]
 #[must_use = "the turn is given back if nobody waits for it"]
 pub struct WaitFuture {

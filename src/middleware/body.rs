@@ -11,6 +11,25 @@ pin_project! {
     /// The body of a response of [`RateLimit`](super::RateLimit): the inner service's, or the limiter's own.
     ///
     /// It is a [`Body`] for every inner body whose data can be made from [`Bytes`], as `Bytes` itself can.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use http_body_util::Full;
+    /// use std::convert::Infallible;
+    /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
+    /// use tower::{service_fn, Layer, ServiceExt};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Infallible> {
+    /// let inner = service_fn(|_: Request<()>| async {
+    ///     Ok::<_, Infallible>(Response::new(Full::<bytes::Bytes>::from("hello")))
+    /// });
+    /// let limited = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).layer(inner);
+    /// assert!(!limited.clone().oneshot(Request::new(())).await?.body().is_refusal());
+    /// assert!(limited.clone().oneshot(Request::new(())).await?.body().is_refusal());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[derive(Debug)]
     pub struct RefusalBody<B> {
         #[pin]

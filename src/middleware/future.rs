@@ -20,7 +20,9 @@ use super::service::{Outcome, Verdict};
 use super::settle::Settling;
 
 pin_project! {
-    /// The future of [`RateLimit`](super::RateLimit): the inner service's response, or a refusal.
+    /// The future of [`RateLimit`](super::RateLimit): the inner service's response, or a refusal. Its example names it.
+    ///
+    /// Polled again after it has answered, it panics, as futures may.
     pub struct ResponseFuture<S: Service<Request<B>>, B> {
         #[pin]
         state: State<S, S::Future, S::Response, B>,

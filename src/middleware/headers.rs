@@ -10,6 +10,30 @@ use crate::algorithm::{Algorithm, Quota};
 use crate::policy::{Decision, Decisions, Policy, PolicyName, tightest};
 
 /// Which headers tell clients about their limits. One response speaks one of these languages.
+///
+/// ```
+/// use axum::{body::Body, extract::Request, routing::get, Router};
+/// use tollgate::{key, HeaderFamily, Policy, Quota, RateLimitLayer, MINUTE};
+/// use tower::ServiceExt;
+///
+/// const API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let app = |family| {
+///     let layer = RateLimitLayer::new(API, key::global()).headers(family);
+///     Router::new().route("/", get(|| async { "hello" })).layer(layer)
+/// };
+/// let new = app(HeaderFamily::Draft11).oneshot(Request::new(Body::empty())).await?;
+/// assert_eq!(new.headers()["ratelimit-policy"], r#""api";q=100;w=60"#);
+/// assert_eq!(new.headers()["ratelimit"], r#""api";r=99;t=60"#);
+///
+/// let old = app(HeaderFamily::Draft6).oneshot(Request::new(Body::empty())).await?;
+/// assert_eq!(old.headers()["ratelimit-policy"], "100;w=60");
+/// assert_eq!((&old.headers()["ratelimit-limit"], &old.headers()["ratelimit-remaining"]), (&"100".parse()?, &"99".parse()?));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderFamily {
@@ -33,6 +57,13 @@ pub enum HeaderFamily {
 }
 
 /// What `X-RateLimit-Reset` counts.
+///
+/// ```
+/// use tollgate::{key, HeaderFamily, Quota, RateLimitLayer, ResetUnit, MINUTE};
+///
+/// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip())
+///     .headers(HeaderFamily::XRateLimit(ResetUnit::Epoch));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums)] // Nobody uses anything else.
 pub enum ResetUnit {
@@ -54,6 +85,16 @@ const X_RATELIMIT: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-remaining"),
     HeaderName::from_static("x-ratelimit-reset"),
 ];
+
+/// A header's name that the program says. The type's own constructor panics at such a mistake too, but without a word.
+#[track_caller]
+pub(super) fn field_name(name: &'static str) -> HeaderName {
+    match HeaderName::from_bytes(name.as_bytes()) {
+        Ok(known) if known.as_str() == name => known,
+        Ok(known) => panic!("tollgate: the header name {name:?} is not in lower case; write {:?}", known.as_str()),
+        Err(_) => panic!("tollgate: {name:?} is no header name; write letters, digits and \"-\", as in \"x-api-key\""),
+    }
+}
 
 /// What headers say of a policy, rendered when the layer is built.
 #[derive(Clone)]

@@ -12,7 +12,7 @@ use http::{HeaderName, Response};
 use tower_layer::Layer;
 
 use super::cost::{Cost, CostFn};
-use super::headers::HeaderFamily;
+use super::headers::{HeaderFamily, field_name};
 use super::key::{ClientIp, KeyExtractor};
 use super::refusal::Refusal;
 use super::rule::Rule;
@@ -101,6 +101,21 @@ impl RateLimitLayer {
     ///
     /// It gets a limiter of its own, in memory, unless it is [given one](RateLimitLayer::limiter).
     ///
+    /// ```
+    /// use axum::{body::Body, extract::Request, routing::get, Router};
+    /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
+    /// use tower::ServiceExt;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let layer = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global());
+    /// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
+    /// assert_eq!(app.clone().oneshot(Request::new(Body::empty())).await?.status(), 200);
+    /// assert_eq!(app.clone().oneshot(Request::new(Body::empty())).await?.status(), 429);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// If a bare quota refuses everything (capacity 0 without reservations).
     #[track_caller]
@@ -132,6 +147,14 @@ impl RateLimitLayer {
 
     /// Adds a rule. A request is charged under all rules, or under none.
     ///
+    /// ```
+    /// use tollgate::{key, Policy, Quota, RateLimitLayer, MINUTE, SECOND};
+    ///
+    /// const PER_CLIENT: Policy = Policy::new("client", Quota::token_bucket(60, MINUTE));
+    /// const GLOBAL: Policy = Policy::new("global", Quota::token_bucket(1000, SECOND));
+    /// let layer = RateLimitLayer::new(PER_CLIENT, key::client_ip()).and(GLOBAL, key::global());
+    /// ```
+    ///
     /// # Panics
     /// If there is a rule with a policy of the same name already: the two would charge the same rows. As
     /// [`new`](RateLimitLayer::new) if a bare quota refuses everything.
@@ -142,6 +165,17 @@ impl RateLimitLayer {
     }
 
     /// Adds a rule with its own cost and its own way to settle.
+    ///
+    /// ```
+    /// use tollgate::{key, Policy, Quota, RateLimitLayer, Rule, DAY, MINUTE};
+    ///
+    /// const CALLS: Policy = Policy::new("calls", Quota::token_bucket(60, MINUTE));
+    /// const BYTES: Policy = Policy::new("bytes", Quota::fixed_window(1_000_000_000, DAY));
+    /// let layer = RateLimitLayer::new(CALLS, key::client_ip()).rule(Rule::new(BYTES, key::client_ip()).cost(|req| {
+    ///     let length = req.headers.get("content-length").and_then(|value| value.to_str().ok()?.parse().ok());
+    ///     length.unwrap_or(0)
+    /// }));
+    /// ```
     ///
     /// # Panics
     /// If there is a rule with a policy of the same name already: the two would charge the same rows.
@@ -195,6 +229,17 @@ impl RateLimitLayer {
     }
 
     /// Something else that deny lists and blocks may go by, such as a country. The user agent they know by itself.
+    ///
+    /// ```
+    /// use http::request::Parts;
+    /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
+    ///
+    /// #[derive(Clone)]
+    /// struct Network(u32); // put among the extensions by whoever looks addresses up
+    ///
+    /// RateLimitLayer::new(Quota::token_bucket(100, MINUTE), key::client_ip())
+    ///     .label("asn", |req: &Parts| req.extensions.get::<Network>().map(|network| network.0.to_string()));
+    /// ```
     #[must_use]
     pub fn label(
         mut self,
@@ -208,12 +253,18 @@ impl RateLimitLayer {
     /// [`label`](RateLimitLayer::label) from a header that the proxy in front sets, and overwrites if a client sends it:
     /// `cf-ipcountry`, `cloudfront-viewer-country`, `x-vercel-ip-country`. Of one that is there twice, the last counts.
     ///
+    /// ```
+    /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
+    ///
+    /// RateLimitLayer::new(Quota::token_bucket(100, MINUTE), key::client_ip()).label_from_header("country", "cf-ipcountry");
+    /// ```
+    ///
     /// # Panics
-    /// If `header` is no header name in lower case.
+    /// If `header` is no header name in lower case; the message says what to write.
     #[track_caller]
     #[must_use]
     pub fn label_from_header(self, name: impl Into<Cow<'static, str>>, header: &'static str) -> RateLimitLayer {
-        let header = HeaderName::from_static(header);
+        let header = field_name(header);
         self.label(name, move |parts: &Parts| {
             let value = parts.headers.get_all(&header).iter().next_back()?.to_str().ok()?.trim();
             (!value.is_empty() && value.len() <= DenyRule::MAX_LENGTH).then(|| value.to_owned())
@@ -338,10 +389,16 @@ impl RateLimitLayer {
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> RateLimitLayer {
         if !self.shared.rules.iter().any(Rule::reserves) {
+            let names: Vec<_> = self
+                .shared
+                .rules
+                .iter()
+                .flat_map(|rule| rule.policies.iter())
+                .map(|known| known.policy.name())
+                .collect();
             panic!(
-                "tollgate: no policy of {:?} has turns to wait for; add `.max_reserved(tokens)` or \
-                 `.unlimited_reservations()` to a quota (sliding windows have none)",
-                self.shared.rules
+                "tollgate: no policy of {names:?} has turns to wait for; add `.max_reserved(tokens)` or \
+                 `.unlimited_reservations()` to a quota (sliding windows have none)"
             );
         }
         self.change().wait = Some(wait);
@@ -349,7 +406,16 @@ impl RateLimitLayer {
     }
 
     /// Lets each request that waits go on a random time up to `most` after its turn, so that those whose turns come
-    /// together do not. It comes on top of [`wait_up_to`](RateLimitLayer::wait_up_to). Off by default.
+    /// together do not go on together. It comes on top of [`wait_up_to`](RateLimitLayer::wait_up_to). Off by default.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{key, Policy, Quota, RateLimitLayer, SECOND};
+    ///
+    /// // Ten requests a second come at once; each goes on within a fifth of a second of its turn.
+    /// const BATCHES: Policy = Policy::new("batches", Quota::fixed_window(10, SECOND).max_reserved(100));
+    /// RateLimitLayer::new(BATCHES, key::global()).wait_up_to(10 * SECOND).wait_jitter(Duration::from_millis(200));
+    /// ```
     #[cfg(feature = "wait")]
     #[must_use]
     pub fn wait_jitter(mut self, most: Duration) -> RateLimitLayer {
@@ -359,6 +425,16 @@ impl RateLimitLayer {
 
     /// The limiter to decide by. Layers on one limiter share the rows of policies with the same name, and so does
     /// whoever asks it from a handler.
+    ///
+    /// ```
+    /// use tollgate::{key, Policy, Quota, RateLimitLayer, RateLimiter, MINUTE};
+    ///
+    /// static API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
+    ///
+    /// // A handler that asks `limiter` about `API` and the same key spends from the same bucket.
+    /// let limiter = RateLimiter::default();
+    /// let layer = RateLimitLayer::new(&API, key::bearer()).limiter(&limiter);
+    /// ```
     #[must_use]
     pub fn limiter(mut self, limiter: &RateLimiter) -> RateLimitLayer {
         self.change().limiter = limiter.clone();
@@ -370,6 +446,23 @@ impl RateLimitLayer {
     /// and [`shadow_header`](RateLimitLayer::shadow_header) tells whoever reads the access log.
     ///
     /// What would have been refused is not charged, as ever.
+    ///
+    /// ```
+    /// use axum::{body::Body, extract::Request, routing::get, Router};
+    /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
+    /// use tower::ServiceExt;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let layer = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).shadow().shadow_header("x-limited");
+    /// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
+    /// let first = app.clone().oneshot(Request::new(Body::empty())).await?;
+    /// let second = app.clone().oneshot(Request::new(Body::empty())).await?;
+    /// assert_eq!((first.status().as_u16(), first.headers().get("x-limited")), (200, None));
+    /// assert_eq!((second.status().as_u16(), second.headers()["x-limited"].to_str()?), (200, "denied"));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn shadow(mut self) -> RateLimitLayer {
         self.change().enforce = Enforce::Nobody;
@@ -381,6 +474,15 @@ impl RateLimitLayer {
     /// [secret](crate::RateLimiterBuilder::secret), and a larger share includes the smaller one; a limiter with a
     /// random secret draws them anew in each process. A request of which the first rule does not find a key (or that it
     /// skips: then the next rule's counts) is not among them below 1.0.
+    ///
+    /// ```
+    /// use tollgate::{key, MemoryBackend, Quota, RateLimitLayer, RateLimiter, Secret, MINUTE};
+    ///
+    /// // The same tenth of all callers in each process, and after a restart.
+    /// # fn secret_of_all_processes() -> [u8; 16] { [7; 16] }
+    /// let limiter = RateLimiter::builder(MemoryBackend::new()).secret(Secret::new(secret_of_all_processes())).build();
+    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::bearer()).limiter(&limiter).enforce_share(0.1);
+    /// ```
     ///
     /// # Panics
     /// If `share` is not from 0.0 to 1.0.
@@ -396,19 +498,38 @@ impl RateLimitLayer {
         self
     }
 
-    /// In shadow mode, a header on the responses to requests that would have been refused; its value is `denied`.
+    /// In shadow mode, a header on the responses to requests that would have been refused; its value is `denied`. None by
+    /// default. See [`shadow`](RateLimitLayer::shadow) for an example.
     ///
     /// # Panics
-    /// If `name` is no header name in lower case.
+    /// If `name` is no header name in lower case; the message says what to write.
     #[track_caller]
     #[must_use]
     pub fn shadow_header(mut self, name: &'static str) -> RateLimitLayer {
-        self.change().shadow_header = Some(HeaderName::from_static(name));
+        self.change().shadow_header = Some(field_name(name));
         self
     }
 
     /// Which headers tell clients about their limits. Defaults to [`HeaderFamily::Draft11`]. A denial's `Retry-After`
     /// is sent in any case.
+    ///
+    /// ```
+    /// use axum::{body::Body, extract::Request, routing::get, Router};
+    /// use tollgate::{key, HeaderFamily, Quota, RateLimitLayer, ResetUnit, MINUTE};
+    /// use tower::ServiceExt;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let layer = RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::global())
+    ///     .headers(HeaderFamily::XRateLimit(ResetUnit::Seconds));
+    /// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
+    /// let response = app.oneshot(Request::new(Body::empty())).await?;
+    /// assert_eq!(response.headers()["x-ratelimit-limit"], "10");
+    /// assert_eq!(response.headers()["x-ratelimit-remaining"], "9");
+    /// assert_eq!(response.headers()["x-ratelimit-reset"], "6");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn headers(mut self, family: HeaderFamily) -> RateLimitLayer {
         self.change().headers = family;
@@ -416,7 +537,24 @@ impl RateLimitLayer {
     }
 
     /// Adds a random time up to this to each denial's `Retry-After`, so that clients who were refused together do not
-    /// come back together. Only ever later, in whole seconds.
+    /// come back together. Only ever later; `Retry-After` itself is in whole seconds, rounded up. None by default.
+    ///
+    /// ```
+    /// use axum::{body::Body, extract::Request, routing::get, Router};
+    /// use tollgate::{key, Quota, RateLimitLayer, MINUTE, SECOND};
+    /// use tower::ServiceExt;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let layer = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).retry_jitter(30 * SECOND);
+    /// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
+    /// app.clone().oneshot(Request::new(Body::empty())).await?;
+    /// let denied = app.oneshot(Request::new(Body::empty())).await?;
+    /// let retry_after: u64 = denied.headers()["retry-after"].to_str()?.parse()?;
+    /// assert!((59..=91).contains(&retry_after));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn retry_jitter(mut self, most: Duration) -> RateLimitLayer {
         self.change().jitter = most;
@@ -425,6 +563,15 @@ impl RateLimitLayer {
 
     /// Puts a [`RateLimitStatus`](super::RateLimitStatus) among the extensions of each request that goes on, for
     /// handlers to look at. Off unless asked for: extensions allocate.
+    ///
+    /// ```
+    /// use axum::{routing::get, Router};
+    /// use tollgate::{key, Quota, RateLimitLayer, RateLimitStatus, MINUTE};
+    ///
+    /// let app: Router = Router::new()
+    ///     .route("/", get(|status: RateLimitStatus| async move { format!("{:?}", status.tightest()) }))
+    ///     .layer(RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::global()).with_status());
+    /// ```
     #[must_use]
     pub fn with_status(mut self) -> RateLimitLayer {
         self.change().status = true;

@@ -16,6 +16,29 @@ use crate::backend::Error;
 use crate::policy::{Decision, Decisions};
 
 /// Why a request is not let through: for [`on_refusal`](super::RateLimitLayer::on_refusal).
+///
+/// ```
+/// use bytes::Bytes;
+/// use http::Response;
+/// use tollgate::{key, Quota, RateLimitLayer, Refusal, MINUTE};
+///
+/// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).on_refusal(|refusal: &Refusal<'_>| {
+///     if let Some(error) = refusal.error() {
+///         eprintln!("{error}"); // nobody could decide; for the log, not for the client
+///     }
+///     if !refusal.request().uri.path().starts_with("/page") {
+///         return refusal.default_response();
+///     }
+///     let tightest = refusal.decisions().and_then(|decisions| decisions.tightest());
+///     let text = match (refusal.retry_after(), tightest) {
+///         (Some(wait), Some(decision)) => format!("{} too often; again in {wait:?}", decision.policy()),
+///         _ => refusal.message(),
+///     };
+///     let mut response = Response::new(Bytes::from(text));
+///     *response.status_mut() = refusal.status();
+///     response
+/// });
+/// ```
 pub struct Refusal<'a> {
     cause: &'a Cause,
     parts: &'a Parts,
@@ -45,7 +68,8 @@ impl Refusal<'_> {
         self.parts
     }
 
-    /// The decisions, if some quota is exceeded; `None` if the limiter could not decide.
+    /// The decisions, if it is a denial: of a quota, a deny list or a block. `None` if the limiter could not decide, or a key
+    /// could not be found.
     pub fn decisions(&self) -> Option<&Decisions> {
         match self.cause {
             Cause::Denied(decisions) => Some(decisions),
@@ -53,7 +77,7 @@ impl Refusal<'_> {
         }
     }
 
-    /// The backend's error, if it could not decide.
+    /// The backend's error, if it could not decide. Its text is for operators, not for clients.
     pub fn error(&self) -> Option<&Error> {
         match self.cause {
             Cause::Unavailable(error) => Some(error),

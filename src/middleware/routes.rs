@@ -53,6 +53,12 @@ pub struct RouteLimits {
 impl RouteLimits {
     /// No policies yet; callers are told apart by `key`. The limiter is one of its own, in memory, unless it is
     /// [given](RouteLimits::limiter).
+    ///
+    /// ```
+    /// use tollgate::{key, RouteLimits};
+    ///
+    /// let limits = RouteLimits::new(key::client_ip());
+    /// ```
     pub fn new(key: impl KeyExtractor) -> RouteLimits {
         RouteLimits { limiter: RateLimiter::default(), key: Arc::new(key), policies: Vec::new(), default: None }
     }
@@ -84,7 +90,16 @@ impl RouteLimits {
         self
     }
 
-    /// The limiter to decide by.
+    /// The limiter to decide by. Defaults to one of its own, in memory.
+    ///
+    /// ```
+    /// use tollgate::{key, MemoryBackend, Policy, Quota, RateLimiter, RouteLimits, MINUTE};
+    ///
+    /// let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(100_000).build());
+    /// let limits = RouteLimits::new(key::client_ip())
+    ///     .policy(Policy::new("search", Quota::sliding_window(100, MINUTE)))
+    ///     .limiter(&limiter);
+    /// ```
     #[must_use]
     pub fn limiter(mut self, limiter: &RateLimiter) -> RouteLimits {
         self.limiter = limiter.clone();
@@ -122,7 +137,7 @@ impl RouteLimits {
             };
             let index = self.expect_index(name);
             if table.entry(route.to_owned()).or_default().insert(method, index).is_some() {
-                panic!("tollgate: the table has two lines for {line:?}");
+                panic!("tollgate: the table has two lines for {line:?}; leave one out");
             }
         }
         let default = self.default_index();
@@ -184,7 +199,9 @@ impl RouteLimits {
     fn expect_new(&self, policy: &Policy) {
         let name = policy.name();
         if self.index(name.as_str()).is_some() {
-            panic!("tollgate: there are two policies named {name:?}; routes could not tell them apart");
+            panic!(
+                "tollgate: there are two policies named {name:?}, and routes could not tell them apart; give one another name"
+            );
         }
     }
 
@@ -234,6 +251,21 @@ fn is_capital(method: &str) -> bool {
 
 /// Whether a request is a CORS preflight: `OPTIONS` with an `Origin` and an `Access-Control-Request-Method`. For
 /// [`skip`](RateLimitLayer::skip), where the CORS layer is inside the limiter; no other `OPTIONS` is one.
+///
+/// ```
+/// use http::Request;
+/// use tollgate::is_cors_preflight;
+///
+/// let (mut parts, ()) = Request::options("/todos")
+///     .header("origin", "https://example.com")
+///     .header("access-control-request-method", "POST")
+///     .body(())?
+///     .into_parts();
+/// assert!(is_cors_preflight(&parts));
+/// parts.headers.remove("access-control-request-method");
+/// assert!(!is_cors_preflight(&parts)); // `OPTIONS` of another kind costs what a request costs
+/// # Ok::<(), http::Error>(())
+/// ```
 pub fn is_cors_preflight(parts: &Parts) -> bool {
     parts.method == http::Method::OPTIONS
         && parts.headers.contains_key(http::header::ORIGIN)

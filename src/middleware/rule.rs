@@ -56,6 +56,12 @@ pub(super) type Choose = dyn Fn(&Parts) -> Option<usize> + Send + Sync;
 impl Rule {
     /// `policy`, counted by `key`. A quota alone is a policy named from itself.
     ///
+    /// ```
+    /// use tollgate::{key, Quota, RateLimitLayer, Rule, MINUTE};
+    ///
+    /// let layer: RateLimitLayer = Rule::new(Quota::token_bucket(10, MINUTE), key::client_ip()).into();
+    /// ```
+    ///
     /// # Panics
     /// If a bare quota refuses everything (capacity 0 without reservations).
     #[track_caller]
@@ -73,13 +79,33 @@ impl Rule {
     }
 
     /// What a request costs under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost).
+    ///
+    /// ```
+    /// use http::request::Parts;
+    /// use tollgate::{key, Quota, Rule, MINUTE};
+    ///
+    /// Rule::new(Quota::token_bucket(10, MINUTE), key::client_ip())
+    ///     .cost(|req: &Parts| if req.method.is_safe() { 1 } else { 5 });
+    /// ```
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Rule {
         self.cost = Some(Cost::by(cost).into());
         self
     }
 
-    /// [`cost`](Rule::cost), where it has to be waited for.
+    /// [`cost`](Rule::cost), where it has to be waited for. The future owns what it needs; the inner service is not called
+    /// before.
+    ///
+    /// ```
+    /// use http::request::Parts;
+    /// use tollgate::{key, Quota, Rule, MINUTE};
+    /// # async fn price_of(path: String) -> u64 { 1 }
+    ///
+    /// Rule::new(Quota::token_bucket(1000, MINUTE), key::client_ip()).cost_async(|req: &Parts| {
+    ///     let path = req.uri.path().to_owned();
+    ///     async move { price_of(path).await }
+    /// });
+    /// ```
     #[must_use]
     pub fn cost_async<F>(mut self, cost: impl Fn(&Parts) -> F + Send + Sync + 'static) -> Rule
     where
@@ -90,6 +116,13 @@ impl Rule {
     }
 
     /// What becomes of this rule's charge, by the response. Defaults to the [layer's](super::RateLimitLayer::settle).
+    ///
+    /// ```
+    /// use tollgate::{key, Quota, Rule, Settle, MINUTE};
+    ///
+    /// Rule::new(Quota::token_bucket(10, MINUTE), key::client_ip())
+    ///     .settle(|res| if res.status.is_server_error() { Settle::Refund } else { Settle::Keep });
+    /// ```
     #[must_use]
     pub fn settle(mut self, settle: impl Fn(&http::response::Parts) -> Settle + Send + Sync + 'static) -> Rule {
         self.settle = Some(Arc::new(settle));

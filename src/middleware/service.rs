@@ -29,6 +29,39 @@ use crate::policy::{Decision, Decisions, Signals, Subject};
 /// A service behind limits. See [`RateLimitLayer`](super::RateLimitLayer).
 ///
 /// Its error is the inner service's: refusals are responses.
+///
+/// ```
+/// use http::{Request, Response};
+/// use tollgate::{key, Quota, RateLimit, RateLimitLayer, ResponseFuture, MINUTE};
+/// use tower::{Layer, Service};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), std::convert::Infallible> {
+/// #[derive(Clone)]
+/// struct Hello;
+///
+/// impl Service<Request<()>> for Hello {
+///     type Response = Response<http_body_util::Empty<bytes::Bytes>>;
+///     type Error = std::convert::Infallible;
+///     type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
+///
+///     fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
+///         std::task::Poll::Ready(Ok(()))
+///     }
+///
+///     fn call(&mut self, _: Request<()>) -> Self::Future {
+///         std::future::ready(Ok(Response::default()))
+///     }
+/// }
+///
+/// let mut limited: RateLimit<Hello> = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).layer(Hello);
+/// let Hello = limited.get_ref();
+/// std::future::poll_fn(|context| limited.poll_ready(context)).await?;
+/// let response: ResponseFuture<Hello, ()> = limited.call(Request::new(()));
+/// assert_eq!(response.await?.status(), 200);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,

@@ -13,6 +13,19 @@ use crate::backend::BackendFuture;
 use crate::limiter::Settlement;
 
 /// What becomes of a charge, now that the response is there.
+///
+/// ```
+/// use tollgate::{key, Policy, Quota, RateLimitLayer, Settle, MINUTE};
+///
+/// const TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
+/// RateLimitLayer::new(TOKENS, key::bearer()).cost(|_| 1000).settle(|res| {
+///     match res.headers.get("x-tokens-used").and_then(|value| value.to_str().ok()?.parse().ok()) {
+///         Some(tokens) => Settle::Charge(tokens),
+///         None if res.status.is_server_error() => Settle::Refund,
+///         None => Settle::Keep,
+///     }
+/// });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settle {

@@ -13,6 +13,9 @@ use crate::policy::{Decision, Decisions};
 /// use tollgate::{key, Quota, RateLimitLayer, RateLimitStatus, MINUTE};
 ///
 /// async fn hello(status: RateLimitStatus) -> String {
+///     if status.is_shadowed() {
+///         eprintln!("would have been refused: {}", status.decisions());
+///     }
 ///     format!("{} left", status.tightest().map_or(0, |decision| decision.remaining()))
 /// }
 ///

@@ -50,6 +50,15 @@ impl Metrics {
 
     /// For one of several limiters: each series has its name in the label `limiter`. Without it their gauges would be
     /// one another's.
+    ///
+    /// ```
+    /// use tollgate::observe::Metrics;
+    /// use tollgate::{MemoryBackend, RateLimiter};
+    ///
+    /// let (api, mail) = (Metrics::named("api"), Metrics::named("mail"));
+    /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(api).build();
+    /// let other = RateLimiter::builder(MemoryBackend::new()).observer(mail).build();
+    /// ```
     pub fn named(limiter: impl Into<String>) -> Metrics {
         Metrics::of(Some(limiter.into().into()))
     }
@@ -66,6 +75,12 @@ impl Metrics {
 
     /// Looks each series up whenever it is written to: for exporters that drop a series when it has been silent for long
     /// (`idle_timeout` of Prometheus'), which else would not see it again. It costs more than a decision in memory.
+    ///
+    /// ```
+    /// use tollgate::observe::Metrics;
+    ///
+    /// let metrics = Metrics::new().look_up_each_time();
+    /// ```
     #[must_use]
     pub fn look_up_each_time(mut self) -> Metrics {
         self.keep = false;

@@ -2,6 +2,20 @@
 //!
 //! Labels have few values each: a policy's name (`(others)` beyond 512 policies), words that the crate writes, and
 //! `limiter` where one is [named](super::Metrics::named).
+//!
+//! ```
+//! use tollgate::observe::names;
+//!
+//! // For an exporter that wants buckets: `set_buckets_for_metric(.., &names::DURATION_BUCKETS)` of Prometheus', say.
+//! assert_eq!((names::DECISION_DURATION, names::DURATION_BUCKETS.len()), ("tollgate_decision_duration_seconds", 16));
+//! // For a rule that alerts: too many of these a minute.
+//! assert_eq!((names::BACKEND_ERRORS, names::BLOCKS), ("tollgate_backend_errors_total", "tollgate_blocks_total"));
+//! assert_eq!((names::DECISIONS, names::CHECKS), ("tollgate_decisions_total", "tollgate_checks_total"));
+//! // Gauges, set by `Metrics::sample`.
+//! for gauge in [names::ROWS, names::WAITING, names::BLOCKED, names::CHANGED_QUOTAS, names::BACKEND_BROKEN] {
+//!     assert!(names::ALL.contains(&gauge));
+//! }
+//! ```
 
 /// Counter: charges that were decided. Labels `policy`, `outcome`, `reason`, `decided_by`, and `enforced`: `false` of
 /// those in shadow mode, where a denial is not acted on.
@@ -39,7 +53,7 @@ pub const CHANGED_QUOTAS: &str = "tollgate_changed_quotas";
 /// Gauge: 1 while the backend is out of reach and calls fail at once, else 0. Not there if it cannot be.
 pub const BACKEND_BROKEN: &str = "tollgate_backend_broken";
 
-/// All of them.
+/// All of these names.
 pub const ALL: [&str; 10] = [
     DECISIONS,
     CHECKS,
@@ -53,7 +67,7 @@ pub const ALL: [&str; 10] = [
     BACKEND_BROKEN,
 ];
 
-/// Buckets for [`DECISION_DURATION`], for exporters that want some: from the microsecond of a decision in memory, by the
+/// Upper bounds of buckets for [`DECISION_DURATION`], in seconds, for exporters that want some: from the microsecond of a decision in memory, by the
 /// milliseconds of one on a network, to the second of one that nobody waits for any more.
 pub const DURATION_BUCKETS: [f64; 16] = [
     0.000_001,

@@ -18,6 +18,11 @@ use crate::limiter::{Blocked, Failed, Observed, Observer};
 /// use tollgate::{MemoryBackend, RateLimiter};
 ///
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Tracing::new()).build();
+///
+/// // Louder, rarer, and by a clock that a test moves.
+/// let tracing = Tracing::new().level(tracing::Level::WARN).per_second(1).clock(tollgate::ManualClock::new());
+/// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(tracing).build();
+/// assert_eq!(Tracing::TARGET, "tollgate"); // for filters: `tollgate=warn`
 /// ```
 ///
 /// | event | level | fields |

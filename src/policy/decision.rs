@@ -28,6 +28,33 @@ use crate::algorithm::{Algorithm, Micros, Quota, State, Step, Verdict, available
 /// # Ok(())
 /// # }
 /// ```
+///
+/// What a log line, a header or a handler may want to know of it:
+///
+/// ```
+/// # use tollgate::{DecidedBy, Key, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE).max_reserved(5));
+///
+/// let clock = ManualClock::new(); // so that times are round
+/// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock).build());
+/// limiter.acquire(&CHAT, "ada").cost(8).await?;
+///
+/// let denied = limiter.acquire(&CHAT, "ada").cost(3).await?;
+/// assert_eq!((denied.reason(), denied.decided_by()), (Reason::QuotaExceeded, DecidedBy::Backend));
+/// assert!(denied.is_violated() && denied.denied_rule().is_none());
+/// assert_eq!((denied.policy().as_str(), denied.cost(), denied.quota()), ("chat", 3, CHAT.quota()));
+/// assert_eq!(denied.key(), limiter.digest(Some(&Key::from("ada"))));
+/// assert_eq!((denied.remaining(), denied.retry_after()), (2, Some(6 * SECOND)));
+/// assert_eq!((denied.window(), denied.reset()), (6 * SECOND, 48 * SECOND));
+/// assert!(!denied.step().is_allowed());
+///
+/// let turn = limiter.acquire(&CHAT, "ada").cost(3).reserve().await?;
+/// assert_eq!((turn.is_allowed(), turn.delay()), (true, 6 * SECOND));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Decision {
     policy: PolicyName,
@@ -101,7 +128,7 @@ impl Decision {
         !self.is_allowed() && self.reason != Reason::RefusedElsewhere
     }
 
-    /// Why.
+    /// Why it is allowed, or not.
     pub const fn reason(&self) -> Reason {
         self.reason
     }
@@ -132,22 +159,22 @@ impl Decision {
         &self.quota
     }
 
-    /// Tokens asked for.
+    /// Tokens asked for, from 0 on.
     pub const fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// The most tokens that can be spent at once.
+    /// The most tokens that can be spent at once: [`Quota::limit`] of the [quota](Decision::quota) that applied.
     pub const fn limit(&self) -> u64 {
         self.quota.limit()
     }
 
-    /// Tokens left to be spent at once, after this decision.
+    /// Whole tokens left to be spent at once, after this decision. 0 while the key is in debt.
     pub fn remaining(&self) -> u64 {
         available(&self.quota, &self.row(), self.step.now)
     }
 
-    /// The time until everything is paid back and the whole limit available, if nobody spends.
+    /// The time until everything is paid back and the whole limit available, if nobody spends, to the microsecond.
     pub fn reset(&self) -> Duration {
         when(&self.quota, &self.row(), self.step.now, 0.0).unwrap_or(Micros::MAX).since(self.step.now)
     }
@@ -161,7 +188,8 @@ impl Decision {
         }
     }
 
-    /// After a reservation: the time until the caller's turn. Zero if it need not wait.
+    /// After a reservation: the time until the caller's turn, to the microsecond. Zero if it need not wait, and of a
+    /// denial.
     pub const fn delay(&self) -> Duration {
         match self.step.verdict {
             Verdict::Reserve { wait } => wait,
@@ -210,12 +238,27 @@ impl Decision {
         }
     }
 
-    /// The verdict, the row and the instant behind this answer.
+    /// The verdict, the row and the instant behind this answer, as the [arithmetic](crate::algorithm) tells them.
     pub const fn step(&self) -> &Step {
         &self.step
     }
 
     /// `Ok` if allowed, else the error to return from a handler.
+    ///
+    /// ```
+    /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR};
+    /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
+    ///
+    /// async fn attempt(limiter: &RateLimiter) -> Result<u64, LimitError> {
+    ///     Ok(limiter.limit(&LOGIN, "ada").await?.into_result()?.remaining())
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let limiter = RateLimiter::default();
+    /// assert_eq!(attempt(&limiter).await.ok(), Some(0));
+    /// assert!(attempt(&limiter).await.is_err());
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If it is a denial.
@@ -229,6 +272,30 @@ impl Decision {
 }
 
 /// The answers to several charges that were decided together: all of them were spent, or none.
+///
+/// ```
+/// # use tollgate::{Charge, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// static USER: Policy = Policy::new("user", Quota::token_bucket(10, MINUTE));
+/// static GLOBAL: Policy = Policy::new("global", Quota::token_bucket(1, MINUTE));
+///
+/// let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
+/// let both = || [Charge::new(&USER, "ada"), Charge::new(&GLOBAL, "all")];
+/// assert!(limiter.limit_all(both()).await?.is_allowed());
+///
+/// let denied = limiter.limit_all(both()).await?;
+/// let violated: Vec<_> = denied.violated().map(|decision| decision.policy().as_str()).collect();
+/// assert_eq!((denied.is_allowed(), violated), (false, vec!["global"]));
+/// assert_eq!(denied.iter().map(|decision| decision.remaining()).collect::<Vec<_>>(), [9, 0]);
+/// assert_eq!(denied.get(0).map(|decision| decision.is_violated()), Some(false));
+/// assert_eq!(denied.tightest().map(|decision| decision.policy().as_str()), Some("global"));
+/// assert_eq!((denied.retry_after(), denied.delay()), (Some(MINUTE), 0 * SECOND));
+/// assert_eq!(denied.to_string(), "rate limit exceeded: \"global\"; retry after 60s");
+/// assert!(denied.into_result().is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Decisions {
     all: SmallVec<[Decision; 1]>,
@@ -342,6 +409,23 @@ impl<'a> IntoIterator for &'a Decisions {
 /// A denial as an error: `limiter.limit(..).await?.into_result()?`.
 ///
 /// With feature `axum` it is a response too: 429 with the same headers and body as the layer's.
+///
+/// ```
+/// # use tollgate::{Denied, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
+///
+/// let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
+/// limiter.limit(&LOGIN, "ada").await?;
+/// let denied: Denied = limiter.limit(&LOGIN, "ada").await?.into_result().unwrap_err();
+/// assert_eq!(denied.to_string(), "rate limit exceeded: \"login\"; retry after 3600s");
+/// assert_eq!(denied.retry_after(), Some(HOUR));
+/// assert_eq!(denied.decisions().tightest().map(|decision| decision.limit()), Some(1));
+/// assert_eq!(denied.into_decisions().iter().count(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Denied(Box<Decisions>);
 
@@ -350,17 +434,17 @@ impl Denied {
         Denied(Box::new(decisions))
     }
 
-    /// Every decision of the call.
+    /// Every decision of the call, in the order of its charges: those that fitted included.
     pub fn decisions(&self) -> &Decisions {
         &self.0
     }
 
-    /// Every decision of the call.
+    /// [`decisions`](Denied::decisions), to keep.
     pub fn into_decisions(self) -> Decisions {
         *self.0
     }
 
-    /// The time after which the same call succeeds; `None` if it never will.
+    /// The time after which the same call succeeds if nobody else spends, to the microsecond; `None` if it never will.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after()
     }
@@ -384,7 +468,14 @@ impl fmt::Display for Decisions {
         for (i, decision) in self.violated().enumerate() {
             write!(f, "{} {:?}", if i == 0 { "" } else { "," }, decision.policy())?;
             match decision.reason() {
-                Reason::CostTooLarge => write!(f, " never has {} tokens at once", decision.cost())?,
+                Reason::CostTooLarge => {
+                    write!(
+                        f,
+                        " never has {} tokens at once ({} at most)",
+                        decision.cost(),
+                        decision.quota().ceiling()
+                    )?;
+                }
                 Reason::WaitTooLong => write!(f, " has no turn for {} tokens soon enough", decision.cost())?,
                 _ => {}
             }
@@ -432,7 +523,7 @@ mod tests {
         assert_eq!(denied.retry_after(), None);
         assert_eq!(
             denied.to_string(),
-            "rate limit exceeded: \"api\" never has 11 tokens at once; retrying will not help"
+            "rate limit exceeded: \"api\" never has 11 tokens at once (10 at most); retrying will not help"
         );
     }
 

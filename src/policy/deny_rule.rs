@@ -41,22 +41,52 @@ pub(crate) enum DenyKind {
 
 impl DenyRule {
     /// The longest pattern, label name and value, in bytes.
+    ///
+    /// ```
+    /// use tollgate::DenyRule;
+    ///
+    /// assert!(DenyRule::user_agent(&"x".repeat(DenyRule::MAX_LENGTH)).is_ok());
+    /// assert!(DenyRule::user_agent(&"x".repeat(DenyRule::MAX_LENGTH + 1)).is_err());
+    /// ```
     pub const MAX_LENGTH: usize = 256;
 
     /// A key, under every policy.
+    ///
+    /// ```
+    /// use tollgate::DenyRule;
+    ///
+    /// assert_eq!(DenyRule::key(42_u64), DenyRule::key(42_u8));
+    /// assert_eq!(DenyRule::key("mallory@example.com").to_string(), "key"); // and not whose
+    /// ```
     pub fn key(key: impl Into<Key>) -> DenyRule {
         DenyRule(DenyKind::Key(key.into()))
     }
 
     /// One address. An IPv4 address that is written as IPv6 is IPv4.
+    ///
+    /// ```
+    /// use tollgate::DenyRule;
+    ///
+    /// let rule = DenyRule::ip("::ffff:192.0.2.7".parse()?);
+    /// assert_eq!(rule.to_string(), "network 192.0.2.7/32");
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
     pub fn ip(address: IpAddr) -> DenyRule {
         DenyRule(DenyKind::Network(IpNet::from(address.to_canonical())))
     }
 
     /// The addresses of a network: `"192.0.2.0/24"`, `"2001:db8::/32"`, or one address.
     ///
+    /// ```
+    /// use tollgate::DenyRule;
+    ///
+    /// assert_eq!(DenyRule::network("2001:db8:0:1::7/32")?.to_string(), "network 2001:db8::/32");
+    /// assert!(DenyRule::network("example.com").is_err());
+    /// # Ok::<(), tollgate::DenyRuleError>(())
+    /// ```
+    ///
     /// # Errors
-    /// If it is no network.
+    /// If it is no network; the error shows the text.
     pub fn network(text: &str) -> Result<DenyRule, DenyRuleError> {
         let network = parse_network(text).map_err(|error| DenyRuleError(Fault::Network(error)))?;
         Ok(DenyRule(DenyKind::Network(network.trunc())))
@@ -65,6 +95,16 @@ impl DenyRule {
     /// A user agent. `*` stands for any text, everything else for itself; case does not count. It takes time in
     /// proportion to what the client sent, whatever the pattern, and of that no more than 1,024 bytes are looked at. Rules
     /// with a `*` are tried one after the other, some 70 ns each: hundreds of them, not thousands.
+    ///
+    /// ```
+    /// use tollgate::{DenyList, DenyRule, Signals};
+    ///
+    /// let list = DenyList::from_iter([DenyRule::user_agent("*gptbot/*")?]);
+    /// let bot = Signals::new().user_agent("Mozilla/5.0 (compatible; GPTBot/1.2)");
+    /// assert!(list.find(None, &bot).is_some());
+    /// assert!(DenyRule::user_agent("*").is_err()); // everybody
+    /// # Ok::<(), tollgate::DenyRuleError>(())
+    /// ```
     ///
     /// # Errors
     /// If it is empty, longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH), or matches everybody.
@@ -85,8 +125,16 @@ impl DenyRule {
 
     /// A country, as the [label](DenyRule::label) of that name says it: two letters (ISO 3166-1), `T1`, `XX`.
     ///
+    /// ```
+    /// use tollgate::DenyRule;
+    ///
+    /// assert_eq!(DenyRule::country("kp")?, DenyRule::label("country", "KP")?);
+    /// assert!(DenyRule::country("PRK").is_err());
+    /// # Ok::<(), tollgate::DenyRuleError>(())
+    /// ```
+    ///
     /// # Errors
-    /// If it is not two letters or digits.
+    /// If it is not two letters or digits; the error shows the text.
     pub fn country(code: &str) -> Result<DenyRule, DenyRuleError> {
         if code.len() != 2 || !code.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(DenyRuleError(Fault::Country(quoted(code))));
@@ -95,6 +143,15 @@ impl DenyRule {
     }
 
     /// Anything else that is known of a caller, by name and value; case does not count in the value.
+    ///
+    /// ```
+    /// use tollgate::{DenyList, DenyRule, Signals};
+    ///
+    /// let list = DenyList::from_iter([DenyRule::label("asn", "as64496")?]);
+    /// assert!(list.find(None, &Signals::new().label("asn", "AS64496")).is_some());
+    /// assert!(DenyRule::label("asn", "").is_err());
+    /// # Ok::<(), tollgate::DenyRuleError>(())
+    /// ```
     ///
     /// # Errors
     /// If one of them is empty or longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH).
@@ -111,7 +168,7 @@ pub(crate) const COUNTRY: &str = "country";
 
 fn checked(what: &'static str, text: &str) -> Result<(), DenyRuleError> {
     if text.is_empty() || text.len() > DenyRule::MAX_LENGTH {
-        return Err(DenyRuleError(Fault::Length(what, quoted(text))));
+        return Err(DenyRuleError(Fault::Length(what, quoted(text), text.len())));
     }
     Ok(())
 }
@@ -139,13 +196,21 @@ impl fmt::Debug for DenyRule {
 }
 
 /// Why a text is no rule of a deny list.
+///
+/// ```
+/// use tollgate::DenyRule;
+///
+/// let error = DenyRule::country("Germany").unwrap_err();
+/// assert_eq!(error.to_string(), r#"country "Germany": write two letters or digits, as in "KP" or "T1""#);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DenyRuleError(Fault);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fault {
     Network(CidrError),
-    Length(&'static str, String),
+    /// What, as much of it as is shown, and how long it is.
+    Length(&'static str, String, usize),
     Country(String),
     Everybody(String),
 }
@@ -154,9 +219,11 @@ impl fmt::Display for DenyRuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Fault::Network(error) => error.fmt(f),
-            Fault::Length(what, text) => {
-                write!(f, "{what} {text:?}: it must be 1 to {} bytes long", DenyRule::MAX_LENGTH)
-            }
+            Fault::Length(what, text, length) => write!(
+                f,
+                "{what} {text:?}: it is {length} bytes long; it must be 1 to {} bytes long",
+                DenyRule::MAX_LENGTH
+            ),
             Fault::Country(text) => write!(f, "country {text:?}: write two letters or digits, as in \"KP\" or \"T1\""),
             Fault::Everybody(text) => write!(f, "user agent {text:?} would deny everybody; write more than `*`"),
         }

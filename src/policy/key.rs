@@ -43,12 +43,33 @@ pub struct Key {
 
 impl Key {
     /// The key shared by all callers that have none of their own.
+    ///
+    /// ```
+    /// use tollgate::{Key, Policy, Quota, RateLimiter, Subject, MINUTE};
+    ///
+    /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let limiter = RateLimiter::default();
+    /// limiter.limit(&API, Subject::anonymous()).await?;
+    /// assert_eq!(limiter.remaining(&API, Key::anonymous()).await?, 9);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn anonymous() -> Key {
         Key::fixed(Tag::Anonymous, 0, [])
     }
 
     /// The one key of limits on everybody together, which no caller's own key is: what
     /// [`key::global`](crate::key::global) finds.
+    ///
+    /// ```
+    /// use tollgate::Key;
+    ///
+    /// assert_ne!(Key::everybody(), Key::from("everybody"));
+    /// assert_ne!(Key::everybody(), Key::anonymous());
+    /// ```
     pub fn everybody() -> Key {
         Key::tuple(&[])
     }
@@ -342,6 +363,16 @@ from_tuple!(A B C D E F);
 /// What a backend knows of a key under a policy: 128 bits, keyed by the limiter's [`Secret`].
 ///
 /// Two keys share a digest with a chance of 2^-127 a pair; who does not know the secret cannot look for such a pair.
+///
+/// ```
+/// use tollgate::{Digest, Key, PolicyName, Secret};
+///
+/// let digest = Secret::new(*b"sixteen bytes...").digest(&Key::from("ada"));
+/// assert_eq!(Digest::from_bits(digest.to_bits()), digest);
+/// assert_eq!(format!("{digest:?}").len(), 32); // hexadecimal: safe to log
+/// assert_ne!(digest.under(&PolicyName::new("api")), digest.under(&PolicyName::new("login")));
+/// assert_eq!(digest.seed(), digest.to_bits() as u64);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(u128);
 
@@ -351,7 +382,7 @@ impl Digest {
         Digest(bits)
     }
 
-    /// The bits.
+    /// The bits, as [`from_bits`](Digest::from_bits) takes them.
     pub const fn to_bits(self) -> u128 {
         self.0
     }
@@ -379,23 +410,33 @@ impl fmt::Debug for Digest {
 
 /// What a limiter hashes keys under: 128 bits that nobody outside knows. Random unless given; processes that share a
 /// backend need the same one. Its `Debug` shows nothing.
+///
+/// ```
+/// use tollgate::{Key, Secret};
+///
+/// let (one, other) = (Secret::new([7; 16]), Secret::random());
+/// assert_eq!(one.digest(&Key::from(42)), Secret::new([7; 16]).digest(&Key::from(42)));
+/// assert_ne!(one.digest(&Key::from(42)), other.digest(&Key::from(42)));
+/// assert_eq!(format!("{one:?}"), "Secret(..)");
+/// ```
 #[derive(Clone, Copy)]
 pub struct Secret(SipHasher13);
 
 impl Secret {
-    /// A secret of your own.
+    /// A secret of your own: 16 bytes that nobody guesses, out of your configuration, the same in all processes that share
+    /// a backend.
     pub fn new(bytes: [u8; 16]) -> Secret {
         Secret(SipHasher13::new_with_key(&bytes))
     }
 
-    /// A new secret, different in every process and at every call.
+    /// A new secret, different in every process and at every call, from the operating system's random numbers.
     pub fn random() -> Secret {
         // The standard library's hash keys come from the operating system; hashing under them passes that on.
         let draw = || RandomState::new().build_hasher().finish();
         Secret(SipHasher13::new_with_keys(draw(), draw()))
     }
 
-    /// The digest of `key`: SipHash-1-3 with 128 bits out.
+    /// The digest of `key`: SipHash-1-3 (Aumasson and Bernstein, 2012) with 128 bits out.
     #[inline]
     pub fn digest(&self, key: &Key) -> Digest {
         Digest(self.0.hash(key.bytes()).as_u128())

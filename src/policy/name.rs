@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::named::PolicyError;
+use crate::algorithm::Words;
 
 /// The name of a policy: 1 to 128 printable ASCII characters, shown in `RateLimit-Policy` and `RateLimit`.
 ///
@@ -15,6 +16,8 @@ use super::named::PolicyError;
 /// assert_eq!(LOGIN.as_str(), "login");
 /// assert_eq!(PolicyName::try_new(String::from("login"))?, LOGIN);
 /// assert!(PolicyName::try_new("two\nlines").is_err());
+/// assert!(PolicyName::try_new("x".repeat(PolicyName::MAX_LENGTH + 1)).is_err());
+/// assert_eq!(PolicyName::new("a").id(), 0xaf63_dc4c_8601_ec8c);
 /// # Ok::<(), tollgate::PolicyError>(())
 /// ```
 #[derive(Clone)]
@@ -30,7 +33,7 @@ enum Text {
 }
 
 impl PolicyName {
-    /// The longest name: headers carry it in every response.
+    /// The longest name, in bytes: headers carry it in every response.
     pub const MAX_LENGTH: usize = 128;
 
     /// A name written in the program.
@@ -41,7 +44,13 @@ impl PolicyName {
     #[track_caller]
     pub const fn new(name: &'static str) -> PolicyName {
         if !is_valid(name) {
-            panic!("tollgate: a policy's name must be 1 to 128 printable ASCII characters");
+            // As much of it as helps to find it.
+            let shown = if name.len() > SHOWN { name.as_bytes().split_at(SHOWN).0 } else { name.as_bytes() };
+            Words::new()
+                .text("policy name \"")
+                .bytes(shown)
+                .text("\": it must be 1 to 128 printable ASCII characters, as headers show it")
+                .panic();
         }
         PolicyName { text: Text::Static(name), id: id(name) }
     }
@@ -67,7 +76,7 @@ impl PolicyName {
         }
     }
 
-    /// A number that stands for the name: equal names have equal numbers, in every process.
+    /// A number that stands for the name, its 64-bit FNV-1a hash: equal names have equal numbers, in every process.
     pub const fn id(&self) -> u64 {
         self.id
     }
@@ -119,6 +128,9 @@ pub(super) const fn is_valid(name: &str) -> bool {
     }
     true
 }
+
+/// Bytes of a name that a panic shows.
+const SHOWN: usize = 80;
 
 /// FNV-1a: names are the operator's, so nobody picks two that collide.
 const fn id(name: &str) -> u64 {

@@ -41,18 +41,36 @@ impl Policy {
     /// A policy written in the program; [`try_new`](Policy::try_new) takes a `String`. Tiers can be added at run time
     /// only: in a `static LazyLock<Policy>`, say.
     ///
+    /// ```
+    /// use tollgate::{Policy, Quota, HOUR};
+    ///
+    /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+    /// assert_eq!((LOGIN.name().as_str(), LOGIN.quota().limit()), ("login", 5));
+    /// ```
+    ///
     /// # Panics
     /// If the name is not 1 to 128 printable ASCII characters, or the quota refuses everything (capacity 0 without
     /// reservations). As a `const` it does not compile. See [`Policy::try_new`].
     #[track_caller]
     pub const fn new(name: &'static str, quota: Quota) -> Policy {
-        if quota.validate().is_err() {
-            panic!("tollgate: a capacity of 0 without reservations refuses everything");
+        if let Err(error) = quota.validate() {
+            error.panic();
         }
         Policy { name: PolicyName::new(name), quota, tiers: Vec::new() }
     }
 
     /// A policy known only at run time.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota, HOUR};
+    ///
+    /// let quota = Quota::token_bucket(5, HOUR);
+    /// assert!(Policy::try_new(format!("tenant {}", 7), quota).is_ok());
+    /// assert_eq!(
+    ///     Policy::try_new("caf\u{e9}", quota).unwrap_err().to_string(),
+    ///     "policy name \"caf\u{e9}\": it must be 1 to 128 printable ASCII characters, as headers show it"
+    /// );
+    /// ```
     ///
     /// # Errors
     /// Where [`Policy::new`] panics; the error shows the offending value.
@@ -64,9 +82,16 @@ impl Policy {
 
     /// Adds a quota for callers of one tier. Callers of a tier that is not added have the policy's own quota.
     ///
+    /// ```
+    /// use tollgate::{Policy, Quota, MINUTE};
+    ///
+    /// let api = Policy::new("api", Quota::token_bucket(30, MINUTE)).tier("free", Quota::token_bucket(60, MINUTE));
+    /// assert_eq!(api.tiers().collect::<Vec<_>>(), [("free", &Quota::token_bucket(60, MINUTE))]);
+    /// ```
+    ///
     /// # Panics
-    /// If the tier was added before, or its quota has another algorithm than the policy's: they share rows. See
-    /// [`Policy::try_tier`].
+    /// If the tier was added before, its quota refuses everything, or has another algorithm than the policy's: they share
+    /// rows. See [`Policy::try_tier`].
     #[track_caller]
     #[must_use]
     pub fn tier(self, name: impl Into<Cow<'static, str>>, quota: Quota) -> Policy {
@@ -78,11 +103,21 @@ impl Policy {
 
     /// [`Policy::tier`] for tiers known only at run time.
     ///
+    /// ```
+    /// use tollgate::{Policy, Quota, MINUTE};
+    ///
+    /// let api = || Policy::new("api", Quota::token_bucket(30, MINUTE));
+    /// assert!(api().try_tier(String::from("free"), Quota::token_bucket(60, MINUTE)).is_ok());
+    /// assert!(api().try_tier("strict", Quota::sliding_window(60, MINUTE)).is_err()); // another algorithm
+    /// ```
+    ///
     /// # Errors
-    /// Where [`Policy::tier`] panics.
+    /// Where [`Policy::tier`] panics; the error shows policy, tier and quota.
     pub fn try_tier(mut self, name: impl Into<Cow<'static, str>>, quota: Quota) -> Result<Policy, PolicyError> {
         let tier = name.into();
-        quota.validate().map_err(|error| PolicyError::quota(self.name.as_str(), error))?;
+        if let Err(error) = quota.validate() {
+            return Err(PolicyError(Fault::TierQuota(self.name, tier.into_owned(), error)));
+        }
         if quota.algorithm() != self.quota.algorithm() {
             return Err(PolicyError(Fault::TierAlgorithm(self.name, tier.into_owned(), Box::new(quota))));
         }
@@ -93,7 +128,7 @@ impl Policy {
         Ok(self)
     }
 
-    /// The name.
+    /// The name, as headers and logs show it.
     pub const fn name(&self) -> &PolicyName {
         &self.name
     }
@@ -103,7 +138,7 @@ impl Policy {
         &self.quota
     }
 
-    /// The quota of a tier's callers.
+    /// The quota of a tier's callers: the tier's, or the policy's own if the tier is `None` or was not added.
     pub fn quota_for(&self, tier: Option<&str>) -> &Quota {
         tier.and_then(|tier| self.tiers.iter().find(|(name, _)| name == tier)).map_or(&self.quota, |(_, quota)| quota)
     }
@@ -111,10 +146,14 @@ impl Policy {
     /// Whether `quota` can stand in the place of the policy's own, or of a tier's.
     pub(crate) fn check_change(&self, tier: Option<&str>, quota: Option<&Quota>) -> Result<(), PolicyError> {
         if let Some(tier) = tier.filter(|tier| !self.tiers.iter().any(|(known, _)| known == tier)) {
-            return Err(PolicyError(Fault::NoTier(self.name.clone(), tier.to_owned())));
+            let known = self.tiers().take(MOST_LISTED).map(|(name, _)| name.to_owned()).collect();
+            return Err(PolicyError(Fault::NoTier(self.name.clone(), tier.to_owned(), known)));
         }
         let Some(quota) = quota else { return Ok(()) };
-        quota.validate().map_err(|error| PolicyError::quota(self.name.as_str(), error))?;
+        quota.validate().map_err(|error| match tier {
+            Some(tier) => PolicyError(Fault::TierQuota(self.name.clone(), tier.to_owned(), error)),
+            None => PolicyError::quota(self.name.as_str(), error),
+        })?;
         if quota.algorithm() != self.quota.algorithm() {
             return Err(PolicyError(Fault::ChangedAlgorithm(self.name.clone(), Box::new(*quota))));
         }
@@ -153,7 +192,17 @@ impl From<&Policy> for Policy {
     }
 }
 
-/// Why a policy was refused.
+/// Why a policy was refused: which one, which value, what would do. Its text is whole by itself; where a
+/// [`QuotaError`] is behind it, that is the `source()`.
+///
+/// ```
+/// use std::error::Error;
+/// use tollgate::{Policy, Quota, QuotaError, HOUR};
+///
+/// let error = Policy::try_new("login", Quota::token_bucket(5, HOUR).capacity(0)).unwrap_err();
+/// assert!(error.to_string().starts_with("policy \"login\": capacity is 0 and nothing may be reserved"));
+/// assert!(error.source().is_some_and(|source| source.is::<QuotaError>()));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyError(Fault);
 
@@ -161,11 +210,16 @@ pub struct PolicyError(Fault);
 enum Fault {
     Name(String),
     Quota(String, QuotaError),
+    TierQuota(PolicyName, String, QuotaError),
     TierAlgorithm(PolicyName, String, Box<Quota>),
     TierTwice(PolicyName, String),
     ChangedAlgorithm(PolicyName, Box<Quota>),
-    NoTier(PolicyName, String),
+    /// With the tiers that there are.
+    NoTier(PolicyName, String, Vec<String>),
 }
+
+/// Tiers that an error lists.
+const MOST_LISTED: usize = 20;
 
 impl PolicyError {
     pub(super) fn name(name: &str) -> PolicyError {
@@ -186,16 +240,24 @@ impl fmt::Display for PolicyError {
                 PolicyName::MAX_LENGTH
             ),
             Fault::Quota(name, error) => write!(f, "policy {name:?}: {error}"),
+            Fault::TierQuota(policy, tier, error) => write!(f, "policy {policy:?}: tier {tier:?}: {error}"),
             Fault::TierAlgorithm(policy, tier, quota) => write!(
                 f,
                 "policy {policy:?}: tier {tier:?} has another algorithm ({quota}); tiers share their keys' rows, so all have the policy's"
             ),
-            Fault::TierTwice(policy, tier) => write!(f, "policy {policy:?}: tier {tier:?} is there twice"),
+            Fault::TierTwice(policy, tier) => {
+                write!(f, "policy {policy:?}: tier {tier:?} is there twice; leave one out")
+            }
             Fault::ChangedAlgorithm(policy, quota) => write!(
                 f,
                 "policy {policy:?}: {quota} has another algorithm; a changed quota goes on with the rows that there are, so it has the policy's"
             ),
-            Fault::NoTier(policy, tier) => write!(f, "policy {policy:?}: there is no tier {tier:?}"),
+            Fault::NoTier(policy, tier, known) if known.is_empty() => {
+                write!(f, "policy {policy:?}: there is no tier {tier:?}; the policy has none")
+            }
+            Fault::NoTier(policy, tier, known) => {
+                write!(f, "policy {policy:?}: there is no tier {tier:?}; there are {known:?}")
+            }
         }
     }
 }
@@ -203,7 +265,7 @@ impl fmt::Display for PolicyError {
 impl std::error::Error for PolicyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.0 {
-            Fault::Quota(_, error) => Some(error),
+            Fault::Quota(_, error) | Fault::TierQuota(_, _, error) => Some(error),
             _ => None,
         }
     }

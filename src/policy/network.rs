@@ -21,7 +21,17 @@ pub(crate) fn parse_network(text: &str) -> Result<IpNet, CidrError> {
     }
 }
 
-/// A text that is no network.
+/// Why a text is no network: the text (its first 64 characters), and what would do.
+///
+/// ```
+/// use tollgate::key;
+///
+/// let error = key::client_ip().try_trust(["10.0.0.0/33"]).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     r#""10.0.0.0/33" is no network; write an address and a prefix length, as in "10.0.0.0/8", or one address"#
+/// );
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CidrError(String);
 

@@ -64,7 +64,17 @@ impl fmt::Display for Quota {
     }
 }
 
-/// Why a text is no quota: the text, the word that could not be read, what would do.
+/// Why a text is no quota: the text, the word that could not be read, what would do. Its text is whole by itself; where a
+/// [`QuotaError`] is behind it, that is the `source()`.
+///
+/// ```
+/// use std::error::Error;
+/// use tollgate::{Quota, QuotaError};
+///
+/// let error = "0/min".parse::<Quota>().unwrap_err();
+/// assert_eq!(error.to_string(), r#"quota "0/min": rate is 0; it must be from 1 to 999999999999999 tokens"#);
+/// assert!(error.source().is_some_and(|source| source.is::<QuotaError>()));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseQuotaError {
     text: String,
@@ -74,7 +84,7 @@ pub struct ParseQuotaError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fault {
     Number(String, &'static str),
-    Period(String),
+    Span(String, &'static str),
     Quota(QuotaError),
     Shape,
     Twice(&'static str),
@@ -86,14 +96,20 @@ impl fmt::Display for ParseQuotaError {
         write!(f, "quota {:?}: ", self.text)?;
         match &self.fault {
             Fault::Number(text, what) => {
-                write!(f, "{text:?} is no {what}; write a whole number of tokens from 0 to {}", Quota::MAX_TOKENS)
+                let least = u64::from(*what == "rate");
+                write!(
+                    f,
+                    "{text:?} is no {what}; write a whole number of tokens from {least} to {}",
+                    Quota::MAX_TOKENS
+                )?;
+                f.write_str(if *what == "reserve" { ", or `unlimited`" } else { "" })
             }
-            Fault::Period(text) => {
-                write!(f, "{text:?} is no period; write a unit (us ms s min h d w) with or without a number")
+            Fault::Span(text, what) => {
+                write!(f, "{text:?} is no {what}; write a unit (us ms s min h d w) with or without a number")
             }
             Fault::Quota(error) => error.fmt(f),
             Fault::Shape => f.write_str("write RATE/PERIOD, as in \"100/min\" or \"10/s burst 50\""),
-            Fault::Twice(what) => write!(f, "{what} is said twice"),
+            Fault::Twice(what) => write!(f, "{what} is said twice; leave one out"),
             Fault::Word(text) => {
                 write!(
                     f,
@@ -123,7 +139,7 @@ fn read(text: &str) -> Result<Quota, Fault> {
     };
     let rate = tokens(rate.trim(), "rate")?;
     let mut words = rest.split_whitespace().peekable();
-    let period = span(&mut words)?;
+    let period = span(&mut words, "period")?;
 
     let (mut algorithm, mut capacity, mut reserve, mut start) = (None, None, None, None);
     while let Some(word) = words.next() {
@@ -135,7 +151,7 @@ fn read(text: &str) -> Result<Quota, Fault> {
                 let most = if value == "unlimited" { None } else { Some(tokens(value, "reserve")?) };
                 once(&mut reserve, most, "reserve")?;
             }
-            "start" => once(&mut start, span(&mut words)?, "start")?,
+            "start" => once(&mut start, span(&mut words, "start")?, "start")?,
             other => return Err(Fault::Word(other.chars().take(LONGEST_QUOTE).collect())),
         }
     }
@@ -164,12 +180,15 @@ fn read(text: &str) -> Result<Quota, Fault> {
 }
 
 /// A duration in one word or two: `30s`, `30 s`.
-fn span<'a>(words: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>) -> Result<std::time::Duration, Fault> {
+fn span<'a>(
+    words: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>,
+    what: &'static str,
+) -> Result<std::time::Duration, Fault> {
     let mut text = words.next().unwrap_or("").to_owned();
     if number(&text).is_some() {
         text.push_str(words.next().unwrap_or(""));
     }
-    duration::parse(&text).ok_or_else(|| Fault::Period(text.chars().take(LONGEST_QUOTE).collect()))
+    duration::parse(&text).ok_or_else(|| Fault::Span(text.chars().take(LONGEST_QUOTE).collect(), what))
 }
 
 fn tokens(text: &str, what: &'static str) -> Result<u64, Fault> {
@@ -222,7 +241,7 @@ mod tests {
             ("10/min sliding burst 5", "its capacity is its limit"),
             ("10/min burst 0", "every request would be refused"),
             ("10/min reserve some", "\"some\" is no reserve"),
-            ("10/min start 5", "\"5\" is no period"),
+            ("10/min start 5", "\"5\" is no start"),
             ("10/0s", "period is 0 s"),
         ] {
             let error = text.parse::<Quota>().unwrap_err().to_string();

@@ -1,6 +1,21 @@
 //! Why a decision is what it is, and who made it.
 
 /// Who decided.
+///
+/// ```
+/// use tollgate::DecidedBy;
+///
+/// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+/// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// # let limiter = RateLimiter::default();
+/// let decision = limiter.limit(&API, "ada").await?;
+/// assert_eq!(decision.decided_by(), DecidedBy::Backend);
+/// assert_eq!(decision.decided_by().as_str(), "backend");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecidedBy {
@@ -31,6 +46,21 @@ impl DecidedBy {
 }
 
 /// Why a decision is what it is.
+///
+/// ```
+/// use tollgate::Reason;
+///
+/// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+/// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// # let limiter = RateLimiter::default();
+/// let decision = limiter.acquire(&API, "ada").cost(11).await?;
+/// assert_eq!(decision.reason(), Reason::CostTooLarge);
+/// assert_eq!(decision.reason().as_str(), "cost_too_large");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -50,11 +80,11 @@ pub enum Reason {
     WaitTooLong,
     /// It fits by itself, but another charge of the same call was refused, so nothing was spent.
     RefusedElsewhere,
-    /// The caller is on a [deny list](crate::DenyList): [`Decision::denied_rule`](crate::Decision::denied_rule) tells by what. Clients are told only
-    /// that waiting does not help.
+    /// The caller is on a [deny list](crate::DenyList): [`Decision::denied_rule`](crate::Decision::denied_rule) tells by
+    /// what. Clients are told only that waiting does not help.
     DenyList,
-    /// The caller is [blocked](crate::AutoBlock) for a time: [`Decision::denied_rule`](crate::Decision::denied_rule) tells by what. Clients are told
-    /// only when to come back.
+    /// The caller is [blocked](crate::AutoBlock) for a time: [`Decision::denied_rule`](crate::Decision::denied_rule) tells
+    /// by what. Clients are told only when to come back.
     Blocked,
 }
 

@@ -10,6 +10,19 @@ use super::key::Key;
 
 /// What is known of a caller besides its key, for [deny lists](crate::DenyList) and [automatic
 /// blocking](crate::AutoBlock): address, user agent, country or other labels.
+///
+/// ```
+/// use tollgate::{DenyList, DenyRule, Signals};
+///
+/// let list = DenyList::from_iter([DenyRule::country("KP")?]);
+/// let caller = Signals::new()
+///     .ip([192, 0, 2, 7].into())
+///     .user_agent("curl/8.5.0")
+///     .country("kp")
+///     .label("asn", "64496");
+/// assert_eq!(list.find(None, &caller).map(|rule| rule.to_string()), Some("country \"KP\"".into()));
+/// # Ok::<(), tollgate::DenyRuleError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Signals {
     ip: Option<IpAddr>,
@@ -30,20 +43,20 @@ impl Signals {
         self
     }
 
-    /// The caller's user agent.
+    /// The caller's user agent; of a longer one, its first 1,024 bytes.
     #[must_use]
     pub fn user_agent(mut self, text: impl Into<String>) -> Signals {
         self.user_agent = Some(looked_at(text.into()));
         self
     }
 
-    /// The caller's country: the label `country`.
+    /// The caller's country, two letters (ISO 3166-1): the label `country`.
     #[must_use]
     pub fn country(self, code: impl Into<String>) -> Signals {
         self.label(COUNTRY, code)
     }
 
-    /// Anything else, by name and value.
+    /// Anything else, by name and value; case does not count in the value. Said twice of one name, both count.
     #[must_use]
     pub fn label(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Signals {
         let mut value = value.into();
@@ -85,6 +98,11 @@ const LONGEST_USER_AGENT: usize = 1024;
 /// let limiter = RateLimiter::default();
 /// limiter.block(Signal::ip([192, 0, 2, 7].into()), HOUR).await?;
 /// limiter.unblock(Signal::ip([192, 0, 2, 7].into())).await?;
+///
+/// for signal in [Signal::key("mallory"), Signal::user_agent("curl/8.5.0"), Signal::label("asn", "64496")] {
+///     limiter.block(signal, HOUR).await?;
+/// }
+/// assert_eq!(limiter.stats().blocked, 3);
 /// # Ok(())
 /// # }
 /// ```
@@ -100,7 +118,7 @@ pub(crate) enum SignalKind {
 }
 
 impl Signal {
-    /// A key.
+    /// A key, under every policy.
     pub fn key(key: impl Into<Key>) -> Signal {
         Signal(SignalKind::Key(key.into()))
     }
@@ -110,12 +128,12 @@ impl Signal {
         Signal(SignalKind::Ip(address.to_canonical()))
     }
 
-    /// A user agent, exactly.
+    /// A user agent, exactly, as far as its first 1,024 bytes.
     pub fn user_agent(text: impl Into<String>) -> Signal {
         Signal(SignalKind::UserAgent(looked_at(text.into())))
     }
 
-    /// A label: its name and value.
+    /// A label: its name and value, in which case does not count.
     pub fn label(name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Signal {
         let mut value = value.into();
         value.make_ascii_uppercase();

@@ -73,6 +73,24 @@ pub use named::of_whomever_the_client_names;
 /// A caller whom `key` [skips](crate::key::Extraction::skip) has no limit and is answered as by [`of_layer`]; one whom it
 /// refuses, or a backend that cannot tell, as the layer would.
 ///
+/// ```
+/// use axum::{body::Body, extract::Request, Router};
+/// use tollgate::{key, status, Policy, Quota, RateLimiter, MINUTE};
+/// use tower::ServiceExt;
+///
+/// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = RateLimiter::default();
+/// let app: Router = Router::new().route("/rate-limit", status::of(&limiter, &CHAT, key::header("x-user")));
+/// let request = Request::get("/rate-limit").header("x-user", "ada").body(Body::empty())?;
+/// let body = axum::body::to_bytes(app.oneshot(request).await?.into_body(), 1000).await?;
+/// assert!(body.starts_with(br#"{"policy":"chat","algorithm":"token_bucket","rate":10,"#));
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Panics
 /// If a bare quota refuses everything (capacity 0 without reservations).
 #[track_caller]
@@ -134,6 +152,14 @@ where
 /// microseconds since the Unix epoch.
 ///
 /// Snapshots tell it too. This is for clients that have a snapshot from elsewhere: from the page they were served, say.
+///
+/// ```
+/// use axum::Router;
+/// use tollgate::{status, RateLimiter};
+///
+/// let limiter = RateLimiter::default();
+/// let app: Router = Router::new().route("/time", status::time(&limiter));
+/// ```
 pub fn time<S>(limiter: &RateLimiter) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,

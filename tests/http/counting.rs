@@ -137,7 +137,7 @@ async fn a_cost_is_taken_at_once_and_one_that_never_fits_is_not_worth_a_retry() 
     assert_eq!(never.limits(), [("ten".into(), 3, None)]);
     assert_eq!(never.violated_policies(), ["ten"]);
     // The documentation promised the words, and the body had none.
-    let words = "rate limit exceeded: \"ten\" never has 11 tokens at once; retrying will not help";
+    let words = "rate limit exceeded: \"ten\" never has 11 tokens at once (10 at most); retrying will not help";
     assert_eq!((&never.problem()["detail"], refused.problem().get("detail")), (&words.into(), None));
     assert_eq!(client.get().await.limits()[0].1, 2);
 }

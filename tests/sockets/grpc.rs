@@ -59,7 +59,10 @@ async fn what_never_fits_is_not_to_be_tried_again() {
     assert_eq!((refused.code(), pushback(&refused)), (Code::ResourceExhausted, Some("-1")));
     assert!(refused.details().is_empty(), "{:?}", refused.details());
     assert!(refused.metadata().get("retry-after").is_none());
-    assert_eq!(refused.message(), "rate limit exceeded: \"three\" never has 4 tokens at once; retrying will not help");
+    assert_eq!(
+        refused.message(),
+        "rate limit exceeded: \"three\" never has 4 tokens at once (3 at most); retrying will not help"
+    );
     assert_eq!(echo.calls.load(Ordering::Relaxed), 0);
 }
 

@@ -10,6 +10,12 @@ use super::Micros;
 use super::error::{Problem, QuotaError};
 
 /// One second.
+///
+/// ```
+/// use tollgate::{DAY, HOUR, MINUTE, SECOND, WEEK};
+///
+/// assert_eq!((60 * SECOND, 60 * MINUTE, 24 * HOUR, 7 * DAY), (MINUTE, HOUR, DAY, WEEK));
+/// ```
 pub const SECOND: Duration = Duration::from_secs(1);
 /// Sixty seconds.
 pub const MINUTE: Duration = Duration::from_secs(60);
@@ -21,6 +27,16 @@ pub const DAY: Duration = Duration::from_secs(86_400);
 pub const WEEK: Duration = Duration::from_secs(604_800);
 
 /// How spending is paid back.
+///
+/// ```
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::{Quota, MINUTE};
+///
+/// assert_eq!(Quota::token_bucket(10, MINUTE).algorithm(), Algorithm::TokenBucket);
+/// assert_eq!(Quota::fixed_window(10, MINUTE).algorithm(), Algorithm::FixedWindow);
+/// assert_eq!("10/min sliding".parse::<Quota>()?.algorithm(), Algorithm::SlidingWindow);
+/// # Ok::<(), tollgate::ParseQuotaError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -101,6 +117,15 @@ const UNLIMITED: u64 = u64::MAX;
 impl Quota {
     /// The most tokens that any number of a quota, or a cost, can be: `10^15 - 1`, the largest integer of a structured
     /// header (RFC 9651, section 3.3.1), and exact in an `f64`.
+    ///
+    /// ```
+    /// use tollgate::{Quota, SECOND};
+    ///
+    /// let most = Quota::token_bucket(Quota::MAX_TOKENS, SECOND);
+    /// assert!(most.try_capacity(Quota::MAX_TOKENS + 1).is_err());
+    /// assert!(Quota::try_token_bucket(1, 2 * Quota::MAX_PERIOD).is_err());
+    /// assert!(Quota::try_fixed_window(1, Quota::MAX_PERIOD).is_ok_and(|slow| slow.window() < Quota::MAX_WINDOW));
+    /// ```
     pub const MAX_TOKENS: u64 = 999_999_999_999_999;
 
     /// The longest period: 100 years.
@@ -114,6 +139,13 @@ impl Quota {
     /// ([`capacity`](Quota::capacity) changes that).
     ///
     /// Over any interval it admits at most `capacity + rate * interval / period` tokens.
+    ///
+    /// ```
+    /// use tollgate::{Quota, MINUTE};
+    ///
+    /// let quota = Quota::token_bucket(10, MINUTE);
+    /// assert_eq!((quota.rate(), quota.period(), quota.limit()), (10, MINUTE, 10));
+    /// ```
     ///
     /// # Panics
     /// If `rate` is 0 or over [`Quota::MAX_TOKENS`], or `period` is 0, over [`Quota::MAX_PERIOD`] or not whole
@@ -129,8 +161,16 @@ impl Quota {
     /// Boundaries are a `period` apart. Unless [`start`](Quota::start) says where they lie, each key has its own
     /// (derived from its digest), so that keys do not all refill at the same instant.
     ///
+    /// ```
+    /// use tollgate::{Quota, DAY};
+    ///
+    /// // Five hundred a day; whoever uses none for two days has a thousand.
+    /// let budget = Quota::fixed_window(500, DAY).capacity(1000);
+    /// assert_eq!((budget.rate(), budget.limit(), budget.window()), (500, 1000, 2 * DAY));
+    /// ```
+    ///
     /// # Panics
-    /// As [`Quota::token_bucket`]. See [`Quota::try_fixed_window`].
+    /// As [`Quota::token_bucket`]; as a `const`, it does not compile. See [`Quota::try_fixed_window`].
     #[track_caller]
     pub const fn fixed_window(rate: u64, period: Duration) -> Quota {
         built(Quota::try_fixed_window(rate, period))
@@ -142,14 +182,32 @@ impl Quota {
     /// It never admits `limit` twice around a boundary, as a fixed window does. It has no reservations and its capacity
     /// is its limit.
     ///
+    /// ```
+    /// use tollgate::{Quota, MINUTE};
+    ///
+    /// let strict = Quota::sliding_window(100, MINUTE);
+    /// assert_eq!((strict.limit(), strict.window()), (100, MINUTE));
+    /// assert!(strict.try_capacity(200).is_err());
+    /// ```
+    ///
     /// # Panics
-    /// As [`Quota::token_bucket`]. See [`Quota::try_sliding_window`].
+    /// As [`Quota::token_bucket`]; as a `const`, it does not compile. See [`Quota::try_sliding_window`].
     #[track_caller]
     pub const fn sliding_window(limit: u64, period: Duration) -> Quota {
         built(Quota::try_sliding_window(limit, period))
     }
 
     /// [`Quota::token_bucket`] for values known only at run time.
+    ///
+    /// ```
+    /// use tollgate::{Quota, QuotaError, MINUTE};
+    ///
+    /// fn from_settings(per_minute: u64, burst: u64) -> Result<Quota, QuotaError> {
+    ///     Quota::try_token_bucket(per_minute, MINUTE)?.try_capacity(burst)
+    /// }
+    /// assert_eq!(from_settings(10, 20), Ok(Quota::token_bucket(10, MINUTE).capacity(20)));
+    /// assert!(from_settings(0, 20).is_err());
+    /// ```
     ///
     /// # Errors
     /// Says which value is wrong and what it may be.
@@ -159,6 +217,13 @@ impl Quota {
 
     /// [`Quota::fixed_window`] for values known only at run time.
     ///
+    /// ```
+    /// use tollgate::{Quota, DAY};
+    ///
+    /// assert_eq!(Quota::try_fixed_window(500, DAY), Ok(Quota::fixed_window(500, DAY)));
+    /// assert!(Quota::try_fixed_window(500, std::time::Duration::ZERO).is_err());
+    /// ```
+    ///
     /// # Errors
     /// Says which value is wrong and what it may be.
     pub const fn try_fixed_window(rate: u64, period: Duration) -> Result<Quota, QuotaError> {
@@ -166,6 +231,13 @@ impl Quota {
     }
 
     /// [`Quota::sliding_window`] for values known only at run time.
+    ///
+    /// ```
+    /// use tollgate::{Quota, MINUTE};
+    ///
+    /// assert_eq!(Quota::try_sliding_window(100, MINUTE), Ok(Quota::sliding_window(100, MINUTE)));
+    /// assert!(Quota::try_sliding_window(0, MINUTE).is_err());
+    /// ```
     ///
     /// # Errors
     /// Says which value is wrong and what it may be.
@@ -177,6 +249,14 @@ impl Quota {
     ///
     /// 0 is legal together with reservations: no burst at all, every request gets a turn of its own.
     ///
+    /// ```
+    /// use tollgate::{Quota, SECOND};
+    ///
+    /// // Ten a second in the long run, fifty in a burst.
+    /// let quota = Quota::token_bucket(10, SECOND).capacity(50);
+    /// assert_eq!((quota.limit(), quota.window()), (50, 5 * SECOND));
+    /// ```
+    ///
     /// # Panics
     /// If `capacity` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to be paid back, or the quota is a
     /// sliding window. See [`Quota::try_capacity`].
@@ -187,6 +267,14 @@ impl Quota {
     }
 
     /// [`Quota::capacity`] for values known only at run time.
+    ///
+    /// ```
+    /// use tollgate::{Quota, SECOND};
+    ///
+    /// assert_eq!(Quota::token_bucket(10, SECOND).try_capacity(50).map(|quota| quota.limit()), Ok(50));
+    /// let error = Quota::sliding_window(10, SECOND).try_capacity(50).unwrap_err();
+    /// assert_eq!(error.to_string(), "capacity is 50 for a sliding window; its capacity is its limit, so leave it out");
+    /// ```
     ///
     /// # Errors
     /// Says which value is wrong and what it may be.
@@ -200,6 +288,14 @@ impl Quota {
 
     /// How many tokens over the capacity a caller that is ready to wait may reserve. Defaults to 0: no reservations.
     ///
+    /// ```
+    /// use tollgate::{Quota, SECOND};
+    ///
+    /// // Ten at once, and fifty more who wait: the last of them for five seconds.
+    /// let quota = Quota::token_bucket(10, SECOND).max_reserved(50);
+    /// assert_eq!(quota.reservable(), Some(50));
+    /// ```
+    ///
     /// # Panics
     /// If `tokens` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to be paid back, or the quota is a
     /// sliding window. See [`Quota::try_max_reserved`].
@@ -210,6 +306,13 @@ impl Quota {
     }
 
     /// [`Quota::max_reserved`] for values known only at run time.
+    ///
+    /// ```
+    /// use tollgate::{Quota, SECOND};
+    ///
+    /// assert_eq!(Quota::token_bucket(10, SECOND).try_max_reserved(50), Ok(Quota::token_bucket(10, SECOND).max_reserved(50)));
+    /// assert!(Quota::sliding_window(10, SECOND).try_max_reserved(50).is_err());
+    /// ```
     ///
     /// # Errors
     /// Says which value is wrong and what it may be.
@@ -226,6 +329,13 @@ impl Quota {
 
     /// Callers that are ready to wait may reserve without bound: each gets its turn, however far away.
     ///
+    /// ```
+    /// use tollgate::{Quota, SECOND};
+    ///
+    /// let quota = Quota::token_bucket(10, SECOND).unlimited_reservations();
+    /// assert_eq!(quota.reservable(), None);
+    /// ```
+    ///
     /// # Panics
     /// If the quota is a sliding window. See [`Quota::try_unlimited_reservations`].
     #[track_caller]
@@ -236,11 +346,18 @@ impl Quota {
 
     /// [`Quota::unlimited_reservations`] for an algorithm known only at run time.
     ///
+    /// ```
+    /// use tollgate::{Quota, SECOND};
+    ///
+    /// assert!(Quota::fixed_window(10, SECOND).try_unlimited_reservations().is_ok());
+    /// assert!(Quota::sliding_window(10, SECOND).try_unlimited_reservations().is_err());
+    /// ```
+    ///
     /// # Errors
     /// If the quota is a sliding window.
     pub const fn try_unlimited_reservations(mut self) -> Result<Quota, QuotaError> {
         if matches!(self.algorithm, Algorithm::SlidingWindow) {
-            return Err(QuotaError::new(Problem::SlidingReservation, UNLIMITED));
+            return Err(QuotaError::new(Problem::SlidingUnlimited, 0));
         }
         self.max_reserved = UNLIMITED;
         self.finish()
@@ -249,6 +366,15 @@ impl Quota {
     /// Where window boundaries lie: `start` after the epoch, and every `period` before and after; so modulo `period`.
     /// `Duration::ZERO` aligns them to UTC. Without it a fixed window's boundaries differ from key to key, and a
     /// sliding window's are aligned to UTC. A token bucket has no boundaries and ignores it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Quota, DAY, HOUR};
+    ///
+    /// // Days that begin at midnight UTC, for everybody alike; and at eight.
+    /// assert_eq!(Quota::fixed_window(500, DAY).start(Duration::ZERO).phase(), Some(Duration::ZERO));
+    /// assert_eq!(Quota::fixed_window(500, DAY).start(3 * DAY + 8 * HOUR).phase(), Some(8 * HOUR));
+    /// ```
     ///
     /// # Panics
     /// If `start` is not whole microseconds. See [`Quota::try_start`].
@@ -259,6 +385,15 @@ impl Quota {
     }
 
     /// [`Quota::start`] for values known only at run time.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Quota, DAY, HOUR};
+    ///
+    /// let budget = Quota::fixed_window(500, DAY);
+    /// assert_eq!(budget.try_start(8 * HOUR), Ok(budget.start(8 * HOUR)));
+    /// assert!(budget.try_start(Duration::from_nanos(1)).is_err());
+    /// ```
     ///
     /// # Errors
     /// If `start` is not whole microseconds.
@@ -318,12 +453,31 @@ impl Quota {
     }
 
     /// 32 bits that tell this quota from another: a row remembers under which one it was written. Never 0.
+    ///
+    /// ```
+    /// use tollgate::{Quota, MINUTE};
+    ///
+    /// let quota = Quota::token_bucket(10, MINUTE);
+    /// assert_eq!(quota.stamp(), "10/min".parse::<Quota>()?.stamp());
+    /// assert_ne!(quota.stamp(), quota.capacity(20).stamp());
+    /// # Ok::<(), tollgate::ParseQuotaError>(())
+    /// ```
     pub const fn stamp(&self) -> u32 {
         self.stamp
     }
 
     /// This quota with its boundaries fixed: at its `start`, else (a fixed window) where `seed`, a key's digest, puts
     /// them. The stamp stays: it says which quota was chosen, not for which key.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Quota, MINUTE};
+    ///
+    /// let window = Quota::fixed_window(10, MINUTE);
+    /// assert_eq!(window.phase(), None);
+    /// assert_eq!(window.seeded(90_000_000).phase(), Some(Duration::from_secs(30))); // microseconds, modulo the period
+    /// assert_eq!(window.start(Duration::ZERO).seeded(90_000_000), window.start(Duration::ZERO));
+    /// ```
     #[must_use]
     #[inline]
     pub const fn seeded(mut self, seed: u64) -> Quota {
@@ -340,6 +494,14 @@ impl Quota {
     }
 
     /// What only the finished quota can tell: a capacity of 0 needs reservations.
+    ///
+    /// ```
+    /// use tollgate::{Quota, SECOND};
+    ///
+    /// let turns = Quota::token_bucket(10, SECOND).capacity(0);
+    /// assert!(turns.validate().is_err());
+    /// assert!(turns.max_reserved(50).validate().is_ok());
+    /// ```
     ///
     /// # Errors
     /// If the quota would refuse everything.
@@ -381,6 +543,15 @@ impl Quota {
     }
 
     /// `tokens` a second, as a token bucket: fifty a second is `per_second(50)`.
+    ///
+    /// ```
+    /// use tollgate::{Quota, DAY, HOUR, MINUTE, SECOND};
+    ///
+    /// assert_eq!(Quota::per_second(50), Quota::token_bucket(50, SECOND));
+    /// assert_eq!(Quota::per_minute(50), Quota::token_bucket(50, MINUTE));
+    /// assert_eq!(Quota::per_hour(50), Quota::token_bucket(50, HOUR));
+    /// assert_eq!(Quota::per_day(50), Quota::token_bucket(50, DAY));
+    /// ```
     ///
     /// # Panics
     /// As [`Quota::token_bucket`].

@@ -31,6 +31,24 @@ use crate::sync::{Mutex, PoisonError};
 ///   exhausts the table, unknown keys are limited together rather than not at all, and a denied key stays denied.
 /// - Several charges of one call are decided under the locks of all their shards, taken in order: all or none, no
 ///   deadlock.
+///
+/// ```
+/// use tollgate::{ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
+///
+/// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let rows = MemoryBackend::builder().max_rows(50_000).clock(ManualClock::new()).build();
+/// assert!(rows.is_empty());
+///
+/// let rows = std::sync::Arc::new(rows); // to look at it from here too
+/// let limiter = RateLimiter::new(rows.clone());
+/// limiter.limit(&API, "ada").await?;
+/// assert_eq!((rows.len(), rows.max_rows()), (1, 50_000));
+/// # Ok(())
+/// # }
+/// ```
 pub struct MemoryBackend {
     table: Table,
     /// For each policy, what newcomers share that have no place. Locked after shards, never before.
@@ -40,12 +58,12 @@ pub struct MemoryBackend {
 }
 
 impl MemoryBackend {
-    /// A backend with the default number of rows on the system's clock.
+    /// A backend with the default number of rows, 1,000,000, on the system's clock.
     pub fn new() -> MemoryBackend {
         MemoryBackend::builder().build()
     }
 
-    /// A backend with choices.
+    /// A backend with choices: how many rows, which clock.
     pub fn builder() -> MemoryBackendBuilder {
         MemoryBackendBuilder { max_rows: DEFAULT_MAX_ROWS, clock: None }
     }
@@ -311,6 +329,13 @@ impl fmt::Debug for MemoryBackend {
 }
 
 /// Choices for a [`MemoryBackend`].
+///
+/// ```
+/// use tollgate::{ManualClock, MemoryBackend};
+///
+/// let backend = MemoryBackend::builder().max_rows(5).clock(ManualClock::new()).build();
+/// assert_eq!(backend.max_rows(), 16); // the least
+/// ```
 #[derive(Clone, Debug)]
 pub struct MemoryBackendBuilder {
     max_rows: usize,

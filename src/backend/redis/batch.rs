@@ -119,7 +119,11 @@ impl Batch {
     /// Tells everybody what the script's reply means for them.
     pub(super) fn answer(self, reply: &[u8]) {
         let Some(Reply { now, done, mut rows }) = Reply::read(reply, self.operations.len(), self.rows.len()) else {
-            let message = format!("{} bytes for {} rows are no reply of the script", reply.len(), self.rows.len());
+            let message = format!(
+                "a reply of {} bytes is none of the script's (rows: {}); check the address",
+                reply.len(),
+                self.rows.len()
+            );
             return self.fail(|| Error::new(ErrorKind::Protocol, message.clone()));
         };
         for ((operation, places), done) in self.operations.into_iter().zip(self.places).zip(done) {

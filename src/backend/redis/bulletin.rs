@@ -201,13 +201,14 @@ impl Bulletin for Posted {
     fn post(&self, notice: Notice) -> BackendFuture<()> {
         let board = Arc::clone(&self.0);
         if board.lanes.is_broken_at(board.slot) {
-            let message = "the Redis server did not answer a moment ago; nobody was told";
+            let message = "the Redis server did not answer a moment ago; nobody was told, so say it again when it does";
             return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, message)));
         }
         {
             let mut readers = board.readers();
             if readers.posting >= MOST_POSTS {
-                let message = format!("{MOST_POSTS} notices wait for the Redis server already");
+                let message =
+                    format!("{MOST_POSTS} notices wait for the Redis server already; nobody was told of this one");
                 return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, message)));
             }
             readers.posting += 1;
@@ -309,7 +310,10 @@ fn is_unknown(error: &RedisError) -> bool {
 
 #[cold]
 fn nonsense() -> Error {
-    Error::new(ErrorKind::Protocol, "the board of notices does not read as this version of the crate writes it")
+    Error::new(
+        ErrorKind::Protocol,
+        "the board of notices does not read as this version of the crate writes it; another one may use the same prefix",
+    )
 }
 
 /// How long a post may take. Nobody's request waits for it.

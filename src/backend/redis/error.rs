@@ -50,13 +50,15 @@ pub(super) fn classify(error: RedisError) -> Error {
         (_, "MASTERDOWN") => {
             (ErrorKind::Unavailable, "the server is a replica without its primary; connect to the primary")
         }
-        (_, "CLUSTERDOWN") => (ErrorKind::Unavailable, "the cluster is down: not every slot has a primary"),
+        (_, "CLUSTERDOWN") => {
+            (ErrorKind::Unavailable, "the cluster is down: not every slot has a primary; see CLUSTER INFO")
+        }
         (_, "MOVED" | "ASK" | "TRYAGAIN") => (
             ErrorKind::Unavailable,
             "a slot is moving, or this is a cluster and the backend was not told: connect with `connect_cluster`",
         ),
         (RedisKind::ClusterConnectionNotFound, _) => {
-            (ErrorKind::Unavailable, "no node of the cluster serves this slot at the moment")
+            (ErrorKind::Unavailable, "no node of the cluster serves this slot at the moment; see CLUSTER INFO")
         }
         (_, "CROSSSLOT") => {
             (ErrorKind::Unsupported, "this is a cluster, and the backend was not told: connect with `connect_cluster`")
@@ -76,22 +78,26 @@ pub(super) fn classify(error: RedisError) -> Error {
             "the server's memory is full: raise maxmemory, or give rate limits a server of their own",
         ),
         (_, "MISCONF") => (ErrorKind::Unavailable, "the server cannot save to disk and refuses writes; see its log"),
-        (_, "NOREPLICAS") => {
-            (ErrorKind::Unavailable, "the server has fewer replicas than min-replicas-to-write and refuses writes")
-        }
+        (_, "NOREPLICAS") => (
+            ErrorKind::Unavailable,
+            "the server has fewer replicas than min-replicas-to-write and refuses writes; bring them back, or lower it",
+        ),
         (_, "WRONGTYPE") => (
             ErrorKind::Protocol,
             "a key of ours holds something else: choose another prefix, or remove the foreign key",
         ),
-        (RedisKind::Server(_) | RedisKind::Extension, _) => (ErrorKind::Protocol, "the server refused the script"),
+        (RedisKind::Server(_) | RedisKind::Extension, _) => {
+            (ErrorKind::Protocol, "the server refused the script; the source has its words")
+        }
         (RedisKind::Parse | RedisKind::UnexpectedReturnType, _) => {
-            (ErrorKind::Protocol, "what answered does not speak as a Redis server does")
+            (ErrorKind::Protocol, "what answered does not speak as a Redis server does; check the address")
         }
-        (RedisKind::InvalidClientConfig | RedisKind::RESP3NotSupported, _) => {
-            (ErrorKind::Protocol, "the connection is set up wrongly; check the URL and the crate's features")
-        }
+        (RedisKind::InvalidClientConfig | RedisKind::RESP3NotSupported, _) => (
+            ErrorKind::Protocol,
+            "the client cannot make sense of it; check the URL and the crate's features (`redis-tls` for `rediss://`)",
+        ),
         _ if error.is_timeout() => (ErrorKind::Timeout, "whether the charge happened is unknown"),
-        _ => (ErrorKind::Unavailable, "the server cannot be reached"),
+        _ => (ErrorKind::Unavailable, "the server cannot be reached; check the address, and whether it runs"),
     };
     Error::new(kind, advice).with_source(error)
 }

@@ -391,7 +391,10 @@ fn out_of_reach(why: &Why) -> Error {
 
 #[cold]
 fn too_many() -> Error {
-    Error::new(ErrorKind::Unavailable, format!("{MOST_WAITING} decisions wait for the Redis server already"))
+    Error::new(
+        ErrorKind::Unavailable,
+        format!("{MOST_WAITING} decisions wait for the Redis server already; nothing was charged"),
+    )
 }
 
 #[cold]

@@ -97,6 +97,18 @@ impl RedisBackend {
     /// have stood in another call's way for a moment, and what [cannot be given
     /// back](crate::Settlement#what-can-be-given-back) is lost.
     ///
+    /// ```no_run
+    /// use tollgate::backend::RedisBackend;
+    /// use tollgate::RateLimiter;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let nodes = ["redis://10.0.0.5:6379", "redis://10.0.0.6:6379"];
+    /// let limiter = RateLimiter::new(RedisBackend::connect_cluster(nodes).await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`connect`](RedisBackend::connect).
     ///
@@ -106,7 +118,7 @@ impl RedisBackend {
         RedisBackend::builder().connect_cluster(urls).await
     }
 
-    /// A backend with choices.
+    /// A backend with choices: prefix, deadline, secret, when to connect. See [`RedisBackendBuilder`].
     pub fn builder() -> RedisBackendBuilder {
         RedisBackendBuilder {
             prefix: "tollgate".into(),
@@ -143,7 +155,10 @@ impl RedisBackend {
 
     fn decide(&self, takes: &[Take<'_>], store: bool) -> BackendFuture<Steps> {
         if takes.len() > MOST_TAKES {
-            let message = format!("{} charges in one call; at most {MOST_TAKES} are decided together", takes.len());
+            let message = format!(
+                "{} charges in one call; at most {MOST_TAKES} are decided together, so make several calls",
+                takes.len()
+            );
             return BackendFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)));
         }
         let Some(first) = takes.first() else { return BackendFuture::ready(Ok(Steps::default())) };
@@ -372,6 +387,22 @@ impl RedisBackendBuilder {
 
     /// Connects when the first decision is asked for, not before: a process that is started while the server is down
     /// begins in its [failure mode](crate::FailureMode), and is not told that the server cannot be reached at all.
+    ///
+    /// ```
+    /// use tollgate::backend::RedisBackend;
+    /// use tollgate::{ErrorKind, Policy, Quota, RateLimiter, MINUTE};
+    ///
+    /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// // Nobody listens there, and the program starts all the same.
+    /// let limiter = RateLimiter::new(RedisBackend::builder().lazy().connect("redis://127.0.0.1:1").await?);
+    /// let error = limiter.limit(&API, "ada").await.unwrap_err();
+    /// assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn lazy(mut self) -> RedisBackendBuilder {
         self.lazy = true;
@@ -381,6 +412,15 @@ impl RedisBackendBuilder {
     /// The secret under which limiters on this backend hash keys, the same in every process. Defaults to one that
     /// follows from the prefix and is no secret at all: whoever can read the server can then guess keys, such as
     /// addresses, and find their rows. Give one of your own if keys are personal.
+    ///
+    /// ```
+    /// use tollgate::backend::RedisBackend;
+    /// use tollgate::Secret;
+    ///
+    /// # fn secret_of_all_processes() -> [u8; 16] { [7; 16] }
+    /// let builder = RedisBackend::builder().secret(Secret::new(secret_of_all_processes()));
+    /// assert!(!format!("{builder:?}").contains('7')); // it shows nowhere
+    /// ```
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RedisBackendBuilder {
         self.secret = Some(secret);
@@ -389,6 +429,14 @@ impl RedisBackendBuilder {
 
     /// How often each process looks for what others changed at run time ([quotas](crate::RateLimiter::set_quota), blocks);
     /// zero = it does not, and tells nobody. Defaults to 500 ms, which makes a change known everywhere within a second.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::backend::RedisBackend;
+    ///
+    /// // Limits that are never changed at run time, and blocks that each process keeps to itself: nothing to look for.
+    /// let builder = RedisBackend::builder().notices_every(Duration::ZERO);
+    /// ```
     #[must_use]
     pub fn notices_every(mut self, period: Duration) -> RedisBackendBuilder {
         self.notices = period;
@@ -405,11 +453,12 @@ impl RedisBackendBuilder {
     pub async fn connect(self, url: &str) -> Result<RedisBackend, Error> {
         let info = url.into_connection_info().map_err(error::classify)?.set_tcp_settings(link::tcp());
         link::choose_cryptography(url);
+        let address = info.addr().to_string();
         let client = Client::open(info).map_err(error::classify)?;
-        self.tried(Link::Server(Box::new(Lost::new(client)))).await
+        self.tried(Link::Server(Box::new(Lost::new(client))), &address).await
     }
 
-    /// See [`RedisBackend::connect_cluster`].
+    /// See [`RedisBackend::connect_cluster`], and its example.
     ///
     /// # Errors
     /// As there.
@@ -422,6 +471,9 @@ impl RedisBackendBuilder {
     ) -> Result<RedisBackend, Error> {
         let urls: Vec<String> = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
         urls.iter().for_each(|url| link::choose_cryptography(url));
+        // Without what else is in a URL: users and passwords.
+        let known = urls.iter().filter_map(|url| Some(url.as_str().into_connection_info().ok()?.addr().to_string()));
+        let addresses = known.take(MOST_LISTED).collect::<Vec<_>>().join(", ");
         let client = ClusterClientBuilder::new(urls)
             // The client would also send a charge again when its connection broke, though it may have happened.
             // Redirections are followed in `lanes`.
@@ -431,11 +483,22 @@ impl RedisBackendBuilder {
             .tcp_settings(link::tcp())
             .build()
             .map_err(error::classify)?;
-        self.tried(Link::Cluster(Arc::new(Lost::new(client)))).await
+        self.tried(Link::Cluster(Arc::new(Lost::new(client))), &addresses).await
     }
 
     /// On a connection of your own, to one server: a `ConnectionManager`, say. It is cloned for each call, and
     /// reconnecting is its own business.
+    ///
+    /// ```no_run
+    /// use tollgate::backend::RedisBackend;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = redis::Client::open("redis://127.0.0.1")?;
+    /// let backend = RedisBackend::builder().connection(client.get_multiplexed_async_connection().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -446,14 +509,26 @@ impl RedisBackendBuilder {
     /// On a connection of your own to a cluster: a `ClusterConnection`, say. Build it with `retries(0)`: by default
     /// that client sends a command again when its connection breaks, and a charge may happen twice.
     ///
+    /// ```no_run
+    /// use redis::cluster::ClusterClientBuilder;
+    /// use tollgate::backend::RedisBackend;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = ClusterClientBuilder::new(["redis://10.0.0.5:6379"]).retries(0).build()?;
+    /// let backend = RedisBackend::builder().cluster_connection(client.get_async_connection().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn cluster_connection(self, connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> RedisBackend {
         self.on(Link::Given(Box::new(Theirs { connection, is_cluster: true })))
     }
 
-    /// Whether the server is there, and understands the script.
-    async fn tried(self, link: Link) -> Result<RedisBackend, Error> {
+    /// Whether the server at `address` is there, and understands the script.
+    async fn tried(self, link: Link, address: &str) -> Result<RedisBackend, Error> {
         let (lazy, patience) = (self.lazy, link::CONNECT.saturating_add(self.deadline));
         let backend = self.on(link);
         if lazy {
@@ -462,9 +537,12 @@ impl RedisBackendBuilder {
         let row = RowId { policy: &PROBE, key: Digest::from_bits(0) };
         let peek = backend.kind(&[Take::new(row, &Quota::per_second(1), Ask::cost(1))], false);
         match timeout(patience, backend.lanes.try_out(peek)).await {
-            Ok(answer) => answer.map(|()| backend),
+            Ok(answer) => answer.map(|()| backend).map_err(|error| error.at(address)),
             Err(_) => {
-                Err(Error::new(ErrorKind::Unavailable, format!("the Redis server did not answer within {patience:?}")))
+                let message = format!(
+                    "the Redis server did not answer within {patience:?}; check the address, or say `lazy()` to start without it"
+                );
+                Err(Error::new(ErrorKind::Unavailable, message).at(address))
             }
         }
     }
@@ -486,7 +564,10 @@ impl RedisBackendBuilder {
 
 #[cold]
 fn ended() -> Error {
-    Error::new(ErrorKind::Unavailable, "the tokio runtime on which this backend was connected has ended")
+    Error::new(
+        ErrorKind::Unavailable,
+        "the tokio runtime on which this backend was connected has ended; connect on one that lasts",
+    )
 }
 
 const DEADLINE: Duration = Duration::from_millis(100);
@@ -496,6 +577,9 @@ const NOTICES: Duration = Duration::from_millis(500);
 
 /// Whether the server is there is asked by a row that never is.
 static PROBE: PolicyName = PolicyName::new("probe");
+
+/// Nodes of a cluster that an error names.
+const MOST_LISTED: usize = 3;
 
 /// Charges in one call: a script's keys have to fit on its stack.
 const MOST_TAKES: usize = 1000;

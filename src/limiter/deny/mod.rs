@@ -34,6 +34,22 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// # }
 /// ```
 ///
+/// The list by itself:
+///
+/// ```
+/// use tollgate::{DenyList, DenyRule, Key, Signals};
+///
+/// let list = DenyList::new();
+/// assert_eq!(list.extend([DenyRule::key("mallory"), DenyRule::key("eve"), DenyRule::key("eve")]), 2);
+/// assert!(list.contains(&DenyRule::key("eve")) && list.remove(&DenyRule::key("eve")));
+/// assert_eq!((list.len(), list.rules().len(), list.is_empty()), (1, 1, false));
+/// assert!(list.find(Some(&Key::from("mallory")), &Signals::new()).is_some());
+///
+/// list.replace([DenyRule::network("192.0.2.0/24")?]); // as a file that was read again says
+/// assert!(list.find(Some(&Key::from("mallory")), &Signals::new()).is_none());
+/// # Ok::<(), tollgate::DenyRuleError>(())
+/// ```
+///
 /// Whoever is on it is answered without asking the backend. Clients get the 429 of any denial that waiting does not
 /// lift; [`Decision::denied_rule`](crate::Decision::denied_rule) and observers tell the rule.
 ///
@@ -68,7 +84,7 @@ struct Compiled {
 }
 
 impl DenyList {
-    /// Nobody.
+    /// A list of nobody.
     pub fn new() -> DenyList {
         DenyList::default()
     }

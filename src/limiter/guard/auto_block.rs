@@ -29,6 +29,26 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// # }
 /// ```
 ///
+/// Everything that can be said:
+///
+/// ```
+/// use tollgate::{AutoBlock, Policy, PolicyName, Quota, DAY, HOUR, MINUTE};
+///
+/// let login = Policy::new("login", Quota::token_bucket(5, HOUR));
+/// let rules = AutoBlock::new([&login])
+///     .threshold(30)
+///     .within(10 * MINUTE)
+///     .block_for(HOUR)
+///     .escalate(4, 7 * DAY) // an hour, four, sixteen ... a week
+///     .reset_on_success()
+///     .without_keys() // by address alone, and by these:
+///     .user_agents()
+///     .label("asn")
+///     .max_entries(50_000);
+/// assert_eq!(AutoBlock::of_names([PolicyName::new("login")]), AutoBlock::new([&login]));
+/// assert_ne!(AutoBlock::new([&login]).without_ips(), AutoBlock::new([&login]));
+/// ```
+///
 /// - **Which denials** count is told by policy, and a key is blocked under these policies. A limit on everybody together
 ///   ([`key::global`](crate::key::global)), or on those without a key, blocks nobody by key, but their addresses, so it
 ///   had better not be among them.
@@ -102,7 +122,7 @@ impl AutoBlock {
         self
     }
 
-    /// Each block of the same caller lasts `factor` times as long as the one before, up to `most`. Whoever has been free
+    /// Each block of the same caller lasts `factor` (at least 1) times as long as the one before, up to `most`. Whoever has been free
     /// for as long as they were blocked begins anew. Off by default.
     #[must_use]
     pub fn escalate(mut self, factor: u32, most: Duration) -> AutoBlock {
@@ -119,28 +139,29 @@ impl AutoBlock {
         self
     }
 
-    /// Does not block by key.
+    /// Does not block by key. It does by default.
     #[must_use]
     pub fn without_keys(mut self) -> AutoBlock {
         self.keys = false;
         self
     }
 
-    /// Does not block by address.
+    /// Does not block by address. It does by default.
     #[must_use]
     pub fn without_ips(mut self) -> AutoBlock {
         self.ips = false;
         self
     }
 
-    /// Blocks by user agent too: everybody who has the same.
+    /// Blocks by user agent too: everybody who has the same. Off by default.
     #[must_use]
     pub fn user_agents(mut self) -> AutoBlock {
         self.user_agents = true;
         self
     }
 
-    /// Blocks by a label too, such as `"country"`: everybody who has the same value.
+    /// Blocks by a label too, such as `"country"`: everybody who has the same value. By none by default; said several
+    /// times, by each.
     #[must_use]
     pub fn label(mut self, name: impl Into<Cow<'static, str>>) -> AutoBlock {
         self.labels.push(name.into());

@@ -34,7 +34,14 @@ where
     FromExtractor { shared: Arc::new((state, read)), of: PhantomData }
 }
 
-/// See [`from_extractor`].
+/// What [`from_extractor`] makes.
+///
+/// ```
+/// use axum::http::Uri;
+/// use tollgate::key::{self, FromExtractor};
+///
+/// let by_path: FromExtractor<Uri, (), fn(Uri) -> String> = key::from_extractor((), |uri: Uri| uri.path().to_owned());
+/// ```
 pub struct FromExtractor<E, S, F> {
     shared: Arc<(S, F)>,
     of: PhantomData<fn(E)>,

@@ -6,6 +6,7 @@ use http::header::{FORWARDED, HeaderName};
 use http::request::Parts;
 use ipnet::IpNet;
 
+use super::super::headers::field_name;
 use super::forwarded::{address, entries, node};
 use super::{Extraction, Found, KeyError, KeyExtractor};
 use crate::policy::{CidrError, Key, parse_network};
@@ -35,7 +36,11 @@ pub fn client_ip() -> ClientIp {
     ClientIp { prefix_v4: 32, prefix_v6: 64, believe: Believe::Nobody, source: Source::XForwardedFor }
 }
 
-/// See [`client_ip`].
+/// What [`client_ip`] makes: which address counts, how much of it, and whose word is taken for it.
+///
+/// ```
+/// let clients: tollgate::key::ClientIp = tollgate::key::client_ip();
+/// ```
 #[derive(Clone, Debug)]
 pub struct ClientIp {
     prefix_v4: u8,
@@ -64,6 +69,20 @@ static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 impl ClientIp {
     /// How many leading bits of an address count. Defaults to 32 and 64; more than there are means all.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tollgate::{key, Key, KeyExtractor};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::KeyError> {
+    /// let (mut parts, ()) = Request::new(()).into_parts();
+    /// parts.extensions.insert(key::PeerAddr(([192, 0, 2, 7], 50_000).into()));
+    /// let caller = key::client_ip().prefixes(24, 48).subject(&parts).await?.expect("it does not skip");
+    /// assert_eq!(caller.key(), Some(&Key::network([192, 0, 2, 0].into(), 24, 48)));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn prefixes(mut self, v4: u8, v6: u8) -> ClientIp {
         self.prefix_v4 = v4;
@@ -82,8 +101,22 @@ impl ClientIp {
     /// A client whose own address is in these networks is believed too: do not try it out with a proxy and a client on
     /// one trusted address.
     ///
+    /// ```
+    /// use http::Request;
+    /// use tollgate::key;
+    ///
+    /// let from = |peer: [u8; 4]| {
+    ///     let request = Request::builder().header("x-forwarded-for", "203.0.113.9, 192.0.2.7, 10.0.0.2");
+    ///     let (mut parts, ()) = request.body(()).expect("a request").into_parts();
+    ///     parts.extensions.insert(key::PeerAddr((peer, 50_000).into()));
+    ///     key::client_ip().trust(["10.0.0.0/8"]).resolve(&parts)
+    /// };
+    /// assert_eq!(from([10, 0, 0, 1]), Some([192, 0, 2, 7].into())); // what 10.0.0.2 saw; further left is the client's word
+    /// assert_eq!(from([198, 51, 100, 1]), Some([198, 51, 100, 1].into())); // no proxy of ours
+    /// ```
+    ///
     /// # Panics
-    /// If one of them is no network. See [`try_trust`](ClientIp::try_trust).
+    /// If one of them is no network; the message shows it. See [`try_trust`](ClientIp::try_trust).
     #[track_caller]
     #[must_use]
     pub fn trust<I>(self, networks: I) -> ClientIp
@@ -98,6 +131,13 @@ impl ClientIp {
     }
 
     /// [`trust`](ClientIp::trust) for networks known only at run time.
+    ///
+    /// ```
+    /// use tollgate::key;
+    ///
+    /// assert!(key::client_ip().try_trust(["10.0.0.0/8", "2001:db8::1"]).is_ok());
+    /// assert!(key::client_ip().try_trust(["the office"]).is_err());
+    /// ```
     ///
     /// # Errors
     /// If one of them is no network; the error shows it.
@@ -114,13 +154,36 @@ impl ClientIp {
     /// `hops`-th entry from the right. Only where nobody can reach the service past them.
     ///
     /// Where there are fewer entries, or that one is no address, the address at the other end of the connection counts.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tollgate::key;
+    ///
+    /// let request = Request::builder().header("x-forwarded-for", "203.0.113.9, 192.0.2.7");
+    /// let (mut parts, ()) = request.body(()).expect("a request").into_parts();
+    /// parts.extensions.insert(key::PeerAddr(([198, 51, 100, 1], 50_000).into()));
+    /// assert_eq!(key::client_ip().trust_hops(1).resolve(&parts), Some([192, 0, 2, 7].into()));
+    /// assert_eq!(key::client_ip().trust_hops(3).resolve(&parts), Some([198, 51, 100, 1].into())); // too few entries
+    /// ```
     #[must_use]
     pub fn trust_hops(mut self, hops: usize) -> ClientIp {
         self.believe = if hops == 0 { Believe::Nobody } else { Believe::Hops(hops) };
         self
     }
 
-    /// Reads `Forwarded` (RFC 7239) and not `X-Forwarded-For`.
+    /// Reads `Forwarded` (RFC 7239) and not `X-Forwarded-For`, of whomever is [trusted](ClientIp::trust). Where nobody is,
+    /// every request is answered with 500 and what to do.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tollgate::key;
+    ///
+    /// let request = Request::builder().header("forwarded", "for=192.0.2.7;proto=https");
+    /// let (mut parts, ()) = request.body(()).expect("a request").into_parts();
+    /// parts.extensions.insert(key::PeerAddr(([10, 0, 0, 1], 50_000).into()));
+    /// let client_ip = key::client_ip().trust(["10.0.0.0/8"]).from_forwarded();
+    /// assert_eq!(client_ip.resolve(&parts), Some([192, 0, 2, 7].into()));
+    /// ```
     #[must_use]
     pub fn from_forwarded(mut self) -> ClientIp {
         self.source = Source::Forwarded;
@@ -129,14 +192,26 @@ impl ClientIp {
 
     /// Reads a header with one address that the trusted proxies set, and overwrite if a client sends it:
     /// `cf-connecting-ip`, `true-client-ip`, `fly-client-ip`, `x-real-ip`, `cloudfront-viewer-address`. A request that
-    /// has it twice is taken to come from the proxy itself.
+    /// has it twice is taken to come from the proxy itself. Where nobody is [trusted](ClientIp::trust), every request is
+    /// answered with 500 and what to do.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tollgate::key;
+    ///
+    /// let request = Request::builder().header("cf-connecting-ip", "192.0.2.7");
+    /// let (mut parts, ()) = request.body(()).expect("a request").into_parts();
+    /// parts.extensions.insert(key::PeerAddr(([198, 51, 100, 1], 50_000).into()));
+    /// let client_ip = key::client_ip().trust(["198.51.100.0/24"]).from_header("cf-connecting-ip");
+    /// assert_eq!(client_ip.resolve(&parts), Some([192, 0, 2, 7].into()));
+    /// ```
     ///
     /// # Panics
-    /// If `name` is no header name in lower case.
+    /// If `name` is no header name in lower case; the message says what to write.
     #[track_caller]
     #[must_use]
     pub fn from_header(mut self, name: &'static str) -> ClientIp {
-        self.source = Source::Single(HeaderName::from_static(name));
+        self.source = Source::Single(field_name(name));
         self
     }
 
@@ -167,6 +242,17 @@ impl ClientIp {
     }
 
     /// The client's address, canonical and whole; `None` if the server does not tell who is at the other end.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tollgate::key;
+    ///
+    /// let (mut parts, ()) = Request::new(()).into_parts();
+    /// assert_eq!(key::client_ip().resolve(&parts), None);
+    /// parts.extensions.insert(key::PeerAddr("[::ffff:192.0.2.7]:50000".parse()?));
+    /// assert_eq!(key::client_ip().resolve(&parts), Some([192, 0, 2, 7].into()));
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
     pub fn resolve(&self, parts: &Parts) -> Option<IpAddr> {
         let peer = peer(parts)?.to_canonical();
         Some(match &self.believe {
@@ -235,6 +321,15 @@ fn single(name: &HeaderName, value: &[u8]) -> Option<IpAddr> {
 
 /// The address at the other end of the connection, for servers that do not tell it in a way of their own: to be put
 /// among a request's extensions by whoever accepts connections.
+///
+/// ```
+/// use http::Request;
+/// use tollgate::key;
+///
+/// let (mut parts, ()) = Request::new(()).into_parts();
+/// parts.extensions.insert(key::PeerAddr(([192, 0, 2, 7], 50_000).into()));
+/// assert_eq!(key::client_ip().resolve(&parts), Some([192, 0, 2, 7].into()));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // An address is all there is to it.
 pub struct PeerAddr(pub SocketAddr);

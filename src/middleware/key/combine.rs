@@ -8,7 +8,13 @@ use http::request::Parts;
 use super::{Extraction, Found, KeyError, KeyExtractor};
 use crate::policy::Subject;
 
-/// See [`KeyExtractor::or`].
+/// What [`KeyExtractor::or`] makes.
+///
+/// ```
+/// use tollgate::key::{self, ClientIp, Header, KeyExtractor, Or};
+///
+/// let either: Or<Header, ClientIp> = key::header("x-api-key").or(key::client_ip());
+/// ```
 #[derive(Clone, Debug)]
 pub struct Or<A, B>(A, std::sync::Arc<B>);
 
@@ -41,7 +47,13 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     }
 }
 
-/// See [`KeyExtractor::and`].
+/// What [`KeyExtractor::and`] makes.
+///
+/// ```
+/// use tollgate::key::{self, And, Bearer, ClientIp, KeyExtractor};
+///
+/// let both: And<Bearer, ClientIp> = key::bearer().and(key::client_ip());
+/// ```
 #[derive(Clone, Debug)]
 pub struct And<A, B>(A, B);
 
@@ -66,7 +78,14 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for And<A, B> {
     }
 }
 
-/// See [`KeyExtractor::map`].
+/// What [`KeyExtractor::map`] makes.
+///
+/// ```
+/// use tollgate::key::{self, Bearer, KeyExtractor, Map};
+/// use tollgate::Subject;
+///
+/// let changed: Map<Bearer, fn(Subject) -> Subject> = key::bearer().map(|subject| subject.tier("api"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Map<A, F>(A, std::sync::Arc<F>);
 
@@ -94,7 +113,13 @@ where
     }
 }
 
-/// See [`KeyExtractor::or_reject`].
+/// What [`KeyExtractor::or_reject`] makes.
+///
+/// ```
+/// use tollgate::key::{self, Bearer, KeyExtractor, OrReject};
+///
+/// let only_known: OrReject<Bearer> = key::bearer().or_reject();
+/// ```
 #[derive(Clone, Debug)]
 pub struct OrReject<A>(A);
 
@@ -121,7 +146,13 @@ impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
     }
 }
 
-/// See [`KeyExtractor::or_skip`].
+/// What [`KeyExtractor::or_skip`] makes.
+///
+/// ```
+/// use tollgate::key::{self, Bearer, KeyExtractor, OrSkip};
+///
+/// let only_known: OrSkip<Bearer> = key::bearer().or_skip();
+/// ```
 #[derive(Clone, Debug)]
 pub struct OrSkip<A>(A);
 

@@ -172,6 +172,20 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// Requests without a key are answered with 400 and never reach the service. Without this they share the anonymous
     /// bucket.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tollgate::{key, key::KeyExtractor};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let (parts, ()) = Request::new(()).into_parts();
+    /// let by_key = || key::header("x-api-key");
+    /// assert!(by_key().subject(&parts).await.is_ok_and(|found| found.is_some_and(|caller| caller.key().is_none())));
+    /// let error = by_key().or_reject().subject(&parts).await.unwrap_err();
+    /// assert_eq!(error.status(), 400);
+    /// # }
+    /// ```
     fn or_reject(self) -> OrReject<Self>
     where
         Self: Sized,
@@ -180,6 +194,17 @@ pub trait KeyExtractor: Send + Sync + 'static {
     }
 
     /// Requests without a key are not limited by this rule. Without this they share the anonymous bucket.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tollgate::{key, key::KeyExtractor};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let (parts, ()) = Request::new(()).into_parts();
+    /// assert!(key::header("x-api-key").or_skip().subject(&parts).await.is_ok_and(|found| found.is_none()));
+    /// # }
+    /// ```
     fn or_skip(self) -> OrSkip<Self>
     where
         Self: Sized,
@@ -210,6 +235,25 @@ where
 }
 
 /// What a [`KeyExtractor`] answers: who it is, at once or later.
+///
+/// ```
+/// use http::request::Parts;
+/// use tollgate::{key::Extraction, Key, KeyExtractor, Quota, RateLimitLayer, MINUTE};
+///
+/// /// By tenant; the health check is nobody's.
+/// struct Tenant;
+///
+/// impl KeyExtractor for Tenant {
+///     fn extract(&self, parts: &Parts) -> Extraction {
+///         if parts.uri.path() == "/health" {
+///             return Extraction::skip();
+///         }
+///         parts.headers.get("x-tenant").map(Key::from).into()
+///     }
+/// }
+///
+/// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), Tenant);
+/// ```
 pub enum Extraction {
     /// It is known.
     Now(Found),
@@ -218,6 +262,14 @@ pub enum Extraction {
 }
 
 /// Who was found.
+///
+/// ```
+/// use tollgate::{key::Found, KeyError, Subject};
+///
+/// assert!(matches!(Found::from(42), Found::Subject(_)));
+/// assert!(matches!(Found::from(Subject::new(42).tier("free")), Found::Subject(_)));
+/// assert!(matches!(Found::from(Err::<u64, _>(KeyError::new("no tenant"))), Found::Refuse(_)));
+/// ```
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_enums)] // There is nothing else to do with a request.
 pub enum Found {
@@ -309,13 +361,27 @@ impl KeyError {
     }
 
     /// The same with another status: 400 or 401 where the request lacks what it should bring.
+    ///
+    /// ```
+    /// use http::{request::Parts, StatusCode};
+    /// use tollgate::{KeyError, Quota, RateLimitLayer, MINUTE};
+    ///
+    /// fn tenant(req: &Parts) -> Result<String, KeyError> {
+    ///     let tenant = req.headers.get("x-tenant").and_then(|value| value.to_str().ok()).map(String::from);
+    ///     tenant.ok_or_else(|| KeyError::new("no tenant; send x-tenant").with_status(StatusCode::BAD_REQUEST))
+    /// }
+    /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), tenant);
+    ///
+    /// let (parts, ()) = http::Request::new(()).into_parts();
+    /// assert_eq!(tenant(&parts).unwrap_err().status(), 400);
+    /// ```
     #[must_use]
     pub fn with_status(mut self, status: StatusCode) -> KeyError {
         self.status = status;
         self
     }
 
-    /// The status of the answer.
+    /// The status of the answer: 500 unless [said otherwise](KeyError::with_status).
     pub const fn status(&self) -> StatusCode {
         self.status
     }
@@ -330,11 +396,29 @@ impl fmt::Display for KeyError {
 impl std::error::Error for KeyError {}
 
 /// One key for everybody, [`Key::everybody`]: a limit on all requests together.
+///
+/// ```
+/// use tollgate::{key, Policy, Quota, RateLimitLayer, RateLimiter, Key, SECOND};
+///
+/// static ALL: Policy = Policy::new("all", Quota::token_bucket(1000, SECOND));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let limiter = RateLimiter::default();
+/// let layer = RateLimitLayer::new(&ALL, key::global()).limiter(&limiter);
+/// assert_eq!(limiter.remaining(&ALL, Key::everybody()).await?, 1000); // the bucket of that layer
+/// # Ok(())
+/// # }
+/// ```
 pub fn global() -> Global {
     Global
 }
 
-/// See [`global`].
+/// What [`global`] makes.
+///
+/// ```
+/// let everybody: tollgate::key::Global = tollgate::key::global();
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Global;
 

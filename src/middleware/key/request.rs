@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use http::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderName};
 use http::request::Parts;
 
+use super::super::headers::field_name;
 use super::{Extraction, Found, KeyExtractor};
 use crate::policy::Key;
 
@@ -30,7 +31,13 @@ where
     Extension { read, of: PhantomData }
 }
 
-/// See [`extension`].
+/// What [`extension`] makes.
+///
+/// ```
+/// use tollgate::key::{self, Extension};
+///
+/// let by_name: Extension<String, fn(&String) -> String> = key::extension(String::clone);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Extension<T, F> {
     read: F,
@@ -58,14 +65,31 @@ where
 /// A header that is missing, empty, or there more than once is nobody's: of two values, whoever checks the credential
 /// might read the other one.
 ///
+/// ```
+/// use http::Request;
+/// use tollgate::{key, Key, KeyExtractor};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (parts, ()) = Request::builder().header("x-api-key", "s3cr3t").body(())?.into_parts();
+/// let caller = key::header("x-api-key").subject(&parts).await?.expect("it does not skip");
+/// assert_eq!(caller.key(), Some(&Key::from(("header", b"s3cr3t"))));
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Panics
-/// If `name` is no header name in lower case.
+/// If `name` is no header name in lower case; the message says what to write.
 #[track_caller]
 pub fn header(name: &'static str) -> Header {
-    Header { name: HeaderName::from_static(name) }
+    Header { name: field_name(name) }
 }
 
-/// See [`header`].
+/// What [`header`] makes.
+///
+/// ```
+/// let by_key: tollgate::key::Header = tollgate::key::header("x-api-key");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Header {
     name: HeaderName,
@@ -82,11 +106,28 @@ impl KeyExtractor for Header {
 ///
 /// Put whatever checks it outside the limiter, or combine with [`client_ip`](super::client_ip): else each invented
 /// token is a caller of its own.
+///
+/// ```
+/// use http::Request;
+/// use tollgate::{key, Key, KeyExtractor};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (parts, ()) = Request::builder().header("authorization", "Bearer s3cr3t").body(())?.into_parts();
+/// let caller = key::bearer().subject(&parts).await?.expect("it does not skip");
+/// assert_eq!(caller.key(), Some(&Key::from(("bearer", b"s3cr3t"))));
+/// # Ok(())
+/// # }
+/// ```
 pub fn bearer() -> Bearer {
     Bearer
 }
 
-/// See [`bearer`].
+/// What [`bearer`] makes.
+///
+/// ```
+/// let by_token: tollgate::key::Bearer = tollgate::key::bearer();
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Bearer;
 
@@ -106,11 +147,28 @@ impl KeyExtractor for Bearer {
 ///
 /// Whether the session exists, others decide: put them outside the limiter and key by what they put into the request
 /// ([`extension`]), else each invented cookie is a caller of its own.
+///
+/// ```
+/// use http::Request;
+/// use tollgate::{key, Key, KeyExtractor};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (parts, ()) = Request::builder().header("cookie", "theme=dark; session=s3cr3t").body(())?.into_parts();
+/// let caller = key::cookie("session").subject(&parts).await?.expect("it does not skip");
+/// assert_eq!(caller.key(), Some(&Key::from(("cookie", b"s3cr3t"))));
+/// # Ok(())
+/// # }
+/// ```
 pub fn cookie(name: impl Into<String>) -> Cookie {
     Cookie { name: name.into() }
 }
 
-/// See [`cookie`].
+/// What [`cookie`] makes.
+///
+/// ```
+/// let by_session: tollgate::key::Cookie = tollgate::key::cookie("session");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Cookie {
     name: String,

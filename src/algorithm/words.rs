@@ -1,0 +1,73 @@
+//! Texts that are put together in a `const`, where nothing is allocated and numbers have no `Display`: what a `const`
+//! constructor panics with names the value, as the error of its `try_` twin does.
+
+/// Some printable ASCII, as it is put together.
+pub(crate) struct Words {
+    bytes: [u8; LONGEST],
+    length: usize,
+}
+
+impl Words {
+    /// Begins as every panic of the crate does.
+    pub(crate) const fn new() -> Words {
+        Words { bytes: [0; LONGEST], length: 0 }.text("tollgate: ")
+    }
+
+    /// Goes on with a text; what is not printable ASCII shows as `?`.
+    pub(crate) const fn text(self, text: &str) -> Words {
+        self.bytes(text.as_bytes())
+    }
+
+    /// The same of bytes.
+    pub(crate) const fn bytes(mut self, bytes: &[u8]) -> Words {
+        let mut i = 0;
+        while i < bytes.len() && self.length < LONGEST {
+            self.bytes[self.length] = if matches!(bytes[i], 0x20..=0x7e) { bytes[i] } else { b'?' };
+            self.length += 1;
+            i += 1;
+        }
+        self
+    }
+
+    /// Goes on with a number.
+    pub(crate) const fn number(self, number: u64) -> Words {
+        let rest = if number < 10 { self } else { self.number(number / 10) };
+        let digits = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
+        rest.text(digits[(number % 10) as usize])
+    }
+
+    /// Says it.
+    #[track_caller]
+    #[allow(clippy::uninlined_format_args)] // The one form that a `const` takes.
+    pub(crate) const fn panic(&self) -> ! {
+        match std::str::from_utf8(self.bytes.split_at(self.length).0) {
+            Ok(text) => panic!("{}", text),
+            Err(_) => panic!("tollgate: a value will not do"),
+        }
+    }
+}
+
+/// Bytes. The longest name that is quoted, and what is said of it, has room.
+const LONGEST: usize = 240;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(words: &Words) -> &str {
+        std::str::from_utf8(&words.bytes[..words.length]).expect("ASCII")
+    }
+
+    #[test]
+    fn numbers_are_written_to_the_last_digit() {
+        for number in [0, 7, 10, 999_999_999_999_999, u64::MAX] {
+            assert_eq!(said(&Words::new().text("rate is ").number(number)), format!("tollgate: rate is {number}"));
+        }
+    }
+
+    #[test]
+    fn what_is_not_ascii_or_too_long_does_no_harm() {
+        assert_eq!(said(&Words::new().text("caf\u{e9}\n!")), "tollgate: caf???!");
+        assert_eq!(said(&Words::new().text(&"x".repeat(1000)).number(5)).len(), LONGEST);
+    }
+}

@@ -1,0 +1,79 @@
+//! What clients are answered.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tollgate::key::{self, KeyExtractor};
+use tollgate::{
+    Error, ErrorKind, KeyError, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimitStatus,
+    RateLimiter, Settlement, status,
+};
+use tower::ServiceExt;
+
+use crate::list::List;
+
+const API: Policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
+
+fn limiter() -> RateLimiter {
+    RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build())
+}
+
+fn behind(layer: RateLimitLayer) -> Router {
+    Router::new().route("/", get(|| async { "hello" })).layer(layer.limiter(&limiter()))
+}
+
+async fn ask(app: &Router, content_type: &str) -> Response {
+    app.clone()
+        .oneshot(Request::get("/").header("content-type", content_type).body(Body::empty()).unwrap())
+        .await
+        .unwrap()
+}
+
+pub(crate) async fn refusals(list: &mut List) {
+    list.part("Refusals: responses");
+    let app = behind(RateLimitLayer::new(API, key::global()));
+    assert_eq!(ask(&app, "text/plain").await.status(), 200);
+    list.answer("a quota that is exceeded", ask(&app, "text/plain").await).await;
+    list.answer("the same, by gRPC", ask(&app, "application/grpc").await).await;
+    let dear = behind(RateLimitLayer::new(API, key::global()).cost(|_| 5));
+    list.answer("a cost that never fits", ask(&dear, "text/plain").await).await;
+    list.answer("the same, by gRPC", ask(&dear, "application/grpc").await).await;
+    let down = || Error::new(ErrorKind::Timeout, "the store did not answer within 100 ms");
+    list.answer("a backend that could not decide", down().into_response()).await;
+    let limiter = limiter();
+    limiter.limit(&API, 7).await.unwrap();
+    let denied = limiter.limit(&API, 7).await.unwrap().into_result().unwrap_err();
+    list.answer("a denial from a handler", denied.into_response()).await;
+}
+
+pub(crate) async fn extractors(list: &mut List) {
+    list.part("Keys and extractors: KeyError, as responses");
+    let quota = Quota::token_bucket(1, MINUTE);
+    let app = behind(RateLimitLayer::new(quota, key::client_ip()));
+    list.answer("a server that does not tell its peers", ask(&app, "text/plain").await).await;
+    let app = behind(RateLimitLayer::new(quota, key::client_ip().from_header("cf-connecting-ip")));
+    list.answer("a header that nobody is believed about", ask(&app, "text/plain").await).await;
+    let app = behind(RateLimitLayer::new(quota, key::header("x-api-key").or_reject()));
+    list.answer("a request that does not say who asks", ask(&app, "text/plain").await).await;
+    list.answer("the same, by gRPC", ask(&app, "application/grpc").await).await;
+    let own = |_: &axum::http::request::Parts| Err::<u64, _>(KeyError::new("no tenant: put the tenant layer outside"));
+    let app = behind(RateLimitLayer::new(quota, own));
+    list.answer("a closure of the program's", ask(&app, "text/plain").await).await;
+
+    let app = Router::new().route("/", get(|_: RateLimitStatus| async {}));
+    list.answer("a handler that wants a status, and no layer", ask(&app, "text/plain").await).await;
+    let app = Router::new().route("/", get(|_: Settlement| async {}));
+    list.answer("a handler that wants its charges, and no layer", ask(&app, "text/plain").await).await;
+}
+
+pub(crate) async fn status_endpoints(list: &mut List) {
+    list.part("Status endpoints: responses");
+    let limiter = limiter();
+    let app =
+        Router::new().route("/", status::of_whomever_the_client_names(&limiter, API, |name: &str| name.to_owned()));
+    list.answer("nobody is named", ask(&app, "text/plain").await).await;
+    let app = Router::new().route("/", status::of(&limiter, API, key::client_ip()));
+    list.answer("a server that does not tell its peers", ask(&app, "text/plain").await).await;
+}

@@ -1,0 +1,89 @@
+//! What calls come back with.
+
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
+use tollgate::{
+    Charge, DAY, DenyList, DenyRule, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, SECOND, Signal,
+};
+
+use crate::list::List;
+
+static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+static MAIL: Policy = Policy::new("mail", Quota::token_bucket(1, SECOND).max_reserved(100));
+static DAILY: Policy = Policy::new("daily", Quota::fixed_window(3, DAY).start(std::time::Duration::ZERO));
+
+fn limiter(list: &DenyList) -> RateLimiter {
+    let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
+    RateLimiter::builder(backend).deny_list(list).build()
+}
+
+pub(crate) async fn denials(list: &mut List) {
+    list.part("Denials: Denied, and LimitError in the same words");
+    let limiter = limiter(&DenyList::from_iter([DenyRule::key("mallory")]));
+    limiter.limit_all([Charge::new(&API, 7).cost(10), Charge::new(&DAILY, 7).cost(3)]).await.unwrap();
+
+    let denied = limiter.limit(&API, 7).await.unwrap().into_result();
+    list.error("a quota that is exceeded", denied);
+    let both = limiter.limit_all([Charge::new(&API, 7), Charge::new(&DAILY, 7)]).await.unwrap();
+    list.error("two of them", both.into_result());
+    let never = limiter.acquire(&API, 8).cost(11).await.unwrap();
+    list.error("a cost that never fits", never.into_result());
+    let hurried = limiter.acquire(&MAIL, 8).cost(50).reserve_within(SECOND).await.unwrap();
+    list.error("a turn too far away", hurried.into_result());
+    list.error("somebody on a deny list", limiter.limit(&API, "mallory").await.unwrap().into_result());
+    limiter.block(Signal::key("eve"), DAY).await.unwrap();
+    list.error("somebody who is blocked", limiter.limit(&API, "eve").await.unwrap().into_result());
+    list.error("a charge in hand", limiter.acquire(&API, 7).hold().await);
+    list.error("a wait", limiter.acquire(&MAIL, 8).cost(50).wait_up_to(SECOND).await);
+}
+
+pub(crate) async fn changed_quotas(list: &mut List) {
+    list.part("Quotas changed at run time: SetQuotaError");
+    let api = Policy::new("api", Quota::token_bucket(10, MINUTE));
+    let tiers =
+        api.clone().tier("free", Quota::token_bucket(20, MINUTE)).tier("premium", Quota::token_bucket(90, MINUTE));
+    let (nothing, sliding) = (Quota::token_bucket(10, MINUTE).capacity(0), Quota::sliding_window(10, MINUTE));
+    let limiter = RateLimiter::default();
+    list.error("one that refuses everything", limiter.set_quota(&api, Some(nothing)).await);
+    list.error("one of another algorithm", limiter.set_key_quota(&api, "ada", Some(sliding)).await);
+    list.error("a tier's that refuses everything", limiter.set_tier_quota(&tiers, "free", Some(nothing)).await);
+    list.error("that of a tier which is not there", limiter.set_tier_quota(&tiers, "gold", Some(*api.quota())).await);
+    list.error("the same of a policy without tiers", limiter.set_tier_quota(&api, "gold", Some(*api.quota())).await);
+    for key in 0..100_000 {
+        limiter.set_key_quota(&api, key, Some(*api.quota())).await.unwrap();
+    }
+    list.error("one more than there is room for", limiter.set_key_quota(&api, "ada", Some(*api.quota())).await);
+}
+
+/// Answers nobody.
+#[derive(Debug)]
+struct Careless;
+
+impl Backend for Careless {
+    fn acquire(&self, _: &[Take<'_>]) -> BackendFuture<Steps> {
+        BackendFuture::ready(Ok(Steps::default()))
+    }
+
+    fn peek(&self, _: &[Take<'_>]) -> BackendFuture<Steps> {
+        BackendFuture::ready(Ok(Steps::default()))
+    }
+
+    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<()> {
+        BackendFuture::ready(Ok(()))
+    }
+
+    fn reset(&self, _: &[RowId<'_>]) -> BackendFuture<()> {
+        BackendFuture::ready(Ok(()))
+    }
+}
+
+pub(crate) async fn backends(list: &mut List) {
+    list.part("Backends: Error");
+    let limiter = RateLimiter::new(Careless);
+    list.error("a backend with a bug", limiter.limit(&API, 7).await);
+    list.error("the same, with a charge in hand", limiter.acquire(&API, 7).hold().await);
+    let limiter = RateLimiter::default();
+    for key in 0..100_000 {
+        limiter.block(Signal::key(key), DAY).await.unwrap();
+    }
+    list.error("one more block than there is room for", limiter.block(Signal::key("eve"), DAY).await);
+}

@@ -1,0 +1,84 @@
+//! The list, as it is put together.
+
+use std::error::Error;
+use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use axum::response::Response;
+use http_body_util::BodyExt;
+use tollgate::key::CidrError;
+use tollgate::{ParseQuotaError, PolicyError, QuotaError};
+
+#[derive(Default)]
+pub(crate) struct List(String);
+
+impl List {
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn part(&mut self, title: &str) {
+        writeln!(self.0, "# {title}\n").unwrap();
+    }
+
+    /// An error, and what is behind it.
+    #[track_caller]
+    pub(crate) fn error<T>(&mut self, what: &str, result: Result<T, impl Error>) {
+        let Err(error) = result else { panic!("{what} is no error") };
+        let text = without_port(&error.to_string());
+        writeln!(self.0, "## {what}\n{text}").unwrap();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            if !is_ours(cause) {
+                // Of another crate, whose words may change: kept, and not repeated.
+                assert!(!text.contains(&cause.to_string()), "{text} repeats {cause}");
+                writeln!(self.0, "source: (in the words of whoever failed)").unwrap();
+                break;
+            }
+            writeln!(self.0, "source: {cause}").unwrap();
+            source = cause.source();
+        }
+        self.0.push('\n');
+    }
+
+    /// A panic: what a program that is put together wrongly ends with.
+    #[track_caller]
+    pub(crate) fn panic<T>(&mut self, what: &str, build: impl FnOnce() -> T) {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(build)) else { panic!("{what} is no panic") };
+        let text = match panic.downcast::<String>() {
+            Ok(text) => *text,
+            Err(other) => other.downcast_ref::<&str>().expect("a text").to_string(),
+        };
+        assert!(text.starts_with("tollgate: "), "{text}");
+        writeln!(self.0, "## {what}\npanic: {text}\n").unwrap();
+    }
+
+    /// A response: status, what tells when to come back, body.
+    pub(crate) async fn answer(&mut self, what: &str, response: Response) {
+        let (parts, body) = response.into_parts();
+        writeln!(self.0, "## {what}\n{}", parts.status).unwrap();
+        for name in ["retry-after", "grpc-status", "grpc-message", "grpc-retry-pushback-ms", "content-type"] {
+            if let Some(value) = parts.headers.get(name) {
+                writeln!(self.0, "{name}: {}", value.to_str().unwrap()).unwrap();
+            }
+        }
+        let body = body.collect().await.unwrap().to_bytes();
+        if !body.is_empty() {
+            writeln!(self.0, "{}", std::str::from_utf8(&body).unwrap()).unwrap();
+        }
+        self.0.push('\n');
+    }
+}
+
+/// A server of a test has another port each time.
+fn without_port(text: &str) -> String {
+    const BEFORE: &str = "127.0.0.1:";
+    let Some(start) = text.find(BEFORE).map(|at| at + BEFORE.len()) else { return text.to_owned() };
+    let digits = text[start..].chars().take_while(char::is_ascii_digit).count();
+    format!("{}PORT{}", &text[..start], &text[start + digits..])
+}
+
+/// Whether it is of this crate, so that its words are ours to keep.
+fn is_ours(cause: &(dyn Error + 'static)) -> bool {
+    cause.is::<QuotaError>() || cause.is::<ParseQuotaError>() || cause.is::<PolicyError>() || cause.is::<CidrError>()
+}

@@ -1,0 +1,94 @@
+//! What a Redis server, or whoever answers in its place, is found to be wrong with. What real servers say is in
+//! `tests/redis`; here one is played, so that all of it stands in one list.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use tollgate::backend::RedisBackend;
+use tollgate::{Charge, Error, FailureMode, MINUTE, Policy, Quota, RateLimiter};
+
+use crate::list::List;
+
+static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+
+const DEADLINE: Duration = Duration::from_millis(300);
+
+pub(crate) async fn connecting(list: &mut List) {
+    list.part("Redis, when connecting: Error");
+    list.error("no URL", RedisBackend::connect("localhost").await);
+    list.error("a port that is none", RedisBackend::connect("redis://app:hunter2@127.0.0.1:port").await);
+    list.error("nobody there", RedisBackend::connect("redis://127.0.0.1:1").await);
+    list.error(
+        "a user who may not log in",
+        RedisBackend::connect(&played(b"-NOAUTH Authentication required.\r\n")).await,
+    );
+    list.error("a server that is silent", RedisBackend::builder().deadline(DEADLINE).connect(&played(b"")).await);
+}
+
+pub(crate) async fn deciding(list: &mut List) {
+    list.part("Redis, when deciding: Error");
+    for (what, said) in [
+        ("no answer in time", ""),
+        ("no reply of the script", "$3\r\nabc\r\n"),
+        ("no Redis server", "HTTP/1.1 400 Bad Request\r\n\r\n"),
+        ("a replica", "-READONLY You can't write against a read only replica.\r\n"),
+        ("a replica without its primary", "-MASTERDOWN Link with MASTER is down\r\n"),
+        ("a server that starts", "-LOADING Redis is loading the dataset in memory\r\n"),
+        ("a cluster that is down", "-CLUSTERDOWN Hash slot not served\r\n"),
+        ("a cluster that nobody spoke of", "-MOVED 7 127.0.0.1:1\r\n"),
+        ("rows in several slots", "-CROSSSLOT Keys in request don't hash to the same slot\r\n"),
+        ("a permission that is missing", "-NOPERM this user has no permissions to run the 'evalsha' command\r\n"),
+        ("a password that is wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
+        ("somebody's long script", "-BUSY Redis is busy running a script.\r\n"),
+        ("memory that is full", "-OOM command not allowed when used memory > 'maxmemory'.\r\n"),
+        ("a disk that is full", "-MISCONF Redis is configured to save RDB snapshots\r\n"),
+        ("replicas that are missing", "-NOREPLICAS Not enough good replicas to write.\r\n"),
+        ("a key that is somebody else's", "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"),
+        ("anything else", "-ERR something\r\n"),
+    ] {
+        list.error(what, ask(&played(said.as_bytes())).await);
+    }
+
+    let limiter = lazy(&played(b"")).await;
+    limiter.limit(&API, 7).await.unwrap_err();
+    list.error("the next call after one without an answer", limiter.limit(&API, 7).await);
+    let many = (0..1001).map(|key| Charge::new(&API, key));
+    list.error("too many charges", limiter.limit_all(many).await);
+}
+
+async fn lazy(url: &str) -> RateLimiter {
+    let builder = RedisBackend::builder().deadline(DEADLINE).notices_every(Duration::ZERO).lazy();
+    RateLimiter::builder(builder.connect(url).await.unwrap()).on_failure(FailureMode::Deny).build()
+}
+
+async fn ask(url: &str) -> Result<(), Error> {
+    lazy(url).await.limit(&API, 7).await.map(drop)
+}
+
+/// The URL of a server that is polite until it is asked to decide, and then says this; or nothing.
+fn played(said: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
+    thread::spawn(move || {
+        for socket in listener.incoming() {
+            thread::spawn(move || play(socket.unwrap(), said));
+        }
+    });
+    url
+}
+
+fn play(mut socket: TcpStream, said: &[u8]) {
+    let mut buffer = [0; 64 * 1024];
+    while let Ok(length @ 1..) = socket.read(&mut buffer) {
+        let asked = String::from_utf8_lossy(&buffer[..length]);
+        let mut answer = b"+OK\r\n".repeat(asked.matches("SETINFO").count());
+        if asked.contains("EVAL") {
+            answer.extend(said);
+        }
+        if socket.write_all(&answer).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Values that are checked where they are made.
+
+use std::time::Duration;
+
+use tollgate::{DAY, DenyRule, MINUTE, Policy, PolicyName, Quota, SECOND, WEEK, key};
+
+use crate::list::List;
+
+pub(crate) fn quotas(list: &mut List) {
+    list.part("Quotas: QuotaError");
+    let (most, nanos) = (Quota::MAX_TOKENS, Duration::from_nanos(1500));
+    list.error("no rate", Quota::try_token_bucket(0, MINUTE));
+    list.error("too large a rate", Quota::try_fixed_window(most + 1, MINUTE));
+    list.error("no period", Quota::try_token_bucket(1, Duration::ZERO));
+    list.error("too long a period", Quota::try_sliding_window(1, Quota::MAX_PERIOD + SECOND));
+    list.error("a period of nanoseconds", Quota::try_token_bucket(1, nanos));
+    list.error("too large a capacity", Quota::token_bucket(1, SECOND).try_capacity(most + 1));
+    list.error("a capacity that takes too long", Quota::token_bucket(1, WEEK).try_capacity(most));
+    list.error("a capacity of 0", Quota::token_bucket(10, MINUTE).capacity(0).validate());
+    list.error("too many reservations", Quota::token_bucket(1, SECOND).try_max_reserved(most + 1));
+    list.error("reservations that take too long", Quota::fixed_window(1, DAY).try_max_reserved(most));
+    list.error("a sliding window's capacity", Quota::sliding_window(10, MINUTE).try_capacity(20));
+    list.error("a sliding window's reservations", Quota::sliding_window(10, MINUTE).try_max_reserved(5));
+    list.error(
+        "a sliding window's reservations without bound",
+        Quota::sliding_window(10, MINUTE).try_unlimited_reservations(),
+    );
+    list.error("a start of nanoseconds", Quota::fixed_window(10, DAY).try_start(nanos));
+}
+
+pub(crate) fn texts_of_quotas(list: &mut List) {
+    list.part("Texts of quotas: ParseQuotaError");
+    for text in [
+        "",
+        "100",
+        "ten/min",
+        "-1/min",
+        "10/",
+        "10/fortnight",
+        "10/min bursts 20",
+        "10/min burst",
+        "10/min burst 20 burst 30",
+        "10/min fixed sliding",
+        "10/min reserve some",
+        "10/min start 5",
+        "0/min",
+        "10/min burst 0",
+        "10/min sliding burst 20",
+    ] {
+        list.error(&format!("{text:?}"), text.parse::<Quota>());
+    }
+}
+
+pub(crate) fn policies(list: &mut List) {
+    list.part("Policies: PolicyError");
+    let (tens, nothing) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(10, MINUTE).capacity(0));
+    let api = || Policy::new("api", tens);
+    list.error("an empty name", PolicyName::try_new(""));
+    list.error("a name of two lines", Policy::try_new("two\nlines", tens));
+    list.error("too long a name", Policy::try_new("n".repeat(200), tens));
+    list.error("a quota that refuses everything", Policy::try_new("api", nothing));
+    list.error("a tier of that kind", api().try_tier("free", nothing));
+    list.error("a tier of another algorithm", api().try_tier("free", Quota::sliding_window(10, MINUTE)));
+    list.error("a tier that is there", api().tier("free", tens).try_tier("free", tens));
+}
+
+pub(crate) fn deny_rules_and_networks(list: &mut List) {
+    list.part("Deny lists and networks: DenyRuleError, CidrError");
+    list.error("a prefix too long", DenyRule::network("10.0.0.0/33"));
+    list.error("a name for a network", key::client_ip().try_trust(["10.0.0.0/8", "proxy.example.com"]));
+    list.error("an empty user agent", DenyRule::user_agent(""));
+    list.error("everybody's user agent", DenyRule::user_agent("*"));
+    list.error("a country in words", DenyRule::country("Germany"));
+    list.error("a label without a name", DenyRule::label("", "64496"));
+    list.error("a label without a value", DenyRule::label("asn", ""));
+    list.error("a label too long", DenyRule::label("asn", &"x".repeat(300)));
+}
