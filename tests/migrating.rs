@@ -73,8 +73,10 @@ fn every_test_that_the_front_page_names_is_there() {
     let page: String = page.split("```").step_by(2).collect(); // without its code
     let named: Vec<String> = quoted(&page).filter(|it| it.matches('_').count() > 4).collect();
     assert!(named.len() >= 3, "{named:?}");
-    let all: String =
-        ["governor", "moving", "tower_rate_limiter"].iter().map(|it| read(&format!("migrating/tests/{it}.rs"))).collect();
+    let all: String = ["governor", "moving", "tower_rate_limiter"]
+        .iter()
+        .map(|it| read(&format!("migrating/tests/{it}.rs")))
+        .collect();
     for name in named {
         assert!(all.contains(&format!("fn {name}(")), "{name}");
     }
