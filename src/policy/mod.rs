@@ -1,6 +1,7 @@
 //! The user's words: quotas as text, policies and their tiers, keys, what else is known of callers, decisions.
 
 mod decision;
+mod decisions;
 mod deny_rule;
 mod duration;
 mod key;
@@ -15,8 +16,9 @@ mod reason;
 mod signals;
 mod subject;
 
-pub(crate) use decision::tightest;
-pub use decision::{Decision, Decisions, Denied};
+pub use decision::Decision;
+pub(crate) use decisions::tightest;
+pub use decisions::{Decisions, Denied};
 pub(crate) use deny_rule::DenyKind;
 pub use deny_rule::{DenyRule, DenyRuleError};
 #[cfg(feature = "serde")]

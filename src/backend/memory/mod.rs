@@ -1,5 +1,7 @@
 //! Rows in this process: a sharded table, bounded, with no background task.
 
+mod builder;
+mod locked;
 #[cfg(all(test, tollgate_models))]
 mod models;
 mod row;
@@ -14,12 +16,15 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use self::locked::{Loaded, Locked, Place};
 use self::row::{Row, Slot};
-use self::table::{Room, RwLockWriteGuard, Shard, Table, find, find_mut, put, remove};
+use self::table::{Table, find_mut, remove};
 use super::{Adjustment, Backend, BackendFuture, RowId, Steps, Take, Vitals, verdict_of_all};
-use crate::algorithm::{Algorithm, Ask, Micros, Quota, State, Step, roll, settle, step, step_inlined, when};
+use crate::algorithm::{Algorithm, Ask, Micros, Quota, State, Step, roll, settle, step, step_inlined};
 use crate::clock::{Clock, Sleep, SystemClock};
 use crate::sync::{Mutex, PoisonError};
+
+pub use builder::MemoryBackendBuilder;
 
 /// Rows in this process's memory: the default backend.
 ///
@@ -65,7 +70,7 @@ impl MemoryBackend {
 
     /// A backend with choices: how many rows, which clock.
     pub fn builder() -> MemoryBackendBuilder {
-        MemoryBackendBuilder { max_rows: DEFAULT_MAX_ROWS, clock: None }
+        MemoryBackendBuilder::new()
     }
 
     /// Rows that are held, worthless ones included that no newcomer has come across yet.
@@ -328,55 +333,6 @@ impl fmt::Debug for MemoryBackend {
     }
 }
 
-/// Choices for a [`MemoryBackend`].
-///
-/// ```
-/// use tollgate::{ManualClock, MemoryBackend};
-///
-/// let backend = MemoryBackend::builder().max_rows(5).clock(ManualClock::new()).build();
-/// assert_eq!(backend.max_rows(), 16); // the least
-/// ```
-#[derive(Clone, Debug)]
-pub struct MemoryBackendBuilder {
-    max_rows: usize,
-    clock: Option<Arc<dyn Clock>>,
-}
-
-impl MemoryBackendBuilder {
-    /// The most rows to hold, at least 16. Defaults to 1,000,000: at most 75 MB in use, and 150 MB under constant
-    /// churn.
-    ///
-    /// The room is divided among shards, so the table may be full a little before. A sliding window's key needs two
-    /// rows.
-    #[must_use]
-    pub fn max_rows(mut self, rows: usize) -> MemoryBackendBuilder {
-        self.max_rows = rows.max(16);
-        self
-    }
-
-    /// The clock to go by. Defaults to [`SystemClock`].
-    #[must_use]
-    pub fn clock(mut self, clock: impl Clock) -> MemoryBackendBuilder {
-        self.clock = Some(Arc::new(clock));
-        self
-    }
-
-    /// The backend.
-    pub fn build(self) -> MemoryBackend {
-        MemoryBackend {
-            table: Table::new(self.max_rows),
-            overflow: Mutex::new(HashMap::new()),
-            clock: match self.clock {
-                Some(clock) => AnyClock::Other(clock),
-                None => AnyClock::System(SystemClock::new()),
-            },
-            max_rows: self.max_rows,
-        }
-    }
-}
-
-const DEFAULT_MAX_ROWS: usize = 1_000_000;
-
 /// The usual clock without the call through a pointer.
 enum AnyClock {
     System(SystemClock),
@@ -396,152 +352,6 @@ impl AnyClock {
             AnyClock::System(clock) => clock.sleep_until(instant),
             AnyClock::Other(clock) => clock.sleep_until(instant),
         }
-    }
-}
-
-/// The shards of a call, locked in the order of their numbers, and what is done to their rows.
-struct Locked<'a> {
-    table: &'a Table,
-    shards: SmallVec<[(usize, RwLockWriteGuard<'a, Shard>); FEW]>,
-}
-
-/// A row of a call.
-struct Loaded {
-    slot: Slot,
-    state: State,
-    /// The row before the first take of the call that was granted.
-    before: Option<State>,
-    place: Place,
-    has_twin: bool,
-    /// The overflow row that stands in for it.
-    shared: Option<u64>,
-}
-
-impl Loaded {
-    /// The quota by which a take on this row is decided.
-    fn quota_of(&self, take: &Take<'_>) -> Quota {
-        match self.shared {
-            // Window boundaries that differ from newcomer to newcomer would pay the shared row back at each.
-            Some(_) => take.quota.seeded(take.row.policy.id()),
-            None => take.quota,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// It is in the table.
-    Found,
-    /// It is not, and has room there.
-    New(Room),
-    /// It is not, and has no room.
-    Overflow,
-}
-
-impl<'a> Locked<'a> {
-    fn new(table: &'a Table, slots: &[Slot]) -> Locked<'a> {
-        let mut numbers: SmallVec<[usize; 8]> = slots.iter().map(|slot| table.shard_of(*slot)).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        Locked { table, shards: numbers.into_iter().map(|number| (number, table.lock(number))).collect() }
-    }
-
-    fn shard(&mut self, slot: Slot) -> (usize, &mut Shard) {
-        let number = self.table.shard_of(slot);
-        match self.shards.iter_mut().find(|(other, _)| *other == number) {
-            Some((_, shard)) => (number, shard),
-            None => unreachable!("every shard of the call was locked"),
-        }
-    }
-
-    /// The row of a slot. `others` of the call are loaded already; none of `slots`, all that the call names, may be
-    /// dropped for the sake of another.
-    fn load(&mut self, slot: Slot, quota: &Quota, now: Micros, others: &[Loaded], slots: &[Slot]) -> Loaded {
-        let table = self.table;
-        let (number, shard) = self.shard(slot);
-        let mut row =
-            Loaded { slot, state: State::default(), before: None, place: Place::Found, has_twin: false, shared: None };
-        let found = find(shard, slot);
-        if let Some(found) = found {
-            row.state = table.worth.state(&found);
-        } else {
-            let mut busy: SmallVec<[Slot; 8]> = slots.iter().copied().collect();
-            let mut coming = 0;
-            for other in others.iter().filter(|other| table.shard_of(other.slot) == number) {
-                match other.place {
-                    Place::New(Room::InPlaceOf(victim)) => busy.push(victim.without_twin()),
-                    Place::New(_) => coming += 1,
-                    _ => {}
-                }
-            }
-            row.place = match table.room(shard, number, coming, &busy, now) {
-                Room::None => Place::Overflow,
-                room => Place::New(room),
-            };
-        }
-        // A token bucket's twin outlives its row: late give-backs go by it. A window without its row means nothing.
-        if found.is_none_or(|found| found.has_twin()) {
-            let sliding = quota.algorithm() == Algorithm::SlidingWindow;
-            if let Some(twin) = find(shard, slot.twin()) {
-                row.has_twin = true;
-                let holds = if sliding { found.is_some() } else { twin.at() > now };
-                if holds && row.place != Place::Overflow {
-                    row.state.carry = twin.spent();
-                    row.state.stamp = table.worth.stamp(&twin);
-                }
-            }
-        }
-        row
-    }
-
-    fn store(&mut self, row: &Loaded, quota: &Quota, now: Micros, slots: &[Slot]) {
-        let table = self.table;
-        let (number, shard) = self.shard(row.slot);
-        let id = table.worth.learn(quota);
-        if let Place::New(Room::InPlaceOf(victim)) = row.place {
-            remove(shard, victim);
-            remove(shard, victim.twin());
-        }
-        // Another row's twin may have come into the place that was found, or in place of the same victim.
-        if row.place != Place::Found && table.is_full(shard) {
-            match table.room(shard, number, 0, slots, now) {
-                Room::Free => {}
-                Room::InPlaceOf(victim) => {
-                    remove(shard, victim);
-                    remove(shard, victim.twin());
-                }
-                Room::None => return, // Losing a row forgives; passing the cap does not.
-            }
-        }
-        let state = &row.state;
-        let mut has_twin = false;
-        if state.carry > 0.0 {
-            let until = match quota.algorithm() {
-                Algorithm::SlidingWindow => state.at.plus(quota.period_micros()),
-                // As long as any receipt made before now could be worth anything: none stood above the ceiling.
-                _ => {
-                    let most = (state.spent + state.carry).min(quota.ceiling() as f64);
-                    let owed = State { spent: most, at: now, carry: 0.0, stamp: quota.stamp() };
-                    when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)
-                }
-            };
-            has_twin = row.has_twin
-                || match table.room(shard, number, 1, slots, now) {
-                    Room::Free => true,
-                    Room::InPlaceOf(victim) => {
-                        remove(shard, victim);
-                        remove(shard, victim.twin());
-                        true
-                    }
-                    Room::None => false,
-                };
-            if has_twin {
-                put(shard, row.slot.twin(), Row::new(state.carry, until, id, false));
-            }
-        } else if row.has_twin {
-            remove(shard, row.slot.twin());
-        }
-        put(shard, row.slot, Row::new(state.spent, state.at, id, has_twin));
     }
 }
 
