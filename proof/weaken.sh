@@ -16,12 +16,15 @@ cp Cargo.toml README.md "$copy/"
 cp -r proof/Cargo.toml proof/Cargo.lock proof/build.rs "$copy/proof/"
 faults=0
 
-# Its name, the file, what perl does to the text, and the model.
+# Its name, the file or files, what perl does to the text, and the model.
 weaken() {
-    local name=$1 file=$2 change=$3 model=$4 log=$copy/log verdict
+    local name=$1 files=$2 change=$3 model=$4 log=$copy/log verdict file changed=true
     [[ "$name $model" == *"$only"* ]] || return 0
-    perl -0pi -e "$change" "$copy/src/$file"
-    if cmp -s "src/$file" "$copy/src/$file"; then
+    for file in $files; do
+        perl -0pi -e "$change" "$copy/src/$file"
+        cmp -s "src/$file" "$copy/src/$file" && changed=false
+    done
+    if ! $changed; then
         verdict='**nothing to weaken: the code has changed**'
     elif timeout "${TIMEOUT:-300}" cargo test --quiet --manifest-path "$copy/proof/Cargo.toml" --lib "$model" \
         >"$log" 2>&1 </dev/null; then
@@ -37,8 +40,10 @@ weaken() {
         tail -3 "$log" >&2
     fi
     [[ $verdict == '**'* ]] && faults=$((faults + 1))
-    echo "| $name | \`$file\` | \`${model##*::}\` | $verdict |"
-    cp "src/$file" "$copy/src/$file"
+    echo "| $name | \`$files\` | \`${model##*::}\` | $verdict |"
+    for file in $files; do
+        cp "src/$file" "$copy/src/$file"
+    done
 }
 
 echo '| weakened | where | the model that notices | how |'
@@ -104,8 +109,8 @@ weaken 'block cache: forgotten before the backend is told of a reset' limiter/co
 weaken 'block cache: forgotten before the backend is told of a settlement' limiter/settlement.rs \
     's/(let done = inner\.backend\.settle\(&charges\);)(.*?)(inner\.unlearn\(.*?\);)/$3\n        $1/s' \
     limiter::models::whole::after_a_cancellation_no_denial_from_before_it_is_remembered
-weaken 'block cache: the permit is had after the backend was asked' limiter/mod.rs \
-    's/call\.permit = Some\(cache\.permit\(&takes, now\)\);/let steps = self.ask_backend(&takes, around.take);\n            call.permit = Some(cache.permit(&takes, now));\n            return DecisionsFuture::new(self, &takes, around.take, Some(call), steps);/' \
+weaken 'block cache: the permit is had after the backend was asked' limiter/gates.rs \
+    's/call\.permit = Some\(cache\.permit\(takes, now\)\);//; s/( call: )(Call\) -> DecisionsFuture \{\s*let take = call\.take;\s*let steps = self\.ask_backend\(takes, take\);)/ mut call: $2\n        call.permit = self.inner.block_cache.as_ref().map(|cache| cache.permit(takes, self.inner.time.now()));/' \
     limiter::models::whole::after_a_reset_no_denial_from_before_it_is_remembered
 
 # Changed quotas and deny lists.
@@ -148,10 +153,14 @@ weaken 'row update: the shard is unlocked between reading and writing a row' bac
 weaken 'calls of several rows: unlocked between reading and writing' backend/memory/mod.rs \
     's/(\n        if steps\.iter\(\)\.all\(\|\(_, step\)\| step\.is_allowed\(\)\) \{)/\n        drop(locked);\n        let mut locked = Locked::new(&self.table, &slots);$1/' \
     memory::models::calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end
-weaken 'eviction: unlocked between finding a place and taking it, which is not looked at again' backend/memory/mod.rs \
+weaken 'several rows: written back after they were unlocked' backend/memory/mod.rs \
+    's/(if store && !granted \{)/drop(locked);\n        let mut locked = Locked::new(&self.table, &slots);\n        $1/' \
+    memory::models::a_refused_call_is_never_seen_half_done
+weaken 'eviction: unlocked between finding a place and taking it, which is not looked at again' \
+    'backend/memory/mod.rs backend/memory/locked.rs' \
     's/if row\.place != Place::Found && table\.is_full\(shard\)/if false \&\& table.is_full(shard)/; s/(\n        if steps\.iter\(\)\.all\(\|\(_, step\)\| step\.is_allowed\(\)\) \{)/\n        drop(locked);\n        let mut locked = Locked::new(&self.table, &slots);$1/' \
     memory::models::newcomers_at_once_pass_no_cap_and_push_out_nobody_who_is_denied
-weaken 'multi-lock: in the order of the call' backend/memory/mod.rs \
+weaken 'multi-lock: in the order of the call' backend/memory/locked.rs \
     's/numbers\.sort_unstable\(\);//' \
     memory::models::calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end
 weaken 'overflow: locked before the shards' backend/memory/mod.rs \

@@ -83,6 +83,24 @@ fn calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end() {
 }
 
 #[test]
+fn a_refused_call_is_never_seen_half_done() {
+    every_order(|| {
+        let quota = Quota::token_bucket(2, HOUR);
+        let backend = backend();
+        let ([a], [b]) = (keys(&backend, 0), keys(&backend, 1));
+        take(&backend, &quota, &[(a, 1)]);
+        take(&backend, &quota, &[(b, 2)]);
+        let refused = {
+            let backend = Arc::clone(&backend);
+            thread(move || take(&backend, &quota, &[(a, 1), (b, 1)]).all_granted())
+        };
+        assert!(take(&backend, &quota, &[(a, 1)]).all_granted());
+        assert!(!refused.join().unwrap());
+        assert_eq!((spent(&backend, &quota, a), spent(&backend, &quota, b)), (2.0, 2.0));
+    });
+}
+
+#[test]
 fn newcomers_at_once_pass_no_cap_and_push_out_nobody_who_is_denied() {
     every_order(|| {
         let quota = Quota::token_bucket(2, HOUR);
