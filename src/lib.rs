@@ -146,10 +146,13 @@ mod policy;
 pub mod status;
 mod sync;
 
+#[doc(inline)]
 pub use algorithm::{DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, WEEK};
+#[doc(inline)]
 pub use backend::{Error, ErrorKind, MemoryBackend, MemoryBackendBuilder};
 pub use clock::{Clock, ManualClock, Sleep, SystemClock};
 #[cfg(feature = "serde")]
+#[doc(inline)]
 pub use config::{Config, ConfigError};
 #[cfg(feature = "wait")]
 pub use limiter::WaitFuture;

@@ -67,8 +67,10 @@ pub struct State {
     pub stamp: u32,
 }
 
-/// What is asked of a key: so many tokens, at once or within a time. A cost may be any `u64`; one that is more than the
-/// quota ever has is denied without a retry time. Times are whole microseconds, rounded up.
+/// What is asked of a key: so many tokens, at once or within a time.
+///
+/// A cost may be any `u64`; one that is more than the quota ever has is denied without a retry time. Times are whole
+/// microseconds, rounded up.
 ///
 /// ```
 /// use std::time::Duration;
@@ -99,8 +101,8 @@ impl Ask {
         self
     }
 
-    /// The caller may be told to wait for its turn, however long, where the quota allows reservations; else this changes
-    /// nothing.
+    /// The caller may be told to wait for its turn, however long, where the quota allows reservations; else this
+    /// changes nothing.
     #[must_use]
     pub const fn reserve(mut self) -> Ask {
         self.max_wait = Some(u64::MAX);

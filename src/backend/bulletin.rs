@@ -11,9 +11,9 @@ use super::BackendFuture;
 /// # Contract
 /// - One notice stands under each topic: the one that was posted last. It stands until it is withdrawn or its time is
 ///   over. A board holds so many of them; of those that it has no room for, notices with a time go first.
-/// - Whoever [subscribes](Bulletin::subscribe) is told all notices that stand, and then each that is posted, by anybody,
-///   in the order in which that was done and within a time that the board states. When it cannot tell what was missed,
-///   it tells all of them anew.
+/// - Whoever [subscribes](Bulletin::subscribe) is told all notices that stand, and then each that is posted, by
+///   anybody, in the order in which that was done and within a time that the board states. When it cannot tell what was
+///   missed, it tells all of them anew.
 /// - **Posting is posted**: it is carried out even if the future is dropped. When the future is done, the poster's own
 ///   subscribers have been told.
 /// - Loss forgives: a notice that is lost is as good as withdrawn.
@@ -23,7 +23,7 @@ use super::BackendFuture;
 /// use std::sync::{Arc, Mutex, Weak};
 /// use tollgate::backend::{BackendFuture, Bulletin, BulletinReader, Notice};
 ///
-/// /// A board in one process: notices by topic, and who is told. (One that is real withdraws them when their time is over.)
+/// /// A board in one process: notices by topic, and who is told. A real one withdraws them when their time is over.
 /// #[derive(Default)]
 /// struct Board(Mutex<(BTreeMap<Vec<u8>, Notice>, Vec<Weak<dyn BulletinReader>>)>);
 ///
@@ -79,8 +79,8 @@ pub trait Bulletin: fmt::Debug + Send + Sync + 'static {
     /// The future's, if the board cannot be reached: others may have been told, or not.
     fn post(&self, notice: Notice) -> BackendFuture<()>;
 
-    /// Posts a notice that nobody waits for, as soon as that is possible: it is tried again while it fails, as long as the
-    /// board has room to remember it. By default it is posted once.
+    /// Posts a notice that nobody waits for, as soon as that is possible: it is tried again while it fails, as long as
+    /// the board has room to remember it. By default it is posted once.
     fn tell(&self, notice: Notice) {
         drop(self.post(notice));
     }
@@ -89,13 +89,15 @@ pub trait Bulletin: fmt::Debug + Send + Sync + 'static {
     fn subscribe(&self, reader: Weak<dyn BulletinReader>);
 }
 
-/// Whoever is told: a limiter, which [subscribes](Bulletin::subscribe) when it is built. See [`Bulletin`] for an example.
+/// Whoever is told what is posted on a board: a limiter, which [subscribes](Bulletin::subscribe) when it is built.
+///
+/// See [`Bulletin`] for an example.
 pub trait BulletinReader: Send + Sync + 'static {
     /// These notices were posted. `all`: they are all that stand, and whatever else was told before does not any more.
     fn read(&self, notices: Vec<Notice>, all: bool);
 }
 
-/// A line on a board.
+/// A line on a [board](Bulletin): what is so, about what, for how long.
 ///
 /// ```
 /// use tollgate::backend::Notice;

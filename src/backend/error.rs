@@ -3,8 +3,10 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-/// A backend could not decide. This is never a denial. Its text begins with the [kind](ErrorKind); what caused it, such as
-/// the client's own error, is its `source()` and not repeated in the text.
+/// A backend could not decide. This is never a denial.
+///
+/// Its text begins with the [kind](ErrorKind) and says what to do. What caused it, such as the error of a store's
+/// client, is its `source()` and not repeated in the text: log both.
 ///
 /// With feature `axum` it is a response: 503 Service Unavailable.
 ///
@@ -25,7 +27,7 @@ pub struct Error {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// What kind of failure, for those who act on it.
+/// The kind of an [`Error`], for those who act on it.
 ///
 /// ```
 /// use tollgate::ErrorKind;

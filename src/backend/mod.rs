@@ -58,8 +58,8 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// - **Unavailable is not limited.** A backend that cannot decide returns an [`Error`], never a denial.
 /// - Calls do not block. A future that is [ready](BackendFuture::ready) at once is best.
 ///
-/// A backend that counts the calls to another one. Whoever wraps a backend passes on all that it says of itself, the methods
-/// with a default included:
+/// A backend that counts the calls to another one. Whoever wraps a backend passes on all that it says of itself, the
+/// methods with a default included:
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -133,7 +133,8 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Decides every take and stores all of them, or none if one is denied. One step for each take, in their order.
     ///
-    /// In a refused call, the steps of takes that would have fitted leave their rows as they were. No takes are no steps.
+    /// In a refused call, the steps of takes that would have fitted leave their rows as they were. No takes are no
+    /// steps.
     ///
     /// # Errors
     /// The future's, if it cannot decide: never for a denial.
@@ -175,8 +176,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// The clock of this process that it goes by, if that is not the machine's: what a limiter remembers by itself, such
-    /// as blocks, goes by the same. `None`, the default, means the machine's.
+    /// The clock of this process that it goes by, if that is not the machine's: what a limiter remembers by itself,
+    /// such as blocks, goes by the same. `None`, the default, means the machine's.
     fn clock(&self) -> Option<Arc<dyn Clock>> {
         None
     }
@@ -192,14 +193,14 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// How it is, for whoever watches: what [`RateLimiter::stats`](crate::RateLimiter::stats) passes on. The default knows
-    /// nothing.
+    /// How it is doing, for whoever watches: what [`RateLimiter::stats`](crate::RateLimiter::stats) passes on. The
+    /// default knows nothing.
     fn vitals(&self) -> Vitals {
         Vitals::default()
     }
 }
 
-/// How a backend is, as far as it can tell at once.
+/// How a backend is doing, as far as it can tell at once.
 ///
 /// ```
 /// use tollgate::backend::Backend;
@@ -428,10 +429,12 @@ impl FromIterator<Step> for Steps {
     }
 }
 
-/// The denial that a call gets which asks for several takes of one row, whose state is `before`: each take comes after
-/// the ones before it, and the call succeeds when the last of them does. `None` if none is denied.
+/// What is answered to a call that names one row several times and does not fit: the denial that all of its takes get.
+/// `None` if none of them is denied.
 ///
-/// Of each take: all that is asked for up to it, within the time that it would wait itself.
+/// `before` is the row's state before the call. Each take comes after the ones before it, so it is asked with their
+/// tokens added to its own, within the time that it would wait itself; and the call will succeed when the last of them
+/// does.
 ///
 /// ```
 /// use tollgate::algorithm::{Ask, Micros, State, Verdict};

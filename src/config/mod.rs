@@ -142,7 +142,8 @@ pub use reload::{QuotaChange, Reloaded};
 /// assert_eq!(config.policies().count(), 2);
 /// assert_eq!(config.policy("api").map(|api| api.quota().limit()), Some(30));
 /// assert_eq!(config.default_policy().map(|policy| policy.name().as_str()), Some("default"));
-/// assert_eq!(config.routes().map(|(line, policy)| (line, policy.name().as_str())).next(), Some(("POST /todos", "api")));
+/// let routes: Vec<_> = config.routes().map(|(line, policy)| (line, policy.name().as_str())).collect();
+/// assert_eq!(routes, [("POST /todos", "api")]);
 /// assert!(config.deny_list().len() == 1 && config.auto_block().is_some());
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```

@@ -36,7 +36,8 @@ impl Config {
     ///
     /// **On a backend that processes share** the quotas hold in all of them, whatever their own files say: reload in
     /// one of them, or the same file in each. They outlive the program: one that starts with another file should reload
-    /// that (`config.reload(&limiter, &config)`), or what was set before is in force. Deny lists are each process's own.
+    /// that (`config.reload(&limiter, &config)`), or what was set before is in force. Deny lists are each process's
+    /// own.
     ///
     /// A policy's tiers are told before its own quota, so no tier's caller has the wrong one meanwhile; requests that
     /// come during a reload may find some policies as they were and others as they will be.

@@ -67,8 +67,8 @@ impl<'a> Acquire<'a> {
         self
     }
 
-    /// Reserves a turn that is at most `wait` away (rounded up to whole microseconds), where the quota allows reservations;
-    /// else this changes nothing.
+    /// Reserves a turn that is at most `wait` away (rounded up to whole microseconds), where the quota allows
+    /// reservations; else this changes nothing.
     pub fn reserve_within(mut self, wait: Duration) -> Acquire<'a> {
         self.charge = self.charge.reserve_within(wait);
         self

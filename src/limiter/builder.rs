@@ -18,8 +18,8 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize};
 /// Choices for a [`RateLimiter`].
 ///
 /// ```
-/// use tollgate::{AutoBlock, DenyList, DenyRule, FailureMode, MemoryBackend, Observed, Observer, Policy, Quota, RateLimiter};
-/// use tollgate::{Reason, Secret, HOUR, SECOND};
+/// use tollgate::{AutoBlock, DenyList, DenyRule, FailureMode, MemoryBackend, Observed, Observer, Policy, Quota};
+/// use tollgate::{RateLimiter, Reason, Secret, HOUR, SECOND};
 ///
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND));
@@ -105,8 +105,8 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// How many may wait for their turns at once, in layers and in [`wait_up_to`](crate::Acquire::wait_up_to). Defaults to
-    /// 10,000. Whoever comes when all places are taken is decided without waiting: allowed if it fits at once, else
+    /// How many may wait for their turns at once, in layers and in [`wait_up_to`](crate::Acquire::wait_up_to). Defaults
+    /// to 10,000. Whoever comes when all places are taken is decided without waiting: allowed if it fits at once, else
     /// denied.
     ///
     /// How many wait of one key is the quota's to say: [`Quota::max_reserved`](crate::Quota::max_reserved).
@@ -130,8 +130,8 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Whom to deny whatever the limits say. The list can be edited while it is in use, and shared by limiters. Nobody by
-    /// default; said again, the last list counts.
+    /// Whom to deny whatever the limits say. The list can be edited while it is in use, and shared by limiters. Nobody
+    /// by default; said again, the last list counts.
     #[must_use]
     pub fn deny_list(mut self, list: &DenyList) -> RateLimiterBuilder {
         self.deny = Some(list.clone());
@@ -148,10 +148,10 @@ impl RateLimiterBuilder {
     /// How many rows of a remote backend to remember as they were last seen; 0 = none. Defaults to 16,384, at 120 bytes
     /// each. For backends in this process it is not needed, and does nothing.
     ///
-    /// A key that is known to be denied is denied here, without a journey, until the time at which the backend may allow
-    /// it again; for a smaller cost or a longer wait, that is an earlier one, and counts. What is given back, reset or
-    /// changed through this limiter is seen at once; what other processes give back or reset, or spend of the same key
-    /// in another tier, when the time comes at which the row would have been paid back anyway.
+    /// A key that is known to be denied is denied here, without a journey, until the time at which the backend may
+    /// allow it again; for a smaller cost or a longer wait, that is an earlier one, and counts. What this limiter gives
+    /// back, resets or changes is seen at once. What other processes give back or reset, or spend of the same key in
+    /// another tier, is seen when the time comes at which the row would have been paid back anyway.
     #[must_use]
     pub fn block_cache(mut self, rows: usize) -> RateLimiterBuilder {
         self.block_cache = rows;

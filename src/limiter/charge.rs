@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::algorithm::Ask;
 use crate::policy::{Policy, Signals, Subject};
 
-/// So much of one policy for one subject: what [`RateLimiter::limit_all`](crate::RateLimiter::limit_all) takes several
-/// of.
+/// So many tokens of one policy for one subject. [`RateLimiter::limit_all`](crate::RateLimiter::limit_all) takes
+/// several of these together.
 ///
 /// ```
 /// # use tollgate::{Charge, Policy, Quota, RateLimiter, Signals, MINUTE, SECOND};
@@ -45,7 +45,8 @@ impl<'a> Charge<'a> {
         Charge { policy, subject: subject.into(), ask: Ask::cost(1), signals: None }
     }
 
-    /// How many tokens: any number; more than the quota ever has is denied for good. Defaults to 1. With 0 nothing is spent; it is denied while the key is in debt.
+    /// How many tokens: any number; more than the quota ever has is denied for good. Defaults to 1. With 0 nothing is
+    /// spent; it is denied while the key is in debt.
     #[must_use]
     pub fn cost(mut self, tokens: u64) -> Charge<'a> {
         self.ask = self.ask.for_cost(tokens);
@@ -59,16 +60,16 @@ impl<'a> Charge<'a> {
         self
     }
 
-    /// Reserves a turn that is at most `wait` away (rounded up to whole microseconds), where the quota allows reservations;
-    /// else this changes nothing.
+    /// Reserves a turn that is at most `wait` away (rounded up to whole microseconds), where the quota allows
+    /// reservations; else this changes nothing.
     #[must_use]
     pub fn reserve_within(mut self, wait: Duration) -> Charge<'a> {
         self.ask = self.ask.wait_up_to(wait);
         self
     }
 
-    /// What is known of the caller besides its key, for [deny lists](crate::DenyList) and [blocks](crate::AutoBlock). Of
-    /// several charges in one call, the first that says something speaks for all.
+    /// What is known of the caller besides its key, for [deny lists](crate::DenyList) and [blocks](crate::AutoBlock).
+    /// Of several charges in one call, the first that says something speaks for all.
     #[must_use]
     pub fn signals(mut self, signals: Signals) -> Charge<'a> {
         self.signals = Some(Box::new(signals));

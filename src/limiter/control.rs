@@ -14,8 +14,8 @@ use crate::policy::{Policy, Signal, Subject};
 use crate::sync::atomic::Ordering;
 
 impl RateLimiter {
-    /// Puts another quota in the place of the policy's, for all its callers whatever their tier, from now on; `None` puts
-    /// back what the program says. What callers have spent stays spent.
+    /// Puts another quota in the place of the policy's, for all its callers whatever their tier, from now on; `None`
+    /// puts back what the program says. What callers have spent stays spent.
     ///
     /// ```
     /// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
@@ -33,12 +33,12 @@ impl RateLimiter {
     /// # }
     /// ```
     ///
-    /// It holds for this limiter and its clones at once, and, on a backend that processes share, for all of theirs within
-    /// a second, new ones included. It goes by the policy's name.
+    /// It holds for this limiter and its clones at once, and, on a backend that processes share, for all of theirs
+    /// within a second, new ones included. It goes by the policy's name.
     ///
     /// # Errors
-    /// If the quota refuses everything or has another algorithm than the policy, 100,000 quotas are changed already, or the
-    /// backend cannot be told. Then nothing has changed, unless the backend was told and could not say so.
+    /// If the quota refuses everything or has another algorithm than the policy, 100,000 quotas are changed already, or
+    /// the backend cannot be told. Then nothing has changed, unless the backend was told and could not say so.
     pub async fn set_quota(&self, policy: &Policy, quota: Option<Quota>) -> Result<(), SetQuotaError> {
         policy.check_change(None, quota.as_ref())?;
         self.change(Change { policy: policy.name().clone(), whose: Whose::All, quota }).await
@@ -144,10 +144,10 @@ impl RateLimiter {
         }
     }
 
-    /// Blocks a caller for so long from now on: whoever has that key (under every policy), address, user agent or label.
-    /// On a backend that processes share, in all of them, within a second. Nobody is forgotten before their time, whatever
-    /// [automatic blocking](crate::AutoBlock) has to remember; at most 100,000 can be blocked at once. The last call for a
-    /// caller counts, also if it ends earlier.
+    /// Blocks a caller for so long from now on: whoever has that key (under every policy), address, user agent or
+    /// label. On a backend that processes share, in all of them, within a second. Nobody is forgotten before their
+    /// time, whatever [automatic blocking](crate::AutoBlock) has to remember; at most 100,000 can be blocked at once.
+    /// The last call for a caller counts, also if it ends earlier.
     ///
     /// ```
     /// use tollgate::{Policy, Quota, RateLimiter, Reason, Signal, DAY, MINUTE};
@@ -192,8 +192,8 @@ impl RateLimiter {
         one.await.and(other.await)
     }
 
-    /// How it is: what it holds, who waits, whether its backend is out of reach. Cheap: nothing is asked of a server. See
-    /// [`Stats`] for an example.
+    /// How it is doing: what it holds, who waits, whether its backend is out of reach. Cheap: nothing is asked of a
+    /// server. See [`Stats`] for an example.
     pub fn stats(&self) -> Stats {
         let Inner { backend, guard, overrides, time, waiting, .. } = &*self.inner;
         let vitals = backend.vitals();
@@ -210,7 +210,7 @@ impl RateLimiter {
     }
 }
 
-/// How a limiter is: see [`RateLimiter::stats`].
+/// How a limiter is doing: what [`RateLimiter::stats`] tells.
 ///
 /// ```
 /// use tollgate::{Policy, Quota, RateLimiter, Signal, DAY, MINUTE};
@@ -245,7 +245,7 @@ pub struct Stats {
     pub blocked: usize,
     /// How many quotas are changed at run time.
     pub changed_quotas: usize,
-    /// How many earned blocks the other processes have not been told of yet; that stays above 0 when they cannot be.
+    /// How many earned blocks are still to be told to the other processes. It stays above 0 while they cannot be told.
     pub untold: usize,
 }
 
@@ -281,7 +281,8 @@ impl Inner {
         }
     }
 
-    /// What is so from now on. `all`: no other quotas are changed. A block that is not told of again stays: it was earned.
+    /// What is so from now on. `all`: no other quotas are changed. A block that is not told of again stays: it was
+    /// earned.
     pub(super) fn learn(&self, news: impl IntoIterator<Item = News>, all: bool) {
         let now = self.time.now();
         let mut changes = Vec::new();

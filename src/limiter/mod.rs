@@ -95,7 +95,8 @@ pub use wait::WaitFuture;
 ///
 /// 1. **skip** rules let a request pass unlimited: [`RateLimitLayer::skip`](crate::RateLimitLayer::skip);
 /// 2. a [**deny list**](DenyList), or a [**block**](AutoBlock), denies it;
-/// 3. the **quota**: the policy's own, or its tier's, or what was [set](RateLimiter::set_quota) in its place at run time;
+/// 3. the **quota**: the policy's own, or its tier's, or what was [set](RateLimiter::set_quota) in its place at run
+///    time;
 /// 4. the [**block cache**](RateLimiterBuilder::block_cache), before a remote backend: what that said before tells that
 ///    it would deny;
 /// 5. the **backend** decides all charges of the call against one instant: all or none;
@@ -115,8 +116,8 @@ struct Inner {
     queues: Queues,
     waiting: AtomicUsize,
     max_waiting: usize,
-    /// Whether gates 2, 4, 7 and 8 and changed quotas have nothing to say: what most decisions are. Once one of them has,
-    /// it stays `false`.
+    /// Whether gates 2, 4, 7 and 8 and changed quotas have nothing to say: what most decisions are. Once one of them
+    /// has, it stays `false`.
     is_plain: AtomicBool,
     guard: Guard,
     overrides: Overrides,
@@ -173,9 +174,9 @@ impl RateLimiter {
         self.decide_one(policy, &subject.into(), Ask::cost(1), None, true)
     }
 
-    /// [`limit`](RateLimiter::limit) from where nothing can be awaited, such as a gRPC interceptor. `None` if nobody in this
-    /// process can tell: the backend is a remote one, and nothing was taken. Whether to go on then is the caller's choice;
-    /// below it is not.
+    /// [`limit`](RateLimiter::limit) from where nothing can be awaited, such as a gRPC interceptor. `None` if nobody in
+    /// this process can tell: the backend is a remote one, and nothing was taken. Whether to go on then is the caller's
+    /// choice; below it is not.
     ///
     /// ```
     /// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
@@ -329,8 +330,8 @@ impl RateLimiter {
     }
 
     /// The row behind a limit as it stands, with the quota that applies: from these anyone can tell what any later call
-    /// would be answered, if nobody spends meanwhile. Of a caller who is blocked, or on a deny list, the row is not looked
-    /// up, and told as fully spent.
+    /// would be answered, if nobody spends meanwhile. Of a caller who is blocked, or on a deny list, the row is not
+    /// looked up, and told as fully spent.
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};

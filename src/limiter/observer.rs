@@ -72,7 +72,7 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
     }
 }
 
-/// A decision, and what it took.
+/// A decision as an [`Observer`] is told of it, with the time that it took.
 ///
 /// ```
 /// use tollgate::{Observed, Observer, Outcome};
@@ -140,7 +140,8 @@ impl<'a> Observed<'a> {
 /// ```
 /// use tollgate::Outcome;
 ///
-/// assert_eq!([Outcome::Allowed, Outcome::Reserved, Outcome::Denied].map(Outcome::as_str), ["allowed", "reserved", "denied"]);
+/// let all = [Outcome::Allowed, Outcome::Reserved, Outcome::Denied];
+/// assert_eq!(all.map(Outcome::as_str), ["allowed", "reserved", "denied"]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -164,7 +165,7 @@ impl Outcome {
     }
 }
 
-/// A charge that the backend could not decide.
+/// A charge that the backend could not decide, as an [`Observer`] is told of it.
 ///
 /// ```
 /// use tollgate::{ErrorKind, Failed, Observed, Observer};
@@ -219,7 +220,7 @@ impl<'a> Failed<'a> {
     }
 }
 
-/// Somebody who is blocked from now on.
+/// Somebody who is blocked from now on, as an [`Observer`] is told of it.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};

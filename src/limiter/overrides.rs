@@ -150,7 +150,10 @@ fn put<K: Eq + std::hash::Hash>(map: &mut HashMap<K, Quota>, key: K, quota: Opti
 /// Quotas that can be changed at once.
 const MOST: usize = 100_000;
 
-/// Why a quota was not changed. Everything stays as it was.
+/// Why a quota was not changed.
+///
+/// Everything stays as it was, unless the backend was told and could not say so. It speaks for what is inside: its
+/// `source()` is what caused that.
 ///
 /// ```
 /// # use tollgate::{Policy, Quota, RateLimiter, SetQuotaError, MINUTE};

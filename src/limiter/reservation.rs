@@ -107,7 +107,8 @@ impl Reservation {
     /// ```
     /// use tollgate::{Policy, Quota, RateLimiter, SECOND};
     ///
-    /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(100, SECOND).capacity(0).unlimited_reservations());
+    /// const EVENLY: Quota = Quota::token_bucket(100, SECOND).capacity(0).unlimited_reservations();
+    /// static CALLS: Policy = Policy::new("calls", EVENLY);
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tollgate::LimitError> {

@@ -20,9 +20,10 @@ use super::service::{Outcome, Verdict};
 use super::settle::Settling;
 
 pin_project! {
-    /// The future of [`RateLimit`](super::RateLimit): the inner service's response, or a refusal. Its example names it.
+    /// The future of [`RateLimit`](super::RateLimit): the inner service's response, or a refusal.
     ///
-    /// Polled again after it has answered, it panics, as futures may.
+    /// See [`RateLimit`](super::RateLimit) for an example. Polled again after it has answered, it panics, as futures
+    /// may.
     pub struct ResponseFuture<S: Service<Request<B>>, B> {
         #[pin]
         state: State<S, S::Future, S::Response, B>,

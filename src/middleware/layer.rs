@@ -43,9 +43,9 @@ use crate::policy::{DenyRule, Policy};
 /// also `Retry-After`, `Cache-Control: no-store` and an `application/problem+json` body; a gRPC request gets a gRPC
 /// status.
 ///
-/// The service behind it has to be `Clone` (put a `Buffer` or a `BoxCloneService` around one that is not), and its
-/// body's data one that can be made from [`Bytes`], as `Bytes` itself. Around a whole `Router` outside of axum, map the
-/// body back: `.map_response(|response| response.map(axum::body::Body::new))`.
+/// The service behind it has to be `Clone`: put a `Buffer` around one that is not. The data of its response body has to
+/// be `From<Bytes>`, as [`Bytes`] itself is. Around a whole `Router` outside of axum, map the body back:
+/// `.map_response(|response| response.map(axum::body::Body::new))`.
 ///
 /// # Where to put it
 /// Inside CORS (so that browsers may read a 429, and preflights are not charged), inside authentication if the key
@@ -54,8 +54,8 @@ use crate::policy::{DenyRule, Policy};
 /// unlimited.
 ///
 /// # Telling clients ahead
-/// A page that knows how its user's limits stand disables a button instead of showing an error: `status::of_layer` (feature
-/// `axum`) makes an endpoint for that of this layer.
+/// A page that knows how its user's limits stand disables a button instead of showing an error: `status::of_layer`
+/// (feature `axum`) makes an endpoint for that of this layer.
 #[derive(Clone)]
 pub struct RateLimitLayer {
     pub(super) shared: Arc<Shared>,
@@ -208,8 +208,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Whose address [deny lists](crate::DenyList) and [blocks](crate::AutoBlock) go by. Defaults to what the first rule
-    /// counts by that has a [`client_ip`](crate::key::client_ip) in its key; without one they know of no address.
+    /// Whose address [deny lists](crate::DenyList) and [blocks](crate::AutoBlock) go by. Defaults to what the first
+    /// rule counts by that has a [`client_ip`](crate::key::client_ip) in its key; without one they know of no address.
     ///
     /// ```
     /// use tollgate::{key, DenyList, DenyRule, MemoryBackend, Quota, RateLimitLayer, RateLimiter, MINUTE};
@@ -250,13 +250,15 @@ impl RateLimitLayer {
         self
     }
 
-    /// [`label`](RateLimitLayer::label) from a header that the proxy in front sets, and overwrites if a client sends it:
-    /// `cf-ipcountry`, `cloudfront-viewer-country`, `x-vercel-ip-country`. Of one that is there twice, the last counts.
+    /// [`label`](RateLimitLayer::label) from a header that the proxy in front sets, and overwrites if a client sends
+    /// it: `cf-ipcountry`, `cloudfront-viewer-country`, `x-vercel-ip-country`. Of one that is there twice, the last
+    /// counts.
     ///
     /// ```
     /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
     ///
-    /// RateLimitLayer::new(Quota::token_bucket(100, MINUTE), key::client_ip()).label_from_header("country", "cf-ipcountry");
+    /// RateLimitLayer::new(Quota::token_bucket(100, MINUTE), key::client_ip())
+    ///     .label_from_header("country", "cf-ipcountry");
     /// ```
     ///
     /// # Panics
@@ -454,7 +456,9 @@ impl RateLimitLayer {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let layer = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).shadow().shadow_header("x-limited");
+    /// let layer = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global())
+    ///     .shadow()
+    ///     .shadow_header("x-limited");
     /// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
     /// let first = app.clone().oneshot(Request::new(Body::empty())).await?;
     /// let second = app.clone().oneshot(Request::new(Body::empty())).await?;
@@ -472,8 +476,9 @@ impl RateLimitLayer {
     /// Shadow mode for all but a share of keys, from 0.0 to 1.0, for which the limit is enforced: so it can be rolled
     /// out step by step. They are always the same keys (of the first rule) for one
     /// [secret](crate::RateLimiterBuilder::secret), and a larger share includes the smaller one; a limiter with a
-    /// random secret draws them anew in each process. A request of which the first rule does not find a key (or that it
-    /// skips: then the next rule's counts) is not among them below 1.0.
+    /// random secret draws them anew in each process. Callers without a key are one key, within
+    /// the share or not. Where the first rule skips a request, the next one's key counts; one that is refused for want
+    /// of a key is not among them below 1.0.
     ///
     /// ```
     /// use tollgate::{key, MemoryBackend, Quota, RateLimitLayer, RateLimiter, Secret, MINUTE};
@@ -498,8 +503,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// In shadow mode, a header on the responses to requests that would have been refused; its value is `denied`. None by
-    /// default. See [`shadow`](RateLimitLayer::shadow) for an example.
+    /// In shadow mode, a header on the responses to requests that would have been refused; its value is `denied`. None
+    /// by default. See [`shadow`](RateLimitLayer::shadow) for an example.
     ///
     /// # Panics
     /// If `name` is no header name in lower case; the message says what to write.

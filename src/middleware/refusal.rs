@@ -68,8 +68,8 @@ impl Refusal<'_> {
         self.parts
     }
 
-    /// The decisions, if it is a denial: of a quota, a deny list or a block. `None` if the limiter could not decide, or a key
-    /// could not be found.
+    /// The decisions, if it is a denial: of a quota, a deny list or a block. `None` if the limiter could not decide, or
+    /// a key could not be found.
     pub fn decisions(&self) -> Option<&Decisions> {
         match self.cause {
             Cause::Denied(decisions) => Some(decisions),

@@ -200,7 +200,7 @@ impl RouteLimits {
         let name = policy.name();
         if self.index(name.as_str()).is_some() {
             panic!(
-                "tollgate: there are two policies named {name:?}, and routes could not tell them apart; give one another name"
+                "tollgate: there are two policies named {name:?}, so routes could not tell them apart; give one another name"
             );
         }
     }

@@ -93,8 +93,8 @@ impl Rule {
         self
     }
 
-    /// [`cost`](Rule::cost), where it has to be waited for. The future owns what it needs; the inner service is not called
-    /// before.
+    /// [`cost`](Rule::cost), where it has to be waited for. The future owns what it needs; the inner service is not
+    /// called before.
     ///
     /// ```
     /// use http::request::Parts;

@@ -24,15 +24,15 @@ use crate::limiter::{Blocked, Failed, Observed, Observer, RateLimiter, Stats};
 /// metrics.sample(&limiter);
 /// ```
 ///
-/// What is measured, and with which labels, stands in [`names`]; `examples/observability` has a dashboard for Grafana. No
-/// label has anything of a key. 512 policies are told apart; any others are labelled `(others)`.
+/// What is measured, and with which labels, stands in [`names`]; `examples/observability` has a dashboard for Grafana.
+/// No label has anything of a key. 512 policies are told apart; any others are labelled `(others)`.
 ///
 /// - **Counters add up**: each charge is in [`DECISIONS`](names::DECISIONS) once, or, if nobody decided it, in
 ///   [`BACKEND_ERRORS`](names::BACKEND_ERRORS) alone. One whose future is dropped before a remote backend answers is in
 ///   neither.
-/// - **The exporter** may be installed before or after; what is counted before is lost, as the facade has it. From then on
-///   each series is looked up once, so it stays with the exporter that was there first. One that drops series which have
-///   been silent for long needs [`look_up_each_time`](Metrics::look_up_each_time).
+/// - **The exporter** may be installed before or after; what is counted before is lost, as the facade has it. From then
+///   on each series is looked up once, so it stays with the exporter that was there first. One that drops series which
+///   have been silent for long needs [`look_up_each_time`](Metrics::look_up_each_time).
 #[derive(Debug)]
 pub struct Metrics {
     limiter: Option<SharedString>,
@@ -73,8 +73,9 @@ impl Metrics {
         }
     }
 
-    /// Looks each series up whenever it is written to: for exporters that drop a series when it has been silent for long
-    /// (`idle_timeout` of Prometheus'), which else would not see it again. It costs more than a decision in memory.
+    /// Looks each series up whenever it is written to: for exporters that drop a series when it has been silent for
+    /// long (`idle_timeout` of Prometheus'), which else would not see it again. It costs more than a decision in
+    /// memory.
     ///
     /// ```
     /// use tollgate::observe::Metrics;

@@ -21,8 +21,8 @@
 /// those in shadow mode, where a denial is not acted on.
 ///
 /// Of requests under one policy it adds up to the requests; under several, each counts once under each. Not in it:
-/// charges that nobody decided (they are in [`BACKEND_ERRORS`]) and those that were only asked for ([`CHECKS`]); requests
-/// that no rule limits, or whose key is missing, since nothing was charged.
+/// charges that nobody decided (they are in [`BACKEND_ERRORS`]) and those that were only asked for ([`CHECKS`]);
+/// requests that no rule limits, or whose key is missing, since nothing was charged.
 pub const DECISIONS: &str = "tollgate_decisions_total";
 
 /// Counter: charges that were only asked for. Labels `policy`, `outcome`.
@@ -67,8 +67,8 @@ pub const ALL: [&str; 10] = [
     BACKEND_BROKEN,
 ];
 
-/// Upper bounds of buckets for [`DECISION_DURATION`], in seconds, for exporters that want some: from the microsecond of a decision in memory, by the
-/// milliseconds of one on a network, to the second of one that nobody waits for any more.
+/// Upper bounds of buckets for [`DECISION_DURATION`], in seconds, for exporters that want some: from the microsecond of
+/// a decision in memory, by the milliseconds of one on a network, to the second of one that nobody waits for any more.
 pub const DURATION_BUCKETS: [f64; 16] = [
     0.000_001,
     0.000_002_5,

@@ -34,14 +34,14 @@ use crate::limiter::{Blocked, Failed, Observed, Observer};
 /// | `blocked` | WARN | `rule`, `lasts_ms`, `times`, `suppressed` |
 ///
 /// Those of a decision: `policy`, `outcome`, `reason`, `decided_by`, `cost`, `remaining`, `limit`, `latency_us`, `key`,
-/// `enforced`, and where there is one `retry_after_ms` (rounded up) and `rule`. Events, fields and their values keep their
-/// names; the event's name is its message too.
+/// `enforced`, and where there is one `retry_after_ms` (rounded up) and `rule`. Events, fields and their values keep
+/// their names; the event's name is its message too.
 ///
-/// - **Keys** show as their digest. A `rule` tells an address, a user agent or a label as it stands on the deny list, or
-///   was blocked; of a key only that it is one.
-/// - **An attack, or an outage, is no flood of logs**: of denials and of failures, each policy logs ten a second at most
-///   ([`per_second`](Tracing::per_second)), and all blocks together as many; `suppressed` tells how many were left out
-///   since the last one.
+/// - **Keys** show as their digest. A `rule` tells an address, a user agent or a label as it stands on the deny list,
+///   or was blocked; of a key only that it is one.
+/// - **An attack, or an outage, is no flood of logs**: of denials and of failures, each policy logs ten a second at
+///   most ([`per_second`](Tracing::per_second)), and all blocks together as many; `suppressed` tells how many were left
+///   out since the last one.
 /// - **Levels that nobody listens to** cost next to nothing.
 /// - **Bounded**: 512 policies are told apart; any others are counted together.
 #[derive(Debug)]
@@ -77,7 +77,8 @@ impl Tracing {
         self
     }
 
-    /// How many denials of a policy are logged in each second of the clock; failures and blocks likewise. Defaults to 10.
+    /// How many denials of a policy are logged in each second of the clock; failures and blocks likewise. Defaults to
+    /// 10.
     #[must_use]
     pub fn per_second(mut self, events: u32) -> Tracing {
         self.per_second = events;

@@ -93,8 +93,8 @@ impl DenyRule {
     }
 
     /// A user agent. `*` stands for any text, everything else for itself; case does not count. It takes time in
-    /// proportion to what the client sent, whatever the pattern, and of that no more than 1,024 bytes are looked at. Rules
-    /// with a `*` are tried one after the other, some 70 ns each: hundreds of them, not thousands.
+    /// proportion to what the client sent, whatever the pattern, and of that no more than 1,024 bytes are looked at.
+    /// Rules with a `*` are tried one after the other, some 70 ns each: hundreds of them, not thousands.
     ///
     /// ```
     /// use tollgate::{DenyList, DenyRule, Signals};
@@ -195,7 +195,9 @@ impl fmt::Debug for DenyRule {
     }
 }
 
-/// Why a text is no rule of a deny list.
+/// Why a text is no rule of a deny list: the text, and what would do.
+///
+/// Its message is whole by itself; where a [`CidrError`](crate::key::CidrError) is behind it, that is the `source()`.
 ///
 /// ```
 /// use tollgate::DenyRule;

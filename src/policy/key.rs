@@ -29,8 +29,8 @@ use super::name::PolicyName;
 /// assert_eq!(format!("{login:?}"), "Key(39 bytes)");
 /// ```
 ///
-/// Up to 64 bytes need no allocation: of text 56; of a tuple, 56 for its parts, of which an IPv4 network takes 8, an IPv6
-/// one 24, a number 16 and a text its length and 8.
+/// Up to 64 bytes need no allocation: of text 56; of a tuple, 56 for its parts, of which an IPv4 network takes 8, an
+/// IPv6 one 24, a number 16 and a text its length and 8.
 // Not a SmallVec: each time one of those moves, what was just written in words is copied in other portions, which the
 // processor does with a delay; there were three moves, and as many delays as a decision takes.
 #[derive(Clone)]
@@ -423,8 +423,8 @@ impl fmt::Debug for Digest {
 pub struct Secret(SipHasher13);
 
 impl Secret {
-    /// A secret of your own: 16 bytes that nobody guesses, out of your configuration, the same in all processes that share
-    /// a backend.
+    /// A secret of your own: 16 bytes that nobody guesses, out of your configuration, the same in all processes that
+    /// share a backend.
     pub fn new(bytes: [u8; 16]) -> Secret {
         Secret(SipHasher13::new_with_key(&bytes))
     }

@@ -90,8 +90,8 @@ impl Policy {
     /// ```
     ///
     /// # Panics
-    /// If the tier was added before, its quota refuses everything, or has another algorithm than the policy's: they share
-    /// rows. See [`Policy::try_tier`].
+    /// If the tier was added before, or its quota refuses everything or has another algorithm than the policy's: tiers
+    /// share their keys' rows. See [`Policy::try_tier`].
     #[track_caller]
     #[must_use]
     pub fn tier(self, name: impl Into<Cow<'static, str>>, quota: Quota) -> Policy {
@@ -192,8 +192,9 @@ impl From<&Policy> for Policy {
     }
 }
 
-/// Why a policy was refused: which one, which value, what would do. Its text is whole by itself; where a
-/// [`QuotaError`] is behind it, that is the `source()`.
+/// Why a policy was refused: which one, which value, what would do.
+///
+/// Its text is whole by itself; where a [`QuotaError`] is behind it, that is the `source()`.
 ///
 /// ```
 /// use std::error::Error;

@@ -64,8 +64,9 @@ impl fmt::Display for Quota {
     }
 }
 
-/// Why a text is no quota: the text, the word that could not be read, what would do. Its text is whole by itself; where a
-/// [`QuotaError`] is behind it, that is the `source()`.
+/// Why a text is no quota: the text, the word that could not be read, what would do.
+///
+/// Its message is whole by itself; where a [`QuotaError`] is behind it, that is the `source()`.
 ///
 /// ```
 /// use std::error::Error;

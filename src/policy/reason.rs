@@ -1,6 +1,6 @@
 //! Why a decision is what it is, and who made it.
 
-/// Who decided.
+/// Who made a decision: the backend, or somebody in its stead.
 ///
 /// ```
 /// use tollgate::DecidedBy;
@@ -80,11 +80,11 @@ pub enum Reason {
     WaitTooLong,
     /// It fits by itself, but another charge of the same call was refused, so nothing was spent.
     RefusedElsewhere,
-    /// The caller is on a [deny list](crate::DenyList): [`Decision::denied_rule`](crate::Decision::denied_rule) tells by
-    /// what. Clients are told only that waiting does not help.
+    /// The caller is on a [deny list](crate::DenyList): [`Decision::denied_rule`](crate::Decision::denied_rule) tells
+    /// by what. Clients are told only that waiting does not help.
     DenyList,
-    /// The caller is [blocked](crate::AutoBlock) for a time: [`Decision::denied_rule`](crate::Decision::denied_rule) tells
-    /// by what. Clients are told only when to come back.
+    /// The caller is [blocked](crate::AutoBlock) for a time: [`Decision::denied_rule`](crate::Decision::denied_rule)
+    /// tells by what. Clients are told only when to come back.
     Blocked,
 }
 

@@ -1,5 +1,5 @@
-//! Endpoints that tell clients how their limits stand, so that a limited user sees a disabled button and a countdown, and
-//! not an error.
+//! Endpoints that tell clients how their limits stand, so that a limited user sees a disabled button and a countdown,
+//! and not an error.
 //!
 //! ```
 //! use axum::{routing::post, Router};
@@ -21,25 +21,25 @@
 //!  "spent":3,"previous":0,"ts":1767225600000000,"now":1767225600123456}
 //! ```
 //!
-//! With it a client can tell by itself, at any later instant, how many tokens there are and when a request will pass: by
-//! the arithmetic of [`algorithm`](crate::algorithm), which the browser package `tollgate-client` does in TypeScript, to
-//! the same last bit. So it need not ask again while it waits, only after others may have spent.
+//! With it a client can tell by itself, at any later instant, how many tokens there are and when a request will pass:
+//! by the arithmetic of [`algorithm`](crate::algorithm), which the browser package `tollgate-client` does in
+//! TypeScript, to the same last bit. So it need not ask again while it waits, only after others may have spent.
 //!
-//! A caller who is [blocked](crate::AutoBlock), or on a [deny list](crate::DenyList), is told `not_before` as well: nothing
-//! is allowed before that instant, whatever the rest says. It does not say why.
+//! A caller who is [blocked](crate::AutoBlock), or on a [deny list](crate::DenyList), is told `not_before` as well:
+//! nothing is allowed before that instant, whatever the rest says. It does not say why.
 //!
 //! # Whose limit
-//! The caller's own, as the key extractor tells: the same one that the [layer](crate::RateLimitLayer) has. Nothing else in
-//! the request has a say, be it in the query, the path, the body or a header that the extractor does not look at. Put the
-//! endpoint where the extractor finds what it needs: inside authentication, under the same path parameters.
+//! The caller's own, as the key extractor tells: the same one that the [layer](crate::RateLimitLayer) has. Nothing else
+//! in the request has a say, be it in the query, the path, the body or a header that the extractor does not look at.
+//! Put the endpoint where the extractor finds what it needs: inside authentication, under the same path parameters.
 //! [`of_layer`] takes rules, keys and limiter from the layer itself, so that the two cannot differ.
 //!
-//! Reading consumes nothing and writes nothing. Answers are `Cache-Control: private, no-store`. Only `GET` and `HEAD` are
-//! answered; CORS is left to the application.
+//! Reading consumes nothing and writes nothing. Answers are `Cache-Control: private, no-store`. Only `GET` and `HEAD`
+//! are answered; CORS is left to the application.
 //!
 //! # Who asks too often
-//! These endpoints are not limited, unless they are inside a layer. Each answer costs a look at the backend, so give them
-//! a limit of their own (inside the limit that it is about, a limited user could not ask how long to wait):
+//! These endpoints are not limited, unless they are inside a layer. Each answer costs a look at the backend, so give
+//! them a limit of their own (inside the limit that it is about, a limited user could not ask how long to wait):
 //!
 //! ```
 //! # use axum::Router;
@@ -70,8 +70,8 @@ pub use named::of_whomever_the_client_names;
 
 /// How the caller's limit under one policy stands: a [snapshot](crate::Snapshot::to_json). See the [module](self).
 ///
-/// A caller whom `key` [skips](crate::key::Extraction::skip) has no limit and is answered as by [`of_layer`]; one whom it
-/// refuses, or a backend that cannot tell, as the layer would.
+/// A caller whom `key` [skips](crate::key::Extraction::skip) has no limit and is answered as by [`of_layer`]; one whom
+/// it refuses, or a backend that cannot tell, as the layer would.
 ///
 /// ```
 /// use axum::{body::Body, extract::Request, Router};
@@ -128,11 +128,12 @@ where
 /// {"limits": [..], "now": 1767225600123456}
 /// ```
 ///
-/// Of a layer that chooses a policy by route, all of its policies are there, each under its name: which of them a request
-/// would fall under, the client knows. Who is not held to a limit ([shadow mode](RateLimitLayer::shadow)) is told of none.
+/// Of a layer that chooses a policy by route, all of its policies are there, each under its name: which of them a
+/// request would fall under, the client knows. Who is not held to a limit ([shadow mode](RateLimitLayer::shadow)) is
+/// told of none.
 ///
-/// What is told is exact: [jitter](RateLimitLayer::retry_jitter) has no part in it. A client that waits with many others
-/// adds its own.
+/// What is told is exact: [jitter](RateLimitLayer::retry_jitter) has no part in it. A client that waits with many
+/// others adds its own.
 pub fn of_layer<S>(layer: &RateLimitLayer) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,

@@ -28,7 +28,11 @@ pub(crate) fn constructors(list: &mut List) {
     list.panic("a start of nanoseconds", || Quota::fixed_window(10, MINUTE).start(Duration::from_nanos(1500)));
     list.panic("a name that headers cannot show", || PolicyName::new("caf\u{e9}"));
     list.panic("too long a name", || {
-        Policy::new("a name of two hundred characters, which no header should carry in each of its responses, however well it describes what the policy is for, and whom it counts, and since when, and on whose behalf, and why", TENS)
+        const LONG: &str = concat!(
+            "a name that no header should carry in each of its responses, however well it describes what the policy ",
+            "is for, and whom it counts",
+        );
+        Policy::new(LONG, TENS)
     });
     list.panic("a quota that refuses everything", || Policy::new("api", NOTHING));
     list.panic("the same without a name", || Policy::from(NOTHING));

@@ -1,5 +1,5 @@
-//! What every error outside of configuration files says, word for word, each provoked through the public API: in one list,
-//! `texts.txt`, to be read as a user would. What configuration files are told is in `tests/config/messages.txt`.
+//! What every error outside of configuration files says, word for word, each provoked through the public API: in one
+//! list, `texts.txt`, to be read as a user would. What configuration files are told is in `tests/config/messages.txt`.
 //!
 //! `TOLLGATE_MESSAGES=write cargo test --all-features --test errors` writes the list anew; read what changed.
 

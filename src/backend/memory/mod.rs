@@ -64,6 +64,12 @@ pub struct MemoryBackend {
 
 impl MemoryBackend {
     /// A backend with the default number of rows, 1,000,000, on the system's clock.
+    ///
+    /// ```
+    /// use tollgate::{MemoryBackend, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(MemoryBackend::new()); // what `RateLimiter::default()` is
+    /// ```
     pub fn new() -> MemoryBackend {
         MemoryBackend::builder().build()
     }

@@ -1,7 +1,7 @@
 //! The board of notices: in three keys on the server, read now and then by every process.
 //!
-//! Each notice has a version, later than all before it, so a reader asks for what came after the last one that it knows.
-//! A board that was lost, or forgot something that the reader missed, is told whole.
+//! Each notice has a version, later than all before it, so a reader asks for what came after the last one that it
+//! knows. A board that was lost, or forgot something that the reader missed, is told whole.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -96,8 +96,8 @@ impl Board {
         }
     }
 
-    /// Posts these notices, and those that are to be told besides, and tells the readers what was posted since they were
-    /// last told.
+    /// Posts these notices, and those that are to be told besides, and tells the readers what was posted since they
+    /// were last told.
     async fn exchange(&self, notices: &[Notice]) -> Result<Rest, Error> {
         let mut told = self.told.lock().await;
         let mut untold = Vec::new();
@@ -312,7 +312,7 @@ fn is_unknown(error: &RedisError) -> bool {
 fn nonsense() -> Error {
     Error::new(
         ErrorKind::Protocol,
-        "the board of notices does not read as this version of the crate writes it; another one may use the same prefix",
+        "the board of notices is not as this version of the crate writes it; another one may use the same prefix",
     )
 }
 

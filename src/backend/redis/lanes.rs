@@ -3,8 +3,9 @@
 //! An operation has a deadline: half of it may go by in the queue, and what is left then is the call's.
 //!
 //! An operation that comes when little is under way goes at once. Those that come meanwhile wait until a call is back,
-//! and then go all together. So a lone decision waits for nobody, and a busy server is asked in few, large calls. Two are
-//! under way at a time, one a step behind the other, so that the server has something to do while its last answer is read.
+//! and then go all together. So a lone decision waits for nobody, and a busy server is asked in few, large calls. Two
+//! are under way at a time, one a step behind the other, so that the server has something to do while its last answer
+//! is read.
 //!
 //! A server has one lane. On a cluster each slot has one, since a script may only touch keys of one slot.
 

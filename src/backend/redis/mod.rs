@@ -427,8 +427,9 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// How often each process looks for what others changed at run time ([quotas](crate::RateLimiter::set_quota), blocks);
-    /// zero = it does not, and tells nobody. Defaults to 500 ms, which makes a change known everywhere within a second.
+    /// How often each process looks for what others changed at run time ([quotas](crate::RateLimiter::set_quota),
+    /// blocks); zero = it does not, and tells nobody. Defaults to 500 ms, which makes a change known everywhere within
+    /// a second.
     ///
     /// ```
     /// use std::time::Duration;
@@ -458,7 +459,17 @@ impl RedisBackendBuilder {
         self.tried(Link::Server(Box::new(Lost::new(client))), &address).await
     }
 
-    /// See [`RedisBackend::connect_cluster`], and its example.
+    /// See [`RedisBackend::connect_cluster`].
+    ///
+    /// ```no_run
+    /// use tollgate::backend::RedisBackend;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let backend = RedisBackend::builder().prefix("shop:limits").connect_cluster(["redis://10.0.0.5:6379"]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -540,7 +551,7 @@ impl RedisBackendBuilder {
             Ok(answer) => answer.map(|()| backend).map_err(|error| error.at(address)),
             Err(_) => {
                 let message = format!(
-                    "the Redis server did not answer within {patience:?}; check the address, or say `lazy()` to start without it"
+                    "the Redis server did not answer within {patience:?}; check the address, or start without it: `lazy()`"
                 );
                 Err(Error::new(ErrorKind::Unavailable, message).at(address))
             }

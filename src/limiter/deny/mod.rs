@@ -53,8 +53,8 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// Whoever is on it is answered without asking the backend. Clients get the 429 of any denial that waiting does not
 /// lift; [`Decision::denied_rule`](crate::Decision::denied_rule) and observers tell the rule.
 ///
-/// A layer in [shadow mode](crate::RateLimitLayer::shadow), or for the share of keys for which it is not enforced, keeps
-/// nobody out by it either.
+/// A layer in [shadow mode](crate::RateLimitLayer::shadow), or for the share of keys for which it is not enforced,
+/// keeps nobody out by it either.
 ///
 /// What is known of a caller comes with the request ([`RateLimitLayer::client_ip`](crate::RateLimitLayer::client_ip),
 /// [`label`](crate::RateLimitLayer::label)) or the call ([`Acquire::ip`](crate::Acquire::ip)). A user agent and a

@@ -49,16 +49,16 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// assert_ne!(AutoBlock::new([&login]).without_ips(), AutoBlock::new([&login]));
 /// ```
 ///
-/// - **Which denials** count is told by policy, and a key is blocked under these policies. A limit on everybody together
-///   ([`key::global`](crate::key::global)), or on those without a key, blocks nobody by key, but their addresses, so it
-///   had better not be among them.
+/// - **Which denials** count is told by policy, and a key is blocked under these policies. A limit on everybody
+///   together ([`key::global`](crate::key::global)), or on those without a key, blocks nobody by key, but their
+///   addresses, so it had better not be among them.
 /// - **An address** is blocked for every call that tells it (see [`Signals`](crate::Signals)): many people may share
 ///   one. IPv6 counts by the first 64 bits.
 /// - A count begins with a denial and ends a window later; what is denied for being blocked, asked for by a
 ///   [`check`](crate::RateLimiter::check), or not enforced does not count.
 /// - **Bounded**: at most [`max_entries`](AutoBlock::max_entries) are remembered; when there are more, those who are
-///   denied least, or have been silent, are forgotten first, and a block that nobody runs into counts as half the denials
-///   that earn one. Each denial costs the same, whatever there is.
+///   denied least, or have been silent, are forgotten first, and a block that nobody runs into counts as half the
+///   denials that earn one. Each denial costs the same, whatever there is.
 /// - A denial counts when its answer is there: a call that is dropped before a remote backend has answered does not.
 /// - In [shadow mode](crate::RateLimitLayer::shadow) nobody is kept out, whether blocked or on a deny list.
 /// - **Shared**: counts are each process's own; on a backend that processes share, a block that one earned holds in all
@@ -122,8 +122,8 @@ impl AutoBlock {
         self
     }
 
-    /// Each block of the same caller lasts `factor` (at least 1) times as long as the one before, up to `most`. Whoever has been free
-    /// for as long as they were blocked begins anew. Off by default.
+    /// Each block of the same caller lasts `factor` (at least 1) times as long as the one before, up to `most`. Whoever
+    /// has been free for as long as they were blocked begins anew. Off by default.
     #[must_use]
     pub fn escalate(mut self, factor: u32, most: Duration) -> AutoBlock {
         self.escalation = Some((factor.max(1), most));

@@ -9,7 +9,7 @@ use http::request::Parts;
 
 use super::{Extraction, Found, KeyExtractor};
 
-/// By what an axum extractor finds, with the application's state. A rejection makes the caller anonymous; see
+/// Counts by what an axum extractor finds, with the application's state. A rejection makes the caller anonymous; see
 /// [`or_reject`](KeyExtractor::or_reject) for those who should not be.
 ///
 /// The extractor works on a copy of the request's parts: what it puts among the extensions does not stay there.

@@ -11,7 +11,7 @@ use super::forwarded::{address, entries, node};
 use super::{Extraction, Found, KeyError, KeyExtractor};
 use crate::policy::{CidrError, Key, parse_network};
 
-/// The address at the other end of the connection. No header is believed unless [told](ClientIp::trust).
+/// Counts by the address at the other end of the connection. No header is believed unless [told](ClientIp::trust).
 ///
 /// IPv4 addresses count one by one; of IPv6 the first 64 bits count, since whoever has one address of such a network
 /// has them all. IPv4 addresses that a dual-stack socket shows as IPv6 are IPv4.
@@ -111,7 +111,7 @@ impl ClientIp {
     ///     parts.extensions.insert(key::PeerAddr((peer, 50_000).into()));
     ///     key::client_ip().trust(["10.0.0.0/8"]).resolve(&parts)
     /// };
-    /// assert_eq!(from([10, 0, 0, 1]), Some([192, 0, 2, 7].into())); // what 10.0.0.2 saw; further left is the client's word
+    /// assert_eq!(from([10, 0, 0, 1]), Some([192, 0, 2, 7].into())); // whom 10.0.0.2 saw; the rest is hearsay
     /// assert_eq!(from([198, 51, 100, 1]), Some([198, 51, 100, 1].into())); // no proxy of ours
     /// ```
     ///
@@ -171,8 +171,8 @@ impl ClientIp {
         self
     }
 
-    /// Reads `Forwarded` (RFC 7239) and not `X-Forwarded-For`, of whomever is [trusted](ClientIp::trust). Where nobody is,
-    /// every request is answered with 500 and what to do.
+    /// Reads `Forwarded` (RFC 7239) and not `X-Forwarded-For`, of whomever is [trusted](ClientIp::trust). Where nobody
+    /// is, every request is answered with 500 and what to do.
     ///
     /// ```
     /// use http::Request;
@@ -192,8 +192,8 @@ impl ClientIp {
 
     /// Reads a header with one address that the trusted proxies set, and overwrite if a client sends it:
     /// `cf-connecting-ip`, `true-client-ip`, `fly-client-ip`, `x-real-ip`, `cloudfront-viewer-address`. A request that
-    /// has it twice is taken to come from the proxy itself. Where nobody is [trusted](ClientIp::trust), every request is
-    /// answered with 500 and what to do.
+    /// has it twice is taken to come from the proxy itself. Where nobody is [trusted](ClientIp::trust), every request
+    /// is answered with 500 and what to do.
     ///
     /// ```
     /// use http::Request;

@@ -73,19 +73,45 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
     note = "an `async` answer is `tollgate::key::Extraction::later(future)`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// Finds out who sent the request with these parts.
+    /// Finds out who sent the request with these parts. It is called for every request, before any limit is asked: what
+    /// takes time is an [`Extraction::later`]. See [`Extraction`] for an example.
     fn extract(&self, parts: &Parts) -> Extraction;
 
     /// The client's address, if this extractor looks at it: what [deny lists](crate::DenyList) and
-    /// [blocks](crate::AutoBlock) go by unless the layer is [told](crate::RateLimitLayer::client_ip) another. `None`, the
-    /// default, means that it does not.
+    /// [blocks](crate::AutoBlock) go by unless the layer is [told](crate::RateLimitLayer::client_ip) another. `None`,
+    /// the default, means that it does not.
+    ///
+    /// ```
+    /// use std::net::IpAddr;
+    /// use http::request::Parts;
+    /// use tollgate::key::{self, ClientIp, Extraction};
+    /// use tollgate::{Key, KeyExtractor};
+    ///
+    /// /// Each application of a customer by itself, on each of its addresses.
+    /// struct Application(ClientIp);
+    ///
+    /// impl KeyExtractor for Application {
+    ///     fn extract(&self, parts: &Parts) -> Extraction {
+    ///         let name = parts.headers.get("x-application").map(|name| name.as_bytes());
+    ///         self.0.resolve(parts).map(|address| Key::from((address, name.unwrap_or_default()))).into()
+    ///     }
+    ///
+    ///     fn address(&self, parts: &Parts) -> Option<IpAddr> {
+    ///         self.0.address(parts)
+    ///     }
+    /// }
+    ///
+    /// let (mut parts, ()) = http::Request::new(()).into_parts();
+    /// parts.extensions.insert(key::PeerAddr(([192, 0, 2, 7], 50_000).into()));
+    /// assert_eq!(Application(key::client_ip()).address(&parts), Some([192, 0, 2, 7].into()));
+    /// ```
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let _ = parts;
         None
     }
 
-    /// Who sent the request with these parts, for a handler that limits by itself and means the same callers as the layer.
-    /// `None`: a rule with this extractor would not limit the request.
+    /// Who sent the request with these parts, for a handler that limits by itself and means the same callers as the
+    /// layer. `None`: a rule with this extractor would not limit the request.
     ///
     /// ```
     /// use axum::{extract::State, http::request::Parts};
@@ -261,7 +287,7 @@ pub enum Extraction {
     Later(Pin<Box<dyn Future<Output = Found> + Send>>),
 }
 
-/// Who was found.
+/// Who was found to be asking: a caller, nobody whom the rule is about, or a reason not to go on.
 ///
 /// ```
 /// use tollgate::{key::Found, KeyError, Subject};
@@ -395,7 +421,7 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// One key for everybody, [`Key::everybody`]: a limit on all requests together.
+/// Counts everybody under one key, [`Key::everybody`]: a limit on all requests together.
 ///
 /// ```
 /// use tollgate::{key, Policy, Quota, RateLimitLayer, RateLimiter, Key, SECOND};

@@ -6,9 +6,9 @@ use http::request::Parts;
 use super::request::from_source;
 use super::{Extraction, KeyExtractor};
 
-/// By a parameter of the route, `"id"` of `/users/{id}`, percent-decoded. Where the route has none of that name, the
-/// caller is anonymous. The layer has to be where axum has matched the route: within `Router::layer`, `route_layer` or
-/// a method's `layer`.
+/// Counts by a parameter of the route, `"id"` of `/users/{id}`, percent-decoded. Where the route has none of that name,
+/// the caller is anonymous. The layer has to be where axum has matched the route: within `Router::layer`, `route_layer`
+/// or a method's `layer`.
 ///
 /// ```
 /// use axum::{body::Body, extract::Request, routing::get, Router};

@@ -9,8 +9,8 @@ use super::super::headers::field_name;
 use super::{Extraction, Found, KeyExtractor};
 use crate::policy::Key;
 
-/// By what an outer layer put among the request's extensions: a user, a session, a tenant. Without it the caller is
-/// anonymous.
+/// Counts by what an outer layer put among the request's extensions: a user, a session, a tenant. Without it the caller
+/// is anonymous.
 ///
 /// ```
 /// use tollgate::{key, Quota, RateLimitLayer, Subject, MINUTE};
@@ -58,9 +58,10 @@ where
     }
 }
 
-/// By the value of a header, an API key say. The value is hashed with the key and kept nowhere.
+/// Counts by the value of a header, an API key say. The value is hashed and kept nowhere.
 ///
-/// The key is `("header", value)`, and so on with the other sources, so that a token is not a user of the same name.
+/// The key is `("header", value)`, and so on with the other sources, so that a token is not mistaken for a user of the
+/// same name.
 ///
 /// A header that is missing, empty, or there more than once is nobody's: of two values, whoever checks the credential
 /// might read the other one.
@@ -101,8 +102,8 @@ impl KeyExtractor for Header {
     }
 }
 
-/// By the token of `Authorization: Bearer`. It is hashed with the key and kept nowhere; whether it is valid, others
-/// decide.
+/// Counts by the token of `Authorization: Bearer` (RFC 6750, section 2.1). It is hashed and kept nowhere; whether it is
+/// valid, others decide.
 ///
 /// Put whatever checks it outside the limiter, or combine with [`client_ip`](super::client_ip): else each invented
 /// token is a caller of its own.
@@ -142,8 +143,8 @@ impl KeyExtractor for Bearer {
     }
 }
 
-/// By the value of a cookie, a session say. It is hashed with the key and kept nowhere. A cookie that is there more
-/// than once, with different values, is nobody's.
+/// Counts by the value of a cookie, a session say. It is hashed and kept nowhere. A cookie that is there more than
+/// once, with different values, is nobody's.
 ///
 /// Whether the session exists, others decide: put them outside the limiter and key by what they put into the request
 /// ([`extension`]), else each invented cookie is a caller of its own.
