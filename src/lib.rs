@@ -87,11 +87,11 @@
 //! | [`docs::choosing`] | which algorithm and which numbers; the worst window, and how to get a strict limit |
 //! | [`docs::tiers_and_routes`] | plans, routes, several rules at once, limits changed while they hold, a file |
 //! | [`docs::cookbook`] | ten limits that services need: failed logins, sign-ups, model tokens, plans, ... |
-//! | `docs::axum` | where axum users stumble: layer order, 404s, shared state |
-//! | `docs::testing` | tests of your own limits |
+//! | `docs::axum` | where axum users stumble: layer order, 404s, shared state (feature `axum`) |
+//! | [`docs::testing`] | tests of your own limits |
 //! | [`docs::proxies`] | whose address it is behind nginx, Envoy, a CDN; limits at the edge and here |
 //! | `docs::redis` | what a server needs, and what an outage does (feature `redis`) |
-//! | `docs::migrating` | from other crates and services: their code, ours, what changes |
+//! | [`docs::migrating`] | from other crates and services: their code, ours, what changes |
 //! | [`docs::limitations`] | what is not there; what a restart, an eviction, a stepping clock cost |
 //! | [`docs::design`] | how it is built, and why not otherwise |
 //!

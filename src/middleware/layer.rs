@@ -44,14 +44,14 @@ use crate::policy::{DenyRule, Policy};
 /// status.
 ///
 /// The service behind it has to be `Clone`: put a `Buffer` around one that is not. The data of its response body has to
-/// be `From<Bytes>`, as [`Bytes`] itself is. Around a whole `Router` outside of axum, map the body back:
-/// `.map_response(|response| response.map(axum::body::Body::new))`.
+/// be `From<Bytes>`, as [`Bytes`] itself is. Around a whole `Router`, handed to something else than axum, the body is
+/// to be mapped back: `docs::axum` shows how.
 ///
 /// # Where to put it
 /// Inside CORS (so that browsers may read a 429, and preflights are not charged), inside authentication if the key
-/// comes from it, outside compression and whatever else is work. `Router::layer` also limits requests that match no
-/// route (a browser asking for an icon spends from a tight limit on the page); `route_layer` lets 404s through
-/// unlimited.
+/// comes from it (and another one outside, by address: whoever guesses credentials has none), outside compression and
+/// whatever else is work. `Router::layer` also limits requests that match no route (a browser asking for an icon spends
+/// from a tight limit on the page); `route_layer` lets 404s through unlimited.
 ///
 /// # Telling clients ahead
 /// A page that knows how its user's limits stand disables a button instead of showing an error: `status::of_layer`

@@ -271,7 +271,8 @@ impl From<i128> for Key {
 }
 
 impl From<IpAddr> for Key {
-    /// The whole address. See [`Key::network`] for all of a customer's addresses in one.
+    /// The whole address. [`key::client_ip`](crate::key::client_ip) counts the first 64 bits of an IPv6 one, which is
+    /// [`Key::network`]`(address, 32, 64)`.
     fn from(address: IpAddr) -> Key {
         Key::network(address, 32, 128)
     }

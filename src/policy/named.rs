@@ -9,7 +9,9 @@ use crate::algorithm::{Quota, QuotaError};
 /// A named quota, with other quotas for other tiers of callers.
 ///
 /// Every key has one row under a policy, whatever its tier: a caller that changes tier keeps what it spent, and the new
-/// tier's room is there at once. Two policies of one limiter share rows exactly if they have the same name.
+/// tier's room is there at once. Under a smaller quota it has spent no more than that one's capacity, from its first
+/// request there on and also when it comes back: [tiers and routes](crate::docs::tiers_and_routes). Two policies of one
+/// limiter share rows exactly if they have the same name.
 ///
 /// ```
 /// use tollgate::{Policy, Quota, HOUR, MINUTE};

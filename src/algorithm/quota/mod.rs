@@ -136,7 +136,7 @@ impl Quota {
     pub const MAX_WINDOW: Duration = Duration::from_micros(Micros::MAX.get());
 
     /// A token bucket: `rate` tokens every `period`, paid back smoothly, up to `rate` at once
-    /// ([`capacity`](Quota::capacity) changes that).
+    /// ([`capacity`](Quota::capacity) changes that: of `token_bucket(3600, HOUR)`, all 3600 may go in one second).
     ///
     /// Over any interval it admits at most `capacity + rate * interval / period` tokens.
     ///
@@ -159,7 +159,8 @@ impl Quota {
     /// [`capacity`](Quota::capacity), which is `rate` unless said.
     ///
     /// Boundaries are a `period` apart. Unless [`start`](Quota::start) says where they lie, each key has its own
-    /// (derived from its digest), so that keys do not all refill at the same instant.
+    /// (derived from its digest), so that keys do not all refill at the same instant; the window in which a key comes
+    /// first may so be a short one. A key that was never seen has all of the capacity.
     ///
     /// ```
     /// use tollgate::{Quota, DAY};
@@ -179,8 +180,9 @@ impl Quota {
     /// A sliding window: at most `limit` tokens in the current window plus the part of the window before that is still
     /// in view, taking that one's tokens as spread evenly. Windows are aligned to UTC, or to [`start`](Quota::start).
     ///
-    /// It never admits `limit` twice around a boundary, as a fixed window does. It has no reservations and its capacity
-    /// is its limit.
+    /// A burst of `limit` on each side of a boundary, which a fixed window lets through, is refused. Over a period that
+    /// begins inside a window it may still admit up to twice the limit, less one, as a token bucket does: see [the
+    /// worst window](crate::docs::choosing#the-worst-window). It has no reservations and its capacity is its limit.
     ///
     /// ```
     /// use tollgate::{Quota, MINUTE};
@@ -369,9 +371,15 @@ impl Quota {
     /// `Duration::ZERO` aligns them to UTC. Without it a fixed window's boundaries differ from key to key, and a
     /// sliding window's are aligned to UTC. A token bucket has no boundaries and ignores it.
     ///
+    /// The epoch was a Thursday: weeks that begin on Mondays start at `4 * DAY`. In a `const` or a `static` write
+    /// `HOUR.saturating_mul(8)`, since `8 * HOUR` does not compile there.
+    ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Quota, DAY, HOUR};
+    /// use tollgate::{Quota, DAY, HOUR, WEEK};
+    ///
+    /// const WEEKLY: Quota = Quota::fixed_window(500, WEEK).start(DAY.saturating_mul(4));
+    /// assert_eq!(WEEKLY.phase(), Some(4 * DAY));
     ///
     /// // Days that begin at midnight UTC, for everybody alike; and at eight.
     /// assert_eq!(Quota::fixed_window(500, DAY).start(Duration::ZERO).phase(), Some(Duration::ZERO));

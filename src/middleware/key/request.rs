@@ -61,7 +61,8 @@ where
 /// Counts by the value of a header, an API key say. The value is hashed and kept nowhere.
 ///
 /// The key is `("header", value)`, and so on with the other sources, so that a token is not mistaken for a user of the
-/// same name.
+/// same name. So a handler that means the same caller asks [`KeyExtractor::subject`](super::KeyExtractor::subject), or
+/// names the pair: under the bare value it would find another row.
 ///
 /// A header that is missing, empty, or there more than once is nobody's: of two values, whoever checks the credential
 /// might read the other one.
