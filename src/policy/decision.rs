@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::decisions::Denied;
 use super::deny_rule::DenyRule;
-use super::key::Digest;
+use super::digest::Digest;
 use super::name::PolicyName;
 use super::reason::{DecidedBy, Reason};
 use crate::algorithm::{Algorithm, Micros, Quota, State, Step, Verdict, available, next_change, roll, when};

@@ -3,6 +3,7 @@
 mod decision;
 mod decisions;
 mod deny_rule;
+mod digest;
 mod duration;
 mod key;
 mod name;
@@ -21,9 +22,10 @@ pub(crate) use decisions::tightest;
 pub use decisions::{Decisions, Denied};
 pub(crate) use deny_rule::DenyKind;
 pub use deny_rule::{DenyRule, DenyRuleError};
+pub use digest::{Digest, Secret};
 #[cfg(feature = "serde")]
 pub(crate) use duration::parse as parse_duration;
-pub use key::{Digest, Key, Secret};
+pub use key::Key;
 pub use name::PolicyName;
 pub use named::{Policy, PolicyError};
 pub use network::CidrError;

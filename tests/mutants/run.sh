@@ -16,7 +16,7 @@ groups=(algebra keys headers clients)
 files() {
     case "$1" in
         algebra) echo "src/algorithm/**" ;;
-        keys) echo "src/policy/{key,name,duration,quota}.rs" ;;
+        keys) echo "src/policy/{key,digest,name,duration,quota}.rs" ;;
         headers) echo "src/middleware/headers.rs src/middleware/refusal.rs" ;;
         clients) echo "src/middleware/key/{client_ip,forwarded,request,combine}.rs" ;;
         *) echo "no group $1; there are ${groups[*]}" >&2; exit 2 ;;

@@ -5,6 +5,7 @@
 
 mod batch;
 mod breaker;
+mod builder;
 mod bulletin;
 mod error;
 #[cfg(all(tollgate_fuzzing, feature = "serde"))]
@@ -20,23 +21,19 @@ mod wire;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use redis::aio::ConnectionLike;
-use redis::cluster::ClusterClientBuilder;
-use redis::{Client, IntoConnectionInfo};
 use smallvec::SmallVec;
 use tokio::sync::oneshot::{self, error::TryRecvError};
-use tokio::time::timeout;
 
 use self::batch::{Kind, Operation, Row};
-use self::bulletin::{Board, Posted};
+use self::bulletin::Posted;
 use self::lanes::Lanes;
-use self::link::{Link, Lost, Theirs};
 use super::{Adjustment, Backend, BackendFuture, Bulletin, Error, ErrorKind, RowId, Steps, Take, Vitals};
 use crate::algorithm::{Ask, Quota, Receipt, Step};
 use crate::policy::{Digest, PolicyName, Secret};
-use crate::sync::tasks::Handle;
+
+pub use builder::RedisBackendBuilder;
 
 /// Rows on a Redis or Valkey server (6.2 or newer), shared by all processes that use it.
 ///
@@ -120,13 +117,7 @@ impl RedisBackend {
 
     /// A backend with choices: prefix, deadline, secret, when to connect. See [`RedisBackendBuilder`].
     pub fn builder() -> RedisBackendBuilder {
-        RedisBackendBuilder {
-            prefix: "tollgate".into(),
-            deadline: DEADLINE,
-            secret: None,
-            lazy: false,
-            notices: NOTICES,
-        }
+        RedisBackendBuilder::new()
     }
 
     /// The key of a row on the server, for looking at it with `redis-cli`: policy and
@@ -340,239 +331,6 @@ impl Owned {
     }
 }
 
-/// Choices for a [`RedisBackend`].
-///
-/// ```no_run
-/// use std::time::Duration;
-/// use tollgate::backend::RedisBackend;
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
-/// let backend = RedisBackend::builder()
-///     .prefix("shop:limits")
-///     .deadline(Duration::from_millis(30))
-///     .connect("redis://127.0.0.1")
-///     .await?;
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug)]
-pub struct RedisBackendBuilder {
-    prefix: Arc<str>,
-    deadline: Duration,
-    secret: Option<Secret>,
-    lazy: bool,
-    notices: Duration,
-}
-
-impl RedisBackendBuilder {
-    /// What the keys of rows begin with. Defaults to `tollgate`. Applications with different ones share nothing.
-    ///
-    /// # Panics
-    /// If it contains a brace: on a cluster, that would decide the slot.
-    #[track_caller]
-    #[must_use]
-    pub fn prefix(mut self, prefix: &str) -> RedisBackendBuilder {
-        assert!(!prefix.contains(['{', '}']), "tollgate: the prefix {prefix:?} contains a brace; leave it out");
-        self.prefix = prefix.into();
-        self
-    }
-
-    /// How long a decision may take at most, the time in a queue included; at least a millisecond. Defaults to 100 ms.
-    #[must_use]
-    pub fn deadline(mut self, deadline: Duration) -> RedisBackendBuilder {
-        self.deadline = deadline.max(Duration::from_millis(1));
-        self
-    }
-
-    /// Connects when the first decision is asked for, not before: a process that is started while the server is down
-    /// begins in its [failure mode](crate::FailureMode), and is not told that the server cannot be reached at all.
-    ///
-    /// ```
-    /// use tollgate::backend::RedisBackend;
-    /// use tollgate::{ErrorKind, Policy, Quota, RateLimiter, MINUTE};
-    ///
-    /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
-    /// // Nobody listens there, and the program starts all the same.
-    /// let limiter = RateLimiter::new(RedisBackend::builder().lazy().connect("redis://127.0.0.1:1").await?);
-    /// let error = limiter.limit(&API, "ada").await.unwrap_err();
-    /// assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout));
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn lazy(mut self) -> RedisBackendBuilder {
-        self.lazy = true;
-        self
-    }
-
-    /// The secret under which limiters on this backend hash keys, the same in every process. Defaults to one that
-    /// follows from the prefix and is no secret at all: whoever can read the server can then guess keys, such as
-    /// addresses, and find their rows. Give one of your own if keys are personal.
-    ///
-    /// ```
-    /// use tollgate::backend::RedisBackend;
-    /// use tollgate::Secret;
-    ///
-    /// # fn secret_of_all_processes() -> [u8; 16] { [7; 16] }
-    /// let builder = RedisBackend::builder().secret(Secret::new(secret_of_all_processes()));
-    /// assert!(!format!("{builder:?}").contains('7')); // it shows nowhere
-    /// ```
-    #[must_use]
-    pub fn secret(mut self, secret: Secret) -> RedisBackendBuilder {
-        self.secret = Some(secret);
-        self
-    }
-
-    /// How often each process looks for what others changed at run time ([quotas](crate::RateLimiter::set_quota),
-    /// blocks); zero = it does not, and tells nobody. Defaults to 500 ms, which makes a change known everywhere within
-    /// a second.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::backend::RedisBackend;
-    ///
-    /// // Limits that are never changed at run time, and blocks that each process keeps to itself: nothing to look for.
-    /// let builder = RedisBackend::builder().notices_every(Duration::ZERO);
-    /// ```
-    #[must_use]
-    pub fn notices_every(mut self, period: Duration) -> RedisBackendBuilder {
-        self.notices = period;
-        self
-    }
-
-    /// See [`RedisBackend::connect`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Panics
-    /// As there.
-    pub async fn connect(self, url: &str) -> Result<RedisBackend, Error> {
-        let info = url.into_connection_info().map_err(error::classify)?.set_tcp_settings(link::tcp());
-        link::choose_cryptography(url);
-        let address = info.addr().to_string();
-        let client = Client::open(info).map_err(error::classify)?;
-        self.tried(Link::Server(Box::new(Lost::new(client))), &address).await
-    }
-
-    /// See [`RedisBackend::connect_cluster`].
-    ///
-    /// ```no_run
-    /// use tollgate::backend::RedisBackend;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
-    /// let backend = RedisBackend::builder().prefix("shop:limits").connect_cluster(["redis://10.0.0.5:6379"]).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Panics
-    /// As there.
-    pub async fn connect_cluster<U: AsRef<str>>(
-        self,
-        urls: impl IntoIterator<Item = U>,
-    ) -> Result<RedisBackend, Error> {
-        let urls: Vec<String> = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
-        urls.iter().for_each(|url| link::choose_cryptography(url));
-        // Without what else is in a URL: users and passwords.
-        let known = urls.iter().filter_map(|url| Some(url.as_str().into_connection_info().ok()?.addr().to_string()));
-        let addresses = known.take(MOST_LISTED).collect::<Vec<_>>().join(", ");
-        let client = ClusterClientBuilder::new(urls)
-            // The client would also send a charge again when its connection broke, though it may have happened.
-            // Redirections are followed in `lanes`.
-            .retries(0)
-            .connection_timeout(link::CONNECT)
-            .response_timeout(self.deadline)
-            .tcp_settings(link::tcp())
-            .build()
-            .map_err(error::classify)?;
-        self.tried(Link::Cluster(Arc::new(Lost::new(client))), &addresses).await
-    }
-
-    /// On a connection of your own, to one server: a `ConnectionManager`, say. It is cloned for each call, and
-    /// reconnecting is its own business.
-    ///
-    /// ```no_run
-    /// use tollgate::backend::RedisBackend;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let client = redis::Client::open("redis://127.0.0.1")?;
-    /// let backend = RedisBackend::builder().connection(client.get_multiplexed_async_connection().await?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime.
-    pub fn connection(self, connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> RedisBackend {
-        self.on(Link::Given(Box::new(Theirs { connection, is_cluster: false })))
-    }
-
-    /// On a connection of your own to a cluster: a `ClusterConnection`, say. Build it with `retries(0)`: by default
-    /// that client sends a command again when its connection breaks, and a charge may happen twice.
-    ///
-    /// ```no_run
-    /// use redis::cluster::ClusterClientBuilder;
-    /// use tollgate::backend::RedisBackend;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let client = ClusterClientBuilder::new(["redis://10.0.0.5:6379"]).retries(0).build()?;
-    /// let backend = RedisBackend::builder().cluster_connection(client.get_async_connection().await?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime.
-    pub fn cluster_connection(self, connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> RedisBackend {
-        self.on(Link::Given(Box::new(Theirs { connection, is_cluster: true })))
-    }
-
-    /// Whether the server at `address` is there, and understands the script.
-    async fn tried(self, link: Link, address: &str) -> Result<RedisBackend, Error> {
-        let (lazy, patience) = (self.lazy, link::CONNECT.saturating_add(self.deadline));
-        let backend = self.on(link);
-        if lazy {
-            return Ok(backend);
-        }
-        let row = RowId { policy: &PROBE, key: Digest::from_bits(0) };
-        let peek = backend.kind(&[Take::new(row, &Quota::per_second(1), Ask::cost(1))], false);
-        match timeout(patience, backend.lanes.try_out(peek)).await {
-            Ok(answer) => answer.map(|()| backend).map_err(|error| error.at(address)),
-            Err(_) => {
-                let message = format!(
-                    "the Redis server did not answer within {patience:?}; check the address, or start without it: `lazy()`"
-                );
-                Err(Error::new(ErrorKind::Unavailable, message).at(address))
-            }
-        }
-    }
-
-    fn on(self, link: Link) -> RedisBackend {
-        let secret = self.secret.unwrap_or_else(|| {
-            let mut bytes = [0; 16];
-            for (i, byte) in self.prefix.bytes().enumerate() {
-                bytes[i % 16] ^= byte.rotate_left((i / 16) as u32);
-            }
-            Secret::new(bytes)
-        });
-        let lanes = Arc::new(Lanes::new(link, self.deadline, Handle::current()));
-        let board = || Posted(Arc::new(Board::new(Arc::clone(&lanes), &self.prefix, self.notices)));
-        let board = (!self.notices.is_zero()).then(board);
-        RedisBackend { lanes, prefix: self.prefix, secret, board }
-    }
-}
-
 #[cold]
 fn ended() -> Error {
     Error::new(
@@ -580,17 +338,6 @@ fn ended() -> Error {
         "the tokio runtime on which this backend was connected has ended; connect on one that lasts",
     )
 }
-
-const DEADLINE: Duration = Duration::from_millis(100);
-
-/// Between two looks at the board of notices.
-const NOTICES: Duration = Duration::from_millis(500);
-
-/// Whether the server is there is asked by a row that never is.
-static PROBE: PolicyName = PolicyName::new("probe");
-
-/// Nodes of a cluster that an error names.
-const MOST_LISTED: usize = 3;
 
 /// Charges in one call: a script's keys have to fit on its stack.
 const MOST_TAKES: usize = 1000;
