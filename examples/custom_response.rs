@@ -23,7 +23,7 @@
 //! retry-after: 26
 //! cache-control: no-store
 //! ...
-//! {"error":"too_many_requests","policies":["api"]}
+//! {"error":"too_many_requests","policies":["api"],"retry_after":26}
 //! ```
 //!
 //! The fields' reset is a Unix time. `retry-after` has up to ten random seconds on top of the 20: from 20 to 30. And a browser:
@@ -41,7 +41,7 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, VARY};
+use axum::http::header::{ACCEPT, HeaderValue, VARY};
 use axum::http::{HeaderMap, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
@@ -76,11 +76,11 @@ fn refuse(refusal: &Refusal<'_>) -> Response<Bytes> {
         ("text/html; charset=utf-8", PAGE.into())
     } else {
         let policies: Vec<_> = decisions.violated().map(|decision| decision.policy().as_str()).collect();
-        ("application/json", format!("{}\n", serde_json::json!({"error": "too_many_requests", "policies": policies})))
+        let wait = refusal.retry_after_seconds();
+        let body = serde_json::json!({"error": "too_many_requests", "policies": policies, "retry_after": wait});
+        ("application/json", format!("{body}\n"))
     };
-    let mut response = Response::new(Bytes::from(body));
-    *response.status_mut() = refusal.status();
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    let mut response = refusal.respond(content_type, body);
     response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
     response
 }

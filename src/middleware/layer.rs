@@ -584,19 +584,20 @@ impl RateLimitLayer {
     }
 
     /// Answers refused requests in your own way. The limiter adds its headers to whatever is returned, and
-    /// `Retry-After` and `Cache-Control` where they are missing.
+    /// `Retry-After` and `Cache-Control` where they are missing. A `Retry-After` of your own that is earlier than the
+    /// limiter's is left as it is, and `RateLimit` out, which would contradict it.
+    ///
+    /// [`Refusal::respond`] has the status that fits. Of an answer made by `Response::new` the status is yours to set: it
+    /// begins as 200.
     ///
     /// ```
-    /// use bytes::Bytes; // or axum::body::Bytes, the same
-    /// use http::{Response, StatusCode};
     /// # use tollgate::{key, Quota, RateLimitLayer, Refusal, MINUTE};
-    ///
-    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).on_refusal(|refusal: &Refusal<'_>| {
-    ///     let mut response = Response::new(Bytes::from_static(b"slow down, please"));
-    ///     *response.status_mut() = refusal.status(); // 429, or 503 if the backend is down
-    ///     response
-    /// });
+    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip())
+    ///     .on_refusal(|refusal: &Refusal<'_>| refusal.respond("text/plain", "slow down, please\n"));
     /// ```
+    ///
+    /// Only the layer's refusals are answered so; a handler that passes on a [`LimitError`](crate::LimitError) answers
+    /// `application/problem+json`, or whatever it makes of it.
     #[must_use]
     pub fn on_refusal(
         mut self,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::HeaderValue;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderName, Response, StatusCode};
 
@@ -18,8 +18,6 @@ use crate::policy::{Decision, Decisions};
 /// Why a request is not let through: for [`on_refusal`](super::RateLimitLayer::on_refusal).
 ///
 /// ```
-/// use bytes::Bytes;
-/// use http::Response;
 /// use tollgate::{key, Quota, RateLimitLayer, Refusal, MINUTE};
 ///
 /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).on_refusal(|refusal: &Refusal<'_>| {
@@ -30,13 +28,11 @@ use crate::policy::{Decision, Decisions};
 ///         return refusal.default_response();
 ///     }
 ///     let tightest = refusal.decisions().and_then(|decisions| decisions.tightest());
-///     let text = match (refusal.retry_after(), tightest) {
-///         (Some(wait), Some(decision)) => format!("{} too often; again in {wait:?}", decision.policy()),
+///     let text = match (refusal.retry_after_seconds(), tightest) {
+///         (Some(wait), Some(decision)) => format!("{} too often; again in {wait} s", decision.policy()),
 ///         _ => refusal.message(),
 ///     };
-///     let mut response = Response::new(Bytes::from(text));
-///     *response.status_mut() = refusal.status();
-///     response
+///     refusal.respond("text/plain; charset=utf-8", text)
 /// });
 /// ```
 pub struct Refusal<'a> {
@@ -95,7 +91,9 @@ impl Refusal<'_> {
         }
     }
 
-    /// When to come back, [jitter](super::RateLimitLayer::retry_jitter) included; `None` if that does not help.
+    /// When to come back, to the microsecond, [jitter](super::RateLimitLayer::retry_jitter) included; `None` if that does
+    /// not help. A body that tells it tells [whole seconds](Refusal::retry_after_seconds): `as_secs` rounds down, which
+    /// is too early, and another number than the header's.
     pub fn retry_after(&self) -> Option<Duration> {
         let retry = match self.cause {
             Cause::Denied(decisions) => decisions.retry_after(),
@@ -103,6 +101,35 @@ impl Refusal<'_> {
             Cause::NoKey(_) => None,
         };
         retry.map(|retry| retry.saturating_add(self.jitter))
+    }
+
+    /// The number in the `Retry-After` header: [`retry_after`](Refusal::retry_after) in whole seconds, rounded up and never
+    /// 0.
+    pub fn retry_after_seconds(&self) -> Option<u64> {
+        self.retry_after().map(headers::whole_seconds)
+    }
+
+    /// An answer of your own with the [status](Refusal::status) that fits, and this content type. Another status, and
+    /// more headers, can be set on what it returns.
+    ///
+    /// ```
+    /// use tollgate::{key, Quota, RateLimitLayer, Refusal, MINUTE};
+    ///
+    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).on_refusal(|refusal: &Refusal<'_>| {
+    ///     if refusal.decisions().is_none() {
+    ///         return refusal.default_response(); // no fault of the client's: 500 or 503
+    ///     }
+    ///     let wait = refusal.retry_after_seconds(); // as the header says
+    ///     refusal.respond("application/json", serde_json::json!({"ok": false, "retry_in": wait}).to_string())
+    /// });
+    /// ```
+    pub fn respond(&self, content_type: &str, body: impl Into<Bytes>) -> Response<Bytes> {
+        let mut response = Response::new(body.into());
+        *response.status_mut() = self.status();
+        if let Ok(content_type) = HeaderValue::from_str(content_type) {
+            response.headers_mut().insert(CONTENT_TYPE, content_type);
+        }
+        response
     }
 
     /// A text for people. It names policies, never keys.
@@ -139,13 +166,25 @@ impl Shared {
             Some(refuse) => refuse(&refusal),
             None => refusal.default_response(),
         };
+        let headers = response.headers_mut();
+        // A window that is told must not end after `Retry-After`: one of the program's own that is early silences it.
+        let later = self.refuse.as_ref().and_then(|_| later_than(refusal.retry_after_seconds(), headers));
         if let Some(decisions) = refusal.decisions() {
             let prepared = |decision: &Decision| self.prepared_of(decision).map(|prepared| &prepared.header);
-            Report::denied(self.headers, decisions, prepared).append_to(response.headers_mut());
+            Report::denied(self.headers, decisions, prepared).append_to(headers);
         }
-        headers::retry_later(refusal.retry_after(), response.headers_mut());
+        if let Some(later) = later {
+            headers.insert(RETRY_AFTER, later);
+        }
+        headers::retry_later(refusal.retry_after(), headers);
         response
     }
+}
+
+/// Takes a `Retry-After` out that is no earlier than so many seconds.
+fn later_than(seconds: Option<u64>, headers: &mut HeaderMap) -> Option<HeaderValue> {
+    let own = headers.get(RETRY_AFTER)?.to_str().ok()?.parse::<u64>().ok()?;
+    if own >= seconds? { headers.remove(RETRY_AFTER) } else { None }
 }
 
 /// What a denial from a handler is answered with: as the layer would, in its default form.

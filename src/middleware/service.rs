@@ -93,14 +93,15 @@ where
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (mut parts, body) = request.into_parts();
-        let extracted = match self.shared.usual(&parts) {
+        let verdict = match self.shared.usual(&parts) {
             Usual::GoOn(report) => {
                 let after = After { report, unsettled: None };
                 return ResponseFuture::inner(self.inner.call(Request::from_parts(parts, body)), after);
             }
-            Usual::Unusual(extracted) => extracted,
+            Usual::Denied(decision) => Ok(Outcome::Refuse(Cause::Denied(decision.into()))),
+            Usual::Neither(extracted) => self.shared.decide(&parts, extracted),
         };
-        match self.shared.decide(&parts, extracted) {
+        match verdict {
             Ok(Outcome::Proceed(pass)) if !pass.waits() => {
                 let after = pass.apply(&self.shared, &mut parts);
                 ResponseFuture::inner(self.inner.call(Request::from_parts(parts, body)), after)
@@ -132,20 +133,13 @@ pub(super) enum Outcome {
     Refuse(Cause),
 }
 
-/// What becomes of most requests: nothing is to be done for them but to let them through.
+/// What becomes of most requests: a charge of one token under the only rule, and nothing else to be done for them.
 #[allow(clippy::large_enum_variant)] // As above.
 enum Usual {
     GoOn(Report),
-    /// Or not, and what was found out already.
-    Unusual(Option<Known>),
-}
-
-/// Of a request that is not usual.
-#[allow(clippy::large_enum_variant)] // As above.
-enum Known {
-    /// The key of the only rule.
-    Extraction(Extraction),
     Denied(Decision),
+    /// It is not a usual request. The key of its only rule, if that was looked for already.
+    Neither(Option<Extraction>),
 }
 
 /// A verdict that is on its way.
@@ -174,12 +168,7 @@ struct Pending {
 impl Shared {
     /// The verdict, if it can be had at once, else the future that brings it.
     #[allow(clippy::result_large_err)] // Both are moved once.
-    fn decide(self: &Arc<Self>, parts: &Parts, extracted: Option<Known>) -> Result<Outcome, Verdict> {
-        let mut extracted = match extracted {
-            Some(Known::Denied(decision)) => return Ok(Outcome::Refuse(Cause::Denied(decision.into()))),
-            Some(Known::Extraction(extraction)) => Some(extraction),
-            None => None,
-        };
+    fn decide(self: &Arc<Self>, parts: &Parts, mut extracted: Option<Extraction>) -> Result<Outcome, Verdict> {
         if self.skip.iter().any(|skip| skip(parts)) {
             return Ok(self.unlimited(Report::Nothing, false));
         }
@@ -236,19 +225,19 @@ impl Shared {
 
     /// The verdict on a request of which nothing is asked but whether it fits, and which does.
     fn usual(&self, parts: &Parts) -> Usual {
-        let Some(rule) = self.usual_rule() else { return Usual::Unusual(None) };
+        let Some(rule) = self.usual_rule() else { return Usual::Neither(None) };
         let extraction = rule.key.extract(parts);
         if let Extraction::Now(Found::Subject(subject)) = &extraction {
             let prepared = &rule.policies[0];
             if let Some(decision) = self.limiter.decide_usual(&prepared.policy, subject) {
                 if !decision.is_allowed() {
-                    return Usual::Unusual(Some(Known::Denied(decision)));
+                    return Usual::Denied(decision);
                 }
                 let headers = std::iter::once(&prepared.header);
                 return Usual::GoOn(Report::allowed(self.headers, std::slice::from_ref(&decision), headers));
             }
         }
-        Usual::Unusual(Some(Known::Extraction(extraction)))
+        Usual::Neither(Some(extraction))
     }
 
     fn decide_later(

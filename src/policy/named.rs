@@ -196,6 +196,23 @@ impl From<std::sync::Arc<Policy>> for Policy {
     }
 }
 
+/// A policy with tiers in a `static`: [`Policy::tier`] is not `const`.
+///
+/// ```
+/// use std::sync::LazyLock;
+/// use tollgate::{key, Policy, Quota, RateLimitLayer, MINUTE};
+///
+/// static API: LazyLock<Policy> = LazyLock::new(|| {
+///     Policy::new("api", Quota::token_bucket(30, MINUTE)).tier("paid", Quota::token_bucket(300, MINUTE))
+/// });
+/// RateLimitLayer::new(&API, key::global());
+/// ```
+impl<F: FnOnce() -> Policy> From<&std::sync::LazyLock<Policy, F>> for Policy {
+    fn from(policy: &std::sync::LazyLock<Policy, F>) -> Policy {
+        (**policy).clone()
+    }
+}
+
 impl From<&Policy> for Policy {
     fn from(policy: &Policy) -> Policy {
         policy.clone()

@@ -20,7 +20,8 @@ async fn programs_get_json_and_browsers_a_page() {
     {
         assert!(json.has(example.promised(line)), "{line}: {json:?}");
     }
-    assert_eq!(json.body, example.promised("{\"error\":\"too_many_requests\",\"policies\":[\"api\"]}\n"));
+    let promised = example.promised("{\"error\":\"too_many_requests\",\"policies\":[\"api\"],\"retry_after\":26}\n");
+    assert_eq!(json.body, promised.replace("26", &json.number("retry-after").to_string()), "as the header says");
 
     let page = get(server, &["accept: text/html"]).await;
     assert_eq!(page.status(), 429);

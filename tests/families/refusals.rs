@@ -69,6 +69,39 @@ async fn what_the_response_says_itself_stays() {
 }
 
 #[tokio::test]
+async fn a_retry_after_of_its_own_silences_the_window_only_if_it_is_earlier() {
+    for (own, field) in [("59", 0), ("60", 1), ("61", 1), ("Wed, 21 Oct 2026 07:28:00 GMT", 0)] {
+        let answer = refused(
+            |layer| layer,
+            move |refusal| {
+                let mut response = teapot(refusal);
+                response.headers_mut().insert(RETRY_AFTER, own.parse().unwrap());
+                response
+            },
+        )
+        .await;
+        assert_eq!(answer.headers.get_all("ratelimit").iter().count(), field, "{own}");
+        let told: Vec<_> = answer.headers.get_all(RETRY_AFTER).iter().collect();
+        assert_eq!(told, [own], "{own}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_in_its_own_words_has_the_status_and_the_seconds_of_the_refusal() {
+    let answer = refused(
+        |layer| layer.retry_jitter(tollgate::SECOND / 2),
+        |refusal| refusal.respond("text/plain", format!("{:?}", refusal.retry_after_seconds())),
+    )
+    .await;
+    assert_eq!((answer.status, &answer.headers[CONTENT_TYPE]), (429, &"text/plain".parse().unwrap()));
+    let told = format!("Some({})", answer.retry_after().unwrap());
+    assert_eq!(std::str::from_utf8(&answer.body), Ok(&told[..]));
+    // What is no content type is left out, and harms nobody.
+    let answer = refused(|layer| layer, |refusal| refusal.respond("text/\nplain", "slow down")).await;
+    assert!(answer.status == 429 && !answer.headers.contains_key(CONTENT_TYPE));
+}
+
+#[tokio::test]
 async fn a_refusal_knows_what_it_refuses() {
     let answer = refused(
         |layer| layer,
