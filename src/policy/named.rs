@@ -96,7 +96,7 @@ impl Policy {
     /// });
     ///
     /// assert_eq!(API.tiers().collect::<Vec<_>>(), [("free", &Quota::token_bucket(60, MINUTE))]);
-    /// RateLimitLayer::new(&*API, key::global());
+    /// RateLimitLayer::new(&API, key::global());
     /// ```
     ///
     /// # Panics
