@@ -193,7 +193,8 @@ impl RateLimiter {
         self.decide_now(policy, &subject.into(), Ask::cost(1))
     }
 
-    /// What [`limit`](RateLimiter::limit) would answer, without taking anything.
+    /// What [`limit`](RateLimiter::limit) would answer, without taking anything. Of a layer's callers: name them as
+    /// [`remaining`](RateLimiter::remaining) says.
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
@@ -309,8 +310,13 @@ impl RateLimiter {
     /// mode](FailureMode) is not to deny: by the share, or as if nothing had been spent; a
     /// [`check`](RateLimiter::check) tells who decided.
     ///
+    /// Of a layer's caller, `subject` is the same key **and the same tier**, best as the layer's extractor finds them
+    /// ([`KeyExtractor::subject`](crate::KeyExtractor::subject)): without the tier it is the policy's own quota that is
+    /// told of, and `"7"` is another key than `7`. `None` is the anonymous bucket. If nothing ever seems to be spent,
+    /// the layer was not [given this limiter](crate::RateLimitLayer::limiter).
+    ///
     /// ```
-    /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+    /// # use tollgate::{Policy, Quota, RateLimiter, Subject, MINUTE};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tollgate::Error> {
     /// # static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10_000, MINUTE));
@@ -318,6 +324,12 @@ impl RateLimiter {
     /// limiter.acquire(&CHAT, "ada").cost(9_999).await?;
     /// assert!(limiter.remaining(&CHAT, "ada").await? < 100);
     /// assert_eq!(limiter.remaining(&CHAT, "eve").await?, 10_000);
+    ///
+    /// let api = Policy::new("api", Quota::token_bucket(3, MINUTE)).tier("free", Quota::token_bucket(15, MINUTE));
+    /// let ada = || Subject::new(7).tier("free");
+    /// limiter.acquire(&api, ada()).cost(10).await?;
+    /// assert_eq!(limiter.remaining(&api, ada()).await?, 5);
+    /// assert_eq!(limiter.remaining(&api, 7).await?, 0); // of three
     /// # Ok(())
     /// # }
     /// ```
@@ -331,7 +343,8 @@ impl RateLimiter {
 
     /// The row behind a limit as it stands, with the quota that applies: from these anyone can tell what any later call
     /// would be answered, if nobody spends meanwhile. Of a caller who is blocked, or on a deny list, the row is not
-    /// looked up, and told as fully spent.
+    /// looked up, and told as fully spent. A layer's caller is named as [`remaining`](RateLimiter::remaining) says: the
+    /// same key and the same tier.
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};

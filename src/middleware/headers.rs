@@ -40,6 +40,10 @@ use crate::policy::{Decision, Decisions, Policy, PolicyName, tightest};
 pub enum HeaderFamily {
     /// `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=42;t=18` for each policy, as in
     /// draft-ietf-httpapi-ratelimit-headers-08 to -11. Appended to what an inner limiter sent.
+    ///
+    /// Of an allowed request, `t` is the time for which `r` may be spent without outpacing the quota: to the end of a
+    /// window; for a token bucket, as long as `r` tokens take to come back, so it falls with `r`. Of a denial it is the
+    /// wait. A denial has a `RateLimit-Policy` of every policy, and a `RateLimit` only of those that were violated.
     #[default]
     Draft11,
     /// `RateLimit-Limit: 100`, `RateLimit-Remaining: 42`, `RateLimit-Reset: 18` (seconds from now) and

@@ -78,7 +78,9 @@ impl Rule {
         Rule { policies: policies.into_iter().map(Prepared::new).collect(), choose, key, cost: None, settle: None }
     }
 
-    /// What a request costs under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost).
+    /// What a request costs under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost), which counts
+    /// under every rule that has none of its own. A constant is a closure too: `.cost(|_| 10)`. The capacity has to
+    /// hold the dearest request, of each tier too: one that costs more is refused without `Retry-After`.
     ///
     /// ```
     /// use http::request::Parts;

@@ -82,13 +82,21 @@ impl Policy {
         Ok(Policy { name, quota, tiers: Vec::new() })
     }
 
-    /// Adds a quota for callers of one tier. Callers of a tier that is not added have the policy's own quota.
+    /// Adds a quota for callers of one tier. Callers of a tier that is not added have the policy's own quota; each
+    /// policy of a layer needs the tier for itself.
+    ///
+    /// It is not `const`: a policy with tiers that layers and handlers name is a `static LazyLock`.
     ///
     /// ```
-    /// use tollgate::{Policy, Quota, MINUTE};
+    /// use std::sync::LazyLock;
+    /// use tollgate::{key, Policy, Quota, RateLimitLayer, MINUTE};
     ///
-    /// let api = Policy::new("api", Quota::token_bucket(30, MINUTE)).tier("free", Quota::token_bucket(60, MINUTE));
-    /// assert_eq!(api.tiers().collect::<Vec<_>>(), [("free", &Quota::token_bucket(60, MINUTE))]);
+    /// static API: LazyLock<Policy> = LazyLock::new(|| {
+    ///     Policy::new("api", Quota::token_bucket(30, MINUTE)).tier("free", Quota::token_bucket(60, MINUTE))
+    /// });
+    ///
+    /// assert_eq!(API.tiers().collect::<Vec<_>>(), [("free", &Quota::token_bucket(60, MINUTE))]);
+    /// RateLimitLayer::new(&API, key::global());
     /// ```
     ///
     /// # Panics

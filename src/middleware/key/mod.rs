@@ -110,8 +110,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
         None
     }
 
-    /// Who sent the request with these parts, for a handler that limits by itself and means the same callers as the
-    /// layer. `None`: a rule with this extractor would not limit the request.
+    /// Who sent the request with these parts, key and tier, for a handler that limits, or looks, by itself and means
+    /// the same callers as the layer. `None`: a rule with this extractor would not limit the request. (Handed on to a
+    /// limiter, `None` would be the anonymous caller, which is somebody else.)
     ///
     /// ```
     /// use axum::{extract::State, http::request::Parts};
@@ -119,14 +120,24 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// static SIGNUP: Policy = Policy::new("signup", Quota::token_bucket(3, HOUR));
     ///
+    /// // One function for the layer and the handlers.
+    /// fn caller() -> impl KeyExtractor {
+    ///     key::client_ip().trust(["10.0.0.0/8"])
+    /// }
+    ///
     /// async fn sign_up(State(limiter): State<RateLimiter>, parts: Parts) -> axum::response::Result<&'static str> {
-    ///     if let Some(client) = key::client_ip().trust(["10.0.0.0/8"]).subject(&parts).await? {
+    ///     if let Some(client) = caller().subject(&parts).await? {
     ///         limiter.limit(&SIGNUP, client).await?.into_result()?;
     ///     }
     ///     Ok("welcome")
     /// }
+    ///
+    /// async fn me(State(limiter): State<RateLimiter>, parts: Parts) -> axum::response::Result<String> {
+    ///     let Some(client) = caller().subject(&parts).await? else { return Ok("not limited".into()) };
+    ///     Ok(format!("{} left", limiter.remaining(&SIGNUP, client).await?))
+    /// }
     /// # let _: axum::Router = axum::Router::new()
-    /// #     .route("/", axum::routing::post(sign_up)).with_state(RateLimiter::default());
+    /// #     .route("/", axum::routing::post(sign_up).get(me)).with_state(RateLimiter::default());
     /// ```
     ///
     /// # Errors
