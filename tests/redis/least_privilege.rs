@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::{Connection, cmd};
-use tollgate::backend::{Error, RedisBackend, conformance};
+use tollgate::backend::{Error, ErrorKind, RedisBackend, conformance};
 use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter, SetQuotaError, Signal};
 
 use crate::keys::wait_for_slots;
@@ -114,6 +114,13 @@ async fn the_pattern_has_to_be_the_prefix() {
     allow(&mut server.admin(), all());
     let error = RedisBackend::builder().prefix("shop").connect(&url(&server)).await.unwrap_err();
     assert!(error.to_string().contains("has to begin with the backend's prefix"), "{error}");
+    // A server that answers is not out of reach, whatever it says.
+    let backend = RedisBackend::builder().prefix("shop").lazy().connect(&url(&server)).await.unwrap();
+    let limiter = RateLimiter::new(backend);
+    for _ in 0..20 {
+        assert_eq!(limiter.limit(&SLOW, 1).await.unwrap_err().kind(), ErrorKind::Protocol);
+    }
+    assert_eq!(limiter.stats().is_broken, Some(false));
 }
 
 #[tokio::test]
