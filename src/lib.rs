@@ -91,6 +91,7 @@
 //! | [`docs::testing`] | tests of your own limits |
 //! | [`docs::proxies`] | whose address it is behind nginx, Envoy, a CDN; limits at the edge and here |
 //! | `docs::redis` | what a server needs, and what an outage does (feature `redis`) |
+//! | [`docs::observing`] | logs, metrics for Prometheus, what to alert on |
 //! | [`docs::migrating`] | from other crates and services: their code, ours, what changes |
 //! | [`docs::limitations`] | what is not there; what a restart, an eviction, a stepping clock cost |
 //! | [`docs::design`] | how it is built, and why not otherwise |

@@ -43,6 +43,9 @@ pub mod redis {}
 
 pub mod migrating;
 
+#[doc = include_str!("observing.md")]
+pub mod observing {}
+
 #[doc = include_str!("limitations.md")]
 pub mod limitations {}
 

@@ -44,7 +44,8 @@ pub enum FailureMode {
     Deny,
     /// The charge is granted unseen.
     Allow,
-    /// A limiter in this process decides, by a share of each quota: see [`FailureMode::fallback`].
+    /// A limiter in this process decides, by a share of each quota. Made by
+    /// [`FailureMode::fallback(share)`](FailureMode::fallback), which checks the share; it cannot be written by hand.
     #[non_exhaustive]
     Fallback {
         /// More than 0, up to 1.

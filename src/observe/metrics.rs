@@ -17,7 +17,7 @@ use crate::limiter::{Blocked, Failed, Observed, Observer, RateLimiter, Stats};
 /// use tollgate::observe::Metrics;
 /// use tollgate::{MemoryBackend, RateLimiter};
 ///
-/// // First the exporter: PrometheusBuilder::new().install_recorder()?, say.
+/// // First the exporter: PrometheusBuilder::new().install_recorder()?, say; all of it in `docs::observing`.
 /// let metrics = Arc::new(Metrics::new());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&metrics)).build();
 /// // Whenever it is scraped:

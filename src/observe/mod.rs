@@ -1,7 +1,7 @@
 //! Observers to log and measure by: [`Tracing`] (feature `tracing`) and [`Metrics`] (feature `metrics`).
 //!
 //! They are told by [`RateLimiterBuilder::observer`](crate::RateLimiterBuilder::observer). Neither shows a key: events
-//! have its digest, labels nothing of it.
+//! have its digest, labels nothing of it. Both set up, and what to alert on: [`docs::observing`](crate::docs::observing).
 
 #[cfg(feature = "metrics")]
 mod handles;

@@ -20,7 +20,9 @@
 /// Counter: charges that were decided. Labels `policy`, `outcome`, `reason`, `decided_by`, and `enforced`: `false` of
 /// those in shadow mode, where a denial is not acted on.
 ///
-/// Of requests under one policy it adds up to the requests; under several, each counts once under each. Not in it:
+/// Of requests under one policy it adds up to the requests; under several, each counts once under each. A request that
+/// one of them refuses is denied under all: there the `reason` is why, under the others it is `refused_elsewhere`, so
+/// leave those out to count refused requests. Not in it:
 /// charges that nobody decided (they are in [`BACKEND_ERRORS`]) and those that were only asked for ([`CHECKS`]);
 /// requests that no rule limits, or whose key is missing, since nothing was charged.
 pub const DECISIONS: &str = "tollgate_decisions_total";
@@ -50,7 +52,8 @@ pub const BLOCKED: &str = "tollgate_blocked";
 /// Gauge: quotas that are changed at run time.
 pub const CHANGED_QUOTAS: &str = "tollgate_changed_quotas";
 
-/// Gauge: 1 while the backend is out of reach and calls fail at once, else 0. Not there if it cannot be.
+/// Gauge: 1 while the backend is out of reach and calls fail at once, else 0. Not there if it cannot be. It stays 0
+/// while a server answers, though with errors only, such as a missing permission: alert on [`BACKEND_ERRORS`].
 pub const BACKEND_BROKEN: &str = "tollgate_backend_broken";
 
 /// All of these names.

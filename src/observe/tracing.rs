@@ -37,6 +37,8 @@ use crate::limiter::{Blocked, Failed, Observed, Observer};
 /// `enforced`, and where there is one `retry_after_ms` (rounded up) and `rule`. Events, fields and their values keep
 /// their names; the event's name is its message too.
 ///
+/// - **A request under several policies** is an event for each. If one of them refuses it, all are `denied`: the others
+///   with the `reason` `refused_elsewhere`. Leave these out to see each refused request once.
 /// - **Keys** show as their digest. A `rule` tells an address, a user agent or a label as it stands on the deny list,
 ///   or was blocked; of a key only that it is one.
 /// - **An attack, or an outage, is no flood of logs**: of denials and of failures, each policy logs ten a second at
@@ -78,7 +80,7 @@ impl Tracing {
     }
 
     /// How many denials of a policy are logged in each second of the clock; failures and blocks likewise. Defaults to
-    /// 10.
+    /// 10; `u32::MAX` logs all of them, of an attack and of an outage too.
     #[must_use]
     pub fn per_second(mut self, events: u32) -> Tracing {
         self.per_second = events;

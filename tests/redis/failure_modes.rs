@@ -16,6 +16,7 @@ use tollgate::{
 };
 use tower::ServiceExt;
 
+use crate::outage::{LIMIT, SLOW, fresh};
 use crate::server::Server;
 
 static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, HOUR));
@@ -210,4 +211,23 @@ async fn the_fallback_can_be_ones_own() {
     server.kill();
     limiter.limit(&SEARCH, 1).await.unwrap();
     assert_eq!(own.len(), 1);
+}
+
+/// What the block cache remembers needs no server.
+#[tokio::test]
+async fn whoever_was_denied_before_an_outage_stays_so_and_without_the_cache_gets_the_error() {
+    let mut server = Server::start();
+    let backend = server.backend().await;
+    let cached = RateLimiter::new(backend.clone());
+    let bare = RateLimiter::builder(backend).block_cache(0).build();
+    let key = fresh();
+    for _ in 0..=LIMIT {
+        cached.limit(&SLOW, key).await.unwrap();
+    }
+    assert_eq!(bare.limit(&SLOW, key).await.unwrap().decided_by(), DecidedBy::Backend);
+    server.kill();
+    let denied = cached.limit(&SLOW, key).await.unwrap();
+    assert_eq!((denied.is_allowed(), denied.decided_by()), (false, DecidedBy::BlockCache));
+    assert!(bare.limit(&SLOW, key).await.is_err());
+    assert!(cached.limit(&SLOW, fresh()).await.is_err());
 }

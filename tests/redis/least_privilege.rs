@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::{Connection, cmd};
-use tollgate::backend::{Error, RedisBackend, conformance};
+use tollgate::backend::{Error, ErrorKind, RedisBackend, conformance};
 use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter, SetQuotaError, Signal};
 
 use crate::keys::wait_for_slots;
@@ -86,6 +86,41 @@ async fn what_changes_at_run_time_needs_each_of_the_others_and_decisions_none_of
         assert!(error.to_string().contains("permission"), "without {without}: {error}");
         use_it(&mut admin, &backend).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn to_follow_what_others_change_some_of_them_will_do() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    RateLimiter::new(server.backend().await).set_quota(&SLOW, Some(Quota::token_bucket(3, HOUR))).await.unwrap();
+    let read = ["hmget", "hlen", "zcard", "zrange"];
+    for (without, limit) in [("", 3), ("hmget", 10), ("hlen", 10), ("zcard", 10), ("zrange", 10)] {
+        allow(&mut admin, COMMANDS.into_iter().chain(read.into_iter().filter(|command| *command != without)));
+        cmd("ACL").arg("LOG").arg("RESET").exec(&mut admin).unwrap();
+        let limiter = RateLimiter::new(connect(&server).await.unwrap());
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        // Who may not read goes on by the program's.
+        assert_eq!(limiter.limit(&SLOW, fresh()).await.unwrap().limit(), limit, "without {without:?}");
+        // Only the server's log tells, and names the command.
+        let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();
+        assert_eq!(format!("{refused:?}").contains(&format!("{without:?}")), !without.is_empty(), "{refused:?}");
+    }
+}
+
+/// A prefix and a pattern that contradict each other.
+#[tokio::test]
+async fn the_pattern_has_to_be_the_prefix() {
+    let server = Server::start();
+    allow(&mut server.admin(), all());
+    let error = RedisBackend::builder().prefix("shop").connect(&url(&server)).await.unwrap_err();
+    assert!(error.to_string().contains("has to begin with the backend's prefix"), "{error}");
+    // A server that answers is not out of reach, whatever it says.
+    let backend = RedisBackend::builder().prefix("shop").lazy().connect(&url(&server)).await.unwrap();
+    let limiter = RateLimiter::new(backend);
+    for _ in 0..20 {
+        assert_eq!(limiter.limit(&SLOW, 1).await.unwrap_err().kind(), ErrorKind::Protocol);
+    }
+    assert_eq!(limiter.stats().is_broken, Some(false));
 }
 
 #[tokio::test]

@@ -53,7 +53,8 @@ impl RedisBackendBuilder {
         }
     }
 
-    /// What the keys of rows begin with. Defaults to `tollgate`. Applications with different ones share nothing.
+    /// What the keys of rows begin with. Defaults to `tollgate`. Applications with different ones share nothing. The key
+    /// pattern of the server's user has to be the same: `~shop:*` for `shop`.
     ///
     /// # Panics
     /// If it contains a brace: on a cluster, that would decide the slot.
@@ -98,7 +99,8 @@ impl RedisBackendBuilder {
 
     /// The secret under which limiters on this backend hash keys, the same in every process. Defaults to one that
     /// follows from the prefix and is no secret at all: whoever can read the server can then guess keys, such as
-    /// addresses, and find their rows. Give one of your own if keys are personal.
+    /// addresses, and find their rows. Give one of your own if keys are personal. A process with another one counts by
+    /// itself, and nothing warns.
     ///
     /// ```
     /// use tollgate::backend::RedisBackend;

@@ -63,9 +63,12 @@ pub(super) fn classify(error: RedisError) -> Error {
         (_, "CROSSSLOT") => {
             (ErrorKind::Unsupported, "this is a cluster, and the backend was not told: connect with `connect_cluster`")
         }
-        (_, "NOPERM") => {
-            (ErrorKind::Protocol, "the user lacks a permission; see \"The user it needs\" in tollgate::docs::redis")
-        }
+        (_, "NOPERM") => (
+            ErrorKind::Protocol,
+            "the user lacks a permission: its key pattern has to begin with the backend's prefix (`tollgate` unless \
+             set), and it needs the commands under \"The user it needs\" in tollgate::docs::redis; ACL LOG names what \
+             was refused",
+        ),
         (RedisKind::AuthenticationFailed, _) | (_, "NOAUTH" | "WRONGPASS") => {
             (ErrorKind::Protocol, "user name or password are refused; check the URL")
         }
