@@ -42,8 +42,8 @@ async fn inside_of_theirs_it_sees_only_what_theirs_lets_through() {
     }
 }
 
-/// A route with a layer of its own: ours around theirs, on the route. Between the two the compiler has to be told an error
-/// type; without it see the doctest of `tollgate_migrating`.
+/// A route with a layer of its own: ours around theirs, on the route. Between the two the compiler has to be told an
+/// error type; without it see the doctest of `tollgate_migrating`.
 #[tokio::test]
 async fn on_a_route_ours_goes_around_theirs_with_an_error_type_between() {
     let by = |seconds, burst| {
