@@ -176,19 +176,20 @@ async fn without_reservations_nobody_waits_and_with_unlimited_ones_all_do() {
     let plain = Policy::new("plain", Quota::token_bucket(10, SECOND));
     let endless = Policy::new("endless", Quota::token_bucket(10, SECOND).unlimited_reservations());
     let mut held = Vec::new();
-    for i in 0..10_100 {
-        let mut turn = Box::pin(limiter.acquire(&plain, 1_u64).wait_up_to(DAY));
-        assert_eq!(matches!(poll(turn.as_mut()), Poll::Ready(Err(LimitError::Denied(_)))), i >= 10, "{i}");
+    for i in 0..11_100_u64 {
+        let key = i % 100;
+        let mut turn = Box::pin(limiter.acquire(&plain, key).wait_up_to(DAY));
+        assert_eq!(matches!(poll(turn.as_mut()), Poll::Ready(Err(LimitError::Denied(_)))), i >= 1000, "{i}");
 
-        let mut turn = Box::pin(limiter.acquire(&endless, 1_u64).wait_up_to(Duration::MAX));
+        let mut turn = Box::pin(limiter.acquire(&endless, key).wait_up_to(Duration::MAX));
         match poll(turn.as_mut()) {
-            Poll::Ready(Ok(_)) => assert!(i < 10),
+            Poll::Ready(Ok(_)) => assert!(i < 1000, "ten of each key fit at once"),
             Poll::Pending => held.push(turn),
-            Poll::Ready(Err(LimitError::Denied(_))) => assert!(i >= 10_010, "all places are taken at {i}"),
+            Poll::Ready(Err(LimitError::Denied(_))) => assert!(i >= 11_000, "all places are taken at {i}"),
             Poll::Ready(Err(error)) => panic!("{error}"),
         }
     }
-    assert_eq!(held.len(), 10_000, "max_waiting, unless told otherwise");
+    assert_eq!(held.len(), 10_000, "max_waiting, unless told otherwise: of all keys together");
 }
 
 /// A burst, and what comes back meanwhile: a limit of ten in each second is kept by neither of the plain quotas.
