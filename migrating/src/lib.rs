@@ -95,3 +95,27 @@ pub fn inner() -> impl Service<Request<()>, Response = Response<Full<Bytes>>, Er
 
 /// Compiles if it is a service of HTTP.
 pub fn called<S: Service<Request<()>>>(_: S) {}
+
+/// Two layers on one route, theirs and ours: between them the compiler does not know the error type.
+///
+/// ```compile_fail,E0283
+/// # use axum::routing::{MethodRouter, get};
+/// # use tollgate::{key, MINUTE, Quota, RateLimitLayer};
+/// # use tower_governor::{GovernorLayer, governor::GovernorConfigBuilder};
+/// # let theirs = GovernorLayer::new(GovernorConfigBuilder::default().finish().expect("neither is 0"));
+/// # let ours = RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip());
+/// let route: MethodRouter = get(|| async {}).layer(theirs).layer(ours);
+/// ```
+///
+/// So it is told:
+///
+/// ```
+/// # use axum::routing::{MethodRouter, get};
+/// # use tollgate::{key, MINUTE, Quota, RateLimitLayer};
+/// # use tower_governor::{GovernorLayer, governor::GovernorConfigBuilder};
+/// # let theirs = GovernorLayer::new(GovernorConfigBuilder::default().finish().expect("neither is 0"));
+/// # let ours = RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip());
+/// let route: MethodRouter = get(|| async {}).layer::<_, std::convert::Infallible>(theirs).layer(ours);
+/// ```
+#[cfg(doctest)]
+struct TwoLayersOnARoute;

@@ -150,7 +150,7 @@ async fn any_number_wait_with_them_and_as_many_as_said_with_us() {
     let pending = waiting.into_iter().map(|mut it| poll(it.as_mut()).is_pending()).filter(|it| *it).count();
     assert!(pending > 900, "{pending}");
 
-    // Five at once, and a hundred turns; the last of those is twenty seconds away.
+    // One at once, and a hundred turns; the last of those is eleven seconds away.
     let clock = ManualClock::new();
     let ours = ours::governor::Limits::new(manual(&clock));
     let mut outcomes = [0, 0, 0];
@@ -167,7 +167,65 @@ async fn any_number_wait_with_them_and_as_many_as_said_with_us() {
             Poll::Ready(Err(error)) => panic!("{error}"),
         }
     }
-    assert_eq!(outcomes, [5, 100, 895]);
+    assert_eq!(outcomes, [1, 100, 899]);
+}
+
+#[tokio::test]
+async fn without_reservations_nobody_waits_and_with_unlimited_ones_all_do() {
+    let limiter = manual(&ManualClock::new());
+    let plain = Policy::new("plain", Quota::token_bucket(10, SECOND));
+    let endless = Policy::new("endless", Quota::token_bucket(10, SECOND).unlimited_reservations());
+    let mut held = Vec::new();
+    for i in 0..11_100_u64 {
+        let key = i % 100;
+        let mut turn = Box::pin(limiter.acquire(&plain, key).wait_up_to(DAY));
+        assert_eq!(matches!(poll(turn.as_mut()), Poll::Ready(Err(LimitError::Denied(_)))), i >= 1000, "{i}");
+
+        let mut turn = Box::pin(limiter.acquire(&endless, key).wait_up_to(Duration::MAX));
+        match poll(turn.as_mut()) {
+            Poll::Ready(Ok(_)) => assert!(i < 1000, "ten of each key fit at once"),
+            Poll::Pending => held.push(turn),
+            Poll::Ready(Err(LimitError::Denied(_))) => assert!(i >= 11_000, "all places are taken at {i}"),
+            Poll::Ready(Err(error)) => panic!("{error}"),
+        }
+    }
+    assert_eq!(held.len(), 10_000, "max_waiting, unless told otherwise: of all keys together");
+}
+
+/// A burst, and what comes back meanwhile: a limit of ten in each second is kept by neither of the plain quotas.
+#[tokio::test]
+async fn ten_a_second_are_19_in_one_second_and_nine_with_capacity_1_are_not_over_ten() {
+    let pair = Pair::new(Duration::from_millis(100), 10);
+    let mut passed = [0, 0];
+    for _ in 0..1000 {
+        for (count, denied) in passed.iter_mut().zip(pair.ask(1)) {
+            *count += u32::from(denied.is_none());
+        }
+        pair.advance(Duration::from_millis(1));
+    }
+    assert_eq!(passed, [19, 19]);
+
+    let clock = ManualClock::new();
+    let ours = ours::governor::Limits::new(manual(&clock));
+    let mut turns: Vec<_> = (0..40).map(|_| Box::pin(ours.upstream())).collect();
+    let mut passed: Vec<u64> = Vec::new();
+    for ms in 0..5000 {
+        turns.retain_mut(|turn| match poll(turn.as_mut()) {
+            Poll::Ready(outcome) => {
+                outcome.unwrap();
+                passed.push(ms);
+                false
+            }
+            Poll::Pending => true,
+        });
+        clock.advance(Duration::from_millis(1));
+    }
+    assert_eq!(passed.len(), 40);
+    // Each of them up to 100 ms late: a second may see those of 1.1 s.
+    for window in [1000, 1100] {
+        let most = passed.iter().map(|&from| passed.iter().filter(|&&it| (from..from + window).contains(&it)).count());
+        assert!(most.max().unwrap() <= 10, "{passed:?}");
+    }
 }
 
 #[test]

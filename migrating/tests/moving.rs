@@ -1,7 +1,12 @@
 //! What `docs::migrating` says of both layers at once.
 
+use std::convert::Infallible;
+use std::sync::Arc;
+
 use axum::{Router, routing::get};
-use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, key};
+use tollgate::{
+    HeaderFamily, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, ResetUnit, Secret, key,
+};
 use tollgate_migrating::{ask, get as request};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
@@ -35,4 +40,67 @@ async fn inside_of_theirs_it_sees_only_what_theirs_lets_through() {
     for _ in 0..20 {
         assert_eq!(ask(&app, request("/", "203.0.113.9")).await.header("x-ratelimit-shadow"), "");
     }
+}
+
+/// A route with a layer of its own: ours around theirs, on the route. Between the two the compiler has to be told an
+/// error type; without it see the doctest of `tollgate_migrating`.
+#[tokio::test]
+async fn on_a_route_ours_goes_around_theirs_with_an_error_type_between() {
+    let by = |seconds, burst| {
+        let mut config = GovernorConfigBuilder::default().per_second(seconds).burst_size(burst).use_headers();
+        Arc::new(config.finish().unwrap())
+    };
+    let (theirs, theirs_outside) = (by(60, 3), by(2, 5));
+    let app = |ours: RateLimitLayer| {
+        let login = get(|| async { "welcome" });
+        let login = login.layer::<_, Infallible>(GovernorLayer::new(theirs.clone())).layer(ours);
+        Router::new().route("/login", login).layer(GovernorLayer::new(theirs_outside.clone()))
+    };
+    let login =
+        || RateLimitLayer::new(Policy::new("login", Quota::token_bucket(1, MINUTE).capacity(3)), key::client_ip());
+    let shadow = app(login().shadow().shadow_header("x-shadow-login"));
+    for i in 0..5 {
+        let answer = ask(&shadow, request("/login", "203.0.113.9")).await;
+        let marked = (answer.status.as_u16(), answer.header("x-shadow-login"));
+        assert_eq!(marked, if i < 3 { (200, "") } else { (429, "denied") });
+    }
+    // It is inside of their outer layer, and sees what that lets through.
+    assert_eq!(ask(&shadow, request("/login", "203.0.113.9")).await.header("x-shadow-login"), "");
+
+    // Enforced, its refusals are written over by their outer layer: two limiters in one answer.
+    let enforced = app(login().headers(HeaderFamily::XRateLimit(ResetUnit::Seconds)));
+    for _ in 0..3 {
+        assert_eq!(ask(&enforced, request("/login", "198.51.100.1")).await.status, 200);
+    }
+    let refused = ask(&enforced, request("/login", "198.51.100.1")).await;
+    assert_eq!(refused.status, 429);
+    assert_eq!((refused.header("x-ratelimit-limit"), refused.header("x-ratelimit-reset")), ("5", "60"));
+}
+
+#[tokio::test]
+async fn two_layers_on_one_limiter_enforce_for_the_same_clients() {
+    let secret = || Secret::new([7; 16]);
+    let limiter = || RateLimiter::builder(MemoryBackend::new()).secret(secret()).build();
+    let (one, after_a_restart) = (limiter(), limiter());
+    let quota = || Quota::token_bucket(1, MINUTE);
+    let layer = |policy: &'static str, limiter: &RateLimiter| {
+        RateLimitLayer::new(Policy::new(policy, quota()), key::client_ip()).limiter(limiter).enforce_share(0.5)
+    };
+    let enforced_for = async |layer: RateLimitLayer| {
+        let app = Router::new().route("/", get(|| async { "hello" })).layer(layer);
+        let mut refused = Vec::new();
+        for i in 0..100 {
+            let peer = format!("203.0.113.{i}");
+            ask(&app, request("/", &peer)).await;
+            refused.push(ask(&app, request("/", &peer)).await.status == 429);
+        }
+        refused
+    };
+    let chosen = enforced_for(layer("api", &one)).await;
+    assert!((20..80).contains(&chosen.iter().filter(|it| **it).count()));
+    assert_eq!(chosen, enforced_for(layer("login", &one)).await);
+    assert_eq!(chosen, enforced_for(layer("api", &after_a_restart)).await);
+    // With random secrets each draws its own.
+    let own = layer("login", &RateLimiter::default());
+    assert_ne!(chosen, enforced_for(own).await);
 }

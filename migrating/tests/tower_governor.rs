@@ -34,6 +34,14 @@ fn statuses(answers: &[Answer]) -> Vec<u16> {
     answers.iter().map(|it| it.status.as_u16()).collect()
 }
 
+/// The names of the headers that speak of limits.
+fn names(answer: &Answer) -> Vec<&str> {
+    let mut names: Vec<_> = answer.headers.keys().map(|it| it.as_str()).collect();
+    names.retain(|it| it.contains("rate") || it.contains("retry") || it.contains("cache"));
+    names.sort();
+    names
+}
+
 async fn six(app: &Router) -> Vec<Answer> {
     let mut answers = Vec::new();
     for _ in 0..6 {
@@ -49,14 +57,39 @@ async fn the_same_burst_and_other_headers() {
     assert_eq!(statuses(&theirs), [200, 200, 200, 200, 200, 429]);
     assert_eq!(statuses(&ours), statuses(&theirs));
 
-    let names = |answer: &Answer| {
-        let mut names: Vec<_> = answer.headers.keys().map(|it| it.as_str().to_owned()).collect();
-        names.retain(|it| it.contains("rate") || it.contains("retry") || it.contains("cache"));
-        names.sort();
-        names
-    };
     assert_eq!(names(&theirs[0]), ["x-ratelimit-limit", "x-ratelimit-remaining"]);
     assert_eq!(names(&theirs[5]), ["retry-after", "x-ratelimit-after", "x-ratelimit-limit", "x-ratelimit-remaining"]);
+    let three = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
+    assert_eq!(names(&ours[0]), three);
+    assert_eq!(names(&ours[5]), [&["cache-control", "retry-after"][..], &three].concat());
+    for name in &three[..2] {
+        assert!(ours.iter().map(|it| it.header(name)).eq(theirs.iter().map(|it| it.header(name))), "{name}");
+    }
+    for answer in [&theirs[5], &ours[5]] {
+        assert_eq!(answer.header("content-type"), "application/json");
+        let said = answer.retry_after();
+        assert_eq!(answer.body, format!(r#"{{"error":"too_many_requests","retry_in":{said}}}"#));
+    }
+}
+
+#[tokio::test]
+async fn on_a_200_reset_tells_when_all_of_it_is_back() {
+    let ours = six(&ours::tower_governor::app()).await;
+    let resets: Vec<_> = ours.iter().map(|it| it.header("x-ratelimit-reset")).collect();
+    assert_eq!(resets, ["2", "4", "6", "8", "10", "2"], "a token comes back every two seconds");
+    assert_eq!(ours[5].header("retry-after"), "2", "on a 429 it is the wait");
+}
+
+#[tokio::test]
+async fn without_more_words_other_headers_and_another_body() {
+    let mut config = GovernorConfigBuilder::default();
+    let theirs = bare().layer(GovernorLayer::new(config.per_second(2).burst_size(5).finish().unwrap()));
+    let ours = bare().layer(RateLimitLayer::new(
+        Policy::new("api", Quota::token_bucket(1, Duration::from_secs(2)).capacity(5)),
+        key::client_ip(),
+    ));
+    let (theirs, ours) = (six(&theirs).await, six(&ours).await);
+    assert_eq!(statuses(&ours), statuses(&theirs));
     assert_eq!(names(&ours[0]), ["ratelimit", "ratelimit-policy"]);
     assert_eq!(names(&ours[5]), ["cache-control", "ratelimit", "ratelimit-policy", "retry-after"]);
     assert_eq!(ours[0].header("ratelimit-policy"), r#""api";q=5;w=10"#);
@@ -65,6 +98,36 @@ async fn the_same_burst_and_other_headers() {
     assert_eq!(theirs[5].header("content-type"), "");
     assert_eq!(ours[5].header("content-type"), "application/problem+json");
     assert!(ours[5].body.contains(r#""violated-policies":["api"]"#), "{}", ours[5].body);
+}
+
+/// Of a login that is refused, their headers say that there is one left: of the layer around the router.
+#[tokio::test]
+async fn of_two_layers_their_outer_one_writes_last_and_our_inner_ones_headers_stay() {
+    let post = || {
+        let mut login = request("/login", "203.0.113.9");
+        *login.method_mut() = Method::POST;
+        login
+    };
+    for (app, limit, remaining) in [(theirs::tower_governor::app(), "5", "1"), (ours::tower_governor::app(), "3", "0")]
+    {
+        for _ in 0..3 {
+            assert_eq!(ask(&app, post()).await.status, 200);
+        }
+        let refused = ask(&app, post()).await;
+        assert_eq!(refused.status, 429);
+        let told = (refused.header("x-ratelimit-limit"), refused.header("x-ratelimit-remaining"));
+        assert_eq!(told, (limit, remaining));
+        assert!(refused.retry_after() > 50, "of the login, in both");
+        assert_eq!(ask(&app, request("/", "203.0.113.9")).await.status, 200, "and the refused one was charged outside");
+        assert_eq!(ask(&app, request("/", "203.0.113.9")).await.status, 429);
+    }
+}
+
+/// What the table of names writes goes into a `const`.
+#[test]
+fn one_token_every_n_seconds_is_a_const() {
+    const EVERY: Quota = Quota::token_bucket(1, Duration::from_secs(2));
+    assert_eq!((EVERY.rate(), EVERY.period()), (1, Duration::from_secs(2)));
 }
 
 #[tokio::test]

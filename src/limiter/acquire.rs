@@ -125,12 +125,16 @@ impl<'a> Acquire<'a> {
         self.limiter.hold_all([self.charge])
     }
 
-    /// Asks, takes, and waits for the turn if it is at most `wait` away and the quota [allows
-    /// reservations](crate::Quota::max_reserved). Dropped before that, it gives the turn back; what it returns can tell
-    /// the true cost afterwards, or be dropped.
+    /// Asks, takes, and waits for the turn if it is at most `wait` away. Only a quota with
+    /// [`max_reserved`](crate::Quota::max_reserved) or
+    /// [`unlimited_reservations`](crate::Quota::unlimited_reservations) has turns to wait for: under any other, what
+    /// does not fit at once is denied at once.
+    ///
+    /// Dropped before its turn, it gives the turn back. What it returns can tell the true cost afterwards, or be
+    /// dropped.
     ///
     /// ```
-    /// use tollgate::{Policy, Quota, RateLimiter, SECOND};
+    /// use tollgate::{Policy, Quota, RateLimiter, HOUR, SECOND};
     ///
     /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(100, SECOND).capacity(1).max_reserved(50));
     ///
@@ -141,6 +145,10 @@ impl<'a> Acquire<'a> {
     ///     limiter.acquire(&CALLS, "their API").wait_up_to(SECOND).await?;
     ///     // 10 ms apart
     /// }
+    ///
+    /// static PLAIN: Policy = Policy::new("plain", Quota::token_bucket(1, HOUR));
+    /// assert!(limiter.acquire(&PLAIN, "their API").wait_up_to(SECOND).await.is_ok());
+    /// assert!(limiter.acquire(&PLAIN, "their API").wait_up_to(2 * HOUR).await.is_err()); // it has no turns
     /// # Ok(())
     /// # }
     /// ```

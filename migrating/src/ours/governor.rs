@@ -4,7 +4,8 @@ use tollgate::{Charge, DAY, LimitError, Policy, Quota, RateLimiter, SECOND};
 
 static BURST: Policy = Policy::new("burst", Quota::token_bucket(10, SECOND));
 static DAILY: Policy = Policy::new("daily", Quota::token_bucket(1000, DAY));
-static UPSTREAM: Policy = Policy::new("upstream", Quota::token_bucket(5, SECOND).max_reserved(100));
+/// They allow ten a second. No bursts, and one less for timers and a network that are late: `capacity(1)`, and nine.
+static UPSTREAM: Policy = Policy::new("upstream", Quota::token_bucket(9, SECOND).capacity(1).max_reserved(100));
 
 pub struct Limits {
     limiter: RateLimiter,

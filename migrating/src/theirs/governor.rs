@@ -6,7 +6,6 @@ use std::time::Duration;
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
 
-const FIVE: NonZeroU32 = NonZeroU32::new(5).unwrap();
 const TEN: NonZeroU32 = NonZeroU32::new(10).unwrap();
 const THOUSAND: NonZeroU32 = NonZeroU32::new(1000).unwrap();
 
@@ -22,7 +21,7 @@ impl Limits {
         Limits {
             burst: RateLimiter::keyed(Quota::per_second(TEN)),
             daily: RateLimiter::keyed(daily),
-            upstream: RateLimiter::direct(Quota::per_second(FIVE)),
+            upstream: RateLimiter::direct(Quota::per_second(TEN)),
         }
     }
 
