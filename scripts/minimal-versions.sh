@@ -7,6 +7,8 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp -r Cargo.toml README.md src tests examples "$copy"
+mkdir "$copy/benches"
+cp benches/*.rs "$copy/benches"
 cd "$copy"
 
 # Without what only tests need: its bounds are higher, and would hide ours. RUSTC_BOOTSTRAP lets a stable cargo do it.

@@ -476,8 +476,8 @@ impl RateLimitLayer {
     /// Shadow mode for all but a share of keys, from 0.0 to 1.0, for which the limit is enforced: so it can be rolled
     /// out step by step. They are always the same keys (of the first rule) for one
     /// [secret](crate::RateLimiterBuilder::secret), and a larger share includes the smaller one; a limiter with a
-    /// random secret draws them anew in each process. Callers without a key are one key, within
-    /// the share or not. Where the first rule skips a request, the next one's key counts; one that is refused for want
+    /// random secret draws them anew in each process, and so do two layers that have each a limiter of their own: give
+    /// them [one](RateLimitLayer::limiter). Callers without a key are one key, within the share or not. Where the first rule skips a request, the next one's key counts; one that is refused for want
     /// of a key is not among them below 1.0.
     ///
     /// ```
