@@ -150,7 +150,8 @@ replay:
 THEIRS := --ignore-rust-version --manifest-path migrating/Cargo.toml
 
 # Other crates' code that src/docs/migrating shows compiles; tests/migrating.rs sees to it that this is what is shown.
-theirs:
+theirs: node
+	cd migrating/typescript && npm ci --no-audit --no-fund --loglevel=error && npx tsc --noEmit
 	CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-$(CURDIR)/target}" cargo check --quiet --all-targets $(THEIRS)
 
 # And runs beside ours; that of TypeScript, too, some of it on a redis-server of its own.

@@ -14,10 +14,10 @@ use tower_service::Service;
 
 use super::body::RefusalBody;
 use super::headers::Report;
-use super::layer::Shared;
 use super::pass::{After, Pass};
 use super::service::{Outcome, Verdict};
 use super::settle::Settling;
+use super::shared::Shared;
 
 pin_project! {
     /// The future of [`RateLimit`](super::RateLimit): the inner service's response, or a refusal.

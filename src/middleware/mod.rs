@@ -30,6 +30,7 @@ mod routes;
 mod rule;
 mod service;
 mod settle;
+mod shared;
 #[cfg(feature = "axum")]
 mod standing;
 mod status;

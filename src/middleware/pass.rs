@@ -7,8 +7,8 @@ use http::request::Parts;
 use smallvec::SmallVec;
 
 use super::headers::Report;
-use super::layer::Shared;
 use super::settle::Unsettled;
+use super::shared::Shared;
 use super::status::RateLimitStatus;
 use crate::limiter::{Place, Reservation, Settlement};
 

@@ -10,7 +10,7 @@ use http::{HeaderName, Response, StatusCode};
 
 use super::headers::{self, Report};
 use super::key::KeyError;
-use super::layer::Shared;
+use super::shared::Shared;
 use super::{grpc, problem};
 use crate::backend::Error;
 use crate::policy::{Decision, Decisions};

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use http::response::Parts;
 use smallvec::SmallVec;
 
-use super::layer::Shared;
+use super::shared::Shared;
 use crate::backend::BackendFuture;
 use crate::limiter::Settlement;
 

@@ -5,9 +5,10 @@ use http::Response;
 use http::request::Parts;
 
 use super::key::{Extraction, Found, KeyError};
-use super::layer::{RateLimitLayer, Shared};
+use super::layer::RateLimitLayer;
 use super::refusal::Cause;
 use super::service::{Line, Lines};
+use super::shared::Shared;
 use crate::algorithm::{Ask, Micros};
 use crate::backend::Error;
 use crate::limiter::{Circumstances, Snapshot};
