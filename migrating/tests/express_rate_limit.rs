@@ -1,11 +1,13 @@
 //! What `docs::migrating::express_rate_limit` says of ours; of theirs, `typescript/tests` does.
 
+mod down;
+
 use axum::{Router, routing::get};
+use down::Down;
 use tollgate::algorithm::Micros;
-use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{
-    DAY, Error, ErrorKind, FailureMode, HOUR, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer,
-    RateLimiter, Secret, Settle, key,
+    DAY, FailureMode, HOUR, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, Secret,
+    Settle, key,
 };
 use tollgate_migrating::{ask, get as request, ours, with};
 
@@ -116,32 +118,6 @@ async fn refused_by_one_rule_charged_by_none() {
         ask(&app, request("/", "203.0.113.9")).await;
     }
     assert_eq!(limiter.remaining(&daily, tollgate::Key::everybody()).await.unwrap(), 990);
-}
-
-/// A backend whose server is down.
-#[derive(Debug)]
-struct Down;
-
-fn down<T>() -> BackendFuture<T> {
-    BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "down")))
-}
-
-impl Backend for Down {
-    fn acquire(&self, _: &[Take<'_>]) -> BackendFuture<Steps> {
-        down()
-    }
-
-    fn peek(&self, _: &[Take<'_>]) -> BackendFuture<Steps> {
-        down()
-    }
-
-    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<()> {
-        down()
-    }
-
-    fn reset(&self, _: &[RowId<'_>]) -> BackendFuture<()> {
-        down()
-    }
 }
 
 #[tokio::test]

@@ -1,10 +1,12 @@
 //! What `docs::migrating::upstash` says of ours; of theirs, `typescript/tests` does.
 
+mod down;
+
 use std::time::Duration;
 
+use down::Down;
 use tollgate::algorithm::Micros;
-use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
-use tollgate::{Error, ErrorKind, FailureMode, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, SECOND};
+use tollgate::{FailureMode, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, SECOND};
 use tollgate_migrating::{ask, get as request, ours};
 
 fn manual(clock: &ManualClock) -> RateLimiter {
@@ -72,32 +74,6 @@ async fn a_token_bucket_refills_smoothly() {
     assert_eq!(granted(&limiter, &policy, 20).await, 10);
     clock.advance(Duration::from_millis(1500));
     assert_eq!(granted(&limiter, &policy, 20).await, 7);
-}
-
-/// A backend whose server is down.
-#[derive(Debug)]
-struct Down;
-
-fn down<T>() -> BackendFuture<T> {
-    BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "down")))
-}
-
-impl Backend for Down {
-    fn acquire(&self, _: &[Take<'_>]) -> BackendFuture<Steps> {
-        down()
-    }
-
-    fn peek(&self, _: &[Take<'_>]) -> BackendFuture<Steps> {
-        down()
-    }
-
-    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<()> {
-        down()
-    }
-
-    fn reset(&self, _: &[RowId<'_>]) -> BackendFuture<()> {
-        down()
-    }
 }
 
 #[tokio::test]

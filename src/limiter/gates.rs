@@ -60,7 +60,8 @@ impl RateLimiter {
         decisions.ok()?.into_only()
     }
 
-    /// Gates 2 to 4, and all that come after if the rows are in memory: the answer. `None`: the backend is to be asked.
+    /// Gates 2 and 4, and all that come after if the rows are in memory: the answer. `None`: the backend is to be asked.
+    /// Gate 3 made the takes: who is denied at gate 2 is told the quota, too.
     // Nothing large is handed on by value here: moves were most of what an observer cost.
     fn gates(
         &self,

@@ -1,11 +1,10 @@
 //! The plain way of a call: nobody but the backend has a say. Most calls go it, so it is kept short.
 
-use super::RateLimiter;
 use smallvec::SmallVec;
 
+use super::RateLimiter;
 use super::future::DecisionsFuture;
 use crate::algorithm::{Ask, Quota, Step};
-
 use crate::backend::{FewSteps, RowId, Take};
 use crate::policy::{Decision, Decisions, Digest, Policy, Subject};
 
