@@ -1,5 +1,6 @@
 //! Decisions on Redis beside the bare round trip and other crates' Redis backends, in turn, in one run:
-//! `make bench-redis`.
+//! `make bench-redis`. A shorter run, or another, by arguments of the program: `keys=1000`, `rounds=1`, `tasks=64`,
+//! `charges=1`, `only=PING,coalesced` (words of names).
 //!
 //! Starts a redis-server of its own and prints Markdown tables: decisions a second, their latency, and what one costs
 //! the server's main thread. Each contestant has one connection, the same random keys, and limits that allow
@@ -54,32 +55,74 @@ static POLICIES: [Policy; 3] =
 const DEADLINE: Duration = Duration::from_secs(2);
 
 fn main() {
+    let choice = Choice::of_arguments();
     let mut server = Server::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let results = LocalSet::new().block_on(&runtime, async {
-        let contestants = Contestant::all(&server.url()).await;
-        measure(&mut server, &contestants).await
+        let mut contestants = Contestant::all(&server.url()).await;
+        contestants.retain(|contestant| choice.wants(contestant.name()));
+        measure(&mut server, &contestants, &choice).await
     });
     for (charges, results) in CHARGES.into_iter().zip(&results) {
-        print(charges, results);
+        if choice.charges.is_none_or(|only| only == charges) {
+            print(charges, results);
+        }
     }
     print_targets(&results);
+}
+
+/// What is measured.
+struct Choice {
+    keys: usize,
+    rounds: usize,
+    /// Only this many.
+    tasks: Option<usize>,
+    charges: Option<usize>,
+    /// Words of contestants' names; all of them if there are none.
+    names: Vec<String>,
+}
+
+impl Choice {
+    fn of_arguments() -> Choice {
+        let mut choice = Choice { keys: KEYS, rounds: ROUNDS, tasks: None, charges: None, names: Vec::new() };
+        for argument in std::env::args().skip(1) {
+            let (name, value) = argument.split_once('=').unwrap_or((&argument, ""));
+            let number = || value.parse().unwrap_or_else(|_| panic!("{argument}: {value:?} is no number"));
+            match name {
+                "keys" => choice.keys = number(),
+                "rounds" => choice.rounds = number(),
+                "tasks" => choice.tasks = Some(number()),
+                "charges" => choice.charges = Some(number()),
+                "only" => choice.names = value.split(',').map(str::to_owned).collect(),
+                _ => panic!("{argument}: choose by keys=, rounds=, tasks=, charges=, only="),
+            }
+        }
+        choice
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.names.is_empty() || name.split([' ', ',', '`']).any(|word| self.names.iter().any(|other| other == word))
+    }
 }
 
 /// Of each contestant, by the number of tasks, what it did.
 type Results = Vec<(&'static str, [Round; TASKS.len()])>;
 
 /// By the number of charges.
-async fn measure(server: &mut Server, contestants: &[Contestant]) -> Vec<Results> {
+async fn measure(server: &mut Server, contestants: &[Contestant], choice: &Choice) -> Vec<Results> {
     let keys: Rc<[String]> = {
         let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
-        (0..KEYS).map(|_| format!("user-{:016x}", dice.roll())).collect()
+        (0..choice.keys).map(|_| format!("user-{:016x}", dice.roll())).collect()
     };
     let mut results: Vec<Results> =
         CHARGES.map(|_| contestants.iter().map(|c| (c.name(), Default::default())).collect()).into();
-    for round in 0..=ROUNDS {
+    for round in 0..=choice.rounds {
         for (charges, results) in CHARGES.into_iter().zip(&mut results) {
             for (place, tasks) in TASKS.into_iter().enumerate() {
+                if choice.charges.is_some_and(|only| only != charges) || choice.tasks.is_some_and(|only| only != tasks)
+                {
+                    continue;
+                }
                 for i in 0..contestants.len() {
                     // Whoever goes second finds another machine: take turns.
                     let i = if round % 2 == 0 { i } else { contestants.len() - 1 - i };
@@ -104,6 +147,9 @@ fn print(charges: usize, results: &Results) {
     for (place, tasks) in TASKS.into_iter().enumerate() {
         for (name, rounds) in results {
             let Round { per_second, p50, p99, server } = rounds[place];
+            if per_second == 0.0 {
+                continue;
+            }
             println!("| {name} | {tasks} | {per_second:.0} | {p50:.0} | {p99:.0} | {server:.1} |");
         }
     }
@@ -117,8 +163,8 @@ fn print_targets(results: &[Results]) {
         println!("| {label} | {target} | {:.2} | {:.2} |", ratio(&results[0]), ratio(&results[1]));
     };
     let of = |results: &Results, name: &str, tasks: usize| {
-        let rounds = &results.iter().find(|(other, _)| *other == name).expect("a contestant").1;
-        rounds[TASKS.iter().position(|other| *other == tasks).expect("measured")]
+        let rounds = results.iter().find(|(other, _)| *other == name).map(|(_, rounds)| *rounds).unwrap_or_default();
+        rounds[TASKS.iter().position(|other| *other == tasks).expect("a number of tasks")]
     };
     let rate = |results: &Results, name: &str, tasks: usize| of(results, name, tasks).per_second;
     line("coalesced : PING, decisions/s at 64 tasks", "at least 0.6", &|results| {
