@@ -90,6 +90,10 @@ impl Batch {
             // From 1, as the script counts; as many rows as there may be fit.
             let place = |i: usize| places[i] as u16 + 1;
             match &operation.kind {
+                Kind::Decide { takes, store: true, .. } if takes.len() == 1 => {
+                    let (quota, ask) = &takes[0];
+                    arguments.charge(place(0), quota, *ask);
+                }
                 Kind::Decide { takes, store, .. } => {
                     arguments.operation(if *store { wire::ACQUIRE } else { wire::PEEK }, takes.len() as u16);
                     for (i, (quota, ask)) in takes.iter().enumerate() {

@@ -23,276 +23,8 @@ local expires
 local before, rows, put_off, quotas, operations, place, known
 local NONE = string.rep('\0', 32)
 local PADDING = 32 -- Bytes behind the last operation.
-
--- A row as it stands by now.
-local function bytes_of(row)
-  local bytes = rows[row]
-  if bytes == nil then return before[row] end
-  if bytes == false then return NONE end
-  -- Of most that were charged, only what was spent and when has changed.
-  if #bytes == 16 then return bytes .. before[row]:sub(17) end
-  return bytes
-end
-
--- Whatever is not the usual case, below. Defined when it is met: defining functions costs as much as a decision.
-local function general()
-  -- Windows
-
-  -- `start` is taken off first: a period more may be beyond what a double counts.
-  local function index(instant)
-    local since = instant - start
-    if since < 0 then return 0 end
-    return (since - fmod(since, period)) / period + 1
-  end
-
-  local function boundary(window)
-    return max((window - 1) * period + start, 0)
-  end
-
-  local function in_view(count, elapsed)
-    return min(count * (period - elapsed) / period, count)
-  end
-
-  local function elapsed_in_window(instant)
-    if instant < at then return 0 end
-    local since = instant - start
-    if since < 0 then return since + period end
-    return fmod(since, period)
-  end
-
-  -- The row
-
-  -- Brings the row to `instant`: what is paid back is off it.
-  local function pay_back(instant)
-    if algorithm == TOKEN_BUCKET then
-      local elapsed = max(instant - at, 0)
-      local then_at = at
-      if elapsed >= period then
-        local grains = (elapsed - fmod(elapsed, period)) / period
-        spent = spent - grains * rate
-        at = min(at + grains * period, LAST)
-      end
-      if max(instant - at, 0) * rate / period >= spent then
-        spent, at = 0, max(then_at, instant)
-      end
-      return
-    end
-    local past, here = index(at), index(instant)
-    if algorithm == FIXED_WINDOW then
-      if here <= past then
-        at = boundary(past)
-      else
-        spent, at = max(spent - rate * (here - past), 0), boundary(here)
-      end
-      return
-    end
-    at = boundary(max(past, here))
-    if here - past == 1 then
-      spent, carry = 0, spent
-    elseif here - past > 1 then
-      spent, carry = 0, 0
-    end
-  end
-
-  -- Whether no more than `level` stands as spent.
-  local function within(instant, level)
-    if algorithm == TOKEN_BUCKET then
-      return spent - level <= max(instant - at, 0) * rate / period
-    elseif algorithm == FIXED_WINDOW then
-      return spent <= level
-    end
-    return in_view(carry, elapsed_in_window(instant)) <= level - spent
-  end
-
-  local function stands(instant)
-    if algorithm == TOKEN_BUCKET then
-      return max(spent - max(instant - at, 0) * rate / period, 0)
-    elseif algorithm == FIXED_WINDOW then
-      return spent
-    end
-    return spent + in_view(carry, elapsed_in_window(instant))
-  end
-
-  -- Whether a row that spent `total` has come down to `level` by `instant`: whole grains first, only the rest is rounded.
-  local function paid_by(instant, total, level)
-    local debt = total - level
-    if debt <= 0 then return true end
-    if algorithm == TOKEN_BUCKET then
-      local grains = floor(debt / rate)
-      if grains * period > LAST then return false end
-      local elapsed = instant - at - grains * period
-      return elapsed >= 0 and elapsed * rate / period >= debt - grains * rate
-    end
-    local windows = ceil(debt / rate)
-    return windows * period <= LAST and boundary(index(at) + windows) <= instant
-  end
-
-  local function roll(instant)
-    if row_stamp ~= stamp then
-      if fmod(row_stamp, 4) == 3 and fmod(stamp, 4) == 3 then carry = min(carry, limit) else carry = 0 end
-      spent, row_stamp = min(spent, limit), stamp
-    elseif algorithm == 3 and boundary(index(at)) ~= at then
-      spent, carry = 0, 0
-    end
-    if at - instant > fill then
-      -- The clock was far ahead: forgiven, unless it would not be paid back by then even if it had been written now.
-      local written, owed, other = at, spent, carry
-      at = instant
-      pay_back(written - 1)
-      local clear = within(written - 1, 0)
-      spent, at, carry = owed, written, other
-      if clear then
-        spent, at = 0, instant
-        if algorithm == 3 then carry = 0 end
-      end
-    end
-    pay_back(instant)
-  end
-
-  -- Operations
-
-  -- Spends `cost`, if it fits at once or has a turn by `latest`; says whether it did.
-  local function take(cost, latest)
-    if cost <= limit and within(now, limit - cost) then
-      spent = spent + cost
-      return true
-    end
-    if latest < now or ceiling <= limit or cost > ceiling or not within(now, ceiling - cost) then return false end
-    if not paid_by(latest, spent + cost, limit) then return false end
-    spent = spent + cost
-    return true
-  end
-
-  local function less(given, stood, instant)
-    if given == floor(given) and given < stood then
-      spent = spent - given
-      return true
-    end
-    local rest = max(stood - given, 0)
-    local whole = floor(rest)
-    local part = rest - whole
-    if part > ROUNDING then whole = whole + 1 end
-    if whole >= stood then return false end
-    spent, at = whole, max(at, instant)
-    return true
-  end
-
-  -- The charge `receipt` truly cost `actual`.
-  local function settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
-    if row_stamp ~= stamp and (actual <= cost or spent > limit) then
-      spent = min(spent + max(actual - cost, 0), LAST)
-      return
-    end
-    roll(now)
-    local instant = max(now, at)
-    if actual >= cost then
-      spent = min(spent + (actual - cost), LAST)
-      return
-    end
-    local wanted = cost - actual
-    if stamp ~= r_stamp then return end
-    local k_spent, k_at, k_carry = spent, at, carry
-    if algorithm == 3 then
-      spent, at, carry = wanted, r_at, 0
-      pay_back(instant)
-      local t_spent, t_carry = spent, carry
-      spent, at, carry = k_spent, k_at, k_carry
-      if spent < t_spent or carry < t_carry then return end
-      spent, carry = max(spent - t_spent, 0), max(carry - t_carry, 0)
-      return
-    end
-    local stood = stands(instant)
-    spent, at, carry, row_stamp = r_spent, r_at, r_carry, r_stamp
-    roll(instant)
-    local own = stands(instant)
-    spent, at, carry = k_spent, k_at, k_carry
-    if due > instant then
-      if actual == 0 and math.abs(stood - own) <= ROUNDING then less(min(wanted, own), stood, instant) end
-      return
-    end
-    if ceiling > limit and stood > limit then return end
-    if carry < r_carry then return end
-    local left = own - min(carry - r_carry, r_spent - cost)
-    if stood < left - ROUNDING then return end
-    local given = min(wanted, left)
-    if given <= 0 then return end
-    local behind = stood - left > ROUNDING
-    if behind and carry + given > LAST then return end
-    if less(given, stood, instant) and behind then carry = carry + given end
-  end
-
-  -- The instant from which the row is worth nothing to anybody.
-  local function clear()
-    if algorithm == 3 then return at + 2 * period end
-    -- What was given back is remembered as long as any receipt made before now could be worth something.
-    local receipts = carry > 0 and min(spent + carry, ceiling) or 0
-    if algorithm == TOKEN_BUCKET then return max(at + spent * period / rate, now + receipts * period / rate) end
-    return at + ceil(max(spent, receipts) / rate) * period
-  end
-
-  local function quota(number)
-    if number == known then return end
-    algorithm, stamp, rate, period, limit, ceiling, fill = unpack_('<BI4ddddd', quotas, number * 45 + 1)
-    known = number
-  end
-
-  local function load(row, staged)
-    local bytes = staged and staged[row]
-    if bytes == nil then bytes = bytes_of(row) end
-    spent, at, carry, row_stamp, expires = unpack_('<dddI4I4', bytes or NONE)
-  end
-
-  -- The row as it is to be written. Its expiry is put off only when it has to be, and then for twice as long: putting it off costs the
-  -- server as much as the rest of a write.
-  local function state(row)
-    if spent == 0 and carry == 0 then return false end
-    local instant = clear()
-    if instant >= expires * 1000000 then
-      expires, put_off[row] = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295), true
-    end
-    return pack('<dddI4I4', spent, at, carry, row_stamp, expires)
-  end
-
-  -- Each take sees what those before it would spend; kept only if all are granted.
-  local function acquire(lines, store)
-    local granted, staged = true, {}
-    for _ = 1, lines do
-      local row, number, cost, wait
-      row, number, start, cost, wait, place = unpack_('<HHddd', operations, place)
-      if granted then
-        quota(number)
-        load(row, staged)
-        roll(now)
-        granted = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
-        staged[row] = state(row)
-      end
-    end
-    if granted and store then
-      for row, bytes in pairs(staged) do rows[row] = bytes end
-    end
-    return granted
-  end
-
-  -- What is asked of the row and the quota at hand.
-  local function one(row, cost, wait)
-    roll(now)
-    if not take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1) then return false end
-    rows[row] = state(row)
-    return true
-  end
-
-  local function settlement()
-    local row, number, cost, actual, r_spent, r_at, r_carry, r_stamp, due
-    row, number, start, cost, actual, r_spent, r_at, r_carry, r_stamp, due, place =
-      unpack_('<HHddddddI4d', operations, place)
-    quota(number)
-    load(row)
-    settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
-    rows[row] = state(row)
-  end
-
-  return one, acquire, settlement
-end
+local LINE = 28 -- Bytes of a line of an acquire.
+local ACQUIRE, SETTLE, RESET, RUN = 1, 2, 3, 4 -- 0 is a peek.
 
 -- All of them ---------------------------------------------------------------------------------------------------------------
 
@@ -307,86 +39,400 @@ end
 
 rows, put_off, quotas, operations, place = {}, {}, ARGV[1], ARGV[2], 1
 local done, count, length = {}, 0, #operations - PADDING
+-- What does whatever is not the usual case: defined when it is met, since defining functions costs as much as decisions.
 local one, acquire, settlement
 
 while place <= length do
   -- Of what most calls are, all at once: there are bytes enough behind the shortest operation for it to be read so.
   local kind, lines, row, number, begins, cost, wait, behind = unpack_('<BHHHddd', operations, place)
-  local granted = true
-  if kind == 1 and lines == 1 then
-    start, place = begins, behind
+  local last, line, granted, held = row + lines - 1, 1, true, nil
+  -- A run, or the lines of an acquire, of buckets without a wait.
+  local usual = kind == RUN or kind == ACQUIRE
+  while usual do
     if number ~= known then
       algorithm, stamp, rate, period, limit, ceiling, fill = unpack_('<BI4ddddd', quotas, number * 45 + 1)
       known = number
     end
     local written = rows[row]
-    spent, at, carry, row_stamp, expires = unpack_('<dddI4I4', written == nil and before[row] or bytes_of(row))
+    local bytes = written
+    if written == nil then
+      bytes = before[row]
+    elseif not written then
+      bytes = NONE
+    elseif #written == 16 then
+      bytes = written .. before[row]:sub(17)
+    end
+    spent, at, carry, row_stamp, expires = unpack_('<dddI4I4', bytes)
     local fresh = row_stamp == 0
-    if algorithm == TOKEN_BUCKET and wait < 0 and (fresh or row_stamp == stamp and at <= now and carry == 0) then
-      -- `roll`, `take` and `state` of a bucket in one, since calls cost more than what they do.
-      local elapsed = now - at
-      if fresh then
-        at, row_stamp = now, stamp
-      else
-        if elapsed >= period then
-          local rest = fmod(elapsed, period)
-          spent, at = spent - (elapsed - rest) / period * rate, now - rest
-          elapsed = rest
-        end
-        local repaid = elapsed * rate / period
-        if repaid >= spent then
-          spent, at = 0, now
-        elseif cost > limit or spent - (limit - cost) > repaid then
-          granted = false
-        end
+    if algorithm ~= TOKEN_BUCKET or wait >= 0 or not (fresh or row_stamp == stamp and at <= now and carry == 0) then
+      usual = false
+      break
+    end
+    -- `roll`, `take` and `state` of a bucket in one, since calls cost more than what they do.
+    granted = cost <= limit
+    local elapsed = now - at
+    if fresh then
+      at, row_stamp = now, stamp
+    else
+      if elapsed >= period then
+        local rest = fmod(elapsed, period)
+        spent, at = spent - (elapsed - rest) / period * rate, now - rest
+        elapsed = rest
       end
-      if granted and cost <= limit then
-        spent = spent + cost
-        if spent > 0 then
-          local instant = at + spent * period / rate
-          if instant >= expires * 1000000 then
-            expires, put_off[row] = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295), true
-            rows[row] = pack('<dddI4I4', spent, at, carry, row_stamp, expires)
-          elseif fresh or put_off[row] or written and #written == 32 then
-            rows[row] = pack('<dddI4I4', spent, at, carry, row_stamp, expires)
-          else
-            rows[row] = pack('<dd', spent, at)
-          end
-        else
-          rows[row] = false
-        end
-      else
+      local repaid = elapsed * rate / period
+      if repaid >= spent then
+        spent, at = 0, now
+      elseif spent - (limit - cost) > repaid then
         granted = false
       end
-    else
-      if not one then one, acquire, settlement = general() end
-      granted = one(row, cost, wait)
     end
-  elseif kind <= 1 then
-    if not one then one, acquire, settlement = general() end
-    place = place + 3
-    granted = acquire(lines, kind == 1)
-  elseif kind == 2 then
-    if not one then one, acquire, settlement = general() end
-    place = place + 3
-    settlement()
-  else
+    if granted then
+      if kind == ACQUIRE and lines > 1 then
+        held = held or {}
+        -- 0: nobody has written it.
+        if held[row] == nil then held[row] = written == nil and 0 or written end
+      end
+      spent = spent + cost
+      if spent > 0 then
+        local instant = at + spent * period / rate
+        if instant >= expires * 1000000 then
+          expires, put_off[row] = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295), true
+          rows[row] = pack('<dddI4I4', spent, at, carry, row_stamp, expires)
+        elseif fresh or put_off[row] or written and #written == 32 then
+          rows[row] = pack('<dddI4I4', spent, at, carry, row_stamp, expires)
+        else
+          rows[row] = pack('<dd', spent, at)
+        end
+      else
+        rows[row] = false
+      end
+    end
+    if kind == RUN then
+      count = count + 1
+      done[count] = granted and '\1' or '\0'
+      row = row + 1
+      if row > last then break end
+    else
+      line = line + 1
+      if line > lines or not granted then break end
+      row, number, begins, cost, wait, behind = unpack_('<HHddd', operations, behind)
+    end
+  end
+  if held and not (usual and granted) then
+    -- All or none. What is not usual is decided anew.
+    for other, bytes in pairs(held) do
+      if bytes == 0 then rows[other] = nil else rows[other] = bytes end
+    end
+  end
+  if usual and kind == RUN then
+    place = behind
+  elseif usual then
+    place = place + 3 + lines * LINE
+    count = count + 1
+    done[count] = granted and '\1' or '\0'
+  elseif kind == RESET then
     place = place + 5
     rows[row] = false
+    count = count + 1
+    done[count] = '\1'
+  else
+    if not one then
+      -- A row as it stands by now.
+      local function bytes_of(row)
+        local bytes = rows[row]
+        if bytes == nil then return before[row] end
+        if bytes == false then return NONE end
+        -- Of most that were charged, only what was spent and when has changed.
+        if #bytes == 16 then return bytes .. before[row]:sub(17) end
+        return bytes
+      end
+
+      -- Windows
+
+      -- `start` is taken off first: a period more may be beyond what a double counts.
+      local function index(instant)
+        local since = instant - start
+        if since < 0 then return 0 end
+        return (since - fmod(since, period)) / period + 1
+      end
+
+      local function boundary(window)
+        return max((window - 1) * period + start, 0)
+      end
+
+      local function in_view(count, elapsed)
+        return min(count * (period - elapsed) / period, count)
+      end
+
+      local function elapsed_in_window(instant)
+        if instant < at then return 0 end
+        local since = instant - start
+        if since < 0 then return since + period end
+        return fmod(since, period)
+      end
+
+      -- The row
+
+      -- Brings the row to `instant`: what is paid back is off it.
+      local function pay_back(instant)
+        if algorithm == TOKEN_BUCKET then
+          local elapsed = max(instant - at, 0)
+          local then_at = at
+          if elapsed >= period then
+            local grains = (elapsed - fmod(elapsed, period)) / period
+            spent = spent - grains * rate
+            at = min(at + grains * period, LAST)
+          end
+          if max(instant - at, 0) * rate / period >= spent then
+            spent, at = 0, max(then_at, instant)
+          end
+          return
+        end
+        local past, here = index(at), index(instant)
+        if algorithm == FIXED_WINDOW then
+          if here <= past then
+            at = boundary(past)
+          else
+            spent, at = max(spent - rate * (here - past), 0), boundary(here)
+          end
+          return
+        end
+        at = boundary(max(past, here))
+        if here - past == 1 then
+          spent, carry = 0, spent
+        elseif here - past > 1 then
+          spent, carry = 0, 0
+        end
+      end
+
+      -- Whether no more than `level` stands as spent.
+      local function within(instant, level)
+        if algorithm == TOKEN_BUCKET then
+          return spent - level <= max(instant - at, 0) * rate / period
+        elseif algorithm == FIXED_WINDOW then
+          return spent <= level
+        end
+        return in_view(carry, elapsed_in_window(instant)) <= level - spent
+      end
+
+      local function stands(instant)
+        if algorithm == TOKEN_BUCKET then
+          return max(spent - max(instant - at, 0) * rate / period, 0)
+        elseif algorithm == FIXED_WINDOW then
+          return spent
+        end
+        return spent + in_view(carry, elapsed_in_window(instant))
+      end
+
+      -- Whether a row that spent `total` has come down to `level` by `instant`: whole grains first, only the rest is rounded.
+      local function paid_by(instant, total, level)
+        local debt = total - level
+        if debt <= 0 then return true end
+        if algorithm == TOKEN_BUCKET then
+          local grains = floor(debt / rate)
+          if grains * period > LAST then return false end
+          local elapsed = instant - at - grains * period
+          return elapsed >= 0 and elapsed * rate / period >= debt - grains * rate
+        end
+        local windows = ceil(debt / rate)
+        return windows * period <= LAST and boundary(index(at) + windows) <= instant
+      end
+
+      local function roll(instant)
+        if row_stamp ~= stamp then
+          if fmod(row_stamp, 4) == 3 and fmod(stamp, 4) == 3 then carry = min(carry, limit) else carry = 0 end
+          spent, row_stamp = min(spent, limit), stamp
+        elseif algorithm == 3 and boundary(index(at)) ~= at then
+          spent, carry = 0, 0
+        end
+        if at - instant > fill then
+          -- The clock was far ahead: forgiven, unless it would not be paid back by then even if it had been written now.
+          local written, owed, other = at, spent, carry
+          at = instant
+          pay_back(written - 1)
+          local clear = within(written - 1, 0)
+          spent, at, carry = owed, written, other
+          if clear then
+            spent, at = 0, instant
+            if algorithm == 3 then carry = 0 end
+          end
+        end
+        pay_back(instant)
+      end
+
+      -- Operations
+
+      -- Spends `cost`, if it fits at once or has a turn by `latest`; says whether it did.
+      local function take(cost, latest)
+        if cost <= limit and within(now, limit - cost) then
+          spent = spent + cost
+          return true
+        end
+        if latest < now or ceiling <= limit or cost > ceiling or not within(now, ceiling - cost) then return false end
+        if not paid_by(latest, spent + cost, limit) then return false end
+        spent = spent + cost
+        return true
+      end
+
+      local function less(given, stood, instant)
+        if given == floor(given) and given < stood then
+          spent = spent - given
+          return true
+        end
+        local rest = max(stood - given, 0)
+        local whole = floor(rest)
+        local part = rest - whole
+        if part > ROUNDING then whole = whole + 1 end
+        if whole >= stood then return false end
+        spent, at = whole, max(at, instant)
+        return true
+      end
+
+      -- The charge `receipt` truly cost `actual`.
+      local function settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
+        if row_stamp ~= stamp and (actual <= cost or spent > limit) then
+          spent = min(spent + max(actual - cost, 0), LAST)
+          return
+        end
+        roll(now)
+        local instant = max(now, at)
+        if actual >= cost then
+          spent = min(spent + (actual - cost), LAST)
+          return
+        end
+        local wanted = cost - actual
+        if stamp ~= r_stamp then return end
+        local k_spent, k_at, k_carry = spent, at, carry
+        if algorithm == 3 then
+          spent, at, carry = wanted, r_at, 0
+          pay_back(instant)
+          local t_spent, t_carry = spent, carry
+          spent, at, carry = k_spent, k_at, k_carry
+          if spent < t_spent or carry < t_carry then return end
+          spent, carry = max(spent - t_spent, 0), max(carry - t_carry, 0)
+          return
+        end
+        local stood = stands(instant)
+        spent, at, carry, row_stamp = r_spent, r_at, r_carry, r_stamp
+        roll(instant)
+        local own = stands(instant)
+        spent, at, carry = k_spent, k_at, k_carry
+        if due > instant then
+          if actual == 0 and math.abs(stood - own) <= ROUNDING then less(min(wanted, own), stood, instant) end
+          return
+        end
+        if ceiling > limit and stood > limit then return end
+        if carry < r_carry then return end
+        local left = own - min(carry - r_carry, r_spent - cost)
+        if stood < left - ROUNDING then return end
+        local given = min(wanted, left)
+        if given <= 0 then return end
+        local behind = stood - left > ROUNDING
+        if behind and carry + given > LAST then return end
+        if less(given, stood, instant) and behind then carry = carry + given end
+      end
+
+      -- The instant from which the row is worth nothing to anybody.
+      local function clear()
+        if algorithm == 3 then return at + 2 * period end
+        -- What was given back is remembered as long as any receipt made before now could be worth something.
+        local receipts = carry > 0 and min(spent + carry, ceiling) or 0
+        if algorithm == TOKEN_BUCKET then return max(at + spent * period / rate, now + receipts * period / rate) end
+        return at + ceil(max(spent, receipts) / rate) * period
+      end
+
+      local function quota(number)
+        if number == known then return end
+        algorithm, stamp, rate, period, limit, ceiling, fill = unpack_('<BI4ddddd', quotas, number * 45 + 1)
+        known = number
+      end
+
+      local function load(row, staged)
+        local bytes = staged and staged[row]
+        if bytes == nil then bytes = bytes_of(row) end
+        spent, at, carry, row_stamp, expires = unpack_('<dddI4I4', bytes or NONE)
+      end
+
+      -- The row as it is to be written. Its expiry is put off only when it has to be, and then for twice as long: putting it off
+      -- costs the server as much as the rest of a write.
+      local function state(row)
+        if spent == 0 and carry == 0 then return false end
+        local instant = clear()
+        if instant >= expires * 1000000 then
+          expires, put_off[row] = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295), true
+        end
+        return pack('<dddI4I4', spent, at, carry, row_stamp, expires)
+      end
+
+      -- Each take sees what those before it would spend; kept only if all are granted.
+      function acquire(lines, store)
+        local granted, staged = true, {}
+        for _ = 1, lines do
+          local row, number, cost, wait
+          row, number, start, cost, wait, place = unpack_('<HHddd', operations, place)
+          if granted then
+            quota(number)
+            load(row, staged)
+            roll(now)
+            granted = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
+            staged[row] = state(row)
+          end
+        end
+        if granted and store then
+          for row, bytes in pairs(staged) do rows[row] = bytes end
+        end
+        return granted
+      end
+
+      -- One of a run.
+      function one(row, number, cost, wait)
+        quota(number)
+        load(row)
+        roll(now)
+        if not take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1) then return false end
+        rows[row] = state(row)
+        return true
+      end
+
+      function settlement()
+        local row, number, cost, actual, r_spent, r_at, r_carry, r_stamp, due
+        row, number, start, cost, actual, r_spent, r_at, r_carry, r_stamp, due, place =
+          unpack_('<HHddddddI4d', operations, place)
+        quota(number)
+        load(row)
+        settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
+        rows[row] = state(row)
+      end
+    end
+    if kind == RUN then
+      -- What is left of it.
+      start, place = begins, behind
+      for row = row, last do
+        count = count + 1
+        done[count] = one(row, number, cost, wait) and '\1' or '\0'
+      end
+    else
+      place = place + 3
+      if kind == SETTLE then settlement() else granted = acquire(lines, kind == ACQUIRE) end
+      count = count + 1
+      done[count] = (kind == SETTLE or granted) and '\1' or '\0'
+    end
   end
-  count = count + 1
-  done[count] = granted and '\1' or '\0'
 end
 
+local KEYS = KEYS
 for row = 1, #KEYS do
-  local bytes, old = rows[row], before[row]
-  if bytes and bytes ~= old then
-    if put_off[row] and #bytes == 32 then
-      call('SET', KEYS[row], bytes, 'EXAT', format('%d', (unpack_('<I4', bytes, 29))))
-    else
-      call('SETRANGE', KEYS[row], '0', bytes) -- a number would be printed with 17 digits
+  local bytes = rows[row]
+  if bytes then
+    local old = before[row]
+    if bytes ~= old then
+      if put_off[row] and #bytes == 32 then
+        call('SET', KEYS[row], bytes, 'EXAT', format('%d', (unpack_('<I4', bytes, 29))))
+      else
+        call('SETRANGE', KEYS[row], '0', bytes) -- a number would be printed with 17 digits
+      end
     end
-  elseif bytes == false and old ~= NONE then
+  elseif bytes == false and before[row] ~= NONE then
     call('DEL', KEYS[row])
   end
 end

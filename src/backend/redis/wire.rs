@@ -4,6 +4,8 @@
 //! All numbers are little-endian, tokens and microseconds doubles, as the script computes with:
 //! - a quota: algorithm (1 byte), stamp (4), rate, period (of a bucket in lowest terms), capacity, ceiling, fill;
 //! - an operation: kind (1), number of its lines (2), its lines;
+//! - a run, which is what most calls are: kind (1), number of operations (2), one line. Each is an acquire of that line
+//!   alone, the first of that row, the next of the next row;
 //! - a line of an acquire or a peek: row (2, from 1), quota (2, from 0), start of windows, cost, longest wait (-1 =
 //!   none);
 //! - a settlement: row (2), quota (2), start, cost, actual, the receipt's spent, at, carry, stamp (4), due;
@@ -20,18 +22,48 @@ use crate::algorithm::{Ask, MOST_SPENT, Micros, Quota, Receipt, State};
 pub(super) struct Arguments {
     pub(super) quotas: Vec<u8>,
     pub(super) operations: Vec<u8>,
+    /// The run that was begun last, if nothing came after it.
+    run: Option<Run>,
+}
+
+#[derive(Debug)]
+struct Run {
+    /// Where it begins.
+    place: usize,
+    count: u16,
+    /// The row of its next operation, if that is one more of it.
+    next: u16,
+    quota: Quota,
+    ask: Ask,
 }
 
 pub(super) const PEEK: u8 = 0;
 pub(super) const ACQUIRE: u8 = 1;
 pub(super) const SETTLE: u8 = 2;
 pub(super) const RESET: u8 = 3;
+const RUN: u8 = 4;
 
 impl Arguments {
     /// Begins an operation of so many lines.
     pub(super) fn operation(&mut self, kind: u8, lines: u16) {
+        self.run = None;
         self.operations.push(kind);
         self.operations.extend(lines.to_le_bytes());
+    }
+
+    /// An acquire of one line: one more of the last run, if it asks the same of the next row.
+    pub(super) fn charge(&mut self, row: u16, quota: &Quota, ask: Ask) {
+        if let Some(run) = &mut self.run {
+            if run.next == row && run.ask == ask && run.quota == *quota {
+                (run.count, run.next) = (run.count + 1, row + 1);
+                self.operations[run.place + 1..][..2].copy_from_slice(&run.count.to_le_bytes());
+                return;
+            }
+        }
+        let place = self.operations.len();
+        self.operation(RUN, 1);
+        self.take(row, quota, ask);
+        self.run = Some(Run { place, count: 1, next: row + 1, quota: *quota, ask });
     }
 
     /// All operations, as they are sent.
@@ -179,6 +211,29 @@ mod tests {
         }
         bytes[10..18].copy_from_slice(&f64::NAN.to_le_bytes());
         assert!(Reply::read(&bytes, 2, 1).is_none());
+    }
+
+    #[test]
+    fn what_is_asked_of_row_after_row_is_sent_once() {
+        let quota = Quota::token_bucket(10, MINUTE);
+        let sent = |charges: &[(u16, Quota, u64)]| {
+            let mut arguments = Arguments::default();
+            charges.iter().for_each(|(row, quota, cost)| arguments.charge(*row, quota, Ask::cost(*cost)));
+            arguments.operations
+        };
+        let run = sent(&[(1, quota, 1), (2, quota, 1), (3, quota, 1)]);
+        assert_eq!((run.len(), &run[..5]), (31, &[RUN, 3, 0, 1, 0][..]));
+        // The same row again, another cost, another quota: another run.
+        assert_eq!(sent(&[(1, quota, 1), (1, quota, 1)]).len(), 2 * 31);
+        assert_eq!(sent(&[(1, quota, 1), (2, quota, 2)]).len(), 2 * 31);
+        assert_eq!(sent(&[(1, quota, 1), (2, quota.capacity(5), 1)]).len(), 2 * 31);
+        // So is what comes after something else.
+        let mut arguments = Arguments::default();
+        arguments.charge(1, &quota, Ask::cost(1));
+        arguments.operation(RESET, 1);
+        arguments.reset(9);
+        arguments.charge(2, &quota, Ask::cost(1));
+        assert_eq!(arguments.operations.len(), 31 + 5 + 31);
     }
 
     #[test]
