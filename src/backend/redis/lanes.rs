@@ -168,6 +168,7 @@ impl Lanes {
         let queue = lanes.get_mut(&lane)?;
         queue.sent -= usize::from(sent);
         queue.done(posted);
+        let now = Instant::now();
         // Half of many, if nothing is under way: the other half travels while this one is decided.
         let halve = queue.sent == 0 && queue.calls > 1 && queue.waiting.len() >= WORTH_HALVING;
         let most = if halve { queue.waiting.len().div_ceil(2).min(MOST_TOGETHER) } else { MOST_TOGETHER };
@@ -183,7 +184,7 @@ impl Lanes {
             if operation.is_abandoned() {
                 continue;
             }
-            if !operation.is_posted() && operation.began.elapsed() > self.deadline / 2 {
+            if !operation.is_posted() && now.saturating_duration_since(operation.began) > self.deadline / 2 {
                 // What would come back too late is not sent: it would be charged for nothing.
                 let _ = operation.answer.send(Err(queued(self.deadline)));
                 continue;

@@ -13,14 +13,11 @@ impl Script {
         Script { source, hash: redis::Script::new(source).get_hash().to_owned() }
     }
 
-    /// The beginning of its command.
-    pub(super) fn command(&self, in_full: bool) -> Cmd {
-        let mut command = Cmd::new();
-        if in_full {
-            command.arg("EVAL").arg(self.source);
-        } else {
-            command.arg("EVALSHA").arg(&self.hash);
-        }
+    /// The beginning of its command, which so many arguments of so many bytes will follow.
+    pub(super) fn command(&self, in_full: bool, arguments: usize, bytes: usize) -> Cmd {
+        let (name, script) = if in_full { ("EVAL", self.source) } else { ("EVALSHA", &*self.hash) };
+        let mut command = Cmd::with_capacity(arguments + 2, bytes + name.len() + script.len());
+        command.arg(name).arg(script);
         command
     }
 }
