@@ -86,6 +86,10 @@ impl Batch {
         &self.operations[operation].kind.rows()[row]
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.operations.len()
+    }
+
     /// The time since the oldest of them began.
     pub(super) fn age(&self) -> Duration {
         self.operations.first().map_or(Duration::ZERO, |operation| operation.began.elapsed())

@@ -5,7 +5,7 @@
 //! An operation that comes when little is under way goes at once. Those that come meanwhile wait until a call is back,
 //! and then go all together. So a lone decision waits for nobody, and a busy server is asked in few, large calls. Two
 //! are under way at a time, one a step behind the other, so that the server has something to do while its last answer
-//! is read.
+//! is read; and answers that came together are told one after the other, so that it stays so.
 //!
 //! A server has one lane. On a cluster each slot has one, since a script may only touch keys of one slot.
 
@@ -50,6 +50,8 @@ struct Queue {
     calls: usize,
     /// Calls that are at the server.
     sent: usize,
+    /// Callers were told their answers, and nothing was sent since.
+    told: bool,
     /// Rows of settlements and resets among these: whatever else is asked of them waits, since nobody waited for those
     /// and everybody may rely on them.
     posted: Vec<Row>,
@@ -78,6 +80,10 @@ const MOST_CALLS: usize = 2;
 
 /// Operations that are worth two calls rather than one.
 const WORTH_HALVING: usize = 8;
+
+/// How often an answer lets others go first: as often as it takes callers that were told theirs to ask anew, and a call
+/// to be made of that.
+const MOST_YIELDS: usize = 6;
 
 /// Operations in one call. A script holds up everybody else on the server while it runs.
 const MOST_TOGETHER: usize = 128;
@@ -206,6 +212,7 @@ impl Lanes {
             return None;
         }
         queue.sent += 1;
+        queue.told = false;
         drop(queues);
         Some(Batch::new(operations))
     }
@@ -213,6 +220,24 @@ impl Lanes {
     /// Whether something of the lane is at the server.
     fn is_under_way(&self, lane: u16) -> bool {
         self.queues().lanes.get(&lane).is_some_and(|queue| queue.sent > 0)
+    }
+
+    /// Answers that came together are told one after the other: what the callers of the first ask next is sent before
+    /// those of the second are told. Else all of them would ask at once, and be answered at once: the server idle while
+    /// we are not, and the other way round. Of 64 tasks, 239,000 decisions a second were made so, and 323,000 in turn.
+    async fn in_turn(&self, lane: u16, batch: &Batch) {
+        if batch.len() < WORTH_HALVING {
+            return;
+        }
+        for _ in 0..MOST_YIELDS {
+            if !self.queues().lanes.get(&lane).is_some_and(|queue| queue.told) {
+                break;
+            }
+            yield_now().await;
+        }
+        if let Some(queue) = self.queues().lanes.get_mut(&lane) {
+            queue.told = true;
+        }
     }
 
     async fn call(&self, lane: u16, batch: Batch) {
@@ -223,7 +248,10 @@ impl Lanes {
         // Half of the deadline at least is left of every operation that is sent: see `next`.
         let left = self.deadline.saturating_sub(batch.age()).max(self.deadline / 2);
         match timeout(left, self.ask(&batch)).await {
-            Ok(Ok(reply)) => batch.answer(&reply),
+            Ok(Ok(reply)) => {
+                self.in_turn(lane, &batch).await;
+                batch.answer(&reply);
+            }
             Ok(Err(error)) => {
                 if fault(&error) != Fault::Answered || self.leads_nowhere(&error) {
                     self.gone(lane, number, Why::Failed(error.clone()));
