@@ -247,17 +247,19 @@ pub(crate) fn step_inlined(quota: &Quota, state: &State, now: Micros, ask: Ask) 
     let stamp = quota.stamp();
     let Ask { cost, max_wait } = ask;
     let fits =
-        cost <= quota.limit() && within(quota, &State { spent, at, carry, stamp }, now, (quota.limit() - cost) as f64);
+        cost <= quota.limit() && within(quota, &State { spent, at, carry, stamp }, now, float(quota.limit() - cost));
     let verdict = if fits {
         Verdict::Allow
     } else {
-        match not_now(quota, spent, at, carry, now, cost, max_wait) {
+        let soon =
+            if usual && max_wait.is_none() { token_bucket::wait_for_whole(quota, spent, at, now, cost) } else { None };
+        match soon.map_or_else(|| not_now(quota, spent, at, carry, now, cost, max_wait), Turn::AskAgainIn) {
             Turn::In(wait) => Verdict::Reserve { wait: Duration::from_micros(wait) },
             Turn::AskAgainIn(retry) => Verdict::Deny { retry: Some(Duration::from_micros(retry)) },
             Turn::Never => Verdict::Deny { retry: None },
         }
     };
-    let spent = if matches!(verdict, Verdict::Deny { .. }) { spent } else { spent + cost as f64 };
+    let spent = if matches!(verdict, Verdict::Deny { .. }) { spent } else { spent + float(cost) };
     Step { verdict, state: State { spent, at, carry, stamp }, now }
 }
 
@@ -346,6 +348,16 @@ pub(crate) fn available(quota: &Quota, row: &State, now: Micros) -> u64 {
     if guess > 0 && !within(quota, row, now, (limit - guess) as f64) { guess - 1 } else { guess }
 }
 
+/// Of a bucket that has whole tokens and gets one at a time: what remains after an allowed step, and microseconds in which
+/// as many are paid back. `None`: that is not so simple.
+#[inline]
+pub(crate) fn left_of_whole(quota: &Quota, step: &Step) -> Option<(u64, u64)> {
+    if step.verdict != Verdict::Allow || quota.algorithm() != Algorithm::TokenBucket {
+        return None;
+    }
+    token_bucket::left_of_whole(quota, &step.state, step.now)
+}
+
 /// The first instant from `now` on at which no more than `level` stands as spent, if nobody spends meanwhile.
 pub(crate) fn when(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micros> {
     match quota.algorithm() {
@@ -361,6 +373,12 @@ pub(crate) fn next_change(quota: &Quota, row: &State, now: Micros) -> Option<Mic
         Algorithm::TokenBucket => when(quota, row, now, (spent(quota, row, now).ceil() - 1.0).max(0.0)),
         _ => Some(fixed_window::boundary(quota, fixed_window::index(quota, now) + 1)),
     }
+}
+
+/// Of tokens or microseconds, which are all less than 2^53. A signed number takes one instruction, any other five.
+#[inline(always)]
+const fn float(number: u64) -> f64 {
+    number as i64 as f64
 }
 
 #[inline(always)]

@@ -6,7 +6,7 @@
 //! in floating point, for the decision at hand, and never stored.
 
 use super::quota::Quota;
-use super::{Micros, State};
+use super::{Micros, State, float};
 
 /// The row as of `now`: whole grains paid back, or nothing spent any more.
 #[inline(always)]
@@ -16,10 +16,10 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     if elapsed >= quota.grain_micros {
         // Grains first: over a long time, what is paid back does not fit a floating-point number without rounding.
         let grains = elapsed / quota.grain_micros;
-        row.spent -= grains as f64 * quota.grain_tokens as f64;
+        row.spent -= float(grains) * float(quota.grain_tokens);
         row.at = state.at.plus(grains * quota.grain_micros);
     }
-    if repaid(quota, now.micros_since(row.at)) >= row.spent {
+    if !outlasts_a_grain(quota, row.spent) && repaid(quota, now.micros_since(row.at)) >= row.spent {
         return State { spent: 0.0, at: state.at.max(now), ..row };
     }
     row
@@ -34,12 +34,14 @@ pub(super) fn spent(quota: &Quota, state: &State, now: Micros) -> f64 {
 #[inline(always)]
 pub(super) fn within(quota: &Quota, state: &State, now: Micros, level: f64) -> bool {
     // Not `spent() <= level`: subtracting first would round once more.
-    // Mostly nothing has to be paid back for that, and division is slow.
+    // Mostly nothing has to be paid back for that, or too much, and division is slow.
     let debt = state.spent - level;
-    debt <= 0.0 || debt <= repaid(quota, now.micros_since(state.at))
+    let elapsed = now.micros_since(state.at);
+    debt <= 0.0 || (elapsed >= quota.grain_micros || !outlasts_a_grain(quota, debt)) && debt <= repaid(quota, elapsed)
 }
 
 /// The first instant from `now` on at which [`within`] holds.
+#[inline]
 pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Option<Micros> {
     let debt = state.spent - level;
     if debt <= 0.0 {
@@ -48,14 +50,37 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     // Whole grains are exact, and are what the row will be brought forward by; only the rest of the last one is
     // rounded.
     // A cast rounds down as `floor` would, which is a call of a function where the processor may be an old one.
-    let grains = (debt / quota.grain_tokens as f64) as u64;
-    if grains as f64 * quota.grain_micros as f64 > Micros::MAX.get() as f64 {
+    let grains = if quota.grain_tokens == 1 { debt as u64 } else { (debt / float(quota.grain_tokens)) as u64 };
+    if float(grains) * float(quota.grain_micros) > Micros::MAX.get() as f64 {
         return None;
     }
-    let rest = debt - grains as f64 * quota.grain_tokens as f64;
+    let rest = debt - float(grains) * float(quota.grain_tokens);
     let elapsed = if rest > 0.0 { micros_for(quota, rest) } else { 0 };
     let instant = state.at.plus(grains * quota.grain_micros + elapsed).max(now);
     (instant < Micros::MAX).then_some(instant)
+}
+
+/// Of a bucket that has whole tokens and gets one at a time: microseconds until there are `cost`, as [`when`] has it.
+/// `None`: that is not so simple.
+#[inline(always)]
+pub(super) fn wait_for_whole(quota: &Quota, spent: f64, at: Micros, now: Micros, cost: u64) -> Option<u64> {
+    let debt = spent - float(quota.limit().checked_sub(cost)?);
+    let tokens = debt as u64;
+    let instant = at.get().checked_add(tokens.checked_mul(quota.grain_micros)?)?;
+    let simple = quota.grain_tokens == 1 && float(tokens) == debt && instant < Micros::MAX.get();
+    simple.then(|| instant.saturating_sub(now.get()))
+}
+
+/// See [`left_of_whole`](super::left_of_whole).
+#[inline]
+pub(super) fn left_of_whole(quota: &Quota, row: &State, now: Micros) -> Option<(u64, u64)> {
+    let spent = row.spent as u64;
+    let left = quota.limit().checked_sub(spent).filter(|left| *left > 0)?;
+    let micros = left.checked_mul(quota.grain_micros)?;
+    // The row is of `now`, but for part of a token.
+    let is_rolled =
+        now.micros_since(row.at) < quota.grain_micros && quota.grain_tokens == 1 && float(spent) == row.spent;
+    (is_rolled && now.plus(micros) < Micros::MAX).then_some((left, micros))
 }
 
 /// Microseconds after which [`repaid`] comes to `rest`, less than a grain.
@@ -79,11 +104,19 @@ pub(super) const fn micros_to_repay(quota: &Quota, tokens: u64) -> u128 {
     (tokens as u128 * quota.grain_micros as u128).div_ceil(quota.grain_tokens as u128)
 }
 
+/// Whether so many tokens are more than any part of a grain pays back, as [`repaid`] tells it.
+#[inline(always)]
+fn outlasts_a_grain(quota: &Quota, tokens: f64) -> bool {
+    // Of one token, the largest part is (n - 1) / n with n less than 2^53, which is told exactly enough to be less than 1.
+    // Of several it may be rounded up to all of them.
+    tokens > float(quota.grain_tokens) || quota.grain_tokens == 1 && tokens >= 1.0
+}
+
 /// Tokens paid back in `elapsed` microseconds. Multiplied before divided: `elapsed * (rate / period)` differs in a
 /// quarter of all cases.
-#[inline]
+#[inline(always)]
 fn repaid(quota: &Quota, elapsed: u64) -> f64 {
-    elapsed as f64 * quota.grain_tokens as f64 / quota.grain_micros as f64
+    float(elapsed) * float(quota.grain_tokens) / float(quota.grain_micros)
 }
 
 #[cfg(test)]
