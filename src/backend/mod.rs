@@ -305,10 +305,11 @@ impl RowId<'_> {
         self.key.under(self.policy)
     }
 
-    /// What fixes the [boundaries](Quota::seeded) of a quota that does not say where they lie.
-    #[inline]
-    pub(crate) fn seed(&self) -> u64 {
-        self.digest().seed()
+    /// A quota whose [boundaries](Quota::seeded) are this row's, if nothing else says where they lie.
+    #[inline(always)]
+    pub(crate) fn seeded(&self, quota: &Quota) -> Quota {
+        // Everybody sees where boundaries lie.
+        if quota.wants_seed() { quota.seeded(self.digest().shown().seed()) } else { *quota }
     }
 }
 
@@ -347,7 +348,7 @@ impl<'a> Take<'a> {
     /// What `ask` takes of `row` under `quota`.
     #[inline]
     pub fn new(row: RowId<'a>, quota: &Quota, ask: Ask) -> Take<'a> {
-        Take { row, quota: quota.seeded(row.seed()), ask }
+        Take { row, quota: row.seeded(quota), ask }
     }
 }
 

@@ -12,7 +12,7 @@ use super::overrides::Overrides;
 use super::queue::Queues;
 use super::{AutoBlock, DenyList, FailureMode, Inner, Observer, RateLimiter, turn};
 use crate::backend::{Backend, BulletinReader};
-use crate::policy::{Key, Policy, Secret};
+use crate::policy::{Key, KeyHash, Policy, Secret};
 use crate::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// Choices for a [`RateLimiter`].
@@ -52,7 +52,7 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize};
 /// ```
 pub struct RateLimiterBuilder {
     backend: AnyBackend,
-    secret: Secret,
+    secret: Option<Secret>,
     failure: Failure,
     max_waiting: usize,
     deny: Option<DenyList>,
@@ -65,7 +65,7 @@ impl RateLimiterBuilder {
     pub(super) fn new(backend: impl Backend) -> RateLimiterBuilder {
         let backend = AnyBackend::new(backend);
         RateLimiterBuilder {
-            secret: backend.secret().unwrap_or_else(Secret::random),
+            secret: backend.secret(),
             backend,
             failure: Failure::default(),
             max_waiting: turn::MAX_WAITING,
@@ -79,7 +79,7 @@ impl RateLimiterBuilder {
     /// The secret under which keys are hashed. Defaults to a random one; processes that share a backend need the same.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RateLimiterBuilder {
-        self.secret = secret;
+        self.secret = Some(secret);
         self
     }
 
@@ -171,11 +171,16 @@ impl RateLimiterBuilder {
         let block_cache = (self.backend.is_remote() && self.block_cache > 0).then(|| BlockCache::new(self.block_cache));
         let is_plain = !guard.is_needed() && block_cache.is_none() && self.observers.is_empty();
         let bulletin = self.backend.bulletin();
+        let hash = match (self.secret, self.backend.memory()) {
+            (Some(secret), _) => KeyHash::Shared(secret),
+            (None, Some(_)) => KeyHash::own(),
+            (None, None) => KeyHash::Shared(Secret::random()),
+        };
         let inner = Arc::new(Inner {
             time: LocalTime::new(self.backend.clock()),
             backend: self.backend,
-            anonymous: self.secret.digest(&Key::anonymous()),
-            secret: self.secret,
+            anonymous: hash.digest(&Key::anonymous()),
+            hash,
             failure: self.failure,
             queues: Queues::default(),
             waiting: AtomicUsize::new(0),

@@ -35,13 +35,13 @@ pub(super) struct Call {
 
 impl Call {
     pub(super) fn new(limiter: &RateLimiter, lines: &Lines<'_>, around: Circumstances<'_>) -> Call {
-        let Inner { guard, secret, observers, .. } = &*limiter.inner;
+        let Inner { guard, hash, observers, .. } = &*limiter.inner;
         let keys = lines.iter().filter(|_| guard.counts()).map(|(_, subject, _)| subject.key().cloned());
         Call {
             take: around.take,
             enforced: around.enforced,
             began: (!observers.is_empty()).then(Instant::now),
-            known: guard.known(around.signals, secret),
+            known: guard.known(around.signals, hash),
             keys: keys.collect(),
             permit: None,
         }
@@ -105,7 +105,7 @@ impl RateLimiter {
         if let Some(began) = call.began {
             let latency = began.elapsed();
             for line in lines {
-                let failed = Failed { policy: &line.policy, key: line.key, error: &error, latency };
+                let failed = Failed { policy: &line.policy, key: line.key.shown(), error: &error, latency };
                 self.inner.observers.iter().for_each(|observer| observer.failed(&failed));
             }
         }
@@ -123,11 +123,11 @@ impl RateLimiter {
                 // What nobody saw says nothing of who asked, nor does a charge of nothing.
                 let says = |decision: &&Decision| decision.decided_by() != DecidedBy::Nobody && decision.cost() > 0;
                 let seen = decided.iter().filter(says);
-                guard.allowed(seen.map(|decision| (decision.policy(), decision.key())), &call.known);
+                guard.allowed(seen.map(|decision| (decision.policy(), decision.row_key())), &call.known);
             } else {
                 let now = time.now();
                 let denied = decided.iter().zip(&call.keys).filter(|(decision, _)| decision.is_violated());
-                let denied = denied.map(|(decision, key)| (decision.policy(), key.as_ref(), decision.key()));
+                let denied = denied.map(|(decision, key)| (decision.policy(), key.as_ref(), decision.row_key()));
                 for earned in guard.denied(denied, &call.known, now) {
                     // In this process it holds whether the others learn of it or not.
                     self.inner.tell(&News::Block(earned.id, Some((earned.lasts, earned.times))));

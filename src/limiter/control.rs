@@ -97,7 +97,7 @@ impl RateLimiter {
         quota: Option<Quota>,
     ) -> Result<(), SetQuotaError> {
         policy.check_change(None, quota.as_ref())?;
-        let key = self.digest(subject.into().key());
+        let key = self.row_key(subject.into().key());
         self.change(Change { policy: policy.name().clone(), whose: Whose::Key(key), quota }).await
     }
 
@@ -105,7 +105,7 @@ impl RateLimiter {
     /// policy's own.
     pub fn quota(&self, policy: &Policy, subject: impl Into<Subject>) -> Quota {
         let subject = subject.into();
-        let changed = self.inner.overrides.quota(policy, subject.tier_name(), Some(self.digest(subject.key())));
+        let changed = self.inner.overrides.quota(policy, subject.tier_name(), Some(self.row_key(subject.key())));
         changed.unwrap_or(*policy.quota_for(subject.tier_name()))
     }
 
@@ -168,7 +168,7 @@ impl RateLimiter {
     /// # Errors
     /// If 100,000 are blocked already. If the backend cannot tell the other processes; in this one it holds.
     pub async fn block(&self, signal: Signal, lasts: Duration) -> Result<(), Error> {
-        let id = self.inner.secret.digest(&signal.to_key());
+        let id = self.inner.hash.digest(&signal.to_key());
         if !self.inner.guard.hold(id, self.inner.time.now(), lasts) {
             let message = format!("{MOST_HELD} callers are blocked by hand already; unblock some, or use a deny list");
             return Err(Error::new(ErrorKind::Unsupported, message));
@@ -185,7 +185,7 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot tell the other processes; in this one it holds.
     pub async fn unblock(&self, signal: Signal) -> Result<(), Error> {
-        let id = self.inner.secret.digest(&signal.to_key());
+        let id = self.inner.hash.digest(&signal.to_key());
         let news = [News::Hold(id, None), News::Block(id, None)];
         self.inner.learn(news.clone(), false);
         let [one, other] = news.map(|news| self.inner.post(&news));

@@ -131,20 +131,7 @@ impl DecisionFuture {
         })
     }
 
-    /// The answer of a backend that had it at once.
     #[inline]
-    pub(super) fn decided(row: RowId<'_>, quota: Quota, ask: Ask, step: Step) -> DecisionFuture {
-        let granted = step.is_allowed();
-        DecisionFuture(One::Ready(Some(Ok(Decision::new(
-            row.policy.clone(),
-            row.key,
-            quota,
-            ask.tokens(),
-            step,
-            granted,
-        )))))
-    }
-
     pub(super) fn ready(decision: Decision) -> DecisionFuture {
         DecisionFuture(One::Ready(Some(Ok(decision))))
     }

@@ -41,7 +41,7 @@ use self::overrides::Overrides;
 use self::queue::Queues;
 use crate::algorithm::{Ask, Micros, Quota, SECOND};
 use crate::backend::{Backend, BackendFuture, Error, MemoryBackend, RowId, Steps, Take};
-use crate::policy::{Decision, Digest, Key, Policy, Secret, Signals, Subject};
+use crate::policy::{Decision, Digest, Key, KeyHash, Policy, Signals, Subject};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub use acquire::Acquire;
@@ -55,6 +55,7 @@ pub use future::{DecisionFuture, DecisionsFuture};
 pub use guard::AutoBlock;
 pub use observer::{Blocked, Failed, Observed, Observer, Outcome};
 pub use overrides::SetQuotaError;
+pub(crate) use plain::decided;
 pub use reservation::{HoldFuture, Reservation};
 pub use settlement::Settlement;
 pub use snapshot::Snapshot;
@@ -110,7 +111,7 @@ pub struct RateLimiter {
 
 struct Inner {
     backend: AnyBackend,
-    secret: Secret,
+    hash: KeyHash,
     anonymous: Digest,
     failure: Failure,
     queues: Queues,
@@ -409,7 +410,7 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot.
     pub fn reset(&self, policy: &Policy, subject: impl Into<Subject>) -> BackendFuture<()> {
-        self.inner.reset(&[RowId { policy: policy.name(), key: self.digest(subject.into().key()) }])
+        self.inner.reset(&[RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }])
     }
 
     fn decide_charges<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>, take: bool) -> DecisionsFuture {
@@ -421,7 +422,9 @@ impl RateLimiter {
         self.decide(lines, Circumstances { take, enforced: true, signals })
     }
 
-    /// The digest under which this limiter knows a key; `None` = the anonymous one.
+    /// The digest by which this limiter's decisions name a key ([`Decision::key`]); `None` = the anonymous one. Under a
+    /// [secret](RateLimiterBuilder::secret), and on any backend but a [`MemoryBackend`], it is also the row's
+    /// ([`RowId`]); a limiter in memory without one keeps its rows' to itself.
     ///
     /// ```
     /// use tollgate::{Key, MemoryBackend, RateLimiter, Secret};
@@ -430,9 +433,16 @@ impl RateLimiter {
     /// assert_eq!(limiter().digest(Some(&Key::from("ada"))), limiter().digest(Some(&Key::from("ada"))));
     /// assert_eq!(limiter().digest(None), limiter().digest(Some(&Key::anonymous())));
     /// ```
-    #[inline]
     pub fn digest(&self, key: Option<&Key>) -> Digest {
-        key.map_or(self.inner.anonymous, |key| self.inner.secret.digest(key))
+        self.row_key(key).shown()
+    }
+
+    #[inline(always)]
+    fn row_key(&self, key: Option<&Key>) -> Digest {
+        match key {
+            Some(key) => self.inner.hash.digest(key),
+            None => self.inner.anonymous,
+        }
     }
 
     /// The one place where a call is decided.
@@ -447,7 +457,27 @@ impl RateLimiter {
     }
 
     /// [`decide`](RateLimiter::decide) for the one charge that most calls are.
+    #[inline]
     fn decide_one(
+        &self,
+        policy: &Policy,
+        subject: &Subject,
+        ask: Ask,
+        signals: Option<&Signals>,
+        take: bool,
+    ) -> DecisionFuture {
+        if take {
+            let answer = self
+                .usual(policy, subject, ask, |row, quota, step| DecisionFuture::ready(decided(row, quota, ask, step)));
+            if let Some(answer) = answer {
+                return answer;
+            }
+        }
+        self.decide_one_slowly(policy, subject, ask, signals, take)
+    }
+
+    #[cold]
+    fn decide_one_slowly(
         &self,
         policy: &Policy,
         subject: &Subject,
@@ -457,17 +487,6 @@ impl RateLimiter {
     ) -> DecisionFuture {
         if !self.is_plain() {
             return self.decide_one_gate_by_gate(policy, subject, ask, signals, take);
-        }
-        if take {
-            match self.usual(policy, subject, ask) {
-                Some(Ok((row, quota, step))) => return DecisionFuture::decided(row, quota, ask, step),
-                Some(Err(take)) => {
-                    if let Some(decision) = self.decide_newcomer(take) {
-                        return DecisionFuture::ready(decision);
-                    }
-                }
-                None => {}
-            }
         }
         self.ask_for_one(policy, subject, ask, take)
     }
@@ -481,13 +500,13 @@ impl RateLimiter {
     /// By the quota that the program says.
     #[inline]
     fn take<'a>(&self, policy: &'a Policy, subject: &Subject, ask: Ask) -> Take<'a> {
-        let row = RowId { policy: policy.name(), key: self.digest(subject.key()) };
+        let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
         Take::new(row, policy.quota_for(subject.tier_name()), ask)
     }
 
     /// By what was set in its place, if anything was.
     fn take_changed<'a>(&self, policy: &'a Policy, subject: &Subject, ask: Ask) -> Take<'a> {
-        let row = RowId { policy: policy.name(), key: self.digest(subject.key()) };
+        let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
         let changed = self.inner.overrides.quota(policy, subject.tier_name(), Some(row.key));
         Take::new(row, changed.as_ref().unwrap_or_else(|| policy.quota_for(subject.tier_name())), ask)
     }
@@ -501,6 +520,7 @@ impl RateLimiter {
         !self.is_plain() && self.inner.guard.wants_signals()
     }
 
+    #[inline]
     fn is_plain(&self) -> bool {
         self.inner.is_plain.load(Ordering::Acquire)
     }
@@ -531,7 +551,7 @@ mod tests {
     use super::*;
     use crate::algorithm::MINUTE;
     use crate::clock::ManualClock;
-    use crate::policy::Reason;
+    use crate::policy::{Reason, Secret};
 
     static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 
@@ -554,6 +574,28 @@ mod tests {
         // Back again: capped at the free capacity, so a full refill later at the latest all of it is there.
         clock.advance(MINUTE);
         assert_eq!(limiter.remaining(&api, free).await.unwrap(), 10);
+    }
+
+    #[tokio::test]
+    async fn digests_in_memory_stay_inside() {
+        let window = Policy::new("window", Quota::fixed_window(10, MINUTE));
+        let key = Key::from("ada");
+        let secret = Secret::new([7; 16]);
+        let open = RateLimiter::builder(MemoryBackend::new()).secret(secret).build();
+        let boxed = RateLimiter::new(Box::new(MemoryBackend::new()) as Box<dyn Backend>);
+        let (limiter, _clock) = limiter();
+        for limiter in [&limiter, &open, &boxed] {
+            let decision = limiter.limit(&window, "ada").await.unwrap();
+            assert_eq!(decision.key(), limiter.digest(Some(&key)));
+            assert_eq!(limiter.digest(None), limiter.digest(Some(&Key::anonymous())));
+            // The boundaries of its windows are the key's, and tell no more of it than its digest does.
+            let row = RowId { policy: window.name(), key: limiter.row_key(Some(&key)) };
+            assert_eq!(decision.quota(), &window.quota().seeded(row.digest().shown().seed()));
+        }
+        assert_ne!(limiter.digest(Some(&key)), limiter.row_key(Some(&key)));
+        assert_ne!(limiter.digest(Some(&key)), RateLimiter::default().digest(Some(&key)));
+        assert_eq!(open.digest(Some(&key)), secret.digest(&key));
+        assert_eq!(boxed.digest(Some(&key)), boxed.row_key(Some(&key)));
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::RateLimiter;
 use super::future::DecisionsFuture;
 use crate::algorithm::{Ask, Quota, Step};
-use crate::backend::{FewSteps, RowId, Take};
+use crate::backend::{FewSteps, MemoryBackend, RowId, Take};
 use crate::policy::{Decision, Decisions, Digest, Policy, Subject};
 
 impl RateLimiter {
@@ -20,7 +20,7 @@ impl RateLimiter {
             // Mostly one caller under several policies: comparing a key is cheaper than hashing it.
             let key = match last {
                 Some((other, digest)) if other.key() == subject.key() => digest,
-                _ => self.digest(subject.key()),
+                _ => self.row_key(subject.key()),
             };
             last = Some((subject, key));
             takes.push(Take::new(RowId { policy: policy.name(), key }, policy.quota_for(subject.tier_name()), ask));
@@ -50,53 +50,52 @@ impl RateLimiter {
         Some(decisions.collect())
     }
 
-    /// One token of one policy, if the rows are in memory and no other gate has a say: what most calls come to. `None`:
-    /// nothing was done.
-    pub(crate) fn decide_usual(&self, policy: &Policy, subject: &Subject) -> Option<Decision> {
-        match self.usual(policy, subject, Ask::cost(1))? {
-            Ok((row, quota, step)) => Some(decided(row, quota, 1, step)),
-            Err(take) => self.decide_newcomer(take),
-        }
-    }
-
-    pub(super) fn decide_now(&self, policy: &Policy, subject: &Subject, ask: Ask) -> Option<Decision> {
-        match self.usual(policy, subject, ask) {
-            Some(Ok((row, quota, step))) => Some(decided(row, quota, ask.tokens(), step)),
-            Some(Err(take)) => self.decide_newcomer(take),
-            None => self.now_or_never(policy, subject, ask),
-        }
-    }
-
-    /// See [`decide_usual`](RateLimiter::decide_usual). An error is a take on a row that is not there yet, or of an unusual
-    /// kind.
+    /// One charge of one policy, if the rows are in memory and no other gate has a say: what most calls come to. `then` is
+    /// told of the step, and under which quota it was. `None`: nothing was done.
     #[inline(always)] // What goes through memory from one function to another comes late.
-    #[allow(clippy::type_complexity)]
-    pub(super) fn usual<'a>(
+    pub(crate) fn usual<T>(
         &self,
-        policy: &'a Policy,
+        policy: &Policy,
         subject: &Subject,
         ask: Ask,
-    ) -> Option<Result<(RowId<'a>, Quota, Step), Take<'a>>> {
+        then: impl FnOnce(RowId<'_>, &Quota, Step) -> T,
+    ) -> Option<T> {
         if !self.is_plain() {
             return None;
         }
         let memory = self.inner.backend.memory()?;
-        let row = RowId { policy: policy.name(), key: self.digest(subject.key()) };
-        let quota = policy.quota_for(subject.tier_name()).seeded(row.seed());
-        Some(match memory.decide_one(&row, &quota, ask, true) {
-            Some(step) => Ok((row, quota, step)),
-            None => Err(Take { row, quota, ask }),
-        })
+        let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
+        let quota = policy.quota_for(subject.tier_name());
+        let seeded;
+        let quota = if quota.wants_seed() {
+            seeded = row.seeded(quota);
+            &seeded
+        } else {
+            quota
+        };
+        let step = match memory.decide_one(&row, quota, ask, true) {
+            Some(step) => step,
+            None => decide_newcomer(memory, row, quota, ask)?,
+        };
+        Some(then(row, quota, step))
     }
 
-    #[cold]
-    pub(super) fn decide_newcomer(&self, take: Take<'_>) -> Option<Decision> {
-        let step = *self.inner.backend.memory()?.decide_all(std::slice::from_ref(&take), true).first()?;
-        Some(decided(take.row, take.quota, take.ask.tokens(), step))
+    #[inline]
+    pub(super) fn decide_now(&self, policy: &Policy, subject: &Subject, ask: Ask) -> Option<Decision> {
+        match self.usual(policy, subject, ask, |row, quota, step| decided(row, quota, ask, step)) {
+            Some(decision) => Some(decision),
+            None => self.now_or_never(policy, subject, ask),
+        }
     }
 }
 
+/// A row that is not there yet, or of an unusual kind.
+#[cold]
+fn decide_newcomer(memory: &MemoryBackend, row: RowId<'_>, quota: &Quota, ask: Ask) -> Option<Step> {
+    memory.decide_all(&[Take { row, quota: *quota, ask }], true).first().copied()
+}
+
 #[inline(always)]
-fn decided(row: RowId<'_>, quota: Quota, cost: u64, step: Step) -> Decision {
-    Decision::new(row.policy.clone(), row.key, quota, cost, step, step.is_allowed())
+pub(crate) fn decided(row: RowId<'_>, quota: &Quota, ask: Ask, step: Step) -> Decision {
+    Decision::new(row.policy.clone(), row.key, *quota, ask.tokens(), step, step.is_allowed())
 }

@@ -46,7 +46,7 @@ impl Queues {
         if decision.decided_by() != DecidedBy::Backend {
             return None;
         }
-        let row = RowId { policy: decision.policy(), key: decision.key() }.digest();
+        let row = RowId { policy: decision.policy(), key: decision.row_key() }.digest();
         let mut waiting = self.waiting();
         waiting.came += 1;
         let number = waiting.came;

@@ -84,8 +84,8 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
         ResponseFuture { state: State::Waiting { waiting: Some(Box::new(waiting)) } }
     }
 
-    pub(super) fn inner(future: S::Future, after: After) -> ResponseFuture<S, B> {
-        ResponseFuture { state: State::Inner { future, after: Some(after) } }
+    pub(super) fn inner(future: S::Future, after: Option<After>) -> ResponseFuture<S, B> {
+        ResponseFuture { state: State::Inner { future, after } }
     }
 
     pub(super) fn refused(response: Response<Bytes>) -> ResponseFuture<S, B> {

@@ -1,13 +1,11 @@
 //! The header fields that tell clients about their limits, by families.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use smallvec::SmallVec;
 
 use crate::algorithm::{Algorithm, Quota};
-use crate::policy::{Decision, Decisions, Policy, PolicyName, tightest};
+use crate::policy::{Decision, Decisions, Outlook, Policy, PolicyName, tightest};
 
 /// Which headers tell clients about their limits. One response speaks one of these languages.
 ///
@@ -104,8 +102,8 @@ pub(super) fn field_name(name: &'static str) -> HeaderName {
 /// What headers say of a policy, rendered when the layer is built.
 #[derive(Clone)]
 pub(super) struct PolicyHeader {
-    /// Its name, quoted: how each item of `RateLimit` begins.
-    name: Arc<[u8]>,
+    /// How each of its items of `RateLimit` begins: `"api";r=`.
+    begin: Box<[u8]>,
     /// Its item of `RateLimit-Policy` for each of its quotas, by the two numbers in it.
     items: Vec<(u64, Duration, HeaderValue)>,
 }
@@ -114,17 +112,17 @@ impl PolicyHeader {
     pub(super) fn new(policy: &Policy) -> PolicyHeader {
         let quotas = std::iter::once(policy.quota()).chain(policy.tiers().map(|(_, quota)| quota));
         PolicyHeader {
-            name: Item::new(policy.name()).0.as_slice().into(),
+            begin: limit_begin(policy.name()).into(),
             items: quotas.map(|quota| (quota.limit(), quota.window(), policy_item(policy.name(), quota))).collect(),
         }
     }
 
-    fn item(&self, decision: &Decision) -> HeaderValue {
-        let (limit, window) = (decision.limit(), decision.quota().window());
+    fn item(&self, name: &PolicyName, quota: &Quota) -> HeaderValue {
+        let (limit, window) = (quota.limit(), quota.window());
         match self.items.iter().find(|known| (known.0, known.1) == (limit, window)) {
             Some((_, _, item)) => item.clone(),
             // A quota that was set at run time.
-            None => policy_item(decision.policy(), decision.quota()),
+            None => policy_item(name, quota),
         }
     }
 }
@@ -153,20 +151,24 @@ impl Report {
     ) -> Report {
         match (family, decisions) {
             (HeaderFamily::None, _) => Report::Nothing,
-            (HeaderFamily::Draft11, [decision]) => headers.next().map_or(Report::Nothing, |header| Report::One {
-                policy: header.item(decision),
-                limit: limit_item(decision, Item(header.name.as_ref().into())),
-            }),
+            (HeaderFamily::Draft11, [decision]) => headers
+                .next()
+                .map_or(Report::Nothing, |header| Report::of_one(decision.policy(), decision.outlook(), header)),
             (HeaderFamily::Draft11, _) => {
                 let mut fields = Vec::with_capacity(2 * decisions.len());
                 for (decision, header) in decisions.iter().zip(headers) {
-                    fields.push((RATELIMIT_POLICY, header.item(decision)));
-                    fields.push((RATELIMIT, limit_item(decision, Item(header.name.as_ref().into()))));
+                    fields.push((RATELIMIT_POLICY, header.item(decision.policy(), decision.quota())));
+                    fields.push((RATELIMIT, limit_item(&header.begin, decision.outlook(), true)));
                 }
                 Report::Several { single: false, fields }
             }
             (other, _) => Report::tightest(other, tightest(decisions)),
         }
+    }
+
+    /// Of a request that goes on under one policy, in the manner of draft 11.
+    pub(super) fn of_one(name: &PolicyName, outlook: Outlook<'_>, header: &PolicyHeader) -> Report {
+        Report::One { policy: header.item(name, outlook.quota), limit: limit_item(&header.begin, outlook, true) }
     }
 
     /// Of denials. Draft 11: every policy, but limits only of those that were violated. The others' windows may end
@@ -182,10 +184,17 @@ impl Report {
             return Report::tightest(family, decisions.violated().max_by_key(|decision| decision.retry_after()));
         }
         let policy = |decision: &Decision| match prepared(decision) {
-            Some(header) => header.item(decision),
+            Some(header) => header.item(decision.policy(), decision.quota()),
             None => policy_item(decision.policy(), decision.quota()),
         };
-        let limit = |decision: &Decision| limit_item(decision, Item::new(decision.policy()));
+        let limit = |decision: &Decision| {
+            // Without a time if waiting does not help.
+            let helps = !decision.is_violated() || decision.retry_after().is_some();
+            match prepared(decision) {
+                Some(header) => limit_item(&header.begin, decision.outlook(), helps),
+                None => limit_item(&limit_begin(decision.policy()), decision.outlook(), helps),
+            }
+        };
         if let [decision] = decisions.as_slice() {
             if decision.is_violated() {
                 return Report::One { policy: policy(decision), limit: limit(decision) };
@@ -294,50 +303,50 @@ fn reset(decision: &Decision) -> Duration {
 
 /// `"api";q=100;w=60`
 fn policy_item(name: &PolicyName, quota: &Quota) -> HeaderValue {
-    let mut item = Item::new(name);
-    item.parameter(b'q', quota.limit());
-    item.parameter(b'w', whole_seconds(quota.window()));
-    item.finish()
+    let [mut limit, mut window] = [itoa::Buffer::new(), itoa::Buffer::new()];
+    let window = digits(&mut window, whole_seconds(quota.window()));
+    value(&[&quoted(name), b";q=", digits(&mut limit, quota.limit()), b";w=", window])
 }
 
-/// `"api";r=42;t=18`; without `t` if waiting does not help. `item` begins with the name.
-fn limit_item(decision: &Decision, mut item: Item) -> HeaderValue {
-    let (remaining, window) = decision.remaining_and_window();
-    item.parameter(b'r', remaining);
-    if !decision.is_violated() || decision.retry_after().is_some() {
-        item.parameter(b't', whole_seconds(window));
+/// `"api";r=42;t=18`, begun; without `t` unless it is wanted.
+fn limit_item(begin: &[u8], outlook: Outlook<'_>, tell_window: bool) -> HeaderValue {
+    let (remaining, window) = outlook.remaining_and_window();
+    let [mut left, mut seconds] = [itoa::Buffer::new(), itoa::Buffer::new()];
+    let left = digits(&mut left, remaining);
+    if tell_window {
+        value(&[begin, left, b";t=", digits(&mut seconds, whole_seconds(window))])
+    } else {
+        value(&[begin, left])
     }
-    item.finish()
 }
 
-/// A string with parameters, written where no allocation is needed.
-struct Item(SmallVec<[u8; 192]>);
+/// `"api";r=`
+fn limit_begin(name: &PolicyName) -> Vec<u8> {
+    [&quoted(name)[..], b";r="].concat()
+}
 
-impl Item {
-    fn new(name: &PolicyName) -> Item {
-        let mut item = Item(SmallVec::new());
-        item.0.push(b'"');
-        for byte in name.as_str().bytes() {
-            if matches!(byte, b'"' | b'\\') {
-                item.0.push(b'\\');
-            }
-            item.0.push(byte);
+/// A string of a structured field (RFC 9651, section 3.3.3).
+fn quoted(name: &PolicyName) -> Vec<u8> {
+    let mut text = vec![b'"'];
+    for byte in name.as_str().bytes() {
+        if matches!(byte, b'"' | b'\\') {
+            text.push(b'\\');
         }
-        item.0.push(b'"');
-        item
+        text.push(byte);
     }
+    text.push(b'"');
+    text
+}
 
-    fn parameter(&mut self, key: u8, value: u64) {
-        self.0.extend_from_slice(&[b';', key, b'=']);
-        // An integer of a structured field has at most 15 digits.
-        let value = value.min(Quota::MAX_TOKENS);
-        self.0.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
-    }
+/// Of an integer of a structured field, which has at most 15 digits.
+fn digits(buffer: &mut itoa::Buffer, number: u64) -> &[u8] {
+    buffer.format(number.min(Quota::MAX_TOKENS)).as_bytes()
+}
 
-    fn finish(self) -> HeaderValue {
-        // A policy's name has only printable ASCII characters; if that ever changed, no header is better than a panic.
-        HeaderValue::from_bytes(&self.0).unwrap_or(HeaderValue::from_static("\"\";q=0"))
-    }
+/// In one allocation.
+fn value(parts: &[&[u8]]) -> HeaderValue {
+    // A policy's name has only printable ASCII characters; if that ever changed, no header is better than a panic.
+    HeaderValue::try_from(parts.concat()).unwrap_or(HeaderValue::from_static("\"\";q=0"))
 }
 
 #[cfg(test)]
@@ -397,14 +406,14 @@ mod tests {
         let (free, pro) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(100, MINUTE));
         let policy = PolicyHeader::new(&Policy::new("api", free).tier("pro", pro));
         for (quota, text) in [(free, "\"api\";q=10;w=60"), (pro, "\"api\";q=100;w=60")] {
-            let item = policy.item(decision(quota, &State::default(), 1).iter().next().expect("a decision"));
+            let item = policy.item(&PolicyName::new("api"), &quota);
             assert_eq!(item, text);
             let rendered = policy.items.iter().any(|(_, _, known)| std::ptr::eq(known.as_bytes(), item.as_bytes()));
             assert!(rendered, "{text} is rendered anew");
         }
         // One that came with an override is written when it is needed.
-        let other = decision(Quota::token_bucket(7, MINUTE), &State::default(), 1);
-        assert_eq!(policy.item(other.iter().next().expect("a decision")), "\"api\";q=7;w=60");
+        let other = policy.item(&PolicyName::new("api"), &Quota::token_bucket(7, MINUTE));
+        assert_eq!(other, "\"api\";q=7;w=60");
     }
 
     #[test]

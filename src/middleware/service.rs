@@ -13,7 +13,7 @@ use tower_service::Service;
 use super::body::RefusalBody;
 use super::cost::Cost;
 use super::future::ResponseFuture;
-use super::headers::Report;
+use super::headers::{HeaderFamily, Report};
 use super::key::{Extraction, Found, KeyError};
 use super::pass::{After, Charges, Pass};
 use super::refusal::{Cause, random_up_to, shadowed};
@@ -23,8 +23,8 @@ use super::shared::{Enforce, Shared};
 use super::status::RateLimitStatus;
 use crate::algorithm::Ask;
 use crate::backend::Error;
-use crate::limiter::{Circumstances, DecisionsFuture, Place, Reservation, Settlement};
-use crate::policy::{Decision, Decisions, Signals, Subject};
+use crate::limiter::{Circumstances, DecisionsFuture, Place, Reservation, Settlement, decided};
+use crate::policy::{Decision, Decisions, Outlook, Signals, Subject};
 
 /// A service behind limits. See [`RateLimitLayer`](super::RateLimitLayer).
 ///
@@ -94,9 +94,10 @@ where
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (mut parts, body) = request.into_parts();
         let verdict = match self.shared.usual(&parts) {
-            Usual::GoOn(report) => {
+            Usual::GoOn => return ResponseFuture::inner(self.inner.call(Request::from_parts(parts, body)), None),
+            Usual::Tell(report) => {
                 let after = After { report, unsettled: None };
-                return ResponseFuture::inner(self.inner.call(Request::from_parts(parts, body)), after);
+                return ResponseFuture::inner(self.inner.call(Request::from_parts(parts, body)), Some(after));
             }
             Usual::Denied(decision) => Ok(Outcome::Refuse(Cause::Denied(decision.into()))),
             Usual::Neither(extracted) => self.shared.decide(&parts, extracted),
@@ -104,7 +105,7 @@ where
         match verdict {
             Ok(Outcome::Proceed(pass)) if !pass.waits() => {
                 let after = pass.apply(&self.shared, &mut parts);
-                ResponseFuture::inner(self.inner.call(Request::from_parts(parts, body)), after)
+                ResponseFuture::inner(self.inner.call(Request::from_parts(parts, body)), Some(after))
             }
             Ok(Outcome::Proceed(pass)) => {
                 // Nobody waits on what the ready instance holds for a call: a permit, a place in a buffer. It goes.
@@ -136,7 +137,8 @@ pub(super) enum Outcome {
 /// What becomes of most requests: a charge of one token under the only rule, and nothing else to be done for them.
 #[allow(clippy::large_enum_variant)] // As above.
 enum Usual {
-    GoOn(Report),
+    GoOn,
+    Tell(Report),
     Denied(Decision),
     /// It is not a usual request. The key of its only rule, if that was looked for already.
     Neither(Option<Extraction>),
@@ -227,17 +229,28 @@ impl Shared {
     fn usual(&self, parts: &Parts) -> Usual {
         let Some(rule) = self.usual_rule() else { return Usual::Neither(None) };
         let extraction = rule.key.extract(parts);
-        if let Extraction::Now(Found::Subject(subject)) = &extraction {
-            let prepared = &rule.policies[0];
-            if let Some(decision) = self.limiter.decide_usual(&prepared.policy, subject) {
-                if !decision.is_allowed() {
-                    return Usual::Denied(decision);
-                }
-                let headers = std::iter::once(&prepared.header);
-                return Usual::GoOn(Report::allowed(self.headers, std::slice::from_ref(&decision), headers));
+        let Extraction::Now(Found::Subject(subject)) = &extraction else { return Usual::Neither(Some(extraction)) };
+        let Prepared { policy, header, .. } = &rule.policies[0];
+        let ask = Ask::cost(1);
+        // Large, and rare: not a part of what is handed back each time.
+        let mut denied = None;
+        let report = self.limiter.usual(policy, subject, ask, |row, quota, step| match self.headers {
+            _ if !step.is_allowed() => {
+                denied = Some(decided(row, quota, ask, step));
+                Report::Nothing
             }
+            HeaderFamily::None => Report::Nothing,
+            HeaderFamily::Draft11 => Report::of_one(policy.name(), Outlook { quota, step: &step }, header),
+            other => {
+                let decision = decided(row, quota, ask, step);
+                Report::allowed(other, std::slice::from_ref(&decision), std::iter::once(header))
+            }
+        });
+        let Some(report) = report else { return Usual::Neither(Some(extraction)) };
+        if let Some(decision) = denied {
+            return Usual::Denied(decision);
         }
-        Usual::Neither(Some(extraction))
+        if matches!(report, Report::Nothing) { Usual::GoOn } else { Usual::Tell(report) }
     }
 
     fn decide_later(

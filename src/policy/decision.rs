@@ -7,8 +7,9 @@ use super::decisions::Denied;
 use super::deny_rule::DenyRule;
 use super::digest::Digest;
 use super::name::PolicyName;
+use super::outlook::Outlook;
 use super::reason::{DecidedBy, Reason};
-use crate::algorithm::{Algorithm, Micros, Quota, State, Step, Verdict, available, next_change, roll, when};
+use crate::algorithm::{Micros, Quota, State, Step, Verdict, roll};
 
 /// The answer to one charge.
 ///
@@ -147,8 +148,14 @@ impl Decision {
         &self.policy
     }
 
-    /// The key's digest: tells keys apart, and says nothing of them to anybody without the limiter's secret.
-    pub const fn key(&self) -> Digest {
+    /// The key's digest: tells keys apart, and says nothing of them to anybody without the limiter's secret. What
+    /// [`RateLimiter::digest`](crate::RateLimiter::digest) says of the key.
+    pub fn key(&self) -> Digest {
+        self.key.shown()
+    }
+
+    /// The same as the backend knows it.
+    pub(crate) const fn row_key(&self) -> Digest {
         self.key
     }
 
@@ -169,12 +176,12 @@ impl Decision {
 
     /// Whole tokens left to be spent at once, after this decision. 0 while the key is in debt.
     pub fn remaining(&self) -> u64 {
-        available(&self.quota, &self.row(), self.step.now)
+        self.outlook().remaining()
     }
 
     /// The time until everything is paid back and the whole limit available, if nobody spends, to the microsecond.
     pub fn reset(&self) -> Duration {
-        when(&self.quota, &self.row(), self.step.now, 0.0).unwrap_or(Micros::MAX).since(self.step.now)
+        self.outlook().reset()
     }
 
     /// After a denial: the time after which the same call succeeds if nobody else spends, to the microsecond. `None` if
@@ -207,33 +214,11 @@ impl Decision {
     /// none remains. After a denial of this quota it is [`retry_after`](Decision::retry_after); of a reservation it is
     /// told from its turn on.
     pub fn window(&self) -> Duration {
-        if !self.delay().is_zero() {
-            let turn = self.step.now + self.delay();
-            let row = roll(&self.quota, &self.step.state, turn);
-            return next_change(&self.quota, &row, turn).unwrap_or(Micros::MAX).since(turn);
-        }
-        if let Some(retry) = self.retry_after() {
-            return retry;
-        }
-        self.window_with(self.remaining())
+        self.outlook().window()
     }
 
-    /// [`window`](Decision::window), by who knows already what [remains](Decision::remaining).
-    fn window_with(&self, remaining: u64) -> Duration {
-        if self.quota.algorithm() == Algorithm::TokenBucket && remaining > 0 {
-            let tokens = State { spent: remaining as f64, at: self.step.now, carry: 0.0, stamp: self.quota.stamp() };
-            return when(&self.quota, &tokens, self.step.now, 0.0).unwrap_or(Micros::MAX).since(self.step.now);
-        }
-        next_change(&self.quota, &self.row(), self.step.now).unwrap_or(Micros::MAX).since(self.step.now)
-    }
-
-    /// [`remaining`](Decision::remaining) and [`window`](Decision::window).
-    pub(crate) fn remaining_and_window(&self) -> (u64, Duration) {
-        let remaining = self.remaining();
-        match self.step.verdict {
-            Verdict::Allow => (remaining, self.window_with(remaining)),
-            _ => (remaining, self.window()),
-        }
+    pub(crate) const fn outlook(&self) -> Outlook<'_> {
+        Outlook { quota: &self.quota, step: &self.step }
     }
 
     /// The verdict, the row and the instant behind this answer, as the [arithmetic](crate::algorithm) tells them.
@@ -262,10 +247,6 @@ impl Decision {
     /// If it is a denial.
     pub fn into_result(self) -> Result<Decision, Denied> {
         if self.is_allowed() { Ok(self) } else { Err(Denied::new(self.into())) }
-    }
-
-    fn row(&self) -> State {
-        roll(&self.quota, &self.step.state, self.step.now)
     }
 }
 

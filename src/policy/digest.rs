@@ -5,12 +5,13 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use siphasher::sip128::SipHasher13;
 
-use super::key::Key;
+use super::key::{Key, WORDS};
+use super::multilinear::{self, Multilinear};
 use super::name::PolicyName;
 
 /// What a backend knows of a key under a policy: 128 bits, keyed by the limiter's [`Secret`].
 ///
-/// Two keys share a digest with a chance of 2^-127 a pair; who does not know the secret cannot look for such a pair.
+/// Two keys share a digest with a chance of 2^-126 a pair; who does not know the secret cannot look for such a pair.
 ///
 /// ```
 /// use tollgate::{Digest, Key, PolicyName, Secret};
@@ -22,17 +23,23 @@ use super::name::PolicyName;
 /// assert_eq!(digest.seed(), digest.to_bits() as u64);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Digest(u128);
+pub struct Digest {
+    // Not one u128, which would be aligned as such wherever a digest is.
+    high: u64,
+    low: u64,
+    /// Made by a [`KeyHash::Own`], and so not for anybody to see: see [`shown`](Digest::shown).
+    is_own: bool,
+}
 
 impl Digest {
     /// The digest with these bits.
     pub const fn from_bits(bits: u128) -> Digest {
-        Digest(bits)
+        Digest { high: (bits >> 64) as u64, low: bits as u64, is_own: false }
     }
 
     /// The bits, as [`from_bits`](Digest::from_bits) takes them.
     pub const fn to_bits(self) -> u128 {
-        self.0
+        (self.high as u128) << 64 | self.low as u128
     }
 
     /// The digest of the same key's row under `policy`: in a table of all policies, one row each.
@@ -40,24 +47,40 @@ impl Digest {
     #[inline]
     pub fn under(self, policy: &PolicyName) -> Digest {
         // Digests are random already; a different constant for each policy keeps their rows apart.
-        let id = u128::from(policy.id());
-        Digest(self.0 ^ (id << 64 | id).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+        let id = policy.id();
+        Digest {
+            high: self.high ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            low: self.low ^ id.wrapping_mul(0xf39c_c060_5ced_c835),
+            ..self
+        }
     }
 
     /// 64 of the bits, for whatever has to differ from key to key.
     pub const fn seed(self) -> u64 {
-        self.0 as u64
+        self.low
+    }
+
+    /// As it may leave the limiter: in decisions, in logs, in the boundaries of windows.
+    pub(crate) fn shown(self) -> Digest {
+        if self.is_own { multilinear::shown(self.to_bits()) } else { self }
+    }
+
+    pub(super) const fn own(bits: u128) -> Digest {
+        Digest { is_own: true, ..Digest::from_bits(bits) }
     }
 }
 
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
+        write!(f, "{:032x}", self.shown().to_bits())
     }
 }
 
 /// What a limiter hashes keys under: 128 bits that nobody outside knows. Random unless given; processes that share a
 /// backend need the same one. Its `Debug` shows nothing.
+///
+/// A limiter on a [`MemoryBackend`](crate::MemoryBackend) that is given none has more than this to itself, and hashes in less
+/// than half of the time. So give it one only to have the same digests in the logs of several processes.
 ///
 /// ```
 /// use tollgate::{Key, Secret};
@@ -85,9 +108,42 @@ impl Secret {
     }
 
     /// The digest of `key`: SipHash-1-3 (Aumasson and Bernstein, 2012) with 128 bits out.
-    #[inline]
     pub fn digest(&self, key: &Key) -> Digest {
-        Digest(self.0.hash(key.bytes()).as_u128())
+        let mut bytes = [0; 8 * WORDS];
+        match key.few_words() {
+            Some((words, length)) => {
+                for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+                    place.copy_from_slice(&word.to_le_bytes());
+                }
+                Digest::from_bits(self.0.hash(&bytes[..8 * length]).as_u128())
+            }
+            None => {
+                let bytes: Vec<u8> = key.words().iter().flat_map(|word| word.to_le_bytes()).collect();
+                Digest::from_bits(self.0.hash(&bytes).as_u128())
+            }
+        }
+    }
+}
+
+/// How a limiter makes digests of keys.
+pub(crate) enum KeyHash {
+    /// Under a secret that others may have too.
+    Shared(Secret),
+    /// For rows that never leave this process, under numbers that nobody else will ever know.
+    Own(Box<Multilinear>),
+}
+
+impl KeyHash {
+    pub(crate) fn own() -> KeyHash {
+        KeyHash::Own(Box::new(Multilinear::random()))
+    }
+
+    #[inline(always)]
+    pub(crate) fn digest(&self, key: &Key) -> Digest {
+        match self {
+            KeyHash::Own(own) => own.digest(key),
+            KeyHash::Shared(secret) => secret.digest(key),
+        }
     }
 }
 
@@ -109,15 +165,15 @@ mod tests {
         for (key, digest) in [
             (Key::anonymous(), 0x181f_449e_af02_0cc4_479f_f9bf_2344_eb7b),
             (Key::everybody(), 0x8586_01f7_57ff_92cf_68f5_4c30_1af4_3e01),
-            (Key::from("ada"), 0x3ed9_ba37_c0d8_7f94_b40f_416f_2f1e_c6a0),
-            (Key::from(b"ada"), 0xe022_e9e9_1194_39d8_2353_47ea_6909_228d),
+            (Key::from("ada"), 0x294e_0d5f_b181_c1cb_9574_defe_851b_4208),
+            (Key::from(b"ada"), 0x9650_a5e0_07f8_a0fb_e064_d6b1_a7d7_4a36),
             (Key::from(42), 0x02ab_0b2e_785f_0a2e_734d_6234_dcf1_48f0),
             (Key::from(-42), 0x089b_67d3_1a0b_7153_26e9_58fd_bb45_3867),
             (Key::from(true), 0x686c_bab7_506f_dc2c_1c34_aeea_67ad_4c0f),
             (Key::from(IpAddr::from([203, 0, 113, 7])), 0x8c59_b8c9_95a8_e19f_3928_f614_ec5a_56f6),
-            (Key::network("2001:db8::1".parse().unwrap(), 32, 64), 0x9897_7a53_57cd_4446_c09f_00a2_6db4_f182),
-            (Key::from(("ada", 42)), 0xba8a_80fb_6056_7322_b0ef_7267_ed70_2540),
-            (Key::from("x".repeat(100)), 0x7b72_2b76_5aeb_27dc_d9a4_3c37_3ab7_e477),
+            (Key::network("2001:db8::1".parse().unwrap(), 32, 64), 0x49dd_944d_3526_661d_248b_8e64_7005_60bb),
+            (Key::from(("ada", 42)), 0xc3b7_22b2_c46f_0d50_4d4b_e1f7_1163_0def),
+            (Key::from("x".repeat(100)), 0x7bc5_0696_6294_c684_2db8_8238_2f3e_fa90),
             (Key::from(u128::MAX), 0x4e58_24c3_f761_ceb3_0e49_fb9e_c465_9e77),
         ] {
             assert_eq!(secret.digest(&key).to_bits(), digest, "{:032x}", secret.digest(&key).to_bits());
@@ -126,7 +182,7 @@ mod tests {
         assert_eq!(digest.seed(), 42);
         assert_eq!(format!("{digest:?}"), "0123456789abcdef000000000000002a");
         let under = digest.under(&PolicyName::new("api")).to_bits();
-        assert_eq!(under, 0x34d4_b165_2445_c781_c27d_2e57_1786_7f59, "{under:032x}");
+        assert_eq!(under, 0x967f_2a80_6cba_677c_c27d_2e57_1786_7f59, "{under:032x}");
     }
 
     #[test]

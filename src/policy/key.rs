@@ -22,19 +22,18 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// let user = Key::from(42);
 /// let login = Key::from(("ada@example.com", IpAddr::from([203, 0, 113, 7])));
 /// assert_ne!(Key::from("42"), user);
-/// assert_eq!(format!("{login:?}"), "Key(39 bytes)");
+/// assert_eq!(format!("{login:?}"), "Key(40 bytes)");
 /// ```
 ///
 /// Up to 64 bytes need no allocation: of text 56; of a tuple, 56 for its parts, of which an IPv4 network takes 8, an
-/// IPv6 one 24, a number 16 and a text its length and 8.
-// Not a SmallVec: each time one of those moves, what was just written in words is copied in other portions, which the
-// processor does with a delay; there were three moves, and as many delays as a decision takes.
+/// IPv6 one 24, a number 16 and a text its length and 8, all in multiples of 8.
 #[derive(Clone)]
 pub struct Key {
-    /// The bytes, if they are few, and zeros.
-    short: [u8; INLINE],
+    /// The words, if they are few, and zeros.
+    few: [u64; WORDS],
+    /// How many.
     length: usize,
-    long: Option<Box<[u8]>>,
+    many: Option<Box<[u64]>>,
 }
 
 impl Key {
@@ -93,7 +92,7 @@ impl Key {
             IpAddr::V6(address) => {
                 let prefix = prefix_v6.min(128);
                 let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-                Key::fixed(Tag::V6, u64::from(prefix), (u128::from(address) & mask).to_be_bytes())
+                Key::fixed(Tag::V6, u64::from(prefix), halves(u128::from(address) & mask))
             }
         }
     }
@@ -102,84 +101,113 @@ impl Key {
     #[inline]
     fn number([word, wide]: [Tag; 2], number: u128) -> Key {
         match u64::try_from(number) {
-            Ok(number) => Key::fixed(word, 0, number.to_le_bytes()),
-            Err(_) => Key::fixed(wide, 0, number.to_le_bytes()),
+            Ok(number) => Key::fixed(word, 0, [number]),
+            Err(_) => Key::fixed(wide, 0, halves(number)),
         }
     }
 
-    /// A part of any length: one word that tells its type and length, then its bytes.
-    // Not inlined, so that it is written where it is wanted.
-    #[inline(never)]
+    /// A part of any length: one word that tells its type and length, then its bytes, the last word filled up with zeros.
+    // Of most texts all in registers, and compiled into the caller: what is written here and read again by the hash comes
+    // late.
+    #[inline]
     fn of(tag: Tag, bytes: &[u8]) -> Key {
-        let head = (tag as u64 | (bytes.len() as u64) << 8).to_le_bytes();
-        let length = HEAD + bytes.len();
-        if length > INLINE {
-            return Key::long([&head, bytes].concat());
+        if bytes.len() > 24 {
+            return Key::of_more(tag, bytes);
         }
-        let mut key = Key { short: [0; INLINE], length, long: None };
-        key.short[..HEAD].copy_from_slice(&head);
-        // Word by word, as it will be hashed: see `Key`.
-        let mut words = bytes.chunks_exact(8);
-        let mut places = key.short[HEAD..].chunks_exact_mut(8);
-        for (word, place) in words.by_ref().zip(places.by_ref()) {
-            place.copy_from_slice(word);
-        }
-        let rest = words.remainder();
-        if let (false, Some(place)) = (rest.is_empty(), places.next()) {
-            let mut word = 0;
-            for byte in rest.iter().rev() {
-                word = word << 8 | u64::from(*byte);
-            }
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        key
+        let mut few = [0; WORDS];
+        few[0] = head(tag, bytes);
+        [few[1], few[2], few[3]] = [word(bytes, 0), word(bytes, 1), word(bytes, 2)];
+        Key { few, length: 1 + bytes.len().div_ceil(8), many: None }
+    }
+
+    #[cold]
+    fn of_more(tag: Tag, bytes: &[u8]) -> Key {
+        let length = 1 + bytes.len().div_ceil(8);
+        let words = std::iter::once(head(tag, bytes)).chain((0..length - 1).map(|i| word(bytes, i)));
+        Key::from_words(length, words)
     }
 
     /// A part whose type tells its length: `about` goes into the same word as that, in 56 bits.
     #[inline]
-    fn fixed<const N: usize>(tag: Tag, about: u64, bytes: [u8; N]) -> Key {
-        const { assert!(HEAD + N <= INLINE) };
-        let mut key = Key { short: [0; INLINE], length: HEAD + N, long: None };
-        key.short[..HEAD].copy_from_slice(&(tag as u64 | about << 8).to_le_bytes());
-        key.short[HEAD..HEAD + N].copy_from_slice(&bytes);
-        key
+    fn fixed<const N: usize>(tag: Tag, about: u64, words: [u64; N]) -> Key {
+        const { assert!(N < WORDS) };
+        let mut few = [0; WORDS];
+        few[0] = tag as u64 | about << 8;
+        few[1..=N].copy_from_slice(&words);
+        Key { few, length: 1 + N, many: None }
     }
 
     fn tuple(parts: &[Key]) -> Key {
-        let mut key = Key::fixed(Tag::Tuple, parts.len() as u64, []);
-        let length = parts.iter().fold(key.length, |length, part| length + part.length);
-        if length > INLINE {
-            let parts = parts.iter().map(Key::bytes);
-            return Key::long(std::iter::once(key.bytes()).chain(parts).collect::<Vec<_>>().concat());
-        }
-        let mut places = &mut key.short[key.length..];
-        for part in parts {
-            let (place, rest) = places.split_at_mut(part.length);
-            place.copy_from_slice(part.bytes());
-            places = rest;
-        }
-        key.length = length;
-        key
+        let head = Tag::Tuple as u64 | (parts.len() as u64) << 8;
+        let length = parts.iter().fold(1, |length, part| length + part.length);
+        Key::from_words(length, std::iter::once(head).chain(parts.iter().flat_map(|part| part.words().iter().copied())))
     }
 
-    fn long(bytes: Vec<u8>) -> Key {
-        Key { short: [0; INLINE], length: bytes.len(), long: Some(bytes.into()) }
+    fn from_words(length: usize, words: impl Iterator<Item = u64>) -> Key {
+        if length > WORDS {
+            return Key { few: [0; WORDS], length, many: Some(words.collect()) };
+        }
+        let mut few = [0; WORDS];
+        few.iter_mut().zip(words).for_each(|(place, word)| *place = word);
+        Key { few, length, many: None }
     }
 
-    /// As it is hashed.
+    /// What it consists of. Parts say how long they are, so no key is another one with zeros behind it.
     #[inline]
-    pub(super) fn bytes(&self) -> &[u8] {
-        match &self.long {
-            None => self.short.get(..self.length).unwrap_or_default(),
-            Some(bytes) => bytes,
+    pub(super) fn words(&self) -> &[u64] {
+        match &self.many {
+            None => self.few.get(..self.length).unwrap_or_default(),
+            Some(words) => words,
         }
+    }
+
+    /// The same with zeros behind, and how many they are without, if they are few.
+    #[inline(always)]
+    pub(super) fn few_words(&self) -> Option<(&[u64; WORDS], usize)> {
+        if self.many.is_none() { Some((&self.few, self.length)) } else { None }
     }
 }
 
-/// Bytes of a key that need no allocation.
-const INLINE: usize = 64;
-/// Bytes of the word before each part.
-const HEAD: usize = 8;
+#[inline(always)]
+fn head(tag: Tag, bytes: &[u8]) -> u64 {
+    tag as u64 | (bytes.len() as u64) << 8
+}
+
+/// Eight bytes, the first the lowest, and zeros for those that there are not.
+#[inline(always)]
+fn word(bytes: &[u8], number: usize) -> u64 {
+    let begin = 8 * number;
+    if let Some(whole) = bytes.get(begin..).and_then(<[u8]>::first_chunk) {
+        return u64::from_le_bytes(*whole);
+    }
+    let missing = (begin + 8).saturating_sub(bytes.len());
+    match bytes.last_chunk() {
+        _ if missing >= 8 => 0,
+        // The last eight bytes, without those that the words before have.
+        Some(last) => u64::from_le_bytes(*last) >> (8 * missing),
+        None => less_than_a_word(bytes),
+    }
+}
+
+/// Bytes that are read twice are read into the same place.
+#[inline(always)]
+fn less_than_a_word(bytes: &[u8]) -> u64 {
+    let length = bytes.len();
+    match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(first), Some(last)) => {
+            let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+            u64::from(first) | u64::from(last) << (8 * length.saturating_sub(4))
+        }
+        _ => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
+}
+
+fn halves(number: u128) -> [u64; 2] {
+    [number as u64, (number >> 64) as u64]
+}
+
+/// Words of a key that need no allocation.
+pub(super) const WORDS: usize = 8;
 
 /// The first byte of each part: what it is. Stored digests depend on these numbers.
 #[repr(u8)]
@@ -201,7 +229,7 @@ enum Tag {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({} bytes)", self.length)
+        write!(f, "Key({} bytes)", 8 * self.length)
     }
 }
 
@@ -209,13 +237,13 @@ impl Eq for Key {}
 
 impl PartialEq for Key {
     fn eq(&self, other: &Key) -> bool {
-        self.bytes() == other.bytes()
+        self.words() == other.words()
     }
 }
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.bytes().hash(state);
+        self.words().hash(state);
     }
 }
 
@@ -284,7 +312,7 @@ impl From<bool> for Key {
 #[cfg(feature = "uuid")]
 impl From<uuid::Uuid> for Key {
     fn from(uuid: uuid::Uuid) -> Key {
-        Key::fixed(Tag::Uuid, 0, *uuid.as_bytes())
+        Key::fixed(Tag::Uuid, 0, halves(uuid.as_u128()))
     }
 }
 
@@ -445,13 +473,13 @@ mod tests {
             let (one, other) = ("x".repeat(length), "x".repeat(length - 1) + "y");
             assert_eq!(Key::from(one.as_str()), Key::from(one.clone()));
             assert_ne!(Key::from(one.as_str()), Key::from(other.as_str()));
-            assert_eq!(format!("{:?}", Key::from(one)), format!("Key({} bytes)", 8 + length));
+            assert_eq!(format!("{:?}", Key::from(one)), format!("Key({} bytes)", 8 + length.next_multiple_of(8)));
         }
     }
 
     #[test]
     fn up_to_64_bytes_need_no_allocation() {
-        let allocates = |key: Key| key.long.is_some();
+        let allocates = |key: Key| key.many.is_some();
         assert!(!allocates(Key::from("x".repeat(56))) && allocates(Key::from("x".repeat(57))));
         let beside_a_number = |length: usize| allocates(Key::from((7, "x".repeat(length))));
         assert!(!beside_a_number(32) && beside_a_number(33));
@@ -475,7 +503,7 @@ mod tests {
 
     #[test]
     fn neither_keys_nor_secrets_show() {
-        assert_eq!(format!("{:?}", Key::from("hunter2")), "Key(15 bytes)");
+        assert_eq!(format!("{:?}", Key::from("hunter2")), "Key(16 bytes)");
         assert_eq!(format!("{:?}", Secret::new(*b"0123456789abcdef")), "Secret(..)");
     }
 }

@@ -6,9 +6,11 @@ mod deny_rule;
 mod digest;
 mod duration;
 mod key;
+mod multilinear;
 mod name;
 mod named;
 mod network;
+mod outlook;
 mod pattern;
 mod quota;
 #[cfg(feature = "serde")]
@@ -22,6 +24,7 @@ pub(crate) use decisions::tightest;
 pub use decisions::{Decisions, Denied};
 pub(crate) use deny_rule::DenyKind;
 pub use deny_rule::{DenyRule, DenyRuleError};
+pub(crate) use digest::KeyHash;
 pub use digest::{Digest, Secret};
 #[cfg(feature = "serde")]
 pub(crate) use duration::parse as parse_duration;
@@ -30,6 +33,7 @@ pub use name::PolicyName;
 pub use named::{Policy, PolicyError};
 pub use network::CidrError;
 pub(crate) use network::parse_network;
+pub(crate) use outlook::Outlook;
 pub(crate) use pattern::Pattern;
 pub use quota::ParseQuotaError;
 pub use reason::{DecidedBy, Reason};

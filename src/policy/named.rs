@@ -149,8 +149,16 @@ impl Policy {
     }
 
     /// The quota of a tier's callers: the tier's, or the policy's own if the tier is `None` or was not added.
+    #[inline]
     pub fn quota_for(&self, tier: Option<&str>) -> &Quota {
-        tier.and_then(|tier| self.tiers.iter().find(|(name, _)| name == tier)).map_or(&self.quota, |(_, quota)| quota)
+        match tier {
+            None => &self.quota,
+            Some(tier) => self.quota_of_tier(tier),
+        }
+    }
+
+    fn quota_of_tier(&self, tier: &str) -> &Quota {
+        self.tiers.iter().find(|(name, _)| name == tier).map_or(&self.quota, |(_, quota)| quota)
     }
 
     /// Whether `quota` can stand in the place of the policy's own, or of a tier's.

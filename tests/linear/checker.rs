@@ -1,7 +1,8 @@
 //! What threads did at once, and whether it could have been done one after the other.
 //!
 //! A history is right if its events have an order in which each comes after those that had ended when it began, and in
-//! which the algebra alone gives every answer that was given (linearizability, as Herlihy and Wing have it).
+//! which the algebra alone gives every answer that was given (linearizability, as Herlihy and Wing have it). A decision may
+//! be of any instant that the clock showed since it began: it looks at the clock first, and at its rows then.
 
 use std::time::Duration;
 
@@ -144,7 +145,7 @@ pub(crate) fn act(
 /// An order in which the algebra answers the same; `None` if there is none.
 pub(crate) fn order(events: &[Event]) -> Option<Vec<usize>> {
     let mut order = Vec::new();
-    search(events, &Table { rows: Default::default(), now: BEGIN }, &mut order).then_some(order)
+    search(events, &[Table { rows: Default::default(), now: BEGIN }], &mut order).then_some(order)
 }
 
 /// How many pairs of events were under way at once: of none there is nothing to be seen.
@@ -153,20 +154,23 @@ pub(crate) fn overlaps(events: &[Event]) -> usize {
     pairs.filter(|(one, other)| one.began < other.ended && other.began < one.ended).count()
 }
 
-fn search(events: &[Event], table: &Table, order: &mut Vec<usize>) -> bool {
+/// `tables`: what it was before each event of the order, and after the last.
+fn search(events: &[Event], tables: &[Table], order: &mut Vec<usize>) -> bool {
     if order.len() == events.len() {
         return true;
     }
-    let left = |order: &Vec<usize>| (0..events.len()).filter(|i| !order.contains(i)).collect::<Vec<_>>();
-    let left = left(order);
+    let left: Vec<usize> = (0..events.len()).filter(|i| !order.contains(i)).collect();
     let first_end = left.iter().map(|i| events[*i].ended).min().unwrap_or(u64::MAX);
     for i in left {
         if events[i].began > first_end {
             continue;
         }
-        if let Some(next) = table.after(&events[i].what) {
+        let over = order.iter().rposition(|other| events[*other].ended < events[i].began).map_or(0, |last| last + 1);
+        let shown: Vec<Micros> = tables[over..].iter().map(|table| table.now).collect();
+        if let Some(next) = tables[order.len()].after(&events[i].what, &shown) {
             order.push(i);
-            if search(events, &next, order) {
+            let tables: Vec<Table> = tables.iter().cloned().chain([next]).collect();
+            if search(events, &tables, order) {
                 return true;
             }
             order.pop();
@@ -183,16 +187,16 @@ struct Table {
 }
 
 impl Table {
-    /// The table after it, if it answers this.
-    fn after(&self, what: &What) -> Option<Table> {
+    /// The table after it, if it answers this. `shown`: by the clock, since it began.
+    fn after(&self, what: &What, shown: &[Micros]) -> Option<Table> {
         let mut next = self.clone();
         match what {
             What::Decide { charges, store, answers, now } => {
                 let steps: Vec<Step> = charges
                     .iter()
-                    .map(|(row, cost)| step(&quota(*row), &self.rows[*row], self.now, Ask::cost(*cost)))
+                    .map(|(row, cost)| step(&quota(*row), &self.rows[*row], *now, Ask::cost(*cost)))
                     .collect();
-                if self.now != *now || !steps.iter().map(|step| step.verdict).eq(answers.iter().copied()) {
+                if !shown.contains(now) || !steps.iter().map(|step| step.verdict).eq(answers.iter().copied()) {
                     return None;
                 }
                 if *store && steps.iter().all(Step::is_allowed) {

@@ -3,15 +3,17 @@
 use smallvec::SmallVec;
 
 use super::FEW;
+use super::lock::Guard;
 use super::row::{Row, Slot};
-use super::table::{Room, RwLockWriteGuard, Shard, Table, find, put, remove};
+use super::shard::Shard;
+use super::table::{Room, Table};
 use crate::algorithm::{Algorithm, Micros, Quota, State, when};
 use crate::backend::Take;
 
 /// The shards of a call, locked in the order of their numbers, and what is done to their rows.
 pub(super) struct Locked<'a> {
     pub(super) table: &'a Table,
-    pub(super) shards: SmallVec<[(usize, RwLockWriteGuard<'a, Shard>); FEW]>,
+    pub(super) shards: SmallVec<[(usize, Guard<'a, Shard>); FEW]>,
 }
 
 /// A row of a call.
@@ -70,7 +72,7 @@ impl<'a> Locked<'a> {
         let (number, shard) = self.shard(slot);
         let mut row =
             Loaded { slot, state: State::default(), before: None, place: Place::Found, has_twin: false, shared: None };
-        let found = find(shard, slot);
+        let found = shard.find(slot);
         if let Some(found) = found {
             row.state = table.worth.state(&found);
         } else {
@@ -83,7 +85,7 @@ impl<'a> Locked<'a> {
                     _ => {}
                 }
             }
-            row.place = match table.room(shard, number, coming, &busy, now) {
+            row.place = match table.room(shard, coming, &busy, now) {
                 Room::None => Place::Overflow,
                 room => Place::New(room),
             };
@@ -91,7 +93,7 @@ impl<'a> Locked<'a> {
         // A token bucket's twin outlives its row: late give-backs go by it. A window without its row means nothing.
         if found.is_none_or(|found| found.has_twin()) {
             let sliding = quota.algorithm() == Algorithm::SlidingWindow;
-            if let Some(twin) = find(shard, slot.twin()) {
+            if let Some(twin) = shard.find(slot.twin()) {
                 row.has_twin = true;
                 let holds = if sliding { found.is_some() } else { twin.at() > now };
                 if holds && row.place != Place::Overflow {
@@ -105,19 +107,19 @@ impl<'a> Locked<'a> {
 
     pub(super) fn store(&mut self, row: &Loaded, quota: &Quota, now: Micros, slots: &[Slot]) {
         let table = self.table;
-        let (number, shard) = self.shard(row.slot);
+        let (_, shard) = self.shard(row.slot);
         let id = table.worth.learn(quota);
         if let Place::New(Room::InPlaceOf(victim)) = row.place {
-            remove(shard, victim);
-            remove(shard, victim.twin());
+            shard.remove(victim);
+            shard.remove(victim.twin());
         }
         // Another row's twin may have come into the place that was found, or in place of the same victim.
         if row.place != Place::Found && table.is_full(shard) {
-            match table.room(shard, number, 0, slots, now) {
+            match table.room(shard, 0, slots, now) {
                 Room::Free => {}
                 Room::InPlaceOf(victim) => {
-                    remove(shard, victim);
-                    remove(shard, victim.twin());
+                    shard.remove(victim);
+                    shard.remove(victim.twin());
                 }
                 Room::None => return, // Losing a row forgives; passing the cap does not.
             }
@@ -135,21 +137,21 @@ impl<'a> Locked<'a> {
                 }
             };
             has_twin = row.has_twin
-                || match table.room(shard, number, 1, slots, now) {
+                || match table.room(shard, 1, slots, now) {
                     Room::Free => true,
                     Room::InPlaceOf(victim) => {
-                        remove(shard, victim);
-                        remove(shard, victim.twin());
+                        shard.remove(victim);
+                        shard.remove(victim.twin());
                         true
                     }
                     Room::None => false,
                 };
             if has_twin {
-                put(shard, row.slot.twin(), Row::new(state.carry, until, id, false));
+                shard.put(row.slot.twin(), Row::new(state.carry, until, id, false));
             }
         } else if row.has_twin {
-            remove(shard, row.slot.twin());
+            shard.remove(row.slot.twin());
         }
-        put(shard, row.slot, Row::new(state.spent, state.at, id, has_twin));
+        shard.put(row.slot, Row::new(state.spent, state.at, id, has_twin));
     }
 }

@@ -1,12 +1,12 @@
 //! Rows in this process: a sharded table, bounded, with no background task.
 
 mod builder;
+mod lock;
 mod locked;
 #[cfg(all(test, tollgate_models))]
 mod models;
 mod row;
-#[cfg(tollgate_models)]
-mod stand_in;
+mod shard;
 mod table;
 mod worth;
 
@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use self::locked::{Loaded, Locked, Place};
 use self::row::{Row, Slot};
-use self::table::{Table, find_mut, remove};
+use self::table::Table;
 use super::{Adjustment, Backend, BackendFuture, RowId, Steps, Take, Vitals, verdict_of_all};
 use crate::algorithm::{Algorithm, Ask, Micros, Quota, State, Step, roll, settle, step, step_inlined};
 use crate::clock::{Clock, Sleep, SystemClock};
@@ -28,7 +28,7 @@ pub use builder::MemoryBackendBuilder;
 
 /// Rows in this process's memory: the default backend.
 ///
-/// - A key has a row of 32 bytes (38 to 75 with the table around it) while something of its spending is not paid back;
+/// - A key has a row of 32 bytes (39 to 51 with the places around it) while something of its spending is not paid back;
 ///   a key that went idle has none. Worthless rows are dropped as newcomers come: no timer, no sweep, no pause.
 /// - There are never more than [`max_rows`](MemoryBackendBuilder::max_rows). When a newcomer finds no place, the least
 ///   spent of a few rows makes room, which forgives that key what it had spent; rows that deny their keys stay. If all
@@ -112,12 +112,15 @@ impl MemoryBackend {
     // Compiled into its two callers: what goes through memory from one function to another comes late.
     #[inline(always)]
     pub(crate) fn decide_one(&self, row: &RowId<'_>, quota: &Quota, ask: Ask, store: bool) -> Option<Step> {
+        // Before the row is looked for, so that neither waits for the other.
+        let now = self.clock.now();
         let slot = Slot::of(row.digest());
         let worth = &self.table.worth;
         let mut shard = self.table.lock(self.table.shard_of(slot));
-        let row = find_mut(&mut shard, slot).filter(|row| !row.has_twin())?;
-        // The row's line was touched above: it is on its way while the clock is read.
-        let now = self.clock.now();
+        let row = shard.find_mut(slot).filter(|row| !row.has_twin())?;
+        // Who held this thread up may have written the row at a later time: to the arithmetic that is a clock that was set
+        // back, which costs a little.
+        let now = if row.at() > now { self.clock.now() } else { now };
         let state = worth.state(row);
         let step = step_inlined(quota, &state, now, ask);
         if step.state.carry != 0.0 {
@@ -148,7 +151,7 @@ impl MemoryBackend {
         let mut before: SmallVec<[Row; FEW]> = SmallVec::new();
         let mut is_usual = true;
         for (take, slot) in takes.iter().zip(&slots) {
-            let Some(row) = find_mut(locked.shard(*slot).1, *slot).filter(|row| !row.has_twin()) else {
+            let Some(row) = locked.shard(*slot).1.find_mut(*slot).filter(|row| !row.has_twin()) else {
                 is_usual = false;
                 break;
             };
@@ -166,7 +169,7 @@ impl MemoryBackend {
         let granted = is_usual && steps.iter().all(Step::is_allowed);
         if store && !granted {
             for (before, slot) in before.iter().zip(&slots) {
-                if let Some(row) = find_mut(locked.shard(*slot).1, *slot) {
+                if let Some(row) = locked.shard(*slot).1.find_mut(*slot) {
                     *row = *before;
                 }
             }
@@ -273,7 +276,7 @@ impl MemoryBackend {
         if state.stamp != settlement.quota.stamp() {
             // Another quota wrote the row since, and it stays that one's.
             let (_, shard) = locked.shard(slot);
-            if let Some(found) = find_mut(shard, slot) {
+            if let Some(found) = shard.find_mut(slot) {
                 *found = Row::new(state.spent, state.at, found.quota(), found.has_twin());
             }
             return;
@@ -302,8 +305,8 @@ impl Backend for MemoryBackend {
         for row in rows {
             let slot = Slot::of(row.digest());
             let mut shard = self.table.lock(self.table.shard_of(slot));
-            remove(&mut shard, slot);
-            remove(&mut shard, slot.twin());
+            shard.remove(slot);
+            shard.remove(slot.twin());
         }
         BackendFuture::ready(Ok(()))
     }
@@ -346,6 +349,7 @@ enum AnyClock {
 }
 
 impl AnyClock {
+    #[inline(always)]
     fn now(&self) -> Micros {
         match self {
             AnyClock::System(clock) => clock.now(),

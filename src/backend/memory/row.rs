@@ -18,6 +18,9 @@ pub(super) struct Row {
 const QUOTA_BITS: u32 = if cfg!(tollgate_models) { 2 } else { 10 };
 
 impl Row {
+    /// Of a place where there is none.
+    pub(super) const EMPTY: Row = Row { spent: 0.0, word: 0 };
+
     pub(super) fn new(spent: f64, at: Micros, quota: QuotaId, has_twin: bool) -> Row {
         Row { spent, word: at.get() << (QUOTA_BITS + 1) | u64::from(quota.0) << 1 | u64::from(has_twin) }
     }
@@ -55,15 +58,19 @@ impl QuotaId {
     }
 }
 
-/// Where a row lies in the table. One bit of the digest's upper half tells a row (0) from its twin (1); the lower half
-/// chooses the shard and the place in it, so the two lie side by side. SipHash is done with the lower half first: the
-/// shard is being locked while the upper half is still computed.
+/// Which row of the table: the key's digest under the policy. Its lower half chooses the shard and the place in it; of the
+/// upper half one bit tells a row (0) from its twin (1), so the two lie side by side, and one a slot from none. SipHash is
+/// done with the lower half first: the shard is being locked while the upper half is still computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u128);
 
 impl Slot {
+    /// No digest's slot.
+    pub(super) const NONE: Slot = Slot(0);
+
+    #[inline(always)]
     pub(super) fn of(digest: Digest) -> Slot {
-        Slot(digest.to_bits() & !TWIN)
+        Slot(digest.to_bits() & !TWIN | SOME)
     }
 
     pub(super) fn twin(self) -> Slot {
@@ -78,57 +85,30 @@ impl Slot {
         self.0 & TWIN != 0
     }
 
-    pub(super) fn hash(self) -> u64 {
-        self.0 as u64
+    /// One of `shards`, a power of two.
+    #[inline(always)]
+    pub(super) fn shard(self, shards: usize) -> usize {
+        (self.0 >> 32) as u32 as usize & (shards - 1)
+    }
+
+    /// One of `places`: where it lies in its shard if nothing lay there before.
+    #[inline(always)]
+    pub(super) fn home(self, places: usize) -> usize {
+        // A share of the bits' range, not their remainder: of any number, and in the same order for every number.
+        ((self.0 as u32 as u64 * places as u64) >> 32) as usize
     }
 }
 
 const TWIN: u128 = 1 << 64;
-
-impl std::hash::Hash for Slot {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        state.write_u64(Slot::hash(*self));
-    }
-}
-
-/// Digests are random already: the table takes 64 of their bits as they are.
-#[derive(Clone, Copy, Default)]
-pub(super) struct AsIs(u64);
-
-impl std::hash::BuildHasher for AsIs {
-    type Hasher = AsIs;
-
-    fn build_hasher(&self) -> AsIs {
-        AsIs(0)
-    }
-}
-
-impl std::hash::Hasher for AsIs {
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.0 ^= u64::from_le_bytes(word);
-        }
-    }
-
-    fn write_u64(&mut self, bits: u64) {
-        self.0 = bits;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
+const SOME: u128 = 1 << 65;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_sixteen_bytes_and_an_entry_thirty_two() {
+    fn a_row_is_sixteen_bytes() {
         assert_eq!(size_of::<Row>(), 16);
-        assert_eq!(size_of::<(Slot, Row)>(), 32);
     }
 
     #[test]

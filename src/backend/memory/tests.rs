@@ -40,6 +40,41 @@ impl Bench {
     }
 }
 
+/// What it shows, and what it shows once before that.
+#[derive(Debug)]
+struct HeldUp(ManualClock, std::sync::atomic::AtomicU64);
+
+impl Clock for HeldUp {
+    fn now(&self) -> Micros {
+        match self.1.swap(0, std::sync::atomic::Ordering::Relaxed) {
+            0 => self.0.now(),
+            before => Micros::new(before),
+        }
+    }
+}
+
+#[test]
+fn whoever_was_held_up_after_looking_at_the_clock_looks_again() {
+    // Rows that are ahead of a clock by more than a full refill are forgiven: threads that lost their core between looking
+    // and locking were admitted up to six times as often as the quota says.
+    let clock = ManualClock::new();
+    let held_up = Arc::new(HeldUp(clock.clone(), 0.into()));
+    let backend = MemoryBackend::builder().clock(Arc::clone(&held_up)).build();
+    let quota = Quota::token_bucket(1000, SECOND).capacity(5);
+    let policy = P;
+    let take = |cost| {
+        let row = RowId { policy: &policy, key: Digest::from_bits(7) };
+        backend.decide(&[Take::new(row, &quota, Ask::cost(cost))], true)[0]
+    };
+    let before = clock.now();
+    clock.advance(SECOND);
+    assert!(take(5).is_allowed());
+    held_up.1.store(before.get(), std::sync::atomic::Ordering::Relaxed);
+    let late = take(1);
+    assert!(!late.is_allowed() && late.now == clock.now(), "{late:?}");
+    assert!(!take(1).is_allowed());
+}
+
 #[test]
 fn the_cap_holds_and_the_exhausted_stay_denied() {
     let bench = Bench::with_rows(64);

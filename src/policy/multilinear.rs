@@ -1,0 +1,175 @@
+//! Digests for rows that never leave the process: less than half of SipHash's work, and a proof in place of trust.
+//!
+//! MULTILINEAR of Lemire and Kaser, "Strongly universal string hashing is fast" (The Computer Journal, 2014): a key's
+//! words, each times a random number of 128 bits, summed modulo 2^128, and of the sum the upper half; twice, under other
+//! random numbers. For any two keys that are chosen without knowledge of those numbers, the two digests are two random
+//! numbers of 128 bits, independent of each other: this is a theorem, where of other hashes it is a hope.
+//!
+//! Without knowledge of the numbers: who sees digests can compute them, being linear. So nobody does. What leaves the
+//! limiter is [`shown`]: SipHash of the digest, under a secret of the process.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::LazyLock;
+
+use siphasher::sip128::SipHasher13;
+
+use super::digest::{Digest, Secret};
+use super::key::{Key, WORDS};
+
+/// The random numbers, and a secret for keys of more words than these.
+pub(crate) struct Multilinear {
+    begin: [u128; 2],
+    factors: [[u128; 2]; WORDS],
+    many: Secret,
+}
+
+impl Multilinear {
+    pub(super) fn random() -> Multilinear {
+        let numbers = random();
+        let number = |i: usize| numbers.hash(&i.to_le_bytes()).as_u128();
+        Multilinear {
+            begin: [number(0), number(1)],
+            factors: std::array::from_fn(|i| [number(2 * i + 2), number(2 * i + 3)]),
+            many: Secret::random(),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn digest(&self, key: &Key) -> Digest {
+        let Some((words, length)) = key.few_words() else { return self.digest_of_many(key) };
+        let [low, high] = self.begin;
+        let (low, high) = self.plus(low, high, words, 0);
+        let (low, high) = self.plus(low, high, words, 1);
+        let (low, high) = self.plus(low, high, words, 2);
+        let (mut low, mut high) = self.plus(low, high, words, 3);
+        // Words of zeros, which fill up a key, add nothing: of the first ones it does not matter how many there are.
+        for number in 4..length.min(WORDS) {
+            (low, high) = self.plus(low, high, words, number);
+        }
+        let [low, high] = [low, high].map(|sum| u128::from(scattered((sum >> 64) as u64)));
+        Digest::own(high << 64 | low)
+    }
+
+    #[inline(always)]
+    fn plus(&self, low: u128, high: u128, words: &[u64; WORDS], number: usize) -> (u128, u128) {
+        let (word, [a, b]) = (u128::from(words[number]), self.factors[number]);
+        (low.wrapping_add(a.wrapping_mul(word)), high.wrapping_add(b.wrapping_mul(word)))
+    }
+
+    #[cold]
+    fn digest_of_many(&self, key: &Key) -> Digest {
+        Digest::own(self.many.digest(key).to_bits())
+    }
+}
+
+/// Consecutive numbers have digests at equal distances, which crowd in a table more than random ones do. One to one, so
+/// that what is proved stays so.
+#[inline(always)]
+fn scattered(bits: u64) -> u64 {
+    let bits = (bits ^ bits >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits ^ bits >> 32
+}
+
+/// What is seen of a digest from outside: the same for the same digest, and nothing else can be made of it.
+#[cold]
+pub(super) fn shown(bits: u128) -> Digest {
+    static SECRET: LazyLock<SipHasher13> = LazyLock::new(random);
+    Digest::from_bits(SECRET.hash(&bits.to_le_bytes()).as_u128())
+}
+
+/// SipHash under a new secret.
+fn random() -> SipHasher13 {
+    // The standard library's hash keys come from the operating system; hashing under them passes that on.
+    let draw = || RandomState::new().build_hasher().finish();
+    SipHasher13::new_with_keys(draw(), draw())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// The sum as it is written in the paper, over all words.
+    fn by_the_book(hash: &Multilinear, words: &[u64]) -> u128 {
+        let half = |lane: usize| {
+            let terms =
+                words.iter().zip(hash.factors).map(|(word, factors)| factors[lane].wrapping_mul(u128::from(*word)));
+            scattered((terms.fold(hash.begin[lane], u128::wrapping_add) >> 64) as u64)
+        };
+        u128::from(half(1)) << 64 | u128::from(half(0))
+    }
+
+    #[test]
+    fn it_is_the_sum_by_the_book_for_every_number_of_words() {
+        let hash = Multilinear::random();
+        for length in 0..=56 {
+            let key = Key::from("\u{7f}x".repeat(28)[..length].to_owned());
+            assert_eq!(hash.digest(&key).to_bits(), by_the_book(&hash, key.words()), "{length}");
+        }
+        let wide = Key::from((u128::MAX, u128::MAX));
+        assert_eq!(hash.digest(&wide).to_bits(), by_the_book(&hash, wide.words()));
+    }
+
+    #[test]
+    fn nobody_shares_a_digest() {
+        let hash = Multilinear::random();
+        // Keys that differ in little: a bit, a length, a kind, zeros at the end.
+        let mut keys = HashSet::new();
+        for number in 0..10_000u64 {
+            keys.extend([Key::from(number), Key::from(1u64 << (number % 64) | number << 40)]);
+            keys.extend([Key::from(format!("user-{number}")), Key::from(("a", number))]);
+        }
+        for length in 0..200 {
+            keys.extend([Key::from(vec![0u8; length]), Key::from("\0".repeat(length))]);
+        }
+        let digests: HashSet<_> = keys.iter().map(|key| hash.digest(key)).collect();
+        assert!(keys.len() > 39_000 && digests.len() == keys.len(), "{} of {}", digests.len(), keys.len());
+    }
+
+    #[test]
+    fn keys_of_a_pattern_crowd_no_more_than_others() {
+        let patterns: [fn(u64) -> Key; 5] = [
+            Key::from,
+            |i| Key::from(i << 52 | i >> 12),
+            |i| Key::from(format!("user-{i:06}")),
+            |i| Key::network(std::net::Ipv4Addr::from(0x0a00_0000 + i as u32).into(), 32, 64),
+            |i| Key::network(std::net::Ipv6Addr::from(0x2001_0db8 << 96 | u128::from(i) << 64).into(), 32, 64),
+        ];
+        for (number, pattern) in patterns.iter().enumerate() {
+            for _ in 0..20 {
+                let hash = Multilinear::random();
+                let mut crowds = [[0; 64]; 2];
+                for bits in (0..4096).map(|i| hash.digest(&pattern(i)).to_bits()) {
+                    crowds[0][bits as usize % 64] += 1;
+                    crowds[1][(bits >> 64) as usize % 64] += 1;
+                }
+                // 64 each; that one of random numbers' has 128 is a chance below 10^-10.
+                assert!(crowds.as_flattened().iter().all(|crowd| *crowd < 128), "{number}: {crowds:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn scattering_is_one_to_one() {
+        // Each step undone: the multiplication by the inverse of its factor modulo 2^64.
+        let undone = |bits: u64| {
+            let bits = (bits ^ bits >> 32).wrapping_mul(0xf1de_83e1_9937_733d);
+            bits ^ bits >> 32
+        };
+        for bits in [0, 1, u64::MAX, 0x0123_4567_89ab_cdef] {
+            assert_eq!(undone(scattered(bits)), bits, "{bits:x}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_not_what_is_counted_by() {
+        let hash = Multilinear::random();
+        let (one, other) = (hash.digest(&Key::from("ada")), hash.digest(&Key::from("eve")));
+        assert_eq!(one.shown(), hash.digest(&Key::from("ada")).shown());
+        assert_ne!(one.shown(), other.shown());
+        assert_ne!(one.shown().to_bits(), one.to_bits());
+        assert_eq!(one.shown().shown(), one.shown());
+        assert_eq!(format!("{one:?}"), format!("{:?}", one.shown()));
+    }
+}
