@@ -131,7 +131,7 @@ mod tests {
     fn keys_of_a_pattern_crowd_no_more_than_others() {
         let patterns: [fn(u64) -> Key; 5] = [
             Key::from,
-            |i| Key::from(i << 52 | i >> 12),
+            |i| Key::from(i.rotate_right(12)),
             |i| Key::from(format!("user-{i:06}")),
             |i| Key::network(std::net::Ipv4Addr::from(0x0a00_0000 + i as u32).into(), 32, 64),
             |i| Key::network(std::net::Ipv6Addr::from(0x2001_0db8 << 96 | u128::from(i) << 64).into(), 32, 64),
