@@ -50,11 +50,12 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     // Whole grains are exact, and are what the row will be brought forward by; only the rest of the last one is
     // rounded.
     // A cast rounds down as `floor` would, which is a call of a function where the processor may be an old one.
-    let grains = if quota.grain_tokens == 1 { debt as u64 } else { (debt / float(quota.grain_tokens)) as u64 };
-    if float(grains) * float(quota.grain_micros) > Micros::MAX.get() as f64 {
+    // Not `float`: a damaged row, which a server may hand over, can say that anything was spent.
+    let grains = (debt / quota.grain_tokens as f64) as u64;
+    if grains as f64 * quota.grain_micros as f64 > Micros::MAX.get() as f64 {
         return None;
     }
-    let rest = debt - float(grains) * float(quota.grain_tokens);
+    let rest = debt - grains as f64 * quota.grain_tokens as f64;
     let elapsed = if rest > 0.0 { micros_for(quota, rest) } else { 0 };
     let instant = state.at.plus(grains * quota.grain_micros + elapsed).max(now);
     (instant < Micros::MAX).then_some(instant)
@@ -141,6 +142,22 @@ mod tests {
         }
         let exact = 1000 + u128::from(now.micros_since(begin)) * 7 / 3_333_331;
         assert!(u128::from(taken) <= exact && u128::from(taken) + 2 >= exact, "{taken} of {exact}");
+    }
+
+    #[test]
+    fn a_damaged_row_has_answers_too() {
+        // As of any 32 bytes that a server may hold: the largest number of grains is not taken for -1.
+        let at = Micros::new(1_700_000_000_000_000);
+        for quota in [Quota::token_bucket(10, MINUTE), Quota::token_bucket(7, MINUTE), Quota::token_bucket(1, MINUTE)] {
+            for spent in [1e300, f64::MAX, f64::INFINITY, 2f64.powi(63), 2f64.powi(64), f64::NAN, -1e300] {
+                for at in [at, Micros::EPOCH, Micros::MAX] {
+                    let row = State { spent, at, carry: 0.0, stamp: quota.stamp() };
+                    let answer = step(&quota, &row, Micros::new(1_700_000_000_000_001), Ask::cost(1));
+                    let retries = matches!(answer.verdict, super::super::Verdict::Deny { retry: Some(_) });
+                    assert!(!retries || spent.is_nan() || spent < 1e18, "{spent} of {quota}: {answer:?}");
+                }
+            }
+        }
     }
 
     #[test]
