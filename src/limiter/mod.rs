@@ -456,47 +456,6 @@ impl RateLimiter {
         self.decide_plainly(lines.into_iter(), around.take)
     }
 
-    /// [`decide`](RateLimiter::decide) for the one charge that most calls are.
-    #[inline]
-    fn decide_one(
-        &self,
-        policy: &Policy,
-        subject: &Subject,
-        ask: Ask,
-        signals: Option<&Signals>,
-        take: bool,
-    ) -> DecisionFuture {
-        if take {
-            let answer = self
-                .usual(policy, subject, ask, |row, quota, step| DecisionFuture::ready(decided(row, quota, ask, step)));
-            if let Some(answer) = answer {
-                return answer;
-            }
-        }
-        self.decide_one_slowly(policy, subject, ask, signals, take)
-    }
-
-    #[cold]
-    fn decide_one_slowly(
-        &self,
-        policy: &Policy,
-        subject: &Subject,
-        ask: Ask,
-        signals: Option<&Signals>,
-        take: bool,
-    ) -> DecisionFuture {
-        if !self.is_plain() {
-            return self.decide_one_gate_by_gate(policy, subject, ask, signals, take);
-        }
-        self.ask_for_one(policy, subject, ask, take)
-    }
-
-    fn ask_for_one(&self, policy: &Policy, subject: &Subject, ask: Ask, take: bool) -> DecisionFuture {
-        let one = self.take(policy, subject, ask);
-        let steps = self.ask_backend(std::slice::from_ref(&one), take);
-        DecisionFuture::new(self, &one, take, steps)
-    }
-
     /// By the quota that the program says.
     #[inline]
     fn take<'a>(&self, policy: &'a Policy, subject: &Subject, ask: Ask) -> Take<'a> {

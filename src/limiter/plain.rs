@@ -3,12 +3,42 @@
 use smallvec::SmallVec;
 
 use super::RateLimiter;
-use super::future::DecisionsFuture;
+use super::future::{DecisionFuture, DecisionsFuture};
 use crate::algorithm::{Ask, Quota, Step};
 use crate::backend::{FewSteps, MemoryBackend, RowId, Take};
-use crate::policy::{Decision, Decisions, Digest, Policy, Subject};
+use crate::policy::{Decision, Decisions, Digest, Policy, Signals, Subject};
 
 impl RateLimiter {
+    /// [`decide`](RateLimiter::decide) for the one charge that most calls are.
+    #[inline]
+    pub(super) fn decide_one(
+        &self,
+        policy: &Policy,
+        subject: &Subject,
+        ask: Ask,
+        signals: Option<&Signals>,
+        take: bool,
+    ) -> DecisionFuture {
+        if take {
+            let answer = self
+                .usual(policy, subject, ask, |row, quota, step| DecisionFuture::ready(decided(row, quota, ask, step)));
+            if let Some(answer) = answer {
+                return answer;
+            }
+        }
+        if !self.is_plain() {
+            return self.decide_one_gate_by_gate(policy, subject, ask, signals, take);
+        }
+        self.ask_for_one(policy, subject, ask, take)
+    }
+
+    #[inline(never)]
+    pub(super) fn ask_for_one(&self, policy: &Policy, subject: &Subject, ask: Ask, take: bool) -> DecisionFuture {
+        let one = self.take(policy, subject, ask);
+        let steps = self.ask_backend(std::slice::from_ref(&one), take);
+        DecisionFuture::new(self, &one, take, steps)
+    }
+
     /// When no other gate has a say.
     pub(super) fn decide_plainly<'a, L>(&self, lines: L, take: bool) -> DecisionsFuture
     where

@@ -115,13 +115,14 @@ impl Secret {
                 for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
                     place.copy_from_slice(&word.to_le_bytes());
                 }
-                Digest::from_bits(self.0.hash(&bytes[..8 * length]).as_u128())
+                self.hash(&bytes[..8 * length])
             }
-            None => {
-                let bytes: Vec<u8> = key.words().iter().flat_map(|word| word.to_le_bytes()).collect();
-                Digest::from_bits(self.0.hash(&bytes).as_u128())
-            }
+            None => self.hash(&key.words().iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>()),
         }
+    }
+
+    pub(super) fn hash(&self, bytes: &[u8]) -> Digest {
+        Digest::from_bits(self.0.hash(bytes).as_u128())
     }
 }
 

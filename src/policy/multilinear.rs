@@ -8,10 +8,7 @@
 //! Without knowledge of the numbers: who sees digests can compute them, being linear. So nobody does. What leaves the
 //! limiter is [`shown`]: SipHash of the digest, under a secret of the process.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
-
-use siphasher::sip128::SipHasher13;
 
 use super::digest::{Digest, Secret};
 use super::key::{Key, WORDS};
@@ -25,8 +22,8 @@ pub(crate) struct Multilinear {
 
 impl Multilinear {
     pub(super) fn random() -> Multilinear {
-        let numbers = random();
-        let number = |i: usize| numbers.hash(&i.to_le_bytes()).as_u128();
+        let numbers = Secret::random();
+        let number = |i: usize| numbers.hash(&i.to_le_bytes()).to_bits();
         Multilinear {
             begin: [number(0), number(1)],
             factors: std::array::from_fn(|i| [number(2 * i + 2), number(2 * i + 3)]),
@@ -73,15 +70,8 @@ fn scattered(bits: u64) -> u64 {
 /// What is seen of a digest from outside: the same for the same digest, and nothing else can be made of it.
 #[cold]
 pub(super) fn shown(bits: u128) -> Digest {
-    static SECRET: LazyLock<SipHasher13> = LazyLock::new(random);
-    Digest::from_bits(SECRET.hash(&bits.to_le_bytes()).as_u128())
-}
-
-/// SipHash under a new secret.
-fn random() -> SipHasher13 {
-    // The standard library's hash keys come from the operating system; hashing under them passes that on.
-    let draw = || RandomState::new().build_hasher().finish();
-    SipHasher13::new_with_keys(draw(), draw())
+    static SECRET: LazyLock<Secret> = LazyLock::new(Secret::random);
+    SECRET.hash(&bits.to_le_bytes())
 }
 
 #[cfg(test)]

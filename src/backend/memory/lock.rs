@@ -1,9 +1,8 @@
 //! The lock of a shard.
 //!
-//! It spins. Who holds it computes for some twenty nanoseconds, or moves a few thousand rows (more only where there may be
-//! more than sixteen million). A lock under which
-//! others sleep has to look for sleepers when it is given back, which costs as much again as taking it; this one is given
-//! back by a plain store.
+//! It spins. Who holds it computes for some twenty nanoseconds; a newcomer may move a few thousand rows (more only where
+//! there may be more than sixteen million), or wait for the overflow rows. A lock under which others sleep has to look for
+//! sleepers when it is given back, which costs as much again as taking it; this one is given back by a plain store.
 
 #[cfg(not(tollgate_models))]
 pub(super) use spin::mutex::SpinMutexGuard as Guard;
@@ -59,7 +58,7 @@ impl<T> Lock<T> {
     }
 }
 
-/// Looks at the lock, some two nanoseconds each, before the core is offered to others.
+/// Looks at the lock before the core is offered to others: some microseconds.
 #[cfg(not(tollgate_models))]
 const SPINS: u32 = 200;
 #[cfg(not(tollgate_models))]
