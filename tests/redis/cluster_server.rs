@@ -6,7 +6,7 @@ use redis::Connection;
 use tollgate::Digest;
 use tollgate::backend::{RedisBackend, RedisBackendBuilder};
 
-use crate::server::{PATIENCE, Server, free_port};
+use crate::server::{FREE, PATIENCE, Server};
 
 /// A running cluster. It ends with the test that started it.
 pub(crate) struct Cluster {
@@ -17,6 +17,12 @@ pub(crate) struct Cluster {
 pub(crate) const PRIMARIES: u16 = 3;
 
 const SLOTS: u16 = 16384;
+
+/// The port that nodes talk on: by default 10000 higher than the other, which is not always there.
+const BUS: &str = "--cluster-port";
+
+/// What makes a server the node of a cluster.
+pub(crate) const NODE: [&str; 4] = ["--cluster-enabled", "yes", BUS, FREE];
 
 impl Cluster {
     pub(crate) fn start() -> Cluster {
@@ -30,15 +36,10 @@ impl Cluster {
 
     fn of(nodes: usize, node_timeout: Duration) -> Cluster {
         let node_timeout = node_timeout.as_millis().to_string();
-        let buses: Vec<u16> = (0..nodes).map(|_| free_port()).collect();
-        let start = |bus: &u16| {
-            let bus = bus.to_string();
-            // A node that is gone is to cost its own slots only.
-            let rest = ["--cluster-require-full-coverage", "no", "--cluster-node-timeout", &node_timeout];
-            // The port of the bus that nodes talk on is 10000 higher by default, which is not always there.
-            Server::with(&[&["--cluster-enabled", "yes", "--cluster-port", &bus], rest.as_slice()].concat())
-        };
-        let cluster = Cluster { nodes: buses.iter().map(start).collect() };
+        // A node that is gone is to cost its own slots only.
+        let rest = ["--cluster-require-full-coverage", "no", "--cluster-node-timeout", &node_timeout];
+        let arguments = [NODE.as_slice(), rest.as_slice()].concat();
+        let cluster = Cluster { nodes: (0..nodes).map(|_| Server::with(&arguments)).collect() };
         for i in 0..PRIMARIES {
             let node = &mut cluster.nodes[usize::from(i)].admin();
             let (first, last) = (i * SLOTS / PRIMARIES, (i + 1) * SLOTS / PRIMARIES - 1);
@@ -47,8 +48,9 @@ impl Cluster {
             ask::<()>(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(i + 1).to_string()]);
         }
         let first = &mut cluster.nodes[0].admin();
-        for (node, bus) in cluster.nodes.iter().zip(&buses).skip(1) {
-            ask::<()>(first, &["CLUSTER", "MEET", "127.0.0.1", &node.port().to_string(), &bus.to_string()]);
+        for node in &cluster.nodes[1..] {
+            let (port, bus) = (node.port().to_string(), node.setting(BUS));
+            ask::<()>(first, &["CLUSTER", "MEET", "127.0.0.1", &port, bus]);
         }
         let known = format!("cluster_known_nodes:{nodes}");
         cluster.wait_until("all know each other", |_, info| info.contains(&known));

@@ -3,7 +3,8 @@
 use tollgate::backend::RedisBackend;
 use tollgate::{Charge, ErrorKind, FailureMode, HOUR, Policy, Quota, RateLimiter};
 
-use crate::server::{PATIENCE, Server, free_port};
+use crate::ports::free_port;
+use crate::server::{PATIENCE, Server};
 
 static SLOW: Policy = Policy::new("slow", Quota::token_bucket(4, HOUR));
 

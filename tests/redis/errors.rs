@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use tollgate::backend::{Error, ErrorKind, RedisBackend};
 use tollgate::{Charge, Key, RateLimiter};
 
+use crate::cluster_server::NODE;
 use crate::outage::{SLOW, fresh};
-use crate::server::{PATIENCE, Server, free_port};
+use crate::ports::free_port;
+use crate::server::{PATIENCE, Server};
 
 /// A server with a user who has a password, and a limiter that logs in with it.
 async fn start(arguments: &[&str]) -> (Server, RateLimiter) {
@@ -137,7 +139,7 @@ async fn a_server_that_cannot_save_says_so() {
 
 #[tokio::test]
 async fn a_server_of_a_cluster_without_slots_says_so() {
-    let server = Server::with(&["--cluster-enabled", "yes"]);
+    let server = Server::with(&NODE);
     let error = RedisBackend::connect(&server.url()).await.unwrap_err();
     is(&error, ErrorKind::Unavailable, "not every slot", "not served");
 }

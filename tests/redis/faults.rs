@@ -6,8 +6,9 @@ use std::time::Duration;
 use tollgate::backend::ErrorKind;
 
 use crate::outage::{Application, SLOW, fresh};
+use crate::ports::free_port;
 use crate::proxy::Proxy;
-use crate::server::{Server, free_port};
+use crate::server::Server;
 
 /// Long enough for some probes.
 const A_WHILE: Duration = Duration::from_millis(500);

@@ -7,6 +7,7 @@ use redis::{Connection, cmd};
 use tollgate::backend::RedisBackend;
 use tollgate::{Charge, HOUR, Key, Policy, Quota, RateLimiter};
 
+use crate::cluster_server::NODE;
 use crate::outage::SLOW;
 use crate::proxy::Proxy;
 use crate::server::{PATIENCE, Server};
@@ -92,7 +93,7 @@ async fn no_two_keys_are_one() {
 /// one slot.
 #[tokio::test]
 async fn all_rows_of_a_key_are_in_one_slot() {
-    let server = Server::with(&["--cluster-enabled", "yes"]);
+    let server = Server::with(&NODE);
     let mut admin = server.admin();
     cmd("CLUSTER").arg("ADDSLOTSRANGE").arg(0).arg(16383).exec(&mut admin).unwrap();
     wait_for_slots(&mut admin);

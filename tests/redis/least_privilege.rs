@@ -6,6 +6,7 @@ use redis::{Connection, cmd};
 use tollgate::backend::{Error, ErrorKind, RedisBackend, conformance};
 use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter, SetQuotaError, Signal};
 
+use crate::cluster_server::NODE;
 use crate::keys::wait_for_slots;
 use crate::outage::{SLOW, fresh};
 use crate::server::{PATIENCE, Server};
@@ -58,7 +59,7 @@ async fn everything_works_with_it() {
 /// What the client needs on top of that, to find the nodes and to follow a slot that moves.
 #[tokio::test]
 async fn on_a_cluster_a_little_more_will_do() {
-    let server = Server::with(&["--cluster-enabled", "yes"]);
+    let server = Server::with(&NODE);
     let mut admin = server.admin();
     cmd("CLUSTER").arg("ADDSLOTSRANGE").arg(0).arg(16383).exec(&mut admin).unwrap();
     wait_for_slots(&mut admin);

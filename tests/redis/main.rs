@@ -18,6 +18,7 @@ mod keys;
 mod least_privilege;
 mod notices;
 mod outage;
+mod ports;
 mod processes;
 mod proxy;
 // The generators of the properties of the algebra, which use more of them.

@@ -1,11 +1,12 @@
 //! A redis-server of one's own.
 
-use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tollgate::backend::RedisBackend;
+
+use crate::ports::free_port;
 
 /// A running server. It ends with the test that started it.
 pub(crate) struct Server {
@@ -18,22 +19,39 @@ pub(crate) struct Server {
 /// For a machine with better things to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Among the settings of a server: a free port.
+pub(crate) const FREE: &str = "a free port";
+
+const LOG: &str = "redis.log";
+
 impl Server {
     /// Starts a server on a free port.
     pub(crate) fn start() -> Server {
         Server::with(&[])
     }
 
-    /// Starts a server with these settings, as on its command line.
+    /// Starts a server with these settings, as on its command line, where [`FREE`] is a free port.
     pub(crate) fn with(arguments: &[&str]) -> Server {
+        // A port may be taken between looking and listening: by whoever else is on this machine.
+        let server = (0..5).find_map(|_| Server::on_ports_of_now(arguments));
+        server.unwrap_or_else(|| panic!("redis-server {arguments:?} does not start; its log is above"))
+    }
+
+    fn on_ports_of_now(arguments: &[&str]) -> Option<Server> {
         let port = free_port();
         let directory = std::env::temp_dir().join(format!("tollgate-redis-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let argument = |it: &&str| if *it == FREE { free_port().to_string() } else { (*it).to_owned() };
+        let arguments: Vec<String> = arguments.iter().map(argument).collect();
         let child = spawn(port, &directory, &arguments);
-        let server = Server { child, port, directory, arguments };
-        server.wait_until_it_answers();
-        server
+        let mut server = Server { child, port, directory, arguments };
+        server.wait_until_it_answers().then_some(server)
+    }
+
+    /// The value of a setting that it was started with.
+    pub(crate) fn setting(&self, name: &str) -> &str {
+        let at = self.arguments.iter().position(|argument| argument == name);
+        at.and_then(|at| self.arguments.get(at + 1)).unwrap_or_else(|| panic!("started without {name}"))
     }
 
     pub(crate) fn url(&self) -> String {
@@ -72,7 +90,7 @@ impl Server {
     /// Starts it again, on the same port.
     pub(crate) fn restart(&mut self) {
         self.restart_with(&[]);
-        self.wait_until_it_answers();
+        assert!(self.wait_until_it_answers(), "redis-server does not start again; its log is above");
     }
 
     /// Starts it again with more settings, and does not wait for it.
@@ -82,19 +100,37 @@ impl Server {
     }
 
     /// Where it would save.
-    pub(crate) fn directory(&self) -> &std::path::Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    fn wait_until_it_answers(&self) {
+    /// Whether it does: not if it has ended.
+    fn wait_until_it_answers(&mut self) -> bool {
         let begin = Instant::now();
         let client = redis::Client::open(self.url()).unwrap();
-        while let Err(error) =
-            client.get_connection_with_timeout(PATIENCE).and_then(|mut it| redis::cmd("PING").query::<String>(&mut it))
-        {
-            assert!(begin.elapsed() < PATIENCE, "redis-server on port {} does not answer: {error}", self.port);
+        let about = || {
+            let mut connection = client.get_connection_with_timeout(PATIENCE)?;
+            redis::cmd("INFO").arg("server").query::<String>(&mut connection)
+        };
+        // On a port that was taken somebody else's server may answer.
+        let is_ours = format!("process_id:{}\r\n", self.pid());
+        loop {
+            let answer = about();
+            if answer.as_ref().is_ok_and(|about| about.contains(&is_ours)) {
+                return true;
+            }
+            if let Some(status) = self.child.try_wait().unwrap() {
+                println!("redis-server on port {} has ended, {status}:\n{}", self.port, self.log());
+                return false;
+            }
+            let (port, patient) = (self.port, begin.elapsed() < PATIENCE);
+            assert!(patient, "no answer of our redis-server on port {port}: {answer:?}\n{}", self.log());
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.join(LOG)).unwrap_or_else(|error| format!("no log: {error}"))
     }
 }
 
@@ -106,16 +142,12 @@ impl Drop for Server {
     }
 }
 
-/// Free until somebody takes it, which on a test machine is us.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-fn spawn(port: u16, directory: &std::path::Path, arguments: &[String]) -> Child {
+fn spawn(port: u16, directory: &Path, arguments: &[String]) -> Child {
     let command = Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .arg("--dir")
         .arg(directory)
+        .args(["--logfile", LOG])
         .args(arguments)
         .stdout(Stdio::null())
         .spawn();

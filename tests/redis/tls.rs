@@ -5,7 +5,7 @@ use std::process::Command;
 use tollgate::backend::RedisBackend;
 use tollgate::{HOUR, Policy, Quota, RateLimiter};
 
-use crate::server::{Server, free_port};
+use crate::server::{FREE, Server};
 
 static SLOW: Policy = Policy::new("slow", Quota::token_bucket(5, HOUR));
 
@@ -25,11 +25,11 @@ fn a_server_is_reached_over_tls_if_its_certificate_is_believed() {
         .output()
         .unwrap_or_else(|error| panic!("no openssl: {error}. Install it: apt-get install openssl"));
     assert!(made.status.success(), "{made:?}");
-    let (port, path) = (free_port().to_string(), |name: &str| directory.join(name).to_str().unwrap().to_owned());
+    let path = |name: &str| directory.join(name).to_str().unwrap().to_owned();
     let (cert, key) = (path("cert.pem"), path("key.pem"));
-    let _server = Server::with(&[
+    let server = Server::with(&[
         "--tls-port",
-        &port,
+        FREE,
         "--tls-cert-file",
         &cert,
         "--tls-key-file",
@@ -43,7 +43,7 @@ fn a_server_is_reached_over_tls_if_its_certificate_is_believed() {
     let run = |believed: &str| {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["tls::child", "--exact", "--nocapture"]).env("SSL_CERT_FILE", believed);
-        child.env(CHILD, format!("rediss://localhost:{port}")).output().unwrap()
+        child.env(CHILD, format!("rediss://localhost:{}", server.setting("--tls-port"))).output().unwrap()
     };
     let output = run(&cert);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
