@@ -14,6 +14,8 @@ mod login_protection;
 mod observability;
 mod outgoing;
 mod plots;
+#[path = "../redis/ports.rs"]
+mod ports;
 mod redis;
 mod routes;
 mod running;
