@@ -153,9 +153,9 @@ weaken 'row update: the shard is unlocked between reading and writing a row' bac
 weaken 'calls of several rows: unlocked between reading and writing' backend/memory/mod.rs \
     's/(\n        if steps\.iter\(\)\.all\(\|\(_, step\)\| step\.is_allowed\(\)\) \{)/\n        drop(locked);\n        let mut locked = Locked::new(&self.table, &slots);$1/' \
     memory::models::calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end
-weaken 'several rows: written back after they were unlocked' backend/memory/mod.rs \
-    's/(if store && !granted \{)/drop(locked);\n        let mut locked = Locked::new(&self.table, &slots);\n        $1/' \
-    memory::models::a_refused_call_is_never_seen_half_done
+weaken 'a few rows that are there: unlocked between reading and writing' backend/memory/few.rs \
+    's/(\} else if store \{)/$1\n            drop(shards);\n            let mut shards = lock();/' \
+    memory::models::calls_of_two_rows_that_are_there_take_both_or_none
 weaken 'eviction: unlocked between finding a place and taking it, which is not looked at again' \
     'backend/memory/mod.rs backend/memory/locked.rs' \
     's/if row\.place != Place::Found && table\.is_full\(shard\)/if false \&\& table.is_full(shard)/; s/(\n        if steps\.iter\(\)\.all\(\|\(_, step\)\| step\.is_allowed\(\)\) \{)/\n        drop(locked);\n        let mut locked = Locked::new(&self.table, &slots);$1/' \

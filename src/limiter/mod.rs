@@ -414,6 +414,10 @@ impl RateLimiter {
     }
 
     fn decide_charges<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>, take: bool) -> DecisionsFuture {
+        if self.is_plain() {
+            let lines = charges.into_iter().map(|Charge { policy, subject, ask, .. }| (policy, subject, ask));
+            return self.decide_plainly(lines, take);
+        }
         let charges: SmallVec<[Charge<'a>; 4]> = charges.into_iter().collect();
         // Who calls is one caller, whichever charge tells it.
         let none = Signals::new();

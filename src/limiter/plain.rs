@@ -1,12 +1,14 @@
 //! The plain way of a call: nobody but the backend has a say. Most calls go it, so it is kept short.
 
+use std::borrow::Borrow;
+
 use smallvec::SmallVec;
 
 use super::RateLimiter;
 use super::future::{DecisionFuture, DecisionsFuture};
 use crate::algorithm::{Ask, Quota, Step};
-use crate::backend::{FewSteps, MemoryBackend, RowId, Take};
-use crate::policy::{Decision, Decisions, Digest, Policy, Signals, Subject};
+use crate::backend::{Line, MemoryBackend, RowId, Take};
+use crate::policy::{Decision, Decisions, Policy, Signals, Subject};
 
 impl RateLimiter {
     /// [`decide`](RateLimiter::decide) for the one charge that most calls are.
@@ -40,21 +42,26 @@ impl RateLimiter {
     }
 
     /// When no other gate has a say.
-    pub(super) fn decide_plainly<'a, L>(&self, lines: L, take: bool) -> DecisionsFuture
-    where
-        L: Iterator<Item = (&'a Policy, &'a Subject, Ask)>,
-    {
-        let mut takes: SmallVec<[Take<'a>; 4]> = SmallVec::new();
-        let mut last: Option<(&Subject, Digest)> = None;
-        for (policy, subject, ask) in lines {
-            // Mostly one caller under several policies: comparing a key is cheaper than hashing it.
-            let key = match last {
-                Some((other, digest)) if other.key() == subject.key() => digest,
-                _ => self.row_key(subject.key()),
-            };
-            last = Some((subject, key));
-            takes.push(Take::new(RowId { policy: policy.name(), key }, policy.quota_for(subject.tier_name()), ask));
+    pub(super) fn decide_plainly<'a, S: Borrow<Subject>>(
+        &self,
+        charges: impl Iterator<Item = (&'a Policy, S, Ask)>,
+        take: bool,
+    ) -> DecisionsFuture {
+        let mut lines: SmallVec<[Line<'a>; 4]> = SmallVec::new();
+        for (policy, who, ask) in charges {
+            let subject = who.borrow();
+            let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
+            lines.push(Line { row, quota: policy.quota_for(subject.tier_name()), ask });
         }
+        self.decide_lines(&lines, take)
+    }
+
+    fn decide_lines(&self, lines: &[Line<'_>], take: bool) -> DecisionsFuture {
+        if let Some(decisions) = self.decide_few(lines, take) {
+            return DecisionsFuture::ready(Ok(decisions));
+        }
+        let takes: SmallVec<[Take<'_>; 4]> =
+            lines.iter().map(|line| Take::new(line.row, line.quota, line.ask)).collect();
         if let Some(decisions) = self.decide_in_memory(&takes, take) {
             return DecisionsFuture::ready(Ok(decisions));
         }
@@ -65,19 +72,22 @@ impl RateLimiter {
     /// The decisions, if the rows are in memory.
     pub(super) fn decide_in_memory(&self, takes: &[Take<'_>], take: bool) -> Option<Decisions> {
         let memory = self.inner.backend.memory()?;
-        let mut steps = FewSteps::new();
-        let is_usual = match takes {
-            [one] => memory.decide_one(&one.row, &one.quota, one.ask, take).map(|step| steps.push(step)).is_some(),
-            takes => memory.decide_few(takes, take, &mut steps),
-        };
-        if !is_usual {
-            steps = memory.decide_all(takes, take).iter().copied().collect();
+        Some(several(takes.iter().map(Line::of), &memory.decide(takes, take)))
+    }
+
+    /// A few charges, if their rows are there.
+    fn decide_few(&self, lines: &[Line<'_>], take: bool) -> Option<Decisions> {
+        let memory = self.inner.backend.memory()?;
+        if lines.iter().any(|line| line.quota.wants_seed()) {
+            return None;
         }
-        let granted = steps.iter().all(Step::is_allowed);
-        let decisions = takes.iter().zip(&steps).map(|(Take { row, quota, ask }, step)| {
-            Decision::new(row.policy.clone(), row.key, *quota, ask.tokens(), *step, granted)
-        });
-        Some(decisions.collect())
+        match *lines {
+            [a] => few(memory, [a], take),
+            [a, b] => few(memory, [a, b], take),
+            [a, b, c] => few(memory, [a, b, c], take),
+            [a, b, c, d] => few(memory, [a, b, c, d], take),
+            _ => None,
+        }
     }
 
     /// One charge of one policy, if the rows are in memory and no other gate has a say: what most calls come to. `then` is
@@ -110,7 +120,7 @@ impl RateLimiter {
         Some(then(row, quota, step))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn decide_now(&self, policy: &Policy, subject: &Subject, ask: Ask) -> Option<Decision> {
         match self.usual(policy, subject, ask, |row, quota, step| decided(row, quota, ask, step)) {
             Some(decision) => Some(decision),
@@ -123,6 +133,18 @@ impl RateLimiter {
 #[cold]
 fn decide_newcomer(memory: &MemoryBackend, row: RowId<'_>, quota: &Quota, ask: Ask) -> Option<Step> {
     memory.decide_all(&[Take { row, quota: *quota, ask }], true).first().copied()
+}
+
+fn few<const N: usize>(memory: &MemoryBackend, lines: [Line<'_>; N], take: bool) -> Option<Decisions> {
+    Some(several(lines.iter().copied(), &memory.decide_few(&lines, take)?))
+}
+
+fn several<'a>(lines: impl Iterator<Item = Line<'a>>, steps: &[Step]) -> Decisions {
+    let granted = steps.iter().all(Step::is_allowed);
+    let decided = lines.zip(steps).map(|(Line { row, quota, ask }, step)| {
+        Decision::new(row.policy.clone(), row.key, *quota, ask.tokens(), *step, granted)
+    });
+    decided.collect()
 }
 
 #[inline(always)]

@@ -102,6 +102,10 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
+        // Most requests: compiled by itself, the response is moved less often.
+        if let StateProj::Inner { future, after: None } = state.as_mut().project() {
+            return future.poll(context).map_ok(|response| response.map(RefusalBody::inner));
+        }
         loop {
             let next = match state.as_mut().project() {
                 StateProj::Deciding { verdict, held } => {

@@ -17,7 +17,7 @@ use super::headers::{HeaderFamily, Report};
 use super::key::{Extraction, Found, KeyError};
 use super::pass::{After, Charges, Pass};
 use super::refusal::{Cause, random_up_to, shadowed};
-use super::rule::{Prepared, Rule};
+use super::rule::Prepared;
 use super::settle::SettleFn;
 use super::shared::{Enforce, Shared};
 use super::status::RateLimitStatus;
@@ -66,11 +66,13 @@ use crate::policy::{Decision, Decisions, Outlook, Signals, Subject};
 pub struct RateLimit<S> {
     inner: S,
     shared: Arc<Shared>,
+    /// Of the layer: see [`Usual`].
+    is_usual: bool,
 }
 
 impl<S> RateLimit<S> {
     pub(super) fn new(inner: S, shared: Arc<Shared>) -> RateLimit<S> {
-        RateLimit { inner, shared }
+        RateLimit { inner, is_usual: shared.is_usual(), shared }
     }
 
     /// The service behind the limits.
@@ -93,7 +95,8 @@ where
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (mut parts, body) = request.into_parts();
-        let verdict = match self.shared.usual(&parts) {
+        let usual = if self.is_usual { self.shared.usual(&parts) } else { Usual::Neither(None) };
+        let verdict = match usual {
             Usual::GoOn => return ResponseFuture::inner(self.inner.call(Request::from_parts(parts, body)), None),
             Usual::Tell(report) => {
                 let after = After { report, unsettled: None };
@@ -210,24 +213,17 @@ impl Shared {
         }
     }
 
-    /// The rule of a layer that asks nothing but whether one request fits.
-    fn usual_rule(&self) -> Option<&Rule> {
-        match &self.rules[..] {
-            [rule] if rule.is_usual() && self.is_usual() => Some(rule),
-            _ => None,
-        }
-    }
-
+    /// Whether a layer asks nothing but whether one request fits under its only rule.
     fn is_usual(&self) -> bool {
-        let Shared { cost, settle, wait, settlement, enforce, status, .. } = self;
+        let Shared { rules, cost, settle, wait, settlement, enforce, status, .. } = self;
         let asks_more =
             !self.skip.is_empty() || cost.is_some() || settle.is_some() || wait.is_some() || *settlement || *status;
-        !asks_more && *enforce == Enforce::Everybody
+        matches!(&rules[..], [rule] if rule.is_usual()) && !asks_more && *enforce == Enforce::Everybody
     }
 
     /// The verdict on a request of which nothing is asked but whether it fits, and which does.
     fn usual(&self, parts: &Parts) -> Usual {
-        let Some(rule) = self.usual_rule() else { return Usual::Neither(None) };
+        let [rule, ..] = &self.rules[..] else { return Usual::Neither(None) };
         let extraction = rule.key.extract(parts);
         let Extraction::Now(Found::Subject(subject)) = &extraction else { return Usual::Neither(Some(extraction)) };
         let Prepared { policy, header, .. } = &rule.policies[0];

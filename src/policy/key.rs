@@ -107,27 +107,18 @@ impl Key {
     }
 
     /// A part of any length: one word that tells its type and length, then its bytes, the last word filled up with zeros.
-    // Of most texts all in registers, and compiled into the caller: what is written here and read again by the hash comes
-    // late.
+    // All in registers, and compiled into the caller, but for what longer texts need: what is written here and read again by
+    // the hash comes late.
     #[inline]
     fn of(tag: Tag, bytes: &[u8]) -> Key {
-        if bytes.len() > 24 {
-            return Key::of_more(tag, bytes);
-        }
-        let mut few = [0; WORDS];
-        few[0] = head(tag, bytes);
-        [few[1], few[2], few[3]] = [word(bytes, 0), word(bytes, 1), word(bytes, 2)];
-        Key { few, length: 1 + bytes.len().div_ceil(8), many: None }
-    }
-
-    #[cold]
-    fn of_more(tag: Tag, bytes: &[u8]) -> Key {
         let length = 1 + bytes.len().div_ceil(8);
-        let words = std::iter::once(head(tag, bytes)).chain((0..length - 1).map(|i| word(bytes, i)));
-        Key::from_words(length, words)
+        let [a, b, c] = [word(bytes, 0), word(bytes, 1), word(bytes, 2)];
+        let [d, e, f, g] = if bytes.len() > 24 { later_words(bytes) } else { [0; 4] };
+        let begin = head(tag, bytes);
+        let many = if length > WORDS { all_words(begin, bytes) } else { None };
+        Key { few: [begin, a, b, c, d, e, f, g], length, many }
     }
 
-    /// A part whose type tells its length: `about` goes into the same word as that, in 56 bits.
     #[inline]
     fn fixed<const N: usize>(tag: Tag, about: u64, words: [u64; N]) -> Key {
         const { assert!(N < WORDS) };
@@ -174,6 +165,18 @@ fn head(tag: Tag, bytes: &[u8]) -> u64 {
 }
 
 /// Eight bytes, the first the lowest, and zeros for those that there are not.
+/// The fourth to the seventh.
+#[inline(never)]
+fn later_words(bytes: &[u8]) -> [u64; 4] {
+    [3, 4, 5, 6].map(|number| word(bytes, number))
+}
+
+#[cold]
+fn all_words(begin: u64, bytes: &[u8]) -> Option<Box<[u64]>> {
+    let words = (0..bytes.len().div_ceil(8)).map(|number| word(bytes, number));
+    Some(std::iter::once(begin).chain(words).collect())
+}
+
 #[inline(always)]
 fn word(bytes: &[u8], number: usize) -> u64 {
     let begin = 8 * number;

@@ -54,6 +54,11 @@ fn policies() -> impl Strategy<Value = Vec<Policy>> {
     })
 }
 
+/// Of every policy, other callers: the rows of one are in one shard.
+fn caller(policy: &Policy, key: u64) -> Subject {
+    Subject::new((policy.name().as_str(), key))
+}
+
 fn charge<'a>(policy: &'a Policy, subject: Subject, ask: Ask) -> Charge<'a> {
     let charge = Charge::new(policy, subject).cost(ask.tokens());
     match ask.max_wait() {
@@ -69,14 +74,14 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
     // Two keys change their tier; on the third, which has none, somebody else spends too. Whoever spends under another
     // quota may pay a row back faster, which nobody else can see.
     let key = |bits: u64| [0u64, 0, 0, 0, 1, 2, 2, 2][bits as usize & 7];
-    let subject = |bits: u64| match Subject::new(key(bits)) {
+    let subject = |policy: &Policy, bits: u64| match caller(policy, key(bits)) {
         subject if key(bits) < 2 && bits >> 3 & 3 == 0 => subject.tier("pro"),
         subject => subject,
     };
     for raw in history {
         let bits = raw.what.1;
         let policy = &policies[(bits & 1) as usize % policies.len()];
-        let caller = subject(bits >> 1);
+        let caller = subject(policy, bits >> 1);
         let quota = on.limiter.quota(policy, caller.clone());
         let instant = raw.moved(&quota, on.clock.now(), promised);
         on.clock.set(instant);
@@ -84,7 +89,7 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
         match raw.what.0 {
             // Somebody else spends.
             0 => {
-                let caller = Subject::new(2u64);
+                let caller = self::caller(policy, 2);
                 let ask = raw.ask(&on.limiter.quota(policy, caller.clone()));
                 for side in [&on, &off] {
                     side.store.set_trip(Duration::ZERO, Duration::ZERO);
@@ -126,7 +131,8 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                 for more in 0..(what == 11) as usize * (1 + (bits >> 30 & 1) as usize) {
                     let (bits, next) = (bits >> (32 + 6 * more), &policies[(bits >> 31) as usize % policies.len()]);
                     alone &= key(bits) < 2;
-                    charges.push(charge(next, subject(bits), raw.ask(&on.limiter.quota(next, subject(bits)))));
+                    let who = subject(next, bits);
+                    charges.push(charge(next, who.clone(), raw.ask(&on.limiter.quota(next, who))));
                 }
                 on.store.set_trip(there, back);
                 on.store.asked();

@@ -2,7 +2,6 @@
 
 use smallvec::SmallVec;
 
-use super::FEW;
 use super::lock::Guard;
 use super::row::{Row, Slot};
 use super::shard::Shard;
@@ -13,7 +12,7 @@ use crate::backend::Take;
 /// The shards of a call, locked in the order of their numbers, and what is done to their rows.
 pub(super) struct Locked<'a> {
     pub(super) table: &'a Table,
-    pub(super) shards: SmallVec<[(usize, Guard<'a, Shard>); FEW]>,
+    pub(super) shards: SmallVec<[(usize, Guard<'a, Shard>); 4]>,
 }
 
 /// A row of a call.
@@ -51,7 +50,9 @@ pub(super) enum Place {
 
 impl<'a> Locked<'a> {
     pub(super) fn new(table: &'a Table, slots: &[Slot]) -> Locked<'a> {
-        let mut numbers: SmallVec<[usize; 8]> = slots.iter().map(|slot| table.shard_of(*slot)).collect();
+        let mut numbers: SmallVec<[usize; 4]> = slots.iter().map(|slot| table.shard_of(*slot)).collect();
+        // Those of one caller are one shard's.
+        numbers.dedup();
         numbers.sort_unstable();
         numbers.dedup();
         Locked { table, shards: numbers.into_iter().map(|number| (number, table.lock(number))).collect() }

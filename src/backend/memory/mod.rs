@@ -1,6 +1,7 @@
 //! Rows in this process: a sharded table, bounded, with no background task.
 
 mod builder;
+mod few;
 mod lock;
 mod locked;
 #[cfg(all(test, tollgate_models))]
@@ -20,11 +21,12 @@ use self::locked::{Loaded, Locked, Place};
 use self::row::{Row, Slot};
 use self::table::Table;
 use super::{Adjustment, Backend, BackendFuture, RowId, Steps, Take, Vitals, verdict_of_all};
-use crate::algorithm::{Algorithm, Ask, Micros, Quota, State, Step, roll, settle, step, step_inlined};
+use crate::algorithm::{Ask, Micros, Quota, State, Step, roll, settle, step, step_inlined};
 use crate::clock::{Clock, Sleep, SystemClock};
 use crate::sync::{Mutex, PoisonError};
 
 pub use builder::MemoryBackendBuilder;
+pub(crate) use few::Line;
 
 /// Rows in this process's memory: the default backend.
 ///
@@ -96,15 +98,14 @@ impl MemoryBackend {
 
     /// What [`acquire`](Backend::acquire) and [`peek`](Backend::peek) answer.
     pub(crate) fn decide(&self, takes: &[Take<'_>], store: bool) -> Steps {
-        if let [take] = takes {
-            let known = self.decide_one(&take.row, &take.quota, take.ask, store).map(Steps::from);
-            return known.unwrap_or_else(|| self.decide_all(takes, store));
-        }
-        let mut steps = FewSteps::new();
-        if self.decide_few(takes, store, &mut steps) {
-            return steps.into_iter().collect();
-        }
-        self.decide_all(takes, store)
+        let known = match takes {
+            [one] => self.decide_one(&one.row, &one.quota, one.ask, store).map(Steps::from),
+            [a, b] => self.decide_few(&[a, b].map(Line::of), store).map(Steps::from_iter),
+            [a, b, c] => self.decide_few(&[a, b, c].map(Line::of), store).map(Steps::from_iter),
+            [a, b, c, d] => self.decide_few(&[a, b, c, d].map(Line::of), store).map(Steps::from_iter),
+            _ => None,
+        };
+        known.unwrap_or_else(|| self.decide_all(takes, store))
     }
 
     /// One take on a row that is there, without a twin: one lookup, one lock, one look at the clock. `None`: it is
@@ -114,7 +115,7 @@ impl MemoryBackend {
     pub(crate) fn decide_one(&self, row: &RowId<'_>, quota: &Quota, ask: Ask, store: bool) -> Option<Step> {
         // Before the row is looked for, so that neither waits for the other.
         let now = self.clock.now();
-        let slot = Slot::of(row.digest());
+        let slot = Slot::of(row);
         let worth = &self.table.worth;
         let mut shard = self.table.lock(self.table.shard_of(slot));
         let row = shard.find_mut(slot).filter(|row| !row.has_twin())?;
@@ -134,58 +135,9 @@ impl MemoryBackend {
         Some(step)
     }
 
-    /// A few takes on as many rows that are there, without twins. `false`: it is another case, and `steps` say nothing.
-    pub(crate) fn decide_few(&self, takes: &[Take<'_>], store: bool, steps: &mut FewSteps) -> bool {
-        // The rows of sliding windows nearly always have twins.
-        if takes.len() > FEW || takes.iter().any(|take| take.quota.algorithm() == Algorithm::SlidingWindow) {
-            return false;
-        }
-        let slots: SmallVec<[Slot; FEW]> = takes.iter().map(|take| Slot::of(take.row.digest())).collect();
-        if slots.iter().enumerate().any(|(i, slot)| slots[..i].contains(slot)) {
-            return false;
-        }
-        let worth = &self.table.worth;
-        let mut locked = Locked::new(&self.table, &slots);
-        let now = self.clock.now();
-        // Each row is written as soon as it is found, and written back if that was too soon: all of them are locked.
-        let mut before: SmallVec<[Row; FEW]> = SmallVec::new();
-        let mut is_usual = true;
-        for (take, slot) in takes.iter().zip(&slots) {
-            let Some(row) = locked.shard(*slot).1.find_mut(*slot).filter(|row| !row.has_twin()) else {
-                is_usual = false;
-                break;
-            };
-            let state = worth.state(row);
-            let step = step_inlined(&take.quota, &state, now, take.ask);
-            before.push(*row);
-            if store && step.is_allowed() {
-                let known = state.stamp == step.state.stamp;
-                let quota = if known { row.quota() } else { worth.learn(&take.quota) };
-                *row = Row::new(step.state.spent, step.state.at, quota, false);
-            }
-            is_usual &= step.state.carry == 0.0;
-            steps.push(step);
-        }
-        let granted = is_usual && steps.iter().all(Step::is_allowed);
-        if store && !granted {
-            for (before, slot) in before.iter().zip(&slots) {
-                if let Some(row) = locked.shard(*slot).1.find_mut(*slot) {
-                    *row = *before;
-                }
-            }
-        }
-        if !granted {
-            // Nothing is spent: whatever fitted leaves its row as it was.
-            for (step, before) in steps.iter_mut().zip(&before).filter(|(step, _)| step.is_allowed()) {
-                step.state = worth.state(before);
-            }
-        }
-        is_usual
-    }
-
     /// Any takes.
     pub(crate) fn decide_all(&self, takes: &[Take<'_>], store: bool) -> Steps {
-        let slots: SmallVec<[Slot; 4]> = takes.iter().map(|take| Slot::of(take.row.digest())).collect();
+        let slots: SmallVec<[Slot; 4]> = takes.iter().map(|take| Slot::of(&take.row)).collect();
         let mut locked = Locked::new(&self.table, &slots);
         let now = self.clock.now();
         let mut overflow = None;
@@ -263,7 +215,7 @@ impl MemoryBackend {
     }
 
     fn settle_one(&self, settlement: &Adjustment<'_>) {
-        let slot = Slot::of(settlement.row.digest());
+        let slot = Slot::of(&settlement.row);
         let mut locked = Locked::new(&self.table, &[slot]);
         let now = self.clock.now();
         let mut row = locked.load(slot, &settlement.quota, now, &[], &[slot]);
@@ -303,7 +255,7 @@ impl Backend for MemoryBackend {
 
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
         for row in rows {
-            let slot = Slot::of(row.digest());
+            let slot = Slot::of(row);
             let mut shard = self.table.lock(self.table.shard_of(slot));
             shard.remove(slot);
             shard.remove(slot.twin());
@@ -370,11 +322,6 @@ fn shared_id(overflow: &HashMap<u64, State>, take: &Take<'_>) -> u64 {
     let id = take.row.policy.id();
     if overflow.len() < MOST_OVERFLOW_ROWS || overflow.contains_key(&id) { id } else { 0 }
 }
-
-/// Takes of a call for which there is a shorter way.
-const FEW: usize = 8;
-/// Their answers.
-pub(crate) type FewSteps = SmallVec<[Step; FEW]>;
 
 const MOST_OVERFLOW_ROWS: usize = 1024;
 

@@ -1,7 +1,7 @@
 //! A row of the table, in sixteen bytes, and the place it has there.
 
 use crate::algorithm::Micros;
-use crate::policy::Digest;
+use crate::backend::RowId;
 
 /// `spent`, and in one word `at` (53 bits), a short number for its quota's stamp (10 bits, see
 /// [`Worth`](super::worth::Worth)) and whether there is a twin (1 bit).
@@ -59,8 +59,10 @@ impl QuotaId {
 }
 
 /// Which row of the table: the key's digest under the policy. Its lower half chooses the shard and the place in it; of the
-/// upper half one bit tells a row (0) from its twin (1), so the two lie side by side, and one a slot from none. SipHash is
-/// done with the lower half first: the shard is being locked while the upper half is still computed.
+/// upper half one bit tells a row (0) from its twin (1), so the two lie side by side, and one a slot from none.
+///
+/// The shard is the key's, whatever the policy: of the several limits that one caller is under, all rows are under one
+/// lock. Their places in the shard are apart, or they would crowd there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u128);
 
@@ -68,9 +70,17 @@ impl Slot {
     /// No digest's slot.
     pub(super) const NONE: Slot = Slot(0);
 
+    /// Their locks and headers fill 256 KiB, a good part of a core's own cache.
+    pub(super) const MOST_SHARDS: usize = 4096;
+
     #[inline(always)]
-    pub(super) fn of(digest: Digest) -> Slot {
-        Slot(digest.to_bits() & !TWIN | SOME)
+    pub(super) fn of(row: &RowId<'_>) -> Slot {
+        Slot::new(row.digest().to_bits() & !SHARD | row.key.to_bits() & SHARD)
+    }
+
+    #[inline(always)]
+    pub(super) fn new(bits: u128) -> Slot {
+        Slot(bits & !TWIN | SOME)
     }
 
     pub(super) fn twin(self) -> Slot {
@@ -85,7 +95,7 @@ impl Slot {
         self.0 & TWIN != 0
     }
 
-    /// One of `shards`, a power of two.
+    /// One of `shards`, a power of two, at most [`Slot::MOST_SHARDS`].
     #[inline(always)]
     pub(super) fn shard(self, shards: usize) -> usize {
         (self.0 >> 32) as u32 as usize & (shards - 1)
@@ -99,6 +109,8 @@ impl Slot {
     }
 }
 
+/// The bits that choose the shard.
+const SHARD: u128 = (Slot::MOST_SHARDS as u128 - 1) << 32;
 const TWIN: u128 = 1 << 64;
 const SOME: u128 = 1 << 65;
 

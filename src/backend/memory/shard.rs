@@ -145,7 +145,7 @@ mod tests {
     use super::super::row::QuotaId;
     use super::*;
     use crate::algorithm::Micros;
-    use crate::policy::{Digest, Key, KeyHash};
+    use crate::policy::{Key, KeyHash};
 
     fn row(number: u64) -> Row {
         Row::new(number as f64, Micros::new(number), QuotaId::new(0), false)
@@ -174,7 +174,7 @@ mod tests {
             let slots: Vec<(u128, Slot)> = (0..200)
                 .map(|i: u128| {
                     let home = u32::MAX - (roll(homes) * ((1 << 31) / homes)) as u32;
-                    (i, Slot::of(Digest::from_bits(i << 70 | u128::from(home))))
+                    (i, Slot::new(i << 70 | u128::from(home)))
                 })
                 .collect();
             let (mut shard, mut model) = (Shard::default(), HashMap::new());
@@ -201,8 +201,8 @@ mod tests {
         assert_eq!((size_of::<Place>(), align_of::<Place>()), (32, 32));
         let mut shard = Shard::default();
         for number in 1..100_000_u64 {
-            let digest = Digest::from_bits(u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-            shard.put(Slot::of(digest), row(number));
+            let slot = Slot::new(u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+            shard.put(slot, row(number));
             let bytes = shard.places() * size_of::<Place>() / shard.len();
             assert!(shard.len() < 100 || (39..=51).contains(&bytes), "{} rows: {bytes}", shard.len());
         }
@@ -215,7 +215,7 @@ mod tests {
             let hash = KeyHash::own();
             let mut shards: [Shard; 16] = std::array::from_fn(|_| Shard::default());
             for number in 0..32_000 {
-                let slot = Slot::of(hash.digest(&pattern(number)));
+                let slot = Slot::new(hash.digest(&pattern(number)).to_bits());
                 shards[slot.shard(16)].put(slot, row(number));
             }
             for shard in &shards {
@@ -230,9 +230,9 @@ mod tests {
 
     #[test]
     fn twins_lie_in_the_shard_of_their_rows() {
-        let slot = Slot::of(Digest::from_bits(0x0123_4567_89ab_cdef_fedc_ba98_7654_3210));
+        let slot = Slot::new(0x0123_4567_89ab_cdef_fedc_ba98_7654_3210);
         assert_ne!(slot, slot.twin());
         assert_eq!((slot.shard(64), slot.home(1000)), (slot.twin().shard(64), slot.twin().home(1000)));
-        assert_ne!(Slot::of(Digest::from_bits(0)), Slot::NONE);
+        assert_ne!(Slot::new(0), Slot::NONE);
     }
 }

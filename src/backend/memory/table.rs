@@ -25,7 +25,7 @@ pub(super) enum Room {
 
 impl Table {
     pub(super) fn new(max_rows: usize) -> Table {
-        let shards = (max_rows / ROWS_PER_SHARD).next_power_of_two().clamp(FEWEST_SHARDS, MOST_SHARDS);
+        let shards = (max_rows / ROWS_PER_SHARD).next_power_of_two().clamp(FEWEST_SHARDS, Slot::MOST_SHARDS);
         Table {
             shards: (0..shards).map(|_| Lock::new(Shard::default())).collect(),
             rows_per_shard: (max_rows / shards).max(1),
@@ -111,8 +111,6 @@ impl Table {
 /// Small shards keep each growth short: a thousand rows are moved in some ten microseconds.
 const ROWS_PER_SHARD: usize = 4096;
 const FEWEST_SHARDS: usize = 4;
-/// Their locks and headers fill 256 KiB, a good part of a core's own cache.
-const MOST_SHARDS: usize = 4096;
 /// Places that every newcomer looks at.
 const LOOK_AT: usize = 8;
 /// Rows to compare before one of them has to go.

@@ -1,5 +1,6 @@
 //! The client's address as a key.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use http::header::{FORWARDED, HeaderName};
@@ -254,7 +255,7 @@ impl ClientIp {
     /// # Ok::<(), std::net::AddrParseError>(())
     /// ```
     pub fn resolve(&self, parts: &Parts) -> Option<IpAddr> {
-        let peer = peer(parts)?.to_canonical();
+        let peer = peer(parts)?.ip().to_canonical();
         Some(match &self.believe {
             Believe::Nobody => peer,
             Believe::Hops(hops) => self.written(parts).nth(hops - 1).flatten().unwrap_or(peer),
@@ -295,6 +296,10 @@ impl KeyExtractor for ClientIp {
         if matches!((&self.believe, &self.source), (Believe::Nobody, Source::Forwarded | Source::Single(_))) {
             return Extraction::Now(Found::Refuse(KeyError::new(UNTRUSTED)));
         }
+        // The usual case by itself: an address of either family is put together from single bytes.
+        if let (Believe::Nobody, Some(SocketAddr::V4(peer))) = (&self.believe, peer(parts).as_deref()) {
+            return Key::network(IpAddr::V4(*peer.ip()), self.prefix_v4, self.prefix_v6).into();
+        }
         match self.resolve(parts) {
             Some(address) => Key::network(address, self.prefix_v4, self.prefix_v6).into(),
             None => Extraction::Now(Found::Refuse(KeyError::new(MISSING))),
@@ -334,24 +339,25 @@ fn single(name: &HeaderName, value: &[u8]) -> Option<IpAddr> {
 #[allow(clippy::exhaustive_structs)] // An address is all there is to it.
 pub struct PeerAddr(pub SocketAddr);
 
-fn peer(parts: &Parts) -> Option<IpAddr> {
+#[inline(always)]
+fn peer(parts: &Parts) -> Option<Cow<'_, SocketAddr>> {
     #[cfg(feature = "axum")]
     if let Some(::axum::extract::ConnectInfo(peer)) = parts.extensions.get::<::axum::extract::ConnectInfo<SocketAddr>>()
     {
-        return Some(peer.ip());
+        return Some(Cow::Borrowed(peer));
     }
     #[cfg(feature = "tonic")]
     if let Some(peer) = tonic_peer(parts) {
-        return Some(peer.ip());
+        return Some(Cow::Owned(peer));
     }
     if let Some(PeerAddr(peer)) = parts.extensions.get() {
-        return Some(peer.ip());
+        return Some(Cow::Borrowed(peer));
     }
     #[cfg(feature = "axum")]
     if let Some(::axum::extract::connect_info::MockConnectInfo(peer)) =
         parts.extensions.get::<::axum::extract::connect_info::MockConnectInfo<SocketAddr>>()
     {
-        return Some(peer.ip());
+        return Some(Cow::Borrowed(peer));
     }
     None
 }
