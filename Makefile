@@ -55,10 +55,10 @@ docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --no-default-features
 
-# With all features; then what is there without any.
+# With all features. Without any, nearly all that the tests are built with would be built again: `make supply` does that;
+# here client/differential runs the crate without.
 unit:
 	cargo test --all-features
-	cargo test --no-default-features --lib --test vectors
 
 # The browser package: its arithmetic beside the crate's, and a page in a real browser on a real server.
 client: client-tools
@@ -121,6 +121,7 @@ supply: supply-tools
 	scripts/public-api.sh
 	scripts/minimal-versions.sh
 	scripts/features.sh $(FEATURES)
+	cargo test --no-default-features --lib --test vectors
 	cargo package --locked --allow-dirty --all-features
 
 # cargo-public-api reads the JSON of one Rust: its version goes with the one in scripts/public-api.sh.

@@ -481,6 +481,20 @@ mod tests {
     }
 
     #[test]
+    fn words_are_the_bytes_in_order_and_zeros() {
+        let text: Vec<u8> = (0..100).map(|i| (i * 37 + 11) as u8).collect();
+        for length in 0..text.len() {
+            let key = Key::from(&text[..length]);
+            let mut bytes: Vec<u8> = key.words().iter().flat_map(|word| word.to_le_bytes()).collect();
+            let words = bytes.split_off(8);
+            assert_eq!(bytes, (Tag::Bytes as u64 | (length as u64) << 8).to_le_bytes());
+            assert!(words.starts_with(&text[..length]), "{length}: {words:?}");
+            assert_eq!(words.len(), length.next_multiple_of(8));
+            assert!(words[length..].iter().all(|byte| *byte == 0), "{length}: {words:?}");
+        }
+    }
+
+    #[test]
     fn up_to_64_bytes_need_no_allocation() {
         let allocates = |key: Key| key.many.is_some();
         assert!(!allocates(Key::from("x".repeat(56))) && allocates(Key::from("x".repeat(57))));

@@ -93,6 +93,7 @@ tonic = []
 bytes = "1.7"
 http = "1.1"
 ipnet = { version = "2.12.2", default-features = false }
+itoa = "1.0.5"
 siphasher = "1"
 smallvec = { version = "1.13", features = ["const_generics"] }
 uuid = { version = "1", default-features = false, optional = true }
