@@ -218,6 +218,8 @@ pub struct Vitals {
     pub is_broken: Option<bool>,
     /// Notices that are still to be [told](Bulletin::tell).
     pub untold: usize,
+    /// Whether what others tell could not be read when that was tried last; `None` where nobody reads.
+    pub is_deaf: Option<bool>,
 }
 
 macro_rules! pass_on {

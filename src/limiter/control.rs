@@ -206,6 +206,7 @@ impl RateLimiter {
             blocked,
             changed_quotas: overrides.len(),
             untold: vitals.untold,
+            is_deaf: vitals.is_deaf,
         }
     }
 }
@@ -227,6 +228,7 @@ impl RateLimiter {
 /// let stats = limiter.stats();
 /// assert_eq!((stats.rows, stats.waiting, stats.is_broken), (Some(1), 0, None));
 /// assert_eq!((stats.blocked, stats.offenders, stats.changed_quotas, stats.untold), (1, 0, 1, 0));
+/// assert_eq!(stats.is_deaf, None); // there is nobody to be told by
 /// # Ok(())
 /// # }
 /// ```
@@ -247,6 +249,10 @@ pub struct Stats {
     pub changed_quotas: usize,
     /// How many earned blocks are still to be told to the other processes. It stays above 0 while they cannot be told.
     pub untold: usize,
+    /// Whether what other processes tell (quotas set, blocks) could not be read when that was tried last. While that is
+    /// so, this process goes by what it knew. `None` where there is nothing to read: in memory, and of a backend that was
+    /// told not to.
+    pub is_deaf: Option<bool>,
 }
 
 impl Inner {

@@ -102,7 +102,8 @@ async fn to_follow_what_others_change_some_of_them_will_do() {
         tokio::time::sleep(Duration::from_millis(700)).await;
         // Who may not read goes on by the program's.
         assert_eq!(limiter.limit(&SLOW, fresh()).await.unwrap().limit(), limit, "without {without:?}");
-        // Only the server's log tells, and names the command.
+        assert_eq!(limiter.stats().is_deaf, Some(!without.is_empty()));
+        // The server's log names the command.
         let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();
         assert_eq!(format!("{refused:?}").contains(&format!("{without:?}")), !without.is_empty(), "{refused:?}");
     }

@@ -39,6 +39,8 @@ struct Readers {
     new: bool,
     /// A task reads the board.
     reading: bool,
+    /// Whether it could not, the last time.
+    deaf: bool,
     /// Posts on their way.
     posting: usize,
     /// Notices that nobody waits for, and by when they are over.
@@ -85,7 +87,14 @@ impl Board {
     async fn read_on(self: Arc<Self>) {
         loop {
             // What cannot be read or told now is the next time; whoever decides finds out by himself that the server is gone.
-            while matches!(self.exchange(&[]).await, Ok(Rest::Some)) {}
+            let deaf = loop {
+                match self.exchange(&[]).await {
+                    Ok(Rest::Some) => {}
+                    Ok(Rest::None) => break false,
+                    Err(_) => break true,
+                }
+            };
+            self.readers().deaf = deaf;
             sleep(self.every).await;
             let mut readers = self.readers();
             readers.all.retain(|reader| reader.strong_count() > 0);
@@ -186,6 +195,12 @@ impl Board {
     /// Notices that are still to be told.
     pub(super) fn untold(&self) -> usize {
         self.readers().untold.len()
+    }
+
+    /// Whether the board could not be read the last time; `None` while nobody reads it.
+    pub(super) fn is_deaf(&self) -> Option<bool> {
+        let readers = self.readers();
+        readers.reading.then_some(readers.deaf)
     }
 
     fn readers(&self) -> std::sync::MutexGuard<'_, Readers> {

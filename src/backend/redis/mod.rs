@@ -306,7 +306,8 @@ impl Backend for RedisBackend {
 
     fn vitals(&self) -> Vitals {
         let untold = self.board.as_ref().map_or(0, |board| board.0.untold());
-        Vitals { is_broken: Some(self.lanes.is_broken()), untold, ..Vitals::default() }
+        let is_deaf = self.board.as_ref().and_then(|board| board.0.is_deaf());
+        Vitals { is_broken: Some(self.lanes.is_broken()), untold, is_deaf, ..Vitals::default() }
     }
 }
 
