@@ -154,7 +154,7 @@ mod tests {
                     let row = State { spent, at, carry: 0.0, stamp: quota.stamp() };
                     let answer = step(&quota, &row, Micros::new(1_700_000_000_000_001), Ask::cost(1));
                     let retries = matches!(answer.verdict, super::super::Verdict::Deny { retry: Some(_) });
-                    assert!(!retries || spent.is_nan() || spent < 1e18, "{spent} of {quota}: {answer:?}");
+                    assert!(!retries || spent.is_nan() || spent < 1e18, "{spent} of {quota:?}: {answer:?}");
                 }
             }
         }
