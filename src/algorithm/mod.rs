@@ -525,6 +525,36 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_number_is_told_without_one() {
+        let error = Quota::sliding_window(10, MINUTE).try_unlimited_reservations().unwrap_err().to_string();
+        assert!(error.starts_with("reservations are unlimited for a sliding window"), "{error}");
+    }
+
+    #[test]
+    fn a_window_is_forgiven_beyond_a_refill() {
+        // Two windows fill it.
+        let quota = Quota::fixed_window(10, MINUTE).capacity(20).start(Duration::ZERO);
+        let now = Micros::new(1_700_000_040_000_000);
+        let spent = |windows: u32| {
+            let row = State { spent: 5.0, at: now + windows * MINUTE, carry: 0.0, stamp: quota.stamp() };
+            roll(&quota, &row, now).spent
+        };
+        assert_eq!((spent(2), spent(3)), (5.0, 0.0));
+    }
+
+    #[test]
+    fn the_short_ways_are_for_buckets_that_nobody_else_wrote_and_that_allow() {
+        let (bucket, window) = (Quota::token_bucket(10, MINUTE), Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
+        let row = |quota: &Quota, at| State { spent: 4.0, at, carry: 0.0, stamp: quota.stamp() };
+        assert!(is_usual(&bucket, &row(&bucket, NOW), NOW) && is_usual(&bucket, &row(&bucket, NOW + MINUTE), NOW));
+        let others = [row(&Quota::token_bucket(9, MINUTE), NOW), row(&bucket, NOW + MINUTE + Duration::from_micros(1))];
+        assert!(others.iter().all(|row| !is_usual(&bucket, row, NOW)) && !is_usual(&window, &row(&window, NOW), NOW));
+        let left = |quota: &Quota, cost| left_of_whole(quota, &step(quota, &row(quota, NOW), NOW, Ask::cost(cost)));
+        assert_eq!(left(&bucket, 2), Some((4, 24_000_000)));
+        assert_eq!((left(&bucket, 7), left(&window, 2), left(&window, 7)), (None, None, None));
+    }
+
+    #[test]
     fn a_window_far_ahead_of_the_clock_is_forgiven_with_the_one_before() {
         let quota = Quota::sliding_window(10, MINUTE);
         let ahead = State { spent: 6.0, at: Micros::new(2_000_000_040_000_000), carry: 4.0, stamp: quota.stamp() };

@@ -144,6 +144,60 @@ mod tests {
         assert!(u128::from(taken) <= exact && u128::from(taken) + 2 >= exact, "{taken} of {exact}");
     }
 
+    const NOW: Micros = Micros::new(1_700_000_000_000_000);
+    /// A token in six seconds.
+    const SIMPLE: Quota = Quota::token_bucket(10, MINUTE);
+    /// Seven tokens at a time.
+    const SEVERAL: Quota = Quota::token_bucket(7, std::time::Duration::from_micros(3_333_331));
+
+    #[test]
+    fn what_is_left_of_whole_tokens_is_told_at_once() {
+        let left = |quota: &Quota, spent: f64, since: u64, now: Micros| {
+            left_of_whole(quota, &State { spent, at: now.minus(since), carry: 0.0, stamp: quota.stamp() }, now)
+        };
+        assert_eq!(left(&SIMPLE, 4.0, 0, NOW), Some((6, 36_000_000)));
+        assert_eq!(left(&SIMPLE, 4.0, 5_999_999, NOW), Some((6, 36_000_000)));
+        // What is not so simple: a token was paid back since; nothing is left; a part of one is spent; several at a time.
+        assert_eq!(left(&SIMPLE, 4.0, 6_000_000, NOW), None);
+        assert_eq!((left(&SIMPLE, 10.0, 0, NOW), left(&SIMPLE, 11.0, 0, NOW)), (None, None));
+        assert_eq!((left(&SIMPLE, 4.5, 0, NOW), left(&SEVERAL, 4.0, 0, NOW)), (None, None));
+        // And at the end of time.
+        let last = Micros::MAX.minus(36_000_000);
+        assert_eq!((left(&SIMPLE, 4.0, 0, last), left(&SIMPLE, 4.0, 0, last.minus(1))), (None, Some((6, 36_000_000))));
+    }
+
+    #[test]
+    fn the_wait_for_whole_tokens_is_told_at_once() {
+        let wait = |quota: &Quota, spent: f64, at: Micros, cost: u64| wait_for_whole(quota, spent, at, NOW, cost);
+        assert_eq!(wait(&SIMPLE, 10.0, NOW, 1), Some(6_000_000));
+        assert_eq!(wait(&SIMPLE, 10.0, NOW.minus(2), 3), Some(17_999_998));
+        assert_eq!((wait(&SIMPLE, 9.5, NOW, 1), wait(&SEVERAL, 7.0, NOW, 1)), (None, None));
+        assert_eq!((wait(&SIMPLE, 5.0, NOW, 1), wait(&SIMPLE, 10.0, NOW, 11)), (None, None));
+        let last = Micros::MAX.minus(6_000_000);
+        assert_eq!(wait(&SIMPLE, 10.0, last, 1), None);
+        assert_eq!(wait(&SIMPLE, 10.0, last.minus(1), 1), Some(Micros::MAX.micros_since(NOW) - 1));
+    }
+
+    #[test]
+    fn whole_grains_outlast_any_part_of_one() {
+        let outlasts =
+            |quota: &Quota, tokens: &[f64]| tokens.iter().map(|it| outlasts_a_grain(quota, *it)).collect::<Vec<_>>();
+        assert_eq!(outlasts(&SIMPLE, &[0.0, 0.999, 1.0, 2.0]), [false, false, true, true]);
+        assert_eq!(outlasts(&SEVERAL, &[1.0, 6.999, 7.0, 7.5]), [false, false, false, true]);
+    }
+
+    #[test]
+    fn the_microsecond_is_found_though_rounding_misses_it() {
+        let quotas = [(688, 2_642_333_253_483_893, 458.0), (583, 2_669_512_150_641_176, 221.0)];
+        for (tokens, micros, rest) in
+            quotas.into_iter().chain([(107, 2_731_336_258_599_208, 58.0), (7, 3_333_331, 3.0)])
+        {
+            let quota = Quota::token_bucket(tokens, std::time::Duration::from_micros(micros));
+            let elapsed = micros_for(&quota, rest);
+            assert!(repaid(&quota, elapsed) >= rest && repaid(&quota, elapsed - 1) < rest, "{quota:?}: {elapsed}");
+        }
+    }
+
     #[test]
     fn a_damaged_row_has_answers_too() {
         // As of any 32 bytes that a server may hold: the largest number of grains is not taken for -1.
