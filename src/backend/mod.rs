@@ -26,7 +26,7 @@ use crate::policy::{Digest, PolicyName, Secret};
 pub use bulletin::{Bulletin, BulletinReader, Notice};
 pub use error::{Error, ErrorKind};
 pub use future::BackendFuture;
-pub(crate) use memory::Line;
+pub(crate) use memory::TakeRef;
 pub use memory::{MemoryBackend, MemoryBackendBuilder};
 #[cfg(all(tollgate_fuzzing, feature = "redis", feature = "serde"))]
 pub use redis::fuzzing::{Answered, Operation, decided, notices, value_of};

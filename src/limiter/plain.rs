@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::RateLimiter;
 use super::future::{DecisionFuture, DecisionsFuture};
 use crate::algorithm::{Ask, Quota, Step};
-use crate::backend::{Line, MemoryBackend, RowId, Take};
+use crate::backend::{MemoryBackend, RowId, Take, TakeRef};
 use crate::policy::{Decision, Decisions, Policy, Signals, Subject};
 
 impl RateLimiter {
@@ -47,16 +47,16 @@ impl RateLimiter {
         charges: impl Iterator<Item = (&'a Policy, S, Ask)>,
         take: bool,
     ) -> DecisionsFuture {
-        let mut lines: SmallVec<[Line<'a>; 4]> = SmallVec::new();
+        let mut lines: SmallVec<[TakeRef<'a>; 4]> = SmallVec::new();
         for (policy, who, ask) in charges {
             let subject = who.borrow();
             let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
-            lines.push(Line { row, quota: policy.quota_for(subject.tier_name()), ask });
+            lines.push(TakeRef { row, quota: policy.quota_for(subject.tier_name()), ask });
         }
         self.decide_lines(&lines, take)
     }
 
-    fn decide_lines(&self, lines: &[Line<'_>], take: bool) -> DecisionsFuture {
+    fn decide_lines(&self, lines: &[TakeRef<'_>], take: bool) -> DecisionsFuture {
         if let Some(decisions) = self.decide_few(lines, take) {
             return DecisionsFuture::ready(Ok(decisions));
         }
@@ -72,11 +72,11 @@ impl RateLimiter {
     /// The decisions, if the rows are in memory.
     pub(super) fn decide_in_memory(&self, takes: &[Take<'_>], take: bool) -> Option<Decisions> {
         let memory = self.inner.backend.memory()?;
-        Some(several(takes.iter().map(Line::of), &memory.decide(takes, take)))
+        Some(several(takes.iter().map(TakeRef::of), &memory.decide(takes, take)))
     }
 
     /// A few charges, if their rows are there.
-    fn decide_few(&self, lines: &[Line<'_>], take: bool) -> Option<Decisions> {
+    fn decide_few(&self, lines: &[TakeRef<'_>], take: bool) -> Option<Decisions> {
         let memory = self.inner.backend.memory()?;
         if lines.iter().any(|line| line.quota.wants_seed()) {
             return None;
@@ -135,13 +135,13 @@ fn decide_newcomer(memory: &MemoryBackend, row: RowId<'_>, quota: &Quota, ask: A
     memory.decide_all(&[Take { row, quota: *quota, ask }], true).first().copied()
 }
 
-fn few<const N: usize>(memory: &MemoryBackend, lines: [Line<'_>; N], take: bool) -> Option<Decisions> {
+fn few<const N: usize>(memory: &MemoryBackend, lines: [TakeRef<'_>; N], take: bool) -> Option<Decisions> {
     Some(several(lines.iter().copied(), &memory.decide_few(&lines, take)?))
 }
 
-fn several<'a>(lines: impl Iterator<Item = Line<'a>>, steps: &[Step]) -> Decisions {
+fn several<'a>(lines: impl Iterator<Item = TakeRef<'a>>, steps: &[Step]) -> Decisions {
     let granted = steps.iter().all(Step::is_allowed);
-    let decided = lines.zip(steps).map(|(Line { row, quota, ask }, step)| {
+    let decided = lines.zip(steps).map(|(TakeRef { row, quota, ask }, step)| {
         Decision::new(row.policy.clone(), row.key, *quota, ask.tokens(), *step, granted)
     });
     decided.collect()

@@ -9,16 +9,16 @@ use crate::algorithm::{Ask, Quota, Step, step_inlined};
 
 /// A take that borrows its quota.
 #[derive(Clone, Copy)]
-pub(crate) struct Line<'a> {
+pub(crate) struct TakeRef<'a> {
     pub(crate) row: RowId<'a>,
     pub(crate) quota: &'a Quota,
     pub(crate) ask: Ask,
 }
 
-impl<'a> Line<'a> {
+impl<'a> TakeRef<'a> {
     #[inline]
-    pub(crate) fn of(take: &'a Take<'_>) -> Line<'a> {
-        Line { row: take.row, quota: &take.quota, ask: take.ask }
+    pub(crate) fn of(take: &'a Take<'_>) -> TakeRef<'a> {
+        TakeRef { row: take.row, quota: &take.quota, ask: take.ask }
     }
 }
 
@@ -26,7 +26,7 @@ impl MemoryBackend {
     /// Takes on as many different rows that are there, without twins: all of them, or none. `None`: it is another case,
     /// and nothing was done.
     // For each number by itself: as many answers, and places for them, are written without looking how many there are.
-    pub(crate) fn decide_few<const N: usize>(&self, lines: &[Line<'_>; N], store: bool) -> Option<[Step; N]> {
+    pub(crate) fn decide_few<const N: usize>(&self, lines: &[TakeRef<'_>; N], store: bool) -> Option<[Step; N]> {
         let slots = lines.each_ref().map(|line| Slot::of(&line.row));
         if (1..N).any(|i| slots[..i].contains(&slots[i])) {
             return None;
@@ -42,7 +42,7 @@ impl MemoryBackend {
     fn decide_under<S: Shards, const N: usize>(
         &self,
         lock: impl Fn() -> S,
-        lines: &[Line<'_>; N],
+        lines: &[TakeRef<'_>; N],
         slots: &[Slot; N],
         store: bool,
     ) -> Option<[Step; N]> {

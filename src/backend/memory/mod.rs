@@ -26,7 +26,7 @@ use crate::clock::{Clock, Sleep, SystemClock};
 use crate::sync::{Mutex, PoisonError};
 
 pub use builder::MemoryBackendBuilder;
-pub(crate) use few::Line;
+pub(crate) use few::TakeRef;
 
 /// Rows in this process's memory: the default backend.
 ///
@@ -100,9 +100,9 @@ impl MemoryBackend {
     pub(crate) fn decide(&self, takes: &[Take<'_>], store: bool) -> Steps {
         let known = match takes {
             [one] => self.decide_one(&one.row, &one.quota, one.ask, store).map(Steps::from),
-            [a, b] => self.decide_few(&[a, b].map(Line::of), store).map(Steps::from_iter),
-            [a, b, c] => self.decide_few(&[a, b, c].map(Line::of), store).map(Steps::from_iter),
-            [a, b, c, d] => self.decide_few(&[a, b, c, d].map(Line::of), store).map(Steps::from_iter),
+            [a, b] => self.decide_few(&[a, b].map(TakeRef::of), store).map(Steps::from_iter),
+            [a, b, c] => self.decide_few(&[a, b, c].map(TakeRef::of), store).map(Steps::from_iter),
+            [a, b, c, d] => self.decide_few(&[a, b, c, d].map(TakeRef::of), store).map(Steps::from_iter),
             _ => None,
         };
         known.unwrap_or_else(|| self.decide_all(takes, store))
