@@ -442,7 +442,7 @@ impl RateLimiter {
     }
 
     #[inline(always)]
-    fn row_key(&self, key: Option<&Key>) -> Digest {
+    pub(crate) fn row_key(&self, key: Option<&Key>) -> Digest {
         match key {
             Some(key) => self.inner.hash.digest(key),
             None => self.inner.anonymous,
@@ -483,8 +483,13 @@ impl RateLimiter {
         !self.is_plain() && self.inner.guard.wants_signals()
     }
 
+    pub(crate) fn hash(&self) -> &KeyHash {
+        &self.inner.hash
+    }
+
+    /// Whether nobody but the backend has a say.
     #[inline]
-    fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.inner.is_plain.load(Ordering::Acquire)
     }
 }

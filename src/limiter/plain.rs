@@ -8,7 +8,7 @@ use super::RateLimiter;
 use super::future::{DecisionFuture, DecisionsFuture};
 use crate::algorithm::{Ask, Quota, Step};
 use crate::backend::{MemoryBackend, RowId, Take, TakeRef};
-use crate::policy::{Decision, Decisions, Policy, Signals, Subject};
+use crate::policy::{Decision, Decisions, Digest, Policy, Signals, Subject};
 
 impl RateLimiter {
     /// [`decide`](RateLimiter::decide) for the one charge that most calls are.
@@ -22,8 +22,10 @@ impl RateLimiter {
         take: bool,
     ) -> DecisionFuture {
         if take {
-            let answer = self
-                .usual(policy, subject, ask, |row, quota, step| DecisionFuture::ready(decided(row, quota, ask, step)));
+            let key = || self.row_key(subject.key());
+            let answer = self.usual(policy, key, subject.tier_name(), ask, |row, quota, step| {
+                DecisionFuture::ready(decided(row, quota, ask, step))
+            });
             if let Some(answer) = answer {
                 return answer;
             }
@@ -96,7 +98,8 @@ impl RateLimiter {
     pub(crate) fn usual<T>(
         &self,
         policy: &Policy,
-        subject: &Subject,
+        key: impl FnOnce() -> Digest,
+        tier: Option<&str>,
         ask: Ask,
         then: impl FnOnce(RowId<'_>, &Quota, Step) -> T,
     ) -> Option<T> {
@@ -104,8 +107,8 @@ impl RateLimiter {
             return None;
         }
         let memory = self.inner.backend.memory()?;
-        let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
-        let quota = policy.quota_for(subject.tier_name());
+        let row = RowId { policy: policy.name(), key: key() };
+        let quota = policy.quota_for(tier);
         let seeded;
         let quota = if quota.wants_seed() {
             seeded = row.seeded(quota);
@@ -122,7 +125,8 @@ impl RateLimiter {
 
     #[inline(always)]
     pub(super) fn decide_now(&self, policy: &Policy, subject: &Subject, ask: Ask) -> Option<Decision> {
-        match self.usual(policy, subject, ask, |row, quota, step| decided(row, quota, ask, step)) {
+        let key = || self.row_key(subject.key());
+        match self.usual(policy, key, subject.tier_name(), ask, |row, quota, step| decided(row, quota, ask, step)) {
             Some(decision) => Some(decision),
             None => self.now_or_never(policy, subject, ask),
         }

@@ -88,6 +88,11 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
         ResponseFuture { state: State::Inner { future, after } }
     }
 
+    /// The same, with a report and nothing else to be done.
+    pub(super) fn telling(future: S::Future, report: Report) -> ResponseFuture<S, B> {
+        ResponseFuture::inner(future, Some(After { report, unsettled: None }))
+    }
+
     pub(super) fn refused(response: Response<Bytes>) -> ResponseFuture<S, B> {
         ResponseFuture { state: State::Refused { response: Some(Box::new(response)) } }
     }
@@ -105,6 +110,12 @@ where
         // Most requests: compiled by itself, the response is moved less often.
         if let StateProj::Inner { future, after: None } = state.as_mut().project() {
             return future.poll(context).map_ok(|response| response.map(RefusalBody::inner));
+        }
+        if let StateProj::Inner { future, after: Some(After { report, unsettled: None }) } = state.as_mut().project() {
+            return future.poll(context).map_ok(|mut response| {
+                std::mem::take(report).append_to(response.headers_mut());
+                response.map(RefusalBody::inner)
+            });
         }
         loop {
             let next = match state.as_mut().project() {

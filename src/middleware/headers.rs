@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 
-use crate::algorithm::{Algorithm, Quota};
-use crate::policy::{Decision, Decisions, Outlook, Policy, PolicyName, tightest};
+use super::items::{PolicyItems, Told, whole_seconds};
+use crate::algorithm::Algorithm;
+use crate::policy::{Decision, Decisions, tightest};
 
 /// Which headers tell clients about their limits. One response speaks one of these languages.
 ///
@@ -78,7 +79,7 @@ pub enum ResetUnit {
 
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const DRAFT_6: [HeaderName; 3] = [
+static DRAFT_6: [HeaderName; 3] = [
     HeaderName::from_static("ratelimit-limit"),
     HeaderName::from_static("ratelimit-remaining"),
     HeaderName::from_static("ratelimit-reset"),
@@ -99,42 +100,13 @@ pub(super) fn field_name(name: &'static str) -> HeaderName {
     }
 }
 
-/// What headers say of a policy, rendered when the layer is built.
-#[derive(Clone)]
-pub(super) struct PolicyHeader {
-    /// How each of its items of `RateLimit` begins: `"api";r=`.
-    begin: Box<[u8]>,
-    /// Its item of `RateLimit-Policy` for each of its quotas, by the two numbers in it.
-    items: Vec<(u64, Duration, HeaderValue)>,
-}
-
-impl PolicyHeader {
-    pub(super) fn new(policy: &Policy) -> PolicyHeader {
-        let quotas = std::iter::once(policy.quota()).chain(policy.tiers().map(|(_, quota)| quota));
-        PolicyHeader {
-            begin: limit_begin(policy.name()).into(),
-            items: quotas.map(|quota| (quota.limit(), quota.window(), policy_item(policy.name(), quota))).collect(),
-        }
-    }
-
-    fn item(&self, name: &PolicyName, quota: &Quota) -> HeaderValue {
-        let (limit, window) = (quota.limit(), quota.window());
-        match self.items.iter().find(|known| (known.0, known.1) == (limit, window)) {
-            Some((_, _, item)) => item.clone(),
-            // A quota that was set at run time.
-            None => policy_item(name, quota),
-        }
-    }
-}
-
 /// What a response is told of its limits.
 #[derive(Default)]
 pub(super) enum Report {
     #[default]
     Nothing,
-    /// Of one policy, in the manner of draft 11: what most responses are told. By itself, so that a report stays small:
-    /// it is moved some times on its way to the response.
-    One { policy: HeaderValue, limit: HeaderValue },
+    /// Of one policy, in the manner of draft 11: what most responses are told.
+    One(Told),
     Several {
         /// To be there once: an inner limiter's stay.
         single: bool,
@@ -147,28 +119,23 @@ impl Report {
     pub(super) fn allowed<'a>(
         family: HeaderFamily,
         decisions: &[Decision],
-        mut headers: impl Iterator<Item = &'a PolicyHeader>,
+        mut headers: impl Iterator<Item = &'a PolicyItems>,
     ) -> Report {
         match (family, decisions) {
             (HeaderFamily::None, _) => Report::Nothing,
-            (HeaderFamily::Draft11, [decision]) => headers
-                .next()
-                .map_or(Report::Nothing, |header| Report::of_one(decision.policy(), decision.outlook(), header)),
+            (HeaderFamily::Draft11, [decision]) => {
+                headers.next().map_or(Report::Nothing, |items| Report::One(Told::of(decision, Some(items), true)))
+            }
             (HeaderFamily::Draft11, _) => {
                 let mut fields = Vec::with_capacity(2 * decisions.len());
-                for (decision, header) in decisions.iter().zip(headers) {
-                    fields.push((RATELIMIT_POLICY, header.item(decision.policy(), decision.quota())));
-                    fields.push((RATELIMIT, limit_item(&header.begin, decision.outlook(), true)));
+                for (decision, items) in decisions.iter().zip(headers) {
+                    let told = Told::of(decision, Some(items), true);
+                    fields.extend([(RATELIMIT_POLICY, told.policy()), (RATELIMIT, told.limit())]);
                 }
                 Report::Several { single: false, fields }
             }
             (other, _) => Report::tightest(other, tightest(decisions)),
         }
-    }
-
-    /// Of a request that goes on under one policy, in the manner of draft 11.
-    pub(super) fn of_one(name: &PolicyName, outlook: Outlook<'_>, header: &PolicyHeader) -> Report {
-        Report::One { policy: header.item(name, outlook.quota), limit: limit_item(&header.begin, outlook, true) }
     }
 
     /// Of denials. Draft 11: every policy, but limits only of those that were violated. The others' windows may end
@@ -178,30 +145,23 @@ impl Report {
     pub(super) fn denied<'a>(
         family: HeaderFamily,
         decisions: &Decisions,
-        prepared: impl Fn(&Decision) -> Option<&'a PolicyHeader>,
+        prepared: impl Fn(&Decision) -> Option<&'a PolicyItems>,
     ) -> Report {
         if family != HeaderFamily::Draft11 {
             return Report::tightest(family, decisions.violated().max_by_key(|decision| decision.retry_after()));
         }
-        let policy = |decision: &Decision| match prepared(decision) {
-            Some(header) => header.item(decision.policy(), decision.quota()),
-            None => policy_item(decision.policy(), decision.quota()),
-        };
-        let limit = |decision: &Decision| {
+        let told = |decision: &Decision| {
             // Without a time if waiting does not help.
             let helps = !decision.is_violated() || decision.retry_after().is_some();
-            match prepared(decision) {
-                Some(header) => limit_item(&header.begin, decision.outlook(), helps),
-                None => limit_item(&limit_begin(decision.policy()), decision.outlook(), helps),
-            }
+            Told::of(decision, prepared(decision), helps)
         };
         if let [decision] = decisions.as_slice() {
             if decision.is_violated() {
-                return Report::One { policy: policy(decision), limit: limit(decision) };
+                return Report::One(told(decision));
             }
         }
-        let policies = decisions.iter().map(|decision| (RATELIMIT_POLICY, policy(decision)));
-        let limits = decisions.violated().map(|decision| (RATELIMIT, limit(decision)));
+        let policies = decisions.iter().map(|decision| (RATELIMIT_POLICY, told(decision).policy()));
+        let limits = decisions.violated().map(|decision| (RATELIMIT, told(decision).limit()));
         Report::Several { single: false, fields: policies.chain(limits).collect() }
     }
 
@@ -213,7 +173,7 @@ impl Report {
     fn tightest(family: HeaderFamily, decision: Option<&Decision>) -> Report {
         let Some(decision) = decision else { return Report::Nothing };
         let (names, epoch) = match family {
-            HeaderFamily::Draft6 => (DRAFT_6, false),
+            HeaderFamily::Draft6 => (DRAFT_6.clone(), false),
             HeaderFamily::XRateLimit(unit) => (X_RATELIMIT, unit == ResetUnit::Epoch),
             HeaderFamily::Draft11 | HeaderFamily::None => return Report::Nothing,
         };
@@ -242,12 +202,12 @@ impl Report {
         let three_fields = || headers.contains_key(&DRAFT_6[0]);
         match self {
             Report::Nothing => {}
-            Report::One { policy, limit } => {
+            Report::One(told) => {
                 if !three_fields() {
                     let refused = refused();
-                    headers.append(RATELIMIT_POLICY, policy);
+                    headers.append(RATELIMIT_POLICY, told.policy());
                     if !refused {
-                        headers.append(RATELIMIT, limit);
+                        headers.append(RATELIMIT, told.limit());
                     }
                 }
             }
@@ -285,13 +245,6 @@ fn number(value: u64) -> HeaderValue {
     HeaderValue::from_str(digits.format(value)).unwrap_or(HeaderValue::from_static("0"))
 }
 
-/// Seconds for a header: rounded up, since coming back early is coming back refused; at least 1, since 0 invites a
-/// client to try again at once.
-pub(super) fn whole_seconds(duration: Duration) -> u64 {
-    let up = u64::from(duration.subsec_nanos() > 0);
-    duration.as_secs().saturating_add(up).clamp(1, Quota::MAX_TOKENS)
-}
-
 /// Until there is more: the end of the window, the whole bucket, or the moment when the denied request would fit.
 fn reset(decision: &Decision) -> Duration {
     if decision.is_violated() || decision.quota().algorithm() != Algorithm::TokenBucket {
@@ -301,58 +254,11 @@ fn reset(decision: &Decision) -> Duration {
     }
 }
 
-/// `"api";q=100;w=60`
-fn policy_item(name: &PolicyName, quota: &Quota) -> HeaderValue {
-    let [mut limit, mut window] = [itoa::Buffer::new(), itoa::Buffer::new()];
-    let window = digits(&mut window, whole_seconds(quota.window()));
-    value(&[&quoted(name), b";q=", digits(&mut limit, quota.limit()), b";w=", window])
-}
-
-/// `"api";r=42;t=18`, begun; without `t` unless it is wanted.
-fn limit_item(begin: &[u8], outlook: Outlook<'_>, tell_window: bool) -> HeaderValue {
-    let (remaining, window) = outlook.remaining_and_window();
-    let [mut left, mut seconds] = [itoa::Buffer::new(), itoa::Buffer::new()];
-    let left = digits(&mut left, remaining);
-    if tell_window {
-        value(&[begin, left, b";t=", digits(&mut seconds, whole_seconds(window))])
-    } else {
-        value(&[begin, left])
-    }
-}
-
-/// `"api";r=`
-fn limit_begin(name: &PolicyName) -> Vec<u8> {
-    [&quoted(name)[..], b";r="].concat()
-}
-
-/// A string of a structured field (RFC 9651, section 3.3.3).
-fn quoted(name: &PolicyName) -> Vec<u8> {
-    let mut text = vec![b'"'];
-    for byte in name.as_str().bytes() {
-        if matches!(byte, b'"' | b'\\') {
-            text.push(b'\\');
-        }
-        text.push(byte);
-    }
-    text.push(b'"');
-    text
-}
-
-/// Of an integer of a structured field, which has at most 15 digits.
-fn digits(buffer: &mut itoa::Buffer, number: u64) -> &[u8] {
-    buffer.format(number.min(Quota::MAX_TOKENS)).as_bytes()
-}
-
-/// In one allocation.
-fn value(parts: &[&[u8]]) -> HeaderValue {
-    // A policy's name has only printable ASCII characters; if that ever changed, no header is better than a panic.
-    HeaderValue::try_from(parts.concat()).unwrap_or(HeaderValue::from_static("\"\";q=0"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::{Ask, DAY, MINUTE, Micros, State, step};
+    use crate::algorithm::{Ask, MINUTE, Micros, Quota, State, step};
+    use crate::policy::{Policy, PolicyName};
 
     const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
@@ -376,22 +282,9 @@ mod tests {
     }
 
     #[test]
-    fn q_is_the_capacity_and_w_the_time_to_refill_it() {
-        for (quota, text) in [
-            (Quota::token_bucket(100, MINUTE), "\"api\";q=100;w=60"),
-            (Quota::token_bucket(10, MINUTE).capacity(20), "\"api\";q=20;w=120"),
-            (Quota::token_bucket(7, Duration::from_millis(1500)), "\"api\";q=7;w=2"),
-            (Quota::token_bucket(1000, Duration::from_micros(1)), "\"api\";q=1000;w=1"),
-            (Quota::fixed_window(1000, DAY), "\"api\";q=1000;w=86400"),
-        ] {
-            assert_eq!(policy_item(&PolicyName::new("api"), &quota), text);
-        }
-    }
-
-    #[test]
     fn each_policy_tells_what_is_left_and_until_when() {
         let told = |headers: &HeaderMap| [headers[RATELIMIT_POLICY].clone(), headers[RATELIMIT].clone()];
-        let policy = PolicyHeader::new(&Policy::new("api", Quota::token_bucket(100, MINUTE)));
+        let policy = PolicyItems::new(&Policy::new("api", Quota::token_bucket(100, MINUTE)));
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 58);
         let headers = sent(Report::allowed(HeaderFamily::Draft11, decisions.as_slice(), std::iter::once(&policy)));
         assert_eq!(told(&headers), ["\"api\";q=100;w=60", "\"api\";r=42;t=26"]);
@@ -399,21 +292,6 @@ mod tests {
         let denied = decision(Quota::token_bucket(100, MINUTE), &spent, 60);
         let headers = sent(Report::denied(HeaderFamily::Draft11, &denied, |_| None));
         assert_eq!(told(&headers), ["\"api\";q=100;w=60", "\"api\";r=42;t=11"]);
-    }
-
-    #[test]
-    fn each_quota_has_an_item_that_is_rendered_once() {
-        let (free, pro) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(100, MINUTE));
-        let policy = PolicyHeader::new(&Policy::new("api", free).tier("pro", pro));
-        for (quota, text) in [(free, "\"api\";q=10;w=60"), (pro, "\"api\";q=100;w=60")] {
-            let item = policy.item(&PolicyName::new("api"), &quota);
-            assert_eq!(item, text);
-            let rendered = policy.items.iter().any(|(_, _, known)| std::ptr::eq(known.as_bytes(), item.as_bytes()));
-            assert!(rendered, "{text} is rendered anew");
-        }
-        // One that came with an override is written when it is needed.
-        let other = policy.item(&PolicyName::new("api"), &Quota::token_bucket(7, MINUTE));
-        assert_eq!(other, "\"api\";q=7;w=60");
     }
 
     #[test]
@@ -449,17 +327,9 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_rounded_up_and_never_zero() {
-        for (micros, seconds) in [(0, 1), (1, 1), (999_999, 1), (1_000_000, 1), (1_000_001, 2), (5_000_001, 6)] {
-            assert_eq!(whole_seconds(Duration::from_micros(micros)), seconds);
-        }
-        assert_eq!(whole_seconds(Duration::MAX), Quota::MAX_TOKENS);
-    }
-
-    #[test]
     fn the_older_families_tell_of_one_policy() {
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 58);
-        let none: [&PolicyHeader; 0] = [];
+        let none: [&PolicyItems; 0] = [];
         let headers = |family| sent(Report::allowed(family, decisions.as_slice(), none.into_iter()));
         let draft = headers(HeaderFamily::Draft6);
         assert_eq!(draft["ratelimit-policy"], "100;w=60");
@@ -475,7 +345,7 @@ mod tests {
     #[test]
     fn what_an_inner_limiter_sent_stays() {
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 1);
-        let policy = PolicyHeader::new(&Policy::new("api", Quota::token_bucket(100, MINUTE)));
+        let policy = PolicyItems::new(&Policy::new("api", Quota::token_bucket(100, MINUTE)));
         let report = |family| Report::allowed(family, decisions.as_slice(), std::iter::once(&policy));
         let pair: Decisions = decisions.iter().chain(&decisions).cloned().collect();
         let two = || Report::allowed(HeaderFamily::Draft11, pair.as_slice(), [&policy, &policy].into_iter());
@@ -498,15 +368,5 @@ mod tests {
         two().append_to(&mut headers);
         assert_eq!(headers.get_all(RATELIMIT).iter().count(), 2);
         assert_eq!(headers.get_all(RATELIMIT_POLICY).iter().count(), 4);
-    }
-
-    #[test]
-    fn names_are_quoted_as_structured_strings() {
-        let name = PolicyName::new("a\"b\\c");
-        let item = policy_item(&name, &Quota::token_bucket(1, MINUTE));
-        assert_eq!(item, r#""a\"b\\c";q=1;w=60"#);
-        let list: sfv::List = sfv::Parser::new(item.as_bytes()).parse().unwrap();
-        let sfv::ListEntry::Item(item) = &list[0] else { panic!() };
-        assert_eq!(item.bare_item.as_string().map(|text| text.as_str()), Some(name.as_str()));
     }
 }

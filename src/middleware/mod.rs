@@ -21,6 +21,7 @@ mod future;
 mod fuzzing;
 mod grpc;
 mod headers;
+mod items;
 pub mod key;
 mod layer;
 mod pass;
@@ -34,6 +35,7 @@ mod shared;
 #[cfg(feature = "axum")]
 mod standing;
 mod status;
+mod usual;
 
 pub use body::RefusalBody;
 pub use future::ResponseFuture;

@@ -9,6 +9,7 @@ use http::request::Parts;
 use http::{HeaderName, Response, StatusCode};
 
 use super::headers::{self, Report};
+use super::items::whole_seconds;
 use super::key::KeyError;
 use super::shared::Shared;
 use super::{grpc, problem};
@@ -106,7 +107,7 @@ impl Refusal<'_> {
     /// The number in the `Retry-After` header: [`retry_after`](Refusal::retry_after) in whole seconds, rounded up and never
     /// 0.
     pub fn retry_after_seconds(&self) -> Option<u64> {
-        self.retry_after().map(headers::whole_seconds)
+        self.retry_after().map(whole_seconds)
     }
 
     /// An answer of your own with the [status](Refusal::status) that fits, and this content type. Another status, and

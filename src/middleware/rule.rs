@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::request::Parts;
 
 use super::cost::{Cost, CostFn};
-use super::headers::PolicyHeader;
+use super::items::PolicyItems;
 use super::key::KeyExtractor;
 use super::problem;
 use super::settle::{Settle, SettleFn};
@@ -45,7 +45,7 @@ pub struct Rule {
 #[derive(Clone)]
 pub(super) struct Prepared {
     pub(super) policy: Policy,
-    pub(super) header: PolicyHeader,
+    pub(super) header: PolicyItems,
     /// The body of a denial by it alone.
     pub(super) problem: Bytes,
 }
@@ -160,6 +160,6 @@ impl fmt::Debug for Rule {
 
 impl Prepared {
     pub(super) fn new(policy: Policy) -> Prepared {
-        Prepared { header: PolicyHeader::new(&policy), problem: problem::body_of_one(policy.name()), policy }
+        Prepared { header: PolicyItems::new(&policy), problem: problem::body_of_one(policy.name()), policy }
     }
 }

@@ -13,18 +13,19 @@ use tower_service::Service;
 use super::body::RefusalBody;
 use super::cost::Cost;
 use super::future::ResponseFuture;
-use super::headers::{HeaderFamily, Report};
+use super::headers::Report;
 use super::key::{Extraction, Found, KeyError};
-use super::pass::{After, Charges, Pass};
+use super::pass::{Charges, Pass};
 use super::refusal::{Cause, random_up_to, shadowed};
 use super::rule::Prepared;
 use super::settle::SettleFn;
 use super::shared::{Enforce, Shared};
 use super::status::RateLimitStatus;
+use super::usual::Usual;
 use crate::algorithm::Ask;
 use crate::backend::Error;
-use crate::limiter::{Circumstances, DecisionsFuture, Place, Reservation, Settlement, decided};
-use crate::policy::{Decision, Decisions, Outlook, Signals, Subject};
+use crate::limiter::{Circumstances, DecisionsFuture, Place, Reservation, Settlement};
+use crate::policy::{Decision, Decisions, Signals, Subject};
 
 /// A service behind limits. See [`RateLimitLayer`](super::RateLimitLayer).
 ///
@@ -94,16 +95,34 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
-        let (mut parts, body) = request.into_parts();
-        let usual = if self.is_usual { self.shared.usual(&parts) } else { Usual::Neither(None) };
-        let verdict = match usual {
-            Usual::GoOn => return ResponseFuture::inner(self.inner.call(Request::from_parts(parts, body)), None),
-            Usual::Tell(report) => {
-                let after = After { report, unsettled: None };
-                return ResponseFuture::inner(self.inner.call(Request::from_parts(parts, body)), Some(after));
+        let shared = &self.shared;
+        let (mut usual, mut denied) = (Usual::AtLength, None);
+        if self.is_usual && shared.limiter.is_plain() {
+            usual = shared.usual(request.headers(), request.extensions(), &mut denied);
+            match usual {
+                Usual::GoOn => return ResponseFuture::inner(self.inner.call(request), None),
+                Usual::Tell(left) => {
+                    let report = shared.report(left);
+                    return ResponseFuture::telling(self.inner.call(request), report);
+                }
+                Usual::Denied | Usual::AtLength | Usual::TakeApart => {}
             }
-            Usual::Denied(decision) => Ok(Outcome::Refuse(Cause::Denied(decision.into()))),
-            Usual::Neither(extracted) => self.shared.decide(&parts, extracted),
+        }
+        let (mut parts, body) = request.into_parts();
+        let mut extracted = None;
+        if let Usual::TakeApart = usual {
+            match shared.usual_parts(&parts, &mut extracted, &mut denied) {
+                Usual::GoOn => return ResponseFuture::inner(self.inner.call(Request::from_parts(parts, body)), None),
+                Usual::Tell(left) => {
+                    let report = shared.report(left);
+                    return ResponseFuture::telling(self.inner.call(Request::from_parts(parts, body)), report);
+                }
+                Usual::Denied | Usual::AtLength | Usual::TakeApart => {}
+            }
+        }
+        let verdict = match denied {
+            Some(denied) => Ok(Outcome::Refuse(Cause::Denied(denied.into()))),
+            None => shared.decide(&parts, extracted),
         };
         match verdict {
             Ok(Outcome::Proceed(pass)) if !pass.waits() => {
@@ -135,16 +154,6 @@ where
 pub(super) enum Outcome {
     Proceed(Pass),
     Refuse(Cause),
-}
-
-/// What becomes of most requests: a charge of one token under the only rule, and nothing else to be done for them.
-#[allow(clippy::large_enum_variant)] // As above.
-enum Usual {
-    GoOn,
-    Tell(Report),
-    Denied(Decision),
-    /// It is not a usual request. The key of its only rule, if that was looked for already.
-    Neither(Option<Extraction>),
 }
 
 /// A verdict that is on its way.
@@ -211,42 +220,6 @@ impl Shared {
                 Err(Box::pin(async move { shared.outcome(answer.await, &lines, place) }))
             }
         }
-    }
-
-    /// Whether a layer asks nothing but whether one request fits under its only rule.
-    fn is_usual(&self) -> bool {
-        let Shared { rules, cost, settle, wait, settlement, enforce, status, .. } = self;
-        let asks_more =
-            !self.skip.is_empty() || cost.is_some() || settle.is_some() || wait.is_some() || *settlement || *status;
-        matches!(&rules[..], [rule] if rule.is_usual()) && !asks_more && *enforce == Enforce::Everybody
-    }
-
-    /// The verdict on a request of which nothing is asked but whether it fits, and which does.
-    fn usual(&self, parts: &Parts) -> Usual {
-        let [rule, ..] = &self.rules[..] else { return Usual::Neither(None) };
-        let extraction = rule.key.extract(parts);
-        let Extraction::Now(Found::Subject(subject)) = &extraction else { return Usual::Neither(Some(extraction)) };
-        let Prepared { policy, header, .. } = &rule.policies[0];
-        let ask = Ask::cost(1);
-        // Large, and rare: not a part of what is handed back each time.
-        let mut denied = None;
-        let report = self.limiter.usual(policy, subject, ask, |row, quota, step| match self.headers {
-            _ if !step.is_allowed() => {
-                denied = Some(decided(row, quota, ask, step));
-                Report::Nothing
-            }
-            HeaderFamily::None => Report::Nothing,
-            HeaderFamily::Draft11 => Report::of_one(policy.name(), Outlook { quota, step: &step }, header),
-            other => {
-                let decision = decided(row, quota, ask, step);
-                Report::allowed(other, std::slice::from_ref(&decision), std::iter::once(header))
-            }
-        });
-        let Some(report) = report else { return Usual::Neither(Some(extraction)) };
-        if let Some(decision) = denied {
-            return Usual::Denied(decision);
-        }
-        if matches!(report, Report::Nothing) { Usual::GoOn } else { Usual::Tell(report) }
     }
 
     fn decide_later(

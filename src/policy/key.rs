@@ -83,18 +83,21 @@ impl Key {
     /// ```
     pub fn network(address: IpAddr, prefix_v4: u8, prefix_v6: u8) -> Key {
         match address.to_canonical() {
-            IpAddr::V4(address) => {
-                let prefix = prefix_v4.min(32);
-                let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-                let bits = u64::from(u32::from(address) & mask);
-                Key::fixed(Tag::V4, u64::from(prefix) | bits << 8, [])
-            }
+            IpAddr::V4(address) => Key::network_v4(address, prefix_v4),
             IpAddr::V6(address) => {
                 let prefix = prefix_v6.min(128);
                 let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
                 Key::fixed(Tag::V6, u64::from(prefix), halves(u128::from(address) & mask))
             }
         }
+    }
+
+    #[inline(always)]
+    pub(crate) fn network_v4(address: Ipv4Addr, prefix: u8) -> Key {
+        let prefix = prefix.min(32);
+        let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+        let bits = u64::from(u32::from(address) & mask);
+        Key::fixed(Tag::V4, u64::from(prefix) | bits << 8, [])
     }
 
     /// A whole number: in one word if it fits.
@@ -159,6 +162,17 @@ impl Key {
     }
 }
 
+/// The first word of a text of so many bytes.
+pub(super) fn head_of_text(length: usize) -> u64 {
+    Tag::Text as u64 | (length as u64) << 8
+}
+
+/// How many bytes a text has, if this is the first word of one.
+#[inline(always)]
+pub(super) fn length_of_text(head: u64) -> Option<usize> {
+    (head & 0xff == Tag::Text as u64).then_some((head >> 8) as usize)
+}
+
 #[inline(always)]
 fn head(tag: Tag, bytes: &[u8]) -> u64 {
     tag as u64 | (bytes.len() as u64) << 8
@@ -211,6 +225,8 @@ fn halves(number: u128) -> [u64; 2] {
 
 /// Words of a key that need no allocation.
 pub(super) const WORDS: usize = 8;
+/// Bytes of the longest text among those.
+pub(super) const LONGEST_FEW: usize = 8 * (WORDS - 1);
 
 /// The first byte of each part: what it is. Stored digests depend on these numbers.
 #[repr(u8)]

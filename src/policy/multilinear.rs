@@ -11,12 +11,14 @@
 use std::sync::LazyLock;
 
 use super::digest::{Digest, Secret};
-use super::key::{Key, WORDS};
+use super::key::{Key, LONGEST_FEW, WORDS, head_of_text, length_of_text};
 
 /// The random numbers, and a secret for keys of more words than these.
 pub(crate) struct Multilinear {
     begin: [u128; 2],
     factors: [[u128; 2]; WORDS],
+    /// The sums of the first words that texts have, by their length.
+    texts: [[u128; 2]; LONGEST_FEW + 1],
     many: Secret,
 }
 
@@ -24,18 +26,26 @@ impl Multilinear {
     pub(super) fn random() -> Multilinear {
         let numbers = Secret::random();
         let number = |i: usize| numbers.hash(&i.to_le_bytes()).to_bits();
-        Multilinear {
-            begin: [number(0), number(1)],
-            factors: std::array::from_fn(|i| [number(2 * i + 2), number(2 * i + 3)]),
-            many: Secret::random(),
-        }
+        let begin = [number(0), number(1)];
+        let factors: [[u128; 2]; WORDS] = std::array::from_fn(|i| [number(2 * i + 2), number(2 * i + 3)]);
+        let texts = std::array::from_fn(|length| {
+            let word = u128::from(head_of_text(length));
+            std::array::from_fn(|lane| begin[lane].wrapping_add(factors[0][lane].wrapping_mul(word)))
+        });
+        Multilinear { begin, factors, texts, many: Secret::random() }
     }
 
     #[inline(always)]
     pub(super) fn digest(&self, key: &Key) -> Digest {
         let Some((words, length)) = key.few_words() else { return self.digest_of_many(key) };
-        let [low, high] = self.begin;
-        let (low, high) = self.plus(low, high, words, 0);
+        // Most keys are texts, and there are few first words of those.
+        let (low, high) = match length_of_text(words[0]).and_then(|length| self.texts.get(length)) {
+            Some([low, high]) => (*low, *high),
+            None => {
+                let [low, high] = self.begin;
+                self.plus(low, high, words, 0)
+            }
+        };
         let (low, high) = self.plus(low, high, words, 1);
         let (low, high) = self.plus(low, high, words, 2);
         let (mut low, mut high) = self.plus(low, high, words, 3);

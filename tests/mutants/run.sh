@@ -16,9 +16,9 @@ groups=(algebra keys headers clients)
 files() {
     case "$1" in
         algebra) echo "src/algorithm/**" ;;
-        keys) echo "src/policy/{key,digest,name,duration,quota}.rs" ;;
-        headers) echo "src/middleware/headers.rs src/middleware/refusal.rs" ;;
-        clients) echo "src/middleware/key/{client_ip,forwarded,request,combine}.rs" ;;
+        keys) echo "src/policy/{key,digest,multilinear,name,duration,quota}.rs" ;;
+        headers) echo "src/middleware/{headers,items,refusal}.rs" ;;
+        clients) echo "src/middleware/key/{client_ip,forwarded,head,request,combine}.rs" ;;
         *) echo "no group $1; there are ${groups[*]}" >&2; exit 2 ;;
     esac
 }
@@ -70,9 +70,9 @@ prepare_small() {
         printf 'pub mod policy;\npub use policy::*;\n' >> "$crate/src/lib.rs"
     fi
     if [ "$group" = headers ] || [ "$group" = clients ]; then
-        cp -r "$repo/src/middleware/headers.rs" "$repo/src/middleware/key" "$crate/src/middleware/"
+        cp -r "$repo/src/middleware/"{headers.rs,items.rs,key} "$crate/src/middleware/"
         echo 'pub mod middleware;' >> "$crate/src/lib.rs"
-        printf 'pub mod headers;\npub mod key;\npub use key::{KeyError, KeyExtractor};\n' \
+        printf 'pub mod headers;\npub mod items;\npub mod key;\npub use key::{KeyError, KeyExtractor};\n' \
             > "$crate/src/middleware/mod.rs"
     fi
     # Versions as in the lock file. Unoptimised but for what the tests spend their time in.

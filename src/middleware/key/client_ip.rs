@@ -3,14 +3,15 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use http::header::{FORWARDED, HeaderName};
+use http::Extensions;
+use http::header::{FORWARDED, HeaderMap, HeaderName};
 use http::request::Parts;
 use ipnet::IpNet;
 
 use super::super::headers::field_name;
 use super::forwarded::{address, entries, node};
-use super::{Extraction, Found, KeyError, KeyExtractor};
-use crate::policy::{CidrError, Key, parse_network};
+use super::{Extraction, Found, Head, KeyError, KeyExtractor};
+use crate::policy::{CidrError, Digest, Key, parse_network};
 
 /// Counts by the address at the other end of the connection. No header is believed unless [told](ClientIp::trust).
 ///
@@ -255,15 +256,19 @@ impl ClientIp {
     /// # Ok::<(), std::net::AddrParseError>(())
     /// ```
     pub fn resolve(&self, parts: &Parts) -> Option<IpAddr> {
-        let peer = peer(parts)?.ip().to_canonical();
+        self.find(&parts.headers, &parts.extensions)
+    }
+
+    fn find(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
+        let peer = peer(extensions)?.ip().to_canonical();
         Some(match &self.believe {
             Believe::Nobody => peer,
-            Believe::Hops(hops) => self.written(parts).nth(hops - 1).flatten().unwrap_or(peer),
+            Believe::Hops(hops) => self.written(headers).nth(hops - 1).flatten().unwrap_or(peer),
             Believe::Networks(networks) => {
                 let believed = |address: &IpAddr| networks.iter().any(|network| network.contains(address));
                 let mut hop = peer;
                 if believed(&hop) {
-                    for entry in self.written(parts) {
+                    for entry in self.written(headers) {
                         // Never skip an entry that makes no sense: what is left of it is anybody's.
                         let Some(address) = entry else { break };
                         hop = address;
@@ -278,12 +283,12 @@ impl ClientIp {
     }
 
     /// What proxies wrote, the nearest one's word first; `None` where it is no address.
-    fn written<'a>(&self, parts: &'a Parts) -> Box<dyn Iterator<Item = Option<IpAddr>> + 'a> {
+    fn written<'a>(&self, headers: &'a HeaderMap) -> Box<dyn Iterator<Item = Option<IpAddr>> + 'a> {
         match &self.source {
-            Source::XForwardedFor => Box::new(entries(&parts.headers, &X_FORWARDED_FOR, false).map(address)),
-            Source::Forwarded => Box::new(entries(&parts.headers, &FORWARDED, true).map(node)),
+            Source::XForwardedFor => Box::new(entries(headers, &X_FORWARDED_FOR, false).map(address)),
+            Source::Forwarded => Box::new(entries(headers, &FORWARDED, true).map(node)),
             Source::Single(name) => {
-                let mut values = parts.headers.get_all(name).iter();
+                let mut values = headers.get_all(name).iter();
                 let only = values.next().filter(|_| values.next().is_none());
                 Box::new(std::iter::once(only.and_then(|value| single(name, value.as_bytes().trim_ascii()))))
             }
@@ -291,23 +296,53 @@ impl ClientIp {
     }
 }
 
+impl ClientIp {
+    /// Whether it is told to read a header that it may not believe.
+    fn is_mistaken(&self) -> bool {
+        matches!((&self.believe, &self.source), (Believe::Nobody, Source::Forwarded | Source::Single(_)))
+    }
+
+    fn key(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<Key> {
+        self.usual_key(extensions)
+            .or_else(|| Some(Key::network(self.find(headers, extensions)?, self.prefix_v4, self.prefix_v6)))
+    }
+
+    /// The usual case by itself: an address of either family is put together from single bytes.
+    #[inline(always)]
+    fn usual_key(&self, extensions: &Extensions) -> Option<Key> {
+        match (&self.believe, &self.source, peer(extensions).as_deref()) {
+            (Believe::Nobody, Source::XForwardedFor, Some(SocketAddr::V4(peer))) => {
+                Some(Key::network_v4(*peer.ip(), self.prefix_v4))
+            }
+            _ => None,
+        }
+    }
+}
+
 impl KeyExtractor for ClientIp {
     fn extract(&self, parts: &Parts) -> Extraction {
-        if matches!((&self.believe, &self.source), (Believe::Nobody, Source::Forwarded | Source::Single(_))) {
+        if self.is_mistaken() {
             return Extraction::Now(Found::Refuse(KeyError::new(UNTRUSTED)));
         }
-        // The usual case by itself: an address of either family is put together from single bytes.
-        if let (Believe::Nobody, Some(SocketAddr::V4(peer))) = (&self.believe, peer(parts).as_deref()) {
-            return Key::network(IpAddr::V4(*peer.ip()), self.prefix_v4, self.prefix_v6).into();
-        }
-        match self.resolve(parts) {
-            Some(address) => Key::network(address, self.prefix_v4, self.prefix_v6).into(),
+        match self.key(&parts.headers, &parts.extensions) {
+            Some(key) => key.into(),
             None => Extraction::Now(Found::Refuse(KeyError::new(MISSING))),
         }
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.resolve(parts)
+    }
+
+    fn at_once(&self, head: Head<'_>) -> Option<Digest> {
+        // By itself, so that it is known how many words there are to hash.
+        if let Some(key) = self.usual_key(head.extensions) {
+            return Some(head.digest(&key));
+        }
+        if self.is_mistaken() {
+            return None;
+        }
+        Some(head.digest(&self.key(head.headers, head.extensions)?))
     }
 }
 
@@ -340,22 +375,21 @@ fn single(name: &HeaderName, value: &[u8]) -> Option<IpAddr> {
 pub struct PeerAddr(pub SocketAddr);
 
 #[inline(always)]
-fn peer(parts: &Parts) -> Option<Cow<'_, SocketAddr>> {
+fn peer(extensions: &Extensions) -> Option<Cow<'_, SocketAddr>> {
     #[cfg(feature = "axum")]
-    if let Some(::axum::extract::ConnectInfo(peer)) = parts.extensions.get::<::axum::extract::ConnectInfo<SocketAddr>>()
-    {
+    if let Some(::axum::extract::ConnectInfo(peer)) = extensions.get::<::axum::extract::ConnectInfo<SocketAddr>>() {
         return Some(Cow::Borrowed(peer));
     }
     #[cfg(feature = "tonic")]
-    if let Some(peer) = tonic_peer(parts) {
+    if let Some(peer) = tonic_peer(extensions) {
         return Some(Cow::Owned(peer));
     }
-    if let Some(PeerAddr(peer)) = parts.extensions.get() {
+    if let Some(PeerAddr(peer)) = extensions.get() {
         return Some(Cow::Borrowed(peer));
     }
     #[cfg(feature = "axum")]
     if let Some(::axum::extract::connect_info::MockConnectInfo(peer)) =
-        parts.extensions.get::<::axum::extract::connect_info::MockConnectInfo<SocketAddr>>()
+        extensions.get::<::axum::extract::connect_info::MockConnectInfo<SocketAddr>>()
     {
         return Some(Cow::Borrowed(peer));
     }
@@ -363,13 +397,13 @@ fn peer(parts: &Parts) -> Option<Cow<'_, SocketAddr>> {
 }
 
 #[cfg(feature = "tonic")]
-fn tonic_peer(parts: &Parts) -> Option<SocketAddr> {
-    if let Some(info) = parts.extensions.get::<tonic::transport::server::TcpConnectInfo>() {
+fn tonic_peer(extensions: &Extensions) -> Option<SocketAddr> {
+    if let Some(info) = extensions.get::<tonic::transport::server::TcpConnectInfo>() {
         return info.remote_addr();
     }
     // Over TLS tonic wraps it in a type that only exists together with a TLS library of the user's choice; tonic's own
     // request finds it.
-    tonic::Request::from_parts(Default::default(), parts.extensions.clone(), ()).remote_addr()
+    tonic::Request::from_parts(Default::default(), extensions.clone(), ()).remote_addr()
 }
 
 fn parse_networks<I>(networks: I) -> Result<Vec<IpNet>, CidrError>
@@ -461,6 +495,27 @@ mod tests {
             let client_ip = client_ip().trust_hops(hops);
             assert_eq!(client_ip.resolve(&parts), client.parse().ok(), "{hops}");
             assert_eq!(client_ip.address(&parts), client.parse().ok(), "{hops}");
+        }
+    }
+
+    #[test]
+    fn the_key_is_of_the_resolved_address() {
+        for peer in ["10.0.0.1", "192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1"] {
+            let parts = parts(Some(peer), &[("x-forwarded-for", "198.51.100.3"), ("forwarded", "for=198.51.100.4")]);
+            for client_ip in [
+                client_ip(),
+                client_ip().prefixes(24, 48),
+                client_ip().trust(["10.0.0.0/8"]),
+                client_ip().trust_hops(1),
+                client_ip().trust_hops(1).from_forwarded().prefixes(16, 32),
+            ] {
+                let address = client_ip.resolve(&parts).expect("a peer");
+                let key = Key::network(address, client_ip.prefix_v4, client_ip.prefix_v6);
+                match client_ip.extract(&parts) {
+                    Extraction::Now(Found::Subject(subject)) => assert_eq!(subject.key(), Some(&key), "{peer}"),
+                    other => panic!("{other:?}"),
+                }
+            }
         }
     }
 

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use http::StatusCode;
 use http::request::Parts;
 
-use super::{Extraction, Found, KeyError, KeyExtractor};
-use crate::policy::Subject;
+use super::{Extraction, Found, Head, KeyError, KeyExtractor};
+use crate::policy::{Digest, Subject};
 
 /// What [`KeyExtractor::or`] makes.
 ///
@@ -44,6 +44,11 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.0.address(parts).or_else(|| self.1.address(parts))
+    }
+
+    // Found at once it is somebody.
+    fn at_once(&self, head: Head<'_>) -> Option<Digest> {
+        self.0.at_once(head)
     }
 }
 
@@ -144,6 +149,11 @@ impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.0.address(parts)
     }
+
+    // Found at once it is somebody.
+    fn at_once(&self, head: Head<'_>) -> Option<Digest> {
+        self.0.at_once(head)
+    }
 }
 
 /// What [`KeyExtractor::or_skip`] makes.
@@ -169,6 +179,11 @@ impl<A: KeyExtractor> KeyExtractor for OrSkip<A> {
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.0.address(parts)
+    }
+
+    // Found at once it is somebody.
+    fn at_once(&self, head: Head<'_>) -> Option<Digest> {
+        self.0.at_once(head)
     }
 }
 

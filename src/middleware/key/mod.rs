@@ -19,6 +19,7 @@ mod axum;
 mod client_ip;
 mod combine;
 mod forwarded;
+mod head;
 #[cfg(feature = "axum")]
 mod path;
 mod request;
@@ -31,7 +32,7 @@ use std::pin::Pin;
 use http::StatusCode;
 use http::request::Parts;
 
-use crate::policy::{Key, Subject};
+use crate::policy::{Digest, Key, Subject};
 
 #[cfg(feature = "axum")]
 pub(crate) use self::path::percent_decoded;
@@ -43,6 +44,7 @@ pub use self::{
 pub use crate::policy::CidrError;
 pub use client_ip::{ClientIp, PeerAddr, client_ip};
 pub use combine::{And, Map, Or, OrReject, OrSkip};
+pub(super) use head::Head;
 pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, header};
 
 /// Finds out who is asking.
@@ -107,6 +109,14 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// ```
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let _ = parts;
+        None
+    }
+
+    /// The digest of the key, if what [`extract`](KeyExtractor::extract) would answer is a key without a tier, and these
+    /// are enough to tell. `None` says nothing: the request is taken apart, and `extract` asked.
+    #[doc(hidden)]
+    fn at_once(&self, head: Head<'_>) -> Option<Digest> {
+        let _ = head;
         None
     }
 
@@ -257,6 +267,10 @@ impl KeyExtractor for Box<dyn KeyExtractor> {
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         (**self).address(parts)
+    }
+
+    fn at_once(&self, head: Head<'_>) -> Option<Digest> {
+        (**self).at_once(head)
     }
 }
 
@@ -462,5 +476,9 @@ pub struct Global;
 impl KeyExtractor for Global {
     fn extract(&self, _parts: &Parts) -> Extraction {
         Key::everybody().into()
+    }
+
+    fn at_once(&self, head: Head<'_>) -> Option<Digest> {
+        Some(head.digest(&Key::everybody()))
     }
 }
