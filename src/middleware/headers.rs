@@ -282,6 +282,13 @@ mod tests {
     }
 
     #[test]
+    #[should_panic = "the header name \"X-Api-Key\" is not in lower case; write \"x-api-key\""]
+    fn a_name_in_capitals_is_a_mistake_and_says_so() {
+        assert_eq!(field_name("x-api-key"), "x-api-key");
+        field_name("X-Api-Key");
+    }
+
+    #[test]
     fn each_policy_tells_what_is_left_and_until_when() {
         let told = |headers: &HeaderMap| [headers[RATELIMIT_POLICY].clone(), headers[RATELIMIT].clone()];
         let policy = PolicyItems::new(&Policy::new("api", Quota::token_bucket(100, MINUTE)));

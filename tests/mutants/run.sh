@@ -45,7 +45,7 @@ whole() {
     case "$1" in
         algebra) echo "--lib --test=properties --test=settlement --test=status" ;;
         keys) echo "--lib --test=errors --test=config --test=threats" ;;
-        headers) echo "--test=families --test=http --test=threats --test=routes --test=tower_contract" ;;
+        headers) echo "--test=allocations --test=families --test=http --test=threats --test=routes --test=tower_contract" ;;
         clients) echo "--lib --test=sockets" ;;
     esac
 }
