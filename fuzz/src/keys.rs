@@ -168,17 +168,20 @@ fn read(bytes: &mut &[u8]) -> Option<Meaning> {
             u64::try_from(number).is_err().then_some(Meaning::Number(tag == 11, number))?
         }
         (5, about) => Meaning::V4(u32::try_from(about >> 8).ok()?, about as u8),
-        (6, prefix) => Meaning::V6(u128::from_be_bytes(take(bytes)?), u8::try_from(prefix).ok()?),
+        (6, prefix) => Meaning::V6(u128::from_le_bytes(take(bytes)?), u8::try_from(prefix).ok()?),
         (8, parts) => Meaning::Tuple((0..parts).map(|_| read(bytes)).collect::<Option<_>>()?),
         (9, value @ (0 | 1)) => Meaning::Bool(value == 1),
         _ => return None,
     })
 }
 
+/// Bytes, and zeros up to a whole word.
 fn sized(bytes: &mut &[u8], length: u64) -> Option<Vec<u8>> {
-    let (part, rest) = bytes.split_at_checked(usize::try_from(length).ok()?)?;
+    let length = usize::try_from(length).ok()?;
+    let (part, rest) = bytes.split_at_checked(length)?;
+    let (padding, rest) = rest.split_at_checked(length.next_multiple_of(8) - length)?;
     *bytes = rest;
-    Some(part.to_vec())
+    padding.iter().all(|byte| *byte == 0).then(|| part.to_vec())
 }
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
