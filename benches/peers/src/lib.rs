@@ -17,4 +17,4 @@ pub use keys::{Keys, Random, key};
 pub use machine::{described, pin, resident};
 pub use plot::{Line, Plot};
 pub use rounds::{ROUND, interleaved, median, quick, ratio, rounds, spread};
-pub use stacks::{Stack, layers, serve};
+pub use stacks::{Stack, layers, serve, served};

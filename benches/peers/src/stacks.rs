@@ -20,6 +20,7 @@ use governor::middleware::{NoOpMiddleware, StateInformationMiddleware};
 use http::{Request, Response};
 use tokio::net::TcpListener;
 use tollgate::{HOUR, HeaderFamily, MemoryBackend, Quota, RateLimitLayer, RateLimiter, SECOND, key};
+use tower::layer::util::Identity;
 use tower::{Layer, Service};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::{GovernorConfig, GovernorConfigBuilder};
@@ -65,6 +66,7 @@ impl Stack {
 }
 
 const NONE: &str = "no layer";
+const NOTHING: &str = "a layer that does nothing";
 const NONE_07: &str = "no layer, axum 0.7's body";
 
 /// `info`: how this axum tells who is calling.
@@ -137,11 +139,20 @@ pub fn layers(kind: Kind) -> Vec<Stack> {
     all
 }
 
-/// Serves one of the stacks of [`layers`], by the name that it has there.
+/// Every layer that is served, and one that does nothing: what axum takes for a layer as such.
+pub fn served(kind: Kind) -> Vec<Stack> {
+    let mut all = layers(kind);
+    let first = all.iter().position(|it| it.name != it.without).unwrap_or_default();
+    all.insert(first, Stack::new(NOTHING, Bare::<Body>::default()));
+    all
+}
+
+/// Serves one of the stacks of [`served`], by the name that it has there.
 pub async fn serve(stack: &str, kind: Kind, listener: TcpListener) -> std::io::Result<()> {
     let app = axum::Router::new().route("/", axum::routing::get(|| async { "ok" }));
     let app = match stack {
         NONE => app,
+        NOTHING => app.layer(Identity::new()),
         NONE_07 | "axum_gcra, no headers" => {
             let app = axum07::Router::new().route("/", axum07::routing::get(|| async { "ok" }));
             let app = if stack == NONE_07 { app } else { app.layer(axum_gcra(kind).default_handle_error()) };
