@@ -1,5 +1,5 @@
-//! What headers say of a policy: its items of the lists `RateLimit-Policy` and `RateLimit`, rendered once as far as they
-//! stay the same.
+//! What headers say of a policy: its items of the lists `RateLimit-Policy` and `RateLimit`, rendered once as far as
+//! they stay the same.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -18,8 +18,8 @@ pub(super) struct PolicyItems(
     Vec<(u64, Duration, Item)>,
 );
 
-/// The items of one quota of a policy. A clone of one that is kept for ever costs nothing: no count is changed, which all
-/// threads would fight for at each response.
+/// The items of one quota of a policy. A clone of one that is kept for ever costs nothing: no count is changed, which
+/// all threads would fight for at each response.
 #[derive(Clone)]
 pub(super) enum Item {
     Kept(&'static Rendered),
@@ -34,8 +34,8 @@ pub(super) struct Rendered {
     begin: Box<[u8]>,
 }
 
-/// What a response is told of one policy. It is rendered when the response is there: it is short until then, and moved some
-/// times.
+/// What a response is told of one policy. It is rendered when the response is there: it is short until then, and moved
+/// some times.
 pub(super) struct Told {
     item: Item,
     remaining: u64,

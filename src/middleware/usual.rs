@@ -85,8 +85,8 @@ impl Shared {
             tier,
             Ask::cost(1),
             |_, quota, step| {
-                // What follows is rare but for the last line, and is given the step in pieces: as a whole it would lie in memory
-                // for those too who need none of it.
+                // What is rare is given the step in pieces: as a whole it would lie in memory for those too who need
+                // none of it.
                 let Step { verdict, state, now } = step;
                 if !step.is_allowed() {
                     *denied = Some(denial(&prepared.policy, key, quota, verdict, state, now));
