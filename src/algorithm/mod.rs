@@ -245,18 +245,18 @@ pub(crate) fn step_inlined(quota: &Quota, state: &State, now: Micros, ask: Ask) 
         (row.spent, row.at, row.carry)
     };
     let stamp = quota.stamp();
-    let Ask { cost, max_wait } = ask;
-    let fits =
-        cost <= quota.limit() && within(quota, &State { spent, at, carry, stamp }, now, float(quota.limit() - cost));
-    let verdict = if fits {
-        Verdict::Allow
-    } else {
-        let soon =
-            if usual && max_wait.is_none() { token_bucket::wait_for_whole(quota, spent, at, now, cost) } else { None };
-        match soon.map_or_else(|| not_now(quota, spent, at, carry, now, cost, max_wait), Turn::AskAgainIn) {
-            Turn::In(wait) => Verdict::Reserve { wait: Duration::from_micros(wait) },
-            Turn::AskAgainIn(retry) => Verdict::Deny { retry: Some(Duration::from_micros(retry)) },
-            Turn::Never => Verdict::Deny { retry: None },
+    let cost = ask.cost;
+    let verdict = match quota.limit().checked_sub(cost) {
+        // Nearly all calls.
+        Some(level) if usual && spent <= float(level) => Verdict::Allow,
+        level => {
+            let soon = level
+                .filter(|_| usual && ask.max_wait.is_none())
+                .and_then(|level| token_bucket::wait_for_whole(quota, spent - float(level), at, now));
+            match soon {
+                Some(wait) => Verdict::Deny { retry: Some(Duration::from_micros(wait)) },
+                None => at_length(quota, &State { spent, at, carry, stamp }, now, ask),
+            }
         }
     };
     let spent = if matches!(verdict, Verdict::Deny { .. }) { spent } else { spent + float(cost) };
@@ -271,27 +271,22 @@ fn is_usual(quota: &Quota, row: &State, now: Micros) -> bool {
         && row.at.micros_since(now) <= quota.fill_micros()
 }
 
-/// What is to be said to who cannot go ahead, in microseconds.
-enum Turn {
-    In(u64),
-    AskAgainIn(u64),
-    Never,
-}
-
-#[inline(never)]
-#[allow(clippy::too_many_arguments)] // See `step_inlined`.
-fn not_now(quota: &Quota, spent: f64, at: Micros, carry: f64, now: Micros, cost: u64, max_wait: Option<u64>) -> Turn {
-    let row = State { spent, at, carry, stamp: quota.stamp() };
+/// The verdict on `ask`, of a row brought to `now`, whatever the algorithm.
+fn at_length(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Verdict {
+    let Ask { cost, max_wait } = ask;
+    if cost <= quota.limit() && within(quota, row, now, float(quota.limit() - cost)) {
+        return Verdict::Allow;
+    }
     let retry = match max_wait.filter(|_| quota.reserves()) {
-        None => retry_at(quota, &row, now, cost),
+        None => retry_at(quota, row, now, cost),
         Some(max_wait) => {
-            if let Some(due) = turn(quota, &row, now, cost, max_wait) {
-                return Turn::In(due.micros_since(now));
+            if let Some(due) = turn(quota, row, now, cost, max_wait) {
+                return Verdict::Reserve { wait: Duration::from_micros(due.micros_since(now)) };
             }
-            retry_turn(quota, &row, now, cost, max_wait)
+            retry_turn(quota, row, now, cost, max_wait)
         }
     };
-    retry.map_or(Turn::Never, |at| Turn::AskAgainIn(at.micros_since(now)))
+    Verdict::Deny { retry: retry.map(|at| Duration::from_micros(at.micros_since(now))) }
 }
 
 /// The row brought to `now`: what has been paid back is off it.

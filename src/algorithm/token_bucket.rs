@@ -61,12 +61,12 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (instant < Micros::MAX).then_some(instant)
 }
 
-/// Of a bucket that has whole tokens and gets one at a time: microseconds until there are `cost`, as [`when`] has it.
-/// `None`: that is not so simple.
+/// Of a bucket that gets one token at a time, and has been rolled, so that less than a token is paid back since: in how
+/// many microseconds a debt of whole tokens is, as [`when`] has it. `None`: it is not so simple.
 #[inline(always)]
-pub(super) fn wait_for_whole(quota: &Quota, spent: f64, at: Micros, now: Micros, cost: u64) -> Option<u64> {
-    let debt = spent - float(quota.limit().checked_sub(cost)?);
-    let tokens = debt as u64;
+pub(super) fn wait_for_whole(quota: &Quota, debt: f64, at: Micros, now: Micros) -> Option<u64> {
+    // Signed takes half the instructions, and of what is no such number it makes another.
+    let tokens = debt as i64 as u64;
     let instant = at.get().checked_add(tokens.checked_mul(quota.grain_micros)?)?;
     let simple = quota.grain_tokens == 1 && float(tokens) == debt && instant < Micros::MAX.get();
     simple.then(|| instant.saturating_sub(now.get()))
@@ -168,14 +168,18 @@ mod tests {
 
     #[test]
     fn the_wait_for_whole_tokens_is_told_at_once() {
-        let wait = |quota: &Quota, spent: f64, at: Micros, cost: u64| wait_for_whole(quota, spent, at, NOW, cost);
-        assert_eq!(wait(&SIMPLE, 10.0, NOW, 1), Some(6_000_000));
-        assert_eq!(wait(&SIMPLE, 10.0, NOW.minus(2), 3), Some(17_999_998));
-        assert_eq!((wait(&SIMPLE, 9.5, NOW, 1), wait(&SEVERAL, 7.0, NOW, 1)), (None, None));
-        assert_eq!((wait(&SIMPLE, 5.0, NOW, 1), wait(&SIMPLE, 10.0, NOW, 11)), (None, None));
+        let wait = |quota: &Quota, debt: f64, at: Micros| wait_for_whole(quota, debt, at, NOW);
+        assert_eq!(wait(&SIMPLE, 1.0, NOW), Some(6_000_000));
+        assert_eq!(wait(&SIMPLE, 3.0, NOW.minus(2)), Some(17_999_998));
+        assert_eq!((wait(&SIMPLE, 0.5, NOW), wait(&SIMPLE, 1.5, NOW), wait(&SEVERAL, 1.0, NOW)), (None, None, None));
+        // Of what no row can have spent, if it is not damaged.
+        assert_eq!(
+            (wait(&SIMPLE, 1e300, NOW), wait(&SIMPLE, f64::NAN, NOW), wait(&SIMPLE, -1.0, NOW)),
+            (None, None, None)
+        );
         let last = Micros::MAX.minus(6_000_000);
-        assert_eq!(wait(&SIMPLE, 10.0, last, 1), None);
-        assert_eq!(wait(&SIMPLE, 10.0, last.minus(1), 1), Some(Micros::MAX.micros_since(NOW) - 1));
+        assert_eq!(wait(&SIMPLE, 1.0, last), None);
+        assert_eq!(wait(&SIMPLE, 1.0, last.minus(1)), Some(Micros::MAX.micros_since(NOW) - 1));
     }
 
     #[test]
