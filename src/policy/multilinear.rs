@@ -112,6 +112,13 @@ mod tests {
     }
 
     #[test]
+    fn its_numbers_are_all_different() {
+        let Multilinear { begin, factors, .. } = Multilinear::random();
+        let numbers: HashSet<u128> = begin.into_iter().chain(factors.into_iter().flatten()).collect();
+        assert_eq!(numbers.len(), 2 + 2 * WORDS);
+    }
+
+    #[test]
     fn nobody_shares_a_digest() {
         let hash = Multilinear::random();
         // Keys that differ in little: a bit, a length, a kind, zeros at the end.
