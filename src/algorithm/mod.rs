@@ -253,9 +253,15 @@ pub(crate) fn step_inlined(quota: &Quota, state: &State, now: Micros, ask: Ask) 
             let soon = level
                 .filter(|_| usual && ask.max_wait.is_none())
                 .and_then(|level| token_bucket::wait_for_whole(quota, spent - float(level), at, now));
-            match soon {
-                Some(wait) => Verdict::Deny { retry: Some(Duration::from_micros(wait)) },
-                None => at_length(quota, &State { spent, at, carry, stamp }, now, ask),
+            if let Some(wait) = soon {
+                Verdict::Deny { retry: Some(Duration::from_micros(wait)) }
+            } else {
+                match at_length(quota, spent, at, carry, now, ask) {
+                    Turn::Now => Verdict::Allow,
+                    Turn::In(wait) => Verdict::Reserve { wait: Duration::from_micros(wait) },
+                    Turn::AskAgainIn(retry) => Verdict::Deny { retry: Some(Duration::from_micros(retry)) },
+                    Turn::Never => Verdict::Deny { retry: None },
+                }
             }
         }
     };
@@ -271,22 +277,32 @@ fn is_usual(quota: &Quota, row: &State, now: Micros) -> bool {
         && row.at.micros_since(now) <= quota.fill_micros()
 }
 
-/// The verdict on `ask`, of a row brought to `now`, whatever the algorithm.
-fn at_length(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Verdict {
+/// What is to be said, in microseconds: two words, where a verdict would go through memory.
+enum Turn {
+    Now,
+    In(u64),
+    AskAgainIn(u64),
+    Never,
+}
+
+/// What is to be said to `ask`, of a row brought to `now`, whatever the algorithm.
+#[inline(never)]
+fn at_length(quota: &Quota, spent: f64, at: Micros, carry: f64, now: Micros, ask: Ask) -> Turn {
+    let row = &State { spent, at, carry, stamp: quota.stamp() };
     let Ask { cost, max_wait } = ask;
     if cost <= quota.limit() && within(quota, row, now, float(quota.limit() - cost)) {
-        return Verdict::Allow;
+        return Turn::Now;
     }
     let retry = match max_wait.filter(|_| quota.reserves()) {
         None => retry_at(quota, row, now, cost),
         Some(max_wait) => {
             if let Some(due) = turn(quota, row, now, cost, max_wait) {
-                return Verdict::Reserve { wait: Duration::from_micros(due.micros_since(now)) };
+                return Turn::In(due.micros_since(now));
             }
             retry_turn(quota, row, now, cost, max_wait)
         }
     };
-    Verdict::Deny { retry: retry.map(|at| Duration::from_micros(at.micros_since(now))) }
+    retry.map_or(Turn::Never, |at| Turn::AskAgainIn(at.micros_since(now)))
 }
 
 /// The row brought to `now`: what has been paid back is off it.

@@ -171,7 +171,7 @@ impl Shared {
         // A window that is told must not end after `Retry-After`: one of the program's own that is early silences it.
         let later = self.refuse.as_ref().and_then(|_| later_than(refusal.retry_after_seconds(), headers));
         if let Some(decisions) = refusal.decisions() {
-            let prepared = |decision: &Decision| self.prepared_of(decision).map(|prepared| &prepared.header);
+            let prepared = |decision: &Decision| self.prepared_of(decision).map(|prepared| &prepared.items);
             Report::denied(self.headers, decisions, prepared).append_to(headers);
         }
         if let Some(later) = later {

@@ -45,7 +45,7 @@ pub struct Rule {
 #[derive(Clone)]
 pub(super) struct Prepared {
     pub(super) policy: Policy,
-    pub(super) header: PolicyItems,
+    pub(super) items: PolicyItems,
     /// The body of a denial by it alone.
     pub(super) problem: Bytes,
 }
@@ -160,6 +160,6 @@ impl fmt::Debug for Rule {
 
 impl Prepared {
     pub(super) fn new(policy: Policy) -> Prepared {
-        Prepared { header: PolicyItems::new(&policy), problem: problem::body_of_one(policy.name()), policy }
+        Prepared { items: PolicyItems::new(&policy), problem: problem::body_of_one(policy.name()), policy }
     }
 }

@@ -303,8 +303,8 @@ impl Shared {
         let report = match (enforced, decisions.is_allowed()) {
             (true, false) => return Outcome::Refuse(Cause::Denied(decisions)),
             (true, true) => {
-                let headers = lines.iter().map(|line| &self.prepared(line).header);
-                Report::allowed(self.headers, decisions.as_slice(), headers)
+                let items = lines.iter().map(|line| &self.prepared(line).items);
+                Report::allowed(self.headers, decisions.as_slice(), items)
             }
             (false, true) => Report::Nothing,
             (false, false) => shadowed(self.shadow_header.as_ref()),

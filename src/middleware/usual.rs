@@ -99,7 +99,7 @@ impl Shared {
                     Some(known) => known,
                     None => left(quota, verdict, state, now),
                 };
-                Usual::Tell(Left { item: prepared.header.number_of(quota), remaining, window })
+                Usual::Tell(Left { item: prepared.items.number_of(quota), remaining, window })
             },
         );
         usual.unwrap_or(Usual::AtLength)
@@ -108,7 +108,7 @@ impl Shared {
     pub(super) fn report(&self, Left { item, remaining, window }: Left) -> Report {
         let [rule, ..] = &self.rules[..] else { return Report::Nothing };
         let prepared = &rule.policies[0];
-        match item.and_then(|item| prepared.header.numbered(item)) {
+        match item.and_then(|item| prepared.items.numbered(item)) {
             Some(item) => Report::One(Told::new(item.clone(), remaining, Duration::from_micros(window))),
             None => Report::Nothing,
         }

@@ -302,20 +302,19 @@ impl ClientIp {
         matches!((&self.believe, &self.source), (Believe::Nobody, Source::Forwarded | Source::Single(_)))
     }
 
-    fn key(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<Key> {
-        self.usual_key(extensions)
-            .or_else(|| Some(Key::network(self.find(headers, extensions)?, self.prefix_v4, self.prefix_v6)))
-    }
-
     /// The usual case by itself: an address of either family is put together from single bytes.
     #[inline(always)]
     fn usual_key(&self, extensions: &Extensions) -> Option<Key> {
-        match (&self.believe, &self.source, peer(extensions).as_deref()) {
-            (Believe::Nobody, Source::XForwardedFor, Some(SocketAddr::V4(peer))) => {
-                Some(Key::network_v4(*peer.ip(), self.prefix_v4))
-            }
+        // The peer is looked for only where it is the client.
+        let (Believe::Nobody, Source::XForwardedFor) = (&self.believe, &self.source) else { return None };
+        match peer(extensions).as_deref() {
+            Some(SocketAddr::V4(peer)) => Some(Key::network_v4(*peer.ip(), self.prefix_v4)),
             _ => None,
         }
+    }
+
+    fn found_key(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<Key> {
+        Some(Key::network(self.find(headers, extensions)?, self.prefix_v4, self.prefix_v6))
     }
 }
 
@@ -324,7 +323,8 @@ impl KeyExtractor for ClientIp {
         if self.is_mistaken() {
             return Extraction::Now(Found::Refuse(KeyError::new(UNTRUSTED)));
         }
-        match self.key(&parts.headers, &parts.extensions) {
+        let usual = self.usual_key(&parts.extensions);
+        match usual.or_else(|| self.found_key(&parts.headers, &parts.extensions)) {
             Some(key) => key.into(),
             None => Extraction::Now(Found::Refuse(KeyError::new(MISSING))),
         }
@@ -342,7 +342,7 @@ impl KeyExtractor for ClientIp {
         if self.is_mistaken() {
             return None;
         }
-        Some(head.digest(&self.key(head.headers, head.extensions)?))
+        Some(head.digest(&self.found_key(head.headers, head.extensions)?))
     }
 }
 
