@@ -104,19 +104,26 @@ impl Contestant {
     }
 }
 
-/// By the number of threads, what a decision of each limiter takes, in nanoseconds: tollgate's first.
-pub fn decisions(kind: Kind, keys: usize, threads: &[usize], few: bool) -> Vec<Vec<(&'static str, f64)>> {
-    let all = limiters(kind, keys, few);
+/// By kind, and within it by the number of threads, what a decision of each limiter takes, in nanoseconds: tollgate's
+/// first. All in the same rounds: a machine that is slower for a while is so for all that will be compared.
+pub fn decisions(kinds: &[Kind], keys: usize, threads: &[usize], few: bool) -> Vec<Vec<(&'static str, f64)>> {
+    let tables: Vec<_> = kinds.iter().map(|kind| (*kind, limiters(*kind, keys, few))).collect();
     let keys = Keys::new(keys);
-    all.iter().for_each(|it| it.fill(&keys));
-    let measured = threads.iter().map(|threads| {
-        // Each thread goes its own way, and on from where it was.
-        let apart: Vec<_> = (0..*threads).map(|i| keys.len() * i / threads).collect();
-        let mut cursors = vec![apart; all.len()];
-        let times = interleaved(rounds(), all.len(), |i| all[i].time_on(kind, &keys, &mut cursors[i], ROUND));
-        all.iter().map(|it| it.name).zip(times).collect()
+    tables.iter().for_each(|(_, all)| all.iter().for_each(|it| it.fill(&keys)));
+    // Each thread goes its own way, and on from where it was.
+    let apart = |threads: usize| (0..threads).map(|i| keys.len() * i / threads).collect::<Vec<_>>();
+    let mut cells = Vec::new();
+    for (kind, all) in &tables {
+        for threads in threads {
+            cells.extend(all.iter().map(|it| (it, *kind, apart(*threads))));
+        }
+    }
+    let times = interleaved(rounds(), cells.len(), |i| {
+        let (it, kind, cursors) = &mut cells[i];
+        it.time_on(*kind, &keys, cursors, ROUND)
     });
-    measured.collect()
+    let named: Vec<_> = cells.iter().map(|(it, ..)| it.name).zip(times).collect();
+    named.chunks(tables[0].1.len()).map(<[_]>::to_vec).collect()
 }
 
 /// Tollgate first, then governor, then the others. `few`: only those whose tables stay within reason however

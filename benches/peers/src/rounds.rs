@@ -10,11 +10,11 @@ pub fn quick() -> bool {
 }
 
 pub fn rounds() -> usize {
-    if quick() { 3 } else { 15 }
+    if quick() { 3 } else { 31 }
 }
 
 /// How long one is.
-pub const ROUND: Duration = Duration::from_millis(40);
+pub const ROUND: Duration = Duration::from_millis(20);
 
 /// The medians of `rounds` measurements of each of `count` contestants. Each is first, and last, as often as the
 /// others: who goes later finds a warmer machine.

@@ -9,6 +9,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::ServiceExt;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum_gcra::RateLimitLayer as Gcra;
@@ -67,6 +68,8 @@ impl Stack {
 
 const NONE: &str = "no layer";
 const NOTHING: &str = "a layer that does nothing";
+const AROUND: &str = "tollgate around the router, no headers";
+const AROUND_HEADERS: &str = "tollgate around the router, headers";
 const NONE_07: &str = "no layer, axum 0.7's body";
 
 /// `info`: how this axum tells who is calling.
@@ -139,11 +142,13 @@ pub fn layers(kind: Kind) -> Vec<Stack> {
     all
 }
 
-/// Every layer that is served, and one that does nothing: what axum takes for a layer as such.
+/// Every layer that is served; one that does nothing, which is what axum takes for a layer as such; and tollgate's
+/// around the router as a whole, where nothing is taken for that.
 pub fn served(kind: Kind) -> Vec<Stack> {
     let mut all = layers(kind);
     let first = all.iter().position(|it| it.name != it.without).unwrap_or_default();
-    all.insert(first, Stack::new(NOTHING, Bare::<Body>::default()));
+    let more = [NOTHING, AROUND, AROUND_HEADERS].map(|name| Stack::new(name, Bare::<Body>::default()));
+    all.splice(first..first, more);
     all
 }
 
@@ -157,6 +162,12 @@ pub async fn serve(stack: &str, kind: Kind, listener: TcpListener) -> std::io::R
             let app = axum07::Router::new().route("/", axum07::routing::get(|| async { "ok" }));
             let app = if stack == NONE_07 { app } else { app.layer(axum_gcra(kind).default_handle_error()) };
             return axum07::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await;
+        }
+        AROUND | AROUND_HEADERS => {
+            let headers = if stack == AROUND { HeaderFamily::None } else { HeaderFamily::Draft11 };
+            let app = tollgate(kind, headers).layer(app);
+            let app = ServiceExt::<Request<Body>>::into_make_service_with_connect_info::<SocketAddr>(app);
+            return axum::serve(listener, app).await;
         }
         "tollgate, no headers" => app.layer(tollgate(kind, HeaderFamily::None)),
         "tollgate, headers" => app.layer(tollgate(kind, HeaderFamily::Draft11)),

@@ -12,16 +12,32 @@ use tollgate_peers::{
 };
 
 pub fn print() {
-    for (label, kind) in [("allowed", Kind::Allowed), ("denied", Kind::Denied)] {
-        let counts = if quick() { [1, 10_000, 50_000, 100_000] } else { [1, 10_000, 1_000_000, 10_000_000] };
-        let measured = counts.map(|keys| decisions(kind, keys, &[1, 2], keys == counts[3]));
-        for (threads, label) in [format!("one thread, {label}"), format!("two threads, {label}")].iter().enumerate() {
-            let columns: Vec<_> = counts.iter().zip(&measured).map(|(keys, of)| (*keys, &of[threads])).collect();
-            table(label, &columns);
-        }
+    let counts = if quick() { [1, 10_000, 50_000, 100_000] } else { [1, 10_000, 1_000_000, 10_000_000] };
+    let kinds = [Kind::Allowed, Kind::Denied];
+    let measured = counts.map(|keys| decisions(&kinds, keys, &[1, 2], keys == counts[3]));
+    let labels = ["one thread, allowed", "two threads, allowed", "one thread, denied", "two threads, denied"];
+    for (i, label) in labels.into_iter().enumerate() {
+        let columns: Vec<_> = counts.iter().zip(&measured).map(|(keys, of)| (*keys, &of[i])).collect();
+        table(label, &columns);
     }
+    denied_to_allowed(&counts, &measured);
     charges();
     observers();
+}
+
+/// What a refusal costs beside an admission.
+fn denied_to_allowed(counts: &[usize], measured: &[Vec<Vec<(&str, f64)>>]) {
+    let heads: Vec<_> = counts.iter().map(|keys| counted(*keys)).collect();
+    println!("| one thread, denied : allowed | {} |", heads.join(" | "));
+    println!("| --- {}|", "| ---: ".repeat(counts.len()));
+    for (i, (name, _)) in measured[0][0].iter().enumerate() {
+        let cells = measured.iter().map(|of| match (of[0].get(i), of[2].get(i)) {
+            (Some((_, allowed)), Some((_, denied))) => ratio(denied / allowed),
+            _ => "–".to_owned(),
+        });
+        println!("| {name} | {} |", cells.collect::<Vec<_>>().join(" | "));
+    }
+    println!();
 }
 
 /// A row for each limiter. Where there are most keys, some are not measured.

@@ -6,7 +6,8 @@
 //! medians of the rounds, and of the ratio within a round the interval that it is in with 95 % (bootstrap).
 //!
 //! All connections come from one address, so the key is hot. A layer that does nothing is among them: axum boxes each
-//! layer's future, which costs more than most of what is in them.
+//! layer's future, which costs more than most of what is in them; and tollgate's is there once more around the router as
+//! a whole, where axum boxes nothing.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};

@@ -10,7 +10,7 @@ use tollgate_peers::{Keys, Kind, Line, Plot, ROUND, decisions, interleaved, quic
 pub fn print() {
     let most = if quick() { 5 } else { 7 };
     let keys: Vec<usize> = (3..=most).map(|power| 10usize.pow(power)).collect();
-    let measured = keys.iter().map(|keys| decisions(Kind::Allowed, *keys, &[1], true).remove(0)).collect();
+    let measured = keys.iter().map(|keys| decisions(&[Kind::Allowed], *keys, &[1], true).remove(0)).collect();
     draw(
         "keys",
         "A decision with more and more keys",
@@ -20,7 +20,7 @@ pub fn print() {
     );
 
     let threads = [1, 2, 4, 8];
-    let measured = decisions(Kind::Allowed, 10_000, &threads, true);
+    let measured = decisions(&[Kind::Allowed], 10_000, &threads, true);
     let marks = threads.iter().map(|threads| threads.to_string()).collect();
     draw(
         "threads",
