@@ -32,6 +32,7 @@ mod sliding_window;
 mod token_bucket;
 mod words;
 
+use std::fmt;
 use std::time::Duration;
 
 pub use error::QuotaError;
@@ -81,23 +82,27 @@ pub struct State {
 /// assert_eq!(Ask::cost(3).wait_up_to(5 * SECOND).max_wait(), Some(5 * SECOND));
 /// assert_eq!(Ask::cost(3).reserve().for_cost(7).tokens(), 7);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
     cost: u64,
-    max_wait: Option<u64>,
+    /// Microseconds, or `NOT_AT_ALL`: two words, which are handed on in registers.
+    max_wait: u64,
 }
+
+const NOT_AT_ALL: u64 = u64::MAX;
+const HOWEVER_LONG: u64 = NOT_AT_ALL - 1;
 
 impl Ask {
     /// `cost` tokens at once. 0 asks whether the key is out of debt.
     pub const fn cost(cost: u64) -> Ask {
-        Ask { cost, max_wait: None }
+        Ask { cost, max_wait: NOT_AT_ALL }
     }
 
     /// The caller may be told to wait for its turn, up to `wait` (rounded up to whole microseconds), where the quota
     /// allows reservations; else this changes nothing.
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> Ask {
-        self.max_wait = Some(whole_micros(wait));
+        self.max_wait = whole_micros(wait).min(HOWEVER_LONG);
         self
     }
 
@@ -105,7 +110,7 @@ impl Ask {
     /// changes nothing.
     #[must_use]
     pub const fn reserve(mut self) -> Ask {
-        self.max_wait = Some(u64::MAX);
+        self.max_wait = HOWEVER_LONG;
         self
     }
 
@@ -121,17 +126,22 @@ impl Ask {
         self.cost
     }
 
-    #[cfg(feature = "redis")]
     pub(crate) const fn max_wait_micros(&self) -> Option<u64> {
-        self.max_wait
+        if self.max_wait == NOT_AT_ALL { None } else { Some(self.max_wait) }
     }
 
     /// How long the caller may be told to wait: `None` = not at all.
     pub const fn max_wait(&self) -> Option<Duration> {
-        match self.max_wait {
+        match self.max_wait_micros() {
             Some(micros) => Some(Duration::from_micros(micros)),
             None => None,
         }
+    }
+}
+
+impl fmt::Debug for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ask").field("cost", &self.cost).field("max_wait", &self.max_wait()).finish()
     }
 }
 
@@ -227,46 +237,68 @@ impl Step {
 /// assert_eq!(allowed, 10);
 /// ```
 pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
-    step_inlined(quota, state, now, ask)
+    step_inlined(quota, state, now, ask).told(quota)
 }
 
 /// [`step`], compiled into who asks, and its numbers handed on one by one: a struct that goes through memory from one
 /// function to another is read back in other portions than it was written in, which takes the processor as long as the
 /// arithmetic.
 #[inline(always)]
-pub(crate) fn step_inlined(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
+pub(crate) fn step_inlined(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Stepped {
     let State { spent, at, carry, stamp } = *state;
-    let usual = is_usual(quota, state, now);
-    let (spent, at, carry) = if usual {
-        let row = token_bucket::roll(quota, &State { spent, at, carry, stamp }, now);
-        (row.spent, row.at, row.carry)
-    } else {
-        let row = roll(quota, &State { spent, at, carry, stamp }, now);
-        (row.spent, row.at, row.carry)
-    };
-    let stamp = quota.stamp();
-    let cost = ask.cost;
-    let verdict = match quota.limit().checked_sub(cost) {
-        // Nearly all calls.
-        Some(level) if usual && spent <= float(level) => Verdict::Allow,
-        level => {
-            let soon = level
-                .filter(|_| usual && ask.max_wait.is_none())
-                .and_then(|level| token_bucket::wait_for_whole(quota, spent - float(level), at, now));
-            if let Some(wait) = soon {
-                Verdict::Deny { retry: Some(Duration::from_micros(wait)) }
-            } else {
-                match at_length(quota, spent, at, carry, now, ask) {
-                    Turn::Now => Verdict::Allow,
-                    Turn::In(wait) => Verdict::Reserve { wait: Duration::from_micros(wait) },
-                    Turn::AskAgainIn(retry) => Verdict::Deny { retry: Some(Duration::from_micros(retry)) },
-                    Turn::Never => Verdict::Deny { retry: None },
-                }
+    if quota.is_plain() && stamp == quota.stamp() && at <= now {
+        let (spent, at) = token_bucket::roll_plain(quota, spent, at, now);
+        let stepped = |turn: Turn, spent: f64| Stepped { turn, state: State { spent, at, carry, stamp }, now };
+        match quota.limit().checked_sub(ask.cost) {
+            // Nearly all calls.
+            Some(level) if spent <= float(level) => return stepped(Turn::Now, spent + float(ask.cost)),
+            Some(level) if ask.max_wait == NOT_AT_ALL && token_bucket::owes(quota, spent, level, at) => {
+                return stepped(Turn::Owing { level }, spent);
             }
+            _ => return at_length(quota, spent, at, carry, now, ask),
         }
-    };
-    let spent = if matches!(verdict, Verdict::Deny { .. }) { spent } else { spent + float(cost) };
-    Step { verdict, state: State { spent, at, carry, stamp }, now }
+    }
+    let row = roll(quota, &State { spent, at, carry, stamp }, now);
+    at_length(quota, row.spent, row.at, row.carry, now, ask)
+}
+
+/// A [`Step`] of which it is known whether it is allowed, and everything else can be told: who wants to know no more than
+/// that, and who waits for the row, is not to wait for divisions.
+#[derive(Clone, Copy)]
+pub(crate) struct Stepped {
+    pub(crate) turn: Turn,
+    pub(crate) state: State,
+    pub(crate) now: Micros,
+}
+
+impl Stepped {
+    /// Of one that was told. Its times are whole microseconds.
+    pub(crate) fn of(step: Step) -> Stepped {
+        let turn = match step.verdict {
+            Verdict::Allow => Turn::Now,
+            Verdict::Reserve { wait } => Turn::In(whole_micros(wait)),
+            Verdict::Deny { retry: Some(retry) } => Turn::AskAgainIn(whole_micros(retry)),
+            Verdict::Deny { retry: None } => Turn::Never,
+        };
+        Stepped { turn, state: step.state, now: step.now }
+    }
+
+    /// Under the same quota.
+    #[inline(always)]
+    pub(crate) fn told(self, quota: &Quota) -> Step {
+        let Stepped { turn, state, now } = self;
+        let verdict = match turn {
+            Turn::Now => Verdict::Allow,
+            Turn::In(wait) => Verdict::Reserve { wait: Duration::from_micros(wait) },
+            Turn::AskAgainIn(retry) => Verdict::Deny { retry: Some(Duration::from_micros(retry)) },
+            Turn::Owing { level } => {
+                let retry = token_bucket::wait_for_owed(quota, state.spent, level, state.at, now);
+                Verdict::Deny { retry: Some(Duration::from_micros(retry)) }
+            }
+            Turn::Never => Verdict::Deny { retry: None },
+        };
+        Step { verdict, state, now }
+    }
 }
 
 /// Whether there is nothing to a row but that time has passed.
@@ -274,26 +306,45 @@ pub(crate) fn step_inlined(quota: &Quota, state: &State, now: Micros, ask: Ask) 
 fn is_usual(quota: &Quota, row: &State, now: Micros) -> bool {
     quota.algorithm() == Algorithm::TokenBucket
         && row.stamp == quota.stamp()
-        && row.at.micros_since(now) <= quota.fill_micros()
+        && (row.at <= now || row.at.micros_since(now) <= quota.fill_micros())
 }
 
 /// What is to be said, in microseconds: two words, where a verdict would go through memory.
-enum Turn {
+#[derive(Clone, Copy)]
+pub(crate) enum Turn {
     Now,
     In(u64),
     AskAgainIn(u64),
+    /// Ask again when the row has come down to this: see [`token_bucket::owes`].
+    Owing {
+        level: u64,
+    },
     Never,
 }
 
-/// What is to be said to `ask`, of a row brought to `now`, whatever the algorithm.
+impl Turn {
+    #[inline(always)]
+    pub(crate) fn is_allowed(self) -> bool {
+        matches!(self, Turn::Now | Turn::In(_))
+    }
+}
+
+/// Decides, of a row brought to `now`, whatever the algorithm.
+#[inline(always)]
+fn at_length(quota: &Quota, spent: f64, at: Micros, carry: f64, now: Micros, ask: Ask) -> Stepped {
+    let turn = turn_at_length(quota, spent, at, carry, now, ask);
+    let spent = if turn.is_allowed() { spent + float(ask.cost) } else { spent };
+    Stepped { turn, state: State { spent, at, carry, stamp: quota.stamp() }, now }
+}
+
 #[inline(never)]
-fn at_length(quota: &Quota, spent: f64, at: Micros, carry: f64, now: Micros, ask: Ask) -> Turn {
+fn turn_at_length(quota: &Quota, spent: f64, at: Micros, carry: f64, now: Micros, ask: Ask) -> Turn {
     let row = &State { spent, at, carry, stamp: quota.stamp() };
-    let Ask { cost, max_wait } = ask;
+    let cost = ask.cost;
     if cost <= quota.limit() && within(quota, row, now, float(quota.limit() - cost)) {
         return Turn::Now;
     }
-    let retry = match max_wait.filter(|_| quota.reserves()) {
+    let retry = match ask.max_wait_micros().filter(|_| quota.reserves()) {
         None => retry_at(quota, row, now, cost),
         Some(max_wait) => {
             if let Some(due) = turn(quota, row, now, cost, max_wait) {
@@ -673,7 +724,7 @@ mod tests {
     fn a_wait_is_in_whole_microseconds_rounded_up() {
         let ask = Ask::cost(1).wait_up_to(Duration::from_nanos(1500));
         assert_eq!((Ask::cost(1).max_wait(), ask.max_wait()), (None, Some(Duration::from_micros(2))));
-        assert_eq!(ask.reserve().max_wait(), Some(Duration::from_micros(u64::MAX)));
+        assert_eq!(ask.reserve().max_wait(), Some(Duration::from_micros(u64::MAX - 1)));
         #[cfg(feature = "redis")]
         assert_eq!((Ask::cost(1).max_wait_micros(), ask.max_wait_micros()), (None, Some(2)));
     }

@@ -25,6 +25,19 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     row
 }
 
+/// [`roll`] of a [plain](Quota::is_plain) bucket's row that is not ahead of `now`: what is spent, and since when.
+#[inline(always)]
+pub(super) fn roll_plain(quota: &Quota, mut spent: f64, mut at: Micros, now: Micros) -> (f64, Micros) {
+    let mut elapsed = now.get() - at.get();
+    if elapsed >= quota.grain_micros {
+        let tokens = elapsed / quota.grain_micros;
+        elapsed -= tokens * quota.grain_micros;
+        (spent, at) = (spent - float(tokens), now.minus(elapsed));
+    }
+    // What is paid back since is less than one.
+    if spent < 1.0 && float(elapsed) / float(quota.grain_micros) >= spent { (0.0, now) } else { (spent, at) }
+}
+
 /// What stands as spent at `now`.
 pub(super) fn spent(quota: &Quota, state: &State, now: Micros) -> f64 {
     (state.spent - repaid(quota, now.micros_since(state.at))).max(0.0)
@@ -61,16 +74,27 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (instant < Micros::MAX).then_some(instant)
 }
 
-/// Of a bucket that gets one token at a time, and has been rolled, so that less than a token is paid back since: in how
-/// many microseconds a debt of whole tokens is, as [`when`] has it. `None`: it is not so simple.
+/// Whether a row that stands above `level`, and has been rolled, so that less than a token is paid back since, owes whole
+/// tokens of a [plain](Quota::is_plain) bucket, which are paid back in a time that can be told.
 #[inline(always)]
-pub(super) fn wait_for_whole(quota: &Quota, debt: f64, at: Micros, now: Micros) -> Option<u64> {
-    // Signed takes half the instructions, and of what is no such number it makes another.
-    let tokens = debt as i64 as u64;
-    let instant = at.get().checked_add(tokens.checked_mul(quota.grain_micros)?)?;
-    let simple = quota.grain_tokens == 1 && float(tokens) == debt && instant < Micros::MAX.get();
-    simple.then(|| instant.saturating_sub(now.get()))
+pub(super) fn owes(quota: &Quota, spent: f64, level: u64, at: Micros) -> bool {
+    // As many as the bucket holds are paid back before the end of time, if it is not late.
+    spent - float(level) <= float(quota.limit()) && at.get() < LATE && spent + SHIFT - SHIFT == spent
 }
+
+/// Half of all instants, and more than half of the time that there can be.
+pub(super) const LATE: u64 = 1 << 52;
+
+/// In how many microseconds what a row [owes](owes) is paid back, as [`when`] has it.
+#[inline(always)]
+pub(super) fn wait_for_owed(quota: &Quota, spent: f64, level: u64, at: Micros, now: Micros) -> u64 {
+    let tokens = (spent - float(level) + SHIFT).to_bits().wrapping_sub(SHIFT.to_bits());
+    at.plus(tokens.saturating_mul(quota.grain_micros)).micros_since(now)
+}
+
+/// From 2^52 to 2^53 the last bits of a float count by one: there, behind an addition, the whole numbers from 0 on are found
+/// in half of the time that a cast takes.
+const SHIFT: f64 = (1_u64 << 52) as f64;
 
 /// See [`left_of_whole`](super::left_of_whole).
 #[inline]
@@ -124,6 +148,7 @@ fn repaid(quota: &Quota, elapsed: u64) -> f64 {
 mod tests {
     use super::super::{Ask, MINUTE, step};
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_million_odd_steps_round_nothing() {
@@ -168,18 +193,56 @@ mod tests {
 
     #[test]
     fn the_wait_for_whole_tokens_is_told_at_once() {
-        let wait = |quota: &Quota, debt: f64, at: Micros| wait_for_whole(quota, debt, at, NOW);
-        assert_eq!(wait(&SIMPLE, 1.0, NOW), Some(6_000_000));
-        assert_eq!(wait(&SIMPLE, 3.0, NOW.minus(2)), Some(17_999_998));
-        assert_eq!((wait(&SIMPLE, 0.5, NOW), wait(&SIMPLE, 1.5, NOW), wait(&SEVERAL, 1.0, NOW)), (None, None, None));
-        // Of what no row can have spent, if it is not damaged.
-        assert_eq!(
-            (wait(&SIMPLE, 1e300, NOW), wait(&SIMPLE, f64::NAN, NOW), wait(&SIMPLE, -1.0, NOW)),
-            (None, None, None)
-        );
-        let last = Micros::MAX.minus(6_000_000);
-        assert_eq!(wait(&SIMPLE, 1.0, last), None);
-        assert_eq!(wait(&SIMPLE, 1.0, last.minus(1)), Some(Micros::MAX.micros_since(NOW) - 1));
+        let wait = |spent: f64, level: u64, at: Micros| {
+            owes(&SIMPLE, spent, level, at).then(|| wait_for_owed(&SIMPLE, spent, level, at, NOW))
+        };
+        assert_eq!(wait(10.0, 9, NOW), Some(6_000_000));
+        assert_eq!(wait(10.0, 7, NOW.minus(2)), Some(17_999_998));
+        // Parts of tokens, and what no row can have spent if it is not damaged.
+        assert_eq!([9.5, 1e300, f64::INFINITY, f64::NAN].map(|spent| wait(spent, 9, NOW)), [None; 4]);
+        assert_eq!((wait(12.0, 2, NOW), wait(13.0, 2, NOW)), (Some(60_000_000), None));
+        // And towards the end of time.
+        let late = Micros::new(LATE);
+        assert_eq!((wait(10.0, 9, late), wait(10.0, 9, late.minus(1)).is_some()), (None, true));
+    }
+
+    #[test]
+    fn what_is_plain() {
+        let micros = std::time::Duration::from_micros;
+        assert!(SIMPLE.is_plain() && !SEVERAL.is_plain());
+        assert!(!Quota::fixed_window(1, MINUTE).is_plain() && !Quota::sliding_window(1, MINUTE).is_plain());
+        let full_in = |time: u64| Quota::token_bucket(1, micros(time / 4)).capacity(4);
+        assert!(full_in(LATE - 4).is_plain() && !full_in(LATE).is_plain());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(50_000))]
+        #[test]
+        fn what_is_plain_is_rolled_and_refused_as_everything_is(
+            grain in prop_oneof![1..20u64, 1..5_000_000u64, Just(60_000_000), Just(1 << 48)],
+            capacity in prop_oneof![1..20u64, Just(1 << 40)],
+            reserved in prop_oneof![Just(0), 1..20u64],
+            spent in prop_oneof![0..40u64, Just(1 << 39)],
+            part in prop_oneof![3 => Just(0.0), 1 => 0.0..1.0],
+            elapsed in prop_oneof![Just(0), 0..40u64, 0..20_000_000u64, 0..1u64 << 50],
+            cost in 0..20u64,
+            now in prop_oneof![Just(1_700_000_000_000_000), Just(LATE + 1_000), Just(Micros::MAX.get() - 5_000_000)],
+        ) {
+            let quota = Quota::try_token_bucket(1, std::time::Duration::from_micros(grain));
+            let quota = quota.and_then(|quota| quota.try_capacity(capacity)).and_then(|it| it.try_max_reserved(reserved));
+            let Ok(quota) = quota else { return Ok(()) };
+            prop_assert_eq!(quota.is_plain(), quota.fill_micros() < LATE);
+            let (now, at) = (Micros::new(now), Micros::new(now.saturating_sub(elapsed)));
+            let state = State { spent: spent as f64 + part, at, carry: 0.0, stamp: quota.stamp() };
+            let rolled = roll(&quota, &state, now);
+            prop_assert_eq!(roll_plain(&quota, state.spent, at, now), (rolled.spent, rolled.at));
+            let Some(level) = quota.limit().checked_sub(cost) else { return Ok(()) };
+            if rolled.spent > level as f64 && quota.is_plain() && owes(&quota, rolled.spent, level, rolled.at) {
+                prop_assert!(!within(&quota, &rolled, now, level as f64));
+                let wait = wait_for_owed(&quota, rolled.spent, level, rolled.at, now);
+                prop_assert_eq!(when(&quota, &rolled, now, level as f64), Some(now.plus(wait)));
+            }
+        }
     }
 
     #[test]

@@ -160,7 +160,7 @@ impl BlockCache {
     }
 
     fn bucket(&self, id: Digest) -> MutexGuard<'_, Bucket> {
-        let number = (id.to_bits() >> 64) as usize % self.buckets.len();
+        let number = id.seed() as usize % self.buckets.len();
         self.buckets[number].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

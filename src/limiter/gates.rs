@@ -43,7 +43,12 @@ impl RateLimiter {
 
     /// One token, if somebody in this process can tell.
     #[cold]
-    pub(super) fn now_or_never(&self, policy: &Policy, subject: &Subject, ask: Ask) -> Option<Decision> {
+    #[inline(never)]
+    pub(super) fn now_or_never(&self, policy: &Policy, subject: &Subject, ask: Ask, answer: &mut Option<Decision>) {
+        *answer = self.told_now(policy, subject, ask);
+    }
+
+    fn told_now(&self, policy: &Policy, subject: &Subject, ask: Ask) -> Option<Decision> {
         let is_remote = self.inner.backend.is_remote();
         if self.is_plain() {
             return if is_remote { None } else { self.ask_for_one(policy, subject, ask, true).try_ready()?.ok() };

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::RateLimiter;
 use super::future::{DecisionFuture, DecisionsFuture};
-use crate::algorithm::{Ask, Quota, Step};
+use crate::algorithm::{Ask, Quota, Step, Stepped};
 use crate::backend::{MemoryBackend, RowId, Take, TakeRef};
 use crate::policy::{Decision, Decisions, Digest, Policy, Signals, Subject};
 
@@ -101,7 +101,7 @@ impl RateLimiter {
         key: impl FnOnce() -> Digest,
         tier: Option<&str>,
         ask: Ask,
-        then: impl FnOnce(RowId<'_>, &Quota, Step) -> T,
+        then: impl FnOnce(RowId<'_>, &Quota, Stepped) -> T,
     ) -> Option<T> {
         if !self.is_plain() {
             return None;
@@ -128,15 +128,21 @@ impl RateLimiter {
         let key = || self.row_key(subject.key());
         match self.usual(policy, key, subject.tier_name(), ask, |row, quota, step| decided(row, quota, ask, step)) {
             Some(decision) => Some(decision),
-            None => self.now_or_never(policy, subject, ask),
+            None => {
+                // In a place of its own, for whoever is called to point at: so of a decision only what the caller looks at
+                // is ever written. See `Rare`.
+                let mut answer = None;
+                self.now_or_never(policy, subject, ask, &mut answer);
+                answer
+            }
         }
     }
 }
 
 /// A row that is not there yet, or of an unusual kind.
 #[cold]
-fn decide_newcomer(memory: &MemoryBackend, row: RowId<'_>, quota: &Quota, ask: Ask) -> Option<Step> {
-    memory.decide_all(&[Take { row, quota: *quota, ask }], true).first().copied()
+fn decide_newcomer(memory: &MemoryBackend, row: RowId<'_>, quota: &Quota, ask: Ask) -> Option<Stepped> {
+    memory.decide_all(&[Take { row, quota: *quota, ask }], true).first().copied().map(Stepped::of)
 }
 
 fn few<const N: usize>(memory: &MemoryBackend, lines: [TakeRef<'_>; N], take: bool) -> Option<Decisions> {
@@ -152,6 +158,6 @@ fn several<'a>(lines: impl Iterator<Item = TakeRef<'a>>, steps: &[Step]) -> Deci
 }
 
 #[inline(always)]
-pub(crate) fn decided(row: RowId<'_>, quota: &Quota, ask: Ask, step: Step) -> Decision {
-    Decision::new(row.policy.clone(), row.key, *quota, ask.tokens(), step, step.is_allowed())
+pub(crate) fn decided(row: RowId<'_>, quota: &Quota, ask: Ask, step: Stepped) -> Decision {
+    Decision::of_one(row.policy.clone(), row.key, quota, ask.tokens(), step)
 }

@@ -10,7 +10,7 @@ use super::items::Told;
 use super::key::{Extraction, Found, Head};
 use super::rule::Rule;
 use super::shared::{Enforce, Shared};
-use crate::algorithm::{Ask, Micros, Quota, State, Step, Verdict, left_of_whole};
+use crate::algorithm::{Ask, Micros, Quota, State, Stepped, Turn, left_of_whole};
 use crate::backend::RowId;
 use crate::limiter::decided;
 use crate::policy::{Decision, Digest, Outlook, Policy};
@@ -87,17 +87,17 @@ impl Shared {
             |_, quota, step| {
                 // What is rare is given the step in pieces: as a whole it would lie in memory for those too who need
                 // none of it.
-                let Step { verdict, state, now } = step;
-                if !step.is_allowed() {
-                    *denied = Some(denial(&prepared.policy, key, quota, verdict, state, now));
+                let Stepped { turn, state, now } = step;
+                if !turn.is_allowed() {
+                    *denied = Some(denial(&prepared.policy, key, quota, turn, state, now));
                     return Usual::Denied;
                 }
                 if self.headers == HeaderFamily::None {
                     return Usual::GoOn;
                 }
-                let (remaining, window) = match left_of_whole(quota, &step) {
+                let (remaining, window) = match left_of_whole(quota, &step.told(quota)) {
                     Some(known) => known,
-                    None => left(quota, verdict, state, now),
+                    None => left(quota, turn, state, now),
                 };
                 Usual::Tell(Left { item: prepared.items.number_of(quota), remaining, window })
             },
@@ -116,15 +116,15 @@ impl Shared {
 }
 
 #[inline(never)]
-fn denial(policy: &Policy, key: Digest, quota: &Quota, verdict: Verdict, state: State, now: Micros) -> Decision {
+fn denial(policy: &Policy, key: Digest, quota: &Quota, turn: Turn, state: State, now: Micros) -> Decision {
     let row = RowId { policy: policy.name(), key };
-    decided(row, quota, Ask::cost(1), Step { verdict, state, now })
+    decided(row, quota, Ask::cost(1), Stepped { turn, state, now })
 }
 
 /// What is left, and for how many microseconds.
 #[cold]
 #[inline(never)]
-fn left(quota: &Quota, verdict: Verdict, state: State, now: Micros) -> (u64, u64) {
-    let (remaining, window) = Outlook { quota, step: &Step { verdict, state, now } }.remaining_and_window();
+fn left(quota: &Quota, turn: Turn, state: State, now: Micros) -> (u64, u64) {
+    let (remaining, window) = Outlook { quota, step: &Stepped { turn, state, now }.told(quota) }.remaining_and_window();
     (remaining, u64::try_from(window.as_micros()).unwrap_or(u64::MAX))
 }

@@ -8,8 +8,18 @@ use super::deny_rule::DenyRule;
 use super::digest::Digest;
 use super::name::PolicyName;
 use super::outlook::Outlook;
+use super::rare::Rare;
 use super::reason::{DecidedBy, Reason};
-use crate::algorithm::{Micros, Quota, State, Step, Verdict, roll};
+use crate::algorithm::{Micros, Quota, State, Step, Stepped, Turn, Verdict, roll};
+
+#[cold]
+fn rare_reason(turn: Turn, cost: u64, ceiling: u64) -> Reason {
+    match turn {
+        Turn::In(_) => Reason::Reserved,
+        Turn::Never if cost > ceiling => Reason::CostTooLarge,
+        _ => Reason::WaitTooLong,
+    }
+}
 
 /// The answer to one charge.
 ///
@@ -64,7 +74,7 @@ pub struct Decision {
     reason: Reason,
     decided_by: DecidedBy,
     /// What of the caller is denied, whatever the quota says.
-    denied: Option<Arc<DenyRule>>,
+    denied: Rare<Arc<DenyRule>>,
 }
 
 impl Decision {
@@ -85,7 +95,20 @@ impl Decision {
             Verdict::Reserve { .. } => Reason::Reserved,
             Verdict::Allow => Reason::WithinQuota,
         };
-        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Backend, denied: None }
+        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Backend, denied: Rare::NONE }
+    }
+
+    /// Of the only charge of its call.
+    #[inline(always)]
+    pub(crate) fn of_one(policy: PolicyName, key: Digest, quota: &Quota, cost: u64, step: Stepped) -> Decision {
+        // Not of what is told, which is not to be waited for.
+        let reason = match step.turn {
+            Turn::Now => Reason::WithinQuota,
+            Turn::Owing { .. } | Turn::AskAgainIn(_) => Reason::QuotaExceeded,
+            turn => rare_reason(turn, cost, quota.ceiling()),
+        };
+        let step = step.told(quota);
+        Decision { policy, key, quota: *quota, cost, step, reason, decided_by: DecidedBy::Backend, denied: Rare::NONE }
     }
 
     /// A denial that no quota has a say in: until a time, or for good. Nothing is left, as far as anybody is told.
@@ -104,7 +127,7 @@ impl Decision {
         let state = State { spent: quota.limit() as f64, ..roll(&quota, &unspent, now) };
         let reason = if retry.is_some() { Reason::Blocked } else { Reason::DenyList };
         let step = Step { verdict: Verdict::Deny { retry }, state, now };
-        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Limiter, denied: Some(rule) }
+        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Limiter, denied: Rare::some(rule) }
     }
 
     /// The same, decided by somebody else. What nobody saw is within no quota.
@@ -118,6 +141,7 @@ impl Decision {
 
     /// Whether the tokens were spent: go ahead, after [`delay`](Decision::delay) if there is one. Of a `check`: would
     /// have been.
+    #[inline]
     pub fn is_allowed(&self) -> bool {
         matches!(self.reason, Reason::WithinQuota | Reason::Reserved | Reason::Unseen)
     }
@@ -140,7 +164,7 @@ impl Decision {
     /// What stands on the deny list, or is blocked, if that is the [reason](Decision::reason). Not for clients to see:
     /// it tells them what to change.
     pub fn denied_rule(&self) -> Option<&DenyRule> {
-        self.denied.as_deref()
+        self.denied.get().map(|rule| &**rule)
     }
 
     /// The policy's name.

@@ -48,12 +48,8 @@ impl Digest {
     #[inline]
     pub fn under(self, policy: &PolicyName) -> Digest {
         // Digests are random already; a different constant for each policy keeps their rows apart.
-        let id = policy.id();
-        Digest {
-            high: self.high ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15),
-            low: self.low ^ id.wrapping_mul(0xf39c_c060_5ced_c835),
-            ..self
-        }
+        let bits = self.to_bits() ^ policy.scatter();
+        Digest { high: (bits >> 64) as u64, low: bits as u64, ..self }
     }
 
     /// 64 of the bits, for whatever has to differ from key to key.

@@ -178,7 +178,6 @@ fn head(tag: Tag, bytes: &[u8]) -> u64 {
     tag as u64 | (bytes.len() as u64) << 8
 }
 
-/// Eight bytes, the first the lowest, and zeros for those that there are not.
 /// The fourth to the seventh.
 #[inline(never)]
 fn later_words(bytes: &[u8]) -> [u64; 4] {
@@ -191,6 +190,7 @@ fn all_words(begin: u64, bytes: &[u8]) -> Option<Box<[u64]>> {
     Some(std::iter::once(begin).chain(words).collect())
 }
 
+/// Eight bytes, the first the lowest, and zeros for those that there are not.
 #[inline(always)]
 fn word(bytes: &[u8], number: usize) -> u64 {
     let begin = 8 * number;

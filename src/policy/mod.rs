@@ -15,6 +15,7 @@ mod pattern;
 mod quota;
 #[cfg(feature = "serde")]
 mod quota_serde;
+mod rare;
 mod reason;
 mod signals;
 mod subject;

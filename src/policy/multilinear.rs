@@ -53,8 +53,8 @@ impl Multilinear {
         for number in 4..length.min(WORDS) {
             (low, high) = self.plus(low, high, words, number);
         }
-        let [low, high] = [low, high].map(|sum| u128::from(scattered((sum >> 64) as u64)));
-        Digest::own(high << 64 | low)
+        // Only by its lower half is a place in a table chosen.
+        Digest::own((high >> 64) << 64 | u128::from(scattered((low >> 64) as u64)))
     }
 
     #[inline(always)]
@@ -95,9 +95,9 @@ mod tests {
         let half = |lane: usize| {
             let terms =
                 words.iter().zip(hash.factors).map(|(word, factors)| factors[lane].wrapping_mul(u128::from(*word)));
-            scattered((terms.fold(hash.begin[lane], u128::wrapping_add) >> 64) as u64)
+            (terms.fold(hash.begin[lane], u128::wrapping_add) >> 64) as u64
         };
-        u128::from(half(1)) << 64 | u128::from(half(0))
+        u128::from(half(1)) << 64 | u128::from(scattered(half(0)))
     }
 
     #[test]
@@ -146,10 +146,11 @@ mod tests {
         for (number, pattern) in patterns.iter().enumerate() {
             for _ in 0..20 {
                 let hash = Multilinear::random();
+                // By the first bits of the half that places are chosen by, and by its last.
                 let mut crowds = [[0; 64]; 2];
-                for bits in (0..4096).map(|i| hash.digest(&pattern(i)).to_bits()) {
-                    crowds[0][bits as usize % 64] += 1;
-                    crowds[1][(bits >> 64) as usize % 64] += 1;
+                for seed in (0..4096).map(|i| hash.digest(&pattern(i)).seed()) {
+                    crowds[0][seed as usize % 64] += 1;
+                    crowds[1][(seed >> 58) as usize] += 1;
                 }
                 // 64 each; that one of random numbers' has 128 is a chance below 10^-10.
                 assert!(crowds.as_flattened().iter().all(|crowd| *crowd < 128), "{number}: {crowds:?}");

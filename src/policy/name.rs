@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::named::PolicyError;
+use super::rare::Rare;
 use crate::algorithm::Words;
 
 /// The name of a policy: 1 to 128 printable ASCII characters, shown in `RateLimit-Policy` and `RateLimit`.
@@ -29,7 +30,7 @@ pub struct PolicyName {
 #[derive(Clone)]
 enum Text {
     Static(&'static str),
-    Shared(Arc<str>),
+    Shared(Rare<Arc<str>>),
 }
 
 impl PolicyName {
@@ -62,7 +63,7 @@ impl PolicyName {
     pub fn try_new(name: impl Into<Arc<str>>) -> Result<PolicyName, PolicyError> {
         let name = name.into();
         if is_valid(&name) {
-            Ok(PolicyName { id: id(&name), text: Text::Shared(name) })
+            Ok(PolicyName { id: id(&name), text: Text::Shared(Rare::some(name)) })
         } else {
             Err(PolicyError::name(&name))
         }
@@ -72,13 +73,20 @@ impl PolicyName {
     pub fn as_str(&self) -> &str {
         match &self.text {
             Text::Static(text) => text,
-            Text::Shared(text) => text,
+            Text::Shared(text) => text.get().map_or("", |text| text),
         }
     }
 
     /// A number that stands for the name, its 64-bit FNV-1a hash: equal names have equal numbers, in every process.
     pub const fn id(&self) -> u64 {
         self.id
+    }
+
+    /// What tells digests of rows of this policy from those of others.
+    #[inline(always)]
+    pub(crate) const fn scatter(&self) -> u128 {
+        let (high, low) = (self.id.wrapping_mul(0x9e37_79b9_7f4a_7c15), self.id.wrapping_mul(0xf39c_c060_5ced_c835));
+        (high as u128) << 64 | low as u128
     }
 }
 

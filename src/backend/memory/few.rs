@@ -54,8 +54,9 @@ impl MemoryBackend {
         for (row, slot) in rows.iter_mut().zip(slots) {
             *row = shards.shard(*slot).find(*slot).filter(|row| !row.has_twin())?;
         }
-        let mut steps: [Step; N] =
-            std::array::from_fn(|i| step_inlined(lines[i].quota, &worth.state(&rows[i]), now, lines[i].ask));
+        let mut steps: [Step; N] = std::array::from_fn(|i| {
+            step_inlined(lines[i].quota, &worth.state(&rows[i]), now, lines[i].ask).told(lines[i].quota)
+        });
         if steps.iter().any(|step| step.state.carry != 0.0) {
             return None;
         }

@@ -17,11 +17,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use self::lock::Guard;
 use self::locked::{Loaded, Locked, Place};
 use self::row::{Row, Slot};
+use self::shard::Shard;
 use self::table::Table;
 use super::{Adjustment, Backend, BackendFuture, RowId, Steps, Take, Vitals, verdict_of_all};
-use crate::algorithm::{Ask, Micros, Quota, State, Step, roll, settle, step, step_inlined};
+use crate::algorithm::{Ask, Micros, Quota, State, Step, Stepped, roll, settle, step, step_inlined};
 use crate::clock::{Clock, Sleep, SystemClock};
 use crate::sync::{Mutex, PoisonError};
 
@@ -99,7 +101,9 @@ impl MemoryBackend {
     /// What [`acquire`](Backend::acquire) and [`peek`](Backend::peek) answer.
     pub(crate) fn decide(&self, takes: &[Take<'_>], store: bool) -> Steps {
         let known = match takes {
-            [one] => self.decide_one(&one.row, &one.quota, one.ask, store).map(Steps::from),
+            [one] => {
+                self.decide_one(&one.row, &one.quota, one.ask, store).map(|step| Steps::from(step.told(&one.quota)))
+            }
             [a, b] => self.decide_few(&[a, b].map(TakeRef::of), store).map(Steps::from_iter),
             [a, b, c] => self.decide_few(&[a, b, c].map(TakeRef::of), store).map(Steps::from_iter),
             [a, b, c, d] => self.decide_few(&[a, b, c, d].map(TakeRef::of), store).map(Steps::from_iter),
@@ -112,25 +116,48 @@ impl MemoryBackend {
     /// another case.
     // Compiled into its two callers: what goes through memory from one function to another comes late.
     #[inline(always)]
-    pub(crate) fn decide_one(&self, row: &RowId<'_>, quota: &Quota, ask: Ask, store: bool) -> Option<Step> {
+    pub(crate) fn decide_one(&self, row: &RowId<'_>, quota: &Quota, ask: Ask, store: bool) -> Option<Stepped> {
         // Before the row is looked for, so that neither waits for the other.
         let now = self.clock.now();
         let slot = Slot::of(row);
-        let worth = &self.table.worth;
         let mut shard = self.table.lock(self.table.shard_of(slot));
         let row = shard.find_mut(slot).filter(|row| !row.has_twin())?;
-        // Who held this thread up may have written the row at a later time: to the arithmetic that is a clock that was set
-        // back, which costs a little.
-        let now = if row.at() > now { self.clock.now() } else { now };
+        if row.at() > now {
+            let mut step = None;
+            self.decide_held_up(shard, slot, quota, ask, store, &mut step);
+            return step;
+        }
+        self.decide_on(row, quota, now, ask, store)
+    }
+
+    /// Who held this thread up has written the row at a later time: to the arithmetic that is a clock that was set back,
+    /// which costs a little. So the clock is read again.
+    #[cold]
+    #[inline(never)]
+    fn decide_held_up(
+        &self,
+        mut shard: Guard<'_, Shard>,
+        slot: Slot,
+        quota: &Quota,
+        ask: Ask,
+        store: bool,
+        step: &mut Option<Stepped>,
+    ) {
+        *step = shard.find_mut(slot).and_then(|row| self.decide_on(row, quota, self.clock.now(), ask, store));
+    }
+
+    #[inline(always)]
+    fn decide_on(&self, row: &mut Row, quota: &Quota, now: Micros, ask: Ask, store: bool) -> Option<Stepped> {
+        let worth = &self.table.worth;
         let state = worth.state(row);
         let step = step_inlined(quota, &state, now, ask);
         if step.state.carry != 0.0 {
             return None;
         }
-        if store && step.is_allowed() {
-            let known = state.stamp == step.state.stamp;
-            let quota = if known { row.quota() } else { worth.learn(quota) };
-            *row = Row::new(step.state.spent, step.state.at, quota, false);
+        if store && step.turn.is_allowed() {
+            let State { spent, at, stamp, .. } = step.state;
+            *row =
+                if state.stamp == stamp { row.with(spent, at) } else { Row::new(spent, at, worth.learn(quota), false) };
         }
         Some(step)
     }

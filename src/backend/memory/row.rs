@@ -25,6 +25,12 @@ impl Row {
         Row { spent, word: at.get() << (QUOTA_BITS + 1) | u64::from(quota.0) << 1 | u64::from(has_twin) }
     }
 
+    /// Of the same quota, and as much of a twin as before.
+    #[inline(always)]
+    pub(super) fn with(self, spent: f64, at: Micros) -> Row {
+        Row { spent, word: at.get() << (QUOTA_BITS + 1) | self.word & ((1 << (QUOTA_BITS + 1)) - 1) }
+    }
+
     pub(super) fn spent(&self) -> f64 {
         self.spent
     }
@@ -75,7 +81,8 @@ impl Slot {
 
     #[inline(always)]
     pub(super) fn of(row: &RowId<'_>) -> Slot {
-        Slot::new(row.digest().to_bits() & !SHARD | row.key.to_bits() & SHARD)
+        // The shard's bits as they are, the others as in the row's digest.
+        Slot::new(row.key.to_bits() ^ row.policy.scatter() & !SHARD)
     }
 
     #[inline(always)]

@@ -12,7 +12,7 @@ use crate::algorithm::{Algorithm, Micros, Quota, State};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// For each number: whose it is, and what its rows are worth.
-pub(super) struct Worth(Box<[Entry]>);
+pub(super) struct Worth(Box<[Entry; QuotaId::COUNT]>);
 
 /// Numbers are not negative, so that the order of their bits is their order.
 struct Entry {
@@ -34,7 +34,7 @@ impl Worth {
             slack: AtomicU64::new(0),
             room: AtomicU64::new(0),
         };
-        Worth((0..QuotaId::COUNT).map(|_| free()).collect())
+        Worth(Box::new(std::array::from_fn(|_| free())))
     }
 
     /// The number of a quota, for a row that is about to be stored.

@@ -132,7 +132,7 @@ impl Offenders {
     }
 
     fn bucket(&self, id: Digest) -> MutexGuard<'_, [Entry; WAYS]> {
-        let number = (id.to_bits() >> 64) as usize % self.buckets.len();
+        let number = id.seed() as usize % self.buckets.len();
         self.buckets[number].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
