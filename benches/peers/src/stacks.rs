@@ -12,6 +12,7 @@ use std::time::Duration;
 use axum::ServiceExt;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
+use axum::response::IntoResponse;
 use axum_gcra::RateLimitLayer as Gcra;
 use axum_gcra::real_ip::RealIp;
 use axum_governor::extractor::PeerIp;
@@ -22,6 +23,7 @@ use http::{Request, Response};
 use tokio::net::TcpListener;
 use tollgate::{HOUR, HeaderFamily, MemoryBackend, Quota, RateLimitLayer, RateLimiter, SECOND, key};
 use tower::layer::util::Identity;
+use tower::util::MapResponseLayer;
 use tower::{Layer, Service};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::{GovernorConfig, GovernorConfigBuilder};
@@ -165,7 +167,7 @@ pub async fn serve(stack: &str, kind: Kind, listener: TcpListener) -> std::io::R
         }
         AROUND | AROUND_HEADERS => {
             let headers = if stack == AROUND { HeaderFamily::None } else { HeaderFamily::Draft11 };
-            let app = tollgate(kind, headers).layer(app);
+            let app = MapResponseLayer::new(IntoResponse::into_response).layer(tollgate(kind, headers).layer(app));
             let app = ServiceExt::<Request<Body>>::into_make_service_with_connect_info::<SocketAddr>(app);
             return axum::serve(listener, app).await;
         }
