@@ -148,7 +148,7 @@ weaken 'settlement: looked at, then marked' limiter/settlement.rs \
 
 # The table of rows.
 weaken 'row update: the shard is unlocked between reading and writing a row' backend/memory/mod.rs \
-    's/(let mut shard = self\.table\.lock\(self\.table\.shard_of\(slot\)\);)(.*?)(let state = worth\.state\(row\);)/$1$2$3\n        drop(shard);\n        shard = self.table.lock(self.table.shard_of(slot));\n        let Some(row) = shard.find_mut(slot) else { unreachable!() };/s' \
+    's/\n        self\.decide_on\(row, quota, now, ask, store\)/\n        let mut copy = *row;\n        drop(shard);\n        let step = self.decide_on(&mut copy, quota, now, ask, store);\n        let mut shard = self.table.lock(self.table.shard_of(slot));\n        if let Some(row) = shard.find_mut(slot) {\n            *row = copy;\n        }\n        step/' \
     memory::models::one_row_admits_exactly_its_limit
 weaken 'calls of several rows: unlocked between reading and writing' backend/memory/mod.rs \
     's/(\n        if steps\.iter\(\)\.all\(\|\(_, step\)\| step\.is_allowed\(\)\) \{)/\n        drop(locked);\n        let mut locked = Locked::new(&self.table, &slots);$1/' \

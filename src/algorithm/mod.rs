@@ -725,6 +725,10 @@ mod tests {
         let ask = Ask::cost(1).wait_up_to(Duration::from_nanos(1500));
         assert_eq!((Ask::cost(1).max_wait(), ask.max_wait()), (None, Some(Duration::from_micros(2))));
         assert_eq!(ask.reserve().max_wait(), Some(Duration::from_micros(u64::MAX - 1)));
+        assert_eq!(
+            format!("{:?}, {ask:?}", Ask::cost(7)),
+            "Ask { cost: 7, max_wait: None }, Ask { cost: 1, max_wait: Some(2µs) }"
+        );
         #[cfg(feature = "redis")]
         assert_eq!((Ask::cost(1).max_wait_micros(), ask.max_wait_micros()), (None, Some(2)));
     }
