@@ -6,7 +6,7 @@
 #
 # Needs cargo-fuzz. Fails on a crash or a hang (ten seconds over one input); the input is in fuzz/artifacts/.
 # What a run finds goes to a folder of its own, from which fuzz/keep.sh takes what is worth keeping in fuzz/corpus/.
-# CONNECTIONS=n says how many executions the hostile server gets at most, SANITIZER=none runs without one.
+# SANITIZER=none runs without one.
 set -euo pipefail
 cd "$(dirname "$0")"
 # Coverage and sanitizers are flags of the compiler that stable refuses otherwise.
@@ -25,8 +25,6 @@ if [ ${#targets[@]} -eq 0 ]; then
 fi
 sanitizer=${SANITIZER:-address}
 work=${CARGO_TARGET_DIR:-target}/found
-# Each execution is a limiter and its connections: a hundred or so a second.
-most_connections=${CONNECTIONS:-100000}
 mkdir -p "$work"
 
 # A target's row in the table; those of the others stay. Two runs may write at once.
@@ -69,9 +67,6 @@ for target in "${targets[@]}"; do
         keys | x_forwarded_for | forwarded | redis_server) length=256 ;;
         quotas) length=256 choices=(-only_ascii=1) ;;
     esac
-    if [ "$target" = redis_server ] && [ "$runs" -gt "$most_connections" ]; then
-        runs=$most_connections
-    fi
     if [ -f "dictionaries/$target.dict" ]; then
         choices+=("-dict=dictionaries/$target.dict")
     fi

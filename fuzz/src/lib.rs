@@ -19,6 +19,7 @@ pub mod quotas;
 pub mod raw;
 pub mod redis_replies;
 pub mod redis_server;
+pub mod redis_socket;
 
 /// A target: its name, which is its corpus's too, and its body.
 pub type Target = (&'static str, fn(&[u8]));

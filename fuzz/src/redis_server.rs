@@ -1,14 +1,15 @@
-//! A server that means harm, over loopback: whatever it says and whenever it hangs up, a decision comes to an end, with
-//! a message if it is an error.
+//! A server that means harm: whatever it says and whenever it hangs up, a decision comes to an end, with a message if it is
+//! an error.
+//!
+//! The client is redis-rs's own, on a pipe in memory, and made anew when the server has hung up; time passes when nobody
+//! has anything to do.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Runtime;
-use tokio::task::LocalSet;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisFuture, RedisResult, Value};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
 use tollgate::backend::RedisBackend;
 use tollgate::{Policy, Quota, RateLimiter, Signal};
@@ -19,74 +20,89 @@ static API: Policy = Policy::new("api", Quota::token_bucket(10, Duration::from_s
 /// after each thing that it hears.
 pub fn one(data: &[u8]) {
     let Some((shape, said)) = data.split_first() else { return };
-    SERVER.with(|server| server.run(*shape, said.split(|byte| *byte == b'|').map(<[u8]>::to_vec).collect()));
+    let shape = *shape;
+    let pieces = said.split(|byte| *byte == b'|').map(<[u8]>::to_vec).collect();
+    let script = Arc::new(Script { is_polite: shape & 1 == 0, pieces });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(async {
+        let notices = if shape & 2 == 0 { Duration::ZERO } else { Duration::from_secs(3600) };
+        let backend = RedisBackend::builder().deadline(DEADLINE).notices_every(notices);
+        let limiter = RateLimiter::new(backend.connection(Client { script, kept: Arc::default() }));
+        for i in 0..=shape >> 2 & 3 {
+            let answer = match shape >> (4 + i) & 1 {
+                0 => limiter.limit(&API, u64::from(i)).await.map(|decision| {
+                    assert!(decision.remaining() <= decision.limit(), "{decision:?}");
+                }),
+                _ => limiter.block(Signal::key(u64::from(i)), Duration::from_secs(60)).await.map(|_| ()),
+            };
+            if let Err(error) = answer {
+                assert!(!error.to_string().is_empty(), "{error:?}");
+            }
+        }
+    });
 }
 
-thread_local! {
-    static SERVER: Server = Server::new();
-}
-
-struct Server {
-    runtime: Runtime,
-    tasks: RefCell<LocalSet>,
-    url: String,
-    script: Rc<RefCell<Script>>,
-}
-
-#[derive(Default)]
 struct Script {
     is_polite: bool,
     pieces: Vec<Vec<u8>>,
 }
 
-impl Server {
-    fn new() -> Server {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
-        let url = format!("redis://{}", listener.local_addr().expect("an address"));
-        let (tasks, script) = (LocalSet::new(), Rc::new(RefCell::new(Script::default())));
-        let told = Rc::clone(&script);
-        tasks.spawn_local(async move {
-            while let Ok((socket, _)) = listener.accept().await {
-                tokio::task::spawn_local(mislead(socket, Rc::clone(&told)));
-            }
-        });
-        Server { runtime, tasks: RefCell::new(tasks), url, script }
+/// Connects when it has to, to a server that follows the script from its beginning.
+#[derive(Clone)]
+struct Client {
+    script: Arc<Script>,
+    kept: Arc<Mutex<Option<MultiplexedConnection>>>,
+}
+
+impl Client {
+    fn kept(&self) -> std::sync::MutexGuard<'_, Option<MultiplexedConnection>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, shape: u8, pieces: Vec<Vec<u8>>) {
-        *self.script.borrow_mut() = Script { is_polite: shape & 1 == 0, pieces };
-        let asked = async {
-            let notices = if shape & 2 == 0 { Duration::ZERO } else { Duration::from_secs(3600) };
-            let backend = RedisBackend::builder().deadline(DEADLINE).notices_every(notices).lazy();
-            let backend = backend.connect(&self.url).await.expect("an address");
-            let limiter = RateLimiter::new(backend);
-            for i in 0..=shape >> 2 & 3 {
-                let answer = match shape >> (4 + i) & 1 {
-                    0 => limiter.limit(&API, u64::from(i)).await.map(|decision| {
-                        assert!(decision.remaining() <= decision.limit(), "{decision:?}");
-                    }),
-                    _ => limiter.block(Signal::key(u64::from(i)), Duration::from_secs(60)).await.map(|_| ()),
-                };
-                if let Err(error) = answer {
-                    assert!(!error.to_string().is_empty(), "{error:?}");
-                }
+    async fn connection(&self) -> RedisResult<MultiplexedConnection> {
+        if let Some(connection) = self.kept().clone() {
+            return Ok(connection);
+        }
+        let (ours, theirs) = duplex(16 * 1024);
+        tokio::spawn(mislead(theirs, Arc::clone(&self.script)));
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let (connection, driver) =
+            MultiplexedConnection::new_with_config(&RedisConnectionInfo::default(), ours, config).await?;
+        tokio::spawn(driver);
+        Ok(self.kept().insert(connection).clone())
+    }
+}
+
+impl ConnectionLike for Client {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        Box::pin(async move {
+            let answer = self.connection().await?.req_packed_command(command).await;
+            if answer.as_ref().is_err_and(|error| error.is_unrecoverable_error()) {
+                *self.kept() = None;
             }
-        };
-        self.runtime.block_on(self.tasks.borrow_mut().run_until(asked));
+            answer
+        })
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        Box::pin(async move { self.connection().await?.req_packed_commands(pipeline, offset, count).await })
+    }
+
+    fn get_db(&self) -> i64 {
+        0
     }
 }
 
 /// Answers each thing heard with the next piece, and hangs up behind the last one.
-async fn mislead(mut socket: TcpStream, script: Rc<RefCell<Script>>) {
-    let (is_polite, pieces) = {
-        let script = script.borrow();
-        (script.is_polite, script.pieces.clone())
-    };
-    let mut heard = [0; 16 * 1024];
-    let _ = socket.set_nodelay(true);
-    let begun = Cell::new(!is_polite);
-    let mut pieces = pieces.into_iter();
+async fn mislead(mut socket: DuplexStream, script: Arc<Script>) {
+    let mut heard = vec![0; 16 * 1024];
+    let mut begun = !script.is_polite;
+    let mut pieces = script.pieces.iter();
     loop {
         // Whoever waits for the rest of a piece says nothing more: so the next piece follows by itself.
         let length = match timeout(PAUSE, socket.read(&mut heard)).await {
@@ -95,15 +111,14 @@ async fn mislead(mut socket: TcpStream, script: Rc<RefCell<Script>>) {
             Err(_) => 0,
         };
         let asked = String::from_utf8_lossy(&heard[..length]);
-        if !begun.replace(true) {
+        if !std::mem::replace(&mut begun, true) {
             let greeted = asked.matches("SETINFO").count();
             if greeted > 0 && socket.write_all(&b"+OK\r\n".repeat(greeted)).await.is_ok() && !asked.contains("EVAL") {
                 continue;
             }
         }
         let Some(piece) = pieces.next() else { return };
-        let is_last = pieces.len() == 0;
-        if socket.write_all(&piece).await.is_err() || is_last {
+        if socket.write_all(piece).await.is_err() || pieces.len() == 0 {
             return;
         }
     }
