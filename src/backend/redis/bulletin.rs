@@ -14,14 +14,13 @@ use tokio::time::{sleep, timeout};
 
 use super::error::{Fault, classify, fault};
 use super::lanes::Lanes;
-use super::script::Script;
+use super::script::BULLETIN;
 use super::slot;
 use crate::backend::{BackendFuture, Bulletin, BulletinReader, Error, ErrorKind, Notice};
 
 /// See [`Bulletin`].
 pub(super) struct Board {
     lanes: Arc<Lanes>,
-    script: Script,
     keys: [String; 3],
     /// Of the three, on a cluster.
     slot: u16,
@@ -77,10 +76,9 @@ impl Board {
     pub(super) fn new(lanes: Arc<Lanes>, prefix: &str, every: Duration) -> Board {
         // One slot of a cluster for all three.
         let key = |name: &str| format!("{prefix}:1:{{notices}}:{name}");
-        let script = Script::new(include_str!("bulletin.lua"));
         let keys = [key("notices"), key("order"), key("ends")];
         let slot = if lanes.link().has_slots() { slot::of(b"notices") } else { 0 };
-        Board { lanes, script, keys, slot, every, readers: Mutex::default(), told: tokio::sync::Mutex::default() }
+        Board { lanes, keys, slot, every, readers: Mutex::default(), told: tokio::sync::Mutex::default() }
     }
 
     /// Until the last reader is gone.
@@ -170,7 +168,7 @@ impl Board {
         let link = self.lanes.link();
         let mut in_full = false;
         loop {
-            let mut command = self.script.command(in_full, 0, 0);
+            let mut command = BULLETIN.command(in_full, 0, 0);
             command.arg(self.keys.len()).arg(&self.keys).arg(&told.epoch).arg(told.version).arg(&told.floor);
             notices.iter().for_each(|notice| add(&mut command, notice));
             let number = link.number();

@@ -20,7 +20,7 @@ use super::batch::{Batch, Kind, Operation, Row};
 use super::breaker::{Breaker, PROBE, Passage, Why};
 use super::error::{Fault, classify, fault, is_redirection};
 use super::link::Link;
-use super::script::Script;
+use super::script::DECISIONS;
 use crate::backend::{Error, ErrorKind};
 use crate::sync::tasks::{Handle, sleep, timeout, yield_now};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,6 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 /// The way to the server.
 pub(super) struct Lanes {
     link: Link,
-    script: Script,
     deadline: Duration,
     runtime: Handle,
     queues: Mutex<Queues>,
@@ -100,14 +99,7 @@ const REDIRECTIONS: u32 = 4;
 
 impl Lanes {
     pub(super) fn new(link: Link, deadline: Duration, runtime: Handle) -> Lanes {
-        Lanes {
-            link,
-            script: Script::new(include_str!("script.lua")),
-            deadline,
-            runtime,
-            queues: Mutex::default(),
-            breakers: Default::default(),
-        }
+        Lanes { link, deadline, runtime, queues: Mutex::default(), breakers: Default::default() }
     }
 
     pub(super) fn link(&self) -> &Link {
@@ -281,7 +273,7 @@ impl Lanes {
         let (mut in_full, mut redirections, mut ask): (_, u32, Option<RedisError>) = (false, 0, None);
         // After each of these answers, and no other, it is certain that nothing was done.
         loop {
-            let command = batch.command(&self.script, in_full);
+            let command = batch.command(&DECISIONS, in_full);
             let answer = match &ask {
                 None => self.link.run(&command).await,
                 Some(redirection) => self.link.follow(redirection, &command).await,

@@ -1,7 +1,16 @@
-//! A script: by its hash where the server knows it, in full where it does not.
+//! The scripts: by their hash where the server knows them, in full where it does not.
+
+use std::sync::LazyLock;
 
 use redis::Cmd;
 
+/// Decides.
+pub(super) static DECISIONS: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("script.lua")));
+
+/// Keeps the board of notices.
+pub(super) static BULLETIN: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("bulletin.lua")));
+
+/// Hashed once in a process.
 #[derive(Debug)]
 pub(super) struct Script {
     source: &'static str,
@@ -9,7 +18,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    pub(super) fn new(source: &'static str) -> Script {
+    fn new(source: &'static str) -> Script {
         Script { source, hash: redis::Script::new(source).get_hash().to_owned() }
     }
 
