@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisFuture, RedisResult, Value};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
 use tokio::time::timeout;
-use tollgate::backend::RedisBackend;
+use tollgate::backend::{RedisBackend, RedisBackendBuilder};
 use tollgate::{Policy, Quota, RateLimiter, Signal};
 
 static API: Policy = Policy::new("api", Quota::token_bucket(10, Duration::from_secs(60)));
@@ -19,32 +19,48 @@ static API: Policy = Policy::new("api", Quota::token_bucket(10, Duration::from_s
 /// Reads `data` as what is asked, how politely the server begins, and what it says then: pieces parted by `|`, one
 /// after each thing that it hears.
 pub fn one(data: &[u8]) {
-    let Some((shape, said)) = data.split_first() else { return };
-    let shape = *shape;
-    let pieces = said.split(|byte| *byte == b'|').map(<[u8]>::to_vec).collect();
-    let script = Arc::new(Script { is_polite: shape & 1 == 0, pieces });
+    let Some((shape, script)) = Script::read(data) else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
-        let notices = if shape & 2 == 0 { Duration::ZERO } else { Duration::from_secs(3600) };
-        let backend = RedisBackend::builder().deadline(DEADLINE).notices_every(notices);
-        let limiter = RateLimiter::new(backend.connection(Client { script, kept: Arc::default() }));
-        for i in 0..=shape >> 2 & 3 {
-            let answer = match shape >> (4 + i) & 1 {
-                0 => limiter.limit(&API, u64::from(i)).await.map(|decision| {
-                    assert!(decision.remaining() <= decision.limit(), "{decision:?}");
-                }),
-                _ => limiter.block(Signal::key(u64::from(i)), Duration::from_secs(60)).await.map(|_| ()),
-            };
-            if let Err(error) = answer {
-                assert!(!error.to_string().is_empty(), "{error:?}");
-            }
-        }
+        let limiter = RateLimiter::new(builder(shape).connection(Client { script, kept: Arc::default() }));
+        ask(&limiter, shape).await;
     });
 }
 
-struct Script {
+/// What is asked, and what holds of each answer.
+pub(crate) async fn ask(limiter: &RateLimiter, shape: u8) {
+    for i in 0..=shape >> 2 & 3 {
+        let answer = match shape >> (4 + i) & 1 {
+            0 => limiter.limit(&API, u64::from(i)).await.map(|decision| {
+                assert!(decision.remaining() <= decision.limit(), "{decision:?}");
+            }),
+            _ => limiter.block(Signal::key(u64::from(i)), Duration::from_secs(60)).await.map(|_| ()),
+        };
+        if let Err(error) = answer {
+            assert!(!error.to_string().is_empty(), "{error:?}");
+        }
+    }
+}
+
+/// What the server says.
+pub(crate) struct Script {
     is_polite: bool,
     pieces: Vec<Vec<u8>>,
+}
+
+impl Script {
+    /// What is asked, and what is said then.
+    pub(crate) fn read(data: &[u8]) -> Option<(u8, Arc<Script>)> {
+        let (shape, said) = data.split_first()?;
+        let pieces = said.split(|byte| *byte == b'|').map(<[u8]>::to_vec).collect();
+        Some((*shape, Arc::new(Script { is_polite: shape & 1 == 0, pieces })))
+    }
+}
+
+/// How the backend is made but for its connection: with or without a board of notices.
+pub(crate) fn builder(shape: u8) -> RedisBackendBuilder {
+    let notices = if shape & 2 == 0 { Duration::ZERO } else { Duration::from_secs(3600) };
+    RedisBackend::builder().deadline(DEADLINE).notices_every(notices)
 }
 
 /// Connects when it has to, to a server that follows the script from its beginning.
@@ -99,7 +115,7 @@ impl ConnectionLike for Client {
 }
 
 /// Answers each thing heard with the next piece, and hangs up behind the last one.
-async fn mislead(mut socket: DuplexStream, script: Arc<Script>) {
+pub(crate) async fn mislead(mut socket: impl AsyncRead + AsyncWrite + Unpin, script: Arc<Script>) {
     let mut heard = vec![0; 16 * 1024];
     let mut begun = !script.is_polite;
     let mut pieces = script.pieces.iter();

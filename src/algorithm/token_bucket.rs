@@ -82,7 +82,7 @@ pub(super) fn owes(quota: &Quota, spent: f64, level: u64, at: Micros) -> bool {
     spent - float(level) <= float(quota.limit()) && at.get() < LATE && spent + SHIFT - SHIFT == spent
 }
 
-/// Half of all instants, and more than half of the time that there can be.
+/// The middle of all instants: what begins before it, and takes less than as long, is over before the last one.
 pub(super) const LATE: u64 = 1 << 52;
 
 /// In how many microseconds what a row [owes](owes) is paid back, as [`when`] has it.
