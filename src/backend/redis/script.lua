@@ -3,7 +3,7 @@
 -- KEYS: rows. ARGV[1]: quotas; ARGV[2]: operations, in the order in which they came (see wire.rs for both).
 -- Returns the time, a byte for each operation (1 = done), and every row as it was before: from these the caller finds the rest.
 
-local floor, ceil, min, max, fmod = math.floor, math.ceil, math.min, math.max, math.fmod
+local ceil, min, fmod = math.ceil, math.min, math.fmod
 local unpack_, pack, call, format, concat = struct.unpack, struct.pack, redis.call, string.format, table.concat
 
 local LAST = 9007199254740991 -- 2^53 - 1: the last instant, and the most that is ever spent.
@@ -18,10 +18,9 @@ local spent, at, carry, row_stamp
 -- When the server drops it: seconds.
 local expires
 
--- All of them, and their quotas: as they were, as they are to be (`false` = dropped), whose expiry is put off, what is asked and how
--- much of it is read.
-local before, rows, put_off, quotas, operations, place, known
-local NONE = string.rep('\0', 32)
+-- All of them, and their quotas: as they were, as they are to be (`false` = dropped), what is asked and how much of it is read.
+local before, rows, quotas, operations, place, known
+local NONE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 local PADDING = 32 -- Bytes behind the last operation.
 local LINE = 28 -- Bytes of a line of an acquire.
 local ACQUIRE, SETTLE, RESET, RUN = 1, 2, 3, 4 -- 0 is a peek.
@@ -33,24 +32,40 @@ now = time[1] * 1000000 + time[2]
 
 if #KEYS == 1 then before = { call('GET', KEYS[1]) } else before = call('MGET', unpack(KEYS)) end
 for i = 1, #KEYS do
-  before[i] = before[i] or NONE
-  if #before[i] ~= 32 then return redis.error_reply('WRONGTYPE this is no row') end
+  local bytes = before[i]
+  if not bytes then
+    before[i] = NONE
+  elseif #bytes ~= 32 then
+    return redis.error_reply('WRONGTYPE this is no row')
+  end
 end
 
-rows, put_off, quotas, operations, place = {}, {}, ARGV[1], ARGV[2], 1
+rows, quotas, operations, place = {}, ARGV[1], ARGV[2], 1
 local done, count, length = {}, 0, #operations - PADDING
 -- What does whatever is not the usual case: defined when it is met, since defining functions costs as much as decisions.
 local one, acquire, settlement
+-- Quotas that were read, by number, once there is more than one operation; rows that an acquire has written, and as they were.
+local known_quotas, undo_rows, undo_bytes
 
 while place <= length do
   -- Of what most calls are, all at once: there are bytes enough behind the shortest operation for it to be read so.
   local kind, lines, row, number, begins, cost, wait, behind = unpack_('<BHHHddd', operations, place)
-  local last, line, granted, held = row + lines - 1, 1, true, nil
+  local last, line, granted, undone = row + lines - 1, 1, true, 0
   -- A run, or the lines of an acquire, of buckets without a wait.
   local usual = kind == RUN or kind == ACQUIRE
   while usual do
     if number ~= known then
-      algorithm, stamp, rate, period, limit, ceiling, fill = unpack_('<BI4ddddd', quotas, number * 45 + 1)
+      local read = known_quotas and known_quotas[number]
+      if read then
+        algorithm, stamp, rate, period, limit, ceiling, fill = unpack(read)
+      else
+        algorithm, stamp, rate, period, limit, ceiling, fill = unpack_('<BI4ddddd', quotas, number * 45 + 1)
+        -- Operations name the same quotas in turn; a lone one reads each once.
+        if place > 1 then
+          known_quotas = known_quotas or {}
+          known_quotas[number] = { algorithm, stamp, rate, period, limit, ceiling, fill }
+        end
+      end
       known = number
     end
     local written = rows[row]
@@ -88,17 +103,17 @@ while place <= length do
     end
     if granted then
       if kind == ACQUIRE and lines > 1 then
-        held = held or {}
-        -- 0: nobody has written it.
-        if held[row] == nil then held[row] = written == nil and 0 or written end
+        if not undo_rows then undo_rows, undo_bytes = {}, {} end
+        undone = undone + 1
+        undo_rows[undone], undo_bytes[undone] = row, written
       end
       spent = spent + cost
       if spent > 0 then
         local instant = at + spent * period / rate
         if instant >= expires * 1000000 then
-          expires, put_off[row] = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295), true
+          expires = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295)
           rows[row] = pack('<dddI4I4', spent, at, carry, row_stamp, expires)
-        elseif fresh or put_off[row] or written and #written == 32 then
+        elseif fresh or written and #written == 32 then
           rows[row] = pack('<dddI4I4', spent, at, carry, row_stamp, expires)
         else
           rows[row] = pack('<dd', spent, at)
@@ -118,11 +133,9 @@ while place <= length do
       row, number, begins, cost, wait, behind = unpack_('<HHddd', operations, behind)
     end
   end
-  if held and not (usual and granted) then
+  if not (usual and granted) then
     -- All or none. What is not usual is decided anew.
-    for other, bytes in pairs(held) do
-      if bytes == 0 then rows[other] = nil else rows[other] = bytes end
-    end
+    for i = undone, 1, -1 do rows[undo_rows[i]] = undo_bytes[i] end
   end
   if usual and kind == RUN then
     place = behind
@@ -137,6 +150,8 @@ while place <= length do
     done[count] = '\1'
   else
     if not one then
+      local floor, max = math.floor, math.max
+
       -- A row as it stands by now.
       local function bytes_of(row)
         local bytes = rows[row]
@@ -359,7 +374,7 @@ while place <= length do
         if spent == 0 and carry == 0 then return false end
         local instant = clear()
         if instant >= expires * 1000000 then
-          expires, put_off[row] = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295), true
+          expires = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295)
         end
         return pack('<dddI4I4', spent, at, carry, row_stamp, expires)
       end
@@ -422,19 +437,19 @@ end
 
 local KEYS = KEYS
 for row = 1, #KEYS do
-  local bytes = rows[row]
-  if bytes then
-    local old = before[row]
-    if bytes ~= old then
-      if put_off[row] and #bytes == 32 then
-        call('SET', KEYS[row], bytes, 'EXAT', format('%d', (unpack_('<I4', bytes, 29))))
-      else
-        call('SETRANGE', KEYS[row], '0', bytes) -- a number would be printed with 17 digits
-      end
+  local bytes, old = rows[row], before[row]
+  if bytes == false then
+    if old ~= NONE then call('DEL', KEYS[row]) end
+  elseif bytes and bytes ~= old then
+    if #bytes == 32 and bytes:sub(29) ~= old:sub(29) then
+      call('SET', KEYS[row], bytes, 'EXAT', format('%d', (unpack_('<I4', bytes, 29))))
+    else
+      call('SETRANGE', KEYS[row], '0', bytes) -- a number would be printed with 17 digits
     end
-  elseif bytes == false and before[row] ~= NONE then
-    call('DEL', KEYS[row])
   end
 end
 
-return pack('<d', now) .. concat(done) .. concat(before)
+local told = pack('<d', now) .. (count == 1 and done[1] or concat(done))
+if #KEYS == 1 then return told .. before[1] end
+before[0] = told
+return concat(before, '', 0)

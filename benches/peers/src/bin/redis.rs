@@ -1,11 +1,11 @@
 //! Decisions on Redis beside the bare round trip and other crates' Redis backends, in turn, in one run:
-//! `make bench-redis`. A shorter run, or another, by arguments of the program: `keys=1000`, `rounds=1`, `tasks=64`,
+//! `make bench-redis`. A shorter run, or another, by arguments of the program: `keys=100000`, `rounds=1`, `tasks=64`,
 //! `charges=1`, `only=PING,coalesced` (words of names).
 //!
 //! Starts a redis-server of its own and prints Markdown tables: decisions a second, their latency, and what one costs
-//! the server's main thread. Each contestant has one connection, the same random keys, and limits that allow
-//! everything. A line is the best of its rounds, since noise only ever slows; machines are noisy: the ratios are what
-//! to read.
+//! the server's main thread. The server has the first core, the client the second. Each contestant has one connection,
+//! the same random keys, and limits that allow everything. A line is the best of its rounds, since noise only ever
+//! slows; machines are noisy: the ratios are what to read.
 //!
 //! What they decide:
 //! - `PING`: nothing. It is the round trip on what the others have too, redis-rs's `MultiplexedConnection` (actix's in
@@ -34,13 +34,15 @@ use redis::{AsyncConnectionConfig, Client};
 use tokio::task::{LocalSet, spawn_local};
 use tollgate::backend::RedisBackend;
 use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter};
+use tollgate_peers::pin;
 #[cfg(feature = "tower-rate-limiter")]
 use tower_rate_limiter::{DecisionOutcome, GcraQuota, RateLimitPolicy, RedisGcra};
 
 const TASKS: [usize; 3] = [1, 64, 512];
 const CHARGES: [usize; 2] = [1, 3];
-const KEYS: usize = 100_000;
-const ROUNDS: usize = 3;
+/// A hundred times as many cost the server's caches: run both.
+const KEYS: usize = 1_000;
+const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(500);
 
 /// Of each policy, for everybody. Nothing is paid back, and nothing expires, while the run lasts.
@@ -56,7 +58,9 @@ const DEADLINE: Duration = Duration::from_secs(2);
 
 fn main() {
     let choice = Choice::of_arguments();
+    pin(0);
     let mut server = Server::start();
+    pin(1);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let results = LocalSet::new().block_on(&runtime, async {
         let mut contestants = Contestant::all(&server.url()).await;
@@ -371,6 +375,7 @@ struct Server {
 }
 
 impl Server {
+    /// On the core that this thread is on.
     fn start() -> Server {
         // Free until somebody takes it.
         let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a free port").port();
