@@ -4,8 +4,9 @@
 //!
 //! Starts a redis-server of its own and prints Markdown tables: decisions a second, their latency, and what one costs
 //! the server's main thread. The server has the first core, the client the second. Each contestant has one connection,
-//! the same random keys, and limits that allow everything. A line is the best of its rounds, since noise only ever
-//! slows; machines are noisy: the ratios are what to read.
+//! the same random keys, and limits that allow everything. A line is the median of its rounds. Machines are noisy, so
+//! the ratios are what to read: each is taken within a round, where everybody is asked right after the other; of these,
+//! the median, and the interval that it is in with 95 % (bootstrap).
 //!
 //! What they decide:
 //! - `PING`: nothing. It is the round trip on what the others have too, redis-rs's `MultiplexedConnection` (actix's in
@@ -34,7 +35,7 @@ use redis::{AsyncConnectionConfig, Client};
 use tokio::task::{LocalSet, spawn_local};
 use tollgate::backend::RedisBackend;
 use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter};
-use tollgate_peers::pin;
+use tollgate_peers::{median, pin, spread};
 #[cfg(feature = "tower-rate-limiter")]
 use tower_rate_limiter::{DecisionOutcome, GcraQuota, RateLimitPolicy, RedisGcra};
 
@@ -42,8 +43,8 @@ const TASKS: [usize; 3] = [1, 64, 512];
 const CHARGES: [usize; 2] = [1, 3];
 /// A hundred times as many cost the server's caches: run both.
 const KEYS: usize = 1_000;
-const ROUNDS: usize = 5;
-const ROUND: Duration = Duration::from_millis(500);
+const ROUNDS: usize = 15;
+const ROUND: Duration = Duration::from_millis(200);
 
 /// Of each policy, for everybody. Nothing is paid back, and nothing expires, while the run lasts.
 const RATE: u32 = 10;
@@ -109,8 +110,8 @@ impl Choice {
     }
 }
 
-/// Of each contestant, by the number of tasks, what it did.
-type Results = Vec<(&'static str, [Round; TASKS.len()])>;
+/// Of each contestant, by the number of tasks, what it did in each round.
+type Results = Vec<(&'static str, [Vec<Round>; TASKS.len()])>;
 
 /// By the number of charges.
 async fn measure(server: &mut Server, contestants: &[Contestant], choice: &Choice) -> Vec<Results> {
@@ -131,11 +132,10 @@ async fn measure(server: &mut Server, contestants: &[Contestant], choice: &Choic
                     // Whoever goes second finds another machine: take turns.
                     let i = if round % 2 == 0 { i } else { contestants.len() - 1 - i };
                     // The first is for warming up.
-                    let length = if round == 0 { ROUND / 10 } else { ROUND };
+                    let length = if round == 0 { ROUND / 4 } else { ROUND };
                     let measured = contestants[i].round(server, &keys, tasks, charges, length).await;
-                    let best = &mut results[i].1[place];
-                    if round > 0 && measured.per_second > best.per_second {
-                        *best = measured;
+                    if round > 0 {
+                        results[i].1[place].push(measured);
                     }
                 }
             }
@@ -150,10 +150,12 @@ fn print(charges: usize, results: &Results) {
     println!("| --- | ---: | ---: | ---: | ---: | ---: |");
     for (place, tasks) in TASKS.into_iter().enumerate() {
         for (name, rounds) in results {
-            let Round { per_second, p50, p99, server } = rounds[place];
-            if per_second == 0.0 {
+            if rounds[place].is_empty() {
                 continue;
             }
+            let middle = |of: fn(&Round) -> f64| median(rounds[place].iter().map(of).collect());
+            let [per_second, p50] = [middle(|it| it.per_second), middle(|it| it.p50)];
+            let [p99, server] = [middle(|it| it.p99), middle(|it| it.server)];
             println!("| {name} | {tasks} | {per_second:.0} | {p50:.0} | {p99:.0} | {server:.1} |");
         }
     }
@@ -162,29 +164,41 @@ fn print(charges: usize, results: &Results) {
 
 fn print_targets(results: &[Results]) {
     println!("| ratio | target | 1 charge | 3 charges |");
-    println!("| --- | --- | ---: | ---: |");
-    let line = |label: &str, target: &str, ratio: &dyn Fn(&Results) -> f64| {
-        println!("| {label} | {target} | {:.2} | {:.2} |", ratio(&results[0]), ratio(&results[1]));
-    };
-    let of = |results: &Results, name: &str, tasks: usize| {
-        let rounds = results.iter().find(|(other, _)| *other == name).map(|(_, rounds)| *rounds).unwrap_or_default();
-        rounds[TASKS.iter().position(|other| *other == tasks).expect("a number of tasks")]
-    };
-    let rate = |results: &Results, name: &str, tasks: usize| of(results, name, tasks).per_second;
-    line("coalesced : PING, decisions/s at 64 tasks", "at least 0.6", &|results| {
-        rate(results, COALESCED, 64) / rate(results, PING, 64)
-    });
-    line("coalesced : un-coalesced, decisions/s at 512 tasks", "at least 2", &|results| {
-        rate(results, COALESCED, 512) / rate(results, ALONE, 512)
-    });
-    line("coalesced : PING, p50 at 1 task", "at most 1.6", &|results| {
-        of(results, COALESCED, 1).p50 / of(results, PING, 1).p50
-    });
-    for tasks in [64, 512] {
-        line(&format!("coalesced : best peer, decisions/s at {tasks} tasks"), "more than 1", &|results| {
-            let peers = results.iter().map(|(name, _)| *name).filter(|name| ![PING, COALESCED, ALONE].contains(name));
-            rate(results, COALESCED, tasks) / peers.map(|name| rate(results, name, tasks)).fold(0.0, f64::max)
+    println!("| --- | --- | --- | --- |");
+    // Of what in which round to what.
+    type Of<'a> = &'a dyn Fn(&Results, usize) -> Option<f64>;
+    let line = |label: &str, target: &str, of: Of, to: Of| {
+        let cells = results.iter().map(|results| {
+            let ratios: Vec<f64> = (0..).map_while(|i| Some(of(results, i)? / to(results, i)?)).collect();
+            if ratios.is_empty() {
+                return String::new();
+            }
+            let (middle, low, high) = spread(&ratios);
+            format!("{middle:.2} ({low:.2} to {high:.2})")
         });
+        println!("| {label} | {target} | {} |", cells.collect::<Vec<_>>().join(" | "));
+    };
+    let round = |results: &Results, name: &str, tasks: usize, i: usize| {
+        let place = TASKS.iter().position(|other| *other == tasks)?;
+        results.iter().find(|(other, _)| *other == name)?.1[place].get(i).copied()
+    };
+    let rate =
+        |name: &'static str, tasks| move |results: &Results, i: usize| Some(round(results, name, tasks, i)?.per_second);
+    let p50 = |name: &'static str| move |results: &Results, i: usize| Some(round(results, name, 1, i)?.p50);
+    let best_peer = |tasks| {
+        move |results: &Results, i: usize| {
+            let peers = results.iter().map(|(name, _)| *name).filter(|name| ![PING, COALESCED, ALONE].contains(name));
+            peers.filter_map(|name| Some(round(results, name, tasks, i)?.per_second)).reduce(f64::max)
+        }
+    };
+    let coalesced = "coalesced : PING, decisions/s at 64 tasks";
+    line(coalesced, "at least 0.6", &rate(COALESCED, 64), &rate(PING, 64));
+    let alone = "coalesced : un-coalesced, decisions/s at 512 tasks";
+    line(alone, "at least 2", &rate(COALESCED, 512), &rate(ALONE, 512));
+    line("coalesced : PING, p50 at 1 task", "at most 1.6", &p50(COALESCED), &p50(PING));
+    for tasks in [64, 512] {
+        let label = format!("coalesced : best peer, decisions/s at {tasks} tasks");
+        line(&label, "more than 1", &rate(COALESCED, tasks), &best_peer(tasks));
     }
 }
 
@@ -348,7 +362,7 @@ impl Turns {
     }
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Round {
     per_second: f64,
     /// Microseconds.
