@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Mutation testing: each expression of the modules below is broken on purpose, one at a time, and some test must fail.
-# `make mutants` runs it all and writes `tests/mutants/results.md`; `tests/mutants/run.sh GROUP..` runs some groups.
+# `make mutants` runs it all and writes `tests/mutants/results.md`; `tests/mutants/run.sh GROUP..` runs some groups, and
+# `tests/mutants/run.sh table` writes the table of what was run last of each.
 #
 # A mutant costs a build, so each group is built as a crate of only the rooms that it needs: seconds to build, where the
 # whole crate with its test targets takes minutes. That this can be done is what the order of the rooms is for. What no
@@ -186,8 +187,8 @@ of() {
     (cd "$work/$group" && cat "$@") | sort -u | grep -c "^$module:" || true
 }
 
-for group in "${@:-${groups[@]}}"; do run "$group"; done
-if [ $# -eq 0 ]; then
+[ "$*" = table ] || for group in "${@:-${groups[@]}}"; do run "$group"; done
+if [ $# -eq 0 ] || [ "$*" = table ]; then
     results | awk -F "|" "$total" > "$work/results.md"
     cp "$work/results.md" "$repo/tests/mutants/results.md"
     cat "$work/results.md"

@@ -40,18 +40,18 @@ fn promises(text: &mut String, verdicts: &[Verdict]) {
 fn phases(text: &mut String, run: &Run) {
     text.push_str(
         "\n| Phase | Honest requests | Refused | Failed | p50 | p99 | Slowest | Memory | Descriptors | Tasks | Threads | \
-         Rows | Cores: server | clients | others |\n\
-         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+         Rows | Cores: server | clients | others | stolen |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
     );
     for phase in Phase::ALL {
-        let honest = run.honest(phase);
+        let Some(honest) = run.course(phase).map(|course| course.whole) else { continue };
         let samples: Vec<&Sample> = run.of(phase).collect();
         let Some(last) = samples.last().map(|sample| sample.server) else { continue };
         let mean = |what: fn(&Sample) -> f64| samples.iter().map(|s| what(s)).sum::<f64>() / samples.len() as f64;
         let others = mean(|s| (s.machine_cores - s.server_cores - s.client_cores).max(0.0));
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} | {:.1} MiB | {} | {} | {} | {} | {:.2} | {:.2} | {others:.2} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {:.1} MiB | {} | {} | {} | {} | {:.2} | {:.2} | {others:.2} | {:.3} |",
             phase.name(),
             honest.requests,
             honest.refused,
@@ -66,11 +66,13 @@ fn phases(text: &mut String, run: &Run) {
             last.rows,
             mean(|s| s.server_cores),
             mean(|s| s.client_cores),
+            mean(|s| s.stolen_cores),
         );
     }
     text.push_str(
         "\nLatencies are of the phase as a whole, from when a request was due; the rest is as it was at its end. Others: \
-         what else ran on the machine, which latencies suffer from.\n",
+         what else ran on the machine, which latencies suffer from. Stolen: what a hypervisor gave to others while somebody \
+         here wanted to run.\n",
     );
 }
 

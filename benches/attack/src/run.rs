@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::args::{Args, Phase};
 use crate::honest::{self, Seen};
 use crate::hostile::Told;
-use crate::sample::{Honest, Sample, Server, csv, used_by, used_by_all};
+use crate::sample::{Honest, Sample, Server, csv, stolen, used_by, used_by_all};
 use crate::{Result, plot, report, server, verdict};
 
 /// Everything that was seen.
@@ -20,9 +20,19 @@ pub struct Run {
     /// Whether server and clients had a core each.
     pub is_pinned: bool,
     pub samples: Vec<Sample>,
-    /// Over each phase as a whole.
-    pub phases: Vec<(Phase, Honest)>,
+    pub phases: Vec<Course>,
     pub hostile: Vec<Told>,
+}
+
+/// What honest clients saw in a phase.
+#[derive(Clone, Copy)]
+pub struct Course {
+    pub phase: Phase,
+    /// In all of it.
+    pub whole: Honest,
+    /// In the seconds in which the machine was not taken from us, neither in the one before: of these many.
+    pub undisturbed: Honest,
+    pub seconds: usize,
 }
 
 impl Run {
@@ -31,8 +41,8 @@ impl Run {
         self.samples.iter().filter(move |sample| sample.phase == phase)
     }
 
-    pub fn honest(&self, phase: Phase) -> Honest {
-        self.phases.iter().find(|(other, _)| *other == phase).map_or_else(Honest::default, |(_, honest)| *honest)
+    pub fn course(&self, phase: Phase) -> Option<&Course> {
+        self.phases.iter().find(|course| course.phase == phase)
     }
 
     /// How long the attackers were there.
@@ -84,15 +94,24 @@ fn attack(args: &Args) -> Result<Run> {
             hostile = Some(Hostile::start(server.address, args.flood, run.attacked())?);
         }
         ends += phase.lasts(args.seconds);
-        let mut all = Vec::new();
+        let (mut all, mut undisturbed, mut seconds, mut was_stolen) = (Vec::new(), Vec::new(), 0, false);
         let mut watch = Watch::new(server.child.id(), hostile.as_ref().map(|hostile| hostile.0.id()));
         // What was asked in the phase before is that one's.
         let _ = seen.try_iter().count();
         while Instant::now() < ends {
             sleep((ends - Instant::now()).min(SECOND));
-            run.samples.push(watch.sample(begin, phase, server.admin, &seen, &mut all)?);
+            let (sample, latest) = watch.sample(begin, phase, server.admin, &seen)?;
+            let is_stolen = sample.stolen_cores > 0.0;
+            if !is_stolen && !was_stolen {
+                undisturbed.extend(&latest);
+                seconds += 1;
+            }
+            was_stolen = is_stolen;
+            all.extend(latest);
+            run.samples.push(sample);
         }
-        run.phases.push((phase, Honest::of(&all)));
+        let (whole, undisturbed) = (Honest::of(&all), Honest::of(&undisturbed));
+        run.phases.push(Course { phase, whole, undisturbed, seconds });
         if phase == Phase::Attack
             && let Some(hostile) = hostile.take()
         {
@@ -110,19 +129,19 @@ struct Watch {
     server: u32,
     hostile: Option<u32>,
     at: Instant,
-    used: [Duration; 3],
+    used: [Duration; 4],
 }
 
 impl Watch {
     fn new(server: u32, hostile: Option<u32>) -> Watch {
-        let mut watch = Watch { server, hostile, at: Instant::now(), used: [Duration::ZERO; 3] };
+        let mut watch = Watch { server, hostile, at: Instant::now(), used: [Duration::ZERO; 4] };
         watch.used = watch.used();
         watch
     }
 
-    fn used(&self) -> [Duration; 3] {
+    fn used(&self) -> [Duration; 4] {
         let clients = used_by(std::process::id()) + self.hostile.map_or(Duration::ZERO, used_by);
-        [used_by(self.server), clients, used_by_all()]
+        [used_by(self.server), clients, used_by_all(), stolen()]
     }
 
     fn sample(
@@ -131,15 +150,13 @@ impl Watch {
         phase: Phase,
         admin: SocketAddr,
         seen: &Receiver<Seen>,
-        all: &mut Vec<Seen>,
-    ) -> Result<Sample> {
+    ) -> Result<(Sample, Vec<Seen>)> {
         let (used, at) = (self.used(), Instant::now());
         let cores = |i: usize| used[i].saturating_sub(self.used[i]).as_secs_f64() / (at - self.at).as_secs_f64();
-        let [server_cores, client_cores, machine_cores] = [cores(0), cores(1), cores(2)];
+        let [server_cores, client_cores, machine_cores, stolen_cores] = [0, 1, 2, 3].map(cores);
         (self.used, self.at) = (used, at);
         let latest: Vec<Seen> = seen.try_iter().collect();
-        all.extend(&latest);
-        Ok(Sample {
+        let sample = Sample {
             second: begin.elapsed().as_secs_f64(),
             phase,
             server: Server::read(self.server, admin)?,
@@ -147,7 +164,9 @@ impl Watch {
             server_cores,
             client_cores,
             machine_cores,
-        })
+            stolen_cores,
+        };
+        Ok((sample, latest))
     }
 }
 

@@ -22,6 +22,8 @@ pub struct Sample {
     pub server_cores: f64,
     pub client_cores: f64,
     pub machine_cores: f64,
+    /// Cores that a hypervisor gave to somebody else while somebody here wanted to run.
+    pub stolen_cores: f64,
 }
 
 /// The server, from outside and by its own word.
@@ -114,6 +116,12 @@ pub fn used_by_all() -> Duration {
     ticks(fields.enumerate().filter(|(i, _)| [0, 1, 2, 5, 6].contains(i)).map(|(_, field)| field))
 }
 
+/// Processor time that a hypervisor gave to somebody else. Nothing on a machine of one's own.
+pub fn stolen() -> Duration {
+    let Ok(stat) = fs::read_to_string("/proc/stat") else { return Duration::ZERO };
+    ticks(stat.lines().next().unwrap_or("").split_whitespace().skip(8).take(1))
+}
+
 /// The kernel counts in hundredths of a second, wherever it tells.
 fn ticks<'a>(fields: impl Iterator<Item = &'a str>) -> Duration {
     Duration::from_millis(10 * fields.filter_map(|field| field.parse::<u64>().ok()).sum::<u64>())
@@ -122,15 +130,15 @@ fn ticks<'a>(fields: impl Iterator<Item = &'a str>) -> Duration {
 /// Fields and units in the first line.
 pub fn csv(samples: &[Sample]) -> String {
     let mut text = "second,phase,rss_kib,descriptors,threads,tasks,rows,waiting,offenders,blocked,server_cores,\
-                    client_cores,machine_cores,honest_requests,honest_refused,honest_failed,p50_us,p99_us,max_us\n"
+                    client_cores,machine_cores,stolen_cores,honest_requests,honest_refused,honest_failed,p50_us,p99_us,max_us\n"
         .to_owned();
-    for Sample { second, phase, server, honest, server_cores, client_cores, machine_cores } in samples {
+    for Sample { second, phase, server, honest, server_cores, client_cores, machine_cores, stolen_cores } in samples {
         let Server { rss_kib, descriptors, threads, tasks, rows, waiting, offenders, blocked } = server;
         let Honest { requests, refused, failed, p50, p99, most } = honest;
         let _ = writeln!(
             text,
             "{second:.1},{},{rss_kib},{descriptors},{threads},{tasks},{rows},{waiting},{offenders},{blocked},\
-             {server_cores:.2},{client_cores:.2},{machine_cores:.2},{requests},{refused},{failed},{},{},{}",
+             {server_cores:.2},{client_cores:.2},{machine_cores:.2},{stolen_cores:.2},{requests},{refused},{failed},{},{},{}",
             phase.name(),
             p50.as_micros(),
             p99.as_micros(),
