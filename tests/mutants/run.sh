@@ -114,7 +114,8 @@ TOML
 prepare_whole() {
     rm -rf "$1/src" "$1/tests"
     mkdir -p "$1"
-    (cd "$repo" && git ls-files -z | tar --create --null --files-from=-) | tar --extract --directory "$1"
+    # As of now: with their own times cargo would take the last mutant's build for one of theirs.
+    (cd "$repo" && git ls-files -z | tar --create --null --files-from=-) | tar --extract --touch --directory "$1"
 }
 
 # One round: what earlier ones caught is not tried again.
