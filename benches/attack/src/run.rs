@@ -88,13 +88,14 @@ fn attack(args: &Args) -> Result<Run> {
     let begin = Instant::now();
     let mut ends = begin;
     let mut hostile: Option<Hostile> = None;
+    let mut was_stolen = false;
     for phase in Phase::ALL {
         eprintln!("attack: {} for {} s", phase.name(), phase.lasts(args.seconds).as_secs_f64());
         if phase == Phase::WarmUp {
             hostile = Some(Hostile::start(server.address, args.flood, run.attacked())?);
         }
         ends += phase.lasts(args.seconds);
-        let (mut all, mut undisturbed, mut seconds, mut was_stolen) = (Vec::new(), Vec::new(), 0, false);
+        let (mut all, mut undisturbed, mut seconds) = (Vec::new(), Vec::new(), 0);
         let mut watch = Watch::new(server.child.id(), hostile.as_ref().map(|hostile| hostile.0.id()));
         // What was asked in the phase before is that one's.
         let _ = seen.try_iter().count();

@@ -110,16 +110,20 @@ pub fn used_by(pid: u32) -> Duration {
 
 /// Processor time that was used at all.
 pub fn used_by_all() -> Duration {
-    let Ok(stat) = fs::read_to_string("/proc/stat") else { return Duration::ZERO };
-    // user, nice, system, idle, iowait, irq, softirq
-    let fields = stat.lines().next().unwrap_or("").split_whitespace().skip(1);
-    ticks(fields.enumerate().filter(|(i, _)| [0, 1, 2, 5, 6].contains(i)).map(|(_, field)| field))
+    // user, nice, system, irq, softirq; idle and iowait are none
+    of_machine(&[0, 1, 2, 5, 6])
 }
 
 /// Processor time that a hypervisor gave to somebody else. Nothing on a machine of one's own.
 pub fn stolen() -> Duration {
+    of_machine(&[7])
+}
+
+/// These of the fields in which the kernel counts the time of all processors.
+fn of_machine(which: &[usize]) -> Duration {
     let Ok(stat) = fs::read_to_string("/proc/stat") else { return Duration::ZERO };
-    ticks(stat.lines().next().unwrap_or("").split_whitespace().skip(8).take(1))
+    let fields = stat.lines().next().unwrap_or("").split_whitespace().skip(1);
+    ticks(fields.enumerate().filter(|(i, _)| which.contains(i)).map(|(_, field)| field))
 }
 
 /// The kernel counts in hundredths of a second, wherever it tells.
