@@ -74,27 +74,30 @@ fn replay(number: u32, length: usize, quotas: impl Strategy<Value = Quota>, begi
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Three rows, the second of another key than the others, and what the algebra says of them.
+/// Three rows, the second of another key than the others, three of other keys that are asked for like these, and what
+/// the algebra says of them.
 struct History<'a> {
     backend: RedisBackend,
     clock: &'a SetClock,
     window: Window,
     quotas: [Quota; 3],
     names: Vec<String>,
-    model: [State; 3],
+    model: [State; ROWS],
     /// Rows that were charged, settled or reset since the server was last looked at.
-    dirty: [bool; 3],
+    dirty: [bool; ROWS],
     /// The quotas by which rows were last written, and the second at which the server drops each.
-    by: [Quota; 3],
-    expires: [u32; 3],
+    by: [Quota; ROWS],
+    expires: [u32; ROWS],
     receipts: Vec<(usize, Quota, Receipt)>,
     now: Micros,
     promised: Micros,
 }
 
+const ROWS: usize = 6;
+
 static POLICIES: [PolicyName; 3] = [PolicyName::new("a"), PolicyName::new("a"), PolicyName::new("b")];
 
-const KEYS: [Digest; 3] = [Digest::from_bits(1), Digest::from_bits(2), Digest::from_bits(1)];
+const KEYS: [u128; ROWS] = [1, 2, 1, 3, 4, 3];
 
 /// An operation under way, and what the answer is to be.
 enum Sent {
@@ -105,7 +108,7 @@ enum Sent {
 impl<'a> History<'a> {
     fn new(server: &Server, clock: &'a SetClock, quotas: [Quota; 3], begin: Micros) -> History<'a> {
         let backend = clock.backend();
-        let names = (0..3).map(|i| backend.row_key(&POLICIES[i], KEYS[i])).collect();
+        let names = (0..ROWS).map(|row| backend.row_key(id(row).policy, id(row).key)).collect();
         let mut window = Window::to(server);
         window.clear();
         clock.set(begin);
@@ -115,10 +118,10 @@ impl<'a> History<'a> {
             window,
             quotas,
             names,
-            model: [State::default(); 3],
-            dirty: [false; 3],
-            by: quotas,
-            expires: [0; 3],
+            model: [State::default(); ROWS],
+            dirty: [false; ROWS],
+            by: std::array::from_fn(|row| quotas[row % 3]),
+            expires: [0; ROWS],
             receipts: Vec::new(),
             now: begin,
             promised: begin,
@@ -128,7 +131,7 @@ impl<'a> History<'a> {
     async fn play(mut self, history: &[Raw]) {
         let mut burst = Vec::new();
         for raw in history {
-            burst.push(self.send(raw));
+            self.send(raw, &mut burst);
             // What is sent without a pause travels in one call.
             if raw.step.1 >> 40 & 3 == 0 {
                 self.compare(std::mem::take(&mut burst)).await;
@@ -138,15 +141,26 @@ impl<'a> History<'a> {
         self.compare(burst).await;
     }
 
-    fn send(&mut self, raw: &Raw) -> Sent {
+    fn send(&mut self, raw: &Raw, burst: &mut Vec<Sent>) {
         let (what, which) = raw.what;
-        let row = (which % 3) as usize;
+        let row = which as usize % ROWS;
         let rows: Vec<usize> = match what {
-            3 | 4 | 6 => [which >> 8, which >> 10, which >> 12].map(|i| (i % 3) as usize).into(),
-            11 if which >> 60 < 5 => return self.reset(row),
-            8.. if !self.receipts.is_empty() => return self.settle(raw),
+            // Two that ask the same, each of rows of its own.
+            2 => (0..=which as usize % 3).collect(),
+            3 | 4 | 6 => [which >> 8, which >> 11, which >> 14].map(|i| i as usize % ROWS).into(),
+            11 if which >> 60 < 5 => return burst.push(self.reset(row)),
+            8.. if !self.receipts.is_empty() => return burst.push(self.settle(raw)),
             _ => vec![row],
         };
+        burst.push(self.take(raw, &rows));
+        if what == 2 {
+            let twins: Vec<usize> = rows.iter().map(|row| row + 3).collect();
+            burst.push(self.take(raw, &twins));
+        }
+    }
+
+    fn take(&mut self, raw: &Raw, rows: &[usize]) -> Sent {
+        let (what, _) = raw.what;
         let take = |(i, row): (usize, &usize)| {
             // 7: under another tier.
             let quota = self.quotas[(row + usize::from(what == 7)) % 3];
@@ -157,7 +171,7 @@ impl<'a> History<'a> {
         };
         let takes: Vec<Take<'_>> = rows.iter().enumerate().map(take).collect();
         let store = !matches!(what, 5 | 6);
-        let expected = self.decide(&rows, &takes, store);
+        let expected = self.decide(rows, &takes, store);
         let answer = if store { self.backend.acquire(&takes) } else { self.backend.peek(&takes) };
         Sent::Takes { expected, answer }
     }
@@ -270,7 +284,7 @@ impl<'a> History<'a> {
             assert_eq!(expires, self.expires[i], "the row says otherwise than the server");
             assert!(!self.dirty[i] || !early(&self.by[i], model, self.now, expires), "{expires} of {model:?}");
         }
-        self.dirty = [false; 3];
+        self.dirty = [false; ROWS];
     }
 
     fn move_clock(&mut self, raw: &Raw) {
@@ -287,7 +301,7 @@ impl<'a> History<'a> {
         };
         self.clock.set(self.now);
         if raw.step.1 >> 44 & 15 == 0 {
-            self.tamper((raw.step.1 % 3) as usize, moved);
+            self.tamper(raw.step.1 as usize % ROWS, moved);
         }
     }
 
@@ -304,7 +318,7 @@ impl<'a> History<'a> {
 }
 
 fn id(row: usize) -> RowId<'static> {
-    RowId { policy: &POLICIES[row], key: KEYS[row] }
+    RowId { policy: &POLICIES[row % 3], key: Digest::from_bits(KEYS[row]) }
 }
 
 /// Whether a row is dropped before it is worth nothing.

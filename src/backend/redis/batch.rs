@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::replay;
 use super::script::Script;
-use super::wire::{self, Arguments, Reply};
+use super::wire::{Arguments, Reply};
 use crate::algorithm::{Ask, Quota, Receipt, State, settle};
 use crate::backend::{Error, ErrorKind, Steps};
 
@@ -99,27 +99,13 @@ impl Batch {
     pub(super) fn command(&self, script: &Script, in_full: bool) -> Cmd {
         let mut arguments = Arguments::default();
         for (operation, places) in self.operations.iter().zip(&self.places) {
-            // From 1, as the script counts; as many rows as there may be fit.
-            let place = |i: usize| places[i] as u16 + 1;
             match &operation.kind {
-                Kind::Decide { takes, store: true, .. } if takes.len() == 1 => {
-                    let (quota, ask) = &takes[0];
-                    arguments.charge(place(0), quota, *ask);
-                }
-                Kind::Decide { takes, store, .. } => {
-                    arguments.operation(if *store { wire::ACQUIRE } else { wire::PEEK }, takes.len() as u16);
-                    for (i, (quota, ask)) in takes.iter().enumerate() {
-                        arguments.take(place(i), quota, *ask);
-                    }
-                }
+                Kind::Decide { takes, store: true, .. } => arguments.acquire(places, takes),
+                Kind::Decide { takes, store: false, .. } => arguments.peek(places, takes),
                 Kind::Settle { quota, receipt, actual, .. } => {
-                    arguments.operation(wire::SETTLE, 1);
-                    arguments.settlement(place(0), quota, receipt, *actual);
+                    arguments.settlement(places[0], quota, receipt, *actual);
                 }
-                Kind::Reset { .. } => {
-                    arguments.operation(wire::RESET, 1);
-                    arguments.reset(place(0));
-                }
+                Kind::Reset { .. } => arguments.reset(places[0]),
             }
         }
         let (quotas, operations) = arguments.finish();

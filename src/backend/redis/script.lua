@@ -18,12 +18,16 @@ local spent, at, carry, row_stamp
 -- When the server drops it: seconds.
 local expires
 
--- All of them, and their quotas: as they were, as they are to be (`false` = dropped), what is asked and how much of it is read.
+-- All of them: as they were, and as they are to be; what is asked, and how much of it is read.
+-- To be: 32 bytes if as it was, 33 if written anew (`GONE` = dropped), 16 if all but what was spent and when is as it was.
 local before, rows, quotas, operations, place, known
 local NONE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+local GONE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+local ROW = '<dddI4I4x'
 local PADDING = 32 -- Bytes behind the last operation.
-local LINE = 28 -- Bytes of a line of an acquire.
-local ACQUIRE, SETTLE, RESET, RUN = 1, 2, 3, 4 -- 0 is a peek.
+local HEAD, LINE = 5, 28 -- Bytes before an operation's lines, and of a line of an acquire.
+local ACQUIRE, SETTLE, RESET, BUCKETS = 1, 2, 3, 4 -- 0 is a peek.
+local DENIED, DONE, ODD = '\0', '\1', '\2' -- What became of an operation; odd: is decided anew.
 
 -- All of them ---------------------------------------------------------------------------------------------------------------
 
@@ -40,127 +44,105 @@ for i = 1, #KEYS do
   end
 end
 
-rows, quotas, operations, place = {}, ARGV[1], ARGV[2], 1
+rows, quotas, operations, place = { unpack(before) }, ARGV[1], ARGV[2], 1
 local done, count, length = {}, 0, #operations - PADDING
 -- What does whatever is not the usual case: defined when it is met, since defining functions costs as much as decisions.
 local one, acquire, settlement
--- Quotas that were read, by number, once there is more than one operation; rows that an acquire has written, and as they were.
-local known_quotas, undo_rows, undo_bytes
+-- Quotas that were read, by number, once there is more than one operation; rows as they were before an operation of several lines.
+local known_quotas, undo
 
 while place <= length do
   -- Of what most calls are, all at once: there are bytes enough behind the shortest operation for it to be read so.
-  local kind, lines, row, number, begins, cost, wait, behind = unpack_('<BHHHddd', operations, place)
-  local last, line, granted, undone = row + lines - 1, 1, true, 0
-  -- A run, or the lines of an acquire, of buckets without a wait.
-  local usual = kind == RUN or kind == ACQUIRE
-  while usual do
-    if number ~= known then
-      local read = known_quotas and known_quotas[number]
-      if read then
-        algorithm, stamp, rate, period, limit, ceiling, fill = unpack(read)
-      else
-        algorithm, stamp, rate, period, limit, ceiling, fill = unpack_('<BI4ddddd', quotas, number * 45 + 1)
-        -- Operations name the same quotas in turn; a lone one reads each once.
-        if place > 1 then
-          known_quotas = known_quotas or {}
-          known_quotas[number] = { algorithm, stamp, rate, period, limit, ceiling, fill }
-        end
-      end
-      known = number
-    end
-    local written = rows[row]
-    local bytes = written
-    if written == nil then
-      bytes = before[row]
-    elseif not written then
-      bytes = NONE
-    elseif #written == 16 then
-      bytes = written .. before[row]:sub(17)
-    end
-    spent, at, carry, row_stamp, expires = unpack_('<dddI4I4', bytes)
-    local fresh = row_stamp == 0
-    if algorithm ~= TOKEN_BUCKET or wait >= 0 or not (fresh or row_stamp == stamp and at <= now and carry == 0) then
-      usual = false
-      break
-    end
-    -- `roll`, `take` and `state` of a bucket in one, since calls cost more than what they do.
-    granted = cost <= limit
-    local elapsed = now - at
-    if fresh then
-      at, row_stamp = now, stamp
-    else
-      if elapsed >= period then
-        local rest = fmod(elapsed, period)
-        spent, at = spent - (elapsed - rest) / period * rate, now - rest
-        elapsed = rest
-      end
-      local repaid = elapsed * rate / period
-      if repaid >= spent then
-        spent, at = 0, now
-      elseif spent - (limit - cost) > repaid then
-        granted = false
-      end
-    end
-    if granted then
-      if kind == ACQUIRE and lines > 1 then
-        if not undo_rows then undo_rows, undo_bytes = {}, {} end
-        undone = undone + 1
-        undo_rows[undone], undo_bytes[undone] = row, written
-      end
-      spent = spent + cost
-      if spent > 0 then
-        local instant = at + spent * period / rate
-        if instant >= expires * 1000000 then
-          expires = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295)
-          rows[row] = pack('<dddI4I4', spent, at, carry, row_stamp, expires)
-        elseif fresh or written and #written == 32 then
-          rows[row] = pack('<dddI4I4', spent, at, carry, row_stamp, expires)
+  local kind, times, lines, row, number, begins, cost, wait, behind = unpack_('<BHHHHddd', operations, place)
+  local first, odd = count + 1, kind ~= BUCKETS
+  count = count + times
+  if kind == BUCKETS then
+    -- Line by line, each of all operations: their rows all differ, so it is as if each had been decided by itself.
+    for line = 1, lines do
+      if line > 1 then row, number, begins, cost, wait, behind = unpack_('<HHddd', operations, behind) end
+      if number ~= known then
+        local read = known_quotas and known_quotas[number]
+        if read then
+          algorithm, stamp, rate, period, limit, ceiling, fill = unpack(read)
         else
-          rows[row] = pack('<dd', spent, at)
+          algorithm, stamp, rate, period, limit, ceiling, fill = unpack_('<BI4ddddd', quotas, number * 45 + 1)
+          -- Operations name the same quotas in turn; a lone one reads each once.
+          if place > 1 then
+            known_quotas = known_quotas or {}
+            known_quotas[number] = { algorithm, stamp, rate, period, limit, ceiling, fill }
+          end
         end
-      else
-        rows[row] = false
+        known = number
+      end
+      local fits, room = cost <= limit, limit - cost
+      for nth = first, count do
+        if line == 1 or done[nth] == DONE then
+          local bytes, anew = rows[row], false
+          if #bytes ~= 32 then
+            if lines > 1 then
+              undo = undo or {}
+              undo[row] = bytes
+            end
+            if #bytes == 16 then bytes = bytes .. before[row]:sub(17) else anew = true end
+          end
+          local spent, at, carry, row_stamp, expires = unpack_('<dddI4I4', bytes)
+          -- `roll`, `take` and `state` of a bucket in one, since calls cost more than what they do.
+          local granted, became = fits, DENIED
+          if row_stamp == stamp and at <= now and carry == 0 then
+            local elapsed = now - at
+            if elapsed >= period then
+              local rest = fmod(elapsed, period)
+              spent, at = spent - (elapsed - rest) / period * rate, now - rest
+              elapsed = rest
+            end
+            local repaid = elapsed * rate / period
+            if repaid >= spent then
+              spent, at = 0, now
+            elseif spent - room > repaid then
+              granted = false
+            end
+          elseif row_stamp == 0 then
+            at, row_stamp = now, stamp
+          else
+            granted, became, odd = false, ODD, true
+          end
+          if granted then
+            if line == 1 then done[nth] = DONE end
+            spent = spent + cost
+            if spent > 0 then
+              local instant = at + spent * period / rate
+              if instant >= expires * 1000000 then
+                rows[row] = pack(ROW, spent, at, carry, row_stamp, min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295))
+              elseif anew then
+                rows[row] = pack(ROW, spent, at, carry, row_stamp, expires)
+              else
+                rows[row] = pack('<dd', spent, at)
+              end
+            else
+              rows[row] = GONE
+            end
+          else
+            done[nth] = became
+            -- All or none: its other rows are as before.
+            for other = 1, line - 1 do
+              local changed = unpack_('<H', operations, place + HEAD + (other - 1) * LINE) + (nth - first) * lines
+              rows[changed] = undo and undo[changed] or before[changed]
+            end
+          end
+        end
+        row = row + lines
       end
     end
-    if kind == RUN then
-      count = count + 1
-      done[count] = granted and '\1' or '\0'
-      row = row + 1
-      if row > last then break end
-    else
-      line = line + 1
-      if line > lines or not granted then break end
-      row, number, begins, cost, wait, behind = unpack_('<HHddd', operations, behind)
-    end
   end
-  if not (usual and granted) then
-    -- All or none. What is not usual is decided anew.
-    for i = undone, 1, -1 do rows[undo_rows[i]] = undo_bytes[i] end
-  end
-  if usual and kind == RUN then
+  if not odd then
     place = behind
-  elseif usual then
-    place = place + 3 + lines * LINE
-    count = count + 1
-    done[count] = granted and '\1' or '\0'
   elseif kind == RESET then
-    place = place + 5
-    rows[row] = false
-    count = count + 1
-    done[count] = '\1'
+    place = place + HEAD + 2
+    rows[row] = GONE
+    done[count] = DONE
   else
     if not one then
       local floor, max = math.floor, math.max
-
-      -- A row as it stands by now.
-      local function bytes_of(row)
-        local bytes = rows[row]
-        if bytes == nil then return before[row] end
-        if bytes == false then return NONE end
-        -- Of most that were charged, only what was spent and when has changed.
-        if #bytes == 16 then return bytes .. before[row]:sub(17) end
-        return bytes
-      end
 
       -- Windows
 
@@ -363,28 +345,29 @@ while place <= length do
       end
 
       local function load(row, staged)
-        local bytes = staged and staged[row]
-        if bytes == nil then bytes = bytes_of(row) end
-        spent, at, carry, row_stamp, expires = unpack_('<dddI4I4', bytes or NONE)
+        local bytes = staged and staged[row] or rows[row]
+        if #bytes == 16 then bytes = bytes .. before[row]:sub(17) end
+        spent, at, carry, row_stamp, expires = unpack_('<dddI4I4', bytes)
       end
 
       -- The row as it is to be written. Its expiry is put off only when it has to be, and then for twice as long: putting it off
       -- costs the server as much as the rest of a write.
       local function state(row)
-        if spent == 0 and carry == 0 then return false end
+        if spent == 0 and carry == 0 then return GONE end
         local instant = clear()
         if instant >= expires * 1000000 then
           expires = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295)
         end
-        return pack('<dddI4I4', spent, at, carry, row_stamp, expires)
+        return pack(ROW, spent, at, carry, row_stamp, expires)
       end
 
       -- Each take sees what those before it would spend; kept only if all are granted.
-      function acquire(lines, store)
+      function acquire(lines, shift, store)
         local granted, staged = true, {}
         for _ = 1, lines do
           local row, number, cost, wait
           row, number, start, cost, wait, place = unpack_('<HHddd', operations, place)
+          row = row + shift
           if granted then
             quota(number)
             load(row, staged)
@@ -399,7 +382,7 @@ while place <= length do
         return granted
       end
 
-      -- One of a run.
+      -- The same of one line.
       function one(row, number, cost, wait)
         quota(number)
         load(row)
@@ -419,18 +402,26 @@ while place <= length do
         rows[row] = state(row)
       end
     end
-    if kind == RUN then
-      -- What is left of it.
-      start, place = begins, behind
-      for row = row, last do
-        count = count + 1
-        done[count] = one(row, number, cost, wait) and '\1' or '\0'
-      end
+    local head = place + HEAD
+    if kind == SETTLE then
+      place = head
+      settlement()
+      done[count] = DONE
     else
-      place = place + 3
-      if kind == SETTLE then settlement() else granted = acquire(lines, kind == ACQUIRE) end
-      count = count + 1
-      done[count] = (kind == SETTLE or granted) and '\1' or '\0'
+      for nth = first, count do
+        if kind ~= BUCKETS or done[nth] == ODD then
+          local granted
+          if kind == ACQUIRE and lines == 1 then
+            start = begins
+            granted = one(row + nth - first, number, cost, wait)
+          else
+            place = head
+            granted = acquire(lines, (nth - first) * lines, kind ~= 0)
+          end
+          done[nth] = granted and DONE or DENIED
+        end
+      end
+      place = head + lines * LINE
     end
   end
 end
@@ -438,13 +429,16 @@ end
 local KEYS = KEYS
 for row = 1, #KEYS do
   local bytes, old = rows[row], before[row]
-  if bytes == false then
+  if #bytes == 16 then
+    call('SETRANGE', KEYS[row], '0', bytes) -- a number would be printed with 17 digits
+  elseif bytes == GONE then
     if old ~= NONE then call('DEL', KEYS[row]) end
-  elseif bytes and bytes ~= old then
-    if #bytes == 32 and bytes:sub(29) ~= old:sub(29) then
+  elseif #bytes == 33 then
+    bytes = bytes:sub(1, 32)
+    if bytes:sub(29) ~= old:sub(29) then
       call('SET', KEYS[row], bytes, 'EXAT', format('%d', (unpack_('<I4', bytes, 29))))
-    else
-      call('SETRANGE', KEYS[row], '0', bytes) -- a number would be printed with 17 digits
+    elseif bytes ~= old then
+      call('SETRANGE', KEYS[row], '0', bytes)
     end
   end
 end

@@ -3,11 +3,11 @@
 //!
 //! All numbers are little-endian, tokens and microseconds doubles, as the script computes with:
 //! - a quota: algorithm (1 byte), stamp (4), rate, period (of a bucket in lowest terms), capacity, ceiling, fill;
-//! - an operation: kind (1), number of its lines (2), its lines;
-//! - a run, which is what most calls are: kind (1), number of operations (2), one line. Each is an acquire of that line
-//!   alone, the first of that row, the next of the next row;
+//! - operations alike: kind (1 byte), how many (2), lines of each (2), the lines of the first. The rows of the others
+//!   are those that follow: what most calls are is many that ask the same, each of rows of its own;
 //! - a line of an acquire or a peek: row (2, from 1), quota (2, from 0), start of windows, cost, longest wait (-1 =
-//!   none);
+//!   none). An acquire of token buckets only, of different rows and without a wait, is of a kind of its own: the script
+//!   decides it the short way;
 //! - a settlement: row (2), quota (2), start, cost, actual, the receipt's spent, at, carry, stamp (4), due;
 //! - a reset: row (2).
 //!
@@ -15,74 +15,77 @@
 //!
 //! A row, there and in the store: spent, at, carry, stamp (4), the second at which it expires (4).
 
-use crate::algorithm::{Ask, MOST_SPENT, Micros, Quota, Receipt, State};
+use smallvec::SmallVec;
+
+use crate::algorithm::{Algorithm, Ask, MOST_SPENT, Micros, Quota, Receipt, State};
 
 /// What a script call is given.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
     pub(super) quotas: Vec<u8>,
     pub(super) operations: Vec<u8>,
-    /// The run that was begun last, if nothing came after it.
-    run: Option<Run>,
+    /// The acquires that were begun last, if nothing came after them.
+    alike: Option<Alike>,
 }
 
+/// Operations that ask the same of row after row.
 #[derive(Debug)]
-struct Run {
-    /// Where it begins.
+struct Alike {
+    /// Where they begin.
     place: usize,
     count: u16,
-    /// The row of its next operation, if that is one more of it.
-    next: u16,
-    quota: Quota,
-    ask: Ask,
+    /// The row of the next one's first line.
+    next: usize,
+    takes: SmallVec<[(Quota, Ask); 1]>,
 }
 
-pub(super) const PEEK: u8 = 0;
-pub(super) const ACQUIRE: u8 = 1;
-pub(super) const SETTLE: u8 = 2;
-pub(super) const RESET: u8 = 3;
-const RUN: u8 = 4;
+const PEEK: u8 = 0;
+const ACQUIRE: u8 = 1;
+const SETTLE: u8 = 2;
+const RESET: u8 = 3;
+const BUCKETS: u8 = 4;
 
 impl Arguments {
-    /// Begins an operation of so many lines.
-    pub(super) fn operation(&mut self, kind: u8, lines: u16) {
-        self.run = None;
-        self.operations.push(kind);
-        self.operations.extend(lines.to_le_bytes());
-    }
-
-    /// An acquire of one line: one more of the last run, if it asks the same of the next row.
-    pub(super) fn charge(&mut self, row: u16, quota: &Quota, ask: Ask) {
-        if let Some(run) = &mut self.run {
-            if run.next == row && run.ask == ask && run.quota == *quota {
-                (run.count, run.next) = (run.count + 1, row + 1);
-                self.operations[run.place + 1..][..2].copy_from_slice(&run.count.to_le_bytes());
+    /// An acquire; each take of the row at the same place in `rows`.
+    pub(super) fn acquire(&mut self, rows: &[usize], takes: &[(Quota, Ask)]) {
+        let in_turn = rows.windows(2).all(|rows| rows[1] == rows[0] + 1);
+        if let Some(alike) = &mut self.alike {
+            if in_turn && rows.first() == Some(&alike.next) && *alike.takes == *takes {
+                (alike.count, alike.next) = (alike.count + 1, alike.next + rows.len());
+                self.operations[alike.place + 1..][..2].copy_from_slice(&alike.count.to_le_bytes());
                 return;
             }
         }
         let place = self.operations.len();
-        self.operation(RUN, 1);
-        self.take(row, quota, ask);
-        self.run = Some(Run { place, count: 1, next: row + 1, quota: *quota, ask });
-    }
-
-    /// All operations, as they are sent.
-    pub(super) fn finish(mut self) -> (Vec<u8>, Vec<u8>) {
-        self.operations.extend([0; PADDING]);
-        (self.quotas, self.operations)
-    }
-
-    /// A line of an acquire or a peek.
-    pub(super) fn take(&mut self, row: u16, quota: &Quota, ask: Ask) {
-        self.row_and_quota(row, quota);
-        self.count(ask.tokens());
-        match ask.max_wait_micros() {
-            Some(wait) => self.count(wait),
-            None => self.number(-1.0),
+        let is_usual = |(quota, ask): &(Quota, Ask)| {
+            quota.algorithm() == Algorithm::TokenBucket && ask.max_wait_micros().is_none()
+        };
+        let differ = in_turn || rows.iter().enumerate().all(|(i, row)| !rows[..i].contains(row));
+        self.decision(if differ && takes.iter().all(is_usual) { BUCKETS } else { ACQUIRE }, rows, takes);
+        if let (true, Some(first)) = (in_turn, rows.first()) {
+            self.alike = Some(Alike { place, count: 1, next: first + rows.len(), takes: takes.into() });
         }
     }
 
-    pub(super) fn settlement(&mut self, row: u16, quota: &Quota, receipt: &Receipt, actual: u64) {
+    /// What an acquire would do.
+    pub(super) fn peek(&mut self, rows: &[usize], takes: &[(Quota, Ask)]) {
+        self.decision(PEEK, rows, takes);
+    }
+
+    fn decision(&mut self, kind: u8, rows: &[usize], takes: &[(Quota, Ask)]) {
+        self.operation(kind, takes.len());
+        for (row, (quota, ask)) in rows.iter().zip(takes) {
+            self.row_and_quota(*row, quota);
+            self.count(ask.tokens());
+            match ask.max_wait_micros() {
+                Some(wait) => self.count(wait),
+                None => self.number(-1.0),
+            }
+        }
+    }
+
+    pub(super) fn settlement(&mut self, row: usize, quota: &Quota, receipt: &Receipt, actual: u64) {
+        self.operation(SETTLE, 1);
         self.row_and_quota(row, quota);
         // What is charged more stays exact if it is sent by itself: `actual` may be larger than a double counts.
         let (cost, actual) = if actual < receipt.cost { (receipt.cost, actual) } else { (0, actual - receipt.cost) };
@@ -95,18 +98,38 @@ impl Arguments {
         self.count(receipt.due.get());
     }
 
-    pub(super) fn reset(&mut self, row: u16) {
-        self.operations.extend(row.to_le_bytes());
+    pub(super) fn reset(&mut self, row: usize) {
+        self.operation(RESET, 1);
+        self.row(row);
     }
 
-    fn row_and_quota(&mut self, row: u16, quota: &Quota) {
+    /// All operations, as they are sent.
+    pub(super) fn finish(mut self) -> (Vec<u8>, Vec<u8>) {
+        self.operations.extend([0; PADDING]);
+        (self.quotas, self.operations)
+    }
+
+    /// Begins an operation of so many lines.
+    fn operation(&mut self, kind: u8, lines: usize) {
+        self.alike = None;
+        self.operations.push(kind);
+        self.operations.extend(1u16.to_le_bytes());
+        self.operations.extend((lines as u16).to_le_bytes());
+    }
+
+    /// Counted from 1, as the script does; as many as there may be fit.
+    fn row(&mut self, row: usize) {
+        self.operations.extend((row as u16 + 1).to_le_bytes());
+    }
+
+    fn row_and_quota(&mut self, row: usize, quota: &Quota) {
         let bytes = packed(quota);
         let known = self.quotas.chunks_exact(QUOTA).position(|known| known == bytes);
         let number = known.unwrap_or_else(|| {
             self.quotas.extend(bytes);
             self.quotas.len() / QUOTA - 1
         });
-        self.operations.extend(row.to_le_bytes());
+        self.row(row);
         // As many as there are lines at most.
         self.operations.extend((number as u16).to_le_bytes());
         self.count(quota.start_micros());
@@ -216,35 +239,59 @@ mod tests {
     #[test]
     fn what_is_asked_of_row_after_row_is_sent_once() {
         let quota = Quota::token_bucket(10, MINUTE);
-        let sent = |charges: &[(u16, Quota, u64)]| {
+        let sent = |acquires: &[(&[usize], Quota, u64)]| {
             let mut arguments = Arguments::default();
-            charges.iter().for_each(|(row, quota, cost)| arguments.charge(*row, quota, Ask::cost(*cost)));
+            for (rows, quota, cost) in acquires {
+                let takes: Vec<_> = rows.iter().map(|_| (*quota, Ask::cost(*cost))).collect();
+                arguments.acquire(rows, &takes);
+            }
             arguments.operations
         };
-        let run = sent(&[(1, quota, 1), (2, quota, 1), (3, quota, 1)]);
-        assert_eq!((run.len(), &run[..5]), (31, &[RUN, 3, 0, 1, 0][..]));
-        // The same row again, another cost, another quota: another run.
-        assert_eq!(sent(&[(1, quota, 1), (1, quota, 1)]).len(), 2 * 31);
-        assert_eq!(sent(&[(1, quota, 1), (2, quota, 2)]).len(), 2 * 31);
-        assert_eq!(sent(&[(1, quota, 1), (2, quota.capacity(5), 1)]).len(), 2 * 31);
+        let one = 5 + 28;
+        let alike = sent(&[(&[0], quota, 1), (&[1], quota, 1), (&[2], quota, 1)]);
+        assert_eq!((alike.len(), &alike[..7]), (one, &[BUCKETS, 3, 0, 1, 0, 1, 0][..]));
+        let alike = sent(&[(&[0, 1], quota, 1), (&[2, 3], quota, 1)]);
+        assert_eq!((alike.len(), &alike[..7]), (one + 28, &[BUCKETS, 2, 0, 2, 0, 1, 0][..]));
+        // The same row again, another cost, another quota, more or fewer lines, rows that are not in turn: apart.
+        assert_eq!(sent(&[(&[0], quota, 1), (&[0], quota, 1)]).len(), 2 * one);
+        assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota, 2)]).len(), 2 * one);
+        assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota.capacity(5), 1)]).len(), 2 * one);
+        assert_eq!(sent(&[(&[0], quota, 1), (&[1, 2], quota, 1)]).len(), 2 * one + 28);
+        assert_eq!(sent(&[(&[0, 1], quota, 1), (&[2, 4], quota, 1)]).len(), 2 * (one + 28));
+        assert_eq!(sent(&[(&[0, 2], quota, 1), (&[2, 3], quota, 1)]).len(), 2 * (one + 28));
         // So is what comes after something else.
         let mut arguments = Arguments::default();
-        arguments.charge(1, &quota, Ask::cost(1));
-        arguments.operation(RESET, 1);
-        arguments.reset(9);
-        arguments.charge(2, &quota, Ask::cost(1));
-        assert_eq!(arguments.operations.len(), 31 + 5 + 31);
+        arguments.acquire(&[0], &[(quota, Ask::cost(1))]);
+        arguments.reset(8);
+        arguments.acquire(&[1], &[(quota, Ask::cost(1))]);
+        arguments.peek(&[2], &[(quota, Ask::cost(1))]);
+        arguments.acquire(&[2], &[(quota, Ask::cost(1))]);
+        assert_eq!(arguments.operations.len(), one + 7 + one + one + one);
+    }
+
+    #[test]
+    fn only_buckets_of_different_rows_without_a_wait_are_decided_the_short_way() {
+        let (bucket, window) = (Quota::token_bucket(10, MINUTE), Quota::sliding_window(10, MINUTE));
+        let kind = |rows: &[usize], takes: &[(Quota, Ask)]| {
+            let mut arguments = Arguments::default();
+            arguments.acquire(rows, takes);
+            arguments.operations[0]
+        };
+        let (once, waiting) = (Ask::cost(1), Ask::cost(1).wait_up_to(MINUTE));
+        assert_eq!(kind(&[0], &[(bucket, once)]), BUCKETS);
+        assert_eq!(kind(&[5, 2, 9], &[(bucket, once); 3]), BUCKETS);
+        assert_eq!(kind(&[5, 2, 5], &[(bucket, once); 3]), ACQUIRE);
+        assert_eq!(kind(&[0, 1], &[(bucket, once), (window, once)]), ACQUIRE);
+        assert_eq!(kind(&[0, 1], &[(bucket, waiting), (bucket, once)]), ACQUIRE);
     }
 
     #[test]
     fn a_quota_is_sent_once() {
         let mut arguments = Arguments::default();
-        let quota = Quota::fixed_window(10, MINUTE);
-        arguments.operation(ACQUIRE, 2);
-        arguments.take(0, &quota.seeded(1), Ask::cost(1));
-        arguments.take(1, &quota.seeded(2), Ask::cost(1));
+        let (quota, ask) = (Quota::fixed_window(10, MINUTE), Ask::cost(1));
+        arguments.acquire(&[0, 1], &[(quota.seeded(1), ask), (quota.seeded(2), ask)]);
         assert_eq!(arguments.quotas.len(), QUOTA);
-        arguments.take(1, &quota.capacity(20), Ask::cost(1));
+        arguments.acquire(&[1], &[(quota.capacity(20), ask)]);
         assert_eq!(arguments.quotas.len(), 2 * QUOTA);
     }
 }
