@@ -2,11 +2,14 @@
 //! `make bench-redis`. A shorter run, or another, by arguments of the program: `keys=100000`, `rounds=1`, `tasks=64`,
 //! `charges=1`, `only=PING,coalesced` (words of names).
 //!
-//! Starts a redis-server of its own and prints Markdown tables: decisions a second, their latency, and what one costs
-//! the server's main thread. The server has the first core, the client the second. Each contestant has one connection,
+//! Starts a redis-server of its own and prints Markdown tables: requests and decisions a second, latency, and what a
+//! decision costs the server's main thread. The server has the first core, the client the second. Each contestant has one connection,
 //! the same random keys, and limits that allow everything. A line is the median of its rounds. Machines are noisy, so
 //! the ratios are what to read: each is taken within a round, where everybody is asked right after the other; of these,
 //! the median, and the interval that it is in with 95 % (bootstrap).
+//!
+//! A decision is that on one charge, as everywhere in tollgate: a request of three charges is three of them, on three
+//! rows. Latencies are of requests.
 //!
 //! What they decide:
 //! - `PING`: nothing. It is the round trip on what the others have too, redis-rs's `MultiplexedConnection` (actix's in
@@ -146,8 +149,8 @@ async fn measure(server: &mut Server, contestants: &[Contestant], choice: &Choic
 
 fn print(charges: usize, results: &Results) {
     let s = if charges == 1 { "" } else { "s, all or none" };
-    println!("| {charges} charge{s} | tasks | decisions/s | p50 µs | p99 µs | server µs/decision |");
-    println!("| --- | ---: | ---: | ---: | ---: | ---: |");
+    println!("| {charges} charge{s} | tasks | requests/s | decisions/s | p50 µs | p99 µs | server µs/decision |");
+    println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: |");
     for (place, tasks) in TASKS.into_iter().enumerate() {
         for (name, rounds) in results {
             if rounds[place].is_empty() {
@@ -156,19 +159,26 @@ fn print(charges: usize, results: &Results) {
             let middle = |of: fn(&Round) -> f64| median(rounds[place].iter().map(of).collect());
             let [per_second, p50] = [middle(|it| it.per_second), middle(|it| it.p50)];
             let [p99, server] = [middle(|it| it.p99), middle(|it| it.server)];
-            println!("| {name} | {tasks} | {per_second:.0} | {p50:.0} | {p99:.0} | {server:.1} |");
+            let times = decisions(name, charges);
+            let (decided, server) = (per_second * times, server / times);
+            println!("| {name} | {tasks} | {per_second:.0} | {decided:.0} | {p50:.0} | {p99:.0} | {server:.1} |");
         }
     }
     println!();
+}
+
+/// How many a request is: of `PING`, each stands for one.
+fn decisions(name: &str, charges: usize) -> f64 {
+    if name == PING { 1.0 } else { charges as f64 }
 }
 
 fn print_targets(results: &[Results]) {
     println!("| ratio | target | 1 charge | 3 charges |");
     println!("| --- | --- | --- | --- |");
     // Of what in which round to what.
-    type Of<'a> = &'a dyn Fn(&Results, usize) -> Option<f64>;
+    type Of<'a> = &'a dyn Fn((usize, &Results), usize) -> Option<f64>;
     let line = |label: &str, target: &str, of: Of, to: Of| {
-        let cells = results.iter().map(|results| {
+        let cells = CHARGES.into_iter().zip(results).map(|results| {
             let ratios: Vec<f64> = (0..).map_while(|i| Some(of(results, i)? / to(results, i)?)).collect();
             if ratios.is_empty() {
                 return String::new();
@@ -182,16 +192,20 @@ fn print_targets(results: &[Results]) {
         let place = TASKS.iter().position(|other| *other == tasks)?;
         results.iter().find(|(other, _)| *other == name)?.1[place].get(i).copied()
     };
-    let rate =
-        |name: &'static str, tasks| move |results: &Results, i: usize| Some(round(results, name, tasks, i)?.per_second);
-    let p50 = |name: &'static str| move |results: &Results, i: usize| Some(round(results, name, 1, i)?.p50);
-    let best_peer = |tasks| {
-        move |results: &Results, i: usize| {
-            let peers = results.iter().map(|(name, _)| *name).filter(|name| ![PING, COALESCED, ALONE].contains(name));
-            peers.filter_map(|name| Some(round(results, name, tasks, i)?.per_second)).reduce(f64::max)
+    let rate = |name: &'static str, tasks| {
+        move |(charges, results): (usize, &Results), i: usize| {
+            Some(round(results, name, tasks, i)?.per_second * decisions(name, charges))
         }
     };
-    let coalesced = "coalesced : PING, decisions/s at 64 tasks";
+    let p50 =
+        |name: &'static str| move |(_, results): (usize, &Results), i: usize| Some(round(results, name, 1, i)?.p50);
+    let best_peer = |tasks| {
+        move |(charges, results): (usize, &Results), i: usize| {
+            let peers = results.iter().map(|(name, _)| *name).filter(|name| ![PING, COALESCED, ALONE].contains(name));
+            peers.filter_map(|name| rate(name, tasks)((charges, results), i)).reduce(f64::max)
+        }
+    };
+    let coalesced = "coalesced, decisions/s : PING/s at 64 tasks";
     line(coalesced, "at least 0.6", &rate(COALESCED, 64), &rate(PING, 64));
     let alone = "coalesced : un-coalesced, decisions/s at 512 tasks";
     line(alone, "at least 2", &rate(COALESCED, 512), &rate(ALONE, 512));
@@ -364,11 +378,12 @@ impl Turns {
 
 #[derive(Clone, Copy)]
 struct Round {
+    /// Requests.
     per_second: f64,
     /// Microseconds.
     p50: f64,
     p99: f64,
-    /// Microseconds of the server's main thread for a decision.
+    /// Microseconds of the server's main thread for a request.
     server: f64,
 }
 
