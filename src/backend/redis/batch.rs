@@ -54,6 +54,9 @@ impl Kind {
     }
 }
 
+/// As many rows are sooner compared than hashed.
+const FEW: usize = 8;
+
 /// What one script call does.
 #[derive(Debug)]
 pub(super) struct Batch {
@@ -67,17 +70,27 @@ pub(super) struct Batch {
 impl Batch {
     pub(super) fn new(operations: Vec<Operation>) -> Batch {
         let mut rows = Vec::with_capacity(operations.len());
-        // Looked up, not looked for: of three rows each, 128 operations are 70,000 comparisons.
-        let mut known: HashMap<&Row, usize> = HashMap::with_capacity(operations.len());
+        // Of many, looked up, not looked for: of three rows each, 128 operations are 70,000 comparisons.
+        let few = operations.iter().map(|operation| operation.kind.rows().len()).sum::<usize>() <= FEW;
+        let mut known: HashMap<&Row, usize> = HashMap::with_capacity(if few { 0 } else { operations.len() });
         let mut places = Vec::with_capacity(operations.len());
         for (i, operation) in operations.iter().enumerate() {
-            let place = |(j, row)| {
-                *known.entry(row).or_insert_with(|| {
+            let named = operation.kind.rows();
+            let mut of = SmallVec::with_capacity(named.len());
+            for (j, row) in named.iter().enumerate() {
+                let next = rows.len();
+                let place = if few {
+                    let is_row = |(i, j): &(usize, usize)| operations[*i].kind.rows()[*j] == *row;
+                    rows.iter().position(is_row).unwrap_or(next)
+                } else {
+                    *known.entry(row).or_insert(next)
+                };
+                if place == next {
                     rows.push((i, j));
-                    rows.len() - 1
-                })
-            };
-            places.push(operation.kind.rows().iter().enumerate().map(place).collect());
+                }
+                of.push(place);
+            }
+            places.push(of);
         }
         Batch { operations, rows, places }
     }
@@ -97,7 +110,7 @@ impl Batch {
 
     /// The script's command, by its hash or in full.
     pub(super) fn command(&self, script: &Script, in_full: bool) -> Cmd {
-        let mut arguments = Arguments::default();
+        let mut arguments = Arguments::with_lines(self.places.first().map_or(0, SmallVec::len));
         for (operation, places) in self.operations.iter().zip(&self.places) {
             match &operation.kind {
                 Kind::Decide { takes, store: true, .. } => arguments.acquire(places, takes),

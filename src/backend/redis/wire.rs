@@ -15,28 +15,26 @@
 //!
 //! A row, there and in the store: spent, at, carry, stamp (4), the second at which it expires (4).
 
-use smallvec::SmallVec;
-
 use crate::algorithm::{Algorithm, Ask, MOST_SPENT, Micros, Quota, Receipt, State};
 
 /// What a script call is given.
 #[derive(Debug, Default)]
-pub(super) struct Arguments {
+pub(super) struct Arguments<'a> {
     pub(super) quotas: Vec<u8>,
     pub(super) operations: Vec<u8>,
     /// The acquires that were begun last, if nothing came after them.
-    alike: Option<Alike>,
+    alike: Option<Alike<'a>>,
 }
 
 /// Operations that ask the same of row after row.
 #[derive(Debug)]
-struct Alike {
+struct Alike<'a> {
     /// Where they begin.
     place: usize,
     count: u16,
     /// The row of the next one's first line.
     next: usize,
-    takes: SmallVec<[(Quota, Ask); 1]>,
+    takes: &'a [(Quota, Ask)],
 }
 
 const PEEK: u8 = 0;
@@ -45,12 +43,21 @@ const SETTLE: u8 = 2;
 const RESET: u8 = 3;
 const BUCKETS: u8 = 4;
 
-impl Arguments {
+impl<'a> Arguments<'a> {
+    /// For operations that begin with one of so many lines. Most that travel together are alike.
+    pub(super) fn with_lines(lines: usize) -> Arguments<'a> {
+        Arguments {
+            quotas: Vec::with_capacity(lines * QUOTA),
+            operations: Vec::with_capacity(HEAD + lines * LINE + PADDING),
+            alike: None,
+        }
+    }
+
     /// An acquire; each take of the row at the same place in `rows`.
-    pub(super) fn acquire(&mut self, rows: &[usize], takes: &[(Quota, Ask)]) {
+    pub(super) fn acquire(&mut self, rows: &[usize], takes: &'a [(Quota, Ask)]) {
         let in_turn = rows.windows(2).all(|rows| rows[1] == rows[0] + 1);
         if let Some(alike) = &mut self.alike {
-            if in_turn && rows.first() == Some(&alike.next) && *alike.takes == *takes {
+            if in_turn && rows.first() == Some(&alike.next) && alike.takes == takes {
                 (alike.count, alike.next) = (alike.count + 1, alike.next + rows.len());
                 self.operations[alike.place + 1..][..2].copy_from_slice(&alike.count.to_le_bytes());
                 return;
@@ -63,7 +70,7 @@ impl Arguments {
         let differ = in_turn || rows.iter().enumerate().all(|(i, row)| !rows[..i].contains(row));
         self.decision(if differ && takes.iter().all(is_usual) { BUCKETS } else { ACQUIRE }, rows, takes);
         if let (true, Some(first)) = (in_turn, rows.first()) {
-            self.alike = Some(Alike { place, count: 1, next: first + rows.len(), takes: takes.into() });
+            self.alike = Some(Alike { place, count: 1, next: first + rows.len(), takes });
         }
     }
 
@@ -145,6 +152,9 @@ impl Arguments {
     }
 }
 
+/// Bytes before an operation's lines, of a line of an acquire, and behind the last operation.
+const HEAD: usize = 5;
+const LINE: usize = 28;
 const PADDING: usize = 32;
 
 /// The bytes of a packed quota.
@@ -240,11 +250,10 @@ mod tests {
     fn what_is_asked_of_row_after_row_is_sent_once() {
         let quota = Quota::token_bucket(10, MINUTE);
         let sent = |acquires: &[(&[usize], Quota, u64)]| {
+            let takes = acquires.iter().map(|(rows, quota, cost)| vec![(*quota, Ask::cost(*cost)); rows.len()]);
+            let takes: Vec<_> = takes.collect();
             let mut arguments = Arguments::default();
-            for (rows, quota, cost) in acquires {
-                let takes: Vec<_> = rows.iter().map(|_| (*quota, Ask::cost(*cost))).collect();
-                arguments.acquire(rows, &takes);
-            }
+            acquires.iter().zip(&takes).for_each(|((rows, ..), takes)| arguments.acquire(rows, takes));
             arguments.operations
         };
         let one = 5 + 28;
@@ -261,11 +270,12 @@ mod tests {
         assert_eq!(sent(&[(&[0, 2], quota, 1), (&[2, 3], quota, 1)]).len(), 2 * (one + 28));
         // So is what comes after something else.
         let mut arguments = Arguments::default();
-        arguments.acquire(&[0], &[(quota, Ask::cost(1))]);
+        let takes = [(quota, Ask::cost(1))];
+        arguments.acquire(&[0], &takes);
         arguments.reset(8);
-        arguments.acquire(&[1], &[(quota, Ask::cost(1))]);
-        arguments.peek(&[2], &[(quota, Ask::cost(1))]);
-        arguments.acquire(&[2], &[(quota, Ask::cost(1))]);
+        arguments.acquire(&[1], &takes);
+        arguments.peek(&[2], &takes);
+        arguments.acquire(&[2], &takes);
         assert_eq!(arguments.operations.len(), one + 7 + one + one + one);
     }
 
@@ -289,9 +299,11 @@ mod tests {
     fn a_quota_is_sent_once() {
         let mut arguments = Arguments::default();
         let (quota, ask) = (Quota::fixed_window(10, MINUTE), Ask::cost(1));
-        arguments.acquire(&[0, 1], &[(quota.seeded(1), ask), (quota.seeded(2), ask)]);
+        let takes = [(quota.seeded(1), ask), (quota.seeded(2), ask)];
+        arguments.acquire(&[0, 1], &takes);
         assert_eq!(arguments.quotas.len(), QUOTA);
-        arguments.acquire(&[1], &[(quota.capacity(20), ask)]);
+        let takes = [(quota.capacity(20), ask)];
+        arguments.acquire(&[1], &takes);
         assert_eq!(arguments.quotas.len(), 2 * QUOTA);
     }
 }
