@@ -46,7 +46,7 @@ const TASKS: [usize; 3] = [1, 64, 512];
 const CHARGES: [usize; 2] = [1, 3];
 /// A hundred times as many cost the server's caches: run both.
 const KEYS: usize = 1_000;
-/// Some eight minutes altogether: of fifteen, the medians still moved by a tenth.
+/// Some five minutes altogether: of fifteen, the medians still moved by a tenth.
 const ROUNDS: usize = 45;
 const ROUND: Duration = Duration::from_millis(200);
 
