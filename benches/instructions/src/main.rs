@@ -24,9 +24,11 @@ use tower_service::Service;
 /// Its name, and how to take it so many times.
 type Path = (&'static str, fn(u64));
 
-const PATHS: [Path; 14] = [
+const PATHS: [Path; 16] = [
     ("decision, allowed, hot key", |times| decision(LARGE, times)),
     ("decision, denied", |times| decision(SMALL, times)),
+    ("decision of which only the verdict is kept, allowed", |times| verdict(LARGE, times)),
+    ("decision of which only the verdict is kept, denied", |times| verdict(SMALL, times)),
     ("decision, three charges", three_charges),
     ("decision, new key", new_keys),
     ("decision, observed", observed),
@@ -60,6 +62,16 @@ fn decision(quota: Quota, times: u64) {
     let key = String::from("user-00000000001-17");
     for _ in 0..times {
         black_box(now(limiter.limit(black_box(&policy), black_box(&key)))).expect("in memory");
+    }
+}
+
+/// Whatever else is in the decision, the compiler is to leave out.
+fn verdict(quota: Quota, times: u64) {
+    let (limiter, policy) = (limiter(), Policy::new("api", quota));
+    let key = String::from("user-00000000001-17");
+    for _ in 0..times {
+        let decision = limiter.limit_now(black_box(&policy), black_box(&key)).expect("in memory");
+        black_box(decision.is_allowed());
     }
 }
 
