@@ -96,7 +96,7 @@ bench:
 instructions:
 	benches/instructions/measure.sh
 
-# Fails if one of them has grown by more than 5 % over what is kept.
+# Fails if one of them has grown by more than 3 % over what is kept.
 instructions-check:
 	benches/instructions/measure.sh --check
 
