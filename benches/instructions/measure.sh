@@ -5,8 +5,8 @@
 #   measure.sh --check  fails if a path has grown by more than 3 % over the table that is kept
 #
 # Only what is done in `counted`: before that, the clock is calibrated, for as long as it takes. The difference between
-# N and N + 100,000 times leaves out what is made once. Valgrind hides the time stamp counter, so
-# the clock is read by a system call there, of which only the way into it counts.
+# N and N + 100,000 times leaves out what is made once. Valgrind hides the time stamp counter, so the clock is read by a
+# system call there, of which only the way into it counts.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 kept="$here/../instructions.md"
