@@ -22,7 +22,8 @@ out=$(mktemp -d)
 trap 'rm -r "$out"' EXIT
 
 count() {
-    valgrind --tool=callgrind --toggle-collect='*::counted*' --callgrind-out-file="$out/counts" "$program" "$1" "$2" 2>&1 </dev/null |
+    valgrind --tool=callgrind --toggle-collect='*::counted*' --callgrind-out-file="$out/counts" \
+        "$program" "$1" "$2" 2>&1 </dev/null |
         awk '/Collected/ { print $4; found = 1 } END { exit !found }'
 }
 

@@ -352,7 +352,7 @@ while place <= length do
 
       -- The row as it is to be written. Its expiry is put off only when it has to be, and then for twice as long: putting it off
       -- costs the server as much as the rest of a write.
-      local function state(row)
+      local function state()
         if spent == 0 and carry == 0 then return GONE end
         local instant = clear()
         if instant >= expires * 1000000 then
@@ -373,7 +373,7 @@ while place <= length do
             load(row, staged)
             roll(now)
             granted = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
-            staged[row] = state(row)
+            staged[row] = state()
           end
         end
         if granted and store then
@@ -388,7 +388,7 @@ while place <= length do
         load(row)
         roll(now)
         if not take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1) then return false end
-        rows[row] = state(row)
+        rows[row] = state()
         return true
       end
 
@@ -399,7 +399,7 @@ while place <= length do
         quota(number)
         load(row)
         settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
-        rows[row] = state(row)
+        rows[row] = state()
       end
     end
     local head = place + HEAD

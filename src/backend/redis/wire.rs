@@ -256,18 +256,18 @@ mod tests {
             acquires.iter().zip(&takes).for_each(|((rows, ..), takes)| arguments.acquire(rows, takes));
             arguments.operations
         };
-        let one = 5 + 28;
+        let one = HEAD + LINE;
         let alike = sent(&[(&[0], quota, 1), (&[1], quota, 1), (&[2], quota, 1)]);
         assert_eq!((alike.len(), &alike[..7]), (one, &[BUCKETS, 3, 0, 1, 0, 1, 0][..]));
         let alike = sent(&[(&[0, 1], quota, 1), (&[2, 3], quota, 1)]);
-        assert_eq!((alike.len(), &alike[..7]), (one + 28, &[BUCKETS, 2, 0, 2, 0, 1, 0][..]));
+        assert_eq!((alike.len(), &alike[..7]), (one + LINE, &[BUCKETS, 2, 0, 2, 0, 1, 0][..]));
         // The same row again, another cost, another quota, more or fewer lines, rows that are not in turn: apart.
         assert_eq!(sent(&[(&[0], quota, 1), (&[0], quota, 1)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota, 2)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota.capacity(5), 1)]).len(), 2 * one);
-        assert_eq!(sent(&[(&[0], quota, 1), (&[1, 2], quota, 1)]).len(), 2 * one + 28);
-        assert_eq!(sent(&[(&[0, 1], quota, 1), (&[2, 4], quota, 1)]).len(), 2 * (one + 28));
-        assert_eq!(sent(&[(&[0, 2], quota, 1), (&[2, 3], quota, 1)]).len(), 2 * (one + 28));
+        assert_eq!(sent(&[(&[0], quota, 1), (&[1, 2], quota, 1)]).len(), 2 * one + LINE);
+        assert_eq!(sent(&[(&[0, 1], quota, 1), (&[2, 4], quota, 1)]).len(), 2 * (one + LINE));
+        assert_eq!(sent(&[(&[0, 2], quota, 1), (&[2, 3], quota, 1)]).len(), 2 * (one + LINE));
         // So is what comes after something else.
         let mut arguments = Arguments::default();
         let takes = [(quota, Ask::cost(1))];
@@ -276,7 +276,7 @@ mod tests {
         arguments.acquire(&[1], &takes);
         arguments.peek(&[2], &takes);
         arguments.acquire(&[2], &takes);
-        assert_eq!(arguments.operations.len(), one + 7 + one + one + one);
+        assert_eq!(arguments.operations.len(), one + HEAD + 2 + one + one + one);
     }
 
     #[test]

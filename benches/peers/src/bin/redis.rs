@@ -3,10 +3,10 @@
 //! `charges=1`, `only=PING,coalesced` (words of names).
 //!
 //! Starts a redis-server of its own and prints Markdown tables: requests and decisions a second, latency, and what a
-//! decision costs the server's main thread. The server has the first core, the client the second. Each contestant has one connection,
-//! the same random keys, and limits that allow everything. A line is the median of its rounds. Machines are noisy, so
-//! the ratios are what to read: each is taken within a round, where everybody is asked right after the other; of these,
-//! the median, and the interval that it is in with 95 % (bootstrap).
+//! decision costs the server's main thread. The server has the first core, the client the second. Each contestant has
+//! one connection, the same random keys, and limits that allow everything. A line is the median of its rounds. Machines
+//! are noisy, so the ratios are what to read: each is taken within a round, where everybody is asked right after the
+//! other; of these, the median, and the interval that it is in with 95 % (bootstrap).
 //!
 //! A decision is that on one charge, as everywhere in tollgate: a request of three charges is three of them, on three
 //! rows. Latencies are of requests.
