@@ -29,6 +29,7 @@ mod give_back;
 mod micros;
 mod quota;
 mod sliding_window;
+mod stepped;
 mod token_bucket;
 mod words;
 
@@ -41,6 +42,7 @@ pub use micros::Micros;
 pub(crate) use micros::whole_micros;
 pub(crate) use quota::MOST_SPENT;
 pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND, WEEK};
+pub(crate) use stepped::{Stepped, Turn};
 pub(crate) use words::Words;
 
 /// What a backend remembers of one key under one policy. The default is a key never seen.
@@ -252,7 +254,8 @@ pub(crate) fn step_inlined(quota: &Quota, state: &State, now: Micros, ask: Ask) 
         match quota.limit().checked_sub(ask.cost) {
             // Nearly all calls.
             Some(level) if spent <= float(level) => return stepped(Turn::Now, spent + float(ask.cost)),
-            Some(level) if ask.max_wait == NOT_AT_ALL && token_bucket::owes(quota, spent, level, at) => {
+            // A token more is not paid back within the one that is not yet.
+            Some(level) if ask.max_wait == NOT_AT_ALL && spent >= float(level + 1) => {
                 return stepped(Turn::Owing { level }, spent);
             }
             _ => return at_length(quota, spent, at, carry, now, ask),
@@ -262,71 +265,12 @@ pub(crate) fn step_inlined(quota: &Quota, state: &State, now: Micros, ask: Ask) 
     at_length(quota, row.spent, row.at, row.carry, now, ask)
 }
 
-/// A [`Step`] of which it is known whether it is allowed, and everything else can be told: who wants to know no more than
-/// that, and who waits for the row, is not to wait for divisions.
-#[derive(Clone, Copy)]
-pub(crate) struct Stepped {
-    pub(crate) turn: Turn,
-    pub(crate) state: State,
-    pub(crate) now: Micros,
-}
-
-impl Stepped {
-    /// Of one that was told. Its times are whole microseconds.
-    pub(crate) fn of(step: Step) -> Stepped {
-        let turn = match step.verdict {
-            Verdict::Allow => Turn::Now,
-            Verdict::Reserve { wait } => Turn::In(whole_micros(wait)),
-            Verdict::Deny { retry: Some(retry) } => Turn::AskAgainIn(whole_micros(retry)),
-            Verdict::Deny { retry: None } => Turn::Never,
-        };
-        Stepped { turn, state: step.state, now: step.now }
-    }
-
-    /// Under the same quota.
-    #[inline(always)]
-    pub(crate) fn told(self, quota: &Quota) -> Step {
-        let Stepped { turn, state, now } = self;
-        let verdict = match turn {
-            Turn::Now => Verdict::Allow,
-            Turn::In(wait) => Verdict::Reserve { wait: Duration::from_micros(wait) },
-            Turn::AskAgainIn(retry) => Verdict::Deny { retry: Some(Duration::from_micros(retry)) },
-            Turn::Owing { level } => {
-                let retry = token_bucket::wait_for_owed(quota, state.spent, level, state.at, now);
-                Verdict::Deny { retry: Some(Duration::from_micros(retry)) }
-            }
-            Turn::Never => Verdict::Deny { retry: None },
-        };
-        Step { verdict, state, now }
-    }
-}
-
 /// Whether there is nothing to a row but that time has passed.
 #[inline(always)]
 fn is_usual(quota: &Quota, row: &State, now: Micros) -> bool {
     quota.algorithm() == Algorithm::TokenBucket
         && row.stamp == quota.stamp()
         && (row.at <= now || row.at.micros_since(now) <= quota.fill_micros())
-}
-
-/// What is to be said, in microseconds: two words, where a verdict would go through memory.
-#[derive(Clone, Copy)]
-pub(crate) enum Turn {
-    Now,
-    In(u64),
-    AskAgainIn(u64),
-    /// Ask again when the row has come down to this: see [`token_bucket::owes`].
-    Owing {
-        level: u64,
-    },
-    Never,
-}
-
-impl Turn {
-    #[inline(always)]
-    pub(crate) fn is_allowed(self) -> bool {
-        matches!(self, Turn::Now | Turn::In(_))
-    }
 }
 
 /// Decides, of a row brought to `now`, whatever the algorithm.

@@ -12,15 +12,6 @@ use super::rare::Rare;
 use super::reason::{DecidedBy, Reason};
 use crate::algorithm::{Micros, Quota, State, Step, Stepped, Turn, Verdict, roll};
 
-#[cold]
-fn rare_reason(turn: Turn, cost: u64, ceiling: u64) -> Reason {
-    match turn {
-        Turn::In(_) => Reason::Reserved,
-        Turn::Never if cost > ceiling => Reason::CostTooLarge,
-        _ => Reason::WaitTooLong,
-    }
-}
-
 /// The answer to one charge.
 ///
 /// ```
@@ -89,8 +80,7 @@ impl Decision {
     ) -> Decision {
         let reason = match step.verdict {
             Verdict::Deny { retry: Some(_) } => Reason::QuotaExceeded,
-            Verdict::Deny { retry: None } if cost <= quota.ceiling() => Reason::WaitTooLong,
-            Verdict::Deny { retry: None } => Reason::CostTooLarge,
+            Verdict::Deny { retry: None } => never(cost, &quota),
             _ if !all_granted => Reason::RefusedElsewhere,
             Verdict::Reserve { .. } => Reason::Reserved,
             Verdict::Allow => Reason::WithinQuota,
@@ -105,7 +95,8 @@ impl Decision {
         let reason = match step.turn {
             Turn::Now => Reason::WithinQuota,
             Turn::Owing { .. } | Turn::AskAgainIn(_) => Reason::QuotaExceeded,
-            turn => rare_reason(turn, cost, quota.ceiling()),
+            Turn::In(_) => Reason::Reserved,
+            Turn::Never => never(cost, quota),
         };
         let step = step.told(quota);
         Decision { policy, key, quota: *quota, cost, step, reason, decided_by: DecidedBy::Backend, denied: Rare::NONE }
@@ -274,11 +265,24 @@ impl Decision {
     }
 }
 
+/// Why a denial has no time after which to come back.
+#[cold]
+fn never(cost: u64, quota: &Quota) -> Reason {
+    if cost > quota.ceiling() {
+        Reason::CostTooLarge
+    } else if cost > quota.limit() {
+        Reason::WaitTooLong
+    } else {
+        // It will fit, but not before the end of time.
+        Reason::QuotaExceeded
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::decisions::Decisions;
     use super::*;
-    use crate::algorithm::{Ask, MINUTE, step};
+    use crate::algorithm::{Ask, MINUTE, step, step_inlined};
 
     const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
@@ -326,6 +330,44 @@ mod tests {
             decision.into_result().unwrap_err().to_string(),
             "rate limit exceeded: \"api\" has no turn for 50 tokens soon enough; retrying will not help"
         );
+    }
+
+    #[test]
+    fn what_fits_after_the_end_of_time_has_exceeded_its_quota() {
+        // One token in a century: four are paid back in the year 2423, and instants end in 2255.
+        let quota = Quota::token_bucket(1, Quota::MAX_PERIOD);
+        let state = State { spent: 4.0, at: NOW, carry: 0.0, stamp: quota.stamp() };
+        let decision = decide("century", quota, &state, 1);
+        assert_eq!((decision.reason(), decision.retry_after()), (Reason::QuotaExceeded, None));
+        assert_eq!(
+            decision.into_result().unwrap_err().to_string(),
+            "rate limit exceeded: \"century\"; retrying will not help"
+        );
+    }
+
+    #[test]
+    fn a_lone_charge_has_the_reason_that_it_has_among_others() {
+        let quota = Quota::token_bucket(1, Quota::MAX_PERIOD).max_reserved(1);
+        let row = |spent: f64| State { spent, at: NOW, carry: 0.0, stamp: quota.stamp() };
+        let minute = Ask::cost(1).wait_up_to(MINUTE);
+        for (spent, ask, reason) in [
+            (0.0, Ask::cost(1), Reason::WithinQuota),
+            (1.0, Ask::cost(1).reserve(), Reason::Reserved),
+            (1.0, Ask::cost(1), Reason::QuotaExceeded),
+            (1.5, Ask::cost(1), Reason::QuotaExceeded),
+            (1.0, minute, Reason::QuotaExceeded),
+            (4.0, Ask::cost(1), Reason::QuotaExceeded),
+            (0.0, minute.for_cost(2), Reason::WaitTooLong),
+            (0.0, Ask::cost(2), Reason::WaitTooLong),
+            (0.0, Ask::cost(3), Reason::CostTooLarge),
+        ] {
+            let stepped = step_inlined(&quota, &row(spent), NOW, ask);
+            let (name, key) = (PolicyName::new("api"), Digest::from_bits(0));
+            let lone = Decision::of_one(name.clone(), key, &quota, ask.tokens(), stepped);
+            let among = Decision::new(name, key, quota, ask.tokens(), step(&quota, &row(spent), NOW, ask), true);
+            assert_eq!((lone.reason(), among.reason()), (reason, reason), "{spent} spent, {ask:?}");
+            assert_eq!(lone.step(), among.step(), "{spent} spent, {ask:?}");
+        }
     }
 
     #[test]
