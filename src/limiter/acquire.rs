@@ -94,9 +94,9 @@ impl<'a> Acquire<'a> {
         self.tell(|signals| signals.label(name, value))
     }
 
-    fn decide(&self, take: bool) -> DecisionFuture {
-        let Charge { policy, subject, ask, signals } = &self.charge;
-        self.limiter.decide_one(policy, subject, *ask, signals.as_deref(), take)
+    fn decide(self, take: bool) -> DecisionFuture {
+        let Charge { policy, subject, ask, signals } = self.charge;
+        self.limiter.decide_one(policy, subject, ask, signals.as_deref(), take)
     }
 
     fn tell(mut self, more: impl FnOnce(Signals) -> Signals) -> Acquire<'a> {

@@ -10,18 +10,22 @@ use crate::backend::{Error, Take};
 use crate::policy::{Decision, Decisions, Policy, Signals, Subject};
 
 impl RateLimiter {
-    #[cold]
-    pub(super) fn decide_one_gate_by_gate(
+    /// One charge, if the rows are not at hand.
+    #[inline(never)]
+    pub(super) fn decide_one_elsewhere(
         &self,
         policy: &Policy,
-        subject: &Subject,
+        subject: Subject,
         ask: Ask,
         signals: Option<&Signals>,
         take: bool,
     ) -> DecisionFuture {
+        if self.is_plain() {
+            return self.ask_for_one(policy, &subject, ask, take);
+        }
         let none = Signals::new();
         let around = Circumstances { take, enforced: true, signals: signals.unwrap_or(&none) };
-        let lines = Lines::from_iter([(policy, subject, ask)]);
+        let lines = Lines::from_iter([(policy, &subject, ask)]);
         let mut call = Call::new(self, &lines, around);
         let takes = self.takes_changed(&lines);
         match self.gates(&lines, around.signals, &takes, &mut call) {
@@ -44,8 +48,8 @@ impl RateLimiter {
     /// One token, if somebody in this process can tell.
     #[cold]
     #[inline(never)]
-    pub(super) fn now_or_never(&self, policy: &Policy, subject: &Subject, ask: Ask, answer: &mut Option<Decision>) {
-        *answer = self.told_now(policy, subject, ask);
+    pub(super) fn now_or_never(&self, policy: &Policy, subject: Subject, ask: Ask, answer: &mut Option<Decision>) {
+        *answer = self.told_now(policy, &subject, ask);
     }
 
     fn told_now(&self, policy: &Policy, subject: &Subject, ask: Ask) -> Option<Decision> {

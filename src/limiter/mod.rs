@@ -55,7 +55,7 @@ pub use future::{DecisionFuture, DecisionsFuture};
 pub use guard::AutoBlock;
 pub use observer::{Blocked, Failed, Observed, Observer, Outcome};
 pub use overrides::SetQuotaError;
-pub(crate) use plain::decided;
+pub(crate) use plain::{decided, usual};
 pub use reservation::{HoldFuture, Reservation};
 pub use settlement::Settlement;
 pub use snapshot::Snapshot;
@@ -172,7 +172,7 @@ impl RateLimiter {
     /// If the backend cannot decide. A denial is no error: see [`Decision::into_result`](crate::Decision::into_result).
     #[inline]
     pub fn limit(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
-        self.decide_one(policy, &subject.into(), Ask::cost(1), None, true)
+        self.decide_one(policy, subject.into(), Ask::cost(1), None, true)
     }
 
     /// [`limit`](RateLimiter::limit) from where nothing can be awaited, such as a gRPC interceptor. `None` if nobody in
@@ -191,7 +191,7 @@ impl RateLimiter {
     /// ```
     #[inline]
     pub fn limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Option<Decision> {
-        self.decide_now(policy, &subject.into(), Ask::cost(1))
+        self.decide_now(policy, subject.into(), Ask::cost(1))
     }
 
     /// What [`limit`](RateLimiter::limit) would answer, without taking anything. Of a layer's callers: name them as
@@ -212,7 +212,7 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot decide.
     pub fn check(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
-        self.decide_one(policy, &subject.into(), Ask::cost(1), None, false)
+        self.decide_one(policy, subject.into(), Ask::cost(1), None, false)
     }
 
     /// Begins a call with choices: a [cost](Acquire::cost), a [reservation](Acquire::reserve), a charge [in

@@ -12,7 +12,7 @@ use super::rule::Rule;
 use super::shared::{Enforce, Shared};
 use crate::algorithm::{Ask, Micros, Quota, State, Stepped, Turn, left_of_whole};
 use crate::backend::RowId;
-use crate::limiter::decided;
+use crate::limiter::{decided, usual};
 use crate::policy::{Decision, Digest, Outlook, Policy};
 
 /// What becomes of most requests: a charge of one token under the only rule, and nothing else to be done for them. Small:
@@ -79,30 +79,25 @@ impl Shared {
     #[inline(always)]
     fn usual_of(&self, rule: &Rule, key: Digest, tier: Option<&str>, denied: &mut Option<Decision>) -> Usual {
         let prepared = &rule.policies[0];
-        let usual = self.limiter.usual(
-            &prepared.policy,
-            || key,
-            tier,
-            Ask::cost(1),
-            |_, quota, step| {
-                // What is rare is given the step in pieces: as a whole it would lie in memory for those too who need
-                // none of it.
-                let Stepped { turn, state, now } = step;
-                if !turn.is_allowed() {
-                    *denied = Some(denial(&prepared.policy, key, quota, turn, state, now));
-                    return Usual::Denied;
-                }
-                if self.headers == HeaderFamily::None {
-                    return Usual::GoOn;
-                }
-                let (remaining, window) = match left_of_whole(quota, &step.told(quota)) {
-                    Some(known) => known,
-                    None => left(quota, turn, state, now),
-                };
-                Usual::Tell(Left { item: prepared.items.number_of(quota), remaining, window })
-            },
-        );
-        usual.unwrap_or(Usual::AtLength)
+        let Some(memory) = self.limiter.rows_at_hand() else { return Usual::AtLength };
+        let row = RowId { policy: prepared.policy.name(), key };
+        usual(memory, row, prepared.policy.quota_for(tier), Ask::cost(1), true, |quota, step| {
+            // What is rare is given the step in pieces: as a whole it would lie in memory for those too who need none of
+            // it.
+            let Stepped { turn, state, now } = step;
+            if !turn.is_allowed() {
+                *denied = Some(denial(&prepared.policy, key, quota, turn, state, now));
+                return Usual::Denied;
+            }
+            if self.headers == HeaderFamily::None {
+                return Usual::GoOn;
+            }
+            let (remaining, window) = match left_of_whole(quota, &step.told(quota)) {
+                Some(known) => known,
+                None => left(quota, turn, state, now),
+            };
+            Usual::Tell(Left { item: prepared.items.number_of(quota), remaining, window })
+        })
     }
 
     pub(super) fn report(&self, Left { item, remaining, window }: Left) -> Report {

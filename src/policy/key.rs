@@ -155,10 +155,14 @@ impl Key {
         }
     }
 
-    /// The same with zeros behind, and how many they are without, if they are few.
+    /// The same: if they are few, with zeros behind, and how many they are without. By value, so that a key which was just
+    /// made need not lie in memory.
     #[inline(always)]
-    pub(super) fn few_words(&self) -> Option<(&[u64; WORDS], usize)> {
-        if self.many.is_none() { Some((&self.few, self.length)) } else { None }
+    pub(super) fn few_or_many(&self) -> Result<([u64; WORDS], usize), &[u64]> {
+        match &self.many {
+            None => Ok((self.few, self.length)),
+            Some(many) => Err(many),
+        }
     }
 }
 

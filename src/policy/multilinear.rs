@@ -37,35 +37,47 @@ impl Multilinear {
 
     #[inline(always)]
     pub(super) fn digest(&self, key: &Key) -> Digest {
-        let Some((words, length)) = key.few_words() else { return self.digest_of_many(key) };
+        let (words, length) = match key.few_or_many() {
+            Ok(few) => few,
+            Err(many) => return Digest::own(self.bits_of_many(many)),
+        };
         // Most keys are texts, and there are few first words of those.
         let (low, high) = match length_of_text(words[0]).and_then(|length| self.texts.get(length)) {
             Some([low, high]) => (*low, *high),
             None => {
                 let [low, high] = self.begin;
-                self.plus(low, high, words, 0)
+                self.plus(low, high, words[0], 0)
             }
         };
-        let (low, high) = self.plus(low, high, words, 1);
-        let (low, high) = self.plus(low, high, words, 2);
-        let (mut low, mut high) = self.plus(low, high, words, 3);
-        // Words of zeros, which fill up a key, add nothing: of the first ones it does not matter how many there are.
-        for number in 4..length.min(WORDS) {
-            (low, high) = self.plus(low, high, words, number);
+        let (low, high) = self.plus(low, high, words[1], 1);
+        let (low, high) = self.plus(low, high, words[2], 2);
+        let (mut low, mut high) = self.plus(low, high, words[3], 3);
+        // Words of zeros, which fill up a key, add nothing: it does not matter how many there are.
+        if length > 4 {
+            let [.., a, b, c, d] = words;
+            (low, high) = self.plus_later(low, high, [a, b, c, d]);
         }
         // Only by its lower half is a place in a table chosen.
         Digest::own((high >> 64) << 64 | u128::from(scattered((low >> 64) as u64)))
     }
 
     #[inline(always)]
-    fn plus(&self, low: u128, high: u128, words: &[u64; WORDS], number: usize) -> (u128, u128) {
-        let (word, [a, b]) = (u128::from(words[number]), self.factors[number]);
+    fn plus(&self, low: u128, high: u128, word: u64, number: usize) -> (u128, u128) {
+        let (word, [a, b]) = (u128::from(word), self.factors[number]);
         (low.wrapping_add(a.wrapping_mul(word)), high.wrapping_add(b.wrapping_mul(word)))
     }
 
+    #[inline(never)]
+    fn plus_later(&self, low: u128, high: u128, [a, b, c, d]: [u64; 4]) -> (u128, u128) {
+        let (low, high) = self.plus(low, high, a, 4);
+        let (low, high) = self.plus(low, high, b, 5);
+        let (low, high) = self.plus(low, high, c, 6);
+        self.plus(low, high, d, 7)
+    }
+
     #[cold]
-    fn digest_of_many(&self, key: &Key) -> Digest {
-        Digest::own(self.many.digest(key).to_bits())
+    fn bits_of_many(&self, words: &[u64]) -> u128 {
+        self.many.bits_of(words)
     }
 }
 
