@@ -15,7 +15,7 @@ use limitador::limit::{Context as Variables, Limit, Namespace};
 use tollgate::{Charge, Decision, HOUR, MemoryBackend, Policy, Quota, RateLimiter, SECOND};
 
 use crate::keys::Keys;
-use crate::rounds::{ROUND, interleaved, rounds};
+use crate::rounds::{ROUND, interleaved, median, rounds, rounds_of};
 
 /// What the limit is like.
 #[derive(Clone, Copy, PartialEq)]
@@ -124,6 +124,35 @@ pub fn decisions(kinds: &[Kind], keys: usize, threads: &[usize], few: bool) -> V
     });
     let named: Vec<_> = cells.iter().map(|(it, ..)| it.name).zip(times).collect();
     named.chunks(tables[0].1.len()).map(<[_]>::to_vec).collect()
+}
+
+/// Of some limiters, what a refusal takes to what an admission takes: the ratio in each round. Each limiter has several
+/// tables of a kind, since two tables differ by where they lie, and a round's ratio is of their medians.
+pub fn refused_to_allowed(keys: usize, tables: usize) -> Vec<(&'static str, Vec<f64>)> {
+    // One table of each kind after the other: neither kind is always filled first.
+    let kinds = [Kind::Allowed, Kind::Denied].into_iter().cycle().take(2 * tables);
+    let all: Vec<(Kind, Contestant)> = kinds
+        .flat_map(|kind| {
+            let (period, burst) = kind.quota(keys);
+            let compared =
+                [tollgate(period, burst, keys), tollgate_awaited(period, burst, keys), governor(period, burst)];
+            compared.map(|it| (kind, it))
+        })
+        .collect();
+    let keys = Keys::new(keys);
+    all.iter().for_each(|(_, it)| it.fill(&keys));
+    let mut cursors = vec![0; all.len()];
+    let times = rounds_of(rounds(), all.len(), |i| all[i].1.time(all[i].0, &keys, &mut cursors[i], ROUND));
+    let compared = all.len() / (2 * tables);
+    let ratios = (0..compared).map(|which| {
+        let of = |round: usize, kind: Kind| {
+            let tables = (which..all.len()).step_by(compared).filter(|i| all[*i].0 == kind);
+            median(tables.map(|i| times[i][round]).collect())
+        };
+        let ratios = (0..rounds()).map(|round| of(round, Kind::Denied) / of(round, Kind::Allowed));
+        (all[which].1.name, ratios.collect())
+    });
+    ratios.collect()
 }
 
 /// Tollgate first, then governor, then the others. `few`: only those whose tables stay within reason however

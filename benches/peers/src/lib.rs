@@ -11,7 +11,7 @@ mod plot;
 mod rounds;
 mod stacks;
 
-pub use contestants::{Contestant, Kind, decisions, limiters, ready, rules};
+pub use contestants::{Contestant, Kind, decisions, limiters, ready, refused_to_allowed, rules};
 pub use counting::Counting;
 pub use keys::{Keys, Random, key};
 pub use machine::{described, pin, resident};

@@ -16,9 +16,14 @@ pub fn rounds() -> usize {
 /// How long one is.
 pub const ROUND: Duration = Duration::from_millis(20);
 
-/// The medians of `rounds` measurements of each of `count` contestants. Each is first, and last, as often as the
-/// others: who goes later finds a warmer machine.
-pub fn interleaved(rounds: usize, count: usize, mut measure: impl FnMut(usize) -> f64) -> Vec<f64> {
+/// The medians of `rounds` measurements of each of `count` contestants.
+pub fn interleaved(rounds: usize, count: usize, measure: impl FnMut(usize) -> f64) -> Vec<f64> {
+    rounds_of(rounds, count, measure).into_iter().map(median).collect()
+}
+
+/// `rounds` measurements of each of `count` contestants. Each is first, and last, as often as the others: who goes later
+/// finds a warmer machine.
+pub fn rounds_of(rounds: usize, count: usize, mut measure: impl FnMut(usize) -> f64) -> Vec<Vec<f64>> {
     let mut times = vec![Vec::new(); count];
     for round in 0..rounds {
         for turn in 0..count {
@@ -26,7 +31,7 @@ pub fn interleaved(rounds: usize, count: usize, mut measure: impl FnMut(usize) -
             times[which].push(measure(which));
         }
     }
-    times.into_iter().map(median).collect()
+    times
 }
 
 pub fn median(mut values: Vec<f64>) -> f64 {

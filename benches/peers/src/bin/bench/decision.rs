@@ -8,7 +8,8 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use tollgate::observe::{Metrics, Tracing};
 use tollgate::{MemoryBackend, Observed, Observer, Policy, Quota, RateLimiter, SECOND};
 use tollgate_peers::{
-    Contestant, Keys, Kind, ROUND, decisions, interleaved, limiters, quick, ratio, ready, rounds, rules,
+    Contestant, Keys, Kind, ROUND, decisions, interleaved, limiters, quick, ratio, ready, refused_to_allowed, rounds,
+    rules, spread,
 };
 
 pub fn print() {
@@ -20,20 +21,23 @@ pub fn print() {
         let columns: Vec<_> = counts.iter().zip(&measured).map(|(keys, of)| (*keys, &of[i])).collect();
         table(label, &columns);
     }
-    denied_to_allowed(&counts, &measured);
+    refusals(&counts);
     charges();
     observers();
 }
 
 /// What a refusal costs beside an admission.
-fn denied_to_allowed(counts: &[usize], measured: &[Vec<Vec<(&str, f64)>>]) {
+fn refusals(counts: &[usize]) {
+    // Filling more of the largest takes longer than all the rest.
+    let measured: Vec<_> =
+        counts.iter().map(|keys| refused_to_allowed(*keys, if *keys > 1_000_000 { 1 } else { 3 })).collect();
     let heads: Vec<_> = counts.iter().map(|keys| counted(*keys)).collect();
-    println!("| one thread, denied : allowed | {} |", heads.join(" | "));
+    println!("| one thread, denied : allowed (95 %) | {} |", heads.join(" | "));
     println!("| --- {}|", "| ---: ".repeat(counts.len()));
-    for (i, (name, _)) in measured[0][0].iter().enumerate() {
-        let cells = measured.iter().map(|of| match (of[0].get(i), of[2].get(i)) {
-            (Some((_, allowed)), Some((_, denied))) => ratio(denied / allowed),
-            _ => "–".to_owned(),
+    for (i, (name, _)) in measured[0].iter().enumerate() {
+        let cells = measured.iter().map(|of| {
+            let (middle, low, high) = spread(&of[i].1);
+            format!("{middle:.3} ({low:.3} to {high:.3})")
         });
         println!("| {name} | {} |", cells.collect::<Vec<_>>().join(" | "));
     }
