@@ -13,7 +13,7 @@ use crate::policy::{Decision, Decisions, Policy, Signals, Subject};
 
 impl RateLimiter {
     /// [`decide`](RateLimiter::decide) for the one charge that most calls are.
-    #[inline]
+    #[inline(always)]
     pub(super) fn decide_one(
         &self,
         policy: &Policy,

@@ -106,24 +106,30 @@ impl Secret {
 
     /// The digest of `key`: SipHash-1-3 (Aumasson and Bernstein, 2012) with 128 bits out.
     pub fn digest(&self, key: &Key) -> Digest {
-        Digest::from_bits(self.bits_of(key.words()))
+        self.digest_inlined(key)
     }
 
-    pub(super) fn bits_of(&self, words: &[u64]) -> u128 {
+    /// Compiled into who asks, so that a key which was just made need not lie in memory.
+    #[inline(always)]
+    fn digest_inlined(&self, key: &Key) -> Digest {
+        Digest::from_bits(match key.few_or_many() {
+            Ok((few, length)) => self.bits_of_few(*few, length),
+            Err(many) => self.bits_of_many(many),
+        })
+    }
+
+    #[inline]
+    fn bits_of_few(&self, words: [u64; WORDS], length: usize) -> u128 {
         let mut bytes = [0; 8 * WORDS];
-        let Some(bytes) = bytes.get_mut(..8 * words.len()) else {
-            return self.hash(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>()).to_bits();
-        };
         for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
-        self.hash(bytes).to_bits()
+        self.hash(&bytes[..8 * length]).to_bits()
     }
 
-    /// Of the first `length` words, which come by value: see [`Key::few_or_many`].
-    #[inline(never)]
-    fn bits_of_few(&self, words: [u64; WORDS], length: usize) -> u128 {
-        self.bits_of(words.get(..length).unwrap_or(&words))
+    #[cold]
+    pub(super) fn bits_of_many(&self, words: &[u64]) -> u128 {
+        self.hash(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>()).to_bits()
     }
 
     pub(super) fn hash(&self, bytes: &[u8]) -> Digest {
@@ -148,10 +154,7 @@ impl KeyHash {
     pub(crate) fn digest(&self, key: &Key) -> Digest {
         match self {
             KeyHash::Own(own) => own.digest(key),
-            KeyHash::Shared(secret) => Digest::from_bits(match key.few_or_many() {
-                Ok((few, length)) => secret.bits_of_few(few, length),
-                Err(many) => secret.bits_of(many),
-            }),
+            KeyHash::Shared(secret) => secret.digest_inlined(key),
         }
     }
 }

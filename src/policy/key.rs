@@ -155,12 +155,11 @@ impl Key {
         }
     }
 
-    /// The same: if they are few, with zeros behind, and how many they are without. By value, so that a key which was just
-    /// made need not lie in memory.
+    /// The same: if they are few, with zeros behind, and how many they are without.
     #[inline(always)]
-    pub(super) fn few_or_many(&self) -> Result<([u64; WORDS], usize), &[u64]> {
+    pub(super) fn few_or_many(&self) -> Result<(&[u64; WORDS], usize), &[u64]> {
         match &self.many {
-            None => Ok((self.few, self.length)),
+            None => Ok((&self.few, self.length)),
             Some(many) => Err(many),
         }
     }

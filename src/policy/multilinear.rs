@@ -39,7 +39,7 @@ impl Multilinear {
     pub(super) fn digest(&self, key: &Key) -> Digest {
         let (words, length) = match key.few_or_many() {
             Ok(few) => few,
-            Err(many) => return Digest::own(self.bits_of_many(many)),
+            Err(many) => return Digest::own(self.many.bits_of_many(many)),
         };
         // Most keys are texts, and there are few first words of those.
         let (low, high) = match length_of_text(words[0]).and_then(|length| self.texts.get(length)) {
@@ -55,7 +55,7 @@ impl Multilinear {
         // Words of zeros, which fill up a key, add nothing: it does not matter how many there are.
         if length > 4 {
             let [.., a, b, c, d] = words;
-            (low, high) = self.plus_later(low, high, [a, b, c, d]);
+            (low, high) = self.plus_later(low, high, [*a, *b, *c, *d]);
         }
         // Only by its lower half is a place in a table chosen.
         Digest::own((high >> 64) << 64 | u128::from(scattered((low >> 64) as u64)))
@@ -73,11 +73,6 @@ impl Multilinear {
         let (low, high) = self.plus(low, high, b, 5);
         let (low, high) = self.plus(low, high, c, 6);
         self.plus(low, high, d, 7)
-    }
-
-    #[cold]
-    fn bits_of_many(&self, words: &[u64]) -> u128 {
-        self.many.bits_of(words)
     }
 }
 
