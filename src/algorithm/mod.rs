@@ -255,7 +255,7 @@ pub(crate) fn step_inlined(quota: &Quota, state: &State, now: Micros, ask: Ask) 
             // Nearly all calls.
             Some(level) if spent <= float(level) => return stepped(Turn::Now, spent + float(ask.cost)),
             // A token more is not paid back within the one that is not yet.
-            Some(level) if ask.max_wait == NOT_AT_ALL && spent >= float(level + 1) => {
+            Some(level) if ask.max_wait == NOT_AT_ALL && spent - float(level) >= 1.0 => {
                 return stepped(Turn::Owing { level }, spent);
             }
             _ => return at_length(quota, spent, at, carry, now, ask),
@@ -558,6 +558,19 @@ mod tests {
         let left = |quota: &Quota, cost| left_of_whole(quota, &step(quota, &row(quota, NOW), NOW, Ask::cost(cost)));
         assert_eq!(left(&bucket, 2), Some((4, 24_000_000)));
         assert_eq!((left(&bucket, 7), left(&window, 2), left(&window, 7)), (None, None, None));
+    }
+
+    #[test]
+    fn part_of_a_token_may_be_all_that_is_owed() {
+        // A token in six seconds; half of one is owed, as after a charge that cost less than it was taken for.
+        let quota = Quota::token_bucket(10, MINUTE);
+        let verdict = |spent: f64, since: u64| {
+            let at = NOW.minus(since * 1_000_000);
+            step(&quota, &State { spent, at, carry: 0.0, stamp: quota.stamp() }, NOW, Ask::cost(1)).verdict
+        };
+        let denied = |seconds: u64| Verdict::Deny { retry: Some(Duration::from_secs(seconds)) };
+        assert_eq!((verdict(9.5, 3), verdict(9.5, 2)), (Verdict::Allow, denied(1)));
+        assert_eq!((verdict(10.0, 5), verdict(10.5, 5)), (denied(1), denied(4)));
     }
 
     #[test]

@@ -95,8 +95,7 @@ impl Decision {
         let reason = match step.turn {
             Turn::Now => Reason::WithinQuota,
             Turn::Owing { .. } | Turn::AskAgainIn(_) => Reason::QuotaExceeded,
-            Turn::In(_) => Reason::Reserved,
-            Turn::Never => never(cost, quota),
+            turn => rare_reason(turn, cost, quota),
         };
         let step = step.told(quota);
         Decision { policy, key, quota: *quota, cost, step, reason, decided_by: DecidedBy::Backend, denied: Rare::NONE }
@@ -263,6 +262,12 @@ impl Decision {
     pub fn into_result(self) -> Result<Decision, Denied> {
         if self.is_allowed() { Ok(self) } else { Err(Denied::new(self.into())) }
     }
+}
+
+// Of its own: with more arms, the usual ones would be jumped to through a table.
+#[cold]
+fn rare_reason(turn: Turn, cost: u64, quota: &Quota) -> Reason {
+    if let Turn::In(_) = turn { Reason::Reserved } else { never(cost, quota) }
 }
 
 /// Why a denial has no time after which to come back.
