@@ -71,7 +71,8 @@ pub enum Reason {
     /// The backend could not decide, and the policy lets such charges pass: see
     /// [`FailureMode::Allow`](crate::FailureMode::Allow).
     Unseen,
-    /// It does not fit now; it will after [`Decision::retry_after`](crate::Decision::retry_after).
+    /// It does not fit now; it will after [`Decision::retry_after`](crate::Decision::retry_after), which is `None` if that
+    /// is past the last instant, [`Micros::MAX`](crate::algorithm::Micros::MAX).
     QuotaExceeded,
     /// The cost is more than the quota ever has, with all that may be reserved: it will never fit.
     CostTooLarge,
