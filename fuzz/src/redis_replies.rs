@@ -42,7 +42,7 @@ fn as_it_says(quota: Quota, ask: Ask, operations: &[Operation], reply: &[u8]) {
         return assert!(answer.is_err(), "{bytes:?}");
     }
     let (now, at) = (Micros::new(now as u64), Micros::new(at as u64));
-    let expected = step(&quota, &State { spent, at, carry, stamp }, now, ask);
+    let expected = step(&quota, &State { spent, at, carry, stamp, ..State::default() }, now, ask);
     match answer {
         Ok(steps) => {
             assert!(*steps == [expected] && (bytes[8] == 1) == expected.is_allowed(), "{steps:?} {expected:?}")

@@ -31,6 +31,11 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (instant < Micros::MAX).then_some(instant)
 }
 
+/// The whole second from which nothing of the row stands.
+pub(super) fn clear(quota: &Quota, state: &State) -> Micros {
+    when(quota, state, state.at, 0.0).unwrap_or(Micros::MAX).to_whole_second()
+}
+
 /// The number of the window in which `instant` lies; 0 is the one that began at the epoch or before it.
 pub(super) fn index(quota: &Quota, instant: Micros) -> u64 {
     (instant.get() + quota.period_micros() - quota.start_micros()) / quota.period_micros()
@@ -74,7 +79,8 @@ mod tests {
         // A row from before `start` was said may begin anywhere.
         let quota = Quota::fixed_window(10, MINUTE).start(Duration::ZERO);
         let (begin, now) = (Micros::new(1_700_000_040_000_000), Micros::new(1_700_000_050_000_000));
-        let row = State { spent: 3.0, at: Micros::new(1_700_000_045_000_000), carry: 0.0, stamp: quota.stamp() };
+        let row =
+            State { spent: 3.0, at: Micros::new(1_700_000_045_000_000), stamp: quota.stamp(), ..State::default() };
         assert_eq!(roll(&quota, &row, now), State { at: begin, ..row });
         assert_eq!(roll(&quota, &row, begin), State { at: begin, ..row }, "a clock that stepped back");
     }

@@ -17,7 +17,7 @@
 //!
 //! If the row holds less than these sums say, it was reset or evicted in between: then nothing is given back.
 
-use super::{Algorithm, MOST_SPENT, Micros, Quota, State, Step, Verdict, roll, sliding_window, spent};
+use super::{Algorithm, MOST_SPENT, Micros, Quota, State, Step, Verdict, cleared, roll, sliding_window, spent};
 
 /// What is needed to settle a charge later: its cost, and the row as the charge left it.
 ///
@@ -87,7 +87,7 @@ pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actu
     let now = now.max(row.at);
     if actual >= receipt.cost {
         let more = row.spent + (actual - receipt.cost) as f64;
-        return State { spent: more.min(MOST_SPENT as f64), ..row };
+        return cleared(quota, State { spent: more.min(MOST_SPENT as f64), ..row });
     }
     let wanted = (receipt.cost - actual) as f64;
     if quota.stamp() != receipt.state.stamp {

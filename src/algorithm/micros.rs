@@ -57,6 +57,11 @@ impl Micros {
         Micros::new(self.0.saturating_add(micros))
     }
 
+    /// The first whole second from then on, or the last instant.
+    pub(crate) const fn to_whole_second(self) -> Micros {
+        Micros::new(self.0.div_ceil(1_000_000) * 1_000_000)
+    }
+
     pub(crate) const fn minus(self, micros: u64) -> Micros {
         Micros(self.0.saturating_sub(micros))
     }

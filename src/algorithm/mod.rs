@@ -68,6 +68,9 @@ pub struct State {
     pub carry: f64,
     /// The [stamp](Quota::stamp) of the quota under which the row was written.
     pub stamp: u32,
+    /// An instant, in whole seconds, from which nothing of `spent` stands any more under the quota that wrote the row:
+    /// never too early, and not much too late. A backend may store a later one; [`Micros::MAX`] means never.
+    pub clear: Micros,
 }
 
 /// What is asked of a key: so many tokens, at once or within a time.
@@ -247,22 +250,29 @@ pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
 /// arithmetic.
 #[inline(always)]
 pub(crate) fn step_inlined(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Stepped {
-    let State { spent, at, carry, stamp } = *state;
+    let State { spent, at, carry, stamp, clear } = *state;
     if quota.is_plain() && stamp == quota.stamp() && at <= now {
         let (spent, at) = token_bucket::roll_plain(quota, spent, at, now);
-        let stepped = |turn: Turn, spent: f64| Stepped { turn, state: State { spent, at, carry, stamp }, now };
+        let stepped = |turn: Turn, spent: f64, clear: Micros| Stepped {
+            turn,
+            state: State { spent, at, carry, stamp, clear },
+            now,
+        };
         match quota.limit().checked_sub(ask.cost) {
             // Nearly all calls.
-            Some(level) if spent <= float(level) => return stepped(Turn::Now, spent + float(ask.cost)),
+            Some(level) if spent <= float(level) => {
+                let spent = spent + float(ask.cost);
+                return stepped(Turn::Now, spent, token_bucket::clear(quota, spent, at));
+            }
             // A token more is not paid back within the one that is not yet.
             Some(level) if ask.max_wait == NOT_AT_ALL && spent - float(level) >= 1.0 => {
-                return stepped(Turn::Owing { level }, spent);
+                return stepped(Turn::Owing { level }, spent, clear);
             }
-            _ => return at_length(quota, spent, at, carry, now, ask),
+            _ => return at_length(quota, &State { spent, at, carry, stamp, clear }, now, ask),
         }
     }
-    let row = roll(quota, &State { spent, at, carry, stamp }, now);
-    at_length(quota, row.spent, row.at, row.carry, now, ask)
+    let row = roll(quota, state, now);
+    at_length(quota, &row, now, ask)
 }
 
 /// Whether there is nothing to a row but that time has passed.
@@ -275,15 +285,15 @@ fn is_usual(quota: &Quota, row: &State, now: Micros) -> bool {
 
 /// Decides, of a row brought to `now`, whatever the algorithm.
 #[inline(always)]
-fn at_length(quota: &Quota, spent: f64, at: Micros, carry: f64, now: Micros, ask: Ask) -> Stepped {
-    let turn = turn_at_length(quota, spent, at, carry, now, ask);
-    let spent = if turn.is_allowed() { spent + float(ask.cost) } else { spent };
-    Stepped { turn, state: State { spent, at, carry, stamp: quota.stamp() }, now }
+fn at_length(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Stepped {
+    let turn = turn_at_length(quota, row, now, ask);
+    let state =
+        if turn.is_allowed() { cleared(quota, State { spent: row.spent + float(ask.cost), ..*row }) } else { *row };
+    Stepped { turn, state, now }
 }
 
 #[inline(never)]
-fn turn_at_length(quota: &Quota, spent: f64, at: Micros, carry: f64, now: Micros, ask: Ask) -> Turn {
-    let row = &State { spent, at, carry, stamp: quota.stamp() };
+fn turn_at_length(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Turn {
     let cost = ask.cost;
     if cost <= quota.limit() && within(quota, row, now, float(quota.limit() - cost)) {
         return Turn::Now;
@@ -298,6 +308,16 @@ fn turn_at_length(quota: &Quota, spent: f64, at: Micros, carry: f64, now: Micros
         }
     };
     retry.map_or(Turn::Never, |at| Turn::AskAgainIn(at.micros_since(now)))
+}
+
+/// The row with the instant from which nothing of it stands any more.
+fn cleared(quota: &Quota, row: State) -> State {
+    let clear = match quota.algorithm() {
+        Algorithm::TokenBucket => token_bucket::clear(quota, row.spent, row.at),
+        Algorithm::FixedWindow => fixed_window::clear(quota, &row),
+        Algorithm::SlidingWindow => row.at.plus(2 * quota.period_micros()).to_whole_second(),
+    };
+    State { clear, ..row }
 }
 
 /// The row brought to `now`: what has been paid back is off it.
@@ -520,7 +540,7 @@ mod tests {
     fn a_row_is_forgiven_one_microsecond_beyond_a_refill_and_beyond_what_it_owes() {
         let (quota, micro) = (Quota::token_bucket(10, MINUTE), Duration::from_micros(1));
         let stands = |spent: f64, at: Micros| {
-            let row = roll(&quota, &State { spent, at, carry: 0.0, stamp: quota.stamp() }, NOW);
+            let row = roll(&quota, &State { spent, at, stamp: quota.stamp(), ..State::default() }, NOW);
             (row.spent, row.at.max(NOW) == at)
         };
         assert_eq!(stands(5.0, NOW + MINUTE), (5.0, true));
@@ -542,7 +562,7 @@ mod tests {
         let quota = Quota::fixed_window(10, MINUTE).capacity(20).start(Duration::ZERO);
         let now = Micros::new(1_700_000_040_000_000);
         let spent = |windows: u32| {
-            let row = State { spent: 5.0, at: now + windows * MINUTE, carry: 0.0, stamp: quota.stamp() };
+            let row = State { spent: 5.0, at: now + windows * MINUTE, stamp: quota.stamp(), ..State::default() };
             roll(&quota, &row, now).spent
         };
         assert_eq!((spent(2), spent(3)), (5.0, 0.0));
@@ -551,7 +571,7 @@ mod tests {
     #[test]
     fn the_short_ways_are_for_buckets_that_nobody_else_wrote_and_that_allow() {
         let (bucket, window) = (Quota::token_bucket(10, MINUTE), Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
-        let row = |quota: &Quota, at| State { spent: 4.0, at, carry: 0.0, stamp: quota.stamp() };
+        let row = |quota: &Quota, at| State { spent: 4.0, at, stamp: quota.stamp(), ..State::default() };
         assert!(is_usual(&bucket, &row(&bucket, NOW), NOW) && is_usual(&bucket, &row(&bucket, NOW + MINUTE), NOW));
         let others = [row(&Quota::token_bucket(9, MINUTE), NOW), row(&bucket, NOW + MINUTE + Duration::from_micros(1))];
         assert!(others.iter().all(|row| !is_usual(&bucket, row, NOW)) && !is_usual(&window, &row(&window, NOW), NOW));
@@ -566,7 +586,7 @@ mod tests {
         let quota = Quota::token_bucket(10, MINUTE);
         let verdict = |spent: f64, since: u64| {
             let at = NOW.minus(since * 1_000_000);
-            step(&quota, &State { spent, at, carry: 0.0, stamp: quota.stamp() }, NOW, Ask::cost(1)).verdict
+            step(&quota, &State { spent, at, stamp: quota.stamp(), ..State::default() }, NOW, Ask::cost(1)).verdict
         };
         let denied = |seconds: u64| Verdict::Deny { retry: Some(Duration::from_secs(seconds)) };
         assert_eq!((verdict(9.5, 3), verdict(9.5, 2)), (Verdict::Allow, denied(1)));
@@ -576,7 +596,13 @@ mod tests {
     #[test]
     fn a_window_far_ahead_of_the_clock_is_forgiven_with_the_one_before() {
         let quota = Quota::sliding_window(10, MINUTE);
-        let ahead = State { spent: 6.0, at: Micros::new(2_000_000_040_000_000), carry: 4.0, stamp: quota.stamp() };
+        let ahead = State {
+            spent: 6.0,
+            at: Micros::new(2_000_000_040_000_000),
+            carry: 4.0,
+            stamp: quota.stamp(),
+            ..State::default()
+        };
         let row = roll(&quota, &ahead, NOW);
         assert_eq!((row.spent, row.carry), (0.0, 0.0));
         assert!(row.at <= NOW);
@@ -587,8 +613,9 @@ mod tests {
         let (sliding, other) = (Quota::sliding_window(10, MINUTE), Quota::sliding_window(5, MINUTE));
         let (bucket, window) = (Quota::token_bucket(10, MINUTE), Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
         let at = Micros::new(1_700_000_040_000_000);
-        let carried =
-            |from: &Quota, to: &Quota| roll(to, &State { spent: 1.0, at, carry: 8.0, stamp: from.stamp() }, at).carry;
+        let carried = |from: &Quota, to: &Quota| {
+            roll(to, &State { spent: 1.0, at, carry: 8.0, stamp: from.stamp(), ..State::default() }, at).carry
+        };
         assert_eq!(
             (carried(&sliding, &sliding), carried(&other, &sliding), carried(&sliding, &other)),
             (8.0, 8.0, 5.0)
@@ -604,7 +631,7 @@ mod tests {
     fn a_sliding_row_that_begins_within_a_window_counts_nothing() {
         let quota = Quota::sliding_window(10, MINUTE);
         let at = Micros::new(1_700_000_040_000_001);
-        let row = roll(&quota, &State { spent: 3.0, at, carry: 7.0, stamp: quota.stamp() }, at);
+        let row = roll(&quota, &State { spent: 3.0, at, carry: 7.0, stamp: quota.stamp(), ..State::default() }, at);
         assert_eq!((row.spent, row.carry), (0.0, 0.0));
     }
 
@@ -660,7 +687,7 @@ mod tests {
         let century = Quota::MAX_PERIOD;
         for quota in [Quota::token_bucket(1, century), Quota::fixed_window(1, century).start(Duration::ZERO)] {
             // It would be paid back in the year 2370.
-            let owed = State { spent: 4.0, at: NOW, carry: 0.0, stamp: quota.stamp() };
+            let owed = State { spent: 4.0, at: NOW, stamp: quota.stamp(), ..State::default() };
             for spent in [1e9, MOST_SPENT as f64] {
                 assert_eq!(when(&quota, &State { spent, ..owed }, NOW, 0.0), None, "{quota:?}");
             }

@@ -105,7 +105,7 @@ mod tests {
     const BEGIN: Micros = Micros::new(1_700_000_040_000_000);
 
     fn row(spent: f64, carry: f64) -> State {
-        State { spent, at: BEGIN, carry, stamp: QUOTA.stamp() }
+        State { spent, at: BEGIN, carry, stamp: QUOTA.stamp(), ..State::default() }
     }
 
     #[test]

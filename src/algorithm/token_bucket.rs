@@ -38,6 +38,19 @@ pub(super) fn roll_plain(quota: &Quota, mut spent: f64, mut at: Micros, now: Mic
     if spent < 1.0 && float(elapsed) / float(quota.grain_micros) >= spent { (0.0, now) } else { (spent, at) }
 }
 
+/// The whole second from which nothing of `spent` stands, never too early.
+#[inline(always)]
+pub(super) fn clear(quota: &Quota, spent: f64, at: Micros) -> Micros {
+    let micros = if quota.grain_tokens == 1 {
+        spent * float(quota.grain_micros)
+    } else {
+        spent * float(quota.grain_micros) / float(quota.grain_tokens)
+    };
+    // One second more than whole ones, so that no rounding makes it early.
+    let seconds = ((float(at.get()) + micros) * 1e-6) as u64 + 1;
+    Micros::new(seconds.saturating_mul(1_000_000))
+}
+
 /// What stands as spent at `now`.
 pub(super) fn spent(quota: &Quota, state: &State, now: Micros) -> f64 {
     (state.spent - repaid(quota, now.micros_since(state.at))).max(0.0)
@@ -196,7 +209,7 @@ mod tests {
     #[test]
     fn what_is_left_of_whole_tokens_is_told_at_once() {
         let left = |quota: &Quota, spent: f64, since: u64, now: Micros| {
-            left_of_whole(quota, &State { spent, at: now.minus(since), carry: 0.0, stamp: quota.stamp() }, now)
+            left_of_whole(quota, &State { spent, at: now.minus(since), stamp: quota.stamp(), ..State::default() }, now)
         };
         assert_eq!(left(&SIMPLE, 4.0, 0, NOW), Some((6, 36_000_000)));
         assert_eq!(left(&SIMPLE, 4.0, 5_999_999, NOW), Some((6, 36_000_000)));
@@ -251,7 +264,7 @@ mod tests {
             let Ok(quota) = quota else { return Ok(()) };
             prop_assert_eq!(quota.is_plain(), quota.fill_micros() < LATE);
             let (now, at) = (Micros::new(now), Micros::new(now.saturating_sub(elapsed)));
-            let state = State { spent: spent as f64 + part, at, carry: 0.0, stamp: quota.stamp() };
+            let state = State { spent: spent as f64 + part, at, stamp: quota.stamp(), ..State::default() };
             let rolled = roll(&quota, &state, now);
             prop_assert_eq!(roll_plain(&quota, state.spent, at, now), (rolled.spent, rolled.at));
             let Some(level) = quota.limit().checked_sub(cost) else { return Ok(()) };
@@ -290,7 +303,7 @@ mod tests {
         for quota in [Quota::token_bucket(10, MINUTE), Quota::token_bucket(7, MINUTE), Quota::token_bucket(1, MINUTE)] {
             for spent in [1e300, f64::MAX, f64::INFINITY, 2f64.powi(63), 2f64.powi(64), f64::NAN, -1e300] {
                 for at in [at, Micros::EPOCH, Micros::MAX] {
-                    let row = State { spent, at, carry: 0.0, stamp: quota.stamp() };
+                    let row = State { spent, at, stamp: quota.stamp(), ..State::default() };
                     let answer = step(&quota, &row, Micros::new(1_700_000_000_000_001), Ask::cost(1));
                     let retries = matches!(answer.verdict, super::super::Verdict::Deny { retry: Some(_) });
                     assert!(!retries || spent.is_nan() || spent < 1e18, "{spent} of {quota:?}: {answer:?}");
@@ -314,7 +327,7 @@ mod tests {
         // 7 tokens in 3 s, so that whole grains and the rest of one are both there.
         let quota = Quota::token_bucket(7, 3 * super::super::SECOND).capacity(100);
         let at = Micros::new(1_700_000_000_000_000);
-        let row = State { spent: 20.0, at, carry: 0.0, stamp: quota.stamp() };
+        let row = State { spent: 20.0, at, stamp: quota.stamp(), ..State::default() };
         let when = |level| when(&quota, &row, at, level).map(|then| then.micros_since(at));
         // A seventh of 3 s is 428,571.4 us.
         assert_eq!((when(20.0), when(19.0), when(18.0)), (Some(0), Some(428_572), Some(857_143)));
@@ -328,7 +341,7 @@ mod tests {
     #[test]
     fn what_is_paid_back_only_after_the_last_instant_never_is() {
         let quota = Quota::token_bucket(1, Quota::MAX_PERIOD).capacity(2);
-        let at = |micros| State { spent: 2.0, at: Micros::new(micros), carry: 0.0, stamp: quota.stamp() };
+        let at = |micros| State { spent: 2.0, at: Micros::new(micros), stamp: quota.stamp(), ..State::default() };
         let last = Micros::MAX.get() - 2 * quota.period_micros();
         assert_eq!(when(&quota, &at(last), Micros::EPOCH, 0.0), None);
         assert_eq!(when(&quota, &at(last - 1), Micros::EPOCH, 0.0), Some(Micros::new(Micros::MAX.get() - 1)));

@@ -446,7 +446,7 @@ impl FromIterator<Step> for Steps {
 ///
 /// let quota = Quota::token_bucket(1, SECOND).capacity(3);
 /// let now = Micros::new(1_767_225_600_000_000);
-/// let before = State { spent: 2.0, at: now, carry: 0.0, stamp: quota.stamp() };
+/// let before = State { spent: 2.0, at: now, stamp: quota.stamp(), ..State::default() };
 ///
 /// // One token is left. Either take would fit by itself; together they do in a second.
 /// let twice = [(quota, Ask::cost(1)), (quota, Ask::cost(1))];

@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_longest_wait_counts() {
-        let empty = State { spent: 10.0, at: NOW, carry: 0.0, stamp: Quota::token_bucket(10, MINUTE).stamp() };
+        let empty = State { spent: 10.0, at: NOW, stamp: Quota::token_bucket(10, MINUTE).stamp(), ..State::default() };
         let short = decide("short", Quota::token_bucket(10, MINUTE), &empty, 1);
         let long = decide("long", Quota::token_bucket(10, MINUTE), &empty, 3);
         let fits = decide("fits", Quota::token_bucket(10, MINUTE), &State::default(), 1);
@@ -341,7 +341,7 @@ mod tests {
     fn what_fits_after_the_end_of_time_has_exceeded_its_quota() {
         // One token in a century: four are paid back in the year 2423, and instants end in 2255.
         let quota = Quota::token_bucket(1, Quota::MAX_PERIOD);
-        let state = State { spent: 4.0, at: NOW, carry: 0.0, stamp: quota.stamp() };
+        let state = State { spent: 4.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let decision = decide("century", quota, &state, 1);
         assert_eq!((decision.reason(), decision.retry_after()), (Reason::QuotaExceeded, None));
         assert_eq!(
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn a_lone_charge_has_the_reason_that_it_has_among_others() {
         let quota = Quota::token_bucket(1, Quota::MAX_PERIOD).max_reserved(1);
-        let row = |spent: f64| State { spent, at: NOW, carry: 0.0, stamp: quota.stamp() };
+        let row = |spent: f64| State { spent, at: NOW, stamp: quota.stamp(), ..State::default() };
         let minute = Ask::cost(1).wait_up_to(MINUTE);
         for (spent, ask, reason) in [
             (0.0, Ask::cost(1), Reason::WithinQuota),
@@ -380,7 +380,7 @@ mod tests {
         // A bucket of one in ten seconds, asked half-way: the response is sent when the turn has come, ten seconds
         // before the next token.
         let quota = Quota::token_bucket(1, 10 * crate::algorithm::SECOND).max_reserved(5);
-        let spent = State { spent: 1.0, at: NOW, carry: 0.0, stamp: quota.stamp() };
+        let spent = State { spent: 1.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let step = step(&quota, &spent, NOW + 5 * crate::algorithm::SECOND, Ask::cost(1).reserve());
         let decision = Decision::new(PolicyName::new("api"), Digest::from_bits(0), quota, 1, step, true);
         assert_eq!(decision.delay(), 5 * crate::algorithm::SECOND);
@@ -395,7 +395,7 @@ mod tests {
             (decision.remaining(), decision.window(), decision.reset()),
             (9, 54 * crate::algorithm::SECOND, 6 * crate::algorithm::SECOND)
         );
-        let last = decide("api", quota, &State { spent: 9.0, at: NOW, carry: 0.0, stamp: quota.stamp() }, 1);
+        let last = decide("api", quota, &State { spent: 9.0, at: NOW, stamp: quota.stamp(), ..State::default() }, 1);
         assert_eq!((last.remaining(), last.window(), last.reset()), (0, 6 * crate::algorithm::SECOND, MINUTE));
     }
 }

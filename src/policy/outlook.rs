@@ -54,7 +54,7 @@ impl Outlook<'_> {
     fn window_with(self, remaining: u64) -> Duration {
         let Outlook { quota, step } = self;
         let until = if quota.algorithm() == Algorithm::TokenBucket && remaining > 0 {
-            let tokens = State { spent: remaining as f64, at: step.now, carry: 0.0, stamp: quota.stamp() };
+            let tokens = State { spent: remaining as f64, at: step.now, stamp: quota.stamp(), ..State::default() };
             when(quota, &tokens, step.now, 0.0)
         } else {
             next_change(quota, &self.row(), step.now)
@@ -89,7 +89,7 @@ mod tests {
             let Ok(quota) = Quota::try_token_bucket(rate, Duration::from_micros(period)) else { return Ok(()) };
             let Ok(quota) = quota.try_capacity(capacity) else { return Ok(()) };
             let (now, at) = (Micros::new(now), Micros::new(now.saturating_sub(elapsed)));
-            let before = State { spent: spent as f64 + part, at, carry: 0.0, stamp: quota.stamp() };
+            let before = State { spent: spent as f64 + part, at, stamp: quota.stamp(), ..State::default() };
             let step = step(&quota, &before, now, Ask::cost(cost));
             // As of an allowed call; and of one that another charge refused, which leaves the row as it was.
             for state in [step.state, before] {

@@ -135,6 +135,7 @@ fn state(spent: BoxedStrategy<f64>) -> impl Strategy<Value = State> {
         at,
         carry,
         stamp,
+        ..State::default()
     })
 }
 

@@ -76,7 +76,8 @@ fn any_thirty_two_bytes_are_borne() {
     let mut runner = proptest::test_runner::TestRunner::new(cases(1500));
     let outcome = runner.run(&histories, |(bytes, i)| {
         let take = &takes()[i];
-        let state = State { spent: 2.0, at: Micros::new(1_700_000_000_000_000), carry: 0.0, stamp: take.quota.stamp() };
+        let state =
+            State { spent: 2.0, at: Micros::new(1_700_000_000_000_000), stamp: take.quota.stamp(), ..State::default() };
         window.borrow_mut().write(&name, &bytes);
         let borne = runtime.block_on(bear(&backend, take, &Receipt { cost: 2, state, due: state.at }));
         prop_assert_eq!(borne, Ok(()));

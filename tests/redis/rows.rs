@@ -17,7 +17,16 @@ pub(crate) fn row(bytes: &[u8]) -> (State, u32) {
     assert_eq!(bytes.len(), 32, "a row of another length");
     let double = |at: usize| f64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
-    (State { spent: double(0), at: Micros::new(double(8) as u64), carry: double(16), stamp: number(24) }, number(28))
+    (
+        State {
+            spent: double(0),
+            at: Micros::new(double(8) as u64),
+            carry: double(16),
+            stamp: number(24),
+            ..State::default()
+        },
+        number(28),
+    )
 }
 
 /// The row as the next operation finds it: one that owes nothing is not kept.

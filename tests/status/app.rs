@@ -133,6 +133,6 @@ impl Told {
     /// The row, the same way.
     pub(crate) fn state(&self) -> State {
         let at = Micros::new(self.ts as u64);
-        State { spent: self.spent, at, carry: self.previous, stamp: self.quota().stamp() }
+        State { spent: self.spent, at, carry: self.previous, stamp: self.quota().stamp(), ..State::default() }
     }
 }

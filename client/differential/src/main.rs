@@ -141,7 +141,7 @@ fn row(random: &mut Random, quota: &Quota, now: Micros) -> State {
         at = step(quota, &fresh, at, Ask::cost(0)).state.at;
     }
     let carry = if quota.algorithm() == Algorithm::SlidingWindow { random.spent(quota.limit()) } else { 0.0 };
-    State { spent: random.spent(quota.limit()), at, carry, stamp: quota.stamp() }
+    State { spent: random.spent(quota.limit()), at, carry, stamp: quota.stamp(), ..State::default() }
 }
 
 fn instant(random: &mut Random) -> Micros {

@@ -133,7 +133,7 @@ impl<'a> Locked<'a> {
                 // As long as any receipt made before now could be worth anything: none stood above the ceiling.
                 _ => {
                     let most = (state.spent + state.carry).min(quota.ceiling() as f64);
-                    let owed = State { spent: most, at: now, carry: 0.0, stamp: quota.stamp() };
+                    let owed = State { spent: most, at: now, stamp: quota.stamp(), ..State::default() };
                     when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)
                 }
             };

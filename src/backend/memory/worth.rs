@@ -57,7 +57,7 @@ impl Worth {
 
     /// What the row says, without its twin.
     pub(super) fn state(&self, row: &Row) -> State {
-        State { spent: row.spent(), at: row.at(), carry: 0.0, stamp: self.stamp(row) }
+        State { spent: row.spent(), at: row.at(), stamp: self.stamp(row), ..State::default() }
     }
 
     /// The stamp of the quota that wrote a row.

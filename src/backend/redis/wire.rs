@@ -209,6 +209,7 @@ fn state(bytes: &[u8]) -> Option<State> {
         at: instant(number(8)?)?,
         carry: number(16)?,
         stamp: u32::from_le_bytes(*bytes.get(24..)?.first_chunk()?),
+        ..State::default()
     };
     (state.spent.is_finite() && state.carry.is_finite()).then_some(state)
 }
@@ -237,7 +238,10 @@ mod tests {
         let reply = Reply::read(&bytes, 2, 1).expect("a reply");
         assert_eq!(reply.now, Micros::new(1_700_000_000_000_000));
         assert_eq!(reply.done, [true, false]);
-        assert_eq!(reply.rows, [State { spent: 2.0, at: Micros::new(1_699_999_999_999_999), stamp: 7, carry: 0.5 }]);
+        assert_eq!(
+            reply.rows,
+            [State { spent: 2.0, at: Micros::new(1_699_999_999_999_999), stamp: 7, carry: 0.5, ..State::default() }]
+        );
         // Cut anywhere, it is no reply; nor are numbers that are none.
         for cut in 0..bytes.len() {
             assert!(Reply::read(&bytes[..cut], 2, 1).is_none());

@@ -20,7 +20,7 @@ const KEY: Digest = Digest::from_bits(7 << 64);
 /// Granted for a turn after so many others.
 fn turn(before: u64) -> Decisions {
     let quota = Quota::token_bucket(1, MINUTE).capacity(1).unlimited_reservations();
-    let state = State { spent: before as f64, at: NOW, carry: 0.0, stamp: quota.stamp() };
+    let state = State { spent: before as f64, at: NOW, stamp: quota.stamp(), ..State::default() };
     let step = step(&quota, &state, NOW, Ask::cost(1).reserve());
     Decisions::from_iter([Decision::new(API, KEY, quota, 1, step, true)])
 }
@@ -148,7 +148,7 @@ fn nobody_loses_a_rule_that_somebody_else_adds() {
 fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
     every_order(|| {
         let quota = Quota::token_bucket(1, MINUTE).seeded(0);
-        let full = State { spent: 1.0, at: NOW, carry: 0.0, stamp: quota.stamp() };
+        let full = State { spent: 1.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let (cache, row) = (Arc::new(BlockCache::new(4)), Arc::new(Mutex::new(full)));
         let asking = {
             let (cache, row) = (Arc::clone(&cache), Arc::clone(&row));
@@ -174,7 +174,7 @@ fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
 fn what_was_asked_in_an_earlier_age_is_not_known_in_a_later_one() {
     every_order(|| {
         let quota = Quota::token_bucket(1, MINUTE).seeded(0);
-        let full = State { spent: 1.0, at: NOW, carry: 0.0, stamp: quota.stamp() };
+        let full = State { spent: 1.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let (cache, row) = (Arc::new(BlockCache::new(4)), Arc::new(Mutex::new(full)));
         let asking = {
             let (cache, row) = (Arc::clone(&cache), Arc::clone(&row));
@@ -208,7 +208,7 @@ fn of_two_answers_the_later_one_stays() {
                 let row = RowId { policy: &policy, key: KEY };
                 let take = Take::new(row, &quota, Ask::cost(1));
                 let permit = cache.permit(&[take], NOW);
-                let state = State { spent, at: seen, carry: 0.0, stamp: take.quota.stamp() };
+                let state = State { spent, at: seen, stamp: take.quota.stamp(), ..State::default() };
                 let answer = step(&take.quota, &state, seen, Ask::cost(9));
                 cache.learn([(row, &take.quota, &answer)].into_iter(), true, &permit, NOW);
             }
