@@ -26,7 +26,6 @@ use crate::policy::{Digest, PolicyName, Secret};
 pub use bulletin::{Bulletin, BulletinReader, Notice};
 pub use error::{Error, ErrorKind};
 pub use future::BackendFuture;
-pub(crate) use memory::TakeRef;
 pub use memory::{MemoryBackend, MemoryBackendBuilder};
 #[cfg(all(tollgate_fuzzing, feature = "redis", feature = "serde"))]
 pub use redis::fuzzing::{Answered, Operation, decided, notices, value_of};
@@ -310,8 +309,7 @@ impl RowId<'_> {
     /// A quota whose [boundaries](Quota::seeded) are this row's, if nothing else says where they lie.
     #[inline(always)]
     pub(crate) fn seeded(&self, quota: &Quota) -> Quota {
-        // Everybody sees where boundaries lie.
-        if quota.wants_seed() { quota.seeded(self.digest().shown().seed()) } else { *quota }
+        if quota.wants_seed() { quota.seeded(self.digest().seed()) } else { *quota }
     }
 }
 

@@ -12,7 +12,7 @@ use super::overrides::Overrides;
 use super::queue::Queues;
 use super::{AutoBlock, DenyList, FailureMode, Inner, Observer, RateLimiter, turn};
 use crate::backend::{Backend, BulletinReader};
-use crate::policy::{Key, KeyHash, Policy, Secret};
+use crate::policy::{Key, Policy, Secret};
 use crate::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// Choices for a [`RateLimiter`].
@@ -171,11 +171,7 @@ impl RateLimiterBuilder {
         let block_cache = (self.backend.is_remote() && self.block_cache > 0).then(|| BlockCache::new(self.block_cache));
         let is_plain = !guard.is_needed() && block_cache.is_none() && self.observers.is_empty();
         let bulletin = self.backend.bulletin();
-        let hash = match (self.secret, self.backend.memory()) {
-            (Some(secret), _) => KeyHash::Shared(secret),
-            (None, Some(_)) => KeyHash::own(),
-            (None, None) => KeyHash::Shared(Secret::random()),
-        };
+        let hash = self.secret.unwrap_or_else(Secret::random);
         let inner = Arc::new(Inner {
             time: LocalTime::new(self.backend.clock()),
             backend: self.backend,

@@ -105,7 +105,7 @@ impl RateLimiter {
         if let Some(began) = call.began {
             let latency = began.elapsed();
             for line in lines {
-                let failed = Failed { policy: &line.policy, key: line.key.shown(), error: &error, latency };
+                let failed = Failed { policy: &line.policy, key: line.key, error: &error, latency };
                 self.inner.observers.iter().for_each(|observer| observer.failed(&failed));
             }
         }

@@ -41,7 +41,7 @@ use self::overrides::Overrides;
 use self::queue::Queues;
 use crate::algorithm::{Ask, Micros, Quota, SECOND};
 use crate::backend::{Backend, BackendFuture, Error, MemoryBackend, RowId, Steps, Take};
-use crate::policy::{Decision, Digest, Key, KeyHash, Policy, Signals, Subject};
+use crate::policy::{Decision, Digest, Key, Policy, Secret, Signals, Subject};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub use acquire::Acquire;
@@ -111,7 +111,7 @@ pub struct RateLimiter {
 
 struct Inner {
     backend: AnyBackend,
-    hash: KeyHash,
+    hash: Secret,
     anonymous: Digest,
     failure: Failure,
     queues: Queues,
@@ -426,9 +426,8 @@ impl RateLimiter {
         self.decide(lines, Circumstances { take, enforced: true, signals })
     }
 
-    /// The digest by which this limiter's decisions name a key ([`Decision::key`]); `None` = the anonymous one. Under a
-    /// [secret](RateLimiterBuilder::secret), and on any backend but a [`MemoryBackend`], it is also the row's
-    /// ([`RowId`]); a limiter in memory without one keeps its rows' to itself.
+    /// The digest of a key under this limiter's [secret](RateLimiterBuilder::secret); `None` = the anonymous key. It is
+    /// what [`Decision::key`], logs and the rows of a backend ([`RowId`]) name the key by.
     ///
     /// ```
     /// use tollgate::{Key, MemoryBackend, RateLimiter, Secret};
@@ -438,7 +437,7 @@ impl RateLimiter {
     /// assert_eq!(limiter().digest(None), limiter().digest(Some(&Key::anonymous())));
     /// ```
     pub fn digest(&self, key: Option<&Key>) -> Digest {
-        self.row_key(key).shown()
+        self.row_key(key)
     }
 
     #[inline(always)]
@@ -483,7 +482,7 @@ impl RateLimiter {
         !self.is_plain() && self.inner.guard.wants_signals()
     }
 
-    pub(crate) fn hash(&self) -> &KeyHash {
+    pub(crate) fn hash(&self) -> &Secret {
         &self.inner.hash
     }
 
@@ -558,7 +557,7 @@ mod tests {
             assert_eq!(limiter.digest(None), limiter.digest(Some(&Key::anonymous())));
             // The boundaries of its windows are the key's, and tell no more of it than its digest does.
             let row = RowId { policy: window.name(), key: limiter.row_key(Some(&key)) };
-            assert_eq!(decision.quota(), &window.quota().seeded(row.digest().shown().seed()));
+            assert_eq!(decision.quota(), &window.quota().seeded(row.digest().seed()));
         }
         assert_ne!(limiter.digest(Some(&key)), limiter.row_key(Some(&key)));
         assert_ne!(limiter.digest(Some(&key)), RateLimiter::default().digest(Some(&key)));

@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 use super::RateLimiter;
 use super::future::{DecisionFuture, DecisionsFuture};
-use crate::algorithm::{Ask, Quota, Step, Stepped};
-use crate::backend::{MemoryBackend, RowId, Take, TakeRef};
+use crate::algorithm::{Ask, Quota, Stepped};
+use crate::backend::{MemoryBackend, RowId, Take};
 use crate::policy::{Decision, Decisions, Policy, Signals, Subject};
 
 impl RateLimiter {
@@ -73,21 +73,8 @@ impl RateLimiter {
         charges: impl Iterator<Item = (&'a Policy, S, Ask)>,
         take: bool,
     ) -> DecisionsFuture {
-        let mut lines: SmallVec<[TakeRef<'a>; 4]> = SmallVec::new();
-        for (policy, who, ask) in charges {
-            let subject = who.borrow();
-            let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
-            lines.push(TakeRef { row, quota: policy.quota_for(subject.tier_name()), ask });
-        }
-        self.decide_lines(&lines, take)
-    }
-
-    fn decide_lines(&self, lines: &[TakeRef<'_>], take: bool) -> DecisionsFuture {
-        if let Some(decisions) = self.decide_few(lines, take) {
-            return DecisionsFuture::ready(Ok(decisions));
-        }
-        let takes: SmallVec<[Take<'_>; 4]> =
-            lines.iter().map(|line| Take::new(line.row, line.quota, line.ask)).collect();
+        let takes: SmallVec<[Take<'a>; 4]> =
+            charges.map(|(policy, who, ask)| self.take(policy, who.borrow(), ask)).collect();
         if let Some(decisions) = self.decide_in_memory(&takes, take) {
             return DecisionsFuture::ready(Ok(decisions));
         }
@@ -98,22 +85,12 @@ impl RateLimiter {
     /// The decisions, if the rows are in memory.
     pub(super) fn decide_in_memory(&self, takes: &[Take<'_>], take: bool) -> Option<Decisions> {
         let memory = self.inner.backend.memory()?;
-        Some(several(takes.iter().map(TakeRef::of), &memory.decide(takes, take)))
-    }
-
-    /// A few charges, if their rows are there.
-    fn decide_few(&self, lines: &[TakeRef<'_>], take: bool) -> Option<Decisions> {
-        let memory = self.inner.backend.memory()?;
-        if lines.iter().any(|line| line.quota.wants_seed()) {
-            return None;
-        }
-        match *lines {
-            [a] => few(memory, [a], take),
-            [a, b] => few(memory, [a, b], take),
-            [a, b, c] => few(memory, [a, b, c], take),
-            [a, b, c, d] => few(memory, [a, b, c, d], take),
-            _ => None,
-        }
+        let steps = memory.decide(takes, take);
+        let granted = steps.all_granted();
+        let decided = takes.iter().zip(steps.iter()).map(|(Take { row, quota, ask }, step)| {
+            Decision::new(row.policy.clone(), row.key, *quota, ask.tokens(), *step, granted)
+        });
+        Some(decided.collect())
     }
 }
 
@@ -149,18 +126,6 @@ fn decide_newcomer(memory: &MemoryBackend, row: RowId<'_>, quota: &Quota, ask: A
         [step] => Stepped::of(step),
         _ => unreachable!("one take, one step"),
     }
-}
-
-fn few<const N: usize>(memory: &MemoryBackend, lines: [TakeRef<'_>; N], take: bool) -> Option<Decisions> {
-    Some(several(lines.iter().copied(), &memory.decide_few(&lines, take)?))
-}
-
-fn several<'a>(lines: impl Iterator<Item = TakeRef<'a>>, steps: &[Step]) -> Decisions {
-    let granted = steps.iter().all(Step::is_allowed);
-    let decided = lines.zip(steps).map(|(TakeRef { row, quota, ask }, step)| {
-        Decision::new(row.policy.clone(), row.key, *quota, ask.tokens(), *step, granted)
-    });
-    decided.collect()
 }
 
 #[inline(always)]

@@ -32,7 +32,7 @@ impl<T> PerPolicy<T> {
 
     /// The policy's value. `make` is told its name, or [`OTHERS`].
     pub(super) fn of(&self, policy: &PolicyName, make: impl Fn(&str) -> T) -> &T {
-        let id = policy.id();
+        let id = policy.bits() as u64;
         // All of them, beginning at its own.
         let (before, after) = self.slots.split_at(id as usize % SLOTS);
         for slot in after.iter().chain(before) {

@@ -165,10 +165,10 @@ impl Decision {
     /// The key's digest: tells keys apart, and says nothing of them to anybody without the limiter's secret. What
     /// [`RateLimiter::digest`](crate::RateLimiter::digest) says of the key.
     pub fn key(&self) -> Digest {
-        self.key.shown()
+        self.key
     }
 
-    /// The same as the backend knows it.
+    /// The same, for rows.
     pub(crate) const fn row_key(&self) -> Digest {
         self.key
     }

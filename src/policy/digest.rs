@@ -6,7 +6,6 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use siphasher::sip128::SipHasher13;
 
 use super::key::{Key, WORDS};
-use super::multilinear::{self, Multilinear};
 use super::name::PolicyName;
 
 /// What a backend knows of a key under a policy: 128 bits, keyed by the limiter's [`Secret`].
@@ -27,15 +26,12 @@ pub struct Digest {
     // Not one u128, which would be aligned as such wherever a digest is.
     high: u64,
     low: u64,
-    /// Made by a [`KeyHash::Own`], and so not for anybody to see: see [`shown`](Digest::shown). 0 or 1,
-    /// in a whole word: moving a shorter one moves the bytes behind it by pieces that overlap, which costs five nanoseconds.
-    own: u64,
 }
 
 impl Digest {
     /// The digest with these bits.
     pub const fn from_bits(bits: u128) -> Digest {
-        Digest { high: (bits >> 64) as u64, low: bits as u64, own: 0 }
+        Digest { high: (bits >> 64) as u64, low: bits as u64 }
     }
 
     /// The bits, as [`from_bits`](Digest::from_bits) takes them.
@@ -47,37 +43,24 @@ impl Digest {
     #[must_use]
     #[inline]
     pub fn under(self, policy: &PolicyName) -> Digest {
-        // Digests are random already; a different constant for each policy keeps their rows apart.
-        let bits = self.to_bits() ^ policy.scatter();
-        Digest { high: (bits >> 64) as u64, low: bits as u64, ..self }
+        // The digest is pseudo-random already; 128 bits for each name keep the policies' rows apart.
+        Digest::from_bits(self.to_bits() ^ policy.bits())
     }
 
     /// 64 of the bits, for whatever has to differ from key to key.
     pub const fn seed(self) -> u64 {
         self.low
     }
-
-    /// As it may leave the limiter: in decisions, in logs, in the boundaries of windows.
-    pub(crate) fn shown(self) -> Digest {
-        if self.own != 0 { multilinear::shown(self.to_bits()) } else { self }
-    }
-
-    pub(super) const fn own(bits: u128) -> Digest {
-        Digest { own: 1, ..Digest::from_bits(bits) }
-    }
 }
 
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.shown().to_bits())
+        write!(f, "{:032x}", self.to_bits())
     }
 }
 
-/// What a limiter hashes keys under: 128 bits that nobody outside knows. Random unless given; processes that share a
-/// backend need the same one. Its `Debug` shows nothing.
-///
-/// A limiter on a [`MemoryBackend`](crate::MemoryBackend) that is given none has more than this to itself, and hashes in less
-/// than half of the time. So give it one only to have the same digests in the logs of several processes.
+/// The 128-bit key under which a limiter hashes keys: random unless given. Processes that share a backend need the same
+/// one; so do processes whose logs are to show the same digests. Its `Debug` shows nothing.
 ///
 /// ```
 /// use tollgate::{Key, Secret};
@@ -105,13 +88,8 @@ impl Secret {
     }
 
     /// The digest of `key`: SipHash-1-3 (Aumasson and Bernstein, 2012) with 128 bits out.
+    #[inline]
     pub fn digest(&self, key: &Key) -> Digest {
-        self.digest_inlined(key)
-    }
-
-    /// Compiled into who asks, so that a key which was just made need not lie in memory.
-    #[inline(always)]
-    fn digest_inlined(&self, key: &Key) -> Digest {
         Digest::from_bits(match key.few_or_many() {
             Ok((few, length)) => self.bits_of_few(*few, length),
             Err(many) => self.bits_of_many(many),
@@ -128,34 +106,12 @@ impl Secret {
     }
 
     #[cold]
-    pub(super) fn bits_of_many(&self, words: &[u64]) -> u128 {
+    fn bits_of_many(&self, words: &[u64]) -> u128 {
         self.hash(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>()).to_bits()
     }
 
     pub(super) fn hash(&self, bytes: &[u8]) -> Digest {
         Digest::from_bits(self.0.hash(bytes).as_u128())
-    }
-}
-
-/// How a limiter makes digests of keys.
-pub(crate) enum KeyHash {
-    /// Under a secret that others may have too.
-    Shared(Secret),
-    /// For rows that never leave this process, under numbers that nobody else will ever know.
-    Own(Box<Multilinear>),
-}
-
-impl KeyHash {
-    pub(crate) fn own() -> KeyHash {
-        KeyHash::Own(Box::new(Multilinear::random()))
-    }
-
-    #[inline(always)]
-    pub(crate) fn digest(&self, key: &Key) -> Digest {
-        match self {
-            KeyHash::Own(own) => own.digest(key),
-            KeyHash::Shared(secret) => secret.digest_inlined(key),
-        }
     }
 }
 

@@ -165,17 +165,6 @@ impl Key {
     }
 }
 
-/// The first word of a text of so many bytes.
-pub(super) fn head_of_text(length: usize) -> u64 {
-    Tag::Text as u64 | (length as u64) << 8
-}
-
-/// How many bytes a text has, if this is the first word of one.
-#[inline(always)]
-pub(super) fn length_of_text(head: u64) -> Option<usize> {
-    (head & 0xff == Tag::Text as u64).then_some((head >> 8) as usize)
-}
-
 #[inline(always)]
 fn head(tag: Tag, bytes: &[u8]) -> u64 {
     tag as u64 | (bytes.len() as u64) << 8
@@ -228,8 +217,6 @@ fn halves(number: u128) -> [u64; 2] {
 
 /// Words of a key that need no allocation.
 pub(super) const WORDS: usize = 8;
-/// Bytes of the longest text among those.
-pub(super) const LONGEST_FEW: usize = 8 * (WORDS - 1);
 
 /// The first byte of each part: what it is. Stored digests depend on these numbers.
 #[repr(u8)]

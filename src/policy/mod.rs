@@ -6,18 +6,19 @@ mod deny_rule;
 mod digest;
 mod duration;
 mod key;
-mod multilinear;
 mod name;
 mod named;
 mod network;
 mod outlook;
 mod pattern;
+mod placement;
 mod quota;
 #[cfg(feature = "serde")]
 mod quota_serde;
 mod rare;
 mod reason;
 mod signals;
+mod siphash;
 mod subject;
 
 pub use decision::Decision;
@@ -25,7 +26,6 @@ pub(crate) use decisions::tightest;
 pub use decisions::{Decisions, Denied};
 pub(crate) use deny_rule::DenyKind;
 pub use deny_rule::{DenyRule, DenyRuleError};
-pub(crate) use digest::KeyHash;
 pub use digest::{Digest, Secret};
 #[cfg(feature = "serde")]
 pub(crate) use duration::parse as parse_duration;
@@ -36,6 +36,7 @@ pub use network::CidrError;
 pub(crate) use network::parse_network;
 pub(crate) use outlook::Outlook;
 pub(crate) use pattern::Pattern;
+pub(crate) use placement::Placement;
 pub use quota::ParseQuotaError;
 pub use reason::{DecidedBy, Reason};
 pub(crate) use signals::SignalKind;

@@ -1,12 +1,10 @@
 //! Choices for a backend in memory.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::table::Table;
 use super::{AnyClock, MemoryBackend};
 use crate::clock::{Clock, SystemClock};
-use crate::sync::Mutex;
 
 /// Choices for a [`MemoryBackend`].
 ///
@@ -48,7 +46,6 @@ impl MemoryBackendBuilder {
     pub fn build(self) -> MemoryBackend {
         MemoryBackend {
             table: Table::new(self.max_rows),
-            overflow: Mutex::new(HashMap::new()),
             clock: match self.clock {
                 Some(clock) => AnyClock::Other(clock),
                 None => AnyClock::System(SystemClock::new()),

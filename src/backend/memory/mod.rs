@@ -1,34 +1,27 @@
 //! Rows in this process: a sharded table, bounded, with no background task.
 
 mod builder;
-mod few;
-mod lock;
-mod locked;
+mod call;
+mod ledger;
+mod map;
 #[cfg(all(test, tollgate_models))]
 mod models;
 mod row;
-mod shard;
 mod table;
-mod worth;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
+use smallvec::smallvec;
 
-use self::lock::Guard;
-use self::locked::{Loaded, Locked, Place};
-use self::row::{Row, Slot};
-use self::shard::Shard;
+use self::call::{Call, Place};
 use self::table::Table;
-use super::{Adjustment, Backend, BackendFuture, RowId, Steps, Take, Vitals, verdict_of_all};
-use crate::algorithm::{Ask, Micros, Quota, State, Step, Stepped, roll, settle, step, step_inlined};
+use super::{Adjustment, Backend, BackendFuture, RowId, Steps, Take, Vitals};
+use crate::algorithm::{Ask, Micros, Quota, Stepped, settle, step_inlined};
 use crate::clock::{Clock, Sleep, SystemClock};
-use crate::sync::{Mutex, PoisonError};
+use crate::policy::PolicyName;
 
 pub use builder::MemoryBackendBuilder;
-pub(crate) use few::TakeRef;
 
 /// Rows in this process's memory: the default backend.
 ///
@@ -60,8 +53,6 @@ pub(crate) use few::TakeRef;
 /// ```
 pub struct MemoryBackend {
     table: Table,
-    /// For each policy, what newcomers share that have no place. Locked after shards, never before.
-    overflow: Mutex<HashMap<u64, State>>,
     clock: AnyClock,
     max_rows: usize,
 }
@@ -100,167 +91,71 @@ impl MemoryBackend {
 
     /// What [`acquire`](Backend::acquire) and [`peek`](Backend::peek) answer.
     pub(crate) fn decide(&self, takes: &[Take<'_>], store: bool) -> Steps {
-        let known = match takes {
-            [one] => {
-                self.decide_one(&one.row, &one.quota, one.ask, store).map(|step| Steps::from(step.told(&one.quota)))
+        if let [one] = takes {
+            if let Some(step) = self.decide_one(&one.row, &one.quota, one.ask, store) {
+                return step.told(&one.quota).into();
             }
-            [a, b] => self.decide_few(&[a, b].map(TakeRef::of), store).map(Steps::from_iter),
-            [a, b, c] => self.decide_few(&[a, b, c].map(TakeRef::of), store).map(Steps::from_iter),
-            [a, b, c, d] => self.decide_few(&[a, b, c, d].map(TakeRef::of), store).map(Steps::from_iter),
-            _ => None,
-        };
-        known.unwrap_or_else(|| self.decide_all(takes, store))
+        }
+        self.decide_all(takes, store)
     }
 
-    /// One take on a row that is there, without a twin: one lookup, one lock, one look at the clock. `None`: it is
+    /// One take on a row that is there, without a carry: one lookup, one lock, one look at the clock. `None`: it is
     /// another case.
-    // Compiled into its two callers: what goes through memory from one function to another comes late.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn decide_one(&self, row: &RowId<'_>, quota: &Quota, ask: Ask, store: bool) -> Option<Stepped> {
         // Before the row is looked for, so that neither waits for the other.
-        let now = self.clock.now();
-        let slot = Slot::of(row);
-        let mut shard = self.table.lock(self.table.shard_of(slot));
-        let row = shard.find_mut(slot).filter(|row| !row.has_twin())?;
+        let mut now = self.clock.now();
+        let key = self.table.keys().key(row);
+        let mut rows = self.table.rows(key);
+        let row = rows.get_mut(key).filter(|row| !row.has_carry())?;
         if row.at() > now {
-            let mut step = None;
-            self.decide_held_up(shard, slot, quota, ask, store, &mut step);
-            return step;
+            // Another thread updated the row after this one read the clock. Decided at the earlier instant, the row
+            // would look as if the clock had been set back.
+            now = self.clock.now();
         }
-        self.decide_on(row, quota, now, ask, store)
-    }
-
-    /// Who held this thread up has written the row at a later time: to the arithmetic that is a clock that was set back,
-    /// which costs a little. So the clock is read again.
-    #[cold]
-    #[inline(never)]
-    fn decide_held_up(
-        &self,
-        mut shard: Guard<'_, Shard>,
-        slot: Slot,
-        quota: &Quota,
-        ask: Ask,
-        store: bool,
-        step: &mut Option<Stepped>,
-    ) {
-        *step = shard.find_mut(slot).and_then(|row| self.decide_on(row, quota, self.clock.now(), ask, store));
-    }
-
-    #[inline(always)]
-    fn decide_on(&self, row: &mut Row, quota: &Quota, now: Micros, ask: Ask, store: bool) -> Option<Stepped> {
-        let worth = &self.table.worth;
-        let state = worth.state(row);
-        let step = step_inlined(quota, &state, now, ask);
+        let step = step_inlined(quota, &row.state(), now, ask);
         if step.state.carry != 0.0 {
             return None;
         }
-        if store && step.turn.is_allowed() {
-            let State { spent, at, stamp, .. } = step.state;
-            *row =
-                if state.stamp == stamp { row.with(spent, at) } else { Row::new(spent, at, worth.learn(quota), false) };
+        if store {
+            if step.turn.is_allowed() {
+                row.write(quota, &step.state);
+            } else {
+                row.denied(quota, ask);
+            }
         }
         Some(step)
     }
 
     /// Any takes.
     pub(crate) fn decide_all(&self, takes: &[Take<'_>], store: bool) -> Steps {
-        let slots: SmallVec<[Slot; 4]> = takes.iter().map(|take| Slot::of(&take.row)).collect();
-        let mut locked = Locked::new(&self.table, &slots);
-        let now = self.clock.now();
-        let mut overflow = None;
-        let mut loaded: SmallVec<[Loaded; 4]> = SmallVec::new();
-        let mut steps: SmallVec<[(usize, Step); 4]> = SmallVec::new();
-        for (i, take) in takes.iter().enumerate() {
-            let index = match loaded.iter().position(|row| row.slot == slots[i]) {
-                Some(index) => index,
-                None => {
-                    let mut row = locked.load(slots[i], &take.quota, now, &loaded, &slots);
-                    if row.place == Place::Overflow {
-                        let rows = overflow
-                            .get_or_insert_with(|| self.overflow.lock().unwrap_or_else(PoisonError::into_inner));
-                        let id = shared_id(rows, take);
-                        // Newcomers of one policy share one row, within a call too.
-                        if let Some(index) = loaded.iter().position(|other| other.shared == Some(id)) {
-                            steps.push((index, self.step_on(&mut loaded[index], take, now)));
-                            continue;
-                        }
-                        row.shared = Some(id);
-                        row.state = rows.get(&id).copied().unwrap_or_default();
-                    }
-                    loaded.push(row);
-                    loaded.len() - 1
-                }
-            };
-            steps.push((index, self.step_on(&mut loaded[index], take, now)));
-        }
-
-        if steps.iter().all(|(_, step)| step.is_allowed()) {
-            if store {
-                for (index, row) in loaded.iter().enumerate() {
-                    // Tiers of one policy share a row, so the last quota is the one that wrote it.
-                    let Some(last) = steps.iter().rposition(|(other, _)| *other == index) else { continue };
-                    match (&mut overflow, row.shared) {
-                        (Some(overflow), Some(id)) => {
-                            overflow.insert(id, row.state);
-                        }
-                        _ => locked.store(row, &takes[last].quota, now, &slots),
-                    }
-                }
-            }
-        } else {
-            // Nothing is spent: whatever fitted leaves its row as it was.
-            for i in 0..steps.len() {
-                let (index, step) = steps[i];
-                let row = &loaded[index];
-                let before = row.before.unwrap_or(row.state);
-                let same = (0..takes.len()).filter(|other| steps[*other].0 == index);
-                if !step.is_allowed() && same.clone().count() > 1 {
-                    let asked = same.map(|other| (row.quota_of(&takes[other]), takes[other].ask));
-                    steps[i].1.verdict = verdict_of_all(&before, now, asked).unwrap_or(step.verdict);
-                }
-                if row.before.is_some() {
-                    steps[i].1.state = before;
-                }
-            }
-        }
-        let shown = steps.into_iter().zip(takes).map(|((index, step), take)| match loaded[index].shared {
-            // A shared row has boundaries of its own; of the answer they are the key's.
-            Some(_) => Step { state: roll(&take.quota, &State { at: now, ..step.state }, now), ..step },
-            None => step,
-        });
-        shown.collect()
-    }
-
-    /// Decides a take on a row that was loaded, and does to the row what it would do.
-    fn step_on(&self, row: &mut Loaded, take: &Take<'_>, now: Micros) -> Step {
-        let step = step(&row.quota_of(take), &row.state, now, take.ask);
-        if step.is_allowed() {
-            row.before = Some(row.before.unwrap_or(row.state));
-            row.state = step.state;
-        }
-        step
+        let keys = takes.iter().map(|take| self.table.keys().key(&take.row)).collect();
+        let mut call = Call::new(&self.table, keys);
+        call.decide(takes, self.clock.now(), store)
     }
 
     fn settle_one(&self, settlement: &Adjustment<'_>) {
-        let slot = Slot::of(&settlement.row);
-        let mut locked = Locked::new(&self.table, &[slot]);
+        let Adjustment { row, quota, receipt, actual } = settlement;
+        let key = self.table.keys().key(row);
+        let mut call = Call::new(&self.table, smallvec![key]);
         let now = self.clock.now();
-        let mut row = locked.load(slot, &settlement.quota, now, &[], &[slot]);
-        let state = settle(&settlement.quota, &row.state, &settlement.receipt, now, settlement.actual);
-        let nothing = row.place != Place::Found && state.spent == 0.0;
-        if state == row.state || row.place == Place::Overflow || nothing {
-            return;
+        let mut row = call.load(key, row, quota, now, &[]);
+        if matches!(row.place, Place::Overflow(_)) && *actual <= receipt.cost {
+            return; // The shared row holds the spending of others: nothing is given back to it.
         }
-        row.state = state;
-        if state.stamp != settlement.quota.stamp() {
-            // Another quota wrote the row since, and it stays that one's.
-            let (_, shard) = locked.shard(slot);
-            if let Some(found) = shard.find_mut(slot) {
-                *found = Row::new(state.spent, state.at, found.quota(), found.has_twin());
-            }
-            return;
+        let state = settle(&row.quota(quota), &row.state, receipt, now, *actual);
+        let is_nothing = row.place != Place::Found && state.spent == 0.0;
+        if state != row.state && !is_nothing {
+            row.state = state;
+            call.store(&row, quota, now);
         }
-        locked.store(&row, &settlement.quota, now, &[slot]);
+    }
+
+    /// The rows of each policy, most first; policies beyond a thousand are counted together, as `(others)`.
+    pub fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
+        let mut sizes = self.table.sizes();
+        sizes.sort_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.as_str().cmp(b.as_str())));
+        sizes
     }
 }
 
@@ -282,10 +177,10 @@ impl Backend for MemoryBackend {
 
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
         for row in rows {
-            let slot = Slot::of(row);
-            let mut shard = self.table.lock(self.table.shard_of(slot));
-            shard.remove(slot);
-            shard.remove(slot.twin());
+            let key = self.table.keys().key(row);
+            let mut shard = self.table.lock(self.table.shard_of(key));
+            shard.remove(key);
+            shard.remove(key.carry());
         }
         BackendFuture::ready(Ok(()))
     }
@@ -343,14 +238,6 @@ impl AnyClock {
         }
     }
 }
-
-/// The policy's overflow row; policies without number share one.
-fn shared_id(overflow: &HashMap<u64, State>, take: &Take<'_>) -> u64 {
-    let id = take.row.policy.id();
-    if overflow.len() < MOST_OVERFLOW_ROWS || overflow.contains_key(&id) { id } else { 0 }
-}
-
-const MOST_OVERFLOW_ROWS: usize = 1024;
 
 #[cfg(test)]
 mod tests;

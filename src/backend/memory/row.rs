@@ -1,144 +1,265 @@
-//! A row of the table, in sixteen bytes, and the place it has there.
+//! A row and its key, in 40 bytes.
 
-use crate::algorithm::Micros;
+use std::hash::{BuildHasher, Hash, Hasher};
+
+use crate::algorithm::{Ask, Micros, Quota, State, when};
 use crate::backend::RowId;
+use crate::policy::{Digest, Placement, PolicyName};
 
-/// `spent`, and in one word `at` (53 bits), a short number for its quota's stamp (10 bits, see
-/// [`Worth`](super::worth::Worth)) and whether there is a twin (1 bit).
+/// What a backend keeps of one key under one policy, or the carry of such a row.
 ///
-/// A third number ([`State::carry`]) is rare; it lives in a row of its own, the **twin**, beside its row in the same
-/// shard. A twin's `at` is the instant from which it means nothing any more.
+/// [`State::carry`] is rarely used, so it has a row of its own, the **carry row**, in the same shard: its `spent` is the
+/// carry, and it is worth something until its `clear`.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C, packed(4))]
 pub(super) struct Row {
     spent: f64,
+    /// From the highest bit: `at` (53), whether the row is senior (1), whether it has a carry row (1), and the part of
+    /// its time up to `clear` for which it denies something (8).
     word: u64,
+    stamp: u32,
+    policy: u32,
+    /// Seconds; `u32::MAX` = never.
+    clear: u32,
 }
 
-// In models so few that quotas come to share numbers.
-const QUOTA_BITS: u32 = if cfg!(tollgate_models) { 2 } else { 10 };
+const AT: u32 = 11;
+const SENIOR: u64 = 1 << 10;
+const CARRY: u64 = 1 << 9;
+const DENIES: u64 = 0xff;
 
 impl Row {
-    /// Of a place where there is none.
-    pub(super) const EMPTY: Row = Row { spent: 0.0, word: 0 };
-
-    pub(super) fn new(spent: f64, at: Micros, quota: QuotaId, has_twin: bool) -> Row {
-        Row { spent, word: at.get() << (QUOTA_BITS + 1) | u64::from(quota.0) << 1 | u64::from(has_twin) }
+    /// A row of the policy with this [number](Keys::number).
+    pub(super) fn new(state: &State, policy: u32) -> Row {
+        let word = state.at.get() << AT;
+        Row { spent: state.spent, word, stamp: state.stamp, policy, clear: seconds(state.clear) }
     }
 
-    /// Of the same quota, and as much of a twin as before.
-    #[inline(always)]
-    pub(super) fn with(self, spent: f64, at: Micros) -> Row {
-        Row { spent, word: at.get() << (QUOTA_BITS + 1) | self.word & ((1 << (QUOTA_BITS + 1)) - 1) }
+    /// The row without its carry.
+    #[inline]
+    pub(super) fn state(&self) -> State {
+        State { spent: self.spent, at: self.at(), carry: 0.0, stamp: self.stamp, clear: self.clear() }
+    }
+
+    /// Stores what a charge or a settlement under `quota` left.
+    #[inline]
+    pub(super) fn write(&mut self, quota: &Quota, state: &State) {
+        let level = quota.limit().saturating_sub(1);
+        if self.word & DENIES != 0 || state.spent > level as f64 {
+            return self.write_denying(quota, state, level);
+        }
+        self.store(state, 0);
+    }
+
+    /// The same of a row that denies a cost of 1 from now on, or was known to deny something.
+    #[inline(never)]
+    fn write_denying(&mut self, quota: &Quota, state: &State, level: u64) {
+        let before = self.denies_until();
+        self.store(state, 0);
+        self.deny_until(before.max(denies_until(quota, state, level)));
+    }
+
+    fn store(&mut self, state: &State, denies: u64) {
+        self.spent = state.spent;
+        self.word = state.at.get() << AT | self.word & (SENIOR | CARRY) | denies;
+        self.stamp = state.stamp;
+        self.clear = seconds(state.clear);
+    }
+
+    /// Remembers that a charge was denied. The row stays as it is; it is only held on to, when others need its place,
+    /// until the charge would fit.
+    #[inline]
+    pub(super) fn denied(&mut self, quota: &Quota, ask: Ask) {
+        let level = quota.limit().checked_sub(ask.tokens());
+        if let Some(level) = level.filter(|_| self.word & DENIES != DENIES) {
+            let until = denies_until(quota, &self.state(), level);
+            if until > self.denies_until() {
+                self.deny_until(until);
+            }
+        }
+    }
+
+    fn deny_until(&mut self, until: Micros) {
+        let (part, whole) = (until.micros_since(self.at()), self.clear().micros_since(self.at()));
+        // Rounded up: an early instant would let a denied key be forgotten.
+        let denies = (u128::from(part) * u128::from(DENIES)).div_ceil(u128::from(whole.max(1)));
+        self.word = self.word & !DENIES | (denies as u64).min(DENIES);
+    }
+
+    /// The instant up to which the row denies its key something that was asked for.
+    fn denies_until(&self) -> Micros {
+        let whole = self.clear().micros_since(self.at());
+        match self.word & DENIES {
+            0 => Micros::EPOCH,
+            denies => self.at().plus((u128::from(whole) * u128::from(denies) / u128::from(DENIES)) as u64),
+        }
+    }
+
+    pub(super) fn denies(&self, now: Micros) -> bool {
+        self.denies_until() > now
+    }
+
+    /// Whether nothing of the row stands any more.
+    pub(super) fn is_clear(&self, now: Micros) -> bool {
+        self.clear() <= now
+    }
+
+    pub(super) fn clear(&self) -> Micros {
+        if self.clear == u32::MAX { Micros::MAX } else { Micros::new(u64::from(self.clear) * 1_000_000) }
     }
 
     pub(super) fn spent(&self) -> f64 {
         self.spent
     }
 
+    pub(super) fn stamp(&self) -> u32 {
+        self.stamp
+    }
+
+    #[inline]
     pub(super) fn at(&self) -> Micros {
-        Micros::new(self.word >> (QUOTA_BITS + 1))
+        Micros::new(self.word >> AT)
     }
 
-    pub(super) fn quota(&self) -> QuotaId {
-        QuotaId(((self.word >> 1) & ((1 << QUOTA_BITS) - 1)) as u16)
+    pub(super) fn policy(&self) -> u32 {
+        self.policy
     }
 
-    pub(super) fn has_twin(&self) -> bool {
-        self.word & 1 == 1
-    }
-}
-
-/// A short number for a quota, less than [`QuotaId::COUNT`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct QuotaId(u16);
-
-impl QuotaId {
-    pub(super) const COUNT: usize = 1 << QUOTA_BITS;
-
-    pub(super) fn new(number: usize) -> QuotaId {
-        QuotaId((number % QuotaId::COUNT) as u16)
+    pub(super) fn is_senior(&self) -> bool {
+        self.word & SENIOR != 0
     }
 
-    pub(super) fn number(self) -> usize {
-        usize::from(self.0)
+    pub(super) fn set_senior(&mut self) {
+        self.word |= SENIOR;
+    }
+
+    #[inline]
+    pub(super) fn has_carry(&self) -> bool {
+        self.word & CARRY != 0
+    }
+
+    pub(super) fn set_carry(&mut self, has: bool) {
+        self.word = if has { self.word | CARRY } else { self.word & !CARRY };
     }
 }
 
-/// Which row of the table: the key's digest under the policy. Its lower half chooses the shard and the place in it; of the
-/// upper half one bit tells a row (0) from its twin (1), so the two lie side by side, and one a slot from none.
+/// When a row has come down to `level`.
+fn denies_until(quota: &Quota, state: &State, level: u64) -> Micros {
+    when(quota, state, state.at, level as f64).unwrap_or(Micros::MAX)
+}
+
+/// Rounded up: a row is worth something until then.
+fn seconds(clear: Micros) -> u32 {
+    u32::try_from(clear.get().div_ceil(1_000_000)).unwrap_or(u32::MAX)
+}
+
+/// Which row: 95 bits of the key's digest mixed with the policy's name, and one that tells a carry row from its row.
 ///
-/// The shard is the key's, whatever the policy: of the several limits that one caller is under, all rows are under one
-/// lock. Their places in the shard are apart, or they would crowd there.
+/// The first word is the row's [place](RowKey::place), whose shard is chosen by the key alone: the rows of one caller
+/// are in one shard, and a call that charges several of them takes one lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot(u128);
+#[repr(C, packed(4))]
+pub(super) struct RowKey {
+    place: u64,
+    tail: u32,
+}
 
-impl Slot {
-    /// No digest's slot.
-    pub(super) const NONE: Slot = Slot(0);
+impl RowKey {
+    /// The bits of a place that DashMap chooses a shard by are these, the highest first.
+    pub(super) const MAX_SHARDS: usize = 4096;
 
-    /// Their locks and headers fill 256 KiB, a good part of a core's own cache.
-    pub(super) const MOST_SHARDS: usize = 4096;
-
-    #[inline(always)]
-    pub(super) fn of(row: &RowId<'_>) -> Slot {
-        // The shard's bits as they are, the others as in the row's digest.
-        Slot::new(row.key.to_bits() ^ row.policy.scatter() & !SHARD)
+    pub(super) fn new(place: u64, tail: u32) -> RowKey {
+        RowKey { place, tail: tail & !1 }
     }
 
-    #[inline(always)]
-    pub(super) fn new(bits: u128) -> Slot {
-        Slot(bits & !TWIN | SOME)
+    /// The hash by which the map finds the row.
+    #[inline]
+    pub(super) fn place(self) -> u64 {
+        self.place
     }
 
-    pub(super) fn twin(self) -> Slot {
-        Slot(self.0 | TWIN)
+    /// The key of the row's carry row.
+    pub(super) fn carry(self) -> RowKey {
+        RowKey { tail: self.tail | 1, ..self }
     }
 
-    pub(super) fn without_twin(self) -> Slot {
-        Slot(self.0 & !TWIN)
+    /// The key of the row, of a carry row.
+    pub(super) fn row(self) -> RowKey {
+        RowKey { tail: self.tail & !1, ..self }
     }
 
-    pub(super) fn is_twin(self) -> bool {
-        self.0 & TWIN != 0
-    }
-
-    /// One of `shards`, a power of two, at most [`Slot::MOST_SHARDS`].
-    #[inline(always)]
-    pub(super) fn shard(self, shards: usize) -> usize {
-        (self.0 >> 32) as u32 as usize & (shards - 1)
-    }
-
-    /// One of `places`: where it lies in its shard if nothing lay there before.
-    #[inline(always)]
-    pub(super) fn home(self, places: usize) -> usize {
-        // A share of the bits' range, not their remainder: of any number, and in the same order for every number.
-        ((self.0 as u32 as u64 * places as u64) >> 32) as usize
+    pub(super) fn is_carry(self) -> bool {
+        self.tail & 1 == 1
     }
 }
 
-/// The bits that choose the shard.
-const SHARD: u128 = (Slot::MOST_SHARDS as u128 - 1) << 32;
-const TWIN: u128 = 1 << 64;
-const SOME: u128 = 1 << 65;
+impl Hash for RowKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.place);
+    }
+}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Makes the keys of rows, under numbers that only this table knows.
+pub(super) struct Keys {
+    digests: Placement,
+    policies: Placement,
+}
 
-    #[test]
-    fn a_row_is_sixteen_bytes() {
-        assert_eq!(size_of::<Row>(), 16);
+/// The seven bits of hashbrown's tag come first.
+const SHARD: u64 = (RowKey::MAX_SHARDS as u64 - 1) << 45;
+
+impl Keys {
+    pub(super) fn random() -> Keys {
+        Keys { digests: Placement::random(), policies: Placement::random() }
     }
 
-    #[test]
-    fn nothing_is_lost_in_packing() {
-        for at in [Micros::EPOCH, Micros::new(1_767_225_600_000_000), Micros::MAX] {
-            for quota in [0, 1, QuotaId::COUNT - 1].map(QuotaId::new) {
-                for has_twin in [false, true] {
-                    let row = Row::new(1234.5, at, quota, has_twin);
-                    assert_eq!((row.spent(), row.at(), row.quota(), row.has_twin()), (1234.5, at, quota, has_twin));
-                }
-            }
-        }
+    #[inline]
+    pub(super) fn key(&self, row: &RowId<'_>) -> RowKey {
+        let policy = self.policy(row.policy);
+        let place = self.digests.place(row.key) ^ policy & !SHARD;
+        RowKey::new(place, (row.key.to_bits() >> 96) as u32 ^ policy as u32)
+    }
+
+    /// A number that stands for a policy where rows are counted; never 0.
+    pub(super) fn number(&self, policy: &PolicyName) -> u32 {
+        (self.policy(policy) >> 32) as u32 | 1
+    }
+
+    #[inline]
+    fn policy(&self, policy: &PolicyName) -> u64 {
+        self.policies.place(Digest::from_bits(policy.bits()))
+    }
+}
+
+/// Keys are hashes already.
+#[derive(Clone, Default)]
+pub(super) struct ByPlace;
+
+impl BuildHasher for ByPlace {
+    type Hasher = Place;
+
+    fn build_hasher(&self) -> Place {
+        Place(0)
+    }
+}
+
+pub(super) struct Place(u64);
+
+impl Hasher for Place {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        // The map looks at the highest bits, and at the lowest.
+        self.0 = u64::from(number) << 32 | u64::from(number);
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }

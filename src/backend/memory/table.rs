@@ -1,119 +1,181 @@
-//! The table of rows: shards with a lock each, and room made for newcomers as they come.
+//! The table of rows: shards with a lock each, and room that is made for newcomers as they come.
 
-use super::lock::{Guard, Lock};
-use super::row::{Row, Slot};
-use super::shard::Shard;
-use super::worth::Worth;
+use dashmap::DashMap;
+use smallvec::SmallVec;
+
+use super::ledger::Ledger;
+use super::map::{Map, Rows};
+use super::row::{Keys, Row, RowKey};
 use crate::algorithm::Micros;
+use crate::policy::PolicyName;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(super) struct Table {
-    /// A power of two.
-    shards: Box<[Lock<Shard>]>,
+    map: Map,
+    /// One for each shard, locked after it.
+    ledgers: Box<[Mutex<Ledger>]>,
     rows_per_shard: usize,
-    pub(super) worth: Worth,
+    keys: Keys,
+    /// The names of the policies that have rows, by their numbers.
+    names: DashMap<u32, PolicyName>,
 }
 
-/// Whether a newcomer has a place.
+/// A shard, locked for a call that may add rows to it.
+pub(super) struct Shard<'a> {
+    table: &'a Table,
+    pub(super) rows: Rows<'a>,
+    pub(super) ledger: MutexGuard<'a, Ledger>,
+}
+
+/// Whether there is room for a newcomer's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     Free,
-    /// In exchange for this row, which is worth least of a few.
-    InPlaceOf(Slot),
-    /// All rows looked at are denying their keys, and stay.
+    /// In exchange for this row.
+    InPlaceOf(RowKey),
     None,
 }
 
 impl Table {
     pub(super) fn new(max_rows: usize) -> Table {
-        let shards = (max_rows / ROWS_PER_SHARD).next_power_of_two().clamp(FEWEST_SHARDS, Slot::MOST_SHARDS);
+        let shards = (max_rows / ROWS_PER_SHARD).next_power_of_two().clamp(MIN_SHARDS, RowKey::MAX_SHARDS);
         Table {
-            shards: (0..shards).map(|_| Lock::new(Shard::default())).collect(),
+            map: Map::new(shards),
+            ledgers: (0..shards).map(|_| Mutex::default()).collect(),
             rows_per_shard: (max_rows / shards).max(1),
-            worth: Worth::new(),
+            keys: Keys::random(),
+            names: DashMap::new(),
         }
     }
 
-    /// The number of the shard in which a slot lies.
-    #[inline(always)]
-    pub(super) fn shard_of(&self, slot: Slot) -> usize {
-        slot.shard(self.shards.len())
+    pub(super) fn keys(&self) -> &Keys {
+        &self.keys
     }
 
-    /// Locks a shard. Whoever locks several does it in the order of their numbers.
-    #[inline(always)]
-    pub(super) fn lock(&self, shard: usize) -> Guard<'_, Shard> {
-        self.shards[shard].lock()
+    #[inline]
+    pub(super) fn shard_of(&self, key: RowKey) -> usize {
+        self.map.shard_of(key)
+    }
+
+    /// Locks the rows of a shard, for a call that only needs one that is there.
+    #[inline]
+    pub(super) fn rows(&self, key: RowKey) -> Rows<'_> {
+        self.map.lock(self.map.shard_of(key))
+    }
+
+    /// Locks a shard. A caller that locks several takes them in ascending order.
+    pub(super) fn lock(&self, shard: usize) -> Shard<'_> {
+        Shard { table: self, rows: self.map.lock(shard), ledger: locked(&self.ledgers[shard]) }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
+        self.map.len()
     }
 
-    /// Whether a shard has all the rows that it may have.
-    pub(super) fn is_full(&self, shard: &Shard) -> bool {
-        shard.len() >= self.rows_per_shard
-    }
-
-    /// Finds a place for one more row beside `coming` others, none of those in `busy` to be touched.
-    ///
-    /// Every newcomer looks at a few rows beside the hand and drops the worthless ones among them: so there is no
-    /// timer, no sweep and no pause, and a worthless row is found after at most as many newcomers as its shard has
-    /// rows.
-    pub(super) fn room(&self, shard: &mut Shard, coming: usize, busy: &[Slot], now: Micros) -> Room {
-        let places = shard.places();
-        let mut place = if shard.hand < places { shard.hand } else { 0 };
-        let (mut looked, mut seen) = (0, 0);
-        let mut least: Option<(f64, Slot)> = None;
-        while looked < places && (looked < LOOK_AT || (seen < COMPARE && looked < LOOK_FURTHEST)) {
-            let here = place;
-            looked += 1;
-            place = if place + 1 < places { place + 1 } else { 0 };
-            let Some((slot, row)) = shard.at_place(here) else { continue };
-            if busy.contains(&slot.without_twin()) {
-                continue;
-            }
-            if self.is_worthless(slot, &row, now) {
-                shard.remove(slot);
-                place = here; // Another may have moved up to here.
-                continue;
-            }
-            seen += 1;
-            if slot.is_twin() {
-                // It goes with its row. Of a row that is gone, it is worth less than any.
-                if shard.find(slot.without_twin()).is_none() {
-                    least = Some((0.0, slot));
-                }
-                continue;
-            }
-            let mut spent = row.spent();
-            if row.has_twin() && self.worth.twins_spend(&row) {
-                spent += shard.find(slot.twin()).map_or(0.0, |twin| twin.spent());
-            }
-            if let Some(share) = self.worth.share(&row, spent, now) {
-                if least.is_none_or(|(other, _)| share < other) {
-                    least = Some((share, slot));
-                }
+    /// The rows of each policy, with those of policies beyond [`MAX_NAMES`] under one name.
+    pub(super) fn sizes(&self) -> Vec<(PolicyName, usize)> {
+        const OTHERS: PolicyName = PolicyName::new("(others)");
+        let mut sizes: Vec<(PolicyName, usize)> = Vec::new();
+        let mut places = std::collections::HashMap::new();
+        for ledger in &self.ledgers {
+            for (number, size) in locked(ledger).sizes() {
+                let place = *places.entry(number).or_insert_with(|| {
+                    let name = self.names.get(&number).map_or(OTHERS, |name| name.clone());
+                    sizes.iter().position(|(other, _)| *other == name).unwrap_or_else(|| {
+                        sizes.push((name, 0));
+                        sizes.len() - 1
+                    })
+                });
+                sizes[place].1 += size as usize;
             }
         }
-        shard.hand = place;
-        match least {
-            _ if shard.len() + coming < self.rows_per_shard => Room::Free,
-            Some((_, slot)) => Room::InPlaceOf(slot),
-            None => Room::None,
-        }
+        sizes
     }
 
-    fn is_worthless(&self, slot: Slot, row: &Row, now: Micros) -> bool {
-        if slot.is_twin() { row.at() <= now } else { self.worth.is_worthless(row, now) }
+    /// Rows that were dropped before they were clear, and charges that were decided on overflow rows.
+    pub(super) fn pressure(&self) -> (u64, u64) {
+        self.ledgers.iter().map(locked).fold((0, 0), |(evicted, overflowed), ledger| {
+            (evicted + ledger.evicted, overflowed + ledger.overflowed)
+        })
+    }
+
+    fn remember_name(&self, number: u32, policy: &PolicyName) {
+        if self.names.len() < MAX_NAMES && !self.names.contains_key(&number) {
+            self.names.insert(number, policy.clone());
+        }
     }
 }
 
-/// Small shards keep each growth short: a thousand rows are moved in some ten microseconds.
+impl Shard<'_> {
+    pub(super) fn is_full(&self) -> bool {
+        self.rows.len() >= self.table.rows_per_shard
+    }
+
+    pub(super) fn add(&mut self, key: RowKey, mut row: Row, policy: &PolicyName) {
+        let number = row.policy();
+        if self.ledger.is_senior(number, self.table.rows_per_shard) {
+            row.set_senior();
+        }
+        self.rows.add(key, row);
+        if self.ledger.add(number) {
+            self.table.remember_name(number, policy);
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: RowKey) {
+        if let Some(row) = self.rows.remove(key) {
+            self.ledger.subtract(row.policy());
+        }
+    }
+
+    /// Drops a row that still counts, for the sake of another.
+    pub(super) fn evict(&mut self, key: RowKey) {
+        self.remove(key);
+        self.remove(key.carry());
+        self.ledger.evicted += 1;
+    }
+
+    /// Finds room for one more row of a policy beside `coming` others, without touching the rows in `busy`.
+    ///
+    /// Every newcomer looks at a few rows and drops those that are clear: so there is no timer, no sweep and no pause.
+    pub(super) fn room(&mut self, policy: u32, coming: usize, busy: &[RowKey], now: Micros) -> Room {
+        let full = self.table.rows_per_shard;
+        let is_crowded = self.rows.len() + coming >= full - full / 8;
+        let mut rows: SmallVec<[(RowKey, Row); 48]> = SmallVec::new();
+        let quarters = if is_crowded { LOOKS_CROWDED } else { LOOKS };
+        self.rows.sample(&mut self.ledger.hand, quarters, |key, row| {
+            if !busy.contains(&key.row()) {
+                rows.push((key, row));
+            }
+        });
+        let mut orphan = None;
+        rows.retain(|(key, row)| {
+            if row.is_clear(now) {
+                self.remove(*key);
+                return false;
+            }
+            // A carry row goes with its row. One whose row is gone is worth less than any row.
+            if key.is_carry() && self.rows.get(key.row()).is_none() {
+                orphan = Some(*key);
+            }
+            !key.is_carry()
+        });
+        if self.rows.len() + coming < full {
+            return Room::Free;
+        }
+        orphan.or_else(|| self.ledger.victim(policy, &rows, full, now)).map_or(Room::None, Room::InPlaceOf)
+    }
+}
+
+fn locked(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
+    ledger.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Small shards keep each growth short: it moves all rows of a shard.
 const ROWS_PER_SHARD: usize = 4096;
-const FEWEST_SHARDS: usize = 4;
-/// Places that every newcomer looks at.
-const LOOK_AT: usize = 8;
-/// Rows to compare before one of them has to go.
-const COMPARE: usize = 5;
-/// Places after which a newcomer gives up looking for that many.
-const LOOK_FURTHEST: usize = 64;
+const MIN_SHARDS: usize = 4;
+/// Policies whose rows are counted by name.
+const MAX_NAMES: usize = 1024;
+/// Quarters of a group of 16 slots at which a newcomer looks, and once the shard is seven eighths full.
+const LOOKS: u32 = 1;
+const LOOKS_CROWDED: u32 = 12;

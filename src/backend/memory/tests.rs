@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::algorithm::{Ask, HOUR, MINUTE, Quota, Receipt, SECOND};
+use crate::algorithm::{Ask, HOUR, MINUTE, Quota, Receipt, SECOND, Step, roll};
 use crate::clock::ManualClock;
 use crate::policy::{Digest, Key, PolicyName, Secret};
 

@@ -15,7 +15,7 @@ use self::held::Held;
 use self::offenders::Offenders;
 use super::deny::DenyList;
 use crate::algorithm::{MINUTE, Micros};
-use crate::policy::{DenyRule, Digest, Key, KeyHash, PolicyName, Signal, Signals};
+use crate::policy::{DenyRule, Digest, Key, PolicyName, Secret, Signal, Signals};
 
 pub use auto_block::AutoBlock;
 
@@ -118,7 +118,7 @@ impl Guard {
     }
 
     /// The signals by which a caller can be blocked, if anybody can be.
-    pub(super) fn known(&self, signals: &Signals, hash: &KeyHash) -> Known {
+    pub(super) fn known(&self, signals: &Signals, hash: &Secret) -> Known {
         let mut known = Known::new();
         if self.auto.is_none() && !self.has_blocks() {
             return known;

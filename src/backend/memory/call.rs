@@ -1,0 +1,265 @@
+//! The rows of a call while it is decided: their shards locked, what they hold loaded, and stored again.
+
+use smallvec::SmallVec;
+
+use super::ledger::Shared;
+use super::row::{Row, RowKey};
+use super::table::{Room, Shard, Table};
+use crate::algorithm::{Algorithm, Micros, Quota, State, Step, roll, step, when};
+use crate::backend::{RowId, Steps, Take, verdict_of_all};
+
+/// The shards of a call, locked in ascending order.
+pub(super) struct Call<'a> {
+    table: &'a Table,
+    shards: SmallVec<[(usize, Shard<'a>); 2]>,
+    /// All rows that the call names. None of them may be dropped for the sake of another.
+    keys: SmallVec<[RowKey; 4]>,
+}
+
+/// A row of a call.
+pub(super) struct Loaded<'a> {
+    pub(super) key: RowKey,
+    row: &'a RowId<'a>,
+    /// The number of its policy.
+    policy: u32,
+    pub(super) state: State,
+    /// The row before the first take of the call that was granted.
+    before: Option<State>,
+    pub(super) place: Place,
+    has_carry: bool,
+}
+
+/// Where a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Found,
+    /// It is not in the table, and has room there.
+    New(Room),
+    /// It is not in the table, and has no room: it shares this row with others.
+    Overflow(Shared),
+}
+
+impl Loaded<'_> {
+    /// The quota by which a charge on this row is decided.
+    pub(super) fn quota(&self, quota: &Quota) -> Quota {
+        match self.place {
+            // Window boundaries that differ from newcomer to newcomer would pay the shared row back at each.
+            Place::Overflow((_, index)) => quota.seeded(u64::from(self.policy) << 8 | u64::from(index)),
+            _ => *quota,
+        }
+    }
+
+    /// Decides a take, and does to the loaded row what it would do.
+    fn step(&mut self, take: &Take<'_>, now: Micros) -> Step {
+        let step = step(&self.quota(&take.quota), &self.state, now, take.ask);
+        if step.is_allowed() {
+            self.before = Some(self.before.unwrap_or(self.state));
+            self.state = step.state;
+        }
+        step
+    }
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn new(table: &'a Table, keys: SmallVec<[RowKey; 4]>) -> Call<'a> {
+        let mut numbers: SmallVec<[usize; 4]> = keys.iter().map(|key| table.shard_of(*key)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        Call { table, shards: numbers.into_iter().map(|number| (number, table.lock(number))).collect(), keys }
+    }
+
+    /// Decides all takes at `now`, and stores them if all are granted.
+    pub(super) fn decide(&mut self, takes: &[Take<'_>], now: Micros, store: bool) -> Steps {
+        let mut loaded: SmallVec<[Loaded<'_>; 4]> = SmallVec::new();
+        let mut steps: SmallVec<[(usize, Step); 4]> = SmallVec::new();
+        for (i, take) in takes.iter().enumerate() {
+            let key = self.keys[i];
+            let index = loaded.iter().position(|row| row.key == key).unwrap_or_else(|| {
+                let row = self.load(key, &take.row, &take.quota, now, &loaded);
+                // Newcomers share overflow rows within a call, too.
+                let same = loaded.iter().position(|other| matches!(row.place, Place::Overflow(_)) && other.place == row.place);
+                same.unwrap_or_else(|| {
+                    loaded.push(row);
+                    loaded.len() - 1
+                })
+            });
+            let step = loaded[index].step(take, now);
+            steps.push((index, step));
+        }
+
+        if !steps.iter().all(|(_, step)| step.is_allowed()) {
+            self.deny(takes, &loaded, &mut steps, now, store);
+        } else if store {
+            for (index, row) in loaded.iter().enumerate() {
+                // Tiers of one policy share a row, so the last quota is the one that wrote it.
+                if let Some(last) = steps.iter().rposition(|(other, _)| *other == index) {
+                    self.store(row, &takes[last].quota, now);
+                }
+            }
+        }
+        let shown = steps.into_iter().zip(takes).map(|((index, step), take)| match loaded[index].place {
+            // A shared row has boundaries of its own; in the answer they are the key's.
+            Place::Overflow(_) => Step { state: roll(&take.quota, &State { at: now, ..step.state }, now), ..step },
+            _ => step,
+        });
+        shown.collect()
+    }
+
+    /// Nothing is spent: what fitted leaves its row as it was, and rows that denied a charge remember that they did.
+    fn deny(
+        &mut self,
+        takes: &[Take<'_>],
+        loaded: &[Loaded<'_>],
+        steps: &mut [(usize, Step)],
+        now: Micros,
+        store: bool,
+    ) {
+        for i in 0..steps.len() {
+            let (index, step) = steps[i];
+            let row = &loaded[index];
+            let before = row.before.unwrap_or(row.state);
+            if !step.is_allowed() {
+                let same = (0..takes.len()).filter(|other| steps[*other].0 == index);
+                if same.clone().count() > 1 {
+                    let asked = same.map(|other| (row.quota(&takes[other].quota), takes[other].ask));
+                    steps[i].1.verdict = verdict_of_all(&before, now, asked).unwrap_or(step.verdict);
+                }
+                if store && row.place == Place::Found {
+                    let shard = self.shard(row.key);
+                    if let Some(found) = shard.rows.get_mut(row.key) {
+                        found.denied(&takes[i].quota, takes[i].ask);
+                    }
+                }
+            }
+            if row.before.is_some() {
+                steps[i].1.state = before;
+            }
+        }
+        if store {
+            for row in loaded.iter().filter(|row| matches!(row.place, Place::Overflow(_))) {
+                self.shard(row.key).ledger.overflowed += 1;
+            }
+        }
+    }
+
+    /// Loads a row; `others` of the call are loaded already.
+    pub(super) fn load<'r>(
+        &mut self,
+        key: RowKey,
+        row: &'r RowId<'r>,
+        quota: &Quota,
+        now: Micros,
+        others: &[Loaded<'_>],
+    ) -> Loaded<'r> {
+        let policy = self.table.keys().number(row.policy);
+        let mut loaded =
+            Loaded { key, row, policy, state: State::default(), before: None, place: Place::Found, has_carry: false };
+        let table = self.table;
+        let number = table.shard_of(key);
+        let mut busy = self.keys.clone();
+        let shard = self.shard(key);
+        let found = shard.rows.get(key);
+        if let Some(found) = found {
+            loaded.state = found.state();
+        } else {
+            let mut coming = 0;
+            for other in others.iter().filter(|other| table.shard_of(other.key) == number) {
+                match other.place {
+                    Place::New(Room::InPlaceOf(victim)) => busy.push(victim.row()),
+                    Place::New(_) => coming += 1,
+                    _ => {}
+                }
+            }
+            loaded.place = match shard.room(policy, coming, &busy, now) {
+                Room::None => Place::Overflow(shard.ledger.shared(policy, key, now)),
+                room => Place::New(room),
+            };
+        }
+        if let Place::Overflow(shared) = loaded.place {
+            loaded.state = shard.ledger.overflow(shared);
+        } else if found.is_none_or(|found| found.has_carry()) {
+            // A bucket's carry row outlives its row: late give-backs go by it. A window's means nothing by itself.
+            let sliding = quota.algorithm() == Algorithm::SlidingWindow;
+            if let Some(carry) = shard.rows.get(key.carry()) {
+                loaded.has_carry = true;
+                if if sliding { found.is_some() } else { !carry.is_clear(now) } {
+                    loaded.state.carry = carry.spent();
+                    loaded.state.stamp = carry.stamp();
+                }
+            }
+        }
+        loaded
+    }
+
+    /// Stores what a charge or a settlement under `quota` left of a row.
+    pub(super) fn store(&mut self, row: &Loaded<'_>, quota: &Quota, now: Micros) {
+        let Loaded { key, ref state, .. } = *row;
+        let keys = self.keys.clone();
+        let shard = self.shard(key);
+        match row.place {
+            Place::Overflow(shared) => {
+                shard.ledger.overflowed += 1;
+                return shard.ledger.set_overflow(shared, *state);
+            }
+            Place::New(_) if state.spent == 0.0 && state.carry == 0.0 && !row.has_carry => return,
+            Place::New(Room::InPlaceOf(victim)) => shard.evict(victim),
+            _ => {}
+        }
+        // The carry of another row of the call may have taken the room that was found.
+        if row.place != Place::Found && shard.is_full() {
+            match shard.room(row.policy, 0, &keys, now) {
+                Room::Free => {}
+                Room::InPlaceOf(victim) => shard.evict(victim),
+                Room::None => return, // Losing a row forgives; passing the cap does not.
+            }
+        }
+        let mut has_carry = false;
+        if state.carry > 0.0 {
+            has_carry = row.has_carry
+                || match shard.room(row.policy, 1, &keys, now) {
+                    Room::Free => true,
+                    Room::InPlaceOf(victim) => {
+                        shard.evict(victim);
+                        true
+                    }
+                    Room::None => false,
+                };
+            if has_carry {
+                let clear = carry_until(quota, state, now);
+                let carry = State { spent: state.carry, clear, carry: 0.0, ..*state };
+                shard.remove(key.carry());
+                shard.add(key.carry(), Row::new(&carry, row.policy), row.row.policy);
+            }
+        } else if row.has_carry {
+            shard.remove(key.carry());
+        }
+        if row.place != Place::Found {
+            shard.add(key, Row::new(state, row.policy), row.row.policy);
+        }
+        if let Some(found) = shard.rows.get_mut(key) {
+            found.write(quota, state);
+            found.set_carry(has_carry);
+        }
+    }
+
+    fn shard(&mut self, key: RowKey) -> &mut Shard<'a> {
+        let number = self.table.shard_of(key);
+        match self.shards.iter_mut().find(|(other, _)| *other == number) {
+            Some((_, shard)) => shard,
+            None => unreachable!("every shard of the call was locked"),
+        }
+    }
+}
+
+/// The instant from which a carry means nothing any more.
+fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
+    match quota.algorithm() {
+        Algorithm::SlidingWindow => state.at.plus(quota.period_micros()),
+        // As long as any receipt made before now could be worth anything: none stood above the ceiling.
+        _ => {
+            let most = (state.spent + state.carry).min(quota.ceiling() as f64);
+            let owed = State { spent: most, at: now, stamp: quota.stamp(), ..State::default() };
+            when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)
+        }
+    }
+}

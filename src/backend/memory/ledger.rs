@@ -1,0 +1,122 @@
+//! What a shard knows of its rows besides themselves: how many each policy has, and what newcomers share that have none.
+
+use std::collections::HashMap;
+
+use super::row::{ByPlace, Row, RowKey};
+use crate::algorithm::{Micros, State};
+
+/// The ledger of one shard.
+#[derive(Default)]
+pub(super) struct Ledger {
+    /// Rows by the policy's number.
+    sizes: HashMap<u32, u32, ByPlace>,
+    /// What newcomers share that have no row of their own.
+    overflow: HashMap<(u32, u8), State>,
+    /// The policies that have overflow rows of their own.
+    groups: Vec<u32>,
+    /// Where the next newcomer looks for rows that are clear.
+    pub(super) hand: u32,
+    /// Rows that were dropped before they were clear.
+    pub(super) evicted: u64,
+    /// Charges of newcomers that were decided on an overflow row.
+    pub(super) overflowed: u64,
+}
+
+/// An overflow row: a policy's number, or 0 for the policies without a group; and one of [`OVERFLOW_ROWS`].
+pub(super) type Shared = (u32, u8);
+
+impl Ledger {
+    /// The rows of a policy.
+    pub(super) fn size(&self, policy: u32) -> u32 {
+        self.sizes.get(&policy).copied().unwrap_or(0)
+    }
+
+    pub(super) fn sizes(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.sizes.iter().map(|(policy, size)| (*policy, *size))
+    }
+
+    /// Counts a row that was added; whether it is the policy's first one here.
+    pub(super) fn add(&mut self, policy: u32) -> bool {
+        let size = self.sizes.entry(policy).or_default();
+        *size += 1;
+        *size == 1
+    }
+
+    /// Counts a row that was removed.
+    pub(super) fn subtract(&mut self, policy: u32) {
+        if let Some(size) = self.sizes.get_mut(&policy) {
+            *size -= 1;
+            if *size == 0 {
+                self.sizes.remove(&policy);
+                if self.sizes.capacity() > 4 * self.sizes.len() + 64 {
+                    self.sizes.shrink_to_fit();
+                }
+            }
+        }
+    }
+
+    /// Which overflow row a newcomer of a policy shares.
+    pub(super) fn shared(&mut self, policy: u32, key: RowKey, now: Micros) -> Shared {
+        let index = (key.place() % u64::from(OVERFLOW_ROWS)) as u8;
+        if !self.groups.contains(&policy) {
+            if self.groups.len() >= GROUPS {
+                self.overflow.retain(|_, state| state.clear > now);
+                let overflow = &self.overflow;
+                self.groups.retain(|group| (0..OVERFLOW_ROWS).any(|index| overflow.contains_key(&(*group, index))));
+            }
+            if self.groups.len() >= GROUPS {
+                return (0, index);
+            }
+            self.groups.push(policy);
+        }
+        (policy, index)
+    }
+
+    pub(super) fn overflow(&self, shared: Shared) -> State {
+        self.overflow.get(&shared).copied().unwrap_or_default()
+    }
+
+    pub(super) fn set_overflow(&mut self, shared: Shared, state: State) {
+        self.overflow.insert(shared, state);
+    }
+
+    /// The row that has to make room for one more row of the policy `mine`, if there is one among `rows`.
+    ///
+    /// The policy that fills the table bears the cost: a clearly larger policy gives a row up, whatever that row denies;
+    /// else the newcomer's own policy, or one that is not smaller, gives up a row that denies nothing. Rows that came
+    /// while their policy was small are the last to go.
+    pub(super) fn victim(&self, mine: u32, rows: &[(RowKey, Row)], full: usize, now: Micros) -> Option<RowKey> {
+        let size = u64::from(self.size(mine));
+        let is_larger = |(_, row): &&(RowKey, Row)| u64::from(self.size(row.policy())) > size + size / 8 + 8;
+        let larger = rows.iter().filter(is_larger).min_by(|(_, a), (_, b)| {
+            let rank = |row: &Row| (row.is_senior(), u32::MAX - self.size(row.policy()), row.denies(now), row.clear());
+            rank(a).cmp(&rank(b)).then(a.spent().total_cmp(&b.spent()))
+        });
+        let is_small = size <= (full / SENIOR_SHARE) as u64;
+        let is_equal = |(_, row): &&(RowKey, Row)| {
+            let owner = row.policy();
+            !row.denies(now)
+                && (owner == mine || u64::from(self.size(owner)) >= size)
+                && (is_small || !row.is_senior())
+        };
+        let victim = larger.or_else(|| {
+            rows.iter().filter(is_equal).min_by(|(_, a), (_, b)| {
+                let rank = |row: &Row| (row.is_senior(), row.clear());
+                rank(a).cmp(&rank(b)).then(a.spent().total_cmp(&b.spent()))
+            })
+        });
+        victim.map(|(key, _)| *key)
+    }
+
+    /// Whether a row of this policy that is added now is among the last to go.
+    pub(super) fn is_senior(&self, policy: u32, full: usize) -> bool {
+        (self.size(policy) as usize) < full / SENIOR_SHARE
+    }
+}
+
+/// A policy's rows are senior while it has less than this part of a shard.
+const SENIOR_SHARE: usize = 16;
+/// Overflow rows of a policy in each shard.
+const OVERFLOW_ROWS: u8 = 16;
+/// Policies that have overflow rows of their own in each shard.
+const GROUPS: usize = 16;
