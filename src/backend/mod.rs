@@ -65,7 +65,7 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// use std::sync::Arc;
 /// use tollgate::algorithm::Micros;
 /// use tollgate::backend::{Adjustment, Backend, BackendFuture, Bulletin, RowId, Steps, Take, Vitals};
-/// use tollgate::{Clock, MemoryBackend, Policy, Quota, RateLimiter, Secret, Sleep, MINUTE};
+/// use tollgate::{Clock, MemoryBackend, Policy, PolicyName, Quota, RateLimiter, Secret, Sleep, MINUTE};
 ///
 /// #[derive(Debug)]
 /// struct Counted<B> {
@@ -113,6 +113,10 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 ///
 ///     fn vitals(&self) -> Vitals {
 ///         self.inner.vitals()
+///     }
+///
+///     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
+///         self.inner.rows_by_policy()
 ///     }
 /// }
 ///
@@ -197,6 +201,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     fn vitals(&self) -> Vitals {
         Vitals::default()
     }
+
+    /// The rows that it holds in this process for each policy, most first. Policies that are too many to be told apart
+    /// are counted together as `(others)`. The default is none.
+    fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
+        Vec::new()
+    }
 }
 
 /// How a backend is doing, as far as it can tell at once.
@@ -213,6 +223,10 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 pub struct Vitals {
     /// Rows that it holds in this process.
     pub rows: Option<usize>,
+    /// Rows that it dropped to make room, before they were repaid.
+    pub evictions: Option<u64>,
+    /// Charges of callers for whom there was no room, decided on a row that several of them share.
+    pub overflowed: Option<u64>,
     /// Whether it is out of reach and calls fail at once.
     pub is_broken: Option<bool>,
     /// Notices that are still to be [told](Bulletin::tell).
@@ -264,6 +278,10 @@ macro_rules! pass_on {
 
             fn vitals(&self) -> Vitals {
                 (**self).vitals()
+            }
+
+            fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
+                (**self).rows_by_policy()
             }
         }
     };

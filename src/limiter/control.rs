@@ -10,7 +10,7 @@ use super::overrides::{Change, Whose};
 use super::{Inner, RateLimiter, SetQuotaError};
 use crate::algorithm::Quota;
 use crate::backend::{BackendFuture, BulletinReader, Error, ErrorKind, Notice, RowId};
-use crate::policy::{Policy, Signal, Subject};
+use crate::policy::{Policy, PolicyName, Signal, Subject};
 use crate::sync::atomic::Ordering;
 
 impl RateLimiter {
@@ -200,6 +200,8 @@ impl RateLimiter {
         let (counted, blocked) = guard.len(time.now());
         Stats {
             rows: vitals.rows,
+            evictions: vitals.evictions,
+            overflowed: vitals.overflowed,
             is_broken: vitals.is_broken,
             waiting: waiting.load(Ordering::Relaxed),
             offenders: counted,
@@ -209,9 +211,29 @@ impl RateLimiter {
             is_deaf: vitals.is_deaf,
         }
     }
+
+    /// The rows that the backend holds in this process for each policy, most first: which policy fills the table. A
+    /// remote backend has none. Policies beyond the first 1,024 are counted together as `(others)`.
+    ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
+    ///
+    /// let limiter = RateLimiter::default();
+    /// limiter.limit(&API, "ada").await?;
+    /// limiter.limit(&API, "eve").await?;
+    /// assert_eq!(limiter.rows_by_policy(), [(API.name().clone(), 2)]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
+        self.inner.backend.rows_by_policy()
+    }
 }
 
-/// How a limiter is doing: what [`RateLimiter::stats`] tells.
+/// How a limiter is doing: what [`RateLimiter::stats`] returns.
 ///
 /// ```
 /// use tollgate::{Policy, Quota, RateLimiter, Signal, DAY, MINUTE};
@@ -227,6 +249,7 @@ impl RateLimiter {
 ///
 /// let stats = limiter.stats();
 /// assert_eq!((stats.rows, stats.waiting, stats.is_broken), (Some(1), 0, None));
+/// assert_eq!((stats.evictions, stats.overflowed), (Some(0), Some(0)));
 /// assert_eq!((stats.blocked, stats.offenders, stats.changed_quotas, stats.untold), (1, 0, 1, 0));
 /// assert_eq!(stats.is_deaf, None); // there is nobody to be told by
 /// # Ok(())
@@ -237,6 +260,12 @@ impl RateLimiter {
 pub struct Stats {
     /// Rows that the backend holds in this process; `None` of a remote one.
     pub rows: Option<usize>,
+    /// Rows that the backend dropped to make room, before they were repaid: each forgave its key what it had spent.
+    /// `None` of a remote one.
+    pub evictions: Option<u64>,
+    /// Charges of callers for whom the backend had no room, decided on a row that several of them share. More than a
+    /// few mean that a policy is flooded with keys: see [`RateLimiter::rows_by_policy`]. `None` of a remote one.
+    pub overflowed: Option<u64>,
     /// Whether the backend is out of reach and calls fail at once; `None` of one that cannot be.
     pub is_broken: Option<bool>,
     /// How many wait for their turns.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use metrics::{Counter, Gauge, Key, KeyName, Recorder, SharedString, Unit, with_recorder};
+use metrics::{Counter, Gauge, Key, KeyName, Label, Recorder, SharedString, Unit, with_recorder};
 
 use super::handles::{Handle, Handles, METADATA, is_installed};
 use super::names;
@@ -91,7 +91,8 @@ impl Metrics {
     /// Sets the gauges to how the limiter is now. To be called whenever they are read: for each scrape, or every few
     /// seconds. It is cheap.
     pub fn sample(&self, limiter: &RateLimiter) {
-        let Stats { rows, is_broken, waiting, blocked, changed_quotas, .. } = limiter.stats();
+        let Stats { rows, evictions, overflowed, is_broken, waiting, blocked, changed_quotas, .. } = limiter.stats();
+        let by_policy = limiter.rows_by_policy();
         with_recorder(|recorder| {
             self.describe(recorder);
             let set = |name, value: f64| {
@@ -103,6 +104,17 @@ impl Metrics {
             set(names::CHANGED_QUOTAS, changed_quotas as f64);
             if let Some(rows) = rows {
                 set(names::ROWS, rows as f64);
+            }
+            for (policy, rows) in by_policy {
+                let label = Label::new("policy", policy.as_str().to_owned());
+                let gauge = Handle::<Gauge>::new(names::POLICY_ROWS, self.limiter.as_ref(), [label]);
+                recorder.register_gauge(gauge.key(), &METADATA).set(rows as f64);
+            }
+            for (name, total) in [(names::EVICTIONS, evictions), (names::OVERFLOWED, overflowed)] {
+                if let Some(total) = total {
+                    let counter = Handle::<Counter>::new(name, self.limiter.as_ref(), []);
+                    recorder.register_counter(counter.key(), &METADATA).absolute(total);
+                }
             }
             if let Some(is_broken) = is_broken {
                 set(names::BACKEND_BROKEN, f64::from(u8::from(is_broken)));
@@ -131,10 +143,13 @@ impl Metrics {
         counter(names::CHECKS, "Charges that were only asked for.");
         counter(names::BACKEND_ERRORS, "Charges that the backend could not decide.");
         counter(names::BLOCKS, "Callers who were blocked in this process.");
+        counter(names::EVICTIONS, "Rows dropped before they were repaid, to make room.");
+        counter(names::OVERFLOWED, "Charges of callers without a row of their own, for want of room.");
         let gauge = |name, text: &'static str| {
             recorder.describe_gauge(KeyName::from_const_str(name), Some(Unit::Count), text.into());
         };
         gauge(names::ROWS, "Rows that the backend holds in this process.");
+        gauge(names::POLICY_ROWS, "Rows that the backend holds in this process for each policy.");
         gauge(names::WAITING, "Requests that wait for their turns.");
         gauge(names::BLOCKED, "Callers who are blocked.");
         gauge(names::CHANGED_QUOTAS, "Quotas that are changed at run time.");

@@ -11,10 +11,12 @@
 //! // For a rule that alerts: too many of these a minute.
 //! assert_eq!((names::BACKEND_ERRORS, names::BLOCKS), ("tollgate_backend_errors_total", "tollgate_blocks_total"));
 //! assert_eq!((names::DECISIONS, names::CHECKS), ("tollgate_decisions_total", "tollgate_checks_total"));
-//! // Gauges, set by `Metrics::sample`.
+//! // Set by `Metrics::sample`.
 //! for gauge in [names::ROWS, names::WAITING, names::BLOCKED, names::CHANGED_QUOTAS, names::BACKEND_BROKEN] {
 //!     assert!(names::ALL.contains(&gauge));
 //! }
+//! assert_eq!((names::POLICY_ROWS, names::EVICTIONS), ("tollgate_policy_rows", "tollgate_evictions_total"));
+//! assert_eq!(names::OVERFLOWED, "tollgate_overflowed_total");
 //! ```
 
 /// Counter: charges that were decided. Labels `policy`, `outcome`, `reason`, `decided_by`, and `enforced`: `false` of
@@ -43,6 +45,17 @@ pub const DECISION_DURATION: &str = "tollgate_decision_duration_seconds";
 /// Gauge: rows that the backend holds in this process. Not there if it holds none.
 pub const ROWS: &str = "tollgate_rows";
 
+/// Gauge: rows that the backend holds in this process for each policy. Label `policy` (`(others)` for those beyond
+/// 1,024).
+pub const POLICY_ROWS: &str = "tollgate_policy_rows";
+
+/// Counter: rows that the backend dropped to make room, before they were repaid.
+pub const EVICTIONS: &str = "tollgate_evictions_total";
+
+/// Counter: charges of callers for whom the backend had no room, decided on a row that several of them share. When it
+/// rises, look at [`POLICY_ROWS`] for the policy that is flooded with keys.
+pub const OVERFLOWED: &str = "tollgate_overflowed_total";
+
 /// Gauge: requests that wait for their turns.
 pub const WAITING: &str = "tollgate_waiting";
 
@@ -57,13 +70,16 @@ pub const CHANGED_QUOTAS: &str = "tollgate_changed_quotas";
 pub const BACKEND_BROKEN: &str = "tollgate_backend_broken";
 
 /// All of these names.
-pub const ALL: [&str; 10] = [
+pub const ALL: [&str; 13] = [
     DECISIONS,
     CHECKS,
     BACKEND_ERRORS,
     BLOCKS,
     DECISION_DURATION,
     ROWS,
+    POLICY_ROWS,
+    EVICTIONS,
+    OVERFLOWED,
     WAITING,
     BLOCKED,
     CHANGED_QUOTAS,

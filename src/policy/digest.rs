@@ -3,10 +3,9 @@
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use siphasher::sip128::SipHasher13;
-
-use super::key::{Key, WORDS};
+use super::key::Key;
 use super::name::PolicyName;
+use super::siphash::SipHash;
 
 /// What a backend knows of a key under a policy: 128 bits, keyed by the limiter's [`Secret`].
 ///
@@ -71,47 +70,32 @@ impl fmt::Debug for Digest {
 /// assert_eq!(format!("{one:?}"), "Secret(..)");
 /// ```
 #[derive(Clone, Copy)]
-pub struct Secret(SipHasher13);
+pub struct Secret([u64; 2]);
 
 impl Secret {
     /// A secret of your own: 16 bytes that nobody guesses, out of your configuration, the same in all processes that
     /// share a backend.
     pub fn new(bytes: [u8; 16]) -> Secret {
-        Secret(SipHasher13::new_with_key(&bytes))
+        let bits = u128::from_le_bytes(bytes);
+        Secret([bits as u64, (bits >> 64) as u64])
     }
 
     /// A new secret, different in every process and at every call, from the operating system's random numbers.
     pub fn random() -> Secret {
         // The standard library's hash keys come from the operating system; hashing under them passes that on.
         let draw = || RandomState::new().build_hasher().finish();
-        Secret(SipHasher13::new_with_keys(draw(), draw()))
+        Secret([draw(), draw()])
     }
 
     /// The digest of `key`: SipHash-1-3 (Aumasson and Bernstein, 2012) with 128 bits out.
     #[inline]
     pub fn digest(&self, key: &Key) -> Digest {
-        Digest::from_bits(match key.few_or_many() {
-            Ok((few, length)) => self.bits_of_few(*few, length),
-            Err(many) => self.bits_of_many(many),
-        })
+        self.hash(key.words())
     }
 
-    #[inline]
-    fn bits_of_few(&self, words: [u64; WORDS], length: usize) -> u128 {
-        let mut bytes = [0; 8 * WORDS];
-        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        self.hash(&bytes[..8 * length]).to_bits()
-    }
-
-    #[cold]
-    fn bits_of_many(&self, words: &[u64]) -> u128 {
-        self.hash(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>()).to_bits()
-    }
-
-    pub(super) fn hash(&self, bytes: &[u8]) -> Digest {
-        Digest::from_bits(self.0.hash(bytes).as_u128())
+    #[inline(always)]
+    pub(super) fn hash(&self, words: &[u64]) -> Digest {
+        Digest::from_bits(words.iter().fold(SipHash::new(self.0), |hash, word| hash.word(*word)).finish())
     }
 }
 

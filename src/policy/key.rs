@@ -154,15 +154,6 @@ impl Key {
             Some(words) => words,
         }
     }
-
-    /// The same: if they are few, with zeros behind, and how many they are without.
-    #[inline(always)]
-    pub(super) fn few_or_many(&self) -> Result<(&[u64; WORDS], usize), &[u64]> {
-        match &self.many {
-            None => Ok((&self.few, self.length)),
-            Some(many) => Err(many),
-        }
-    }
 }
 
 #[inline(always)]

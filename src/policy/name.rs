@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::named::PolicyError;
 use super::rare::Rare;
-use super::siphash;
+use super::siphash::SipHash;
 use crate::algorithm::Words;
 
 /// The name of a policy: 1 to 128 printable ASCII characters, shown in `RateLimit-Policy` and `RateLimit`.
@@ -78,7 +78,8 @@ impl PolicyName {
         }
     }
 
-    /// 128 bits that stand for the name, the same in every process: its SipHash-2-4 under a fixed key.
+    /// 128 bits that stand for the name, the same in every process: its SipHash under a fixed key. Two names have the
+    /// same with a chance of 2^-128.
     #[inline(always)]
     pub(crate) const fn bits(&self) -> u128 {
         (self.bits[1] as u128) << 64 | self.bits[0] as u128
@@ -135,8 +136,11 @@ pub(super) const fn is_valid(name: &str) -> bool {
 /// Bytes of a name that a panic shows.
 const SHOWN: usize = 80;
 
+/// The key under which names are hashed: rows on a shared store depend on it.
+const NAMES: [u64; 2] = [0x746f_6c6c_6761_7465, 0x706f_6c69_6379_2e31];
+
 const fn bits(name: &str) -> [u64; 2] {
-    let hash = siphash::hash(name.as_bytes());
+    let hash = SipHash::new(NAMES).finish_with(name.as_bytes());
     [hash as u64, (hash >> 64) as u64]
 }
 

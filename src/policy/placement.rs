@@ -20,7 +20,7 @@ pub(crate) struct Placement {
 impl Placement {
     pub(crate) fn random() -> Placement {
         let secret = Secret::random();
-        let number = |i: u8| secret.hash(&[i]).to_bits();
+        let number = |i: u64| secret.hash(&[i]).to_bits();
         Placement { low: number(0), high: number(1), begin: number(2) }
     }
 

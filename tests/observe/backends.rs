@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take, Vitals};
-use tollgate::{Clock, Error, ErrorKind, ManualClock, MemoryBackend, RateLimiter, RateLimiterBuilder};
+use tollgate::{Clock, Error, ErrorKind, ManualClock, MemoryBackend, PolicyName, RateLimiter, RateLimiterBuilder};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Moody {
@@ -65,5 +65,9 @@ impl Backend for Moody {
         let mut vitals = self.memory.vitals();
         vitals.is_broken = Some(self.down.load(Ordering::Relaxed));
         vitals
+    }
+
+    fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
+        self.memory.rows_by_policy()
     }
 }

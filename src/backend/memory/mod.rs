@@ -150,13 +150,6 @@ impl MemoryBackend {
             call.store(&row, quota, now);
         }
     }
-
-    /// The rows of each policy, most first; policies beyond a thousand are counted together, as `(others)`.
-    pub fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
-        let mut sizes = self.table.sizes();
-        sizes.sort_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.as_str().cmp(b.as_str())));
-        sizes
-    }
 }
 
 impl Backend for MemoryBackend {
@@ -197,7 +190,19 @@ impl Backend for MemoryBackend {
     }
 
     fn vitals(&self) -> Vitals {
-        Vitals { rows: Some(self.len()), ..Vitals::default() }
+        let (evictions, overflowed) = self.table.pressure();
+        Vitals {
+            rows: Some(self.len()),
+            evictions: Some(evictions),
+            overflowed: Some(overflowed),
+            ..Vitals::default()
+        }
+    }
+
+    fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
+        let mut sizes = self.table.sizes();
+        sizes.sort_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.as_str().cmp(b.as_str())));
+        sizes
     }
 }
 

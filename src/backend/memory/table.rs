@@ -1,11 +1,13 @@
 //! The table of rows: shards with a lock each, and room that is made for newcomers as they come.
 
+use std::collections::HashMap;
+
 use dashmap::DashMap;
 use smallvec::SmallVec;
 
 use super::ledger::Ledger;
 use super::map::{Map, Rows};
-use super::row::{Keys, Row, RowKey};
+use super::row::{ByPlace, Keys, Row, RowKey};
 use crate::algorithm::Micros;
 use crate::policy::PolicyName;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
@@ -75,21 +77,15 @@ impl Table {
     /// The rows of each policy, with those of policies beyond [`MAX_NAMES`] under one name.
     pub(super) fn sizes(&self) -> Vec<(PolicyName, usize)> {
         const OTHERS: PolicyName = PolicyName::new("(others)");
-        let mut sizes: Vec<(PolicyName, usize)> = Vec::new();
-        let mut places = std::collections::HashMap::new();
+        let mut sizes: HashMap<u32, usize, ByPlace> = self.names.iter().map(|name| (*name.key(), 0)).collect();
+        let mut others = 0;
         for ledger in &self.ledgers {
             for (number, size) in locked(ledger).sizes() {
-                let place = *places.entry(number).or_insert_with(|| {
-                    let name = self.names.get(&number).map_or(OTHERS, |name| name.clone());
-                    sizes.iter().position(|(other, _)| *other == name).unwrap_or_else(|| {
-                        sizes.push((name, 0));
-                        sizes.len() - 1
-                    })
-                });
-                sizes[place].1 += size as usize;
+                *sizes.get_mut(&number).unwrap_or(&mut others) += size as usize;
             }
         }
-        sizes
+        let named = sizes.into_iter().filter_map(|(number, size)| Some((self.names.get(&number)?.clone(), size)));
+        named.chain((others > 0).then_some((OTHERS, others))).collect()
     }
 
     /// Rows that were dropped before they were clear, and charges that were decided on overflow rows.

@@ -1,0 +1,82 @@
+//! A flood under one policy: the callers of all others do not notice it.
+
+use tollgate::{DAY, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimiter};
+
+use crate::support::now;
+
+/// Names that an attacker invents under each flooded policy, with three requests each. They fill the default table.
+const INVENTED: u64 = 1_200_000;
+const HOURS: u64 = 12;
+const MINUTES: u64 = 60;
+/// Requests of honest callers in a minute: half of them from callers who were there before the flood.
+const HONEST: u64 = 10_000;
+
+fn hostile(name: &'static str) -> Policy {
+    Policy::new(name, Quota::token_bucket(3, DAY))
+}
+
+fn honest(name: &'static str) -> Policy {
+    Policy::new(name, Quota::token_bucket(60, MINUTE))
+}
+
+#[test]
+fn a_flood_under_one_policy_denies_no_caller_of_another_and_frees_no_denied_key() {
+    through(&[hostile("flooded")], &[honest("address")], HOURS * MINUTES);
+}
+
+#[test]
+fn floods_under_three_of_five_policies_deny_no_caller_of_the_others() {
+    through(&["a", "b", "c"].map(hostile), &["d", "e"].map(honest), 30);
+}
+
+/// Floods some policies and looks at the others, and at keys that were denied before.
+fn through(flooded: &[Policy], others: &[Policy], minutes: u64) {
+    let clock = ManualClock::new();
+    let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
+    // Denied for a day, or as long as the test takes.
+    let denied = Policy::new("denied", Quota::token_bucket(2, 7 * DAY));
+    let exhaust = |policy: &Policy, key: u64| while now(limiter.limit(policy, ("victim", key))).is_allowed() {};
+    for key in 0..10_000 {
+        exhaust(&denied, key);
+        flooded.iter().for_each(|policy| exhaust(policy, key));
+    }
+    for policy in others {
+        for key in 0..HONEST / 2 {
+            assert!(now(limiter.limit(policy, ("known", key))).is_allowed());
+        }
+    }
+
+    let (mut newcomers, mut admitted) = (0, 0);
+    for key in 0..INVENTED {
+        for policy in flooded {
+            for _ in 0..3 {
+                now(limiter.limit(policy, ("invented", key)));
+            }
+            // One honest newcomer of the flooded policy for each thousand invented names.
+            if key % 1000 == 0 {
+                newcomers += 1;
+                admitted += u64::from(now(limiter.limit(policy, ("newcomer", key))).is_allowed());
+            }
+        }
+    }
+    println!("{admitted} of {newcomers} honest newcomers of the flooded policies admitted");
+
+    for minute in 0..minutes {
+        for policy in others {
+            let mut admitted = 0;
+            for key in 0..HONEST / 2 {
+                admitted += u64::from(now(limiter.limit(policy, ("known", key))).is_allowed());
+                admitted += u64::from(now(limiter.limit(policy, ("new", minute, key))).is_allowed());
+            }
+            assert!(admitted >= 9_990, "{admitted} of {HONEST} honest requests in minute {minute}");
+        }
+        clock.advance(MINUTE);
+    }
+
+    let still = |policy: &Policy| (0..10_000_u64).filter(|key| !now(limiter.check(policy, ("victim", *key))).is_allowed()).count();
+    assert_eq!(still(&denied), 10_000);
+    if minutes < 8 * MINUTES {
+        // Before a token is repaid.
+        flooded.iter().for_each(|policy| assert_eq!(still(policy), 10_000, "{}", policy.name()));
+    }
+}

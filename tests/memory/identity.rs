@@ -1,0 +1,16 @@
+//! Which row is whose: policies are told apart by their names.
+
+use tollgate::{HOUR, MemoryBackend, Policy, Quota, RateLimiter};
+
+use crate::support::now;
+
+/// Two names with one 64-bit FNV-1a hash, a published pair. Policies were told apart by that hash.
+const PAIR: [&str; 2] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"];
+
+#[test]
+fn policies_whose_names_have_one_fnv_1a_hash_share_no_rows() {
+    let [one, other] = PAIR.map(|name| Policy::new(name, Quota::token_bucket(2, HOUR)));
+    let limiter = RateLimiter::new(MemoryBackend::new());
+    assert_eq!((0..3).filter(|_| now(limiter.limit(&one, "ada")).is_allowed()).count(), 2);
+    assert_eq!((0..3).filter(|_| now(limiter.limit(&other, "ada")).is_allowed()).count(), 2);
+}

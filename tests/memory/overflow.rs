@@ -1,0 +1,46 @@
+//! Callers without a row of their own: limited together, and charged what they truly cost.
+
+use tollgate::{DAY, ManualClock, MemoryBackend, Policy, Quota, RateLimiter};
+
+use crate::support::now;
+
+/// A limiter whose table of `rows` is full of rows that deny.
+fn full(policy: &Policy, rows: usize) -> RateLimiter {
+    let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(rows).clock(ManualClock::new()).build());
+    for key in 0..20 * rows {
+        now(limiter.acquire(policy, ("full", key)).cost(policy.quota().limit()));
+    }
+    limiter
+}
+
+#[test]
+fn surcharges_of_a_caller_without_a_row_are_charged() {
+    let policy = Policy::new("tokens", Quota::token_bucket(10_000, DAY));
+    let limiter = full(&policy, 1000);
+    // Every call is estimated at nothing and costs a thousand.
+    let mut used = 0;
+    for _ in 0..10_000 {
+        if now(limiter.acquire(&policy, "ada").cost(0).check()).is_allowed() {
+            now(now(limiter.acquire(&policy, "ada").cost(0).hold()).keep().settle(1000));
+            used += 1000;
+        }
+    }
+    assert!(used <= 11_000, "{used} tokens under 10,000 a day");
+}
+
+#[test]
+fn a_key_that_is_denied_at_a_large_cost_stays_denied_through_a_flood() {
+    let policy = Policy::new("tokens", Quota::token_bucket(10_000, DAY));
+    let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(1000).clock(ManualClock::new()).build());
+    let denied: Vec<u32> = (0..20).collect();
+    for key in &denied {
+        assert!(now(limiter.acquire(&policy, ("known", *key)).cost(9_100)).is_allowed());
+        assert!(!now(limiter.acquire(&policy, ("known", *key)).cost(1_000)).is_allowed());
+    }
+    // Each newcomer spends more than the known keys have, so that these are worth least; but it is not denied.
+    for key in 0..50_000 {
+        now(limiter.acquire(&policy, ("flood", key)).cost(9_500));
+    }
+    let freed = denied.iter().filter(|key| now(limiter.acquire(&policy, ("known", **key)).cost(1_000)).is_allowed());
+    assert_eq!(freed.count(), 0);
+}

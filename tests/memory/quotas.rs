@@ -1,0 +1,67 @@
+//! Any number of quotas. A row told its quota by a ten-bit number once; after 1,024 quotas the numbers were shared, and
+//! rows looked as if another quota had written them.
+
+use std::time::Duration;
+
+use tollgate::{HOUR, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimiter};
+
+use crate::support::now;
+
+/// A limiter whose table has seen 1,100 quotas, each of which owns a row.
+fn after_1100_quotas() -> RateLimiter {
+    let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
+    for rate in 1..=1100 {
+        let policy = Policy::new("many", Quota::token_bucket(10_000 + rate, HOUR));
+        assert!(now(limiter.limit(&policy, rate)).is_allowed());
+    }
+    limiter
+}
+
+#[test]
+fn after_1100_quotas_reservations_keep_their_bound() {
+    let limiter = after_1100_quotas();
+    let policy = Policy::new("turns", Quota::token_bucket(1, MINUTE).max_reserved(2));
+    let granted = (0..50).filter(|_| now(limiter.acquire(&policy, "ada").reserve()).is_allowed()).count();
+    assert_eq!(granted, 3, "one token and two reserved turns");
+}
+
+#[test]
+fn after_1100_quotas_a_debt_takes_as_long_as_it_takes() {
+    let limiter = after_1100_quotas();
+    let policy = Policy::new("debt", Quota::token_bucket(9, MINUTE));
+    let usage = now(limiter.acquire(&policy, "ada").hold()).keep();
+    now(usage.settle(900));
+    let denied = now(limiter.limit(&policy, "ada"));
+    let wait = denied.retry_after().expect("it is repaid some time");
+    assert!(wait > Duration::from_secs(5940), "892 tokens at 9 a minute, not {wait:?}");
+}
+
+#[test]
+fn after_1100_quotas_a_refund_returns_the_tokens() {
+    let limiter = after_1100_quotas();
+    let policy = Policy::new("refund", Quota::token_bucket(10, HOUR));
+    let usage = now(limiter.acquire(&policy, "ada").cost(10).hold()).keep();
+    now(usage.refund());
+    assert_eq!(now(limiter.remaining(&policy, "ada")), 10);
+}
+
+#[test]
+fn after_1100_quotas_large_reservations_keep_their_bound() {
+    let limiter = after_1100_quotas();
+    let policy = Policy::new("tokens", Quota::token_bucket(1000, MINUTE).max_reserved(9000));
+    let granted = (0..50).filter(|_| now(limiter.acquire(&policy, "ada").cost(1000).reserve()).is_allowed()).count();
+    assert_eq!(granted, 10, "10,000 tokens");
+}
+
+#[test]
+fn after_1100_changes_of_a_quota_the_next_one_counts() {
+    let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
+    let policy = Policy::new("changing", Quota::token_bucket(1, HOUR));
+    for rate in 1..=1100 {
+        now(limiter.set_quota(&policy, Some(Quota::token_bucket(10_000 + rate, HOUR))));
+        assert!(now(limiter.limit(&policy, "ada")).is_allowed());
+    }
+    now(limiter.set_quota(&policy, Some(Quota::token_bucket(5, HOUR).max_reserved(2))));
+    let granted = (0..50).filter(|_| now(limiter.acquire(&policy, "eve").reserve()).is_allowed()).count();
+    assert_eq!(granted, 7);
+}
