@@ -73,7 +73,9 @@ fn through(flooded: &[Policy], others: &[Policy], minutes: u64) {
         clock.advance(MINUTE);
     }
 
-    let still = |policy: &Policy| (0..10_000_u64).filter(|key| !now(limiter.check(policy, ("victim", *key))).is_allowed()).count();
+    let still = |policy: &Policy| {
+        (0..10_000_u64).filter(|key| !now(limiter.check(policy, ("victim", *key))).is_allowed()).count()
+    };
     assert_eq!(still(&denied), 10_000);
     if minutes < 8 * MINUTES {
         // Before a token is repaid.

@@ -28,7 +28,7 @@ use tokio::runtime::RuntimeMetrics;
 use tokio::sync::Semaphore;
 use tokio_io_timeout::TimeoutStream;
 use tollgate::key::{self, PeerAddr};
-use tollgate::{AutoBlock, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, SECOND};
+use tollgate::{AutoBlock, DAY, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, SECOND};
 use tower::ServiceExt;
 
 use crate::Result;
@@ -45,6 +45,9 @@ pub const KEY_WINDOW: Duration = Duration::from_secs(300);
 pub const CLIENT: Policy = Policy::new("client", Quota::token_bucket(CLIENT_RATE, SECOND).capacity(CLIENT_CAPACITY));
 pub const CLIENT_RATE: u64 = 10;
 pub const CLIENT_CAPACITY: u64 = 20;
+
+/// By API key, for a day: the policy that is flooded with names which use it up.
+const TRIAL: Policy = Policy::new("trial", Quota::token_bucket(3, DAY));
 
 /// By API key, waiting instead of being refused.
 const TURN: Policy = Policy::new("turn", Quota::token_bucket(5, SECOND).capacity(5).max_reserved(50));
@@ -99,12 +102,14 @@ fn app(limiter: &RateLimiter) -> Router {
     let by_key = RateLimitLayer::new(KEY, key::header("x-api-key")).limiter(limiter).client_ip(believed());
     let by_address = RateLimitLayer::new(CLIENT, believed()).limiter(limiter);
     let turns = RateLimitLayer::new(TURN, key::header("x-api-key")).limiter(limiter).wait_up_to(5 * SECOND);
+    let trial = RateLimitLayer::new(TRIAL, key::header("x-api-key")).limiter(limiter);
     let large = Bytes::from(vec![b'x'; LARGE]);
     Router::new()
         .route("/api", get(|| async { "ok" }).layer(by_key))
         .route("/page", get(|| async { "ok" }).layer(by_address.clone()))
         .route("/large", get(|| async { large }).layer(by_address.clone()))
         .route("/upload", post(upload).layer(by_address))
+        .route("/trial", get(|| async { "ok" }).layer(trial))
         .route("/turn", get(|| async { "ok" }).layer(turns))
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::args::Phase;
-use crate::hostile::{KEY_FLOOD, SPOOFERS, SPOOFS, STORM, STORM_KEYS, Told};
+use crate::hostile::{KEY_FLOOD, NEWCOMERS, NEWCOMERS_OF_ANOTHER, POLICY_FLOOD, SPOOFERS, SPOOFS, STORM, STORM_KEYS, Told};
 use crate::run::{Course, Run};
 use crate::sample::{Sample, Server};
 use crate::server::{CLIENT_CAPACITY, CLIENT_RATE, KEY_LIMIT, KEY_WINDOW};
@@ -16,7 +16,7 @@ pub struct Verdict {
 }
 
 pub fn all(run: &Run) -> Vec<Verdict> {
-    vec![memory(run), full(run), leaks(run), latency(run), recovery(run), honest(run), confined(run), attacked(run)]
+    vec![memory(run), full(run), leaks(run), latency(run), recovery(run), honest(run), fair(run), confined(run), attacked(run)]
 }
 
 fn memory(run: &Run) -> Verdict {
@@ -111,6 +111,23 @@ fn honest(run: &Run) -> Verdict {
     }
 }
 
+/// The policy that is flooded bears the cost of the flood.
+fn fair(run: &Run) -> Verdict {
+    let of = |name| told(run, name).map_or((0, 0), |told| (told.ok, told.sent));
+    let ((ok, sent), (own_ok, own_sent)) = (of(NEWCOMERS_OF_ANOTHER), of(NEWCOMERS));
+    let denied = told(run, POLICY_FLOOD).map_or(0, |told| told.refused);
+    let share = 100.0 * own_ok as f64 / own_sent.max(1) as f64;
+    Verdict {
+        promise: "A flood under one policy refuses no newcomer of another",
+        found: format!(
+            "{ok} of {sent} newcomers of another admitted, {denied} denials of invented names; \
+             of the flooded policy's own newcomers {own_ok} of {own_sent} ({share:.0} %)"
+        ),
+        // A request may be on its way when the attackers are stopped.
+        holds: sent > 0 && denied > 0 && ok + 1 >= sent,
+    }
+}
+
 /// The other half of it: who lies or hammers gets what an honest client in their place would get, and no more.
 fn confined(run: &Run) -> Verdict {
     let time = run.attacked() + Duration::from_secs(2);
@@ -134,7 +151,7 @@ fn attacked(run: &Run) -> Verdict {
     Verdict {
         promise: "There was an attack: everybody came, the table was filled more than twice, denials were earned",
         found: format!("{keys} new keys, {storm} and {spoofs} denials; absent: {idle:?}"),
-        holds: idle.is_empty() && run.hostile.len() == 8 && keys > 2 * run.max_rows as u64 && storm > 0 && spoofs > 0,
+        holds: idle.is_empty() && run.hostile.len() == 11 && keys > 2 * run.max_rows as u64 && storm > 0 && spoofs > 0,
     }
 }
 
@@ -168,7 +185,7 @@ mod tests {
 
     #[test]
     fn each_promise_can_be_broken() {
-        let cases: [(&str, Breaks); 14] = [
+        let cases: [(&str, Breaks); 15] = [
             ("Memory", |run| of(run, Phase::Attack, |server, second| server.rss_kib += second as u64 * 100)),
             ("The table", |run| of(run, Phase::Attack, |server, _| server.rows = 1_001)),
             ("The table", |run| of(run, Phase::Attack, |server, _| server.rows = 899)),
@@ -181,6 +198,7 @@ mod tests {
             ("Honest p99 afterwards", |run| course_of(run, Phase::After).undisturbed.p99 *= 3),
             ("No honest client", |run| course_of(run, Phase::WarmUp).whole.refused = 1),
             ("No honest client", |run| course_of(run, Phase::Quiet).whole.failed = 1),
+            ("A flood", |run| run.hostile.iter_mut().for_each(|told| told.ok = told.ok.min(3_000))),
             ("Stormers", |run| run.hostile.iter_mut().for_each(|told| told.ok = 100_000)),
             ("There was", |run| drop(run.hostile.pop())),
         ];
@@ -197,6 +215,8 @@ mod tests {
         assert_eq!(slope(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]), 2.0);
         assert_eq!(slope(&[(1.0, 1.0)]), 0.0);
     }
+
+    const NAMES: [&str; 6] = [KEY_FLOOD, STORM, SPOOFS, POLICY_FLOOD, NEWCOMERS, NEWCOMERS_OF_ANOTHER];
 
     type Breaks = fn(&mut Run);
 
@@ -219,9 +239,13 @@ mod tests {
             stolen_cores: 0.0,
         };
         let told = |i: usize| Told {
-            name: [KEY_FLOOD, STORM, SPOOFS].get(i).map_or_else(|| i.to_string(), |name| (*name).to_owned()),
+            name: NAMES.get(i).map_or_else(|| i.to_string(), |name| (*name).to_owned()),
             sent: 10_000,
-            ok: if i == 1 { 4_000 } else { 3_000 },
+            ok: match i {
+                1 => 4_000,
+                5 => 10_000,
+                _ => 3_000,
+            },
             refused: 5_000,
             other: 0,
             cut: 0,
@@ -232,7 +256,7 @@ mod tests {
             is_pinned: true,
             samples: Phase::ALL.iter().flat_map(|phase| (0..10).map(|second| sample(second, *phase))).collect(),
             phases: Phase::ALL.map(|phase| Course { phase, whole: honest, undisturbed: honest, seconds: 10 }).to_vec(),
-            hostile: (0..8).map(told).collect(),
+            hostile: (0..11).map(told).collect(),
         }
     }
 

@@ -77,7 +77,8 @@ impl<'a> Call<'a> {
             let index = loaded.iter().position(|row| row.key == key).unwrap_or_else(|| {
                 let row = self.load(key, &take.row, &take.quota, now, &loaded);
                 // Newcomers share overflow rows within a call, too.
-                let same = loaded.iter().position(|other| matches!(row.place, Place::Overflow(_)) && other.place == row.place);
+                let same =
+                    loaded.iter().position(|other| matches!(row.place, Place::Overflow(_)) && other.place == row.place);
                 same.unwrap_or_else(|| {
                     loaded.push(row);
                     loaded.len() - 1

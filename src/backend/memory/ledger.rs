@@ -80,37 +80,64 @@ impl Ledger {
         self.overflow.insert(shared, state);
     }
 
-    /// The row that has to make room for one more row of the policy `mine`, if there is one among `rows`.
-    ///
-    /// The policy that fills the table bears the cost: a clearly larger policy gives a row up, whatever that row denies;
-    /// else the newcomer's own policy, or one that is not smaller, gives up a row that denies nothing. Rows that came
-    /// while their policy was small are the last to go.
-    pub(super) fn victim(&self, mine: u32, rows: &[(RowKey, Row)], full: usize, now: Micros) -> Option<RowKey> {
-        let size = u64::from(self.size(mine));
-        let is_larger = |(_, row): &&(RowKey, Row)| u64::from(self.size(row.policy())) > size + size / 8 + 8;
-        let larger = rows.iter().filter(is_larger).min_by(|(_, a), (_, b)| {
-            let rank = |row: &Row| (row.is_senior(), u32::MAX - self.size(row.policy()), row.denies(now), row.clear());
-            rank(a).cmp(&rank(b)).then(a.spent().total_cmp(&b.spent()))
-        });
-        let is_small = size <= (full / SENIOR_SHARE) as u64;
-        let is_equal = |(_, row): &&(RowKey, Row)| {
-            let owner = row.policy();
-            !row.denies(now)
-                && (owner == mine || u64::from(self.size(owner)) >= size)
-                && (is_small || !row.is_senior())
-        };
-        let victim = larger.or_else(|| {
-            rows.iter().filter(is_equal).min_by(|(_, a), (_, b)| {
-                let rank = |row: &Row| (row.is_senior(), row.clear());
-                rank(a).cmp(&rank(b)).then(a.spent().total_cmp(&b.spent()))
-            })
-        });
-        victim.map(|(key, _)| *key)
-    }
-
     /// Whether a row of this policy that is added now is among the last to go.
     pub(super) fn is_senior(&self, policy: u32, full: usize) -> bool {
         (self.size(policy) as usize) < full / SENIOR_SHARE
+    }
+}
+
+/// The row that has to make room for a newcomer, of those that were looked at.
+///
+/// The policy that fills the table bears the cost: a clearly larger policy gives a row up, whatever that row denies; else
+/// the newcomer's own policy, or one that is not smaller, gives up a row that denies nothing. Rows that came while their
+/// policy was small are the last to go.
+pub(super) struct Victim<'a> {
+    ledger: &'a Ledger,
+    policy: u32,
+    size: u32,
+    is_small: bool,
+    now: Micros,
+    of_larger: Option<(Rank, RowKey)>,
+    of_equal: Option<(Rank, RowKey)>,
+}
+
+/// Who goes first: juniors, rows of the largest policy, rows that deny nothing, rows that will be clear soonest, and of
+/// those the least spent.
+type Rank = (bool, u32, bool, Micros, u64);
+
+impl<'a> Victim<'a> {
+    pub(super) fn new(ledger: &'a Ledger, policy: u32, full: usize, now: Micros) -> Victim<'a> {
+        let size = ledger.size(policy);
+        let is_small = size as usize <= full / SENIOR_SHARE;
+        Victim { ledger, policy, size, is_small, now, of_larger: None, of_equal: None }
+    }
+
+    pub(super) fn consider(&mut self, key: RowKey, row: &Row) {
+        let size = if row.policy() == self.policy { self.size } else { self.ledger.size(row.policy()) };
+        let denies = row.denies(self.now);
+        let rank = (row.is_senior(), u32::MAX - size, denies, row.clear(), row.spent().to_bits());
+        if size > self.size + self.size / 8 + 8 {
+            least(&mut self.of_larger, rank, key);
+        }
+        if !denies && size >= self.size && (self.is_small || !row.is_senior()) {
+            // Among equals the largest policy has no part.
+            least(&mut self.of_equal, (rank.0, 0, rank.2, rank.3, rank.4), key);
+        }
+    }
+
+    /// A row that nobody need look further for.
+    pub(super) fn is_found(&self) -> bool {
+        self.of_larger.is_some_and(|((is_senior, ..), _)| !is_senior)
+    }
+
+    pub(super) fn key(&self) -> Option<RowKey> {
+        self.of_larger.or(self.of_equal).map(|(_, key)| key)
+    }
+}
+
+fn least(best: &mut Option<(Rank, RowKey)>, rank: Rank, key: RowKey) {
+    if best.is_none_or(|(other, _)| rank < other) {
+        *best = Some((rank, key));
     }
 }
 

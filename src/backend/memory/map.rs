@@ -58,30 +58,29 @@ impl Rows<'_> {
         self.0.remove_entry(key.place(), |(other, _)| *other == key).map(|(_, row)| *row.get())
     }
 
-    /// Passes some of the rows to `see`, others at every call: `hand` remembers where the next one begins. A quarter of
-    /// the rows in a group of 16 slots for each of `quarters`, so that four times as many calls as there are groups see
-    /// all rows, some of them twice.
-    pub(super) fn sample(&self, hand: &mut u32, quarters: u32, mut see: impl FnMut(RowKey, Row)) {
+    /// Passes a few rows to `see`, others at every call: `hand` remembers where the next one begins. They are a quarter
+    /// of the rows in a group of 16 slots, so four times as many calls as there are groups see all rows, some of them
+    /// twice.
+    pub(super) fn sample(&self, hand: &mut u32, mut see: impl FnMut(RowKey, Row)) {
         let groups = (self.0.buckets() / GROUP).max(1) as u32;
-        for _ in 0..quarters {
-            *hand = (*hand + 1) % (groups * QUARTERS);
-            let (group, quarter) = (*hand / QUARTERS, *hand % QUARTERS);
-            // A lookup compares the rows of a group whose seven-bit tag is that of the hash. So a lookup by each tag,
-            // which finds nothing, sees them all.
-            for tag in quarter * TAGS / QUARTERS..(quarter + 1) * TAGS / QUARTERS {
-                let hash = u64::from(tag) << 57 | u64::from(group) * GROUP as u64;
-                self.0.get(hash, |(key, row)| {
-                    see(*key, *row.get());
-                    false
-                });
-            }
+        *hand = (*hand + 1) % (groups * QUARTERS);
+        let (group, quarter) = (*hand / QUARTERS, *hand % QUARTERS);
+        // A lookup compares the rows of a group whose seven-bit tag is that of the hash. So a lookup by each tag, which
+        // finds nothing, sees them all.
+        for tag in quarter * TAGS / QUARTERS..(quarter + 1) * TAGS / QUARTERS {
+            let hash = u64::from(tag) << 59 | u64::from(group) * GROUP as u64;
+            self.0.get(hash, |(key, row)| {
+                see(*key, *row.get());
+                false
+            });
         }
     }
 }
 
 /// Slots that hashbrown compares at once, at most.
 const GROUP: usize = 16;
-const TAGS: u32 = 128;
+/// Of the tags, a [`RowKey`] uses every fourth.
+const TAGS: u32 = 32;
 const QUARTERS: u32 = 4;
 
 #[cfg(test)]
@@ -96,12 +95,13 @@ mod tests {
         for rows in [0, 1, 3, 13, 100, 3000] {
             let map = Map::new(2);
             let mut shard = map.lock(0);
-            let keys: HashSet<RowKey> = (0..rows).map(|i: u64| RowKey::new(i.wrapping_mul(0x9e37_79b9_7f4a_7c15), 0)).collect();
+            let keys: HashSet<RowKey> =
+                (0..rows).map(|i: u64| RowKey::new(i.wrapping_mul(0x9e37_79b9_7f4a_7c15), 0)).collect();
             keys.iter().for_each(|key| shard.add(*key, Row::new(&State::default(), 1)));
             let (mut seen, mut most, mut hand) = (HashSet::new(), 0, 7);
             for _ in 0..(shard.0.buckets() / GROUP).max(1) * QUARTERS as usize {
                 let mut here = 0;
-                shard.sample(&mut hand, 1, |key, _| {
+                shard.sample(&mut hand, |key, _| {
                     here += 1;
                     seen.insert(key);
                 });

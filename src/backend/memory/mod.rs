@@ -3,6 +3,7 @@
 mod builder;
 mod call;
 mod ledger;
+#[cfg_attr(tollgate_models, path = "models/map.rs")]
 mod map;
 #[cfg(all(test, tollgate_models))]
 mod models;
@@ -191,12 +192,7 @@ impl Backend for MemoryBackend {
 
     fn vitals(&self) -> Vitals {
         let (evictions, overflowed) = self.table.pressure();
-        Vitals {
-            rows: Some(self.len()),
-            evictions: Some(evictions),
-            overflowed: Some(overflowed),
-            ..Vitals::default()
-        }
+        Vitals { rows: Some(self.len()), evictions: Some(evictions), overflowed: Some(overflowed), ..Vitals::default() }
     }
 
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {

@@ -164,12 +164,15 @@ pub(super) struct RowKey {
     tail: u32,
 }
 
+/// Two of the seven bits of hashbrown's tag are not used: a newcomer that looks at a few rows asks for each tag.
+const UNUSED_TAG: u64 = 3 << 57;
+
 impl RowKey {
     /// The bits of a place that DashMap chooses a shard by are these, the highest first.
     pub(super) const MAX_SHARDS: usize = 4096;
 
     pub(super) fn new(place: u64, tail: u32) -> RowKey {
-        RowKey { place, tail: tail & !1 }
+        RowKey { place: place & !UNUSED_TAG, tail: tail & !1 }
     }
 
     /// The hash by which the map finds the row.
@@ -190,6 +193,17 @@ impl RowKey {
 
     pub(super) fn is_carry(self) -> bool {
         self.tail & 1 == 1
+    }
+}
+
+#[cfg(tollgate_models)]
+impl RowKey {
+    pub(super) fn to_bits(self) -> u128 {
+        u128::from(self.place) << 32 | u128::from(self.tail)
+    }
+
+    pub(super) fn from_bits(bits: u128) -> RowKey {
+        RowKey { place: (bits >> 32) as u64, tail: bits as u32 }
     }
 }
 

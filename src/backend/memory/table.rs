@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use dashmap::DashMap;
 use smallvec::SmallVec;
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Victim};
 use super::map::{Map, Rows};
-use super::row::{ByPlace, Keys, Row, RowKey};
+use super::row::{Keys, Row, RowKey};
 use crate::algorithm::Micros;
 use crate::policy::PolicyName;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,8 +17,8 @@ pub(super) struct Table {
     ledgers: Box<[Mutex<Ledger>]>,
     rows_per_shard: usize,
     keys: Keys,
-    /// The names of the policies that have rows, by their numbers.
-    names: DashMap<u32, PolicyName>,
+    /// The names of the first policies that had rows, by their numbers. Locked last.
+    names: Mutex<HashMap<u32, PolicyName>>,
 }
 
 /// A shard, locked for a call that may add rows to it.
@@ -46,7 +45,7 @@ impl Table {
             ledgers: (0..shards).map(|_| Mutex::default()).collect(),
             rows_per_shard: (max_rows / shards).max(1),
             keys: Keys::random(),
-            names: DashMap::new(),
+            names: Mutex::default(),
         }
     }
 
@@ -77,27 +76,29 @@ impl Table {
     /// The rows of each policy, with those of policies beyond [`MAX_NAMES`] under one name.
     pub(super) fn sizes(&self) -> Vec<(PolicyName, usize)> {
         const OTHERS: PolicyName = PolicyName::new("(others)");
-        let mut sizes: HashMap<u32, usize, ByPlace> = self.names.iter().map(|name| (*name.key(), 0)).collect();
+        let mut sizes: HashMap<u32, (PolicyName, usize)> =
+            locked(&self.names).iter().map(|(number, name)| (*number, (name.clone(), 0))).collect();
         let mut others = 0;
         for ledger in &self.ledgers {
             for (number, size) in locked(ledger).sizes() {
-                *sizes.get_mut(&number).unwrap_or(&mut others) += size as usize;
+                *sizes.get_mut(&number).map_or(&mut others, |(_, sum)| sum) += size as usize;
             }
         }
-        let named = sizes.into_iter().filter_map(|(number, size)| Some((self.names.get(&number)?.clone(), size)));
-        named.chain((others > 0).then_some((OTHERS, others))).collect()
+        sizes.into_values().chain((others > 0).then_some((OTHERS, others))).collect()
     }
 
     /// Rows that were dropped before they were clear, and charges that were decided on overflow rows.
     pub(super) fn pressure(&self) -> (u64, u64) {
-        self.ledgers.iter().map(locked).fold((0, 0), |(evicted, overflowed), ledger| {
-            (evicted + ledger.evicted, overflowed + ledger.overflowed)
-        })
+        self.ledgers
+            .iter()
+            .map(locked)
+            .fold((0, 0), |(evicted, overflowed), ledger| (evicted + ledger.evicted, overflowed + ledger.overflowed))
     }
 
     fn remember_name(&self, number: u32, policy: &PolicyName) {
-        if self.names.len() < MAX_NAMES && !self.names.contains_key(&number) {
-            self.names.insert(number, policy.clone());
+        let mut names = locked(&self.names);
+        if names.len() < MAX_NAMES {
+            names.entry(number).or_insert_with(|| policy.clone());
         }
     }
 }
@@ -134,37 +135,42 @@ impl Shard<'_> {
     /// Finds room for one more row of a policy beside `coming` others, without touching the rows in `busy`.
     ///
     /// Every newcomer looks at a few rows and drops those that are clear: so there is no timer, no sweep and no pause.
+    /// In a full shard it looks on until it finds a row that makes room, or has seen enough.
     pub(super) fn room(&mut self, policy: u32, coming: usize, busy: &[RowKey], now: Micros) -> Room {
         let full = self.table.rows_per_shard;
-        let is_crowded = self.rows.len() + coming >= full - full / 8;
-        let mut rows: SmallVec<[(RowKey, Row); 48]> = SmallVec::new();
-        let quarters = if is_crowded { LOOKS_CROWDED } else { LOOKS };
-        self.rows.sample(&mut self.ledger.hand, quarters, |key, row| {
-            if !busy.contains(&key.row()) {
-                rows.push((key, row));
+        let mut hand = self.ledger.hand;
+        let (mut clear, mut orphan): (SmallVec<[RowKey; 16]>, _) = (SmallVec::new(), None);
+        let mut victim = Victim::new(&self.ledger, policy, full, now);
+        for _ in 0..MAX_LOOKS {
+            self.rows.sample(&mut hand, |key, row| {
+                if busy.contains(&key.row()) {
+                } else if row.is_clear(now) {
+                    clear.push(key);
+                } else if !key.is_carry() {
+                    victim.consider(key, &row);
+                } else if self.rows.get(key.row()).is_none() {
+                    orphan = Some(key);
+                }
+            });
+            // One that is seen twice counts once.
+            clear.dedup();
+            if self.rows.len() + coming < full + clear.len() || orphan.is_some() || victim.is_found() {
+                break;
             }
-        });
-        let mut orphan = None;
-        rows.retain(|(key, row)| {
-            if row.is_clear(now) {
-                self.remove(*key);
-                return false;
-            }
-            // A carry row goes with its row. One whose row is gone is worth less than any row.
-            if key.is_carry() && self.rows.get(key.row()).is_none() {
-                orphan = Some(*key);
-            }
-            !key.is_carry()
-        });
-        if self.rows.len() + coming < full {
-            return Room::Free;
         }
-        orphan.or_else(|| self.ledger.victim(policy, &rows, full, now)).map_or(Room::None, Room::InPlaceOf)
+        let victim = orphan.or(victim.key());
+        self.ledger.hand = hand;
+        clear.into_iter().for_each(|key| self.remove(key));
+        match victim {
+            _ if self.rows.len() + coming < full => Room::Free,
+            Some(key) => Room::InPlaceOf(key),
+            None => Room::None,
+        }
     }
 }
 
-fn locked(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
-    ledger.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Small shards keep each growth short: it moves all rows of a shard.
@@ -172,6 +178,5 @@ const ROWS_PER_SHARD: usize = 4096;
 const MIN_SHARDS: usize = 4;
 /// Policies whose rows are counted by name.
 const MAX_NAMES: usize = 1024;
-/// Quarters of a group of 16 slots at which a newcomer looks, and once the shard is seven eighths full.
-const LOOKS: u32 = 1;
-const LOOKS_CROWDED: u32 = 12;
+/// Samples of three or four rows each that a newcomer takes of a full shard.
+const MAX_LOOKS: u32 = 8;

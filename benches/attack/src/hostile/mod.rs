@@ -2,6 +2,7 @@
 
 mod floods;
 mod giants;
+mod policies;
 mod resets;
 mod slow;
 mod spoofs;
@@ -32,6 +33,9 @@ pub fn attack(args: &Args) -> Result<()> {
         };
         start(floods::new_keys(begin(KEY_FLOOD), args.flood));
         start(floods::storm(begin(STORM), 1_000));
+        start(policies::flood(begin(POLICY_FLOOD), args.flood / 20));
+        start(policies::newcomers(begin(NEWCOMERS), 20));
+        start(policies::newcomers_of_another(begin(NEWCOMERS_OF_ANOTHER), 20));
         start(spoofs::spoof(begin(SPOOFS), 500));
         start(resets::resets(begin("HTTP/2 resets"), 400));
         start(waits::hang_up(begin("cancelled waits"), 50));
@@ -57,6 +61,9 @@ pub fn attack(args: &Args) -> Result<()> {
 
 pub const KEY_FLOOD: &str = "key flood";
 pub const STORM: &str = "denial storm";
+pub const POLICY_FLOOD: &str = "policy flood";
+pub const NEWCOMERS: &str = "honest newcomers of the flooded policy";
+pub const NEWCOMERS_OF_ANOTHER: &str = "honest newcomers of another policy";
 pub const SPOOFS: &str = "spoofed addresses";
 /// Keys that the storm hammers.
 pub const STORM_KEYS: u64 = 4;

@@ -1,11 +1,11 @@
 //! Models of what callers do to the table at once. What each was seen to catch: `proof/README.md`.
 
-use super::row::QuotaId;
-use super::worth::Worth;
+use smallvec::SmallVec;
+
+use super::row::RowKey;
 use super::*;
-use crate::algorithm::{Ask, HOUR, Receipt, SECOND};
-use crate::policy::{Digest, PolicyName};
-use crate::sync::Mutex;
+use crate::algorithm::{Ask, HOUR, Receipt, State, Step, step};
+use crate::policy::Digest;
 use crate::sync::model::{every_order, orders_with_interruptions, thread};
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
@@ -28,9 +28,13 @@ fn backend() -> Arc<MemoryBackend> {
 
 /// So many keys whose rows are in one shard.
 fn keys<const N: usize>(backend: &MemoryBackend, shard: usize) -> [Digest; N] {
+    keys_that(backend, |key| backend.table.shard_of(key) == shard)
+}
+
+fn keys_that<const N: usize>(backend: &MemoryBackend, is_one: impl Fn(RowKey) -> bool) -> [Digest; N] {
     let all = (1..).map(|key: u128| Digest::from_bits(key.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)));
     let policy = P;
-    let mut here = all.filter(|key| backend.table.shard_of(Slot::of(&RowId { policy: &policy, key: *key })) == shard);
+    let mut here = all.filter(|key| is_one(backend.table.keys().key(&RowId { policy: &policy, key: *key })));
     [(); N].map(|()| here.next().expect("there is no end of keys"))
 }
 
@@ -130,84 +134,26 @@ fn newcomers_of_full_shards_share_one_budget_and_come_to_an_end() {
     orders_with_interruptions(3, || {
         let quota = Quota::token_bucket(2, HOUR);
         let backend = backend();
-        let newcomers = [0, 1, 2].map(|shard| {
-            let [exhausted @ .., one, other]: [Digest; 6] = keys(&backend, shard);
+        for shard in [0, 1] {
+            let exhausted: [Digest; 4] = keys(&backend, shard);
             exhausted.iter().for_each(|key| drop(take(&backend, &quota, &[(*key, 2)])));
-            [one, other]
-        });
-        // A call of two newcomers, who take both tokens that all share; one in the shard of one of them, and one in
-        // another.
-        let [[a, _], [b, c], [d, _]] = newcomers;
-        let callers = [vec![(a, 1), (b, 1)], vec![(c, 1)], vec![(d, 1)]].map(|charges| {
-            let backend = Arc::clone(&backend);
-            thread(move || if take(&backend, &quota, &charges).all_granted() { charges.len() } else { 0 })
-        });
-        let admitted = callers.map(|caller| caller.join().unwrap());
-        assert_eq!(admitted.iter().sum::<usize>(), 2, "{admitted:?}");
-        assert_eq!(backend.len(), 12);
-    });
-}
-
-#[test]
-fn a_row_is_never_seen_before_its_worth_is_known() {
-    every_order(|| {
-        let quota = Quota::token_bucket(2, SECOND);
-        let worth = Arc::new(Worth::new());
-        // Somebody else stores a row of the same quota, in a shard that nobody looks into.
-        let other = {
-            let worth = Arc::clone(&worth);
-            thread(move || worth.learn(&quota))
-        };
-        // As under the lock of a shard.
-        let shard = Arc::new(Mutex::new(None));
-        let writer = {
-            let (worth, shard) = (Arc::clone(&worth), Arc::clone(&shard));
-            thread(move || {
-                let mut shard = shard.lock().unwrap();
-                *shard = Some(Row::new(1.0, NOW, worth.learn(&quota), false));
-            })
-        };
-        let seen: Option<Row> = *shard.lock().unwrap();
-        if let Some(row) = seen {
-            assert!(!worth.is_worthless(&row, NOW), "it would be dropped");
-            assert!(worth.share(&row, 1.0, NOW).is_some_and(|share| share > 0.0));
-            assert!(worth.share(&row, 1.5, NOW).is_none(), "it denies");
-            assert!(!worth.twins_spend(&row));
-            assert_eq!(worth.stamp(&row), quota.stamp());
         }
-        writer.join().unwrap();
-        other.join().unwrap();
-    });
-}
-
-#[test]
-fn a_number_is_one_quotas_or_means_the_most_of_all_that_share_it() {
-    // Of four numbers one is left for each of two quotas; then one for both; then none.
-    for known in [2, 3, 4] {
-        every_order(move || {
-            let worth = Arc::new(Worth::new());
-            for rate in 1..=known {
-                worth.learn(&Quota::token_bucket(1000 + rate, SECOND));
-            }
-            // Whose numbers are looked for from the same one on.
-            let home = |quota: &Quota| (quota.stamp() >> 2) as usize % QuotaId::COUNT;
-            let first = Quota::token_bucket(1, HOUR);
-            let other = (2..).map(|rate| Quota::token_bucket(rate, HOUR)).find(|other| home(other) == home(&first));
-            let quotas = [first, other.expect("there is no end of quotas")];
-            let learners = quotas.map(|quota| {
-                let worth = Arc::clone(&worth);
-                thread(move || worth.learn(&quota))
-            });
-            let ids = learners.map(|learner| learner.join().unwrap());
-            for (quota, id) in quotas.iter().zip(ids) {
-                let row = Row::new(1.0, NOW, id, false);
-                let paid_back = NOW + quota.period() / quota.rate() as u32;
-                assert!(!worth.is_worthless(&row, Micros::new(paid_back.get() - 1)));
-                assert!(worth.share(&row, quota.limit() as f64, NOW).is_none(), "it denies");
-                assert!(known > 2 || worth.stamp(&row) == quota.stamp(), "another's number");
-            }
+        // Two newcomers of each shard who share an overflow row. Other keys than those above are some way on.
+        let newcomers = |shard| {
+            let here = |key: RowKey| backend.table.shard_of(key) == shard && key.place() % 16 == 5;
+            let [.., one, other]: [Digest; 8] = keys_that(&backend, here);
+            [one, other]
+        };
+        let ([a, c], [b, d]) = (newcomers(0), newcomers(1));
+        let callers = [vec![(a, 1), (b, 1)], vec![(d, 1), (c, 1)], vec![(c, 1)]].map(|charges| {
+            let backend = Arc::clone(&backend);
+            thread(move || take(&backend, &quota, &charges).all_granted())
         });
-    }
+        // Each takes one of the two tokens that the newcomers of the first shard share.
+        let admitted = callers.map(|caller| caller.join().unwrap());
+        assert_eq!(admitted.iter().filter(|admitted| **admitted).count(), 2, "{admitted:?}");
+        assert_eq!(backend.len(), 8);
+    });
 }
 
 /// What somebody does to two rows in two shards.

@@ -1,0 +1,58 @@
+//! A flood under one policy: invented names that exhaust their quota, so that every row of theirs denies. And the honest
+//! newcomers who arrive meanwhile, under the flooded policy and under another.
+
+use std::net::Ipv4Addr;
+
+use super::wire::Renewed;
+use super::{Target, pace, scatter, start};
+use crate::honest::PROXY;
+
+/// Each invented name asks until it is denied.
+pub async fn flood(target: Target, names_a_second: u64) {
+    for lane in 0..LANES {
+        let mut connection = Renewed::new(target.clone(), Ipv4Addr::new(127, 67, 0, lane as u8 + 1));
+        start(async move {
+            let mut pace = pace(names_a_second as f64 / LANES as f64);
+            for count in 0_u64.. {
+                pace.tick().await;
+                let request = trial(&format!("{:016x}", scatter((lane << 56) | count)));
+                connection.exchange(request.repeat(REQUESTS as usize).as_bytes(), REQUESTS).await;
+            }
+        });
+    }
+}
+
+/// New callers of the flooded policy, one request each. Some share a quota with others while the table is full.
+pub async fn newcomers(target: Target, a_second: u64) {
+    let mut connection = Renewed::new(target, Ipv4Addr::new(127, 68, 0, 1));
+    start(async move {
+        let mut pace = pace(a_second as f64);
+        for count in 0_u64.. {
+            pace.tick().await;
+            connection.exchange(trial(&format!("newcomer-{count}")).as_bytes(), 1).await;
+        }
+    });
+}
+
+/// New callers of another policy, one request each: none of them may notice the flood.
+pub async fn newcomers_of_another(target: Target, a_second: u64) {
+    let mut connection = Renewed::new(target, PROXY);
+    start(async move {
+        let mut pace = pace(a_second as f64);
+        for count in 0_u32.. {
+            pace.tick().await;
+            let address = Ipv4Addr::from_bits(0x0a00_0000 + count);
+            let request = format!("GET /page HTTP/1.1\r\nhost: new\r\nx-forwarded-for: {address}\r\n\r\n");
+            connection.exchange(request.as_bytes(), 1).await;
+        }
+    });
+}
+
+fn trial(name: &str) -> String {
+    format!("GET /trial HTTP/1.1\r\nhost: trial\r\nx-api-key: {name}\r\n\r\n")
+}
+
+/// Connections of the flood.
+const LANES: u64 = 2;
+/// Requests of each invented name: one more than its quota.
+const REQUESTS: u64 = 4;
