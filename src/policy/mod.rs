@@ -12,6 +12,7 @@ mod named;
 mod network;
 mod outlook;
 mod pattern;
+mod placement;
 mod quota;
 #[cfg(feature = "serde")]
 mod quota_serde;
@@ -36,6 +37,7 @@ pub use network::CidrError;
 pub(crate) use network::parse_network;
 pub(crate) use outlook::Outlook;
 pub(crate) use pattern::Pattern;
+pub(crate) use placement::Placement;
 pub use quota::ParseQuotaError;
 pub use reason::{DecidedBy, Reason};
 pub(crate) use signals::SignalKind;
