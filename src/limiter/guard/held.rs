@@ -122,7 +122,7 @@ mod tests {
                 scope.spawn(move || {
                     for id in 0..1_000 {
                         assert!(held.block(Digest::from_bits(thread << 64 | id), later, later.plus(1 + id as u64)));
-                        held.unblock(Digest::from_bits(thread << 64 | id / 2));
+                        held.unblock(Digest::from_bits(thread << 64 | (id / 2)));
                     }
                 });
             }

@@ -1,9 +1,9 @@
 //! Who was denied how often, and who is blocked until when: a table of fixed size.
 //!
-//! Each offender has its place in one of a few entries, chosen by its digest under random numbers of the table, so that
-//! nobody can choose keys that share a bucket with another's, also where the keys' secret is known. When these are taken, the least of them
-//! goes: empty, silent, then least often denied. So a flood of callers who are denied once displaces itself, and those
-//! who are denied most stay, in whatever order they come.
+//! Each offender has its place in one of a few entries, chosen by its digest under random numbers of the table: so
+//! nobody can choose keys that share a bucket with another's, even where the secret of the keys is known. When these
+//! entries are taken, the least of them goes: empty, silent, then least often denied. So a flood of callers who are
+//! denied once displaces itself, and those who are denied most stay, in whatever order they come.
 
 use super::auto_block::AutoBlock;
 use crate::algorithm::{Micros, whole_micros};
@@ -272,8 +272,8 @@ mod tests {
         assert_eq!(offenders.len(NOW), (0, 0));
     }
 
-    /// The default secret of a Redis backend follows from its prefix, so that everybody can compute digests. A client that
-    /// was blocked for a day was free again after 400 requests under eight names, chosen to share its bucket.
+    /// The default secret of a Redis backend follows from its prefix, so everybody can compute digests. A client that was
+    /// blocked for a day was free again after 400 requests under eight names, chosen to share its bucket.
     #[test]
     fn names_chosen_under_a_known_secret_do_not_free_a_blocked_client() {
         const BUCKETS: u64 = 1024;
@@ -289,7 +289,9 @@ mod tests {
         offenders.block(blocked, NOW, NOW + DAY, 1);
         let later = NOW + HOUR;
         for name in names {
-            (0..50).for_each(|_| drop(offenders.denied(name, later, &rules)));
+            for _ in 0..50 {
+                offenders.denied(name, later, &rules);
+            }
         }
         assert_eq!(offenders.blocked(blocked, later), Some(NOW + DAY));
     }

@@ -268,6 +268,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         /// Against a `Vec`.
         #[test]
         fn it_is_a_vec_with_handles_and_sums(acts in prop::collection::vec((0u8..6, any::<u16>(), any::<u16>()), 0..200)) {

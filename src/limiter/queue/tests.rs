@@ -81,7 +81,7 @@ impl Wake for Note {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
 
     /// Turns that join in any order, many of them at one instant.
     #[test]
