@@ -16,7 +16,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 /// Rows of a remote backend, as they were last seen.
 pub(super) struct BlockCache {
     buckets: Box<[Mutex<Bucket>]>,
-    /// Under random numbers, so that nobody can choose keys whose rows push another's out.
+    /// Under random numbers, so that a client cannot choose keys whose rows push another's out.
     placement: Placement,
     /// Everything that was learnt in an earlier age is forgotten.
     age: AtomicU64,

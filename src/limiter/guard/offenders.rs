@@ -1,7 +1,7 @@
 //! Who was denied how often, and who is blocked until when: a table of fixed size.
 //!
-//! Each offender has its place in one of a few entries, chosen by its digest under random numbers of the table: so
-//! nobody can choose keys that share a bucket with another's, even where the secret of the keys is known. When these
+//! Each offender has its place in one of a few entries, chosen by its digest under random numbers of the table: a
+//! client cannot choose keys that share a bucket with another's, even if it knows the secret of the keys. When these
 //! entries are taken, the least of them goes: empty, silent, then least often denied. So a flood of callers who are
 //! denied once displaces itself, and those who are denied most stay, in whatever order they come.
 
