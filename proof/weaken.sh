@@ -77,15 +77,21 @@ weaken 'lanes: what was posted is not waited for' backend/redis/lanes.rs \
     redis::models::lanes::nobody_overtakes_what_was_posted_on_the_same_row
 
 # The waiting queue.
-weaken 'queue: the lock is given up between leaving and passing on' limiter/queue.rs \
-    's/(let mut left = queue\.remove\(place\)\.decision;)/$1\n        drop(waiting);\n        let mut waiting = self.waiting();\n        let Some(queue) = waiting.rows.get_mut(&ticket.row) else { return Some(left) };\n        let place = place.min(queue.len());/' \
+weaken 'queue: the last turn is found under one lock and taken under another' limiter/queue/mod.rs \
+    's/(let \(_waiter, decision, wakers\) = self\.remove\(ticket, )Class::leave\)\?;/let last = self.0.with(&ticket.class, |class| class.turns.len() - 1)?;\n        $1|class, waiter| class.leave(waiter, last))?;/; s/fn leave\(&mut self, waiter: Handle\)/fn leave(&mut self, waiter: Handle, last: usize)/; s/self\.turns\.remove\(self\.turns\.len\(\)\.checked_sub\(1\)\?\)\?/self.turns.remove(last)?/' \
     limiter::models::cells::who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost
-weaken 'queue: the waker of the last poll is not kept' limiter/queue.rs \
-    's/waiter\.waker\.clone_from\(waker\);/let _ = waker;/' \
+weaken 'queue: the waker of the last poll is not kept' limiter/queue/mod.rs \
+    's/std::mem::replace\(&mut waiter\.waker, waker\.clone\(\)\)/waker.clone()/' \
     limiter::models::cells::who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost
-weaken 'queue: the turn is read under one lock and left under another' limiter/queue.rs \
-    's/let waiter = queue\.remove\(place\);/let decision = queue[place].decision.clone();\n        drop(waiting);\n        let mut waiting = self.waiting();\n        let queue = waiting.rows.get_mut(&ticket.row)?;\n        let place = queue.iter().position(|waiter| waiter.number == ticket.number)?;\n        let waiter = Waiter { decision, ..queue.remove(place) };/' \
+weaken 'queue: a caller that has asked still counts as woken' limiter/queue/mod.rs \
+    's/std::mem::take\(&mut waiter\.moved\)/waiter.moved/' \
+    limiter::models::cells::who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost
+weaken 'queue: the turn is read under one lock and left under another' limiter/queue/mod.rs \
+    's/let \(_waiter, decision\) = self\.remove\(ticket, Class::go\)\?;/let decision = self.0.with(&ticket.class, |class| class.turns.get(class.waiters.rank(ticket.waiter)).cloned())??;\n        self.remove(ticket, Class::go)?;/' \
     limiter::models::cells::a_turn_that_comes_while_another_is_passed_on_is_used_once
+weaken 'queue: removed without another look whether it is empty' limiter/queue/mod.rs \
+    's/self\.0\.remove_if\(&ticket\.class, is_empty\)/self.0.remove_if(\&ticket.class, |_| true)/' \
+    limiter::models::cells::a_queue_that_somebody_joins_is_not_removed
 weaken 'places: counted, then taken' limiter/turn.rs \
     's/self\.inner\.waiting\.fetch_update\(.*?\)\.ok\(\)\?;/let taken = one_more(self.inner.waiting.load(Ordering::Relaxed))?;\n        self.inner.waiting.store(taken, Ordering::Relaxed);/' \
     limiter::models::whole::places_are_given_to_as_many_as_there_are_and_never_to_nobody
@@ -131,8 +137,11 @@ weaken 'offenders: blocks are counted by a load and a store' limiter/guard/offen
 weaken 'offenders: a bucket is copied out, changed and put back' limiter/guard/offenders.rs \
     's/(fn denied\(&self, id: Digest, now: Micros, rules: &AutoBlock\) -> Option<Earned> \{)\s*let mut bucket = self\.bucket\(id\);\s*let entry = self\.entry\(&mut bucket, id, now\);/$1\n        let mut copy = *self.bucket(id);\n        let answer = self.denied_in(&mut copy, id, now, rules);\n        *self.bucket(id) = copy;\n        answer\n    }\n\n    fn denied_in(&self, bucket: &mut [Entry; WAYS], id: Digest, now: Micros, rules: &AutoBlock) -> Option<Earned> {\n        let entry = self.entry(bucket, id, now);/' \
     guard::models::of_denials_at_once_as_many_as_earn_a_block_earn_one
-weaken 'blocks by hand: the map is copied out, changed and put back' limiter/guard/held.rs \
-    's/self\.until\.write\(\)\.unwrap_or_else\(PoisonError::into_inner\)\.remove\(&id\);/let mut all = self.until.read().unwrap_or_else(PoisonError::into_inner).clone();\n            all.remove(&id);\n            *self.until.write().unwrap_or_else(PoisonError::into_inner) = all;/' \
+weaken 'blocks by hand: looked up before the lock' limiter/guard/held.rs \
+    's/let mut ends = self\.ends\(\);\s*if let Some\(before\) = self\.until\.get\(&id\) \{/let before = self.until.get(\&id);\n        let mut ends = self.ends();\n        if let Some(before) = before {/' \
+    guard::models::two_blocks_of_one_caller_by_hand_are_one
+weaken 'blocks by hand: the flag is not set' limiter/guard/held.rs \
+    's/self\.any\.store\(true, Ordering::Release\);//' \
     guard::models::blocks_by_hand_are_seen_by_whoever_comes_after_them
 
 # Whole limiters.

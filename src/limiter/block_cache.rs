@@ -9,13 +9,15 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{self, Algorithm, Ask, Micros, Quota, State, Step, Verdict, available, step};
 use crate::backend::{RowId, Steps, Take};
-use crate::policy::Digest;
+use crate::policy::{Digest, Placement};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Rows of a remote backend, as they were last seen.
 pub(super) struct BlockCache {
     buckets: Box<[Mutex<Bucket>]>,
+    /// Under random numbers, so that a client cannot choose keys whose rows push another's out.
+    placement: Placement,
     /// Everything that was learnt in an earlier age is forgotten.
     age: AtomicU64,
 }
@@ -53,7 +55,11 @@ pub(super) struct Permit {
 impl BlockCache {
     pub(super) fn new(rows: usize) -> BlockCache {
         let buckets = rows.div_ceil(WAYS).max(1);
-        BlockCache { buckets: (0..buckets).map(|_| Mutex::default()).collect(), age: AtomicU64::new(0) }
+        BlockCache {
+            buckets: (0..buckets).map(|_| Mutex::default()).collect(),
+            placement: Placement::random(),
+            age: AtomicU64::new(0),
+        }
     }
 
     /// The denial of these takes, if what is known of their rows is enough to tell.
@@ -160,7 +166,7 @@ impl BlockCache {
     }
 
     fn bucket(&self, id: Digest) -> MutexGuard<'_, Bucket> {
-        let number = id.seed() as usize % self.buckets.len();
+        let number = self.placement.place(id) as usize % self.buckets.len();
         self.buckets[number].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

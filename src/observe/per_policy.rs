@@ -10,14 +10,15 @@ use crate::policy::PolicyName;
 ///
 /// Names are the operator's, and few. A program that makes them up from what clients send is held to this.
 pub(super) struct PerPolicy<T> {
-    /// By the name's number; where another policy is already, in the next free one. None is ever freed.
+    /// Beginning with the name's number; where another policy is already, in the next free one. None is ever freed.
     slots: Box<[OnceLock<Box<Slot<T>>>]>,
     left: AtomicUsize,
     others: OnceLock<T>,
 }
 
 struct Slot<T> {
-    id: u64,
+    /// Not only its number, which two names may have in common.
+    policy: PolicyName,
     value: T,
 }
 
@@ -32,15 +33,15 @@ impl<T> PerPolicy<T> {
 
     /// The policy's value. `make` is told its name, or [`OTHERS`].
     pub(super) fn of(&self, policy: &PolicyName, make: impl Fn(&str) -> T) -> &T {
-        let id = policy.bits() as u64;
         // All of them, beginning at its own.
-        let (before, after) = self.slots.split_at(id as usize % SLOTS);
+        let (before, after) = self.slots.split_at(policy.bits() as usize % SLOTS);
         for slot in after.iter().chain(before) {
-            if slot.get().is_none() && !self.settle(slot, || Slot { id, value: make(policy.as_str()) }) {
+            let new = || Slot { policy: policy.clone(), value: make(policy.as_str()) };
+            if slot.get().is_none() && !self.settle(slot, new) {
                 break;
             }
             match slot.get() {
-                Some(settled) if settled.id == id => return &settled.value,
+                Some(settled) if settled.policy == *policy => return &settled.value,
                 _ => {}
             }
         }
@@ -96,6 +97,18 @@ mod tests {
             }
         }
         assert_eq!(all.slots.iter().filter(|slot| slot.get().is_some()).count(), MOST);
+    }
+
+    #[test]
+    fn two_names_with_one_fnv_1a_hash_have_a_value_each() {
+        // A published pair: policies were told apart by that hash.
+        let names = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(PolicyName::new);
+        let all = PerPolicy::new();
+        for _round in 0..2 {
+            for name in &names {
+                assert_eq!(all.of(name, str::to_owned), name.as_str());
+            }
+        }
     }
 
     #[test]

@@ -1,35 +1,47 @@
-//! Where a digest goes in a table of this process.
+//! Places in a table: digests hashed under random numbers of the process.
 
 use super::digest::{Digest, Secret};
 
-/// Chooses places in a table by numbers drawn at random when the table is made.
+/// Chooses the place of a digest in a table, by a hash under random numbers of its own.
 ///
-/// Keys are hashed under a secret that several processes may share, and the default one of a store is public: whoever
-/// knows it can choose keys whose digests agree in any bits. Places chosen here are unknown outside of the process, so
-/// nobody can aim at a row, a shard or a bucket.
+/// A digest alone is not enough where others know the secret under which keys are hashed: they can choose keys offline
+/// whose digests fall into one bucket, and so push another key's entry out of it. Under numbers that are drawn when the
+/// table is made, two digests share a bucket only by chance, however they were chosen.
 ///
-/// The hash is strongly universal: for any two digests, the two places are independent random numbers (Lemire and
-/// Kaser, "Strongly universal string hashing is fast", The Computer Journal, 2014). It is linear, so places are never
-/// shown or stored.
+/// The hash is multiply-shift over 128 bits, which is strongly universal: for two different digests, each pair of places
+/// is as likely as any other (Lemire and Kaser, "Strongly universal string hashing is fast", The Computer Journal, 2014,
+/// section 3).
+#[derive(Clone, Copy)]
 pub(crate) struct Placement {
     low: u128,
     high: u128,
-    begin: u128,
+    offset: u128,
 }
 
 impl Placement {
+    /// A placement that differs in every process and at every call.
     pub(crate) fn random() -> Placement {
-        let secret = Secret::random();
-        let number = |i: u64| secret.hash(&[i]).to_bits();
-        Placement { low: number(0), high: number(1), begin: number(2) }
+        // A model runs many times and must take the same steps each time.
+        Placement::of(&if cfg!(tollgate_models) { Secret::new([0; 16]) } else { Secret::random() })
     }
 
-    /// 64 bits for a digest, the same at every call.
+    fn of(secret: &Secret) -> Placement {
+        let draw = |number: u64| secret.hash(&[number]).to_bits();
+        Placement { low: draw(0), high: draw(1), offset: draw(2) }
+    }
+
+    /// The place of `digest`, of 2^64: take its remainder, or its upper bits, for a smaller table.
     #[inline]
     pub(crate) fn place(&self, digest: Digest) -> u64 {
-        let bits = digest.to_bits();
-        let (low, high) = (u128::from(bits as u64), bits >> 64);
-        (self.begin.wrapping_add(self.low.wrapping_mul(low)).wrapping_add(self.high.wrapping_mul(high)) >> 64) as u64
+        let (low, high) = (digest.to_bits() as u64, (digest.to_bits() >> 64) as u64);
+        let sum = self.low.wrapping_mul(low.into()).wrapping_add(self.high.wrapping_mul(high.into()));
+        (sum.wrapping_add(self.offset) >> 64) as u64
+    }
+}
+
+impl std::fmt::Debug for Placement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Placement(..)")
     }
 }
 
@@ -38,28 +50,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_differ_between_tables() {
-        let (one, other) = (Placement::random(), Placement::random());
-        let same = (0..1000).filter(|bits| {
-            let digest = Digest::from_bits(*bits);
-            one.place(digest) == other.place(digest)
-        });
-        assert_eq!(same.count(), 0);
-        assert_eq!(one.place(Digest::from_bits(7)), one.place(Digest::from_bits(7)));
-    }
+    fn places_differ_between_placements_and_are_spread_evenly() {
+        // Drawn once: of random ones, one in some hundreds spreads consecutive numbers less evenly.
+        let (one, other) = (Placement::of(&Secret::new([7; 16])), Placement::random());
+        let digests = || (0..64_000u128).flat_map(|number| [number, number << 64]).skip(1).map(Digest::from_bits);
+        assert!(digests().filter(|digest| one.place(*digest) == other.place(*digest)).count() <= 1);
+        assert!(digests().all(|digest| one.place(digest) == one.place(digest)));
 
-    #[test]
-    fn digests_that_agree_in_any_half_are_spread_evenly() {
-        for shift in [0, 32, 64, 96] {
-            let placement = Placement::random();
-            let mut crowds = [[0; 64]; 2];
-            for i in 0..4096_u128 {
-                let place = placement.place(Digest::from_bits(i << shift));
-                crowds[0][place as usize % 64] += 1;
-                crowds[1][(place >> 58) as usize] += 1;
-            }
-            // 64 each on average. A linear hash of consecutive numbers is less even than random numbers are.
-            assert!(crowds.as_flattened().iter().all(|crowd| *crowd < 256), "{shift}: {crowds:?}");
+        // Consecutive digests, in either word, taken together: 2,000 a bucket on average.
+        let mut buckets = [0u32; 64];
+        for digest in digests() {
+            buckets[(one.place(digest) % 64) as usize] += 1;
         }
+        let (least, most) = (buckets.iter().min().copied(), buckets.iter().max().copied());
+        assert!(least > Some(1_000) && most < Some(4_000), "{least:?} to {most:?}");
     }
 }

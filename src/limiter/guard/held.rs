@@ -1,16 +1,19 @@
-//! Who was blocked by hand: nobody of them is forgotten before their time.
+//! Callers that were blocked by hand. None of them is forgotten before its block ends.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 
 use crate::algorithm::Micros;
 use crate::policy::Digest;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{PoisonError, RwLock};
+use crate::sync::{Map, Mutex, MutexGuard, PoisonError};
 
 /// By the local clock.
 #[derive(Default)]
 pub(super) struct Held {
-    until: RwLock<HashMap<Digest, Micros>>,
+    /// What every call looks up.
+    until: Map<Digest, Micros>,
+    /// The same by its end. Locked while a block is made or ended, so that both say the same; calls do not wait for it.
+    ends: Mutex<BTreeSet<(Micros, Digest)>>,
     any: AtomicBool,
 }
 
@@ -25,20 +28,23 @@ impl Held {
         if !self.any() {
             return None;
         }
-        let until = self.until.read().unwrap_or_else(PoisonError::into_inner);
-        until.get(&id).copied().filter(|until| *until > now)
+        self.until.get(&id).filter(|until| *until > now)
     }
 
-    /// Blocks somebody until then, whatever was said of them before; whether there was room.
+    /// Blocks somebody until then, whatever was said of them before; whether there was room. A block that has ended
+    /// makes room for another.
     pub(super) fn block(&self, id: Digest, now: Micros, until: Micros) -> bool {
-        let mut all = self.until.write().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MOST && !all.contains_key(&id) {
-            all.retain(|_, until| *until > now);
-            if all.len() >= MOST {
-                return false;
-            }
+        let mut ends = self.ends();
+        if let Some(before) = self.until.get(&id) {
+            ends.remove(&(before, id));
+        } else if ends.len() >= MOST {
+            match ends.first() {
+                Some((end, _)) if *end > now => return false,
+                _ => ends.pop_first().and_then(|(_, ended)| self.until.remove(&ended)),
+            };
         }
-        all.insert(id, until);
+        ends.insert((until, id));
+        self.until.insert(id, until);
         self.any.store(true, Ordering::Release);
         true
     }
@@ -46,14 +52,20 @@ impl Held {
     /// Lets somebody go.
     pub(super) fn unblock(&self, id: Digest) {
         if self.any() {
-            self.until.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            let mut ends = self.ends();
+            if let Some(until) = self.until.remove(&id) {
+                ends.remove(&(until, id));
+            }
         }
     }
 
     /// How many are blocked.
     pub(super) fn len(&self, now: Micros) -> usize {
-        let all = self.until.read().unwrap_or_else(PoisonError::into_inner);
-        all.values().filter(|until| **until > now).count()
+        self.ends().iter().rev().take_while(|(end, _)| *end > now).count()
+    }
+
+    fn ends(&self) -> MutexGuard<'_, BTreeSet<(Micros, Digest)>> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -63,6 +75,7 @@ pub(super) const MOST: usize = 100_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::atomic::AtomicUsize;
 
     #[test]
     fn as_many_as_there_is_room_for_and_then_one_is_told() {
@@ -78,5 +91,45 @@ mod tests {
         assert!(held.block(Digest::from_bits(u128::MAX), later, later.plus(9)));
         assert_eq!(held.blocked(Digest::from_bits(u128::MAX), later), Some(later.plus(9)));
         assert_eq!(held.blocked(Digest::from_bits(2), later), None);
+    }
+
+    #[test]
+    fn the_cap_holds_while_many_threads_block_and_release() {
+        let (held, now) = (Held::default(), Micros::new(1_000_000));
+        for id in 0..MOST as u128 - 100 {
+            assert!(held.block(Digest::from_bits(id), now, now.plus(1_000)));
+        }
+        let made = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for thread in 1..=4 {
+                let (held, made) = (&held, &made);
+                scope.spawn(move || {
+                    for id in 0..1_000 {
+                        let id = Digest::from_bits(thread << 64 | id);
+                        made.fetch_add(usize::from(held.block(id, now, now.plus(1_000))), Ordering::Relaxed);
+                        assert!(held.ends().len() <= MOST);
+                    }
+                });
+            }
+        });
+        assert_eq!((made.load(Ordering::Relaxed), held.len(now), held.until.len()), (100, MOST, MOST));
+
+        // When they have ended, each newcomer takes the place of one.
+        let later = now.plus(1_000);
+        std::thread::scope(|scope| {
+            for thread in 5..=8 {
+                let held = &held;
+                scope.spawn(move || {
+                    for id in 0..1_000 {
+                        assert!(held.block(Digest::from_bits(thread << 64 | id), later, later.plus(1 + id as u64)));
+                        held.unblock(Digest::from_bits(thread << 64 | (id / 2)));
+                    }
+                });
+            }
+        });
+        let blocked = |thread: u128, id| held.blocked(Digest::from_bits(thread << 64 | id), later).is_some();
+        assert!((5..=8).all(|thread| !blocked(thread, 499) && blocked(thread, 999)));
+        assert_eq!((held.len(later), held.until.len()), (4 * 500, held.ends().len()));
+        assert!(held.until.len() <= MOST);
     }
 }

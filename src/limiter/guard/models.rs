@@ -82,3 +82,19 @@ fn blocks_by_hand_are_seen_by_whoever_comes_after_them() {
         assert!(held.blocked(ONE, NOW).is_some() && held.blocked(OTHER, NOW).is_none());
     });
 }
+
+/// Whose block is made twice at once has one, so that there is room for as many others as there should be.
+#[test]
+fn two_blocks_of_one_caller_by_hand_are_one() {
+    every_order(|| {
+        let held = Arc::new(Held::default());
+        let blocking = [HOUR, 2 * HOUR].map(|lasts| {
+            let held = Arc::clone(&held);
+            thread(move || held.block(ONE, NOW, NOW + lasts))
+        });
+        assert!(blocking.map(|thread| thread.join().unwrap()).iter().all(|there_was_room| *there_was_room));
+        assert_eq!(held.len(NOW), 1);
+        held.unblock(ONE);
+        assert_eq!(held.len(NOW), 0);
+    });
+}

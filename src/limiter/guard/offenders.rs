@@ -1,18 +1,20 @@
 //! Who was denied how often, and who is blocked until when: a table of fixed size.
 //!
-//! Each offender has its place in one of a few entries, told by its digest. When these are taken, the least of them
-//! goes: empty, silent, then least often denied. So a flood of callers who are denied once displaces itself, and those
-//! who are denied most stay, in whatever order they come.
+//! Each offender has its place in one of a few entries, chosen by its digest under random numbers of the table: a
+//! client cannot choose keys that share a bucket with another's, even if it knows the secret of the keys. When these
+//! entries are taken, the least of them goes: empty, silent, then least often denied. So a flood of callers who are
+//! denied once displaces itself, and those who are denied most stay, in whatever order they come.
 
 use super::auto_block::AutoBlock;
 use crate::algorithm::{Micros, whole_micros};
-use crate::policy::Digest;
+use crate::policy::{Digest, Placement};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// By the local clock.
 pub(super) struct Offenders {
     buckets: Box<[Mutex<[Entry; WAYS]>]>,
+    placement: Placement,
     /// Entries with a block, expired ones included: while there is none, nobody has to be looked up.
     blocks: AtomicUsize,
     window: u64,
@@ -52,6 +54,7 @@ impl Offenders {
         let buckets = (entries / WAYS).max(1);
         Offenders {
             buckets: (0..buckets).map(|_| Mutex::default()).collect(),
+            placement: Placement::random(),
             blocks: AtomicUsize::new(0),
             window: whole_micros(window).max(1),
             threshold,
@@ -132,7 +135,7 @@ impl Offenders {
     }
 
     fn bucket(&self, id: Digest) -> MutexGuard<'_, [Entry; WAYS]> {
-        let number = id.seed() as usize % self.buckets.len();
+        let number = self.placement.place(id) as usize % self.buckets.len();
         self.buckets[number].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -267,6 +270,30 @@ mod tests {
         offenders.forget(id(1));
         assert_eq!(offenders.blocked(id(1), NOW), None);
         assert_eq!(offenders.len(NOW), (0, 0));
+    }
+
+    /// The default secret of a Redis backend follows from its prefix, so everybody can compute digests. A client that was
+    /// blocked for a day was free again after 400 requests under eight names, chosen to share its bucket.
+    #[test]
+    fn names_chosen_under_a_known_secret_do_not_free_a_blocked_client() {
+        const BUCKETS: u64 = 1024;
+        let offenders = Offenders::new(WAYS * BUCKETS as usize, MINUTE, 30);
+        let rules = rules().threshold(30).block_for(DAY);
+        // The secret of the prefix "tollgate", as of every server that is not told another.
+        let secret = Secret::new(*b"tollgate\0\0\0\0\0\0\0\0");
+        let blocked = secret.digest(&Key::from("198.51.100.7"));
+        let same_bucket = |name: &Digest| name.seed() % BUCKETS == blocked.seed() % BUCKETS;
+        let names = (0..).map(|number| secret.digest(&Key::from(format!("name {number}")))).filter(same_bucket);
+        let names: Vec<Digest> = names.take(WAYS).collect();
+
+        offenders.block(blocked, NOW, NOW + DAY, 1);
+        let later = NOW + HOUR;
+        for name in names {
+            for _ in 0..50 {
+                offenders.denied(name, later, &rules);
+            }
+        }
+        assert_eq!(offenders.blocked(blocked, later), Some(NOW + DAY));
     }
 
     #[test]

@@ -76,6 +76,23 @@ fn a_turn_that_comes_while_another_is_passed_on_is_used_once() {
     });
 }
 
+/// A queue is removed with its last caller, and not while another joins it.
+#[test]
+fn a_queue_that_somebody_joins_is_not_removed() {
+    every_order(|| {
+        let queues = Arc::new(Queues::default());
+        let waker = std::task::Waker::noop();
+        let first = queues.join(&turn(1), waker).unwrap();
+        let going = {
+            let queues = Arc::clone(&queues);
+            thread(move || due(&queues.go(&first).unwrap()))
+        };
+        let second = queues.join(&turn(2), waker).unwrap();
+        assert_eq!(going.join().unwrap(), 1);
+        assert_eq!(queues.go(&second).map(|decision| due(&decision)), Some(2));
+    });
+}
+
 fn change(key: u128, quota: Option<Quota>) -> Change {
     Change { policy: API, whose: Whose::Key(Digest::from_bits(key)), quota }
 }
