@@ -157,38 +157,22 @@ weaken 'settlement: looked at, then marked' limiter/settlement.rs \
 
 # The table of rows.
 weaken 'row update: the shard is unlocked between reading and writing a row' backend/memory/mod.rs \
-    's/\n        self\.decide_on\(row, quota, now, ask, store\)/\n        let mut copy = *row;\n        drop(shard);\n        let step = self.decide_on(&mut copy, quota, now, ask, store);\n        let mut shard = self.table.lock(self.table.shard_of(slot));\n        if let Some(row) = shard.find_mut(slot) {\n            *row = copy;\n        }\n        step/' \
+    's/(let step = step_inlined\(quota, &row\.state\(\), now, ask\);)/$1\n        drop(rows);\n        let mut rows = self.table.rows(key);\n        let row = rows.get_mut(key)?;/' \
     memory::models::one_row_admits_exactly_its_limit
-weaken 'calls of several rows: unlocked between reading and writing' backend/memory/mod.rs \
-    's/(\n        if steps\.iter\(\)\.all\(\|\(_, step\)\| step\.is_allowed\(\)\) \{)/\n        drop(locked);\n        let mut locked = Locked::new(&self.table, &slots);$1/' \
+weaken 'calls of several rows: unlocked between reading and writing' backend/memory/call.rs \
+    's/(\n        if !steps\.iter\(\)\.all\()/\n        let keys = self.keys.clone();\n        self.shards.clear();\n        *self = Call::new(self.table, keys);$1/' \
     memory::models::calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end
-weaken 'a few rows that are there: unlocked between reading and writing' backend/memory/few.rs \
-    's/(\} else if store \{)/$1\n            drop(shards);\n            let mut shards = lock();/' \
-    memory::models::calls_of_two_rows_that_are_there_take_both_or_none
-weaken 'eviction: unlocked between finding a place and taking it, which is not looked at again' \
-    'backend/memory/mod.rs backend/memory/locked.rs' \
-    's/if row\.place != Place::Found && table\.is_full\(shard\)/if false \&\& table.is_full(shard)/; s/(\n        if steps\.iter\(\)\.all\(\|\(_, step\)\| step\.is_allowed\(\)\) \{)/\n        drop(locked);\n        let mut locked = Locked::new(&self.table, &slots);$1/' \
+weaken 'eviction: unlocked between finding a place and taking it, which is not looked at again' backend/memory/call.rs \
+    's/if row\.place != Place::Found && shard\.is_full\(\)/if false \&\& shard.is_full()/; s/(\n        if !steps\.iter\(\)\.all\()/\n        let keys = self.keys.clone();\n        self.shards.clear();\n        *self = Call::new(self.table, keys);$1/' \
     memory::models::newcomers_at_once_pass_no_cap_and_push_out_nobody_who_is_denied
-weaken 'multi-lock: in the order of the call' backend/memory/locked.rs \
+weaken 'multi-lock: in the order of the call' backend/memory/call.rs \
     's/numbers\.sort_unstable\(\);//' \
     memory::models::calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end
-weaken 'overflow: locked before the shards' backend/memory/mod.rs \
-    's/(let mut locked = Locked::new\(&self\.table, &slots\);\s*let now = self\.clock\.now\(\);)\s*let mut overflow = None;/let mut overflow = (takes.len() > 1).then(|| self.overflow.lock().unwrap_or_else(PoisonError::into_inner));\n        $1/' \
-    memory::models::newcomers_of_full_shards_share_one_budget_and_come_to_an_end
-weaken 'overflow: unlocked between reading and writing' backend/memory/mod.rs \
-    's/(\n        if steps\.iter\(\)\.all\(\|\(_, step\)\| step\.is_allowed\(\)\) \{)/\n        drop(overflow.take());\n        let mut overflow = Some(self.overflow.lock().unwrap_or_else(PoisonError::into_inner));$1/' \
+weaken 'overflow: unlocked between reading and writing' backend/memory/call.rs \
+    's/(\n        if !steps\.iter\(\)\.all\()/\n        let keys = self.keys.clone();\n        self.shards.clear();\n        *self = Call::new(self.table, keys);$1/' \
     memory::models::newcomers_of_full_shards_share_one_budget_and_come_to_an_end
 weaken 'settlement of a row: unlocked between reading and writing' backend/memory/mod.rs \
-    's/(let mut row = locked\.load\(slot, &settlement\.quota, now, &\[\], &\[slot\]\);)/$1\n        drop(locked);\n        let mut locked = Locked::new(&self.table, &[slot]);/' \
+    's/(let mut row = call\.load\(key, row, quota, now, &\[\]\);)/$1\n        drop(call);\n        let mut call = Call::new(\&self.table, smallvec![key]);/' \
     memory::models::any_three_acts_at_once_are_as_one_after_the_other
-weaken 'worth: told after the row is stored, which is to say never' backend/memory/worth.rs \
-    's/raise\(&entry\.per_token, per_token\.to_bits\(\)\);/let _ = per_token;/' \
-    memory::models::a_row_is_never_seen_before_its_worth_is_known
-weaken 'worth: raised by a load and a store' backend/memory/worth.rs \
-    's/number\.fetch_max\(bits, Ordering::Relaxed\);/number.store(bits, Ordering::Relaxed);/' \
-    memory::models::a_number_is_one_quotas_or_means_the_most_of_all_that_share_it
-weaken 'worth: a number is taken by a load and a store' backend/memory/worth.rs \
-    's/0 => known\s*\.compare_exchange\(.*?\)\s*\.map_or_else\(.*?\),/0 => {\n                    known.store(stamp, Ordering::Relaxed);\n                    stamp\n                }/s' \
-    memory::models::a_number_is_one_quotas_or_means_the_most_of_all_that_share_it
 
 exit $((faults > 0))

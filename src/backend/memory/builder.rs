@@ -25,7 +25,7 @@ impl MemoryBackendBuilder {
         MemoryBackendBuilder { max_rows: DEFAULT_MAX_ROWS, clock: None }
     }
 
-    /// The most rows to hold, at least 16. Defaults to 1,000,000: some 50 MB when all are in use.
+    /// The most rows to hold, at least 16. Defaults to 1,000,000: at most 90 MB when all are in use.
     ///
     /// The room is divided among shards, so the table may be full a little before. A sliding window's key needs two
     /// rows.

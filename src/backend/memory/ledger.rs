@@ -76,6 +76,11 @@ impl Ledger {
         self.overflow.get(&shared).copied().unwrap_or_default()
     }
 
+    #[cfg(test)]
+    pub(super) fn overflow_rows(&self) -> usize {
+        self.overflow.len()
+    }
+
     pub(super) fn set_overflow(&mut self, shared: Shared, state: State) {
         self.overflow.insert(shared, state);
     }

@@ -40,6 +40,11 @@ impl Rows<'_> {
         self.0.len()
     }
 
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.0.buckets()
+    }
+
     pub(super) fn get(&self, key: RowKey) -> Option<Row> {
         self.0.get(key.place(), |(other, _)| *other == key).map(|(_, row)| *row.get())
     }

@@ -1,4 +1,4 @@
-//! Rows in this process: a sharded table, bounded, with no background task.
+//! Rows in this process: a DashMap with a cap, fair between policies, without a background task.
 
 mod builder;
 mod call;
@@ -26,12 +26,12 @@ pub use builder::MemoryBackendBuilder;
 
 /// Rows in this process's memory: the default backend.
 ///
-/// - A key has a row of 32 bytes (39 to 51 with the places around it) while something of its spending is not paid back;
-///   a key that went idle has none. Worthless rows are dropped as newcomers come: no timer, no sweep, no pause.
-/// - There are never more than [`max_rows`](MemoryBackendBuilder::max_rows). When a newcomer finds no place, the least
-///   spent of a few rows makes room, which forgives that key what it had spent; rows that deny their keys stay. If all
-///   rows looked at deny, newcomers of a policy share one overflow row until that changes: under a flood of keys that
-///   exhausts the table, unknown keys are limited together rather than not at all, and a denied key stays denied.
+/// - A key has a row of 40 bytes (47 to 88 with the places around it) while something of its spending is not repaid; a key
+///   that went idle has none. Rows that are repaid are dropped as newcomers come: no timer, no sweep, no pause.
+/// - There are never more than [`max_rows`](MemoryBackendBuilder::max_rows). When the table is full, the policy that fills it
+///   bears the cost: a newcomer takes the place of a row of a larger policy, or of one that denies nothing, which forgives
+///   that key what it had spent. If it finds neither, it shares a row with other newcomers of its policy, strictly. So under a
+///   flood of keys a denied key stays denied, and the callers of other policies do not notice.
 /// - Several charges of one call are decided under the locks of all their shards, taken in order: all or none, no
 ///   deadlock.
 ///

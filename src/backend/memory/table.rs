@@ -69,6 +69,11 @@ impl Table {
         Shard { table: self, rows: self.map.lock(shard), ledger: locked(&self.ledgers[shard]) }
     }
 
+    #[cfg(test)]
+    pub(super) fn shards(&self) -> usize {
+        self.ledgers.len()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.map.len()
     }

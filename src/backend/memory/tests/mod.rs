@@ -1,5 +1,7 @@
 //! What only this backend promises: the cap, who makes room, what newcomers share, twins.
 
+mod fairness;
+
 use std::time::Duration;
 
 use super::*;

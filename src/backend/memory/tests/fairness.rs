@@ -1,0 +1,183 @@
+//! What a full table does with newcomers: the counts by policy, who makes room, who shares.
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::algorithm::DAY;
+
+const POLICIES: [PolicyName; 3] = [PolicyName::new("a"), PolicyName::new("b"), PolicyName::new("c")];
+
+impl Bench {
+    fn take_of(&self, policy: &PolicyName, key: u64, quota: &Quota, cost: u64) -> Step {
+        self.backend.decide(&[Take::new(RowId { policy, key: self.key(key) }, quota, Ask::cost(cost))], true)[0]
+    }
+
+    fn rows_of(&self, policy: &PolicyName) -> usize {
+        self.backend.rows_by_policy().iter().find(|(name, _)| name == policy).map_or(0, |(_, rows)| *rows)
+    }
+
+    /// The rows of each policy's number, counted one by one.
+    fn recount(&self) -> HashMap<u32, u32> {
+        let mut counted = HashMap::new();
+        for number in 0..self.backend.table.shards() {
+            let shard = self.backend.table.lock(number);
+            let mut rows = HashMap::new();
+            for mut hand in 0..4 * (shard.rows.capacity() as u32 / 8 + 1) {
+                shard.rows.sample(&mut hand, |key, row| _ = rows.insert(key, row));
+            }
+            assert_eq!(rows.len(), shard.rows.len(), "a row was not seen");
+            let mut here: HashMap<u32, u32> = HashMap::new();
+            rows.values().for_each(|row| *here.entry(row.policy()).or_default() += 1);
+            assert_eq!(here, shard.ledger.sizes().collect(), "shard {number}");
+            here.into_iter().for_each(|(policy, rows)| *counted.entry(policy).or_default() += rows);
+        }
+        counted
+    }
+}
+
+#[test]
+fn rows_are_counted_by_policy_whatever_is_added_and_removed() {
+    for rows in [16, 60, 300, 2000] {
+        let bench = Bench::with_rows(rows);
+        let quotas = [Quota::token_bucket(3, HOUR), Quota::fixed_window(3, MINUTE), Quota::sliding_window(3, MINUTE)];
+        let mut dice = rows as u64;
+        for round in 0..4000 {
+            let mut below = |end: u64| {
+                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (dice >> 33) % end
+            };
+            let takes: Vec<Take<'_>> = (0..1 + below(4))
+                .map(|_| {
+                    let kind = below(3) as usize;
+                    let row = RowId { policy: &POLICIES[kind], key: bench.key(below(2 * rows as u64)) };
+                    Take::new(row, &quotas[kind], Ask::cost(1 + below(2)))
+                })
+                .collect();
+            let steps = bench.backend.decide(&takes, below(10) > 0);
+            match below(10) {
+                0 => _ = bench.backend.reset(&[takes[0].row]),
+                1 | 2 if steps.all_granted() => {
+                    let receipt = Receipt::new(takes[0].ask.tokens(), &steps[0]).expect("it was granted");
+                    let Take { row, quota, .. } = takes[0];
+                    bench.backend.settle_one(&Adjustment { row, quota, receipt, actual: below(5) });
+                }
+                3 => bench.clock.advance(Duration::from_secs(below(30))),
+                _ => {}
+            }
+            if round % 100 == 0 {
+                let counted = bench.recount();
+                assert_eq!(counted.values().sum::<u32>() as usize, bench.backend.len());
+                let named: usize = bench.backend.rows_by_policy().iter().map(|(_, rows)| rows).sum();
+                assert_eq!(named, bench.backend.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn one_policy_alone_fills_the_table() {
+    let bench = Bench::with_rows(10_000);
+    for key in 0..100_000 {
+        bench.take_of(&POLICIES[0], key, &Quota::token_bucket(1, DAY), 1);
+    }
+    assert_eq!(bench.rows_of(&POLICIES[0]), bench.backend.len());
+    assert!(bench.backend.len() >= 9_990, "{} rows", bench.backend.len());
+}
+
+#[test]
+fn a_flood_of_one_policy_frees_no_denied_key_of_its_own() {
+    let (bench, quota) = (Bench::with_rows(10_000), Quota::token_bucket(2, DAY));
+    let denied: Vec<u64> = (0..5_000).collect();
+    for key in &denied {
+        bench.take_of(&POLICIES[0], *key, &quota, 2);
+    }
+    for key in 100_000..300_000 {
+        bench.take_of(&POLICIES[0], key, &quota, 1 + key % 2);
+    }
+    let freed = denied.iter().filter(|key| bench.take_of(&POLICIES[0], **key, &quota, 1).is_allowed()).count();
+    assert_eq!(freed, 0);
+}
+
+#[test]
+fn two_flooded_policies_stop_taking_each_others_rows() {
+    let (bench, quota) = (Bench::with_rows(10_000), Quota::token_bucket(1, DAY));
+    for key in 0..100_000 {
+        bench.take_of(&POLICIES[0], key, &quota, 1);
+    }
+    for key in 0..100_000 {
+        bench.take_of(&POLICIES[1], key, &quota, 1);
+    }
+    let (a, b) = (bench.rows_of(&POLICIES[0]), bench.rows_of(&POLICIES[1]));
+    assert!(b >= a * 3 / 4 && b <= a * 5 / 4, "{a} and {b} rows");
+    let (evicted, _) = bench.backend.table.pressure();
+    for key in 100_000..200_000 {
+        bench.take_of(&POLICIES[0], key, &quota, 1);
+        bench.take_of(&POLICIES[1], key, &quota, 1);
+    }
+    let (now, _) = bench.backend.table.pressure();
+    assert!(now - evicted < 100, "{} rows in 200,000 calls", now - evicted);
+}
+
+#[test]
+fn a_small_policy_takes_rows_from_the_flooded_one() {
+    let (bench, quota) = (Bench::with_rows(10_000), Quota::token_bucket(1, DAY));
+    for key in 0..100_000 {
+        bench.take_of(&POLICIES[0], key, &quota, 1);
+    }
+    let admitted = (0..2_000).filter(|key| bench.take_of(&POLICIES[1], *key, &quota, 1).is_allowed()).count();
+    assert_eq!(admitted, 2_000);
+    assert!(bench.rows_of(&POLICIES[1]) >= 1_990, "{} rows", bench.rows_of(&POLICIES[1]));
+}
+
+#[test]
+fn overflow_rows_differ_from_table_to_table() {
+    let quota = Quota::token_bucket(1, DAY);
+    let denied = || {
+        let bench = Bench::with_rows(1000);
+        for key in 0..20_000 {
+            bench.take_of(&POLICIES[0], key, &quota, 1);
+        }
+        // Sixteen in each of four shards, which these have used.
+        bench.clock.advance(DAY / 2);
+        let keys = (30_000..30_500).filter(|key| bench.take_of(&POLICIES[1], *key, &quota, 1).is_allowed());
+        keys.collect::<Vec<u64>>().len()
+    };
+    assert_eq!((denied(), denied()), (500, 500), "another policy's callers find room");
+    let shared = |bench: &Bench, key: u64| {
+        let row = RowId { policy: &POLICIES[0], key: bench.key(key) };
+        bench.backend.table.keys().key(&row).place() % 16
+    };
+    let (one, other) = (Bench::with_rows(16), Bench::with_rows(16));
+    let same = (0..1000).filter(|key| shared(&one, *key) == shared(&other, *key)).count();
+    assert!((20..150).contains(&same), "{same} of 1000: about one in sixteen by chance");
+}
+
+#[test]
+fn a_hundred_thousand_policies_stay_within_the_cap() {
+    let (bench, quota) = (Bench::with_rows(10_000), Quota::token_bucket(2, DAY));
+    for number in 0..100_000_u64 {
+        let policy = PolicyName::try_new(format!("tenant-{number}")).expect("a name");
+        for key in 0..3 {
+            bench.take_of(&policy, key, &quota, 1);
+            bench.take_of(&policy, 10 + number * 10 + key, &quota, 2);
+        }
+    }
+    assert!(bench.backend.len() <= 10_000, "{} rows", bench.backend.len());
+    let sizes = bench.backend.rows_by_policy();
+    assert!(sizes.len() <= 1025 && sizes.iter().any(|(name, _)| name.as_str() == "(others)"), "{}", sizes.len());
+    for number in 0..bench.backend.table.shards() {
+        let shard = bench.backend.table.lock(number);
+        assert!(shard.ledger.overflow_rows() <= 17 * 16, "{} overflow rows", shard.ledger.overflow_rows());
+    }
+}
+
+#[test]
+fn small_tables_keep_their_cap_and_their_denied_keys() {
+    for rows in [4, 16, 17, 64, 100, 1000] {
+        let (bench, quota) = (Bench::with_rows(rows), Quota::token_bucket(1, DAY));
+        let first: Vec<u64> = (0..10_000).filter(|key| bench.take_of(&POLICIES[0], *key, &quota, 1).is_allowed()).collect();
+        assert!(bench.backend.len() <= rows.max(16));
+        assert!(first.len() >= bench.backend.len(), "{} admitted to {rows} rows", first.len());
+        assert!(first.iter().all(|key| !bench.take_of(&POLICIES[0], *key, &quota, 1).is_allowed()), "{rows} rows");
+    }
+}
