@@ -17,7 +17,8 @@
 //!
 //! If the row holds less than these sums say, it was reset or evicted in between: then nothing is given back.
 
-use super::{Algorithm, MOST_SPENT, Micros, Quota, State, Step, Verdict, cleared, roll, sliding_window, spent};
+use super::{Algorithm, MOST_SPENT, Micros, Quota, State, Step, Verdict};
+use super::{changed, cleared, is_foreign, roll, sliding_window, spent};
 
 /// What is needed to settle a charge later: its cost, and the row as the charge left it.
 ///
@@ -75,23 +76,31 @@ impl Receipt {
 /// assert_eq!(settle(&quota, &estimated.state, &receipt, now, 1700).spent, 1700.0);
 /// ```
 pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actual: u64) -> State {
-    if state.stamp != quota.stamp() && (actual <= receipt.cost || state.spent > quota.limit() as f64) {
-        // Another quota has written the row since. It stays that one's: this one's cap would forgive what was spent
-        // under a larger one, and its pace is not the row's. What the row was paid back since `at` may pay for the rest
-        // too.
-        let more = actual.saturating_sub(receipt.cost) as f64;
-        return State { spent: (state.spent + more).min(MOST_SPENT as f64), ..*state };
+    if state.stamp != quota.stamp() {
+        if actual <= receipt.cost {
+            // What another quota wrote is not this one's to give back.
+            return *state;
+        }
+        if is_foreign(quota, state, now) {
+            return changed::overrun(state, actual - receipt.cost);
+        }
     }
-    let row = roll(quota, state, now);
+    let settled = settle_own(quota, &roll(quota, state, now), receipt, now, actual);
+    cleared(quota, settled)
+}
+
+/// The same, of an own row that was rolled.
+fn settle_own(quota: &Quota, row: &State, receipt: &Receipt, now: Micros, actual: u64) -> State {
+    let row = *row;
     // A clock that stepped back: what the row was paid back up to then, the charge was too.
     let now = now.max(row.at);
     if actual >= receipt.cost {
         let more = row.spent + (actual - receipt.cost) as f64;
-        return cleared(quota, State { spent: more.min(MOST_SPENT as f64), ..row });
+        return State { spent: more.min(MOST_SPENT as f64), ..row };
     }
     let wanted = (receipt.cost - actual) as f64;
     if quota.stamp() != receipt.state.stamp {
-        // The quota changed in between: the row may have been capped, which forgave more than this asks for.
+        // The quota changed in between: another one may have repaid the charge already.
         return row;
     }
     if quota.algorithm() == Algorithm::SlidingWindow {

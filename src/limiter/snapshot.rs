@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::algorithm::{Algorithm, Ask, Micros, Quota, State, Step, Verdict, available, roll, step};
+use crate::algorithm::{Algorithm, Ask, Micros, Quota, State, Step, Verdict, available, roll, roll_if_own, step};
 use crate::policy::{Decision, PolicyName, Reason};
 
 /// A row, the quota that applies to it, and the instant at which it was read.
@@ -113,7 +113,7 @@ impl Snapshot {
             _ => Some(until),
         };
         let retry = fits.filter(|_| until < Micros::MAX).map(|fits| fits.since(instant));
-        Step { verdict: Verdict::Deny { retry }, state: roll(&self.quota, &self.state, instant), now: instant }
+        Step { verdict: Verdict::Deny { retry }, state: roll_if_own(&self.quota, &self.state, instant), now: instant }
     }
 
     /// As JSON, for a client that projects it itself: what the endpoints of `tollgate::status` (feature `axum`) answer.

@@ -55,15 +55,16 @@ impl MemoryBackend {
             *row = shards.shard(*slot).find(*slot).filter(|row| !row.has_twin())?;
         }
         let mut steps: [Step; N] = std::array::from_fn(|i| {
-            step_inlined(lines[i].quota, &worth.state(&rows[i]), now, lines[i].ask).told(lines[i].quota)
+            step_inlined(lines[i].quota, &worth.state_for(&rows[i], lines[i].quota), now, lines[i].ask)
+                .told(lines[i].quota)
         });
         if steps.iter().any(|step| step.state.carry != 0.0) {
             return None;
         }
         if !steps.iter().all(Step::is_allowed) {
             // Nothing is spent: whatever fitted leaves its row as it was.
-            for (step, row) in steps.iter_mut().zip(&rows).filter(|(step, _)| step.is_allowed()) {
-                step.state = worth.state(row);
+            for (i, step) in steps.iter_mut().enumerate().filter(|(_, step)| step.is_allowed()) {
+                step.state = worth.state_for(&rows[i], lines[i].quota);
             }
         } else if store {
             for (i, Step { state, .. }) in steps.iter().enumerate() {

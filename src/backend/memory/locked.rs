@@ -75,7 +75,7 @@ impl<'a> Locked<'a> {
             Loaded { slot, state: State::default(), before: None, place: Place::Found, has_twin: false, shared: None };
         let found = shard.find(slot);
         if let Some(found) = found {
-            row.state = table.worth.state(&found);
+            row.state = table.worth.state_for(&found, quota);
         } else {
             let mut busy: SmallVec<[Slot; 8]> = slots.iter().copied().collect();
             let mut coming = 0;

@@ -149,7 +149,7 @@ impl MemoryBackend {
     #[inline(always)]
     fn decide_on(&self, row: &mut Row, quota: &Quota, now: Micros, ask: Ask, store: bool) -> Option<Stepped> {
         let worth = &self.table.worth;
-        let state = worth.state(row);
+        let state = worth.state_for(row, quota);
         let step = step_inlined(quota, &state, now, ask);
         if step.state.carry != 0.0 {
             return None;
@@ -225,7 +225,10 @@ impl MemoryBackend {
         }
         let shown = steps.into_iter().zip(takes).map(|((index, step), take)| match loaded[index].shared {
             // A shared row has boundaries of its own; of the answer they are the key's.
-            Some(_) => Step { state: roll(&take.quota, &State { at: now, ..step.state }, now), ..step },
+            Some(_) if step.state.stamp == take.quota.stamp() => {
+                Step { state: roll(&take.quota, &State { at: now, ..step.state }, now), ..step }
+            }
+            Some(_) => step,
             None => step,
         });
         shown.collect()

@@ -55,9 +55,20 @@ impl Worth {
         id
     }
 
-    /// What the row says, without its twin.
-    pub(super) fn state(&self, row: &Row) -> State {
-        State { spent: row.spent(), at: row.at(), stamp: self.stamp(row), ..State::default() }
+    /// From when nothing of the row stands: a whole second, up to a window late.
+    #[cold]
+    fn clear(&self, row: &Row) -> Micros {
+        let entry = self.entry(row.quota());
+        let micros = row.spent() * load(&entry.per_token) + load(&entry.slack);
+        row.at().plus((micros + 0.999) as u64).to_whole_second()
+    }
+
+    /// What the row says, without its twin. From when it is clear only another quota needs to know.
+    #[inline(always)]
+    pub(super) fn state_for(&self, row: &Row, quota: &Quota) -> State {
+        let stamp = self.stamp(row);
+        let clear = if stamp == quota.stamp() { Micros::EPOCH } else { self.clear(row) };
+        State { spent: row.spent(), at: row.at(), carry: 0.0, stamp, clear }
     }
 
     /// The stamp of the quota that wrote a row.
