@@ -185,3 +185,6 @@ fn later(state: &State, longer: impl Fn(f64) -> f64) -> Micros {
     let seconds = ((float(state.at.get()) + micros) * 1e-6) as u64 + 1;
     Micros::new(seconds.saturating_mul(1_000_000))
 }
+
+#[cfg(test)]
+mod tests;

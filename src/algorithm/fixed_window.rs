@@ -78,14 +78,18 @@ mod tests {
     }
 
     #[test]
-    fn a_row_begins_where_its_window_does() {
-        // A row from before `start` was said may begin anywhere.
+    fn a_row_never_begins_earlier_than_it_did() {
+        // A row of another quota may begin within a window. Moved back to the window's beginning, it would be repaid at
+        // boundaries that lie before it.
         let quota = Quota::fixed_window(10, MINUTE).start(Duration::ZERO);
         let (begin, now) = (Micros::new(1_700_000_040_000_000), Micros::new(1_700_000_050_000_000));
         let row =
-            State { spent: 3.0, at: Micros::new(1_700_000_045_000_000), stamp: quota.stamp(), ..State::default() };
-        assert_eq!(roll(&quota, &row, now), State { at: begin, ..row });
-        assert_eq!(roll(&quota, &row, begin), State { at: begin, ..row }, "a clock that stepped back");
+            State { spent: 13.0, at: Micros::new(1_700_000_045_000_000), stamp: quota.stamp(), ..State::default() };
+        assert_eq!(roll(&quota, &row, now), row);
+        assert_eq!(roll(&quota, &row, begin), row, "a clock that stepped back");
+        let next = begin.plus(60_000_000);
+        assert_eq!(roll(&quota, &row, next), State { spent: 3.0, at: next, ..row });
+        assert_eq!(when(&quota, &row, now, 3.0), Some(next));
     }
 
     #[test]

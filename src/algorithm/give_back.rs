@@ -387,14 +387,41 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_another_quota_that_fits_the_old_one_is_charged_as_the_old_one_and_given_nothing_back() {
+    fn a_foreign_row_stays_its_writers_when_a_charge_of_another_quota_is_settled() {
         let (small, large) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(1000, MINUTE));
         let mut state = State::default();
         let receipt = charge(&small, &mut state, NOW, Ask::cost(5));
         charge(&large, &mut state, NOW, Ask::cost(5));
-        for (actual, spent, stamp) in [(0, 10.0, large), (4, 10.0, large), (5, 10.0, large), (6, 11.0, small)] {
+        for (actual, spent) in [(0, 10.0), (4, 10.0), (5, 10.0), (6, 11.0)] {
             let settled = settle(&small, &state, &receipt, NOW, actual);
-            assert_eq!((settled.spent, settled.stamp), (spent, stamp.stamp()), "{actual}");
+            assert_eq!((settled.spent, settled.stamp, settled.at), (spent, large.stamp(), state.at), "{actual}");
+            assert!(settled.clear >= state.clear, "{actual}");
+        }
+        // Once it is clear, it is charged as an own row.
+        let settled = settle(&small, &state, &receipt, state.clear, 6);
+        assert_eq!((settled.spent, settled.stamp, settled.at), (1.0, small.stamp(), state.clear));
+    }
+
+    #[test]
+    fn an_overrun_of_a_foreign_row_is_clear_no_earlier_than_its_writer_needs() {
+        let reader = Quota::token_bucket(3, MINUTE);
+        let writers = [
+            Quota::token_bucket(60, MINUTE),
+            Quota::token_bucket(7, MINUTE),
+            Quota::fixed_window(10, MINUTE).start(Duration::ZERO),
+            Quota::fixed_window(10, MINUTE).start(Duration::from_secs(7)).capacity(40),
+        ];
+        for writer in writers {
+            for (spent, more) in [(1, 1), (5, 3), (7, 60), (6, 1), (7, 7)] {
+                let mut state = State::default();
+                let receipt = charge(&reader, &mut state, NOW, Ask::cost(1));
+                let mut state = State::default();
+                charge(&writer, &mut state, NOW, Ask::cost(spent));
+                let settled = settle(&reader, &state, &receipt, NOW, 1 + more);
+                assert_eq!((settled.spent, settled.stamp), ((spent + more) as f64, writer.stamp()));
+                let needed = super::super::when(&writer, &settled, NOW, 0.0).expect("before the end of time");
+                assert!(settled.clear >= needed, "{writer} {spent} + {more}: {settled:?}, {needed:?}");
+            }
         }
     }
 

