@@ -182,8 +182,8 @@ pub(super) fn overrun(state: &State, more: u64) -> State {
 fn later(state: &State, longer: impl Fn(f64) -> f64) -> Micros {
     let micros = longer(float(state.clear.micros_since(state.at)));
     // One second more than whole ones, so that no rounding makes it early.
-    let seconds = ((float(state.at.get()) + micros) * 1e-6) as u64 + 1;
-    Micros::new(seconds.saturating_mul(1_000_000))
+    let seconds = ((float(state.at.get()) + micros) * 1e-6) as u64;
+    Micros::new(seconds.saturating_add(1).saturating_mul(1_000_000))
 }
 
 #[cfg(test)]
