@@ -293,15 +293,8 @@ fn step_changed(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Stepped 
         return at_length(quota, &row, now, ask);
     }
     match granted(quota, &row, now, ask) {
-        // Nothing is spent, so nothing has to be written, and the row goes on as the foreign one that it is.
-        Some(turn) if ask.cost == 0 => {
-            let due = changed::when(quota, state, now, float(quota.limit()));
-            let turn = match (turn, due) {
-                (Turn::In(_), Some(due)) => Turn::In(due.micros_since(now)),
-                _ => turn,
-            };
-            Stepped { turn, state: *state, now }
-        }
+        // Nothing is spent and nothing promised, so nothing has to be written.
+        Some(Turn::Now) if ask.cost == 0 => Stepped { turn: Turn::Now, state: *state, now },
         Some(turn) => {
             let spent = row.spent + float(ask.cost);
             Stepped { turn, state: cleared(quota, State { spent, ..row }), now }

@@ -75,7 +75,7 @@ fn no_short_history_of_several_quotas_breaks_the_bound() {
             for b in a + 1..quotas.len() {
                 tried += explore(&[quotas[a], quotas[b]], bound, 6);
                 for c in b + 1..quotas.len() {
-                    tried += explore(&[quotas[a], quotas[b], quotas[c]], bound, 5);
+                    tried += explore(&[quotas[a], quotas[b], quotas[c]], bound, 4);
                 }
             }
         }

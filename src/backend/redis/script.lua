@@ -319,16 +319,17 @@ while place <= length do
 
       -- Operations
 
-      -- Spends `cost`, if it fits at once or has a turn by `latest`; says whether it did.
+      -- Spends `cost`, if it fits at once or has a turn by `latest`; returns whether it did, and whether the row has to be
+      -- written: not a foreign one of which nothing is spent.
       local function take(cost, latest)
         if cost <= limit and within(now, limit - cost) then
           spent = spent + cost
-          return true
+          return true, cost > 0 or not was_foreign
         end
         if latest < now or ceiling <= limit or cost > ceiling or not within(now, ceiling - cost) then return false end
         if not paid_by(latest, spent + cost, limit) then return false end
         spent = spent + cost
-        return true
+        return true, true
       end
 
       local function less(given, stood, instant)
@@ -433,9 +434,9 @@ while place <= length do
             quota(number)
             load(row, staged)
             roll(now)
-            granted = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
-            -- Nothing spent: a foreign row stays as it is.
-            if not was_foreign or cost > 0 then staged[row] = state() end
+            local changed
+            granted, changed = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
+            if changed then staged[row] = state() end
           end
         end
         if granted and store then
@@ -449,9 +450,9 @@ while place <= length do
         quota(number)
         load(row)
         roll(now)
-        if not take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1) then return false end
-        if not was_foreign or cost > 0 then rows[row] = state() end
-        return true
+        local granted, changed = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
+        if changed then rows[row] = state() end
+        return granted
       end
 
       function settlement()
