@@ -242,6 +242,19 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     let step = ask(backend, &[Take::new(row, &small.capacity(200), Ask::cost(20))], true).await[0];
     assert!(!step.is_allowed(), "{step:?}");
 
+    // Who asks for nothing spends nothing, and the row stays the other quota's: of one take, and of several.
+    let row = RowId { policy: &policy, key: fresh_key() };
+    let beside = Take::new(RowId { policy: &policy, key: fresh_key() }, &small, Ask::cost(1));
+    let nothing = Take::new(row, &small.capacity(200), Ask::cost(0));
+    assert!(ask(backend, &[Take::new(row, &large.quota, Ask::cost(150))], true).await.all_granted());
+    for takes in [&[nothing][..], &[nothing, beside], &[nothing, beside, nothing], &[beside, nothing]] {
+        let step = ask(backend, takes, true).await.iter().find(|step| step.state.spent == 150.0).copied();
+        let state = step.expect("the row as it is").state;
+        assert_eq!((state.spent, state.stamp), (150.0, large.quota.stamp()), "{state:?}");
+        let step = ask(backend, &[Take::new(row, &small, Ask::cost(1))], false).await[0];
+        assert_eq!((step.state.spent, step.state.stamp), (150.0, large.quota.stamp()), "{step:?}");
+    }
+
     // Two quotas that alternate admit no more than the larger one does.
     let row = RowId { policy: &policy, key: fresh_key() };
     let quotas = [Quota::token_bucket(10, 24 * HOUR), Quota::token_bucket(100, 24 * HOUR)];

@@ -197,8 +197,10 @@ impl MemoryBackend {
         if steps.iter().all(|(_, step)| step.is_allowed()) {
             if store {
                 for (index, row) in loaded.iter().enumerate() {
-                    // Tiers of one policy share a row, so the last quota is the one that wrote it.
-                    let Some(last) = steps.iter().rposition(|(other, _)| *other == index) else { continue };
+                    // Tiers of one policy share a row, so the last quota is the one that wrote it. One that asked for nothing
+                    // leaves another's row as it is.
+                    let wrote = |i: usize| steps[i].0 == index && row.quota_of(&takes[i]).stamp() == row.state.stamp;
+                    let Some(last) = (0..steps.len()).rev().find(|i| wrote(*i)) else { continue };
                     match (&mut overflow, row.shared) {
                         (Some(overflow), Some(id)) => {
                             overflow.insert(id, row.state);
