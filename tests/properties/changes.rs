@@ -88,12 +88,27 @@ fn any_quotas() -> impl Strategy<Value = Vec<Quota>> {
     ]
 }
 
+/// What a history does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Anything; charges may cost more in the end.
+    Any,
+    /// Anything, but charges cost what they were taken for, or less.
+    Honest,
+    /// Each call takes all that there is, or one token, and little time passes: what a caller does who would get the most.
+    Greedy,
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    prop::sample::select(vec![Kind::Any, Kind::Honest, Kind::Greedy])
+}
+
 /// Plays a history under several quotas in turn; returns what was admitted. `look` sees each decision.
 fn play(
     quotas: &[Quota],
     begin: Micros,
     history: &[Raw],
-    overruns: bool,
+    kind: Kind,
     mut look: impl FnMut(&Quota, &State, Ask, &tollgate::algorithm::Step) -> Result<(), TestCaseError>,
 ) -> Result<Vec<Charge>, TestCaseError> {
     let (mut state, mut now, mut promised) = (State::default(), begin, begin);
@@ -103,12 +118,16 @@ fn play(
         let (what, which) = raw.what;
         let quota = quotas[(raw.how.1 >> 32) as usize % quotas.len()];
         let next = if raw.how.1 >> 60 < 4 { state.clear } else { promised };
-        now = raw.moved(&quota, now, next);
-        if what >= 8 && !open.is_empty() {
+        let fastest = quotas.iter().map(|quota| quota.period().as_micros() as u64 / quota.rate()).min().unwrap_or(0);
+        now = match raw.step.0 {
+            1..9 if kind == Kind::Greedy => now + Duration::from_micros(raw.step.1 % (2 * fastest + 2)),
+            _ => raw.moved(&quota, now, next),
+        };
+        if what >= if kind == Kind::Greedy { 11 } else { 8 } && !open.is_empty() {
             let (i, quota, receipt) = open.remove((which >> 16) as usize % open.len());
             let actual = match raw.cost.0 {
                 0..=2 => 0,
-                3 if overruns => receipt.cost + raw.cost.1 % 20,
+                3 if kind == Kind::Any => receipt.cost + raw.cost.1 % 20,
                 _ => raw.cost.1 % (receipt.cost + 1),
             };
             let before = state;
@@ -120,7 +139,11 @@ fn play(
             }
             continue;
         }
-        let ask = raw.ask(&quota);
+        let ask = match kind {
+            Kind::Greedy if raw.cost.0 > 1 => Ask::cost(most(&quota, &state, now).max(1)),
+            Kind::Greedy => Ask::cost(1),
+            _ => raw.ask(&quota),
+        };
         let step = step(&quota, &state, now, ask);
         look(&quota, &state, ask, &step)?;
         if let Verdict::Reserve { wait: time } | Verdict::Deny { retry: Some(time) } = step.verdict {
@@ -154,9 +177,9 @@ proptest! {
         quotas in prop_oneof![2 => buckets(), 1 => aligned_windows(), 1 => aligned_sliding()],
         begin in begin(),
         history in history(60),
-        overruns in any::<bool>(),
+        kind in kinds(),
     ) {
-        let charges = play(&quotas, begin, &history, overruns, nothing_to_see)?;
+        let charges = play(&quotas, begin, &history, kind, nothing_to_see)?;
         check(&quotas, &charges, Bound::Largest)?;
     }
 
@@ -166,9 +189,9 @@ proptest! {
         quotas in mixed(),
         begin in begin(),
         history in history(60),
-        overruns in any::<bool>(),
+        kind in kinds(),
     ) {
-        let charges = play(&quotas, begin, &history, overruns, nothing_to_see)?;
+        let charges = play(&quotas, begin, &history, kind, nothing_to_see)?;
         check(&quotas, &charges, Bound::Sum)?;
     }
 
@@ -213,7 +236,7 @@ proptest! {
             }
             Ok(())
         };
-        play(&quotas, begin, &history, true, look)?;
+        play(&quotas, begin, &history, Kind::Any, look)?;
     }
 
     /// Whatever was spent under other quotas, the rest of the new one's capacity is there.
@@ -225,7 +248,7 @@ proptest! {
             prop_assert!(before.stamp == quota.stamp() || most(quota, before, step.now) >= room);
             Ok(())
         };
-        play(&quotas, begin, &history, true, look)?;
+        play(&quotas, begin, &history, Kind::Any, look)?;
     }
 }
 
@@ -242,8 +265,9 @@ proptest! {
         ],
         begin in begin(),
         history in long_history(),
+        kind in kinds(),
     ) {
-        let charges = play(&quotas, begin, &history, false, nothing_to_see)?;
+        let charges = play(&quotas, begin, &history, kind, nothing_to_see)?;
         check(&quotas, &charges, bound)?;
     }
 }
