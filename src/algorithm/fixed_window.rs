@@ -32,8 +32,8 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (instant < Micros::MAX).then_some(instant)
 }
 
-/// The whole second from which nothing of the row stands. Counted in whole windows from `at`, so that a row which does not
-/// begin with its window still is not too early when [more is charged to it](super::changed::overrun).
+/// The whole second from which nothing of the row stands. Counted in whole windows from `at`, so that a row which
+/// does not begin with its window still is not too early when [more is charged to it](super::changed::overrun).
 pub(super) fn clear(quota: &Quota, state: &State) -> Micros {
     let micros = (state.spent / quota.rate() as f64).ceil() * quota.period_micros() as f64;
     state.at.plus(micros as u64).to_whole_second()

@@ -63,6 +63,9 @@ impl Receipt {
 /// More is charged in full, even into debt. Less is given back by the rules of this module: never so that the bound of
 /// the quota is passed or a promised turn is taken twice. A charge is to be settled at most once.
 ///
+/// A row that another quota wrote, and that is not [clear](State::clear), gives nothing back. What is charged more is added
+/// to it, and it stays that quota's: its `clear` moves to when that one would be repaid.
+///
 /// ```
 /// use tollgate::algorithm::{settle, step, Ask, Micros, Receipt, State};
 /// use tollgate::{Quota, MINUTE};

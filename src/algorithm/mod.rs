@@ -70,9 +70,10 @@ pub struct State {
     pub carry: f64,
     /// The [stamp](Quota::stamp) of the quota under which the row was written.
     pub stamp: u32,
-    /// An instant, in whole seconds, from which nothing of `spent` stands any more under the quota that wrote the row:
-    /// never too early, and not much too late. A backend may store a later one, except of a sliding window, where it is
-    /// `at` and two periods, rounded up; [`Micros::MAX`] means never. To other quotas the row counts nothing from then on.
+    /// An instant, in whole seconds, from which nothing of `spent` stands any more under the quota that wrote the
+    /// row: never too early, and not much too late. A backend may store a later one, except of a sliding window,
+    /// where it is `at` and two periods, rounded up; [`Micros::MAX`] means never. To other quotas the row counts
+    /// nothing from then on.
     pub clear: Micros,
 }
 
@@ -361,8 +362,8 @@ fn cleared(quota: &Quota, row: State) -> State {
     State { clear, ..row }
 }
 
-/// The row brought to `now`: what has been paid back is off it. One of another quota becomes an own row that stands at as
-/// much; see [`changed`].
+/// The row brought to `now`: what has been paid back is off it. One of another quota becomes an own row that stands
+/// at as much; see [`changed`].
 pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     if is_usual(quota, state, now) {
         return token_bucket::roll(quota, state, now);
@@ -370,7 +371,8 @@ pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     if state.stamp == quota.stamp() { roll_own(quota, state, now) } else { changed::roll(quota, state, now) }
 }
 
-/// The row at `now`, as it may be kept: an own row is rolled, a foreign one stays as it is, since its `clear` matters.
+/// The row at `now`, as it may be kept: an own row is rolled, a foreign one stays as it is, since its `clear`
+/// matters.
 pub(crate) fn roll_if_own(quota: &Quota, state: &State, now: Micros) -> State {
     if is_foreign(quota, state, now) { *state } else { roll(quota, state, now) }
 }
@@ -394,9 +396,9 @@ fn is_forgiven(quota: &Quota, row: &State, now: Micros) -> bool {
     if row.at.micros_since(now) <= quota.fill_micros() {
         return false;
     }
-    // A denial stores nothing, so the row must not begin to be paid back at `now`: it would begin anew at each try. It is
-    // forgiven, unless it owes so much (turns are promised) that it would not be paid back by `at` even if it had been
-    // written now.
+    // A denial stores nothing, so the row must not begin to be paid back at `now`: it would begin anew at each try.
+    // It is forgiven, unless it owes so much (turns are promised) that it would not be paid back by `at` even if it
+    // had been written now.
     let begun = State { at: now, ..*row };
     when_own(quota, &begun, now, 0.0).is_some_and(|clear| clear < row.at)
 }
@@ -460,8 +462,9 @@ fn when_own(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micro
     }
 }
 
-/// The end of the window in which `now` lies, or the instant from which a foreign row counts nothing if that is earlier;
-/// for a token bucket the next whole token, `now` if none is owed. Of a row that was [rolled if own](roll_if_own).
+/// The end of the window in which `now` lies, or the instant from which a foreign row counts nothing if that is
+/// earlier; for a token bucket the next whole token, `now` if none is owed. Of a row that was [rolled if
+/// own](roll_if_own).
 pub(crate) fn next_change(quota: &Quota, row: &State, now: Micros) -> Option<Micros> {
     if quota.algorithm() == Algorithm::TokenBucket {
         let stands = spent(quota, &own(quota, row, now), now);

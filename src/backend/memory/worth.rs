@@ -4,8 +4,7 @@
 //! and enough to tell, from the outside and without the arithmetic, when such a row will be worthless.
 //!
 //! There are a thousand numbers. Quotas that come after that share the number of another: a row of theirs looks as if
-//! another quota had written it (so its spending is capped at its own quota's capacity, which forgives no more than
-//! debts), and is taken to be worth something for as long as either quota says.
+//! another quota had written it (and is read as a foreign one), and is taken to be worth something for as long as either quota says.
 
 use super::row::{QuotaId, Row};
 use crate::algorithm::{Algorithm, Micros, Quota, State};
