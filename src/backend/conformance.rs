@@ -244,7 +244,8 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
 
     // Who asks for nothing spends nothing, and the row stays the other quota's: of one take, and of several.
     let row = RowId { policy: &policy, key: fresh_key() };
-    let beside = Take::new(RowId { policy: &policy, key: fresh_key() }, &small, Ask::cost(1));
+    let other = PolicyName::new("conformance beside");
+    let beside = Take::new(RowId { policy: &other, key: row.key }, &small, Ask::cost(1));
     let nothing = Take::new(row, &small.capacity(200), Ask::cost(0));
     assert!(ask(backend, &[Take::new(row, &large.quota, Ask::cost(150))], true).await.all_granted());
     for takes in [&[nothing][..], &[nothing, beside], &[nothing, beside, nothing], &[beside, nothing]] {
