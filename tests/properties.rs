@@ -28,3 +28,5 @@ mod extremes;
 mod give_backs;
 #[path = "properties/regressions.rs"]
 mod regressions;
+#[path = "properties/together.rs"]
+mod together;

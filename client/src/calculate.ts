@@ -42,19 +42,20 @@ export function calculateRateLimit(
   count: number,
   options: CalculateOptions = {},
 ): RateLimitResult {
-  const { quota, at, row: before, available, retryAt: fitsAt, barred } = project(snapshot, now, count);
+  const { quota, at, row: before, state, available, retryAt: fitsAt, barred } = project(snapshot, now, count);
   const maxWait = options.reserve ? Infinity : options.maxWaitMicros;
   const waits = maxWait !== undefined && snapshot.max_reserved !== 0 && !barred;
   const turns = waits ? turnsOf(snapshot, quota, maxWait) : null;
 
   const due = fitsAt > at && turns ? turns.turn(before, at, count) : fitsAt;
   const ok = turns ? due < Infinity : due === at;
-  const retryAt = ok ? Infinity : turns ? turns.retryAt(before, at, count) : fitsAt;
-  const row = ok ? { ...before, spent: before.spent + count } : before;
+  const retryAt = ok ? Infinity : turns ? turns.retryAt(state, at, count) : fitsAt;
+  // A foreign row stays as it is until something is spent, or promised.
+  const row = ok && (count || due > at) ? { ...before, spent: before.spent + count } : state;
   return {
     ok,
     available,
-    remaining: ok ? quota.available(row, at) : available,
+    remaining: ok && count ? quota.available(row, at) : available,
     wait: ok ? due - at : 0,
     retryAfter: retryAt === Infinity ? null : retryAt - at,
     row,

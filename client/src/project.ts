@@ -1,4 +1,5 @@
 import { LAST, type Row } from './algorithm/algebra.js';
+import { isForeign } from './algorithm/changed.js';
 import { quotaOf, type Quota } from './algorithm/quota.js';
 import type { Snapshot } from './snapshot.js';
 
@@ -9,6 +10,8 @@ export interface Projected {
   readonly at: number;
   /** The row, rolled to it. */
   readonly row: Row;
+  /** The row, rolled unless it is foreign: as it stands until something is spent. */
+  readonly state: Row;
   /** Whole tokens that could be spent at once. */
   readonly available: number;
   /** When the cost fits: the instant itself, a later one, or `Infinity`. */
@@ -25,13 +28,15 @@ export interface Projected {
 export function project(snapshot: Snapshot, now: number, count: number): Projected {
   checkCount(count);
   const quota = quotaOf(snapshot);
-  const { spent, ts, previous, capacity, not_before = 0 } = snapshot;
+  const { spent, ts, previous, clear, written_by, capacity, not_before = 0 } = snapshot;
   const at = Math.min(Math.max(Math.floor(now), 0), LAST);
-  const row = quota.roll({ spent, ts, previous }, at);
-  const fitsAt = quota.fits(row, at, count) ? at : quota.when(row, at, capacity - count);
+  const read: Row = { spent, ts, previous, ...(clear !== undefined && written_by && { clear, written_by }) };
+  const row = quota.roll(read, at);
+  const state = isForeign(read, at) ? read : row;
+  const fitsAt = quota.fits(row, at, count) ? at : quota.when(state, at, capacity - count);
   const barred = not_before > at;
   const retryAt = Math.max(fitsAt, not_before === LAST ? Infinity : not_before);
-  return { quota, at, row, retryAt, barred, available: barred ? 0 : quota.available(row, at) };
+  return { quota, at, row, state, retryAt, barred, available: barred ? 0 : quota.available(row, at) };
 }
 
 /** @throws RangeError if `count` is not a number of tokens. */

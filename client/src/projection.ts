@@ -62,7 +62,9 @@ export function createProjection(clock: ServerClock): Projection {
   function spend(count: number, at: number): void {
     limits = limits.map((limit) => {
       const { row } = project(limit, clock.at(at), 0);
-      return { ...limit, ...row, spent: Math.min(row.spent + count, LAST) };
+      // Whoever wrote the row before, it is this quota's now.
+      const { clear: _, written_by: __, ...own } = limit;
+      return { ...own, ...row, spent: Math.min(row.spent + count, LAST) };
     });
   }
 

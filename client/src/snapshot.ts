@@ -28,6 +28,10 @@ export interface Snapshot extends RateLimitConfig {
   readonly previous: number;
   /** The instant from which `spent` is paid back. */
   readonly ts: number;
+  /** If another quota wrote the row: the instant from which nothing of it counts any more; 2^53 - 1 is never. */
+  readonly clear?: number;
+  /** If another quota wrote the row: the algorithm of that one. */
+  readonly written_by?: Algorithm;
   /** The server's time at which it was read. */
   readonly now: number;
   /** Nothing is allowed before this instant, whatever the rest says; 2^53 - 1 is for good. Mostly absent. */
@@ -52,9 +56,17 @@ export function parseSnapshots(body: unknown): readonly Snapshot[] {
     if (fields['not_before'] !== undefined) {
       check(fields, 'not_before', 0, LAST);
     }
-    const { policy, algorithm } = fields;
-    if (typeof policy !== 'string' || !ALGORITHMS.includes(algorithm as Algorithm)) {
+    const { policy, algorithm, clear, written_by } = fields;
+    const known = (name: unknown): boolean => ALGORITHMS.includes(name as Algorithm);
+    if (typeof policy !== 'string' || !known(algorithm)) {
       throw new TypeError(`tollgate: policy "${policy}" has the unknown algorithm "${algorithm}"`);
+    }
+    // Both, or neither.
+    if (clear !== undefined || written_by !== undefined) {
+      check(fields, 'clear', 0, LAST);
+      if (!known(written_by)) {
+        throw new TypeError(`tollgate: "written_by" of the snapshot is the unknown algorithm "${written_by}"`);
+      }
     }
     return fields as unknown as Snapshot;
   });

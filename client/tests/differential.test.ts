@@ -21,6 +21,8 @@ interface Case {
   spent: number;
   at: number;
   carry: number;
+  clear: number | null;
+  written_by: Algorithm | null;
   now: number;
   cost: number;
   max_wait: number | null;
@@ -29,6 +31,8 @@ interface Case {
   spent_after: number;
   at_after: number;
   carry_after: number;
+  clear_after: number | null;
+  written_by_after: Algorithm | null;
   available: number;
   remaining: number;
 }
@@ -53,16 +57,29 @@ test(`${count} decisions of the crate, each to the last bit`, () => {
         remaining: expected.remaining,
         wait: denied ? 0 : expected.time,
         retryAfter: denied ? expected.time : null,
-        row: { spent: expected.spent_after, ts: expected.at_after, previous: expected.carry_after },
+        row: {
+          spent: expected.spent_after,
+          ts: expected.at_after,
+          previous: expected.carry_after,
+          ...changed(expected.clear_after, expected.written_by_after),
+        },
       },
       line,
     );
     const kind = `${expected.algorithm} ${expected.verdict}`;
     seen.set(kind, (seen.get(kind) ?? 0) + 1);
+    if (expected.written_by) {
+      const foreign = `${expected.written_by} -> ${expected.algorithm}`;
+      seen.set(foreign, (seen.get(foreign) ?? 0) + 1);
+    }
   }
   console.log(Object.fromEntries(seen));
   // Whatever the seed, no kind of decision is so rare that nothing would be said of it.
   for (const algorithm of ['token_bucket', 'fixed_window', 'sliding_window']) {
+    for (const writer of ['token_bucket', 'fixed_window', 'sliding_window']) {
+      const kind = `${writer} -> ${algorithm}`;
+      assert.ok((seen.get(kind) ?? 0) > count / 200, `${kind}: only ${seen.get(kind)} cases`);
+    }
     for (const verdict of algorithm === 'sliding_window' ? ['allow', 'deny'] : ['allow', 'reserve', 'deny']) {
       const kind = `${algorithm} ${verdict}`;
       assert.ok((seen.get(kind) ?? 0) > count / 50, `${kind}: only ${seen.get(kind)} cases`);
@@ -84,6 +101,8 @@ function generate(): string {
 function snapshotOf({
   spent,
   carry: previous,
+  clear,
+  written_by,
   at: ts,
   algorithm,
   rate,
@@ -92,7 +111,13 @@ function snapshotOf({
   start,
   max_reserved,
 }: Case): Snapshot {
-  return { policy: 'case', algorithm, rate, period, capacity, start, max_reserved, spent, previous, ts, now: ts };
+  const own = { policy: 'case', algorithm, rate, period, capacity, start, max_reserved, spent, previous, ts, now: ts };
+  return { ...own, ...changed(clear, written_by) };
+}
+
+/** What a row that another quota wrote has besides. */
+function changed(clear: number | null, written_by: Algorithm | null): { clear?: number; written_by?: Algorithm } {
+  return clear !== null && written_by !== null ? { clear, written_by } : {};
 }
 
 function optionsOf({ max_wait }: Case): CalculateOptions {

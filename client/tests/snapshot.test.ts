@@ -11,6 +11,8 @@ test('one policy answers itself, several a list', () => {
     snapshot({ policy: 'day' }),
   ]);
   assert.deepEqual(parseSnapshots({ limits: [], now: one.now }), []);
+  const foreign = snapshot({ spent: 3, clear: one.now + 60_000_000, written_by: 'sliding_window' });
+  assert.deepEqual(parseSnapshots(foreign), [foreign]);
 });
 
 test('what is missing or out of range is named', () => {
@@ -27,11 +29,13 @@ test('what is missing or out of range is named', () => {
     ts: [0.5, 2 ** 53],
     now: [undefined, -1],
     not_before: [null, -1, 0.5, 2 ** 53],
+    clear: [null, -1, 0.5, 2 ** 53, 'never'],
+    written_by: [null, 'leaky_bucket', 1],
   };
   for (const [name, values] of Object.entries(bad)) {
     for (const value of values) {
       assert.throws(
-        () => parseSnapshots({ ...snapshot({}), [name]: value }),
+        () => parseSnapshots({ ...snapshot({}), ...(name === 'written_by' && { clear: 1e15 }), [name]: value }),
         (error: Error) => error instanceof TypeError && error.message.includes(name),
         `${name}: ${value}`,
       );

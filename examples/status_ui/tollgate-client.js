@@ -27,6 +27,56 @@ function windowsOf({ period, start }) {
   };
 }
 
+// src/algorithm/changed.ts
+function isForeign(row, now) {
+  return row.written_by !== void 0 && row.spent + row.previous > 0 && now < (row.clear ?? 0);
+}
+var FASTER = 1;
+var OWN = 2;
+var WHOLE = 3;
+function readingOf(config, { written_by, ts, clear }) {
+  const { algorithm, period } = config;
+  if (written_by !== algorithm) {
+    return WHOLE;
+  }
+  if (algorithm !== "sliding_window") {
+    return algorithm === "token_bucket" ? FASTER : OWN;
+  }
+  const ends = Math.min(Math.ceil((ts + 2 * period) / 1e6) * 1e6, LAST);
+  return period % 1e6 === 0 && ends === clear && isBoundary(config, ts) ? OWN : WHOLE;
+}
+function isBoundary(config, ts) {
+  const { index, begin } = windowsOf(config);
+  return begin(index(ts)) === ts;
+}
+function whole(config, row, now) {
+  const { index, begin } = windowsOf(config);
+  const latest = Math.max(row.ts, now);
+  const start = (instant) => begin(index(instant));
+  const { algorithm } = config;
+  const ts = algorithm === "token_bucket" ? latest : algorithm === "fixed_window" ? Math.max(row.ts, start(now)) : start(latest);
+  return { ...row, ts };
+}
+function faster(row, rolled, stands, now, clear) {
+  const left = Math.ceil(row.spent * (clear - now) / (clear - row.ts));
+  return now > row.ts && clear < LAST && left < stands ? { ...rolled, spent: left, ts: now } : rolled;
+}
+function first(from, end, holds) {
+  if (from >= end || !holds(end - 1)) {
+    return Infinity;
+  }
+  let [low, high] = [from, end - 1];
+  while (low < high) {
+    const middle = low + Math.floor((high - low) / 2);
+    if (holds(middle)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return high;
+}
+
 // src/algorithm/turns.ts
 function turnsOf(config, quota, maxWait) {
   const { capacity, max_reserved: reservable } = config;
@@ -41,7 +91,28 @@ function turnsOf(config, quota, maxWait) {
     const then = roll(row, at);
     return fits(then, at, cost) || turn(then, at, cost) < Infinity ? at : Infinity;
   }
-  function retryAt2(row, now, cost) {
+  function retryAt2(state, now, cost) {
+    if (!isForeign(state, now)) {
+      return retryOwn(state, now, cost);
+    }
+    const { clear } = state;
+    const reading = readingOf(config, state);
+    const holds = (at) => ifGranted(state, at, cost) < Infinity;
+    let before = Infinity;
+    if (reading === OWN) {
+      before = retryOwn(roll(state, now), now, cost);
+    } else if (reading === FASTER) {
+      before = first(now, clear, holds);
+    } else if (config.algorithm === "fixed_window") {
+      const { index, begin } = windowsOf(config);
+      before = first(now, Math.min(begin(index(Math.max(now, state.ts)) + 1), clear), holds);
+    }
+    if (before < clear || clear === LAST) {
+      return before < clear ? before : Infinity;
+    }
+    return holds(clear) ? clear : retryOwn(roll(state, clear), clear, cost);
+  }
+  function retryOwn(row, now, cost) {
     const room = when(row, now, ceiling - cost);
     const due = whenCharged(row, now, cost);
     if (room + due === Infinity) {
@@ -70,7 +141,7 @@ function fixedWindow(config) {
     roll(row, now) {
       const then = index(row.ts);
       const here = index(now);
-      return here <= then ? { ...row, ts: begin(then) } : { ...row, spent: Math.max(row.spent - rate * (here - then), 0), ts: begin(here) };
+      return here <= then ? row : { ...row, spent: Math.max(row.spent - rate * (here - then), 0), ts: begin(here) };
     },
     spent: (row) => row.spent,
     within: (row, _now, level) => row.spent <= level,
@@ -161,6 +232,11 @@ function quotaOf(config) {
   const algebra = ALGEBRAS[config.algorithm](config);
   const { within } = algebra;
   function when(row, now, level) {
+    if (isForeign(row, now)) {
+      const then2 = level < 0 ? LAST : first(now, row.clear, (at) => within(roll(row, at), at, level));
+      const from2 = Math.min(then2, row.clear);
+      return level < 0 || from2 >= LAST ? Infinity : from2;
+    }
     const then = algebra.when(row, level);
     const from = Math.max(then, now);
     return then < 0 ? now : level < 0 || from >= LAST ? Infinity : from;
@@ -168,20 +244,33 @@ function quotaOf(config) {
   function fits(row, now, cost) {
     return cost <= limit && within(row, now, limit - cost);
   }
+  function roll(state, now) {
+    let { spent, ts, previous } = state;
+    let reading = OWN;
+    const foreign = isForeign(state, now);
+    if (foreign) {
+      reading = readingOf(config, state);
+      spent += reading === WHOLE ? previous : 0;
+      previous = reading === OWN ? previous : 0;
+    } else if (state.written_by || config.algorithm === "sliding_window" && !isBoundary(config, ts)) {
+      [spent, previous] = [0, 0];
+    }
+    let row = { spent, ts, previous };
+    if (ts - now > algebra.fill && when({ ...row, ts: now }, now, 0) < ts) {
+      row = { spent: 0, ts: now, previous: 0 };
+      reading = OWN;
+    }
+    if (reading === WHOLE) {
+      return whole(config, row, now);
+    }
+    const rolled = algebra.roll(row, now);
+    return foreign && reading !== OWN ? faster(row, rolled, algebra.spent(rolled, now), now, state.clear) : rolled;
+  }
   return {
     within,
     when,
     fits,
-    roll(state, now) {
-      let row = state;
-      if (config.algorithm === "sliding_window" && !isBoundary(config, row.ts)) {
-        row = { ...row, spent: 0, previous: 0 };
-      }
-      if (row.ts - now > algebra.fill && when({ ...row, ts: now }, now, 0) < row.ts) {
-        row = { spent: 0, ts: now, previous: 0 };
-      }
-      return algebra.roll(row, now);
-    },
+    roll,
     available(row, now) {
       const left = limit - algebra.spent(row, now) + 1e-6;
       const guess = Math.floor(Math.min(Math.max(left, 0), limit));
@@ -189,23 +278,21 @@ function quotaOf(config) {
     }
   };
 }
-function isBoundary(config, ts) {
-  const { index, begin } = windowsOf(config);
-  return begin(index(ts)) === ts;
-}
 var ALGEBRAS = { token_bucket: tokenBucket, fixed_window: fixedWindow, sliding_window: slidingWindow };
 
 // src/project.ts
 function project(snapshot, now, count) {
   checkCount(count);
   const quota = quotaOf(snapshot);
-  const { spent, ts, previous, capacity, not_before = 0 } = snapshot;
+  const { spent, ts, previous, clear, written_by, capacity, not_before = 0 } = snapshot;
   const at = Math.min(Math.max(Math.floor(now), 0), LAST);
-  const row = quota.roll({ spent, ts, previous }, at);
-  const fitsAt = quota.fits(row, at, count) ? at : quota.when(row, at, capacity - count);
+  const read = { spent, ts, previous, ...clear !== void 0 && written_by && { clear, written_by } };
+  const row = quota.roll(read, at);
+  const state = isForeign(read, at) ? read : row;
+  const fitsAt = quota.fits(row, at, count) ? at : quota.when(state, at, capacity - count);
   const barred = not_before > at;
   const retryAt2 = Math.max(fitsAt, not_before === LAST ? Infinity : not_before);
-  return { quota, at, row, retryAt: retryAt2, barred, available: barred ? 0 : quota.available(row, at) };
+  return { quota, at, row, state, retryAt: retryAt2, barred, available: barred ? 0 : quota.available(row, at) };
 }
 function checkCount(count) {
   if (!Number.isSafeInteger(count) || count < 0) {
@@ -215,18 +302,18 @@ function checkCount(count) {
 
 // src/calculate.ts
 function calculateRateLimit(snapshot, now, count, options = {}) {
-  const { quota, at, row: before, available, retryAt: fitsAt, barred } = project(snapshot, now, count);
+  const { quota, at, row: before, state, available, retryAt: fitsAt, barred } = project(snapshot, now, count);
   const maxWait = options.reserve ? Infinity : options.maxWaitMicros;
   const waits = maxWait !== void 0 && snapshot.max_reserved !== 0 && !barred;
   const turns = waits ? turnsOf(snapshot, quota, maxWait) : null;
   const due = fitsAt > at && turns ? turns.turn(before, at, count) : fitsAt;
   const ok = turns ? due < Infinity : due === at;
-  const retryAt2 = ok ? Infinity : turns ? turns.retryAt(before, at, count) : fitsAt;
-  const row = ok ? { ...before, spent: before.spent + count } : before;
+  const retryAt2 = ok ? Infinity : turns ? turns.retryAt(state, at, count) : fitsAt;
+  const row = ok && (count || due > at) ? { ...before, spent: before.spent + count } : state;
   return {
     ok,
     available,
-    remaining: ok ? quota.available(row, at) : available,
+    remaining: ok && count ? quota.available(row, at) : available,
     wait: ok ? due - at : 0,
     retryAfter: retryAt2 === Infinity ? null : retryAt2 - at,
     row
@@ -351,9 +438,16 @@ function parseSnapshots(body) {
     if (fields["not_before"] !== void 0) {
       check(fields, "not_before", 0, LAST);
     }
-    const { policy, algorithm } = fields;
-    if (typeof policy !== "string" || !ALGORITHMS.includes(algorithm)) {
+    const { policy, algorithm, clear, written_by } = fields;
+    const known = (name) => ALGORITHMS.includes(name);
+    if (typeof policy !== "string" || !known(algorithm)) {
       throw new TypeError(`tollgate: policy "${policy}" has the unknown algorithm "${algorithm}"`);
+    }
+    if (clear !== void 0 || written_by !== void 0) {
+      check(fields, "clear", 0, LAST);
+      if (!known(written_by)) {
+        throw new TypeError(`tollgate: "written_by" of the snapshot is the unknown algorithm "${written_by}"`);
+      }
     }
     return fields;
   });
@@ -480,7 +574,8 @@ function createProjection(clock) {
   function spend(count, at) {
     limits = limits.map((limit) => {
       const { row } = project(limit, clock.at(at), 0);
-      return { ...limit, ...row, spent: Math.min(row.spent + count, LAST) };
+      const { clear: _, written_by: __, ...own } = limit;
+      return { ...own, ...row, spent: Math.min(row.spent + count, LAST) };
     });
   }
   function settle(now) {

@@ -86,7 +86,7 @@ pub fn state(u: &mut Unstructured<'_>, quota: &Quota) -> Result<State> {
     };
     let (spent, carry) = (tokens(shape & 1 == 0)?, if shape & 2 == 0 { 0.0 } else { tokens(shape & 4 == 0)? });
     let stamp = if shape & 8 == 0 { quota.stamp() } else { u.arbitrary()? };
-    Ok(State { spent, at: instant(u)?, carry, stamp, ..State::default() })
+    Ok(State { spent, at: instant(u)?, carry, stamp, clear: instant(u)? })
 }
 
 /// What is asked.

@@ -7,8 +7,9 @@ use super::{Micros, State};
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let (then, here) = (index(quota, state.at), index(quota, now));
     if here <= then {
-        // The same window, or a clock that stepped back: `at` never does.
-        return State { at: boundary(quota, then), ..*state };
+        // The same window, or a clock that stepped back. `at` never does, not even to the beginning of its window: what
+        // another quota paid back in between would be paid back again.
+        return *state;
     }
     State {
         spent: (state.spent - quota.rate() as f64 * (here - then) as f64).max(0.0),
@@ -31,9 +32,11 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (instant < Micros::MAX).then_some(instant)
 }
 
-/// The whole second from which nothing of the row stands.
+/// The whole second from which nothing of the row stands. Counted in whole windows from `at`, so that a row which
+/// does not begin with its window still is not too early when [more is charged to it](super::changed::overrun).
 pub(super) fn clear(quota: &Quota, state: &State) -> Micros {
-    when(quota, state, state.at, 0.0).unwrap_or(Micros::MAX).to_whole_second()
+    let micros = (state.spent / quota.rate() as f64).ceil() * quota.period_micros() as f64;
+    state.at.plus(micros as u64).to_whole_second()
 }
 
 /// The number of the window in which `instant` lies; 0 is the one that began at the epoch or before it.
@@ -75,14 +78,18 @@ mod tests {
     }
 
     #[test]
-    fn a_row_begins_where_its_window_does() {
-        // A row from before `start` was said may begin anywhere.
+    fn a_row_never_begins_earlier_than_it_did() {
+        // A row of another quota may begin within a window. Moved back to the window's beginning, it would be repaid at
+        // boundaries that lie before it.
         let quota = Quota::fixed_window(10, MINUTE).start(Duration::ZERO);
         let (begin, now) = (Micros::new(1_700_000_040_000_000), Micros::new(1_700_000_050_000_000));
         let row =
-            State { spent: 3.0, at: Micros::new(1_700_000_045_000_000), stamp: quota.stamp(), ..State::default() };
-        assert_eq!(roll(&quota, &row, now), State { at: begin, ..row });
-        assert_eq!(roll(&quota, &row, begin), State { at: begin, ..row }, "a clock that stepped back");
+            State { spent: 13.0, at: Micros::new(1_700_000_045_000_000), stamp: quota.stamp(), ..State::default() };
+        assert_eq!(roll(&quota, &row, now), row);
+        assert_eq!(roll(&quota, &row, begin), row, "a clock that stepped back");
+        let next = begin.plus(60_000_000);
+        assert_eq!(roll(&quota, &row, next), State { spent: 3.0, at: next, ..row });
+        assert_eq!(when(&quota, &row, now, 3.0), Some(next));
     }
 
     #[test]

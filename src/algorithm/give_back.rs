@@ -17,7 +17,8 @@
 //!
 //! If the row holds less than these sums say, it was reset or evicted in between: then nothing is given back.
 
-use super::{Algorithm, MOST_SPENT, Micros, Quota, State, Step, Verdict, cleared, roll, sliding_window, spent};
+use super::{Algorithm, MOST_SPENT, Micros, Quota, State, Step, Verdict};
+use super::{changed, cleared, is_foreign, roll, sliding_window, spent};
 
 /// What is needed to settle a charge later: its cost, and the row as the charge left it.
 ///
@@ -62,6 +63,9 @@ impl Receipt {
 /// More is charged in full, even into debt. Less is given back by the rules of this module: never so that the bound of
 /// the quota is passed or a promised turn is taken twice. A charge is to be settled at most once.
 ///
+/// A row that another quota wrote, and that is not [clear](State::clear), gives nothing back. What is charged more is added
+/// to it, and it stays that quota's: its `clear` moves to when that one would be repaid.
+///
 /// ```
 /// use tollgate::algorithm::{settle, step, Ask, Micros, Receipt, State};
 /// use tollgate::{Quota, MINUTE};
@@ -75,23 +79,31 @@ impl Receipt {
 /// assert_eq!(settle(&quota, &estimated.state, &receipt, now, 1700).spent, 1700.0);
 /// ```
 pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actual: u64) -> State {
-    if state.stamp != quota.stamp() && (actual <= receipt.cost || state.spent > quota.limit() as f64) {
-        // Another quota has written the row since. It stays that one's: this one's cap would forgive what was spent
-        // under a larger one, and its pace is not the row's. What the row was paid back since `at` may pay for the rest
-        // too.
-        let more = actual.saturating_sub(receipt.cost) as f64;
-        return State { spent: (state.spent + more).min(MOST_SPENT as f64), ..*state };
+    if state.stamp != quota.stamp() {
+        if actual <= receipt.cost {
+            // What another quota wrote is not this one's to give back.
+            return *state;
+        }
+        if is_foreign(quota, state, now) {
+            return changed::overrun(state, actual - receipt.cost);
+        }
     }
-    let row = roll(quota, state, now);
+    let settled = settle_own(quota, &roll(quota, state, now), receipt, now, actual);
+    cleared(quota, settled)
+}
+
+/// The same, of an own row that was rolled.
+fn settle_own(quota: &Quota, row: &State, receipt: &Receipt, now: Micros, actual: u64) -> State {
+    let row = *row;
     // A clock that stepped back: what the row was paid back up to then, the charge was too.
     let now = now.max(row.at);
     if actual >= receipt.cost {
         let more = row.spent + (actual - receipt.cost) as f64;
-        return cleared(quota, State { spent: more.min(MOST_SPENT as f64), ..row });
+        return State { spent: more.min(MOST_SPENT as f64), ..row };
     }
     let wanted = (receipt.cost - actual) as f64;
     if quota.stamp() != receipt.state.stamp {
-        // The quota changed in between: the row may have been capped, which forgave more than this asks for.
+        // The quota changed in between: another one may have repaid the charge already.
         return row;
     }
     if quota.algorithm() == Algorithm::SlidingWindow {
@@ -378,15 +390,59 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_another_quota_that_fits_the_old_one_is_charged_as_the_old_one_and_given_nothing_back() {
+    fn a_foreign_row_stays_its_writers_when_a_charge_of_another_quota_is_settled() {
         let (small, large) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(1000, MINUTE));
         let mut state = State::default();
         let receipt = charge(&small, &mut state, NOW, Ask::cost(5));
         charge(&large, &mut state, NOW, Ask::cost(5));
-        for (actual, spent, stamp) in [(0, 10.0, large), (4, 10.0, large), (5, 10.0, large), (6, 11.0, small)] {
+        for (actual, spent) in [(0, 10.0), (4, 10.0), (5, 10.0), (6, 11.0)] {
             let settled = settle(&small, &state, &receipt, NOW, actual);
-            assert_eq!((settled.spent, settled.stamp), (spent, stamp.stamp()), "{actual}");
+            assert_eq!((settled.spent, settled.stamp, settled.at), (spent, large.stamp(), state.at), "{actual}");
+            assert!(settled.clear >= state.clear, "{actual}");
         }
+        // Once it is clear, it is charged as an own row.
+        let settled = settle(&small, &state, &receipt, state.clear, 6);
+        assert_eq!((settled.spent, settled.stamp, settled.at), (1.0, small.stamp(), state.clear));
+    }
+
+    #[test]
+    fn an_overrun_of_a_foreign_row_is_clear_no_earlier_than_its_writer_repays_on_average() {
+        let reader = Quota::token_bucket(3, MINUTE);
+        let writers = [
+            Quota::token_bucket(60, MINUTE),
+            Quota::token_bucket(7, MINUTE),
+            Quota::fixed_window(10, MINUTE).start(Duration::ZERO),
+            Quota::fixed_window(10, MINUTE).start(Duration::from_secs(7)).capacity(40),
+        ];
+        for writer in writers {
+            for (spent, more) in [(1, 1), (5, 3), (7, 60), (6, 1), (7, 7)] {
+                let mut state = State::default();
+                let receipt = charge(&reader, &mut state, NOW, Ask::cost(1));
+                let mut state = State::default();
+                charge(&writer, &mut state, NOW, Ask::cost(spent));
+                let settled = settle(&reader, &state, &receipt, NOW, 1 + more);
+                assert_eq!((settled.spent, settled.stamp), ((spent + more) as f64, writer.stamp()));
+                let needed = super::super::when(&writer, &settled, NOW, 0.0).expect("before the end of time");
+                // A window repays its last tokens all at once.
+                let early = if writer.algorithm() == Algorithm::FixedWindow { MINUTE } else { Duration::ZERO };
+                assert!(settled.clear + early >= needed, "{writer} {spent} + {more}: {settled:?}, {needed:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn many_small_overruns_of_a_foreign_row_add_up_and_do_not_multiply() {
+        // Found in review: each of them doubled the time, so that fifty locked the row for good.
+        let (reader, writer) = (Quota::token_bucket(3, MINUTE), Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
+        let mut state = State::default();
+        let receipt = charge(&reader, &mut state, NOW, Ask::cost(1));
+        let mut state = State::default();
+        charge(&writer, &mut state, NOW, Ask::cost(10));
+        for _ in 0..50 {
+            state = settle(&reader, &state, &receipt, NOW, 2);
+        }
+        assert_eq!(state.spent, 60.0);
+        assert!(state.clear <= state.at + 8 * MINUTE, "{state:?}");
     }
 
     #[test]

@@ -23,6 +23,7 @@
 //! assert!(step(&quota, &first.state, now + Duration::from_secs(6), Ask::cost(1)).is_allowed());
 //! ```
 
+mod changed;
 mod error;
 mod fixed_window;
 mod give_back;
@@ -36,6 +37,7 @@ mod words;
 use std::fmt;
 use std::time::Duration;
 
+pub(crate) use changed::{is_foreign, writer};
 pub use error::QuotaError;
 pub use give_back::{Receipt, settle};
 pub use micros::Micros;
@@ -68,8 +70,10 @@ pub struct State {
     pub carry: f64,
     /// The [stamp](Quota::stamp) of the quota under which the row was written.
     pub stamp: u32,
-    /// An instant, in whole seconds, from which nothing of `spent` stands any more under the quota that wrote the row:
-    /// never too early, and not much too late. A backend may store a later one; [`Micros::MAX`] means never.
+    /// An instant, in whole seconds, from which nothing of `spent` stands any more under the quota that wrote the
+    /// row: never too early, and not much too late. A backend may store a later one, except of a sliding window,
+    /// where it is `at` and two periods, rounded up; [`Micros::MAX`] means never. To other quotas the row counts
+    /// nothing from then on.
     pub clear: Micros,
 }
 
@@ -199,7 +203,8 @@ pub enum Verdict {
 pub struct Step {
     /// The answer.
     pub verdict: Verdict,
-    /// The row after it. After a denial: the row as it stands, unchanged but for what has been paid back.
+    /// The row after it. After a denial: the row as it stands, unchanged but for what has been paid back; the row of
+    /// another quota is unchanged altogether.
     pub state: State,
     /// The instant at which it was decided.
     pub now: Micros,
@@ -222,7 +227,9 @@ impl Step {
 ///   lowest terms exceeds 2^32 tokens, within the relative precision of an `f64`, 2^-52).
 /// - A clock that steps back finds nothing paid back meanwhile. A row further ahead of `now` than a full refill takes,
 ///   of the capacity and of what it owes, is forgiven.
-/// - A row that was written under another quota (another stamp) keeps its spending up to this quota's capacity.
+/// - A row that was written under another quota (another stamp) keeps what it spent until its [`clear`](State::clear);
+///   between token buckets, it is paid back as the faster of the two pays. So a downgrade keeps a caller out no longer
+///   than the old quota needed to be repaid.
 ///
 /// ```
 /// use tollgate::algorithm::{step, Ask, Micros, State};
@@ -271,8 +278,34 @@ pub(crate) fn step_inlined(quota: &Quota, state: &State, now: Micros, ask: Ask) 
             _ => return at_length(quota, &State { spent, at, carry, stamp, clear }, now, ask),
         }
     }
+    if stamp != quota.stamp() {
+        return step_changed(quota, state, now, ask);
+    }
     let row = roll(quota, state, now);
     at_length(quota, &row, now, ask)
+}
+
+/// Decides on a row of another stamp. If it is foreign, only an admission changes it.
+#[cold]
+#[inline(never)]
+fn step_changed(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Stepped {
+    let row = roll(quota, state, now);
+    if !is_foreign(quota, state, now) {
+        return at_length(quota, &row, now, ask);
+    }
+    match granted(quota, &row, now, ask) {
+        // Nothing is spent and nothing promised, so nothing has to be written.
+        Some(Turn::Now) if ask.cost == 0 => Stepped { turn: Turn::Now, state: *state, now },
+        Some(turn) => {
+            let spent = row.spent + float(ask.cost);
+            Stepped { turn, state: cleared(quota, State { spent, ..row }), now }
+        }
+        None => {
+            let retry = changed::retry_at(quota, state, now, ask);
+            let turn = retry.map_or(Turn::Never, |at| Turn::AskAgainIn(at.micros_since(now)));
+            Stepped { turn, state: *state, now }
+        }
+    }
 }
 
 /// Whether there is nothing to a row but that time has passed.
@@ -294,20 +327,29 @@ fn at_length(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Stepped {
 
 #[inline(never)]
 fn turn_at_length(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Turn {
-    let cost = ask.cost;
-    if cost <= quota.limit() && within(quota, row, now, float(quota.limit() - cost)) {
-        return Turn::Now;
+    if let Some(turn) = granted(quota, row, now, ask) {
+        return turn;
     }
-    let retry = match ask.max_wait_micros().filter(|_| quota.reserves()) {
-        None => retry_at(quota, row, now, cost),
-        Some(max_wait) => {
-            if let Some(due) = turn(quota, row, now, cost, max_wait) {
-                return Turn::In(due.micros_since(now));
-            }
-            retry_turn(quota, row, now, cost, max_wait)
-        }
-    };
-    retry.map_or(Turn::Never, |at| Turn::AskAgainIn(at.micros_since(now)))
+    retry_own(quota, row, now, ask).map_or(Turn::Never, |at| Turn::AskAgainIn(at.micros_since(now)))
+}
+
+/// How `ask` is granted, if it is, of an own row that was rolled.
+#[inline]
+fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Turn> {
+    let cost = ask.cost;
+    if cost <= quota.limit() && within_own(quota, row, now, float(quota.limit() - cost)) {
+        return Some(Turn::Now);
+    }
+    let max_wait = ask.max_wait_micros().filter(|_| quota.reserves())?;
+    turn(quota, row, now, cost, max_wait).map(|due| Turn::In(due.micros_since(now)))
+}
+
+/// When `ask` would be granted, of an own row that was rolled, and by which it is denied at `now`.
+fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
+    match ask.max_wait_micros().filter(|_| quota.reserves()) {
+        None => when_own(quota, row, now, float(quota.limit().checked_sub(ask.cost)?)),
+        Some(max_wait) => retry_turn(quota, row, now, ask.cost, max_wait),
+    }
 }
 
 /// The row with the instant from which nothing of it stands any more.
@@ -320,45 +362,58 @@ fn cleared(quota: &Quota, row: State) -> State {
     State { clear, ..row }
 }
 
-/// The row brought to `now`: what has been paid back is off it.
+/// The row brought to `now`: what has been paid back is off it. One of another quota becomes an own row that stands
+/// at as much; see [`changed`].
 pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     if is_usual(quota, state, now) {
         return token_bucket::roll(quota, state, now);
     }
+    if state.stamp == quota.stamp() { roll_own(quota, state, now) } else { changed::roll(quota, state, now) }
+}
+
+/// The row at `now`, as it may be kept: an own row is rolled, a foreign one stays as it is, since its `clear`
+/// matters.
+pub(crate) fn roll_if_own(quota: &Quota, state: &State, now: Micros) -> State {
+    if is_foreign(quota, state, now) { *state } else { roll(quota, state, now) }
+}
+
+fn roll_own(quota: &Quota, state: &State, now: Micros) -> State {
     let mut row = *state;
-    if row.stamp != quota.stamp() {
-        // Capped before anything is paid back: a denial stores nothing, so capping afterwards would begin anew at each
-        // try and lock a downgraded key out for longer than the new quota needs to refill.
-        let most = quota.limit() as f64;
-        // The window before carries over from one sliding window to another. What was given back matters to receipts of
-        // the old quota only, and these give nothing back any more.
-        let sliding = Algorithm::SlidingWindow.tag();
-        let carry = if row.stamp & 3 == sliding && quota.stamp() & 3 == sliding { row.carry.min(most) } else { 0.0 };
-        row = State { spent: row.spent.min(most), carry, stamp: quota.stamp(), ..row };
-    } else if quota.algorithm() == Algorithm::SlidingWindow && !sliding_window::aligned(quota, &row) {
+    if quota.algorithm() == Algorithm::SlidingWindow && !sliding_window::aligned(quota, &row) {
         row = State { spent: 0.0, carry: 0.0, ..row };
     }
-    if row.at.micros_since(now) > quota.fill_micros() {
-        // The clock was far ahead. A denial stores nothing, so the row must not begin to be paid back at `now`: it
-        // would begin anew at each try. It is forgiven, unless it owes so much (turns are promised) that it would not
-        // be paid back by `at` even if it had been written now.
-        let begun = State { at: now, ..row };
-        if when(quota, &begun, now, 0.0).is_some_and(|clear| clear < row.at) {
-            row = State { spent: 0.0, at: now, ..row };
-            if quota.algorithm() == Algorithm::SlidingWindow {
-                row.carry = 0.0;
-            }
+    if is_forgiven(quota, &row, now) {
+        row = State { spent: 0.0, at: now, ..row };
+        if quota.algorithm() == Algorithm::SlidingWindow {
+            row.carry = 0.0;
         }
     }
+    roll_within(quota, &row, now)
+}
+
+/// Whether the clock was far ahead when the row was written.
+fn is_forgiven(quota: &Quota, row: &State, now: Micros) -> bool {
+    if row.at.micros_since(now) <= quota.fill_micros() {
+        return false;
+    }
+    // A denial stores nothing, so the row must not begin to be paid back at `now`: it would begin anew at each try.
+    // It is forgiven, unless it owes so much (turns are promised) that it would not be paid back by `at` even if it
+    // had been written now.
+    let begun = State { at: now, ..*row };
+    when_own(quota, &begun, now, 0.0).is_some_and(|clear| clear < row.at)
+}
+
+/// What the algorithm pays back of an own row by `now`.
+fn roll_within(quota: &Quota, row: &State, now: Micros) -> State {
     match quota.algorithm() {
-        Algorithm::TokenBucket => token_bucket::roll(quota, &row, now),
-        Algorithm::FixedWindow => fixed_window::roll(quota, &row, now),
-        Algorithm::SlidingWindow => sliding_window::roll(quota, &row, now),
+        Algorithm::TokenBucket => token_bucket::roll(quota, row, now),
+        Algorithm::FixedWindow => fixed_window::roll(quota, row, now),
+        Algorithm::SlidingWindow => sliding_window::roll(quota, row, now),
     }
 }
 
-/// What stands as spent at `now`, of a row that was rolled there.
-pub(crate) fn spent(quota: &Quota, row: &State, now: Micros) -> f64 {
+/// What stands as spent at `now`, of an own row that was rolled there.
+fn spent(quota: &Quota, row: &State, now: Micros) -> f64 {
     match quota.algorithm() {
         Algorithm::TokenBucket => token_bucket::spent(quota, row, now),
         Algorithm::FixedWindow => row.spent,
@@ -366,26 +421,40 @@ pub(crate) fn spent(quota: &Quota, row: &State, now: Micros) -> f64 {
     }
 }
 
-/// Whole tokens that could be spent at once at `now`, of a row that was rolled there.
+/// The row itself if it is the quota's own, and was rolled; else what it stands at, as an own row.
+fn own(quota: &Quota, row: &State, now: Micros) -> State {
+    if row.stamp == quota.stamp() { *row } else { roll(quota, row, now) }
+}
+
+/// Whole tokens that could be spent at once at `now`, of a row that was [rolled if own](roll_if_own).
 pub(crate) fn available(quota: &Quota, row: &State, now: Micros) -> u64 {
-    let limit = quota.limit();
+    let (limit, row) = (quota.limit(), &own(quota, row, now));
     // Whatever `step` would allow, and not one more: so let its own test have the last word.
     let guess = (limit as f64 - spent(quota, row, now) + 1e-6).clamp(0.0, limit as f64) as u64;
-    if guess > 0 && !within(quota, row, now, (limit - guess) as f64) { guess - 1 } else { guess }
+    if guess > 0 && !within_own(quota, row, now, (limit - guess) as f64) { guess - 1 } else { guess }
 }
 
 /// Of a bucket that has whole tokens and gets one at a time: what remains after an allowed step, and microseconds in which
 /// as many are paid back. `None`: that is not so simple.
 #[inline]
 pub(crate) fn left_of_whole(quota: &Quota, step: &Step) -> Option<(u64, u64)> {
-    if step.verdict != Verdict::Allow || quota.algorithm() != Algorithm::TokenBucket {
+    let is_own_bucket = quota.algorithm() == Algorithm::TokenBucket && step.state.stamp == quota.stamp();
+    if step.verdict != Verdict::Allow || !is_own_bucket {
         return None;
     }
     token_bucket::left_of_whole(quota, &step.state, step.now)
 }
 
-/// The first instant from `now` on at which no more than `level` stands as spent, if nobody spends meanwhile.
+/// The first instant from `now` on at which no more than `level` stands as spent, if nobody spends meanwhile, of a row
+/// that was [rolled if own](roll_if_own).
 pub(crate) fn when(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micros> {
+    if is_foreign(quota, row, now) {
+        return changed::when(quota, row, now, level);
+    }
+    when_own(quota, &own(quota, row, now), now, level)
+}
+
+fn when_own(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micros> {
     match quota.algorithm() {
         Algorithm::TokenBucket => token_bucket::when(quota, row, now, level),
         Algorithm::FixedWindow => fixed_window::when(quota, row, now, level),
@@ -393,12 +462,16 @@ pub(crate) fn when(quota: &Quota, row: &State, now: Micros, level: f64) -> Optio
     }
 }
 
-/// The end of the window in which `now` lies; for a token bucket the next whole token, `now` if none is owed.
+/// The end of the window in which `now` lies, or the instant from which a foreign row counts nothing if that is
+/// earlier; for a token bucket the next whole token, `now` if none is owed. Of a row that was [rolled if
+/// own](roll_if_own).
 pub(crate) fn next_change(quota: &Quota, row: &State, now: Micros) -> Option<Micros> {
-    match quota.algorithm() {
-        Algorithm::TokenBucket => when(quota, row, now, (spent(quota, row, now).ceil() - 1.0).max(0.0)),
-        _ => Some(fixed_window::boundary(quota, fixed_window::index(quota, now) + 1)),
+    if quota.algorithm() == Algorithm::TokenBucket {
+        let stands = spent(quota, &own(quota, row, now), now);
+        return when(quota, row, now, (stands.ceil() - 1.0).max(0.0));
     }
+    let end = fixed_window::boundary(quota, fixed_window::index(quota, now) + 1);
+    Some(if is_foreign(quota, row, now) { end.min(row.clear) } else { end })
 }
 
 /// Of tokens or microseconds, which are all less than 2^53. A signed number takes one instruction, any other five.
@@ -408,7 +481,7 @@ const fn float(number: u64) -> f64 {
 }
 
 #[inline(always)]
-fn within(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
+fn within_own(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
     match quota.algorithm() {
         Algorithm::TokenBucket => token_bucket::within(quota, row, now, level),
         Algorithm::FixedWindow => row.spent <= level,
@@ -416,29 +489,23 @@ fn within(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
     }
 }
 
-/// When `cost` fits without waiting.
-fn retry_at(quota: &Quota, row: &State, now: Micros, cost: u64) -> Option<Micros> {
-    let level = quota.limit().checked_sub(cost)?;
-    when(quota, row, now, level as f64)
-}
-
 /// The turn that a reservation of `cost` made at `now` would get, if one is to be had within `max_wait`.
 fn turn(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
     let level = quota.ceiling().checked_sub(cost)?;
-    if !within(quota, row, now, level as f64) {
+    if !within_own(quota, row, now, level as f64) {
         return None;
     }
     let charged = State { spent: row.spent + cost as f64, ..*row };
-    let due = when(quota, &charged, now, quota.limit() as f64)?;
+    let due = when_own(quota, &charged, now, quota.limit() as f64)?;
     (due.micros_since(now) <= max_wait).then_some(due)
 }
 
 /// When a reservation of `cost` would be granted, a turn within `max_wait` of then.
 fn retry_turn(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
     let granted_at = |at: Micros| turn(quota, &roll(quota, row, at), at, cost, max_wait).is_some();
-    let room = when(quota, row, now, quota.ceiling().checked_sub(cost)? as f64)?;
+    let room = when_own(quota, row, now, quota.ceiling().checked_sub(cost)? as f64)?;
     let charged = State { spent: row.spent + cost as f64, ..*row };
-    let due = when(quota, &charged, now, quota.limit() as f64)?;
+    let due = when_own(quota, &charged, now, quota.limit() as f64)?;
     let at = room.max(due.minus(max_wait)).max(now);
     if granted_at(at) {
         return Some(at);
@@ -448,10 +515,10 @@ fn retry_turn(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64)
     if quota.algorithm() != Algorithm::FixedWindow {
         return None;
     }
-    let clear = when(quota, row, now, 0.0)?;
+    let clear = when_own(quota, row, now, 0.0)?;
     let begin = fixed_window::boundary(quota, fixed_window::index(quota, clear));
     let charged = State { spent: cost as f64, at: begin, ..*row };
-    let due = when(quota, &charged, clear, quota.limit() as f64)?;
+    let due = when_own(quota, &charged, clear, quota.limit() as f64)?;
     let at = due.minus(max_wait).max(clear);
     if granted_at(at) {
         return Some(at);
@@ -508,20 +575,6 @@ mod tests {
         assert_eq!(retry, Duration::from_secs(6));
         assert!(!step(&quota, &state, NOW + (retry - Duration::from_micros(1)), ask).is_allowed());
         assert!(step(&quota, &state, NOW + retry, ask).is_allowed());
-    }
-
-    #[test]
-    fn a_downgrade_locks_nobody_out_longer_than_a_refill() {
-        let (premium, free) = (Quota::token_bucket(200, MINUTE), Quota::token_bucket(6, MINUTE));
-        let state = step(&premium, &State::default(), NOW, Ask::cost(200)).state;
-        assert_eq!(
-            step(&free, &state, NOW, Ask::cost(1)).verdict,
-            Verdict::Deny { retry: Some(Duration::from_secs(10)) }
-        );
-        assert!(step(&free, &state, NOW + MINUTE, Ask::cost(6)).is_allowed());
-        // And an upgrade gives its room at once, less what was spent.
-        let state = step(&free, &State::default(), NOW, Ask::cost(6)).state;
-        assert_eq!(available(&premium, &roll(&premium, &state, NOW), NOW), 194);
     }
 
     #[test]
@@ -606,25 +659,6 @@ mod tests {
         let row = roll(&quota, &ahead, NOW);
         assert_eq!((row.spent, row.carry), (0.0, 0.0));
         assert!(row.at <= NOW);
-    }
-
-    #[test]
-    fn the_window_before_carries_over_between_sliding_windows_and_no_others() {
-        let (sliding, other) = (Quota::sliding_window(10, MINUTE), Quota::sliding_window(5, MINUTE));
-        let (bucket, window) = (Quota::token_bucket(10, MINUTE), Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
-        let at = Micros::new(1_700_000_040_000_000);
-        let carried = |from: &Quota, to: &Quota| {
-            roll(to, &State { spent: 1.0, at, carry: 8.0, stamp: from.stamp(), ..State::default() }, at).carry
-        };
-        assert_eq!(
-            (carried(&sliding, &sliding), carried(&other, &sliding), carried(&sliding, &other)),
-            (8.0, 8.0, 5.0)
-        );
-        // There it is something else: what was given back.
-        for other in [&bucket, &window] {
-            assert_eq!((carried(other, &sliding), carried(&sliding, other)), (0.0, 0.0), "{other:?}");
-            assert_eq!(carried(other, &other.capacity(11)), 0.0, "{other:?}");
-        }
     }
 
     #[test]

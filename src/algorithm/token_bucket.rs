@@ -38,17 +38,17 @@ pub(super) fn roll_plain(quota: &Quota, mut spent: f64, mut at: Micros, now: Mic
     if spent < 1.0 && float(elapsed) / float(quota.grain_micros) >= spent { (0.0, now) } else { (spent, at) }
 }
 
-/// The whole second from which nothing of `spent` stands, never too early.
+/// The first whole second from which nothing of `spent` stands, never too early.
 #[inline(always)]
 pub(super) fn clear(quota: &Quota, spent: f64, at: Micros) -> Micros {
+    // Rounded up to a microsecond; of whole tokens it is exact.
     let micros = if quota.grain_tokens == 1 {
-        spent * float(quota.grain_micros)
+        spent * float(quota.grain_micros) + 0.999
     } else {
-        spent * float(quota.grain_micros) / float(quota.grain_tokens)
+        // Rounded twice, so a little more.
+        spent * float(quota.grain_micros) / float(quota.grain_tokens) * (1.0 + 2.0 * f64::EPSILON) + 0.999
     };
-    // One second more than whole ones, so that no rounding makes it early.
-    let seconds = ((float(at.get()) + micros) * 1e-6) as u64 + 1;
-    Micros::new(seconds.saturating_mul(1_000_000))
+    at.plus(micros as u64).to_whole_second()
 }
 
 /// What stands as spent at `now`.

@@ -74,7 +74,7 @@ impl BlockCache {
             }
             let bucket = self.bucket(id);
             let known = bucket.rows.iter().flatten().find(|row| row.id == id && row.age == age)?;
-            // The row as another quota sees it is paid back at another pace, and may have been capped.
+            // The row as another quota sees it is paid back at another pace.
             let is_unspent = known.state == State::default();
             if known.state.stamp != take.quota.stamp() && !is_unspent || turns_come_and_go(take) {
                 return None;

@@ -538,7 +538,7 @@ mod tests {
         assert!(!limiter.limit(&api, free.clone()).await.unwrap().is_allowed());
         let upgraded = limiter.limit(&api, premium.clone()).await.unwrap();
         assert_eq!((upgraded.limit(), upgraded.remaining()), (100, 89));
-        // Back again: capped at the free capacity, so a full refill later at the latest all of it is there.
+        // Back again: paid back as the faster quota pays, so when that one would be repaid all of it is there.
         clock.advance(MINUTE);
         assert_eq!(limiter.remaining(&api, free).await.unwrap(), 10);
     }

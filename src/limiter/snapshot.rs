@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::algorithm::{Algorithm, Ask, Micros, Quota, State, Step, Verdict, available, roll, step};
+use crate::algorithm::{Algorithm, Ask, Micros, Quota, State, Step, Verdict};
+use crate::algorithm::{available, is_foreign, roll, roll_if_own, step, writer};
 use crate::policy::{Decision, PolicyName, Reason};
 
 /// A row, the quota that applies to it, and the instant at which it was read.
@@ -33,7 +34,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn of(decision: &Decision) -> Snapshot {
-        let now = decision.step().now;
+        let (quota, Step { state, now, .. }) = (*decision.quota(), *decision.step());
         let not_before = match decision.reason() {
             Reason::DenyList => Some(Micros::MAX),
             Reason::Blocked => decision.retry_after().map(|retry| now + retry),
@@ -41,8 +42,9 @@ impl Snapshot {
         };
         Snapshot {
             policy: decision.policy().clone(),
-            quota: *decision.quota(),
-            state: decision.step().state,
+            quota,
+            // What another quota wrote long ago is repaid.
+            state: if state.stamp == quota.stamp() { state } else { roll_if_own(&quota, &state, now) },
             now,
             not_before,
         }
@@ -113,7 +115,7 @@ impl Snapshot {
             _ => Some(until),
         };
         let retry = fits.filter(|_| until < Micros::MAX).map(|fits| fits.since(instant));
-        Step { verdict: Verdict::Deny { retry }, state: roll(&self.quota, &self.state, instant), now: instant }
+        Step { verdict: Verdict::Deny { retry }, state: roll_if_own(&self.quota, &self.state, instant), now: instant }
     }
 
     /// As JSON, for a client that projects it itself: what the endpoints of `tollgate::status` (feature `axum`) answer.
@@ -130,6 +132,8 @@ impl Snapshot {
     /// - `spent` and `ts`: [`State::spent`] and [`State::at`], what was paid back until `now` being off it.
     /// - `previous`: of a sliding window the count of the window before, [`State::carry`]; else 0.
     /// - `now`: [`now`](Snapshot::now).
+    /// - `clear` and `written_by`, only if another quota wrote the row and something of it stands: [`State::clear`], and that
+    ///   quota's algorithm. `previous` is then the writer's.
     /// - `not_before`, only if there is one: [`not_before`](Snapshot::not_before).
     ///
     /// ```
@@ -149,11 +153,12 @@ impl Snapshot {
     /// ```
     pub fn to_json(&self) -> String {
         let Snapshot { policy, quota, state, now, not_before } = self;
-        let (algorithm, start, previous) = match quota.algorithm() {
-            Algorithm::TokenBucket => ("token_bucket", 0, 0.0),
-            Algorithm::FixedWindow => ("fixed_window", quota.start_micros(), 0.0),
-            Algorithm::SlidingWindow => ("sliding_window", quota.start_micros(), state.carry),
-        };
+        let writer = if is_foreign(quota, state, *now) { writer(state) } else { None };
+        let algorithm = name(quota.algorithm());
+        let start = if quota.algorithm() == Algorithm::TokenBucket { 0 } else { quota.start_micros() };
+        // Other algorithms carry what is of no use to a client.
+        let is_sliding = writer.unwrap_or(quota.algorithm()) == Algorithm::SlidingWindow;
+        let previous = if is_sliding { state.carry } else { 0.0 };
         let mut json = String::with_capacity(256);
         // Writing to a string does not fail. A name is printable ASCII, of which Rust escapes what JSON does.
         let _ = write!(
@@ -171,11 +176,22 @@ impl Snapshot {
         // The shortest digits that are read back as the same number.
         let (spent, ts, now) = (state.spent, state.at.get(), now.get());
         let _ = write!(json, r#""spent":{spent},"previous":{previous},"ts":{ts},"now":{now}"#);
+        if let Some(writer) = writer {
+            let _ = write!(json, r#","clear":{},"written_by":"{}""#, state.clear.get(), name(writer));
+        }
         if let Some(until) = not_before {
             let _ = write!(json, r#","not_before":{}"#, until.get());
         }
         json.push('}');
         json
+    }
+}
+
+const fn name(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::TokenBucket => "token_bucket",
+        Algorithm::FixedWindow => "fixed_window",
+        Algorithm::SlidingWindow => "sliding_window",
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::algorithm::{
-    Algorithm, Micros, Quota, State, Step, Verdict, available, left_of_whole, next_change, roll, when,
+    Algorithm, Micros, Quota, State, Step, Verdict, available, left_of_whole, next_change, roll_if_own, when,
 };
 
 /// A step under its quota.
@@ -30,7 +30,7 @@ impl Outlook<'_> {
             Verdict::Deny { retry: Some(retry) } => retry,
             Verdict::Reserve { wait } if !wait.is_zero() => {
                 let turn = self.step.now + wait;
-                let row = roll(self.quota, &self.step.state, turn);
+                let row = roll_if_own(self.quota, &self.step.state, turn);
                 next_change(self.quota, &row, turn).unwrap_or(Micros::MAX).since(turn)
             }
             _ => self.window_with(self.remaining()),
@@ -63,7 +63,7 @@ impl Outlook<'_> {
     }
 
     fn row(self) -> State {
-        roll(self.quota, &self.step.state, self.step.now)
+        roll_if_own(self.quota, &self.step.state, self.step.now)
     }
 }
 

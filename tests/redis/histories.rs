@@ -35,6 +35,22 @@ fn of_extreme_quotas_at_both_ends_of_time() {
     replay(1500, 25, extreme(), ends);
 }
 
+/// Every operation under any of three quotas: what one leaves, another reads.
+#[test]
+fn of_several_quotas_on_each_row() {
+    let alike = prop_oneof![
+        quota(),
+        tiny(),
+        // Of one period and phase.
+        (1..50u64).prop_map(|limit| Quota::sliding_window(limit, SECOND)),
+        (1..50u64, 0..3u32).prop_map(|(rate, seconds)| {
+            Quota::fixed_window(rate, 2 * SECOND).capacity(2 * rate).start(seconds * SECOND).max_reserved(rate)
+        }),
+        (1..1000u64).prop_map(|rate| Quota::token_bucket(rate, SECOND)),
+    ];
+    replay_with(2500, 40, alike, begin(), true);
+}
+
 /// Every number at an end of its range, or a prime.
 fn extreme() -> impl Strategy<Value = Quota> {
     let most = Quota::MAX_TOKENS;
@@ -62,13 +78,26 @@ fn extreme() -> impl Strategy<Value = Quota> {
 }
 
 fn replay(number: u32, length: usize, quotas: impl Strategy<Value = Quota>, begin: impl Strategy<Value = Micros>) {
+    replay_with(number, length, quotas, begin, false);
+}
+
+fn replay_with(
+    number: u32,
+    length: usize,
+    quotas: impl Strategy<Value = Quota>,
+    begin: impl Strategy<Value = Micros>,
+    mixed: bool,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = Server::start();
     let clock = runtime.block_on(SetClock::on(&server));
     let histories = (prop::array::uniform3(quotas), begin, history(length));
     let mut runner = proptest::test_runner::TestRunner::new(cases(number));
     let outcome = runner.run(&histories, |(quotas, begin, history)| {
-        runtime.block_on(async { History::new(&server, &clock, quotas, begin).play(&history).await });
+        runtime.block_on(async {
+            let history_of = History { mixed, ..History::new(&server, &clock, quotas, begin) };
+            history_of.play(&history).await
+        });
         Ok(())
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
@@ -91,6 +120,8 @@ struct History<'a> {
     receipts: Vec<(usize, Quota, Receipt)>,
     now: Micros,
     promised: Micros,
+    /// Whether any operation may be under any quota.
+    mixed: bool,
 }
 
 const ROWS: usize = 6;
@@ -125,6 +156,7 @@ impl<'a> History<'a> {
             receipts: Vec::new(),
             now: begin,
             promised: begin,
+            mixed: false,
         }
     }
 
@@ -163,7 +195,8 @@ impl<'a> History<'a> {
         let (what, _) = raw.what;
         let take = |(i, row): (usize, &usize)| {
             // 7: under another tier.
-            let quota = self.quotas[(row + usize::from(what == 7)) % 3];
+            let other = if self.mixed { (raw.how.1 >> 20) as usize % 3 } else { usize::from(what == 7) };
+            let quota = self.quotas[(row + other) % 3];
             let ask = raw.ask(&quota);
             let ask = ask.for_cost(ask.tokens() / (i as u64 + 1));
             let huge = raw.cost.1 >> 59 == 0;
@@ -183,7 +216,7 @@ impl<'a> History<'a> {
         for (row, take) in rows.iter().zip(takes) {
             let step = step(&take.quota, &tried[*row], self.now, take.ask);
             if step.is_allowed() {
-                tried[*row] = kept(step.state);
+                tried[*row] = kept(&take.quota, &tried[*row], step.state, self.now);
             }
             steps.push(step);
         }
@@ -237,7 +270,8 @@ impl<'a> History<'a> {
             7 => receipt.cost.saturating_add(raw.cost.1 % 100),
             _ => raw.cost.1,
         };
-        self.model[row] = kept(settle(&quota, &self.model[row], &receipt, self.now, actual));
+        let settled = settle(&quota, &self.model[row], &receipt, self.now, actual);
+        self.model[row] = kept(&quota, &self.model[row], settled, self.now);
         (self.dirty[row], self.by[row]) = (true, quota);
         Sent::Posted(self.backend.settle(&[Adjustment { row: id(row), quota, receipt, actual }]))
     }
@@ -281,6 +315,7 @@ impl<'a> History<'a> {
             assert_eq!(there.is_some(), *model != State::default(), "{there:?} where {model:?} should be");
             let Some((there, expires)) = there.as_deref().map(row) else { continue };
             assert_eq!(bytes(&there), bytes(model), "{there:?} where {model:?} should be");
+            assert_eq!(there.clear, model.clear, "{there:?} where {model:?} should be");
             assert_eq!(expires, self.expires[i], "the row says otherwise than the server");
             assert!(!self.dirty[i] || !early(&self.by[i], model, self.now, expires), "{expires} of {model:?}");
         }
@@ -331,12 +366,13 @@ fn early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
 
 /// Whether a row is kept for longer than twice the time for which it is worth something, and two seconds. A row ahead
 /// of the clock may be forgiven already, and is kept for a clock that comes to its senses; a window that began before
-/// the epoch counts as whole.
+/// the epoch counts as whole, and one that another quota's row began in its middle does too.
 fn late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
     if row.stamp != quota.stamp() {
         return false;
     }
-    let latest = |clear: f64| now.get() as f64 + 2.0 * (clear - now.get() as f64) + 2e6;
+    let slack = if quota.algorithm() == Algorithm::FixedWindow { quota.period().as_micros() as f64 } else { 0.0 };
+    let latest = |clear: f64| now.get() as f64 + 2.0 * (clear + slack - now.get() as f64) + 2e6;
     row.at <= now
         && row.at > Micros::EPOCH
         && worthless(quota, row, now).is_some_and(|clear| f64::from(expires) * 1e6 > latest(clear))

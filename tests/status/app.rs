@@ -83,6 +83,9 @@ pub(crate) struct Told {
     pub(crate) ts: f64,
     pub(crate) now: f64,
     pub(crate) not_before: Option<f64>,
+    /// If another quota wrote the row.
+    pub(crate) clear: Option<f64>,
+    pub(crate) written_by: Option<String>,
 }
 
 impl Told {
@@ -107,6 +110,8 @@ impl Told {
             ts: number("ts"),
             now: number("now"),
             not_before: field("not_before").map(|text| text.parse().unwrap()),
+            clear: field("clear").map(|text| text.parse().unwrap()),
+            written_by: field("written_by").map(|text| serde_json::from_str(&text).unwrap()),
         }
     }
 
@@ -132,7 +137,14 @@ impl Told {
 
     /// The row, the same way.
     pub(crate) fn state(&self) -> State {
-        let at = Micros::new(self.ts as u64);
-        State { spent: self.spent, at, carry: self.previous, stamp: self.quota().stamp(), ..State::default() }
+        let (at, own) = (Micros::new(self.ts as u64), self.quota().stamp());
+        // Which other quota wrote the row does not matter, only its algorithm: the low two bits.
+        let stamp = self.written_by.as_ref().map_or(own, |writer| {
+            let tag = ["token_bucket", "fixed_window", "sliding_window"].iter().position(|name| name == writer);
+            (!own & !3) | (1 + tag.unwrap() as u32)
+        });
+        assert_eq!(self.clear.is_some(), self.written_by.is_some());
+        let clear = self.clear.map_or(Micros::EPOCH, |clear| Micros::new(clear as u64));
+        State { spent: self.spent, at, carry: self.previous, stamp, clear }
     }
 }

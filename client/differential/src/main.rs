@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tollgate::algorithm::{Algorithm, Ask, Micros, State, Step, Verdict, step};
-use tollgate::backend::{Backend, BackendFuture, RowId, Adjustment, Steps, Take};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{Policy, Quota, RateLimiter};
 
 fn main() {
@@ -28,6 +28,9 @@ fn main() {
         let mut now = instant(&mut random);
         let mut state = if random.one_in(2) { State::default() } else { row(&mut random, &quota, now) };
         state.stamp = quota.stamp();
+        if random.one_in(2) {
+            state = foreign(&mut random, &quota, now).unwrap_or(state);
+        }
         for _ in 0..4 {
             let ask = ask(&mut random, &quota, state.spent);
             let step = step(&quota, &state, now, ask);
@@ -42,12 +45,8 @@ fn main() {
 }
 
 fn line(quota: &Quota, state: &State, now: Micros, ask: Ask, step: &Step, reader: &Reader) -> String {
-    let algorithm = match quota.algorithm() {
-        Algorithm::TokenBucket => "token_bucket",
-        Algorithm::FixedWindow => "fixed_window",
-        Algorithm::SlidingWindow => "sliding_window",
-        other => panic!("the client does not know {other:?}"),
-    };
+    let algorithm = name(quota.algorithm());
+    let (before, after) = (Shown::of(quota, state), Shown::of(quota, &step.state));
     let (verdict, time) = match step.verdict {
         Verdict::Allow => ("allow", Some(0)),
         Verdict::Reserve { wait } => ("reserve", Some(wait.as_micros())),
@@ -62,7 +61,9 @@ fn line(quota: &Quota, state: &State, now: Micros, ask: Ask, step: &Step, reader
         ("max_reserved", or_null(quota.reservable())),
         ("spent", format!("{:?}", state.spent)),
         ("at", state.at.get().to_string()),
-        ("carry", format!("{:?}", state.carry)),
+        ("carry", before.previous),
+        ("clear", before.clear),
+        ("written_by", before.written_by),
         ("now", now.get().to_string()),
         ("cost", ask.tokens().to_string()),
         // Of `reserve` more than any wait.
@@ -71,12 +72,52 @@ fn line(quota: &Quota, state: &State, now: Micros, ask: Ask, step: &Step, reader
         ("time", or_null(time)),
         ("spent_after", format!("{:?}", step.state.spent)),
         ("at_after", step.state.at.get().to_string()),
-        ("carry_after", format!("{:?}", step.state.carry)),
+        ("carry_after", after.previous),
+        ("clear_after", after.clear),
+        ("written_by_after", after.written_by),
         ("available", reader.available(state, now).to_string()),
         ("remaining", reader.available(&step.state, now).to_string()),
     ];
     let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name:?}:{value}")).collect();
     format!("{{{}}}", fields.join(","))
+}
+
+/// What a snapshot tells of a row that another quota wrote: the count of the window before, `clear`, and the algorithm.
+struct Shown {
+    previous: String,
+    clear: String,
+    written_by: String,
+}
+
+impl Shown {
+    fn of(quota: &Quota, state: &State) -> Shown {
+        let writer = WRITERS[(state.stamp & 3) as usize % 4];
+        let owed = state.spent + if writer == Algorithm::SlidingWindow { state.carry } else { 0.0 };
+        let is_foreign = state.stamp != quota.stamp() && state.stamp != 0 && owed > 0.0;
+        if !is_foreign {
+            let previous = if quota.algorithm() == Algorithm::SlidingWindow { state.carry } else { 0.0 };
+            return Shown { previous: format!("{previous:?}"), clear: "null".into(), written_by: "null".into() };
+        }
+        let previous = if writer == Algorithm::SlidingWindow { state.carry } else { 0.0 };
+        Shown {
+            previous: format!("{previous:?}"),
+            clear: state.clear.get().to_string(),
+            written_by: format!("{:?}", name(writer)),
+        }
+    }
+}
+
+/// By the low two bits of a stamp.
+const WRITERS: [Algorithm; 4] =
+    [Algorithm::TokenBucket, Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow];
+
+fn name(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::TokenBucket => "token_bucket",
+        Algorithm::FixedWindow => "fixed_window",
+        Algorithm::SlidingWindow => "sliding_window",
+        other => panic!("the client does not know {other:?}"),
+    }
 }
 
 fn or_null(value: Option<impl Debug>) -> String {
@@ -142,6 +183,43 @@ fn row(random: &mut Random, quota: &Quota, now: Micros) -> State {
     }
     let carry = if quota.algorithm() == Algorithm::SlidingWindow { random.spent(quota.limit()) } else { 0.0 };
     State { spent: random.spent(quota.limit()), at, carry, stamp: quota.stamp(), ..State::default() }
+}
+
+/// A row of another quota: of a history of its own, or any, and clear when it may be or whenever.
+fn foreign(random: &mut Random, quota: &Quota, now: Micros) -> Option<State> {
+    let writer = match random.below(3) {
+        // Of the same period and phase.
+        0 => {
+            let rate = random.near(quota.rate()).clamp(1, Quota::MAX_TOKENS);
+            let other = match quota.algorithm() {
+                Algorithm::TokenBucket => Quota::try_token_bucket(rate, quota.period()),
+                Algorithm::FixedWindow => Quota::try_fixed_window(rate, quota.period()),
+                _ => Quota::try_sliding_window(rate, quota.period()),
+            };
+            let other = other.ok()?;
+            quota.phase().map_or(Some(other), |start| other.try_start(start).ok())?
+        }
+        _ => self::quota(random)?,
+    };
+    let mut state = row(random, &writer, now);
+    if random.one_in(2) {
+        state.at = now.min(state.at);
+    }
+    let charged = step(&writer, &State::default(), state.at, Ask::cost(1.min(writer.limit())));
+    if charged.is_allowed() && random.one_in(2) {
+        state = State { spent: random.near(writer.limit()) as f64, ..charged.state };
+    }
+    state.clear = match random.below(4) {
+        0 => Micros::MAX,
+        1 => state.at + Duration::from_micros(2 * writer.period().as_micros() as u64),
+        2 => now + Duration::from_micros(random.magnitude(1 << 50)),
+        _ => state.at + Duration::from_micros(random.near(writer.window().as_micros() as u64)),
+    };
+    state.clear = Micros::new(state.clear.get().div_ceil(1_000_000) * 1_000_000);
+    if state.clear <= now {
+        state.clear = Micros::new((now.get() / 1_000_000 + 1 + random.below(1000)) * 1_000_000);
+    }
+    (state.stamp != quota.stamp()).then_some(state)
 }
 
 fn instant(random: &mut Random) -> Micros {

@@ -1,3 +1,5 @@
+import type { Algorithm } from '../snapshot.js';
+
 /** What a server remembers of one key under one policy. */
 export interface Row {
   /** Tokens spent and, at `ts`, not yet paid back. */
@@ -6,6 +8,10 @@ export interface Row {
   readonly ts: number;
   /** Sliding window: tokens of the window before. Else 0. */
   readonly previous: number;
+  /** If another quota wrote the row: the instant from which nothing of it counts any more; 2^53 - 1 is never. */
+  readonly clear?: number;
+  /** If another quota wrote the row: the algorithm of that one. */
+  readonly written_by?: Algorithm;
 }
 
 /** How spending is paid back: what an algorithm says of a row under one quota. Instants in microseconds. */

@@ -15,7 +15,7 @@ export function fixedWindow(config: RateLimitConfig): Algebra {
       const then = index(row.ts);
       const here = index(now);
       return here <= then
-        ? { ...row, ts: begin(then) }
+        ? row
         : { ...row, spent: Math.max(row.spent - rate * (here - then), 0), ts: begin(here) };
     },
 

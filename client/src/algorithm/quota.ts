@@ -1,9 +1,9 @@
 import type { RateLimitConfig } from '../snapshot.js';
 import { LAST, type Row } from './algebra.js';
+import { faster, first, isBoundary, isForeign, OWN, readingOf, WHOLE, whole } from './changed.js';
 import { fixedWindow } from './fixed-window.js';
 import { slidingWindow } from './sliding-window.js';
 import { tokenBucket } from './token-bucket.js';
-import { windowsOf } from './windows.js';
 
 /** What a quota says of rows. Instants in microseconds; tokens. */
 export interface Quota {
@@ -15,7 +15,10 @@ export interface Quota {
   fits(row: Row, now: number, cost: number): boolean;
   /** Whether no more than `level` stands as spent. */
   within(row: Row, now: number, level: number): boolean;
-  /** The first instant from `now` on at which that is so if nobody spends meanwhile, `Infinity` if there is none. */
+  /**
+   * The first instant from `now` on at which that is so if nobody spends meanwhile, `Infinity` if there is none. Takes a
+   * foreign row as it is.
+   */
   when(row: Row, now: number, level: number): number;
 }
 
@@ -26,6 +29,11 @@ export function quotaOf(config: RateLimitConfig): Quota {
   const { within } = algebra;
 
   function when(row: Row, now: number, level: number): number {
+    if (isForeign(row, now)) {
+      const then = level < 0 ? LAST : first(now, row.clear, (at) => within(roll(row, at), at, level));
+      const from = Math.min(then, row.clear);
+      return level < 0 || from >= LAST ? Infinity : from;
+    }
     const then = algebra.when(row, level);
     const from = Math.max(then, now);
     return then < 0 ? now : level < 0 || from >= LAST ? Infinity : from;
@@ -35,23 +43,36 @@ export function quotaOf(config: RateLimitConfig): Quota {
     return cost <= limit && within(row, now, limit - cost);
   }
 
+  function roll(state: Row, now: number): Row {
+    let { spent, ts, previous } = state;
+    let reading = OWN;
+    const foreign = isForeign(state, now);
+    if (foreign) {
+      reading = readingOf(config, state);
+      spent += reading === WHOLE ? previous : 0;
+      previous = reading === OWN ? previous : 0;
+    } else if (state.written_by || (config.algorithm === 'sliding_window' && !isBoundary(config, ts))) {
+      // Repaid, or not written under this quota.
+      [spent, previous] = [0, 0];
+    }
+    let row: Row = { spent, ts, previous };
+    // The clock was far ahead: forgiven, unless so much is owed that it would not be paid back by then either.
+    if (ts - now > algebra.fill && when({ ...row, ts: now }, now, 0) < ts) {
+      row = { spent: 0, ts: now, previous: 0 };
+      reading = OWN;
+    }
+    if (reading === WHOLE) {
+      return whole(config, row, now);
+    }
+    const rolled = algebra.roll(row, now);
+    return foreign && reading !== OWN ? faster(row, rolled, algebra.spent(rolled, now), now, state.clear) : rolled;
+  }
+
   return {
     within,
     when,
     fits,
-
-    roll(state, now) {
-      let row = state;
-      if (config.algorithm === 'sliding_window' && !isBoundary(config, row.ts)) {
-        // Not written under this quota.
-        row = { ...row, spent: 0, previous: 0 };
-      }
-      // The clock was far ahead: forgiven, unless so much is owed that it would not be paid back by then either.
-      if (row.ts - now > algebra.fill && when({ ...row, ts: now }, now, 0) < row.ts) {
-        row = { spent: 0, ts: now, previous: 0 };
-      }
-      return algebra.roll(row, now);
-    },
+    roll,
 
     available(row, now) {
       const left = limit - algebra.spent(row, now) + 1e-6;
@@ -60,11 +81,6 @@ export function quotaOf(config: RateLimitConfig): Quota {
       return guess > 0 && !fits(row, now, guess) ? guess - 1 : guess;
     },
   };
-}
-
-function isBoundary(config: RateLimitConfig, ts: number): boolean {
-  const { index, begin } = windowsOf(config);
-  return begin(index(ts)) === ts;
 }
 
 const ALGEBRAS = { token_bucket: tokenBucket, fixed_window: fixedWindow, sliding_window: slidingWindow };

@@ -1,5 +1,6 @@
 import type { RateLimitConfig } from '../snapshot.js';
 import { LAST, type Row } from './algebra.js';
+import { FASTER, first, isForeign, OWN, readingOf } from './changed.js';
 import type { Quota } from './quota.js';
 import { windowsOf } from './windows.js';
 
@@ -7,7 +8,7 @@ import { windowsOf } from './windows.js';
 export interface Turns {
   /** The turn that a reservation of `cost` made at `now` would get. */
   turn(row: Row, now: number, cost: number): number;
-  /** When a reservation of `cost` would be granted that is not granted at `now`. */
+  /** When a reservation of `cost` would be granted that is not granted at `now`. Takes a foreign row as it is. */
   retryAt(row: Row, now: number, cost: number): number;
 }
 
@@ -31,7 +32,30 @@ export function turnsOf(config: RateLimitConfig, quota: Quota, maxWait: number):
     return fits(then, at, cost) || turn(then, at, cost) < Infinity ? at : Infinity;
   }
 
-  function retryAt(row: Row, now: number, cost: number): number {
+  function retryAt(state: Row, now: number, cost: number): number {
+    if (!isForeign(state, now)) {
+      return retryOwn(state, now, cost);
+    }
+    const { clear } = state;
+    const reading = readingOf(config, state);
+    const holds = (at: number): boolean => ifGranted(state, at, cost) < Infinity;
+    let before = Infinity;
+    if (reading === OWN) {
+      before = retryOwn(roll(state, now), now, cost);
+    } else if (reading === FASTER) {
+      before = first(now, clear, holds);
+    } else if (config.algorithm === 'fixed_window') {
+      // Counts that stand leave only the wait for a turn to change, which shrinks to the end of a window.
+      const { index, begin } = windowsOf(config);
+      before = first(now, Math.min(begin(index(Math.max(now, state.ts)) + 1), clear), holds);
+    }
+    if (before < clear || clear === LAST) {
+      return before < clear ? before : Infinity;
+    }
+    return holds(clear) ? clear : retryOwn(roll(state, clear), clear, cost);
+  }
+
+  function retryOwn(row: Row, now: number, cost: number): number {
     const room = when(row, now, ceiling - cost);
     const due = whenCharged(row, now, cost);
     if (room + due === Infinity) {

@@ -92,15 +92,19 @@ impl<'a> Call<'a> {
             self.deny(takes, &loaded, &mut steps, now, store);
         } else if store {
             for (index, row) in loaded.iter().enumerate() {
-                // Tiers of one policy share a row, so the last quota is the one that wrote it.
-                if let Some(last) = steps.iter().rposition(|(other, _)| *other == index) {
+                // Tiers of one policy share a row, so the last quota is the one that wrote it. A charge of nothing leaves
+                // the row of another quota as it is.
+                let wrote = |i: &usize| steps[*i].0 == index && takes[*i].quota.stamp() == row.state.stamp;
+                if let Some(last) = (0..takes.len()).rev().find(wrote) {
                     self.store(row, &takes[last].quota, now);
                 }
             }
         }
         let shown = steps.into_iter().zip(takes).map(|((index, step), take)| match loaded[index].place {
             // A shared row has boundaries of its own; in the answer they are the key's.
-            Place::Overflow(_) => Step { state: roll(&take.quota, &State { at: now, ..step.state }, now), ..step },
+            Place::Overflow(_) if step.state.stamp == take.quota.stamp() => {
+                Step { state: roll(&take.quota, &State { at: now, ..step.state }, now), ..step }
+            }
             _ => step,
         });
         shown.collect()
@@ -161,7 +165,8 @@ impl<'a> Call<'a> {
         let shard = self.shard(key);
         let found = shard.rows.get(key);
         if let Some(found) = found {
-            loaded.state = found.state();
+            // One that is clear may be dropped at any time, which nobody shall notice.
+            loaded.state = if found.is_clear(now) { State::default() } else { found.state() };
         } else {
             let mut coming = 0;
             for other in others.iter().filter(|other| table.shard_of(other.key) == number) {
@@ -201,6 +206,13 @@ impl<'a> Call<'a> {
             Place::Overflow(shared) => {
                 shard.ledger.overflowed += 1;
                 return shard.ledger.set_overflow(shared, *state);
+            }
+            // The row of another quota, with an overrun: its carry stays as it is.
+            Place::Found if state.stamp != quota.stamp() => {
+                if let Some(found) = shard.rows.get_mut(key) {
+                    found.write(quota, state);
+                }
+                return;
             }
             Place::New(_) if state.spent == 0.0 && state.carry == 0.0 && !row.has_carry => return,
             Place::New(Room::InPlaceOf(victim)) => shard.evict(victim),

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::replay;
 use super::script::Script;
 use super::wire::{Arguments, Reply};
-use crate::algorithm::{Ask, Quota, Receipt, State, settle};
+use crate::algorithm::{Ask, Quota, Receipt, State};
 use crate::backend::{Error, ErrorKind, Steps};
 
 /// An operation on its way, and who waits for its answer.
@@ -149,7 +149,7 @@ impl Batch {
                 }
                 Kind::Settle { quota, receipt, actual, .. } => {
                     for place in places {
-                        rows[place] = replay::kept(settle(&quota, &rows[place], &receipt, now, actual));
+                        rows[place] = replay::settled(&quota, &rows[place], &receipt, now, actual);
                     }
                     Ok(Steps::default())
                 }

@@ -15,8 +15,11 @@ local now -- microseconds
 local algorithm, stamp, rate, period, limit, ceiling, fill, start
 -- The row at hand.
 local spent, at, carry, row_stamp
--- When the server drops it: seconds.
+-- When the server drops it, and from when nothing of it stands under the quota that wrote it: seconds, and `NEVER`.
 local expires
+local NEVER = 4294967295
+-- Whether another quota wrote it, and something of it stood.
+local was_foreign
 
 -- All of them: as they were, and as they are to be; what is asked, and how much of it is read.
 -- To be: 32 bytes if as it was, 33 if written anew (`GONE` = dropped), 16 if all but what was spent and when is as it was.
@@ -102,7 +105,7 @@ while place <= length do
               granted = false
             end
           elseif row_stamp == 0 then
-            at, row_stamp = now, stamp
+            spent, at, carry, row_stamp, expires = 0, now, 0, stamp, 0
           else
             granted, became, odd = false, ODD, true
           end
@@ -112,7 +115,7 @@ while place <= length do
             if spent > 0 then
               local instant = at + spent * period / rate
               if instant >= expires * 1000000 then
-                rows[row] = pack(ROW, spent, at, carry, row_stamp, min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295))
+                rows[row] = pack(ROW, spent, at, carry, row_stamp, min(ceil(instant * 2e-6 - now * 1e-6) + 1, NEVER))
               elseif anew then
                 rows[row] = pack(ROW, spent, at, carry, row_stamp, expires)
               else
@@ -187,11 +190,7 @@ while place <= length do
         end
         local past, here = index(at), index(instant)
         if algorithm == FIXED_WINDOW then
-          if here <= past then
-            at = boundary(past)
-          else
-            spent, at = max(spent - rate * (here - past), 0), boundary(here)
-          end
+          if here > past then spent, at = max(spent - rate * (here - past), 0), boundary(here) end
           return
         end
         at = boundary(max(past, here))
@@ -235,10 +234,46 @@ while place <= length do
         return windows * period <= LAST and boundary(index(at) + windows) <= instant
       end
 
+      -- The instant from which the row counts nothing under any quota but its own.
+      local function cleared()
+        return expires == NEVER and LAST or expires * 1000000
+      end
+
+      local function is_foreign(instant)
+        if row_stamp == stamp or row_stamp == 0 then return false end
+        local owed = spent
+        if fmod(row_stamp, 4) == 3 then owed = spent + carry end
+        return owed > 0 and instant < cleared()
+      end
+
+      local FASTER, OWN, WHOLE = 1, 2, 3
+
+      -- How a foreign row is read.
+      local function reading()
+        if fmod(row_stamp, 4) ~= algorithm then return WHOLE end
+        if algorithm == TOKEN_BUCKET then return FASTER end
+        if algorithm == FIXED_WINDOW then return OWN end
+        local ends = min(ceil((at + 2 * period) / 1000000) * 1000000, LAST)
+        return fmod(period, 1000000) == 0 and ends == cleared() and boundary(index(at)) == at and OWN or WHOLE
+      end
+
+      -- A row of another stamp becomes an own one, which stands at as much.
       local function roll(instant)
+        local read = OWN
+        local f_spent, f_at, f_clear
+        was_foreign = false
         if row_stamp ~= stamp then
-          if fmod(row_stamp, 4) == 3 and fmod(stamp, 4) == 3 then carry = min(carry, limit) else carry = 0 end
-          spent, row_stamp = min(spent, limit), stamp
+          if is_foreign(instant) then
+            was_foreign, read = true, reading()
+            if read == WHOLE and fmod(row_stamp, 4) == 3 then spent = spent + carry end
+            if read ~= OWN or algorithm ~= 3 then carry = 0 end
+            f_spent, f_at, f_clear = spent, at, cleared()
+          else
+            if row_stamp == 0 then at = 0 end
+            spent, carry = 0, 0
+          end
+          -- What it is dropped by is the new quota's.
+          row_stamp, expires = stamp, 0
         elseif algorithm == 3 and boundary(index(at)) ~= at then
           spent, carry = 0, 0
         end
@@ -250,25 +285,50 @@ while place <= length do
           local clear = within(written - 1, 0)
           spent, at, carry = owed, written, other
           if clear then
-            spent, at = 0, instant
+            spent, at, read = 0, instant, OWN
             if algorithm == 3 then carry = 0 end
           end
         end
+        if read == WHOLE then
+          if algorithm == TOKEN_BUCKET then
+            at = max(at, instant)
+          elseif algorithm == FIXED_WINDOW then
+            at = max(at, boundary(index(instant)))
+          else
+            at = boundary(index(max(at, instant)))
+          end
+          return
+        end
         pay_back(instant)
+        if read == FASTER and instant > f_at and f_clear ~= LAST then
+          local left = ceil(f_spent * (f_clear - instant) / (f_clear - f_at))
+          if left < stands(instant) then spent, at = left, instant end
+        end
+      end
+
+      -- Charges `more` to a foreign row, which stays its writer's: that one needs longer to be repaid.
+      local function overrun(more)
+        local sum, writer = min(spent + more, LAST), fmod(row_stamp, 4)
+        if (writer == TOKEN_BUCKET or writer == FIXED_WINDOW) and expires ~= NEVER then
+          local time = max(expires * 1000000 - at, 0) * sum / spent
+          expires = max(expires, min(floor((at + time) * 1e-6) + 1, NEVER))
+        end
+        spent = sum
       end
 
       -- Operations
 
-      -- Spends `cost`, if it fits at once or has a turn by `latest`; says whether it did.
+      -- Spends `cost`, if it fits at once or has a turn by `latest`; returns whether it did, and whether the row has to be
+      -- written: not a foreign one of which nothing is spent.
       local function take(cost, latest)
         if cost <= limit and within(now, limit - cost) then
           spent = spent + cost
-          return true
+          return true, cost > 0 or not was_foreign
         end
         if latest < now or ceiling <= limit or cost > ceiling or not within(now, ceiling - cost) then return false end
         if not paid_by(latest, spent + cost, limit) then return false end
         spent = spent + cost
-        return true
+        return true, true
       end
 
       local function less(given, stood, instant)
@@ -287,10 +347,6 @@ while place <= length do
 
       -- The charge `receipt` truly cost `actual`.
       local function settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
-        if row_stamp ~= stamp and (actual <= cost or spent > limit) then
-          spent = min(spent + max(actual - cost, 0), LAST)
-          return
-        end
         roll(now)
         local instant = max(now, at)
         if actual >= cost then
@@ -334,7 +390,10 @@ while place <= length do
         if algorithm == 3 then return at + 2 * period end
         -- What was given back is remembered as long as any receipt made before now could be worth something.
         local receipts = carry > 0 and min(spent + carry, ceiling) or 0
-        if algorithm == TOKEN_BUCKET then return max(at + spent * period / rate, now + receipts * period / rate) end
+        if algorithm == TOKEN_BUCKET then
+          local instant = at + spent * period / rate
+          return receipts > 0 and max(instant, now + receipts * period / rate) or instant
+        end
         return at + ceil(max(spent, receipts) / rate) * period
       end
 
@@ -351,12 +410,14 @@ while place <= length do
       end
 
       -- The row as it is to be written. Its expiry is put off only when it has to be, and then for twice as long: putting it off
-      -- costs the server as much as the rest of a write.
+      -- costs the server as much as the rest of a write. Not a sliding window's: it tells the period to other quotas.
       local function state()
         if spent == 0 and carry == 0 then return GONE end
         local instant = clear()
-        if instant >= expires * 1000000 then
-          expires = min(ceil(instant * 2e-6 - now * 1e-6) + 1, 4294967295)
+        if algorithm == 3 then
+          expires = min(ceil(instant / 1000000), NEVER)
+        elseif instant >= expires * 1000000 then
+          expires = min(ceil(instant * 2e-6 - now * 1e-6) + 1, NEVER)
         end
         return pack(ROW, spent, at, carry, row_stamp, expires)
       end
@@ -372,8 +433,9 @@ while place <= length do
             quota(number)
             load(row, staged)
             roll(now)
-            granted = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
-            staged[row] = state()
+            local changed
+            granted, changed = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
+            if changed then staged[row] = state() end
           end
         end
         if granted and store then
@@ -387,9 +449,9 @@ while place <= length do
         quota(number)
         load(row)
         roll(now)
-        if not take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1) then return false end
-        rows[row] = state()
-        return true
+        local granted, changed = take(cost, wait >= 0 and min(now + wait, LAST - 1) or -1)
+        if changed then rows[row] = state() end
+        return granted
       end
 
       function settlement()
@@ -398,6 +460,14 @@ while place <= length do
           unpack_('<HHddddddI4d', operations, place)
         quota(number)
         load(row)
+        if row_stamp ~= stamp then
+          if actual <= cost then return end
+          if is_foreign(now) then
+            overrun(actual - cost)
+            rows[row] = pack(ROW, spent, at, carry, row_stamp, expires)
+            return
+          end
+        end
         settle(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
         rows[row] = state()
       end

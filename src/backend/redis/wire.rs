@@ -13,7 +13,8 @@
 //!
 //! Behind the last operation there are 32 bytes of nothing, so that each can be read as if it were of the usual kind.
 //!
-//! A row, there and in the store: spent, at, carry, stamp (4), the second at which it expires (4).
+//! A row, there and in the store: spent, at, carry, stamp (4), the second at which it expires (4), which is its `clear`;
+//! 2^32 - 1 = never.
 
 use crate::algorithm::{Algorithm, Ask, MOST_SPENT, Micros, Quota, Receipt, State};
 
@@ -209,9 +210,19 @@ fn state(bytes: &[u8]) -> Option<State> {
         at: instant(number(8)?)?,
         carry: number(16)?,
         stamp: u32::from_le_bytes(*bytes.get(24..)?.first_chunk()?),
-        ..State::default()
+        clear: clear_of(u32::from_le_bytes(*bytes.get(28..)?.first_chunk()?)),
     };
     (state.spent.is_finite() && state.carry.is_finite()).then_some(state)
+}
+
+/// The instant from which a row counts nothing under any quota but its own: the second at which it expires.
+pub(super) fn clear_of(expires: u32) -> Micros {
+    if expires == u32::MAX { Micros::MAX } else { Micros::new(u64::from(expires) * 1_000_000) }
+}
+
+/// [`clear_of`] backwards.
+pub(super) fn expires_of(clear: Micros) -> u32 {
+    u32::try_from(clear.get() / 1_000_000).unwrap_or(u32::MAX)
 }
 
 /// `None` if it is no whole number of microseconds in range.
@@ -240,7 +251,13 @@ mod tests {
         assert_eq!(reply.done, [true, false]);
         assert_eq!(
             reply.rows,
-            [State { spent: 2.0, at: Micros::new(1_699_999_999_999_999), stamp: 7, carry: 0.5, ..State::default() }]
+            [State {
+                spent: 2.0,
+                at: Micros::new(1_699_999_999_999_999),
+                stamp: 7,
+                carry: 0.5,
+                clear: Micros::new(1_700_000_060_000_000)
+            }]
         );
         // Cut anywhere, it is no reply; nor are numbers that are none.
         for cut in 0..bytes.len() {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::*;
 use crate::algorithm::DAY;
 
-const POLICIES: [PolicyName; 3] = [PolicyName::new("a"), PolicyName::new("b"), PolicyName::new("c")];
+static POLICIES: [PolicyName; 3] = [PolicyName::new("a"), PolicyName::new("b"), PolicyName::new("c")];
 
 impl Bench {
     fn take_of(&self, policy: &PolicyName, key: u64, quota: &Quota, cost: u64) -> Step {
@@ -175,7 +175,8 @@ fn a_hundred_thousand_policies_stay_within_the_cap() {
 fn small_tables_keep_their_cap_and_their_denied_keys() {
     for rows in [4, 16, 17, 64, 100, 1000] {
         let (bench, quota) = (Bench::with_rows(rows), Quota::token_bucket(1, DAY));
-        let first: Vec<u64> = (0..10_000).filter(|key| bench.take_of(&POLICIES[0], *key, &quota, 1).is_allowed()).collect();
+        let first: Vec<u64> =
+            (0..10_000).filter(|key| bench.take_of(&POLICIES[0], *key, &quota, 1).is_allowed()).collect();
         assert!(bench.backend.len() <= rows.max(16));
         assert!(first.len() >= bench.backend.len(), "{} admitted to {rows} rows", first.len());
         assert!(first.iter().all(|key| !bench.take_of(&POLICIES[0], *key, &quota, 1).is_allowed()), "{rows} rows");
