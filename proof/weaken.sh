@@ -157,7 +157,7 @@ weaken 'settlement: looked at, then marked' limiter/settlement.rs \
 
 # The table of rows.
 weaken 'row update: the shard is unlocked between reading and writing a row' backend/memory/mod.rs \
-    's/(let step = step_inlined\(quota, &row\.state\(\), now, ask\);)/$1\n        drop(rows);\n        let mut rows = self.table.rows(key);\n        let row = rows.get_mut(key)?;/' \
+    's/(let step = step_inlined\(quota, &row\.state\(now\), now, ask\);)/$1\n        drop(rows);\n        let mut rows = self.table.rows(key);\n        let row = rows.get_mut(key)?;/' \
     memory::models::one_row_admits_exactly_its_limit
 weaken 'calls of several rows: unlocked between reading and writing' backend/memory/call.rs \
     's/(\n        if !steps\.iter\(\)\.all\()/\n        let keys = self.keys.clone();\n        self.shards.clear();\n        *self = Call::new(self.table, keys);$1/' \

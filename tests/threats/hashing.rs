@@ -11,7 +11,7 @@ fn t09_keys_that_meet_under_one_secret_scatter_under_another() {
     let meeting: Vec<Key> =
         (0_u64..).map(Key::from).filter(|key| place(&known, key) == 0).take(16 * PLACES as usize).collect();
     // That is sixteen for each place under a secret that they do not know, and nobody knows the one that is not given.
-    // (Rows in memory, whose digests nobody sees: `keys_of_a_pattern_crowd_no_more_than_others`.)
+    // (Tables in memory have another hash besides: `places_differ_between_placements_and_are_spread_evenly`.)
     let secret = Secret::random();
     let mut crowds: HashMap<u64, usize> = HashMap::new();
     for key in &meeting {

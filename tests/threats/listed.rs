@@ -113,7 +113,12 @@ fn has_test(target: &str, path: &str) -> bool {
     let modules = modules.replace("::", "/");
     let inside = modules.strip_suffix("/tests").unwrap_or(&modules);
     let files = match target {
-        "lib" => vec![format!("src/{modules}.rs"), format!("src/{inside}.rs"), format!("src/{inside}/mod.rs")],
+        "lib" => vec![
+            format!("src/{modules}.rs"),
+            format!("src/{modules}/mod.rs"),
+            format!("src/{inside}.rs"),
+            format!("src/{inside}/mod.rs"),
+        ],
         _ => vec![format!("tests/{target}.rs"), format!("tests/{target}/{modules}.rs")],
     };
     files.iter().filter_map(|file| fs::read_to_string(root().join(file)).ok()).any(|text| {

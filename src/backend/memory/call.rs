@@ -165,8 +165,7 @@ impl<'a> Call<'a> {
         let shard = self.shard(key);
         let found = shard.rows.get(key);
         if let Some(found) = found {
-            // One that is clear may be dropped at any time, which nobody shall notice.
-            loaded.state = if found.is_clear(now) { State::default() } else { found.state() };
+            loaded.state = found.state(now);
         } else {
             let mut coming = 0;
             for other in others.iter().filter(|other| table.shard_of(other.key) == number) {

@@ -73,7 +73,7 @@ impl Rows<'_> {
         // A lookup compares the rows of a group whose seven-bit tag is that of the hash. So a lookup by each tag, which
         // finds nothing, sees them all.
         for tag in quarter * TAGS / QUARTERS..(quarter + 1) * TAGS / QUARTERS {
-            let hash = u64::from(tag) << 59 | u64::from(group) * GROUP as u64;
+            let hash = (u64::from(tag) << 59) + u64::from(group) * GROUP as u64;
             self.0.get(hash, |(key, row)| {
                 see(*key, *row.get());
                 false

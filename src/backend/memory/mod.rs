@@ -114,7 +114,7 @@ impl MemoryBackend {
             // would look as if the clock had been set back.
             now = self.clock.now();
         }
-        let step = step_inlined(quota, &row.state(), now, ask);
+        let step = step_inlined(quota, &row.state(now), now, ask);
         if step.state.carry != 0.0 {
             return None;
         }

@@ -35,9 +35,17 @@ impl Row {
         Row { spent: state.spent, word, stamp: state.stamp, policy, clear: seconds(state.clear) }
     }
 
-    /// The row without its carry.
+    /// The row without its carry, as of `now`. A row that is clear may be dropped at any time, so it reads as none.
     #[inline]
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self, now: Micros) -> State {
+        if self.is_clear(now) {
+            return State::default();
+        }
+        self.stored()
+    }
+
+    #[inline]
+    fn stored(&self) -> State {
         State { spent: self.spent, at: self.at(), carry: 0.0, stamp: self.stamp, clear: self.clear() }
     }
 
@@ -72,7 +80,7 @@ impl Row {
     pub(super) fn denied(&mut self, quota: &Quota, ask: Ask) {
         let level = quota.limit().checked_sub(ask.tokens());
         if let Some(level) = level.filter(|_| self.word & DENIES != DENIES) {
-            let until = denies_until(quota, &self.state(), level);
+            let until = denies_until(quota, &self.stored(), level);
             if until > self.denies_until() {
                 self.deny_until(until);
             }

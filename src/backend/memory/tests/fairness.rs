@@ -132,17 +132,15 @@ fn a_small_policy_takes_rows_from_the_flooded_one() {
 #[test]
 fn overflow_rows_differ_from_table_to_table() {
     let quota = Quota::token_bucket(1, DAY);
-    let denied = || {
+    let admitted = || {
         let bench = Bench::with_rows(1000);
         for key in 0..20_000 {
             bench.take_of(&POLICIES[0], key, &quota, 1);
         }
-        // Sixteen in each of four shards, which these have used.
-        bench.clock.advance(DAY / 2);
-        let keys = (30_000..30_500).filter(|key| bench.take_of(&POLICIES[1], *key, &quota, 1).is_allowed());
+        let keys = (30_000..30_300).filter(|key| bench.take_of(&POLICIES[1], *key, &quota, 1).is_allowed());
         keys.collect::<Vec<u64>>().len()
     };
-    assert_eq!((denied(), denied()), (500, 500), "another policy's callers find room");
+    assert_eq!((admitted(), admitted()), (300, 300), "callers of another policy find room");
     let shared = |bench: &Bench, key: u64| {
         let row = RowId { policy: &POLICIES[0], key: bench.key(key) };
         bench.backend.table.keys().key(&row).place() % 16

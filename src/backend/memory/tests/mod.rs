@@ -1,4 +1,4 @@
-//! What only this backend promises: the cap, who makes room, what newcomers share, twins.
+//! What only this backend promises: the cap, who makes room, what newcomers share, carry rows.
 
 mod fairness;
 
@@ -184,7 +184,7 @@ fn what_was_given_back_is_remembered_beside_the_row() {
     let quota = Quota::token_bucket(10, MINUTE);
     let (first, second) = (bench.take(1, &quota, 5), bench.take(1, &quota, 5));
     bench.give_back(1, &quota, &first, 5, 0);
-    assert_eq!(bench.backend.len(), 2, "a row and its twin");
+    assert_eq!(bench.backend.len(), 2, "a row and its carry row");
     // The refill pays the second back, which is alone now; then the burst is used anew.
     bench.clock.advance(30 * SECOND);
     assert!(bench.take(1, &quota, 10).is_allowed());
@@ -193,7 +193,7 @@ fn what_was_given_back_is_remembered_beside_the_row() {
 }
 
 #[test]
-fn a_twin_outlives_its_row_for_late_give_backs() {
+fn a_carry_row_outlives_its_row_for_late_give_backs() {
     let bench = Bench::with_rows(100_000);
     let quota = Quota::token_bucket(10, MINUTE);
     let (first, second) = (bench.take(1, &quota, 5), bench.take(1, &quota, 5));
@@ -220,7 +220,7 @@ fn a_sliding_window_keeps_the_window_before_beside_its_row() {
     assert!(!bench.take(1, &quota, 1).is_allowed());
     bench.clock.advance(2 * MINUTE);
     assert!(bench.take(1, &quota, 10).is_allowed());
-    assert_eq!(bench.backend.len(), 1, "nothing before is in view: no twin");
+    assert_eq!(bench.backend.len(), 1, "nothing before is in view: no carry row");
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn a_denied_newcomer_is_not_told_of_tokens_that_are_not_there() {
 }
 
 #[test]
-fn twins_without_a_row_make_room() {
+fn carry_rows_without_a_row_make_room() {
     let bench = Bench::with_rows(64);
     let quota = Quota::token_bucket(10, HOUR);
     for key in 0..2000 {
@@ -340,7 +340,7 @@ fn a_row_of_another_algorithm_is_not_taken_for_a_window_before() {
 }
 
 #[test]
-fn the_cap_holds_with_twins_and_calls_of_many_rows() {
+fn the_cap_holds_with_carry_rows_and_calls_of_many_rows() {
     let bench = Bench::with_rows(64);
     let quotas = [Quota::sliding_window(3, SECOND), Quota::token_bucket(3, SECOND), Quota::fixed_window(3, SECOND)];
     let policies = [PolicyName::new("a"), PolicyName::new("b"), PolicyName::new("c")];
