@@ -160,19 +160,19 @@ weaken 'row update: the shard is unlocked between reading and writing a row' bac
     's/(let step = step_inlined\(quota, &row\.state\(now\), now, ask\);)/$1\n        drop(rows);\n        let mut rows = self.table.rows(key);\n        let row = rows.get_mut(key)?;/' \
     memory::models::one_row_admits_exactly_its_limit
 weaken 'calls of several rows: unlocked between reading and writing' backend/memory/call.rs \
-    's/(\n        if !steps\.iter\(\)\.all\()/\n        let keys = self.keys.clone();\n        self.shards.clear();\n        *self = Call::new(self.table, keys);$1/' \
+    's/(\n        if !steps\.iter\(\)\.all\()/\n        let keys = self.busy.clone();\n        self.shards.clear();\n        *self = Call::new(self.table, keys);$1/' \
     memory::models::calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end
 weaken 'eviction: unlocked between finding a place and taking it, which is not looked at again' backend/memory/call.rs \
-    's/if row\.place != Place::Found && shard\.is_full\(\)/if false \&\& shard.is_full()/; s/(\n        if !steps\.iter\(\)\.all\()/\n        let keys = self.keys.clone();\n        self.shards.clear();\n        *self = Call::new(self.table, keys);$1/' \
+    's/if row\.place != Place::Found && shard\.is_full\(\)/if false \&\& shard.is_full()/; s/(\n        if !steps\.iter\(\)\.all\()/\n        let keys = self.busy.clone();\n        self.shards.clear();\n        *self = Call::new(self.table, keys);$1/' \
     memory::models::newcomers_at_once_pass_no_cap_and_push_out_nobody_who_is_denied
 weaken 'multi-lock: in the order of the call' backend/memory/call.rs \
     's/numbers\.sort_unstable\(\);//' \
     memory::models::calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end
 weaken 'overflow: unlocked between reading and writing' backend/memory/call.rs \
-    's/(\n        if !steps\.iter\(\)\.all\()/\n        let keys = self.keys.clone();\n        self.shards.clear();\n        *self = Call::new(self.table, keys);$1/' \
+    's/(\n        if !steps\.iter\(\)\.all\()/\n        let keys = self.busy.clone();\n        self.shards.clear();\n        *self = Call::new(self.table, keys);$1/' \
     memory::models::newcomers_of_full_shards_share_one_budget_and_come_to_an_end
 weaken 'settlement of a row: unlocked between reading and writing' backend/memory/mod.rs \
-    's/(let mut row = call\.load\(key, row, quota, now, &\[\]\);)/$1\n        drop(call);\n        let mut call = Call::new(\&self.table, smallvec![key]);/' \
+    's/(let mut row = call\.load\(key, row, quota, now\);)/$1\n        drop(call);\n        let mut call = Call::new(\&self.table, smallvec![key]);/' \
     memory::models::any_three_acts_at_once_are_as_one_after_the_other
 
 exit $((faults > 0))

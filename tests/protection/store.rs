@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tollgate::backend::{Adjustment, Backend, BackendFuture, Bulletin, RowId, Steps, Take, Vitals};
-use tollgate::{Clock, Error, ErrorKind, ManualClock, MemoryBackend, Secret, Sleep};
+use tollgate::{Clock, Error, ErrorKind, ManualClock, MemoryBackend, PolicyName, Secret, Sleep};
 
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -130,5 +130,9 @@ impl Backend for Store {
 
     fn vitals(&self) -> Vitals {
         self.rows.vitals()
+    }
+
+    fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
+        self.rows.rows_by_policy()
     }
 }

@@ -12,8 +12,9 @@ use crate::backend::{RowId, Steps, Take, verdict_of_all};
 pub(super) struct Call<'a> {
     table: &'a Table,
     shards: SmallVec<[(usize, Shard<'a>); 2]>,
-    /// All rows that the call names. None of them may be dropped for the sake of another.
-    keys: SmallVec<[RowKey; 4]>,
+    /// The rows that the call names, in the order of its takes, and those that make room for them: none of them may be
+    /// dropped for the sake of another.
+    busy: SmallVec<[RowKey; 4]>,
 }
 
 /// A row of a call.
@@ -65,7 +66,7 @@ impl<'a> Call<'a> {
         let mut numbers: SmallVec<[usize; 4]> = keys.iter().map(|key| table.shard_of(*key)).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        Call { table, shards: numbers.into_iter().map(|number| (number, table.lock(number))).collect(), keys }
+        Call { table, shards: numbers.into_iter().map(|number| (number, table.lock(number))).collect(), busy: keys }
     }
 
     /// Decides all takes at `now`, and stores them if all are granted.
@@ -73,9 +74,9 @@ impl<'a> Call<'a> {
         let mut loaded: SmallVec<[Loaded<'_>; 4]> = SmallVec::new();
         let mut steps: SmallVec<[(usize, Step); 4]> = SmallVec::new();
         for (i, take) in takes.iter().enumerate() {
-            let key = self.keys[i];
+            let key = self.busy[i];
             let index = loaded.iter().position(|row| row.key == key).unwrap_or_else(|| {
-                let row = self.load(key, &take.row, &take.quota, now, &loaded);
+                let row = self.load(key, &take.row, &take.quota, now);
                 // Newcomers share overflow rows within a call, too.
                 let same =
                     loaded.iter().position(|other| matches!(row.place, Place::Overflow(_)) && other.place == row.place);
@@ -129,11 +130,8 @@ impl<'a> Call<'a> {
                     let asked = same.map(|other| (row.quota(&takes[other].quota), takes[other].ask));
                     steps[i].1.verdict = verdict_of_all(&before, now, asked).unwrap_or(step.verdict);
                 }
-                if store && row.place == Place::Found {
-                    let shard = self.shard(row.key);
-                    if let Some(found) = shard.rows.get_mut(row.key) {
-                        found.denied(&takes[i].quota, takes[i].ask);
-                    }
+                if let Some(found) = self.shard(row.key).rows.get_mut(row.key).filter(|_| store) {
+                    found.denied(&takes[i].quota, takes[i].ask);
                 }
             }
             if row.before.is_some() {
@@ -147,50 +145,41 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Loads a row; `others` of the call are loaded already.
-    pub(super) fn load<'r>(
-        &mut self,
-        key: RowKey,
-        row: &'r RowId<'r>,
-        quota: &Quota,
-        now: Micros,
-        others: &[Loaded<'_>],
-    ) -> Loaded<'r> {
-        let policy = self.table.keys().number(row.policy);
+    /// Loads a row, and finds room for it if it is not there.
+    pub(super) fn load<'r>(&mut self, key: RowKey, row: &'r RowId<'r>, quota: &Quota, now: Micros) -> Loaded<'r> {
+        let Call { table, shards, busy } = self;
+        let policy = table.keys().number(row.policy);
         let mut loaded =
             Loaded { key, row, policy, state: State::default(), before: None, place: Place::Found, has_carry: false };
-        let table = self.table;
-        let number = table.shard_of(key);
-        let mut busy = self.keys.clone();
-        let shard = self.shard(key);
+        let shard = find(shards, table.shard_of(key));
         let found = shard.rows.get(key);
         if let Some(found) = found {
             loaded.state = found.state(now);
         } else {
-            let mut coming = 0;
-            for other in others.iter().filter(|other| table.shard_of(other.key) == number) {
-                match other.place {
-                    Place::New(Room::InPlaceOf(victim)) => busy.push(victim.row()),
-                    Place::New(_) => coming += 1,
-                    _ => {}
+            loaded.place = match shard.room(policy, busy, now) {
+                Room::None => {
+                    let shared = shard.ledger.shared(policy, key, now);
+                    loaded.state = shard.ledger.overflow(shared);
+                    loaded.place = Place::Overflow(shared);
+                    return loaded;
                 }
-            }
-            loaded.place = match shard.room(policy, coming, &busy, now) {
-                Room::None => Place::Overflow(shard.ledger.shared(policy, key, now)),
-                room => Place::New(room),
+                Room::Free => {
+                    shard.coming += 1;
+                    Place::New(Room::Free)
+                }
+                Room::InPlaceOf(victim) => {
+                    busy.push(victim.row());
+                    Place::New(Room::InPlaceOf(victim))
+                }
             };
         }
-        if let Place::Overflow(shared) = loaded.place {
-            loaded.state = shard.ledger.overflow(shared);
-        } else if found.is_none_or(|found| found.has_carry()) {
-            // A bucket's carry row outlives its row: late give-backs go by it. A window's means nothing by itself.
-            let sliding = quota.algorithm() == Algorithm::SlidingWindow;
-            if let Some(carry) = shard.rows.get(key.carry()) {
-                loaded.has_carry = true;
-                if if sliding { found.is_some() } else { !carry.is_clear(now) } {
-                    loaded.state.carry = carry.spent();
-                    loaded.state.stamp = carry.stamp();
-                }
+        // A bucket's carry row outlives its row: late give-backs go by it. A window's means nothing by itself.
+        let sliding = quota.algorithm() == Algorithm::SlidingWindow;
+        let has_carry = found.is_none_or(|found| found.has_carry());
+        if let Some(carry) = has_carry.then(|| shard.rows.get(key.carry())).flatten() {
+            loaded.has_carry = true;
+            if if sliding { found.is_some() } else { !carry.is_clear(now) } {
+                (loaded.state.carry, loaded.state.stamp) = (carry.spent, carry.stamp);
             }
         }
         loaded
@@ -198,9 +187,9 @@ impl<'a> Call<'a> {
 
     /// Stores what a charge or a settlement under `quota` left of a row.
     pub(super) fn store(&mut self, row: &Loaded<'_>, quota: &Quota, now: Micros) {
-        let Loaded { key, ref state, .. } = *row;
-        let keys = self.keys.clone();
-        let shard = self.shard(key);
+        let Loaded { key, ref state, policy, .. } = *row;
+        let Call { table, shards, busy } = self;
+        let shard = find(shards, table.shard_of(key));
         match row.place {
             Place::Overflow(shared) => {
                 shard.ledger.overflowed += 1;
@@ -208,45 +197,27 @@ impl<'a> Call<'a> {
             }
             // The row of another quota, with an overrun: its carry stays as it is.
             Place::Found if state.stamp != quota.stamp() => {
-                if let Some(found) = shard.rows.get_mut(key) {
-                    found.write(quota, state);
-                }
-                return;
+                return shard.rows.get_mut(key).into_iter().for_each(|found| found.write(quota, state));
             }
             Place::New(_) if state.spent == 0.0 && state.carry == 0.0 && !row.has_carry => return,
             Place::New(Room::InPlaceOf(victim)) => shard.evict(victim),
-            _ => {}
-        }
-        // The carry of another row of the call may have taken the room that was found.
-        if row.place != Place::Found && shard.is_full() {
-            match shard.room(row.policy, 0, &keys, now) {
-                Room::Free => {}
-                Room::InPlaceOf(victim) => shard.evict(victim),
-                Room::None => return, // Losing a row forgives; passing the cap does not.
-            }
-        }
-        let mut has_carry = false;
-        if state.carry > 0.0 {
-            has_carry = row.has_carry
-                || match shard.room(row.policy, 1, &keys, now) {
-                    Room::Free => true,
-                    Room::InPlaceOf(victim) => {
-                        shard.evict(victim);
-                        true
-                    }
-                    Room::None => false,
-                };
-            if has_carry {
-                let clear = carry_until(quota, state, now);
-                let carry = State { spent: state.carry, clear, carry: 0.0, ..*state };
-                shard.remove(key.carry());
-                shard.add(key.carry(), Row::new(&carry, row.policy), row.row.policy);
-            }
-        } else if row.has_carry {
-            shard.remove(key.carry());
+            Place::New(_) => shard.coming -= 1,
+            Place::Found => {}
         }
         if row.place != Place::Found {
-            shard.add(key, Row::new(state, row.policy), row.row.policy);
+            // The carry of another row of the call may have taken the room. Losing a row forgives; passing the cap does not.
+            if shard.is_full() && !shard.make_room(policy, busy, now) {
+                return;
+            }
+            shard.add(key, Row::new(state, policy), row.row.policy);
+        }
+        let has_carry = state.carry > 0.0 && (row.has_carry || shard.make_room(policy, busy, now));
+        if row.has_carry {
+            shard.remove(key.carry());
+        }
+        if has_carry {
+            let carry = State { spent: state.carry, clear: carry_until(quota, state, now), carry: 0.0, ..*state };
+            shard.add(key.carry(), Row::new(&carry, policy), row.row.policy);
         }
         if let Some(found) = shard.rows.get_mut(key) {
             found.write(quota, state);
@@ -255,11 +226,14 @@ impl<'a> Call<'a> {
     }
 
     fn shard(&mut self, key: RowKey) -> &mut Shard<'a> {
-        let number = self.table.shard_of(key);
-        match self.shards.iter_mut().find(|(other, _)| *other == number) {
-            Some((_, shard)) => shard,
-            None => unreachable!("every shard of the call was locked"),
-        }
+        find(&mut self.shards, self.table.shard_of(key))
+    }
+}
+
+fn find<'s, 'a>(shards: &'s mut [(usize, Shard<'a>)], number: usize) -> &'s mut Shard<'a> {
+    match shards.iter_mut().find(|(other, _)| *other == number) {
+        Some((_, shard)) => shard,
+        None => unreachable!("every shard of the call was locked"),
     }
 }
 

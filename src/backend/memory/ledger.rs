@@ -118,9 +118,9 @@ impl<'a> Victim<'a> {
     }
 
     pub(super) fn consider(&mut self, key: RowKey, row: &Row) {
-        let size = if row.policy() == self.policy { self.size } else { self.ledger.size(row.policy()) };
+        let size = if row.policy == self.policy { self.size } else { self.ledger.size(row.policy) };
         let denies = row.denies(self.now);
-        let rank = (row.is_senior(), u32::MAX - size, denies, row.clear(), row.spent().to_bits());
+        let rank = (row.is_senior(), u32::MAX - size, denies, row.clear(), row.spent.to_bits());
         if size > self.size + self.size / 8 + 8 {
             least(&mut self.of_larger, rank, key);
         }

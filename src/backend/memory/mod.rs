@@ -140,7 +140,7 @@ impl MemoryBackend {
         let key = self.table.keys().key(row);
         let mut call = Call::new(&self.table, smallvec![key]);
         let now = self.clock.now();
-        let mut row = call.load(key, row, quota, now, &[]);
+        let mut row = call.load(key, row, quota, now);
         if matches!(row.place, Place::Overflow(_)) && *actual <= receipt.cost {
             return; // The shared row holds the spending of others: nothing is given back to it.
         }

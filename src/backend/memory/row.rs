@@ -13,12 +13,13 @@ use crate::policy::{Digest, Placement, PolicyName};
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, packed(4))]
 pub(super) struct Row {
-    spent: f64,
+    pub(super) spent: f64,
     /// From the highest bit: `at` (53), whether the row is senior (1), whether it has a carry row (1), and the part of
     /// its time up to `clear` for which it denies something (8).
     word: u64,
-    stamp: u32,
-    policy: u32,
+    pub(super) stamp: u32,
+    /// The policy's [number](Keys::number).
+    pub(super) policy: u32,
     /// Seconds; `u32::MAX` = never.
     clear: u32,
 }
@@ -116,21 +117,9 @@ impl Row {
         if self.clear == u32::MAX { Micros::MAX } else { Micros::new(u64::from(self.clear) * 1_000_000) }
     }
 
-    pub(super) fn spent(&self) -> f64 {
-        self.spent
-    }
-
-    pub(super) fn stamp(&self) -> u32 {
-        self.stamp
-    }
-
     #[inline]
     pub(super) fn at(&self) -> Micros {
         Micros::new(self.word >> AT)
-    }
-
-    pub(super) fn policy(&self) -> u32 {
-        self.policy
     }
 
     pub(super) fn is_senior(&self) -> bool {

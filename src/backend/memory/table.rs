@@ -26,6 +26,8 @@ pub(super) struct Shard<'a> {
     table: &'a Table,
     pub(super) rows: Rows<'a>,
     pub(super) ledger: MutexGuard<'a, Ledger>,
+    /// Rows of the call that have found room, and are not added yet.
+    pub(super) coming: usize,
 }
 
 /// Whether there is room for a newcomer's row.
@@ -66,7 +68,7 @@ impl Table {
 
     /// Locks a shard. A caller that locks several takes them in ascending order.
     pub(super) fn lock(&self, shard: usize) -> Shard<'_> {
-        Shard { table: self, rows: self.map.lock(shard), ledger: locked(&self.ledgers[shard]) }
+        Shard { table: self, rows: self.map.lock(shard), ledger: locked(&self.ledgers[shard]), coming: 0 }
     }
 
     #[cfg(test)]
@@ -114,7 +116,7 @@ impl Shard<'_> {
     }
 
     pub(super) fn add(&mut self, key: RowKey, mut row: Row, policy: &PolicyName) {
-        let number = row.policy();
+        let number = row.policy;
         if self.ledger.is_senior(number, self.table.rows_per_shard) {
             row.set_senior();
         }
@@ -126,7 +128,7 @@ impl Shard<'_> {
 
     pub(super) fn remove(&mut self, key: RowKey) {
         if let Some(row) = self.rows.remove(key) {
-            self.ledger.subtract(row.policy());
+            self.ledger.subtract(row.policy);
         }
     }
 
@@ -137,12 +139,21 @@ impl Shard<'_> {
         self.ledger.evicted += 1;
     }
 
-    /// Finds room for one more row of a policy beside `coming` others, without touching the rows in `busy`.
+    /// Makes room for one more row of a policy; `false` if there is none.
+    pub(super) fn make_room(&mut self, policy: u32, busy: &[RowKey], now: Micros) -> bool {
+        let room = self.room(policy, busy, now);
+        if let Room::InPlaceOf(victim) = room {
+            self.evict(victim);
+        }
+        room != Room::None
+    }
+
+    /// Finds room for one more row of a policy, without touching the rows in `busy`.
     ///
     /// Every newcomer looks at a few rows and drops those that are clear: so there is no timer, no sweep and no pause.
     /// In a full shard it looks on until it finds a row that makes room, or has seen enough.
-    pub(super) fn room(&mut self, policy: u32, coming: usize, busy: &[RowKey], now: Micros) -> Room {
-        let full = self.table.rows_per_shard;
+    pub(super) fn room(&mut self, policy: u32, busy: &[RowKey], now: Micros) -> Room {
+        let (full, coming) = (self.table.rows_per_shard, self.coming);
         let mut hand = self.ledger.hand;
         let (mut clear, mut orphan): (SmallVec<[RowKey; 16]>, _) = (SmallVec::new(), None);
         let mut victim = Victim::new(&self.ledger, policy, full, now);

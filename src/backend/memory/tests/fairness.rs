@@ -27,7 +27,7 @@ impl Bench {
             }
             assert_eq!(rows.len(), shard.rows.len(), "a row was not seen");
             let mut here: HashMap<u32, u32> = HashMap::new();
-            rows.values().for_each(|row| *here.entry(row.policy()).or_default() += 1);
+            rows.values().for_each(|row| *here.entry(row.policy).or_default() += 1);
             assert_eq!(here, shard.ledger.sizes().collect(), "shard {number}");
             here.into_iter().for_each(|(policy, rows)| *counted.entry(policy).or_default() += rows);
         }
