@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::args::Phase;
-use crate::hostile::{KEY_FLOOD, NEWCOMERS, NEWCOMERS_OF_ANOTHER, POLICY_FLOOD, SPOOFERS, SPOOFS, STORM, STORM_KEYS, Told};
+use crate::hostile::{
+    KEY_FLOOD, NEWCOMERS, NEWCOMERS_OF_ANOTHER, POLICY_FLOOD, SPOOFERS, SPOOFS, STORM, STORM_KEYS, Told,
+};
 use crate::run::{Course, Run};
 use crate::sample::{Sample, Server};
 use crate::server::{CLIENT_CAPACITY, CLIENT_RATE, KEY_LIMIT, KEY_WINDOW};
@@ -16,7 +18,17 @@ pub struct Verdict {
 }
 
 pub fn all(run: &Run) -> Vec<Verdict> {
-    vec![memory(run), full(run), leaks(run), latency(run), recovery(run), honest(run), fair(run), confined(run), attacked(run)]
+    vec![
+        memory(run),
+        full(run),
+        leaks(run),
+        latency(run),
+        recovery(run),
+        honest(run),
+        fair(run),
+        confined(run),
+        attacked(run),
+    ]
 }
 
 fn memory(run: &Run) -> Verdict {

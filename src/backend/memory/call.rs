@@ -240,7 +240,8 @@ fn find<'s, 'a>(shards: &'s mut [(usize, Shard<'a>)], number: usize) -> &'s mut 
 /// The instant from which a carry means nothing any more.
 fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
     match quota.algorithm() {
-        Algorithm::SlidingWindow => state.at.plus(quota.period_micros()),
+        // To another quota both windows count until then.
+        Algorithm::SlidingWindow => state.clear,
         // As long as any receipt made before now could be worth anything: none stood above the ceiling.
         _ => {
             let most = (state.spent + state.carry).min(quota.ceiling() as f64);
