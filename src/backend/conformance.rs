@@ -256,7 +256,7 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
         assert_eq!((step.state.spent, step.state.stamp), (150.0, large.quota.stamp()), "{step:?}");
     }
 
-    // Two quotas that alternate admit no more than the larger one does: a turn that the smaller one promises forgives nothing.
+    // Two quotas that alternate admit no more than the larger one does: a turn of the smaller one forgives nothing.
     let row = RowId { policy: &policy, key: fresh_key() };
     let small = Take::new(row, &Quota::token_bucket(10, 24 * HOUR).max_reserved(20), Ask::cost(1).reserve());
     let large = Take::new(row, &Quota::token_bucket(100, 24 * HOUR), Ask::cost(1));
