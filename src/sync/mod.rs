@@ -20,7 +20,7 @@ pub(crate) mod tasks {
 pub(crate) use map::Map;
 
 #[cfg(tollgate_models)]
-pub(crate) use loom::sync::{Mutex, MutexGuard, RwLock, RwLockWriteGuard, atomic};
+pub(crate) use loom::sync::{Mutex, MutexGuard, RwLock, atomic};
 pub(crate) use std::sync::PoisonError;
 #[cfg(not(tollgate_models))]
 pub(crate) use std::sync::{Mutex, MutexGuard, RwLock, atomic};

@@ -33,6 +33,10 @@ impl Rows<'_> {
         self.0.len()
     }
 
+    pub(super) fn capacity(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn get(&self, key: RowKey) -> Option<Row> {
         self.0.get(&key.to_bits()).copied()
     }
