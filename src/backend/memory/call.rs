@@ -34,8 +34,8 @@ pub(super) struct Loaded<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Found,
-    /// It is not in the table, and has room there.
-    New(Room),
+    /// It is not in the table, and has room there: a free place, or that of another row.
+    New(Option<RowKey>),
     /// It is not in the table, and has no room: it shares this row with others.
     Overflow(Shared),
 }
@@ -78,8 +78,11 @@ impl<'a> Call<'a> {
             let index = loaded.iter().position(|row| row.key == key).unwrap_or_else(|| {
                 let row = self.load(key, &take.row, &take.quota, now);
                 // Newcomers share overflow rows within a call, too.
-                let same =
-                    loaded.iter().position(|other| matches!(row.place, Place::Overflow(_)) && other.place == row.place);
+                let is_shared = matches!(row.place, Place::Overflow(_));
+                let shard = |key: RowKey| self.table.shard_of(key);
+                let same = loaded
+                    .iter()
+                    .position(|other| is_shared && other.place == row.place && shard(other.key) == shard(row.key));
                 same.unwrap_or_else(|| {
                     loaded.push(row);
                     loaded.len() - 1
@@ -156,24 +159,24 @@ impl<'a> Call<'a> {
         if let Some(found) = found {
             loaded.state = found.state(now);
         } else {
-            loaded.place = match shard.room(policy, busy, now) {
+            match shard.room(policy, busy, now) {
+                Room::Free => {
+                    shard.coming += 1;
+                    loaded.place = Place::New(None);
+                }
+                Room::InPlaceOf(victim) => {
+                    busy.push(victim.row());
+                    loaded.place = Place::New(Some(victim));
+                }
                 Room::None => {
                     let shared = shard.ledger.shared(policy, key, now);
                     loaded.state = shard.ledger.overflow(shared);
                     loaded.place = Place::Overflow(shared);
                     return loaded;
                 }
-                Room::Free => {
-                    shard.coming += 1;
-                    Place::New(Room::Free)
-                }
-                Room::InPlaceOf(victim) => {
-                    busy.push(victim.row());
-                    Place::New(Room::InPlaceOf(victim))
-                }
-            };
+            }
         }
-        // A bucket's carry row outlives its row: late give-backs go by it. A window's means nothing by itself.
+        // The carry row of a bucket outlives its row, since late give-backs need it. That of a window does not.
         let sliding = quota.algorithm() == Algorithm::SlidingWindow;
         let has_carry = found.is_none_or(|found| found.has_carry());
         if let Some(carry) = has_carry.then(|| shard.rows.get(key.carry())).flatten() {
@@ -200,8 +203,8 @@ impl<'a> Call<'a> {
                 return shard.rows.get_mut(key).into_iter().for_each(|found| found.write(quota, state));
             }
             Place::New(_) if state.spent == 0.0 && state.carry == 0.0 && !row.has_carry => return,
-            Place::New(Room::InPlaceOf(victim)) => shard.evict(victim),
-            Place::New(_) => shard.coming -= 1,
+            Place::New(Some(victim)) => shard.evict(victim),
+            Place::New(None) => shard.coming -= 1,
             Place::Found => {}
         }
         if row.place != Place::Found {

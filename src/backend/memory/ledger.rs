@@ -1,4 +1,4 @@
-//! What a shard knows of its rows besides themselves: how many each policy has, and what newcomers share that have none.
+//! The ledger of a shard: how many rows each policy has, and the rows shared by newcomers without one of their own.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::algorithm::{Micros, State};
 pub(super) struct Ledger {
     /// Rows by the policy's number.
     sizes: HashMap<u32, u32, ByPlace>,
-    /// What newcomers share that have no row of their own.
+    /// The rows shared by newcomers without a row of their own.
     overflow: HashMap<(u32, u8), State>,
     /// The policies that have overflow rows of their own.
     groups: Vec<u32>,
@@ -106,7 +106,7 @@ pub(super) struct Victim<'a> {
     of_equal: Option<(Rank, RowKey)>,
 }
 
-/// Who goes first: juniors, rows of the largest policy, rows that deny nothing, rows that will be clear soonest, and of
+/// The order of eviction: juniors, rows of the largest policy, rows that deny nothing, rows that will be clear soonest, and of
 /// those the least spent.
 type Rank = (bool, u32, bool, Micros, u64);
 
@@ -130,7 +130,7 @@ impl<'a> Victim<'a> {
         }
     }
 
-    /// A row that nobody need look further for.
+    /// Whether a row was found that no other row can be preferred to.
     pub(super) fn is_found(&self) -> bool {
         self.of_larger.is_some_and(|((is_senior, ..), _)| !is_senior)
     }

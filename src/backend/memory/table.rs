@@ -150,7 +150,7 @@ impl Shard<'_> {
 
     /// Finds room for one more row of a policy, without touching the rows in `busy`.
     ///
-    /// Every newcomer looks at a few rows and drops those that are clear: so there is no timer, no sweep and no pause.
+    /// Each newcomer looks at a few rows and drops those that are clear. No timer or sweep is needed.
     /// In a full shard it looks on until it finds a row that makes room, or has seen enough.
     pub(super) fn room(&mut self, policy: u32, busy: &[RowKey], now: Micros) -> Room {
         let (full, coming) = (self.table.rows_per_shard, self.coming);
@@ -159,17 +159,17 @@ impl Shard<'_> {
         let mut victim = Victim::new(&self.ledger, policy, full, now);
         for _ in 0..MAX_LOOKS {
             self.rows.sample(&mut hand, |key, row| {
-                if busy.contains(&key.row()) {
-                } else if row.is_clear(now) {
-                    clear.push(key);
-                } else if !key.is_carry() {
-                    victim.consider(key, &row);
-                } else if self.rows.get(key.row()).is_none() {
-                    orphan = Some(key);
+                if busy.contains(&key.row()) || clear.contains(&key) {
+                    return;
+                }
+                match key.is_carry() {
+                    _ if row.is_clear(now) => clear.push(key),
+                    false => victim.consider(key, &row),
+                    // A carry row whose row is gone.
+                    true if self.rows.get(key.row()).is_none() => orphan = Some(key),
+                    true => {}
                 }
             });
-            // One that is seen twice counts once.
-            clear.dedup();
             if self.rows.len() + coming < full + clear.len() || orphan.is_some() || victim.is_found() {
                 break;
             }

@@ -151,6 +151,31 @@ fn overflow_rows_differ_from_table_to_table() {
 }
 
 #[test]
+fn newcomers_of_two_shards_in_one_call_charge_an_overflow_row_each() {
+    // Found in review: overflow rows of two shards were taken for one if they had the same number.
+    let (bench, quota) = (Bench::with_rows(16), Quota::token_bucket(2, DAY));
+    let policy = &POLICIES[0];
+    let table = &bench.backend.table;
+    let row = |key: u64| table.keys().key(&RowId { policy, key: bench.key(key) });
+    let newcomer = |shard: usize| {
+        (100_000..)
+            .find(|key| table.shard_of(row(*key)) == shard && row(*key).place() % 16 == 5)
+            .expect("there are many")
+    };
+    let (a, b) = (newcomer(0), newcomer(1));
+    // Rows that deny fill all shards, and leave the overflow rows of these two alone.
+    for key in (0..1000).filter(|key| row(*key).place() % 16 != 5) {
+        bench.take_of(policy, key, &quota, 2);
+    }
+    let take = |key: u64| Take::new(RowId { policy, key: bench.key(key) }, &quota, Ask::cost(1));
+    assert!(bench.backend.decide(&[take(a), take(b)], true).all_granted());
+    for key in [a, b] {
+        let admitted = [(); 2].map(|()| bench.take_of(policy, key, &quota, 1).is_allowed());
+        assert_eq!(admitted, [true, false], "one token of two is left");
+    }
+}
+
+#[test]
 fn a_hundred_thousand_policies_stay_within_the_cap() {
     let (bench, quota) = (Bench::with_rows(10_000), Quota::token_bucket(2, DAY));
     for number in 0..100_000_u64 {
