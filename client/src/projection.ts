@@ -62,7 +62,7 @@ export function createProjection(clock: ServerClock): Projection {
   function spend(count: number, at: number): void {
     limits = limits.map((limit) => {
       const { row } = project(limit, clock.at(at), 0);
-      // Whoever wrote the row before, it is this quota's now.
+      // The row belongs to this quota from now on.
       const { clear: _, written_by: __, ...own } = limit;
       return { ...own, ...row, spent: Math.min(row.spent + count, LAST) };
     });

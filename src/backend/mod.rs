@@ -202,7 +202,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         Vitals::default()
     }
 
-    /// The rows that it holds in this process for each policy, most first. Policies that are too many to be told apart
+    /// The rows that it holds in this process for each policy, most first. Policies beyond a bound
     /// are counted together as `(others)`. The default is none.
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         Vec::new()
@@ -225,7 +225,7 @@ pub struct Vitals {
     pub rows: Option<usize>,
     /// Rows that it dropped to make room, before they were repaid.
     pub evictions: Option<u64>,
-    /// Charges of callers for whom there was no room, decided on a row that several of them share.
+    /// Charges of callers without a row of their own, decided on a row that several of them share.
     pub overflowed: Option<u64>,
     /// Whether it is out of reach and calls fail at once.
     pub is_broken: Option<bool>,

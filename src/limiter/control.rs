@@ -263,7 +263,7 @@ pub struct Stats {
     /// Rows that the backend dropped to make room, before they were repaid: each forgave its key what it had spent.
     /// `None` of a remote one.
     pub evictions: Option<u64>,
-    /// Charges of callers for whom the backend had no room, decided on a row that several of them share. More than a
+    /// Charges of callers without a row of their own, decided on a row that several of them share. More than a
     /// few mean that a policy is flooded with keys: see [`RateLimiter::rows_by_policy`]. `None` of a remote one.
     pub overflowed: Option<u64>,
     /// Whether the backend is out of reach and calls fail at once; `None` of one that cannot be.

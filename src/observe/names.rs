@@ -52,7 +52,7 @@ pub const POLICY_ROWS: &str = "tollgate_policy_rows";
 /// Counter: rows that the backend dropped to make room, before they were repaid.
 pub const EVICTIONS: &str = "tollgate_evictions_total";
 
-/// Counter: charges of callers for whom the backend had no room, decided on a row that several of them share. When it
+/// Counter: charges of callers without a row of their own, decided on a row that several of them share. When it
 /// rises, look at [`POLICY_ROWS`] for the policy that is flooded with keys.
 pub const OVERFLOWED: &str = "tollgate_overflowed_total";
 

@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn two_names_with_one_fnv_1a_hash_have_a_value_each() {
-        // A published pair: policies were told apart by that hash.
+        // A published pair: policies were identified by that hash.
         let names = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(PolicyName::new);
         let all = PerPolicy::new();
         for _round in 0..2 {

@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn names_with_one_fnv_1a_hash_have_rows_of_their_own() {
-        // A published collision: policies were told apart by that hash, and these two shared their rows.
+        // A published collision: policies were identified by that hash, and these two shared their rows.
         let [one, other] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(PolicyName::new);
         assert_ne!(one.bits(), other.bits());
         assert_ne!(one, other);

@@ -1,10 +1,10 @@
-//! Which row is whose: policies are told apart by their names.
+//! Policies are identified by their names.
 
 use tollgate::{HOUR, MemoryBackend, Policy, Quota, RateLimiter};
 
 use crate::support::now;
 
-/// Two names with one 64-bit FNV-1a hash, a published pair. Policies were told apart by that hash.
+/// Two names with one 64-bit FNV-1a hash, a published pair. Policies were identified by that hash.
 const PAIR: [&str; 2] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"];
 
 #[test]

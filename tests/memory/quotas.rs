@@ -1,4 +1,4 @@
-//! Any number of quotas. A row told its quota by a ten-bit number once; after 1,024 quotas the numbers were shared, and
+//! Any number of quotas. A row used to identify its quota by a ten-bit number; after 1,024 quotas the numbers were shared, and
 //! rows looked as if another quota had written them.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tollgate::{HOUR, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimi
 
 use crate::support::now;
 
-/// A limiter whose table has seen 1,100 quotas, each of which owns a row.
+/// A limiter whose table has rows of 1,100 quotas.
 fn after_1100_quotas() -> RateLimiter {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
     for rate in 1..=1100 {

@@ -16,7 +16,7 @@ export interface Quota {
   /** Whether no more than `level` stands as spent. */
   within(row: Row, now: number, level: number): boolean;
   /**
-   * The first instant from `now` on at which that is so if nobody spends meanwhile, `Infinity` if there is none. Takes a
+   * The first instant from `now` on at which that holds without further spending, `Infinity` if there is none. Takes a
    * foreign row as it is.
    */
   when(row: Row, now: number, level: number): number;

@@ -118,7 +118,7 @@ fn between_sliding_windows_of_one_period_both_counts_carry_over() {
     // Of another phase they stand whole.
     let other = new.start(SECOND);
     assert_eq!(roll(&other, &row, NOW + 2 * MINUTE).spent, 45.0);
-    // What was given back is no count.
+    // Tokens given back are not a count of a window.
     let bucket = Quota::token_bucket(10, MINUTE);
     let given = State { spent: 1.0, at: NOW, carry: 8.0, stamp: bucket.stamp(), clear: NOW + MINUTE };
     for quota in [old, bucket.capacity(11), Quota::fixed_window(10, MINUTE)] {

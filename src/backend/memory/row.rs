@@ -150,7 +150,7 @@ fn seconds(clear: Micros) -> u32 {
     u32::try_from(clear.get().div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }
 
-/// Which row: 95 bits of the key's digest mixed with the policy's name, and one that tells a carry row from its row.
+/// Which row: 95 bits of the key's digest mixed with the policy's name, and one that marks a carry row.
 ///
 /// The first word is the row's [place](RowKey::place), whose shard is chosen by the key alone: the rows of one caller
 /// are in one shard, and a call that charges several of them takes one lock.

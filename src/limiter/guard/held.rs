@@ -31,7 +31,7 @@ impl Held {
         self.until.get(&id).filter(|until| *until > now)
     }
 
-    /// Blocks somebody until then, whatever was said of them before; whether there was room. A block that has ended
+    /// Blocks somebody until then, replacing an earlier block; returns whether there was room. A block that has ended
     /// makes room for another.
     pub(super) fn block(&self, id: Digest, now: Micros, until: Micros) -> bool {
         let mut ends = self.ends();
