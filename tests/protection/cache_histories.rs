@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use tollgate::algorithm::{Ask, Micros};
+use tollgate::algorithm::{Ask, Micros, State, Step};
 use tollgate::{
     Charge, Clock, DecidedBy, Decisions, ManualClock, Policy, Quota, RateLimiter, Secret, Settlement, Subject,
 };
@@ -30,8 +30,6 @@ impl Side {
     fn new(begin: Micros, rows: usize) -> Side {
         let clock = ManualClock::at(begin);
         let store = Store::far(&clock);
-        // Under which no two of the rows share a shard: there, newcomers drop what is all paid back under its own quota (and
-        // not yet under another tier's), and the cache spares some newcomers the way.
         let secret = Secret::new([4; 16]);
         let limiter = RateLimiter::builder(Arc::clone(&store)).secret(secret).block_cache(rows).build();
         let other = RateLimiter::builder(Arc::clone(&store)).secret(secret).block_cache(0).build();
@@ -191,7 +189,7 @@ fn compare(
     prop_assert!(decided.iter().all(|decision| decision.decided_by() == by));
     if !was_told {
         for (one, other) in decided.iter().zip(expected) {
-            prop_assert_eq!(one.step(), other.step());
+            prop_assert_eq!(told_by(one.step()), told_by(other.step()));
         }
         return Ok(());
     }
@@ -208,6 +206,15 @@ fn compare(
         (told, truly) => prop_assert_eq!(told, truly),
     }
     Ok(())
+}
+
+/// A row that is clear and one that was dropped because of that differ in one thing that nobody sees: once something of
+/// no cost was admitted, the first still says until when nothing of it stands.
+fn told_by(step: &Step) -> Step {
+    match step.state {
+        State { spent: 0.0, carry: 0.0, .. } => Step { state: State { clear: Micros::EPOCH, ..step.state }, ..*step },
+        _ => *step,
+    }
 }
 
 #[test]
