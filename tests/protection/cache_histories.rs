@@ -208,11 +208,10 @@ fn compare(
     Ok(())
 }
 
-/// A row that is clear and one that was dropped because of that differ in one thing that nobody sees: once something of
-/// no cost was admitted, the first still says until when nothing of it stands.
+/// A row of which nothing stands may be dropped whenever a newcomer comes across it, so it is the same as none.
 fn told_by(step: &Step) -> Step {
     match step.state {
-        State { spent: 0.0, carry: 0.0, .. } => Step { state: State { clear: Micros::EPOCH, ..step.state }, ..*step },
+        State { spent: 0.0, carry: 0.0, .. } => Step { state: State::default(), ..*step },
         _ => *step,
     }
 }

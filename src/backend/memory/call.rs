@@ -181,7 +181,7 @@ impl<'a> Call<'a> {
         let has_carry = found.is_none_or(|found| found.has_carry());
         if let Some(carry) = has_carry.then(|| shard.rows.get(key.carry())).flatten() {
             loaded.has_carry = true;
-            if if sliding { found.is_some() } else { !carry.is_clear(now) } {
+            if if sliding { found.is_some_and(|found| !found.is_clear(now)) } else { !carry.is_clear(now) } {
                 (loaded.state.carry, loaded.state.stamp) = (carry.spent, carry.stamp);
             }
         }
