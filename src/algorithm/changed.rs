@@ -11,7 +11,7 @@
 //!
 //! An admission makes the row the caller's. A denial leaves it as it is.
 
-use super::{Algorithm, Ask, MOST_SPENT, Micros, Quota, State, float};
+use super::{Algorithm, Ask, MOST_SPENT, Micros, Quota, State};
 use super::{fixed_window, granted, retry_own, roll_own, roll_within, sliding_window, token_bucket, within_own};
 
 /// Whether another quota wrote the row, and something of it stands at `now`.
@@ -98,7 +98,7 @@ fn faster(quota: &Quota, row: &State, now: Micros) -> State {
     if now <= row.at || row.clear == Micros::MAX {
         return rolled;
     }
-    let left = row.spent * float(row.clear.micros_since(now)) / float(row.clear.micros_since(row.at));
+    let left = row.spent * row.clear.micros_since(now) as f64 / row.clear.micros_since(row.at) as f64;
     let left = left.ceil();
     if left < token_bucket::spent(quota, &rolled, now) {
         return State { spent: left, at: now, ..rolled };
@@ -171,14 +171,14 @@ fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Mi
 /// still repaid no faster than its rate, which is all that the bound needs.
 #[cold]
 pub(super) fn overrun(state: &State, more: u64) -> State {
-    let spent = (state.spent + float(more.min(MOST_SPENT))).min(float(MOST_SPENT));
+    let spent = (state.spent + more.min(MOST_SPENT) as f64).min(MOST_SPENT as f64);
     let clear = match writer(state) {
         Some(Algorithm::SlidingWindow) | None => state.clear,
         _ if state.clear == Micros::MAX => Micros::MAX,
         Some(Algorithm::TokenBucket | Algorithm::FixedWindow) => {
-            let micros = float(state.clear.micros_since(state.at)) * spent / state.spent;
+            let micros = state.clear.micros_since(state.at) as f64 * spent / state.spent;
             // One second more than whole ones, so that no rounding makes it early.
-            let seconds = ((float(state.at.get()) + micros) * 1e-6) as u64;
+            let seconds = ((state.at.get() as f64 + micros) * 1e-6) as u64;
             Micros::new(seconds.saturating_add(1).saturating_mul(1_000_000))
         }
     };

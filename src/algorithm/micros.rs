@@ -57,9 +57,20 @@ impl Micros {
         Micros::new(self.0.saturating_add(micros))
     }
 
-    /// The first whole second from then on, or the last instant.
+    /// The first whole second from then on; the last instant if rows, which count it in 32 bits, have no number for it.
     pub(crate) const fn to_whole_second(self) -> Micros {
-        Micros::new(self.0.div_ceil(1_000_000) * 1_000_000)
+        Micros::from_seconds(self.to_seconds())
+    }
+
+    /// Whole seconds, rounded up; `u32::MAX` stands for the last instant.
+    pub(crate) const fn to_seconds(self) -> u32 {
+        let seconds = self.0.div_ceil(1_000_000);
+        if seconds < u32::MAX as u64 { seconds as u32 } else { u32::MAX }
+    }
+
+    /// [`to_seconds`](Micros::to_seconds) backwards.
+    pub(crate) const fn from_seconds(seconds: u32) -> Micros {
+        if seconds == u32::MAX { Micros::MAX } else { Micros(seconds as u64 * 1_000_000) }
     }
 
     pub(crate) const fn minus(self, micros: u64) -> Micros {
@@ -107,6 +118,15 @@ mod tests {
         assert_eq!(Micros::MAX.get(), 9_007_199_254_740_991);
         assert_eq!((Micros::new(5).minus(2), format!("{:?}", Micros::new(5))), (Micros::new(3), "5us".into()));
         assert_eq!(Micros::from(UNIX_EPOCH + Duration::from_secs(1)), Micros::new(1_000_000));
+    }
+
+    #[test]
+    fn seconds_round_up_and_end_with_32_bits() {
+        let second = |micros| Micros::new(micros).to_whole_second().get();
+        assert_eq!((second(0), second(1), second(1_000_000), second(1_000_001)), (0, 1_000_000, 1_000_000, 2_000_000));
+        let last = 4_294_967_294_000_000;
+        assert_eq!((second(last), second(last + 1)), (last, Micros::MAX.get()));
+        assert_eq!(Micros::MAX.to_seconds(), u32::MAX);
     }
 
     #[test]

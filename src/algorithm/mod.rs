@@ -23,6 +23,7 @@
 //! assert!(step(&quota, &first.state, now + Duration::from_secs(6), Ask::cost(1)).is_allowed());
 //! ```
 
+mod all;
 mod changed;
 mod error;
 mod fixed_window;
@@ -30,13 +31,13 @@ mod give_back;
 mod micros;
 mod quota;
 mod sliding_window;
-mod stepped;
 mod token_bucket;
 mod words;
 
 use std::fmt;
 use std::time::Duration;
 
+pub use all::{Line, Steps, step_all};
 pub(crate) use changed::{is_foreign, writer};
 pub use error::QuotaError;
 pub use give_back::{Receipt, settle};
@@ -44,7 +45,6 @@ pub use micros::Micros;
 pub(crate) use micros::whole_micros;
 pub(crate) use quota::MOST_SPENT;
 pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND, WEEK};
-pub(crate) use stepped::{Stepped, Turn};
 pub(crate) use words::Words;
 
 /// What a backend remembers of one key under one policy. The default is a key never seen.
@@ -75,6 +75,13 @@ pub struct State {
     /// where it is `at` and two periods, rounded up; [`Micros::MAX`] means never. To other quotas the row counts
     /// nothing from then on.
     pub clear: Micros,
+}
+
+impl State {
+    /// The row, or none if nothing of it stands.
+    pub(crate) fn or_none(self) -> State {
+        if self.spent == 0.0 && self.carry == 0.0 { State::default() } else { self }
+    }
 }
 
 /// What is asked of a key: so many tokens, at once or within a time.
@@ -248,108 +255,51 @@ impl Step {
 /// }
 /// assert_eq!(allowed, 10);
 /// ```
+#[inline]
 pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
-    step_inlined(quota, state, now, ask).told(quota)
-}
-
-/// [`step`], compiled into who asks, and its numbers handed on one by one: a struct that goes through memory from one
-/// function to another is read back in other portions than it was written in, which takes the processor as long as the
-/// arithmetic.
-#[inline(always)]
-pub(crate) fn step_inlined(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Stepped {
-    let State { spent, at, carry, stamp, clear } = *state;
-    if quota.is_plain() && stamp == quota.stamp() && at <= now {
-        let (spent, at) = token_bucket::roll_plain(quota, spent, at, now);
-        let stepped = |turn: Turn, spent: f64, clear: Micros| Stepped {
-            turn,
-            state: State { spent, at, carry, stamp, clear },
-            now,
-        };
-        match quota.limit().checked_sub(ask.cost) {
-            // Nearly all calls.
-            Some(level) if spent <= float(level) => {
-                let spent = spent + float(ask.cost);
-                return stepped(Turn::Now, spent, token_bucket::clear(quota, spent, at));
-            }
-            // A token more is not paid back within the one that is not yet.
-            Some(level) if ask.max_wait == NOT_AT_ALL && spent - float(level) >= 1.0 => {
-                return stepped(Turn::Owing { level }, spent, clear);
-            }
-            _ => return at_length(quota, &State { spent, at, carry, stamp, clear }, now, ask),
-        }
-    }
-    if stamp != quota.stamp() {
-        return step_changed(quota, state, now, ask);
-    }
+    let foreign = is_foreign(quota, state, now);
     let row = roll(quota, state, now);
-    at_length(quota, &row, now, ask)
-}
-
-/// Decides on a row of another stamp. If it is foreign, only an admission changes it.
-#[cold]
-#[inline(never)]
-fn step_changed(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Stepped {
-    let row = roll(quota, state, now);
-    if !is_foreign(quota, state, now) {
-        return at_length(quota, &row, now, ask);
-    }
     match granted(quota, &row, now, ask) {
-        // Nothing is spent and nothing promised, so nothing has to be written.
-        Some(Turn::Now) if ask.cost == 0 => Stepped { turn: Turn::Now, state: *state, now },
-        Some(turn) => {
-            let spent = row.spent + float(ask.cost);
-            Stepped { turn, state: cleared(quota, State { spent, ..row }), now }
-        }
-        None => {
-            let retry = changed::retry_at(quota, state, now, ask);
-            let turn = retry.map_or(Turn::Never, |at| Turn::AskAgainIn(at.micros_since(now)));
-            Stepped { turn, state: *state, now }
-        }
+        // Nothing is spent and nothing promised, so the row stays another quota's.
+        Some(Verdict::Allow) if foreign && ask.cost == 0 => Step { verdict: Verdict::Allow, state: *state, now },
+        Some(verdict) => Step { verdict, state: charged(quota, &row, ask.cost), now },
+        None => denied(quota, if foreign { *state } else { row }, now, ask),
     }
 }
 
-/// Whether there is nothing to a row but that time has passed.
-#[inline(always)]
-fn is_usual(quota: &Quota, row: &State, now: Micros) -> bool {
-    quota.algorithm() == Algorithm::TokenBucket
-        && row.stamp == quota.stamp()
-        && (row.at <= now || row.at.micros_since(now) <= quota.fill_micros())
-}
-
-/// Decides, of a row brought to `now`, whatever the algorithm.
-#[inline(always)]
-fn at_length(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Stepped {
-    let turn = turn_at_length(quota, row, now, ask);
-    let state =
-        if turn.is_allowed() { cleared(quota, State { spent: row.spent + float(ask.cost), ..*row }) } else { *row };
-    Stepped { turn, state, now }
-}
-
-#[inline(never)]
-fn turn_at_length(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Turn {
-    if let Some(turn) = granted(quota, row, now, ask) {
-        return turn;
-    }
-    retry_own(quota, row, now, ask).map_or(Turn::Never, |at| Turn::AskAgainIn(at.micros_since(now)))
+/// The denial of `ask`, of a row that was [rolled if own](roll_if_own).
+#[cold]
+fn denied(quota: &Quota, state: State, now: Micros, ask: Ask) -> Step {
+    let at = if is_foreign(quota, &state, now) {
+        changed::retry_at(quota, &state, now, ask)
+    } else {
+        retry_own(quota, &state, now, ask)
+    };
+    Step { verdict: Verdict::Deny { retry: at.map(|at| at.since(now)) }, state, now }
 }
 
 /// How `ask` is granted, if it is, of an own row that was rolled.
 #[inline]
-fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Turn> {
+fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Verdict> {
     let cost = ask.cost;
-    if cost <= quota.limit() && within_own(quota, row, now, float(quota.limit() - cost)) {
-        return Some(Turn::Now);
+    if cost <= quota.limit() && within_own(quota, row, now, (quota.limit() - cost) as f64) {
+        return Some(Verdict::Allow);
     }
     let max_wait = ask.max_wait_micros().filter(|_| quota.reserves())?;
-    turn(quota, row, now, cost, max_wait).map(|due| Turn::In(due.micros_since(now)))
+    turn(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
 }
 
 /// When `ask` would be granted, of an own row that was rolled, and by which it is denied at `now`.
 fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
     match ask.max_wait_micros().filter(|_| quota.reserves()) {
-        None => when_own(quota, row, now, float(quota.limit().checked_sub(ask.cost)?)),
+        None => when_own(quota, row, now, quota.limit().checked_sub(ask.cost)? as f64),
         Some(max_wait) => retry_turn(quota, row, now, ask.cost, max_wait),
     }
+}
+
+/// A rolled row that `cost` tokens more are spent of.
+fn charged(quota: &Quota, row: &State, cost: u64) -> State {
+    cleared(quota, State { spent: row.spent + cost as f64, ..*row })
 }
 
 /// The row with the instant from which nothing of it stands any more.
@@ -365,9 +315,6 @@ fn cleared(quota: &Quota, row: State) -> State {
 /// The row brought to `now`: what has been paid back is off it. One of another quota becomes an own row that stands
 /// at as much; see [`changed`].
 pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
-    if is_usual(quota, state, now) {
-        return token_bucket::roll(quota, state, now);
-    }
     if state.stamp == quota.stamp() { roll_own(quota, state, now) } else { changed::roll(quota, state, now) }
 }
 
@@ -474,13 +421,6 @@ pub(crate) fn next_change(quota: &Quota, row: &State, now: Micros) -> Option<Mic
     Some(if is_foreign(quota, row, now) { end.min(row.clear) } else { end })
 }
 
-/// Of tokens or microseconds, which are all less than 2^53. A signed number takes one instruction, any other five.
-#[inline(always)]
-const fn float(number: u64) -> f64 {
-    number as i64 as f64
-}
-
-#[inline(always)]
 fn within_own(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
     match quota.algorithm() {
         Algorithm::TokenBucket => token_bucket::within(quota, row, now, level),
@@ -619,18 +559,6 @@ mod tests {
             roll(&quota, &row, now).spent
         };
         assert_eq!((spent(2), spent(3)), (5.0, 0.0));
-    }
-
-    #[test]
-    fn the_short_ways_are_for_buckets_that_nobody_else_wrote_and_that_allow() {
-        let (bucket, window) = (Quota::token_bucket(10, MINUTE), Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
-        let row = |quota: &Quota, at| State { spent: 4.0, at, stamp: quota.stamp(), ..State::default() };
-        assert!(is_usual(&bucket, &row(&bucket, NOW), NOW) && is_usual(&bucket, &row(&bucket, NOW + MINUTE), NOW));
-        let others = [row(&Quota::token_bucket(9, MINUTE), NOW), row(&bucket, NOW + MINUTE + Duration::from_micros(1))];
-        assert!(others.iter().all(|row| !is_usual(&bucket, row, NOW)) && !is_usual(&window, &row(&window, NOW), NOW));
-        let left = |quota: &Quota, cost| left_of_whole(quota, &step(quota, &row(quota, NOW), NOW, Ask::cost(cost)));
-        assert_eq!(left(&bucket, 2), Some((4, 24_000_000)));
-        assert_eq!((left(&bucket, 7), left(&window, 2), left(&window, 7)), (None, None, None));
     }
 
     #[test]

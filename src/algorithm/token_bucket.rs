@@ -6,51 +6,34 @@
 //! in floating point, for the decision at hand, and never stored.
 
 use super::quota::Quota;
-use super::{Micros, State, float};
+use super::{Micros, State};
 
 /// The row as of `now`: whole grains paid back, or nothing spent any more.
-#[inline(always)]
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let elapsed = now.micros_since(state.at);
     let mut row = *state;
     if elapsed >= quota.grain_micros {
         // Grains first: over a long time, what is paid back does not fit a floating-point number without rounding.
         let grains = elapsed / quota.grain_micros;
-        row.spent -= float(grains) * float(quota.grain_tokens);
+        row.spent -= grains as f64 * quota.grain_tokens as f64;
         row.at = state.at.plus(grains * quota.grain_micros);
     }
-    if !outlasts_a_grain(quota, row.spent) && repaid(quota, now.micros_since(row.at)) >= row.spent {
+    if repaid(quota, now.micros_since(row.at)) >= row.spent {
         return State { spent: 0.0, at: state.at.max(now), ..row };
     }
     row
 }
 
-/// [`roll`] of a [plain](Quota::is_plain) bucket's row that is not ahead of `now`: what is spent, and since when.
-#[inline(always)]
-pub(super) fn roll_plain(quota: &Quota, mut spent: f64, mut at: Micros, now: Micros) -> (f64, Micros) {
-    let mut elapsed = now.get() - at.get();
-    if elapsed >= quota.grain_micros {
-        let tokens = elapsed / quota.grain_micros;
-        elapsed -= tokens * quota.grain_micros;
-        (spent, at) = (spent - float(tokens), now.minus(elapsed));
-    }
-    // What is paid back since is less than one.
-    if spent < 1.0 && float(elapsed) / float(quota.grain_micros) >= spent { (0.0, now) } else { (spent, at) }
-}
-
 /// The first whole second from which nothing of `spent` stands, never too early.
-#[inline(always)]
 pub(super) fn clear(quota: &Quota, spent: f64, at: Micros) -> Micros {
     // Of whole tokens it is exact.
     let micros = if quota.grain_tokens == 1 {
-        spent * float(quota.grain_micros)
+        spent * quota.grain_micros as f64
     } else {
         // Rounded twice, so a little more.
-        spent * float(quota.grain_micros) / float(quota.grain_tokens) * (1.0 + 2.0 * f64::EPSILON)
+        spent * quota.grain_micros as f64 / quota.grain_tokens as f64 * (1.0 + 2.0 * f64::EPSILON)
     };
-    // Rounded up, without the function call that `ceil` is on an old processor.
-    let whole = micros as u64;
-    at.plus(whole.saturating_add(u64::from((whole as f64) < micros))).to_whole_second()
+    at.plus(micros.ceil() as u64).to_whole_second()
 }
 
 /// What stands as spent at `now`.
@@ -59,13 +42,9 @@ pub(super) fn spent(quota: &Quota, state: &State, now: Micros) -> f64 {
 }
 
 /// Whether no more than `level` stands as spent at `now`.
-#[inline(always)]
 pub(super) fn within(quota: &Quota, state: &State, now: Micros, level: f64) -> bool {
     // Not `spent() <= level`: subtracting first would round once more.
-    // Mostly nothing has to be paid back for that, or too much, and division is slow.
-    let debt = state.spent - level;
-    let elapsed = now.micros_since(state.at);
-    debt <= 0.0 || (elapsed >= quota.grain_micros || !outlasts_a_grain(quota, debt)) && debt <= repaid(quota, elapsed)
+    state.spent - level <= repaid(quota, now.micros_since(state.at))
 }
 
 /// The first instant from `now` on at which [`within`] holds.
@@ -77,8 +56,6 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     }
     // Whole grains are exact, and are what the row will be brought forward by; only the rest of the last one is
     // rounded.
-    // A cast rounds down as `floor` would, which is a call of a function where the processor may be an old one.
-    // Not `float`: a damaged row, which a server may hand over, can say that anything was spent.
     let grains = (debt / quota.grain_tokens as f64) as u64;
     if grains as f64 * quota.grain_micros as f64 > Micros::MAX.get() as f64 {
         return None;
@@ -89,46 +66,6 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (instant < Micros::MAX).then_some(instant)
 }
 
-/// In how many microseconds a [plain](Quota::is_plain) bucket's row that has been rolled, and stands a token or more above
-/// `level`, has come down to it, as [`when`] has it.
-#[inline(always)]
-pub(super) fn wait_for(quota: &Quota, row: &State, level: u64, now: Micros) -> Option<u64> {
-    if owes(quota, row.spent, level, row.at) {
-        Some(wait_for_owed(quota, row.spent, level, row.at, now))
-    } else {
-        wait_at_length(quota, row, level, now)
-    }
-}
-
-/// To be seen wherever `wait_for` is: a compiler that knows it to do nothing but tell leaves it out if nobody asks.
-#[cold]
-#[inline]
-fn wait_at_length(quota: &Quota, row: &State, level: u64, now: Micros) -> Option<u64> {
-    when(quota, row, now, float(level)).map(|at| at.micros_since(now))
-}
-
-/// Whether a row that stands above `level`, and has been rolled, so that less than a token is paid back since, owes whole
-/// tokens of a [plain](Quota::is_plain) bucket, which are paid back in a time that can be told.
-#[inline(always)]
-fn owes(quota: &Quota, spent: f64, level: u64, at: Micros) -> bool {
-    // As many as the bucket holds are paid back before the end of time, if it is not late.
-    spent - float(level) <= float(quota.limit()) && at.get() < LATE && spent + SHIFT - SHIFT == spent
-}
-
-/// The middle of all instants: what begins before it, and takes less than as long, is over before the last one.
-pub(super) const LATE: u64 = 1 << 52;
-
-/// In how many microseconds what a row [owes](owes) is paid back, as [`when`] has it.
-#[inline(always)]
-fn wait_for_owed(quota: &Quota, spent: f64, level: u64, at: Micros, now: Micros) -> u64 {
-    let tokens = (spent - float(level) + SHIFT).to_bits().wrapping_sub(SHIFT.to_bits());
-    at.plus(tokens.saturating_mul(quota.grain_micros)).micros_since(now)
-}
-
-/// From 2^52 to 2^53 the last bits of a float count by one: there, behind an addition, the whole numbers from 0 on are found
-/// in half of the time that a cast takes.
-const SHIFT: f64 = (1_u64 << 52) as f64;
-
 /// See [`left_of_whole`](super::left_of_whole).
 #[inline]
 pub(super) fn left_of_whole(quota: &Quota, row: &State, now: Micros) -> Option<(u64, u64)> {
@@ -137,7 +74,7 @@ pub(super) fn left_of_whole(quota: &Quota, row: &State, now: Micros) -> Option<(
     let micros = left.checked_mul(quota.grain_micros)?;
     // The row is of `now`, but for part of a token.
     let is_rolled =
-        now.micros_since(row.at) < quota.grain_micros && quota.grain_tokens == 1 && float(spent) == row.spent;
+        now.micros_since(row.at) < quota.grain_micros && quota.grain_tokens == 1 && spent as f64 == row.spent;
     (is_rolled && now.plus(micros) < Micros::MAX).then_some((left, micros))
 }
 
@@ -162,26 +99,16 @@ pub(super) const fn micros_to_repay(quota: &Quota, tokens: u64) -> u128 {
     (tokens as u128 * quota.grain_micros as u128).div_ceil(quota.grain_tokens as u128)
 }
 
-/// Whether so many tokens are more than any part of a grain pays back, as [`repaid`] tells it.
-#[inline(always)]
-fn outlasts_a_grain(quota: &Quota, tokens: f64) -> bool {
-    // Of one token, the largest part is (n - 1) / n with n less than 2^53, which is told exactly enough to be less than 1.
-    // Of several it may be rounded up to all of them.
-    tokens > float(quota.grain_tokens) || quota.grain_tokens == 1 && tokens >= 1.0
-}
-
 /// Tokens paid back in `elapsed` microseconds. Multiplied before divided: `elapsed * (rate / period)` differs in a
 /// quarter of all cases.
-#[inline(always)]
 fn repaid(quota: &Quota, elapsed: u64) -> f64 {
-    float(elapsed) * float(quota.grain_tokens) / float(quota.grain_micros)
+    elapsed as f64 * quota.grain_tokens as f64 / quota.grain_micros as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::{Ask, MINUTE, step};
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn a_million_odd_steps_round_nothing() {
@@ -222,68 +149,6 @@ mod tests {
         // And at the end of time.
         let last = Micros::MAX.minus(36_000_000);
         assert_eq!((left(&SIMPLE, 4.0, 0, last), left(&SIMPLE, 4.0, 0, last.minus(1))), (None, Some((6, 36_000_000))));
-    }
-
-    #[test]
-    fn the_wait_for_whole_tokens_is_told_at_once() {
-        let wait = |spent: f64, level: u64, at: Micros| {
-            owes(&SIMPLE, spent, level, at).then(|| wait_for_owed(&SIMPLE, spent, level, at, NOW))
-        };
-        assert_eq!(wait(10.0, 9, NOW), Some(6_000_000));
-        assert_eq!(wait(10.0, 7, NOW.minus(2)), Some(17_999_998));
-        // Parts of tokens, and what no row can have spent if it is not damaged.
-        assert_eq!([9.5, 1e300, f64::INFINITY, f64::NAN].map(|spent| wait(spent, 9, NOW)), [None; 4]);
-        assert_eq!((wait(12.0, 2, NOW), wait(13.0, 2, NOW)), (Some(60_000_000), None));
-        // And towards the end of time.
-        let late = Micros::new(LATE);
-        assert_eq!((wait(10.0, 9, late), wait(10.0, 9, late.minus(1)).is_some()), (None, true));
-    }
-
-    #[test]
-    fn what_is_plain() {
-        let micros = std::time::Duration::from_micros;
-        assert!(SIMPLE.is_plain() && !SEVERAL.is_plain());
-        assert!(!Quota::fixed_window(1, MINUTE).is_plain() && !Quota::sliding_window(1, MINUTE).is_plain());
-        let full_in = |time: u64| Quota::token_bucket(1, micros(time / 4)).capacity(4);
-        assert!(full_in(LATE - 4).is_plain() && !full_in(LATE).is_plain());
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(50_000))]
-        #[test]
-        fn what_is_plain_is_rolled_and_refused_as_everything_is(
-            grain in prop_oneof![1..20u64, 1..5_000_000u64, Just(60_000_000), Just(1 << 48)],
-            capacity in prop_oneof![1..20u64, Just(1 << 40)],
-            reserved in prop_oneof![Just(0), 1..20u64],
-            spent in prop_oneof![0..40u64, Just(1 << 39)],
-            part in prop_oneof![3 => Just(0.0), 1 => 0.0..1.0],
-            elapsed in prop_oneof![Just(0), 0..40u64, 0..20_000_000u64, 0..1u64 << 50],
-            cost in 0..20u64,
-            now in prop_oneof![Just(1_700_000_000_000_000), Just(LATE + 1_000), Just(Micros::MAX.get() - 5_000_000)],
-        ) {
-            let quota = Quota::try_token_bucket(1, std::time::Duration::from_micros(grain));
-            let quota = quota.and_then(|quota| quota.try_capacity(capacity)).and_then(|it| it.try_max_reserved(reserved));
-            let Ok(quota) = quota else { return Ok(()) };
-            prop_assert_eq!(quota.is_plain(), quota.fill_micros() < LATE);
-            let (now, at) = (Micros::new(now), Micros::new(now.saturating_sub(elapsed)));
-            let state = State { spent: spent as f64 + part, at, stamp: quota.stamp(), ..State::default() };
-            let rolled = roll(&quota, &state, now);
-            prop_assert_eq!(roll_plain(&quota, state.spent, at, now), (rolled.spent, rolled.at));
-            let Some(level) = quota.limit().checked_sub(cost) else { return Ok(()) };
-            if rolled.spent >= (level + 1) as f64 && quota.is_plain() {
-                prop_assert!(!within(&quota, &rolled, now, level as f64));
-                let wait = when(&quota, &rolled, now, level as f64).map(|at| at.micros_since(now));
-                prop_assert_eq!(wait_for(&quota, &rolled, level, now), wait);
-            }
-        }
-    }
-
-    #[test]
-    fn whole_grains_outlast_any_part_of_one() {
-        let outlasts =
-            |quota: &Quota, tokens: &[f64]| tokens.iter().map(|it| outlasts_a_grain(quota, *it)).collect::<Vec<_>>();
-        assert_eq!(outlasts(&SIMPLE, &[0.0, 0.999, 1.0, 2.0]), [false, false, true, true]);
-        assert_eq!(outlasts(&SEVERAL, &[1.0, 6.999, 7.0, 7.5]), [false, false, false, true]);
     }
 
     #[test]

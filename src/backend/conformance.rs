@@ -49,8 +49,8 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
-use super::{Adjustment, Backend, RowId, Steps, Take, verdict_of_all};
-use crate::algorithm::{Ask, HOUR, Quota, Receipt, SECOND, State, Step, Verdict, roll, settle, step};
+use super::{Adjustment, Backend, RowId, Steps, Take};
+use crate::algorithm::{Ask, HOUR, Line, Micros, Quota, Receipt, SECOND, State, Step, Verdict, roll, settle, step_all};
 use crate::policy::{Digest, Key, PolicyName, Secret};
 
 /// All of the suite but what needs several threads ([`spend`] is for those). `pass` lets time go by, and lets tasks run
@@ -484,37 +484,28 @@ async fn state_of(backend: &dyn Backend, take: &Take<'_>) -> State {
 }
 
 fn replay(model: &mut HashMap<Digest, State>, takes: &[Take<'_>], steps: &Steps, store: bool, round: usize) {
-    let mut tried = model.clone();
-    let mut expected: Vec<Step> = Vec::new();
-    for (take, answer) in takes.iter().zip(steps.iter()) {
-        let row = tried.entry(take.row.digest()).or_default();
-        let step = step(&take.quota, row, answer.now, take.ask);
-        if step.is_allowed() {
-            *row = step.state;
-        }
-        expected.push(step);
-    }
-    let granted = expected.iter().all(Step::is_allowed);
-    for (i, (step, answer)) in expected.iter_mut().zip(steps.iter()).enumerate() {
-        if granted {
-            assert_same(answer, step, round);
-            continue;
-        }
-        // Whatever would have fitted leaves its row as it was.
-        let take = &takes[i];
-        let before = model.get(&take.row.digest()).copied().unwrap_or_default();
-        let same = takes.iter().filter(|other| other.row.digest() == take.row.digest());
-        if !step.is_allowed() {
-            let all = verdict_of_all(&before, answer.now, same.map(|other| (other.quota, other.ask)));
-            step.verdict = all.unwrap_or(step.verdict);
-        }
-        step.state = roll(&take.quota, &before, answer.now);
-        let mut answer = *answer;
-        answer.state = roll(&take.quota, &answer.state, answer.now);
-        assert_same(&answer, step, round);
+    let mut rows: Vec<Digest> = Vec::new();
+    let lines = takes.iter().map(|take| {
+        let row = take.row.digest();
+        let known = rows.iter().position(|other| *other == row);
+        let row = known.unwrap_or_else(|| {
+            rows.push(row);
+            rows.len() - 1
+        });
+        Line { row, quota: &take.quota, ask: take.ask }
+    });
+    let lines: Vec<Line<'_>> = lines.collect();
+    let mut states: Vec<State> = rows.iter().map(|row| model.get(row).copied().unwrap_or_default()).collect();
+    let now = steps.first().map_or(Micros::EPOCH, |step| step.now);
+    let expected = step_all(&mut states, &lines, now);
+    let granted = expected.all_granted();
+    for ((expected, answer), take) in expected.iter().zip(steps.iter()).zip(takes) {
+        // What a denial leaves may be told as it is, or brought to the present.
+        let state = |step: &Step| if granted { step.state } else { roll(&take.quota, &step.state, now) };
+        assert_same(&Step { state: state(answer), ..*answer }, &Step { state: state(expected), ..*expected }, round);
     }
     if granted && store {
-        *model = tried;
+        model.extend(rows.into_iter().zip(states));
     }
 }
 

@@ -15,14 +15,12 @@ mod redis;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use smallvec::SmallVec;
-
-use crate::algorithm::{Ask, Micros, Quota, Receipt, State, Step, Verdict, step};
+use crate::algorithm::{Ask, Micros, Quota, Receipt, Step};
 use crate::clock::{Clock, Sleep};
-use crate::policy::{Digest, PolicyName, Secret};
+use crate::policy::{Decision, Digest, PolicyName, Secret};
 
+pub use crate::algorithm::Steps;
 pub use bulletin::{Bulletin, BulletinReader, Notice};
 pub use error::{Error, ErrorKind};
 pub use future::BackendFuture;
@@ -43,9 +41,10 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 ///   takes before it would spend, and stores all of them, or none if one is denied. Two calls on the same row never
 ///   both see the state from before either.
 /// - **A row named twice** in a call is charged for both takes or neither; the retry time of a denial is that of all
-///   its takes, since the call will ask for all of them again ([`verdict_of_all`]).
-/// - **The same arithmetic.** A decision is what [`algorithm::step`](crate::algorithm::step) says of the row, the quota
-///   and the backend's time, down to the last bit of `spent` and the microsecond of a wait.
+///   its takes, since the call will ask for all of them again.
+/// - **The same arithmetic.** A decision is what [`algorithm::step_all`](crate::algorithm::step_all) says of the rows, the
+///   takes and the backend's time, down to the last bit of `spent` and the microsecond of a wait: lock the rows, load them,
+///   call it, and store them.
 /// - **Time is the backend's**: the process's clock in memory, the server's where several processes share rows.
 /// - **Loss forgives.** A backend may lose a row; the key starts afresh. It may never invent spending, and a denied key
 ///   that it has no room to remember must not be allowed for that reason alone.
@@ -319,13 +318,11 @@ pub struct RowId<'a> {
 
 impl RowId<'_> {
     /// One digest for key and policy together, for tables that hold the rows of all policies.
-    #[inline]
     pub fn digest(&self) -> Digest {
         self.key.under(self.policy)
     }
 
     /// A quota whose [boundaries](Quota::seeded) are this row's, if nothing else says where they lie.
-    #[inline(always)]
     pub(crate) fn seeded(&self, quota: &Quota) -> Quota {
         if quota.wants_seed() { quota.seeded(self.digest().seed()) } else { *quota }
     }
@@ -364,9 +361,32 @@ pub struct Take<'a> {
 
 impl<'a> Take<'a> {
     /// What `ask` takes of `row` under `quota`.
-    #[inline]
     pub fn new(row: RowId<'a>, quota: &Quota, ask: Ask) -> Take<'a> {
         Take { row, quota: row.seeded(quota), ask }
+    }
+
+    /// What is answered to the caller.
+    pub(crate) fn decision(&self, step: Step, all_granted: bool) -> Decision {
+        Decision::new(self.row.policy.clone(), self.row.key, self.quota, self.ask.tokens(), step, all_granted)
+    }
+}
+
+/// A take that outlives its call.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnedTake {
+    pub(crate) policy: PolicyName,
+    pub(crate) key: Digest,
+    pub(crate) quota: Quota,
+    pub(crate) ask: Ask,
+}
+
+impl OwnedTake {
+    pub(crate) fn of(take: &Take<'_>) -> OwnedTake {
+        OwnedTake { policy: take.row.policy.clone(), key: take.row.key, quota: take.quota, ask: take.ask }
+    }
+
+    pub(crate) fn take(&self) -> Take<'_> {
+        Take { row: RowId { policy: &self.policy, key: self.key }, quota: self.quota, ask: self.ask }
     }
 }
 
@@ -402,85 +422,4 @@ pub struct Adjustment<'a> {
     pub receipt: Receipt,
     /// Tokens that it truly cost.
     pub actual: u64,
-}
-
-/// The answers to a call, in the order of its takes. A single one needs no allocation.
-///
-/// ```
-/// use tollgate::algorithm::{step, Ask, Micros, State};
-/// use tollgate::backend::Steps;
-/// use tollgate::{Quota, MINUTE};
-///
-/// let now = Micros::new(1_767_225_600_000_000);
-/// let decide = |cost| step(&Quota::token_bucket(10, MINUTE), &State::default(), now, Ask::cost(cost));
-/// assert!(Steps::from(decide(1)).all_granted());
-///
-/// let steps: Steps = [1, 11].map(decide).into_iter().collect();
-/// assert_eq!((steps.len(), steps.all_granted()), (2, false));
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct Steps(SmallVec<[Step; 1]>);
-
-impl Steps {
-    /// Whether every take was granted.
-    pub fn all_granted(&self) -> bool {
-        self.0.iter().all(Step::is_allowed)
-    }
-}
-
-impl std::ops::Deref for Steps {
-    type Target = [Step];
-
-    fn deref(&self) -> &[Step] {
-        &self.0
-    }
-}
-
-impl From<Step> for Steps {
-    fn from(step: Step) -> Steps {
-        Steps(SmallVec::from_buf([step]))
-    }
-}
-
-impl FromIterator<Step> for Steps {
-    fn from_iter<I: IntoIterator<Item = Step>>(steps: I) -> Steps {
-        Steps(steps.into_iter().collect())
-    }
-}
-
-/// What is answered to a call that names one row several times and does not fit: the denial that all of its takes get.
-/// `None` if none of them is denied.
-///
-/// `before` is the row's state before the call. Each take comes after the ones before it, so it is asked with their
-/// tokens added to its own, within the time that it would wait itself; and the call will succeed when the last of them
-/// does.
-///
-/// ```
-/// use tollgate::algorithm::{Ask, Micros, State, Verdict};
-/// use tollgate::backend::verdict_of_all;
-/// use tollgate::{Quota, SECOND};
-///
-/// let quota = Quota::token_bucket(1, SECOND).capacity(3);
-/// let now = Micros::new(1_767_225_600_000_000);
-/// let before = State { spent: 2.0, at: now, stamp: quota.stamp(), ..State::default() };
-///
-/// // One token is left. Either take would fit by itself; together they do in a second.
-/// let twice = [(quota, Ask::cost(1)), (quota, Ask::cost(1))];
-/// assert_eq!(verdict_of_all(&before, now, twice), Some(Verdict::Deny { retry: Some(SECOND) }));
-/// assert_eq!(verdict_of_all(&before, now, [(quota, Ask::cost(1))]), None);
-/// ```
-pub fn verdict_of_all(before: &State, now: Micros, asked: impl IntoIterator<Item = (Quota, Ask)>) -> Option<Verdict> {
-    let mut tokens = 0u64;
-    let mut denial: Option<Option<Duration>> = None;
-    for (quota, ask) in asked {
-        tokens = tokens.saturating_add(ask.tokens());
-        if let Verdict::Deny { retry } = step(&quota, before, now, ask.for_cost(tokens)).verdict {
-            denial = Some(match denial {
-                None => retry,
-                // Never, if one of them never.
-                Some(longest) => longest.zip(retry).map(|(a, b)| a.max(b)),
-            });
-        }
-    }
-    denial.map(|retry| Verdict::Deny { retry })
 }

@@ -95,8 +95,7 @@ impl<'a> Acquire<'a> {
     }
 
     fn decide(self, take: bool) -> DecisionFuture {
-        let Charge { policy, subject, ask, signals } = self.charge;
-        self.limiter.decide_one(policy, subject, ask, signals.as_deref(), take)
+        DecisionFuture(self.limiter.decide_charges([self.charge], take))
     }
 
     fn tell(mut self, more: impl FnOnce(Signals) -> Signals) -> Acquire<'a> {

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
-use super::any_backend::AnyBackend;
 use super::block_cache::BlockCache;
 use super::failure::Failure;
 use super::guard::Guard;
@@ -51,7 +50,7 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize};
 /// # }
 /// ```
 pub struct RateLimiterBuilder {
-    backend: AnyBackend,
+    backend: Box<dyn Backend>,
     secret: Option<Secret>,
     failure: Failure,
     max_waiting: usize,
@@ -63,7 +62,7 @@ pub struct RateLimiterBuilder {
 
 impl RateLimiterBuilder {
     pub(super) fn new(backend: impl Backend) -> RateLimiterBuilder {
-        let backend = AnyBackend::new(backend);
+        let backend: Box<dyn Backend> = Box::new(backend);
         RateLimiterBuilder {
             secret: backend.secret(),
             backend,

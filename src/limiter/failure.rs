@@ -6,8 +6,7 @@ use std::time::SystemTime;
 
 use smallvec::SmallVec;
 
-use super::future::Line;
-use crate::algorithm::{Ask, Micros, Quota, State, Step, step};
+use crate::algorithm::{Ask, Micros, State, Steps, step};
 use crate::backend::{Adjustment, Backend, Error, ErrorKind, MemoryBackend, RowId, Take};
 use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 
@@ -80,35 +79,37 @@ pub(super) struct Failure {
 
 impl Failure {
     /// Decides in the backend's stead, or passes its error on.
-    pub(super) fn decide(&self, lines: &[Line], take: bool, error: Error) -> Result<Decisions, Error> {
-        let modes: SmallVec<[FailureMode; 4]> = lines.iter().map(|line| self.mode(&line.policy)).collect();
+    pub(super) fn decide(&self, takes: &[Take<'_>], take: bool, error: Error) -> Result<Decisions, Error> {
+        let modes: SmallVec<[FailureMode; 4]> = takes.iter().map(|take| self.mode(take.row.policy)).collect();
         // What the backend never does is no failure of its own, and would pass unseen for ever.
         if modes.contains(&FailureMode::Deny) || error.kind() == ErrorKind::Unsupported {
             return Err(error);
         }
         let mut scaled: SmallVec<[Take<'_>; 4]> = SmallVec::new();
-        for (line, mode) in lines.iter().zip(&modes) {
+        for (asked, mode) in takes.iter().zip(&modes) {
             if let FailureMode::Fallback { share } = mode {
-                let row = RowId { policy: &line.policy, key: line.key };
-                scaled.push(Take::new(row, &line.quota.scaled(*share), line.ask));
+                scaled.push(Take::new(asked.row, &asked.quota.scaled(*share), asked.ask));
             }
         }
-        let steps = if scaled.is_empty() {
-            Default::default()
-        } else {
+        let mut steps = Steps::default();
+        if !scaled.is_empty() {
             let backend = self.backend();
-            let steps = if take { backend.acquire(&scaled) } else { backend.peek(&scaled) };
-            // A fallback that has to be waited for is none.
-            steps.try_ready().unwrap_or(Err(error))?
-        };
+            let answer = if take { backend.acquire(&scaled) } else { backend.peek(&scaled) };
+            steps = match answer.try_ready() {
+                Ok(Ok(steps)) if steps.len() == scaled.len() => steps,
+                Ok(Err(own)) => return Err(own),
+                // A fallback that has to be waited for is none.
+                _ => return Err(error),
+            };
+        }
         let all_granted = steps.all_granted();
         let mut local = scaled.iter().zip(steps.iter());
-        let decisions = lines.iter().zip(&modes).map(|(line, mode)| match (mode, local_of(mode, &mut local)) {
-            (FailureMode::Fallback { .. }, Some((quota, step))) => {
-                let (policy, cost) = (line.policy.clone(), line.ask.tokens());
-                Decision::new(policy, line.key, quota, cost, step, all_granted).by(DecidedBy::Fallback)
+        let decisions = takes.iter().zip(&modes).map(|(asked, mode)| {
+            let scaled = if let FailureMode::Fallback { .. } = mode { local.next() } else { None };
+            match scaled {
+                Some((scaled, step)) => scaled.decision(*step, all_granted).by(DecidedBy::Fallback),
+                None => unseen(asked, all_granted),
             }
-            _ => unseen(line, all_granted),
         });
         Ok(decisions.collect())
     }
@@ -135,20 +136,9 @@ impl Failure {
     }
 }
 
-fn local_of<'a>(
-    mode: &FailureMode,
-    steps: &mut impl Iterator<Item = (&'a Take<'a>, &'a Step)>,
-) -> Option<(Quota, Step)> {
-    match mode {
-        FailureMode::Fallback { .. } => steps.next().map(|(take, step)| (take.quota, *step)),
-        _ => None,
-    }
-}
-
 /// Granted without anybody's knowing what the key has spent.
-fn unseen(line: &Line, all_granted: bool) -> Decision {
+fn unseen(take: &Take<'_>, all_granted: bool) -> Decision {
     let now = Micros::from(SystemTime::now());
-    let step = step(&line.quota, &State::default(), now, Ask::cost(0));
-    let (policy, cost) = (line.policy.clone(), line.ask.tokens());
-    Decision::new(policy, line.key, line.quota, cost, step, all_granted).by(DecidedBy::Nobody)
+    let step = step(&take.quota, &State::default(), now, Ask::cost(0));
+    take.decision(step, all_granted).by(DecidedBy::Nobody)
 }

@@ -2,15 +2,15 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use smallvec::SmallVec;
 
 use super::RateLimiter;
-use super::call::Call;
-use crate::algorithm::{Ask, Quota, Step};
-use crate::backend::{BackendFuture, Error, RowId, Steps, Take};
-use crate::policy::{Decision, Decisions, Digest, PolicyName};
+use super::decide::Call;
+use crate::algorithm::Steps;
+use crate::backend::{BackendFuture, Error, OwnedTake, Take};
+use crate::policy::{Decision, Decisions};
 
 /// The answer to one charge. In memory it is there at once.
 ///
@@ -32,28 +32,7 @@ use crate::policy::{Decision, Decisions, Digest, PolicyName};
 /// Polled again after it has answered, it panics, as futures may.
 #[derive(Debug)]
 #[must_use = "the answer says whether to go on"]
-pub struct DecisionFuture(One);
-
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant)] // The large one is the usual one, and a box would be an allocation.
-enum One {
-    /// `None` once it was taken.
-    Ready(Option<Result<Decision, Error>>),
-    Pending(Box<Pending>),
-}
-
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant)] // In a box already.
-enum Pending {
-    Plain {
-        line: Line,
-        steps: BackendFuture<Steps>,
-        limiter: RateLimiter,
-        take: bool,
-    },
-    /// Gate by gate.
-    Gated(DecisionsFuture),
-}
+pub struct DecisionFuture(pub(super) DecisionsFuture);
 
 /// The answers to several charges. In memory they are there at once.
 ///
@@ -74,143 +53,73 @@ enum Pending {
 /// Polled again after it has answered, it panics, as futures may.
 #[derive(Debug)]
 #[must_use = "the answer says whether to go on"]
-pub struct DecisionsFuture(Several);
+pub struct DecisionsFuture(State);
 
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant)] // As above.
-enum Several {
+#[allow(clippy::large_enum_variant)] // The large one is the usual one, and a box would be an allocation.
+enum State {
     /// `None` once it was taken.
     Ready(Option<Result<Decisions, Error>>),
-    Pending {
-        lines: SmallVec<[Line; 1]>,
-        steps: BackendFuture<Steps>,
-        limiter: RateLimiter,
-        take: bool,
-        /// `None` if nothing comes after the backend but the failure mode.
-        call: Option<Box<Call>>,
-    },
+    Pending(Box<Pending>),
 }
 
-/// What was asked, for the answer to tell.
-#[derive(Clone, Debug)]
-pub(super) struct Line {
-    pub(super) policy: PolicyName,
-    pub(super) key: Digest,
-    pub(super) quota: Quota,
-    pub(super) ask: Ask,
-}
-
-impl Line {
-    pub(super) fn of(take: &Take<'_>) -> Line {
-        Line { policy: take.row.policy.clone(), key: take.row.key, quota: take.quota, ask: take.ask }
-    }
-
-    pub(super) fn row(&self) -> RowId<'_> {
-        RowId { policy: &self.policy, key: self.key }
-    }
-
-    fn decision(&self, step: Step, all_granted: bool) -> Decision {
-        Decision::new(self.policy.clone(), self.key, self.quota, self.ask.tokens(), step, all_granted)
-    }
+/// A call that a backend decides elsewhere.
+#[derive(Debug)]
+struct Pending {
+    limiter: RateLimiter,
+    takes: SmallVec<[OwnedTake; 1]>,
+    /// `None` once it was concluded.
+    call: Option<Call>,
+    steps: BackendFuture<Steps>,
 }
 
 impl DecisionFuture {
-    pub(super) fn new(
-        limiter: &RateLimiter,
-        take: &Take<'_>,
-        store: bool,
-        steps: BackendFuture<Steps>,
-    ) -> DecisionFuture {
-        DecisionFuture(match steps.try_ready() {
-            Ok(Ok(steps)) => One::Ready(Some(only(take.row, take.quota, take.ask.tokens(), &steps))),
-            Ok(Err(error)) => One::Ready(Some(limiter.failed_one(&Line::of(take), store, error))),
-            Err(steps) => {
-                let limiter = limiter.clone();
-                One::Pending(Box::new(Pending::Plain { line: Line::of(take), steps, limiter, take: store }))
-            }
-        })
-    }
-
-    #[inline]
-    pub(super) fn ready(decision: Decision) -> DecisionFuture {
-        DecisionFuture(One::Ready(Some(Ok(decision))))
-    }
-
     /// The answer, if it is there already.
     pub(super) fn try_ready(self) -> Option<Result<Decision, Error>> {
-        match self.0 {
-            One::Ready(answer) => answer,
-            One::Pending(_) => None,
-        }
-    }
-
-    /// An answer to one charge that is there already.
-    pub(super) fn of_one(answer: Result<Decisions, Error>) -> DecisionFuture {
-        DecisionFuture(One::Ready(Some(the_only(answer))))
-    }
-
-    /// The answer of a call with one charge.
-    pub(super) fn of(decisions: DecisionsFuture) -> DecisionFuture {
-        DecisionFuture(match decisions.try_ready() {
-            Ok(answer) => One::Ready(Some(the_only(answer))),
-            Err(decisions) => One::Pending(Box::new(Pending::Gated(decisions))),
-        })
+        self.0.try_ready().ok().map(the_only)
     }
 }
 
 impl Future for DecisionFuture {
     type Output = Result<Decision, Error>;
 
-    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            One::Ready(answer) => match answer.take() {
-                Some(answer) => Poll::Ready(answer),
-                None => panic!("a DecisionFuture was polled after it had answered"),
-            },
-            One::Pending(pending) => match &mut **pending {
-                Pending::Plain { line, steps, limiter, take } => {
-                    Pin::new(steps).poll(context).map(|answer| match answer {
-                        Ok(steps) => only(line.row(), line.quota, line.ask.tokens(), &steps),
-                        Err(error) => limiter.failed_one(line, *take, error),
-                    })
-                }
-                Pending::Gated(decisions) => Pin::new(decisions).poll(context).map(the_only),
-            },
-        }
+        Pin::new(&mut self.0).poll(context).map(the_only)
     }
 }
 
 fn the_only(answer: Result<Decisions, Error>) -> Result<Decision, Error> {
-    answer?.into_only().ok_or_else(too_few)
+    match answer?.into_only() {
+        Some(decision) => Ok(decision),
+        None => unreachable!("one charge, one decision"),
+    }
 }
 
 impl DecisionsFuture {
-    pub(super) fn new(
-        limiter: &RateLimiter,
-        takes: &[Take<'_>],
-        store: bool,
-        call: Option<Call>,
-        steps: BackendFuture<Steps>,
-    ) -> DecisionsFuture {
-        let lines: SmallVec<[Line; 1]> = takes.iter().map(Line::of).collect();
-        DecisionsFuture(match steps.try_ready() {
-            Ok(answer) => Several::Ready(Some(several(limiter, &lines, store, call, answer))),
-            Err(steps) => {
-                Several::Pending { lines, steps, limiter: limiter.clone(), take: store, call: call.map(Box::new) }
-            }
-        })
+    pub(super) fn ready(answer: Result<Decisions, Error>) -> DecisionsFuture {
+        DecisionsFuture(State::Ready(Some(answer)))
     }
 
-    pub(super) fn ready(answer: Result<Decisions, Error>) -> DecisionsFuture {
-        DecisionsFuture(Several::Ready(Some(answer)))
+    /// For whoever does not wait: nobody in this process can tell.
+    pub(super) fn unanswered() -> DecisionsFuture {
+        DecisionsFuture(State::Ready(None))
+    }
+
+    pub(super) fn pending(
+        limiter: &RateLimiter,
+        call: Call,
+        takes: &[Take<'_>],
+        steps: BackendFuture<Steps>,
+    ) -> DecisionsFuture {
+        let takes = takes.iter().map(OwnedTake::of).collect();
+        DecisionsFuture(State::Pending(Box::new(Pending { limiter: limiter.clone(), takes, call: Some(call), steps })))
     }
 
     /// The answer if it is there already, else the future to wait for.
     #[allow(clippy::result_large_err)] // It is moved once, and a box would be an allocation.
     pub(crate) fn try_ready(self) -> Result<Result<Decisions, Error>, DecisionsFuture> {
         match self.0 {
-            Several::Ready(Some(answer)) => Ok(answer),
+            State::Ready(Some(answer)) => Ok(answer),
             other => Err(DecisionsFuture(other)),
         }
     }
@@ -220,50 +129,18 @@ impl Future for DecisionsFuture {
     type Output = Result<Decisions, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            Several::Ready(answer) => match answer.take() {
-                Some(answer) => Poll::Ready(answer),
-                None => panic!("a DecisionsFuture was polled after it had answered"),
-            },
-            Several::Pending { lines, steps, limiter, take, call } => Pin::new(steps)
-                .poll(context)
-                .map(|answer| several(limiter, lines, *take, call.take().map(|call| *call), answer)),
+        let answer = match &mut self.0 {
+            State::Ready(answer) => answer.take(),
+            State::Pending(pending) => {
+                let Pending { limiter, takes, call, steps } = &mut **pending;
+                let steps = ready!(Pin::new(steps).poll(context));
+                let takes: SmallVec<[Take<'_>; 4]> = takes.iter().map(OwnedTake::take).collect();
+                call.take().map(|call| limiter.conclude(call, &takes, steps))
+            }
+        };
+        match answer {
+            Some(answer) => Poll::Ready(answer),
+            None => panic!("a DecisionsFuture was polled after it had answered"),
         }
     }
-}
-
-/// What comes after the backend.
-fn several(
-    limiter: &RateLimiter,
-    lines: &[Line],
-    take: bool,
-    call: Option<Call>,
-    answer: Result<Steps, Error>,
-) -> Result<Decisions, Error> {
-    if let Some(call) = call {
-        return limiter.conclude(call, lines, answer);
-    }
-    answer.and_then(|steps| decisions(lines, &steps)).or_else(|error| limiter.failed(lines, take, error))
-}
-
-#[inline]
-fn only(row: RowId<'_>, quota: Quota, cost: u64, steps: &Steps) -> Result<Decision, Error> {
-    let step = steps.first().ok_or_else(too_few)?;
-    Ok(Decision::new(row.policy.clone(), row.key, quota, cost, *step, step.is_allowed()))
-}
-
-pub(super) fn decisions(lines: &[Line], steps: &Steps) -> Result<Decisions, Error> {
-    if lines.len() != steps.len() {
-        return Err(too_few());
-    }
-    let all_granted = steps.all_granted();
-    Ok(lines.iter().zip(steps.iter()).map(|(line, step)| line.decision(*step, all_granted)).collect())
-}
-
-#[cold]
-fn too_few() -> Error {
-    Error::new(
-        crate::backend::ErrorKind::Protocol,
-        "it answered another number of steps than it was asked for; this is a bug in the backend",
-    )
 }

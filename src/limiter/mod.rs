@@ -1,17 +1,15 @@
 //! The engine: what a policy says of a caller, decided by a backend.
 
 mod acquire;
-mod any_backend;
 mod block_cache;
 mod builder;
-mod call;
 mod charge;
 mod control;
+mod decide;
 mod deny;
 mod error;
 mod failure;
 mod future;
-mod gates;
 mod guard;
 mod local;
 #[cfg(all(test, tollgate_models))]
@@ -19,7 +17,6 @@ mod models;
 mod notices;
 mod observer;
 mod overrides;
-mod plain;
 mod queue;
 mod reservation;
 mod settlement;
@@ -32,7 +29,6 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use self::any_backend::AnyBackend;
 use self::block_cache::BlockCache;
 use self::failure::Failure;
 use self::guard::Guard;
@@ -40,14 +36,15 @@ use self::local::LocalTime;
 use self::overrides::Overrides;
 use self::queue::Queues;
 use crate::algorithm::{Ask, Micros, Quota, SECOND};
-use crate::backend::{Backend, BackendFuture, Error, MemoryBackend, RowId, Steps, Take};
+use crate::backend::{Backend, BackendFuture, Error, ErrorKind, MemoryBackend, RowId, Take};
 use crate::policy::{Decision, Digest, Key, Policy, Secret, Signals, Subject};
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize};
 
 pub use acquire::Acquire;
 pub use builder::RateLimiterBuilder;
 pub use charge::Charge;
 pub use control::Stats;
+pub(crate) use decide::Circumstances;
 pub use deny::DenyList;
 pub use error::LimitError;
 pub use failure::FailureMode;
@@ -55,7 +52,6 @@ pub use future::{DecisionFuture, DecisionsFuture};
 pub use guard::AutoBlock;
 pub use observer::{Blocked, Failed, Observed, Observer, Outcome};
 pub use overrides::SetQuotaError;
-pub(crate) use plain::{decided, usual};
 pub use reservation::{HoldFuture, Reservation};
 pub use settlement::Settlement;
 pub use snapshot::Snapshot;
@@ -110,7 +106,7 @@ pub struct RateLimiter {
 }
 
 struct Inner {
-    backend: AnyBackend,
+    backend: Box<dyn Backend>,
     hash: Secret,
     anonymous: Digest,
     failure: Failure,
@@ -170,9 +166,8 @@ impl RateLimiter {
     ///
     /// # Errors
     /// If the backend cannot decide. A denial is no error: see [`Decision::into_result`](crate::Decision::into_result).
-    #[inline]
     pub fn limit(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
-        self.decide_one(policy, subject.into(), Ask::cost(1), None, true)
+        self.acquire(policy, subject).send()
     }
 
     /// [`limit`](RateLimiter::limit) from where nothing can be awaited, such as a gRPC interceptor. `None` if nobody in
@@ -189,9 +184,10 @@ impl RateLimiter {
     /// assert!(goes_on());
     /// assert!(!goes_on());
     /// ```
-    #[inline]
     pub fn limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Option<Decision> {
-        self.decide_now(policy, subject.into(), Ask::cost(1))
+        let (subject, signals) = (subject.into(), Signals::new());
+        let around = Circumstances { take: true, enforced: true, waits: false, signals: &signals };
+        DecisionFuture(self.decide([(policy, &subject, Ask::cost(1))], around)).try_ready()?.ok()
     }
 
     /// What [`limit`](RateLimiter::limit) would answer, without taking anything. Of a layer's callers: name them as
@@ -212,7 +208,7 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot decide.
     pub fn check(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
-        self.decide_one(policy, subject.into(), Ask::cost(1), None, false)
+        self.acquire(policy, subject).check()
     }
 
     /// Begins a call with choices: a [cost](Acquire::cost), a [reservation](Acquire::reserve), a charge [in
@@ -385,9 +381,11 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot tell.
     pub async fn now(&self) -> Result<Micros, Error> {
-        let takes = [self.take(&NOBODY, &Subject::anonymous(), Ask::cost(0))];
-        let steps = self.ask_backend(&takes, false);
-        Ok(DecisionFuture::new(self, &takes[0], false, steps).await?.step().now)
+        let row = RowId { policy: NOBODY.name(), key: self.row_key(None) };
+        let looked = self.inner.backend.peek(&[Take::new(row, NOBODY.quota(), Ask::cost(0))]).await;
+        let steps = looked?;
+        let step = steps.first().ok_or_else(|| Error::new(ErrorKind::Protocol, "it did not say what time it is"))?;
+        Ok(step.now)
     }
 
     /// Forgets what `subject` spent under `policy`: it has the whole limit again. Blocks stay.
@@ -413,17 +411,17 @@ impl RateLimiter {
         self.inner.reset(&[RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }])
     }
 
-    fn decide_charges<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>, take: bool) -> DecisionsFuture {
-        if self.is_plain() {
-            let lines = charges.into_iter().map(|Charge { policy, subject, ask, .. }| (policy, subject, ask));
-            return self.decide_plainly(lines, take);
-        }
-        let charges: SmallVec<[Charge<'a>; 4]> = charges.into_iter().collect();
+    pub(super) fn decide_charges<'a>(
+        &self,
+        charges: impl IntoIterator<Item = Charge<'a>>,
+        take: bool,
+    ) -> DecisionsFuture {
+        let charges: SmallVec<[Charge<'a>; 1]> = charges.into_iter().collect();
         // Who calls is one caller, whichever charge tells it.
         let none = Signals::new();
         let signals = charges.iter().find_map(Charge::known).unwrap_or(&none);
         let lines = charges.iter().map(|charge| (charge.policy(), charge.subject(), charge.ask()));
-        self.decide(lines, Circumstances { take, enforced: true, signals })
+        self.decide(lines, Circumstances { take, enforced: true, waits: true, signals })
     }
 
     /// The digest of a key under this limiter's [secret](RateLimiterBuilder::secret); `None` = the anonymous key. It is
@@ -440,7 +438,6 @@ impl RateLimiter {
         self.row_key(key)
     }
 
-    #[inline(always)]
     pub(crate) fn row_key(&self, key: Option<&Key>) -> Digest {
         match key {
             Some(key) => self.inner.hash.digest(key),
@@ -448,63 +445,14 @@ impl RateLimiter {
         }
     }
 
-    /// The one place where a call is decided.
-    pub(crate) fn decide<'a, L>(&self, lines: L, around: Circumstances<'_>) -> DecisionsFuture
-    where
-        L: IntoIterator<Item = (&'a Policy, &'a Subject, Ask)>,
-    {
-        if !self.is_plain() {
-            return self.decide_gate_by_gate(&lines.into_iter().collect(), around);
-        }
-        self.decide_plainly(lines.into_iter(), around.take)
-    }
-
-    /// By the quota that the program says.
-    #[inline]
-    fn take<'a>(&self, policy: &'a Policy, subject: &Subject, ask: Ask) -> Take<'a> {
-        let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
-        Take::new(row, policy.quota_for(subject.tier_name()), ask)
-    }
-
-    /// By what was set in its place, if anything was.
-    fn take_changed<'a>(&self, policy: &'a Policy, subject: &Subject, ask: Ask) -> Take<'a> {
-        let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
-        let changed = self.inner.overrides.quota(policy, subject.tier_name(), Some(row.key));
-        Take::new(row, changed.as_ref().unwrap_or_else(|| policy.quota_for(subject.tier_name())), ask)
-    }
-
-    fn ask_backend(&self, takes: &[Take<'_>], take: bool) -> BackendFuture<Steps> {
-        if take { self.inner.backend.acquire(takes) } else { self.inner.backend.peek(takes) }
-    }
-
     /// Whether anybody wants to know more of callers than their keys.
     pub(crate) fn wants_signals(&self) -> bool {
-        !self.is_plain() && self.inner.guard.wants_signals()
-    }
-
-    pub(crate) fn hash(&self) -> &Secret {
-        &self.inner.hash
-    }
-
-    /// Whether nobody but the backend has a say.
-    #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.inner.is_plain.load(Ordering::Acquire)
+        self.inner.guard.wants_signals()
     }
 }
 
 /// Nobody is charged under it: a look at its row tells the time.
 static NOBODY: Policy = Policy::new("tollgate/now", Quota::token_bucket(1, SECOND));
-
-/// What a call is besides its charges.
-#[derive(Clone, Copy)]
-pub(crate) struct Circumstances<'a> {
-    /// Whether it is charged, or only asked for.
-    pub(crate) take: bool,
-    /// Whether a denial is acted on.
-    pub(crate) enforced: bool,
-    pub(crate) signals: &'a Signals,
-}
 
 impl Default for RateLimiter {
     /// A limiter on a new [`MemoryBackend`].

@@ -35,7 +35,6 @@ mod shared;
 #[cfg(feature = "axum")]
 mod standing;
 mod status;
-mod usual;
 
 pub use body::RefusalBody;
 pub use future::ResponseFuture;

@@ -21,7 +21,6 @@ use super::rule::Prepared;
 use super::settle::SettleFn;
 use super::shared::{Enforce, Shared};
 use super::status::RateLimitStatus;
-use super::usual::Usual;
 use crate::algorithm::Ask;
 use crate::backend::Error;
 use crate::limiter::{Circumstances, DecisionsFuture, Place, Reservation, Settlement};
@@ -67,13 +66,11 @@ use crate::policy::{Decision, Decisions, Signals, Subject};
 pub struct RateLimit<S> {
     inner: S,
     shared: Arc<Shared>,
-    /// Of the layer: see [`Usual`].
-    is_usual: bool,
 }
 
 impl<S> RateLimit<S> {
     pub(super) fn new(inner: S, shared: Arc<Shared>) -> RateLimit<S> {
-        RateLimit { inner, is_usual: shared.is_usual(), shared }
+        RateLimit { inner, shared }
     }
 
     /// The service behind the limits.
@@ -96,34 +93,8 @@ where
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let shared = &self.shared;
-        let (mut usual, mut denied) = (Usual::AtLength, None);
-        if self.is_usual && shared.limiter.is_plain() {
-            usual = shared.usual(request.headers(), request.extensions(), &mut denied);
-            match usual {
-                Usual::GoOn => return ResponseFuture::inner(self.inner.call(request), None),
-                Usual::Tell(left) => {
-                    let report = shared.report(left);
-                    return ResponseFuture::telling(self.inner.call(request), report);
-                }
-                Usual::Denied | Usual::AtLength | Usual::TakeApart => {}
-            }
-        }
         let (mut parts, body) = request.into_parts();
-        let mut extracted = None;
-        if let Usual::TakeApart = usual {
-            match shared.usual_parts(&parts, &mut extracted, &mut denied) {
-                Usual::GoOn => return ResponseFuture::inner(self.inner.call(Request::from_parts(parts, body)), None),
-                Usual::Tell(left) => {
-                    let report = shared.report(left);
-                    return ResponseFuture::telling(self.inner.call(Request::from_parts(parts, body)), report);
-                }
-                Usual::Denied | Usual::AtLength | Usual::TakeApart => {}
-            }
-        }
-        let verdict = match denied {
-            Some(denied) => Ok(Outcome::Refuse(Cause::Denied(denied.into()))),
-            None => shared.decide(&parts, extracted),
-        };
+        let verdict = shared.decide(&parts, None);
         match verdict {
             Ok(Outcome::Proceed(pass)) if !pass.waits() => {
                 let after = pass.apply(&self.shared, &mut parts);
@@ -265,7 +236,7 @@ impl Shared {
         let wait = self.wait.filter(|_| place.is_some() || !enforced);
         let ask = |cost| wait.map_or(Ask::cost(cost), |wait| Ask::cost(cost).wait_up_to(wait));
         let charges = lines.iter().map(|line| (&self.prepared(line).policy, &line.subject, ask(line.cost)));
-        (self.limiter.decide(charges, Circumstances { take: true, enforced, signals }), place)
+        (self.limiter.decide(charges, Circumstances { take: true, enforced, waits: true, signals }), place)
     }
 
     /// What is known of the caller besides its key, if somebody wants to know.

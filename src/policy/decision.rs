@@ -8,9 +8,8 @@ use super::deny_rule::DenyRule;
 use super::digest::Digest;
 use super::name::PolicyName;
 use super::outlook::Outlook;
-use super::rare::Rare;
 use super::reason::{DecidedBy, Reason};
-use crate::algorithm::{Micros, Quota, State, Step, Stepped, Turn, Verdict, roll};
+use crate::algorithm::{Micros, Quota, State, Step, Verdict, roll};
 
 /// The answer to one charge.
 ///
@@ -65,11 +64,10 @@ pub struct Decision {
     reason: Reason,
     decided_by: DecidedBy,
     /// What of the caller is denied, whatever the quota says.
-    denied: Rare<Arc<DenyRule>>,
+    denied: Option<Arc<DenyRule>>,
 }
 
 impl Decision {
-    #[inline]
     pub(crate) fn new(
         policy: PolicyName,
         key: Digest,
@@ -85,24 +83,11 @@ impl Decision {
             Verdict::Reserve { .. } => Reason::Reserved,
             Verdict::Allow => Reason::WithinQuota,
         };
-        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Backend, denied: Rare::NONE }
-    }
-
-    /// Of the only charge of its call.
-    #[inline(always)]
-    pub(crate) fn of_one(policy: PolicyName, key: Digest, quota: &Quota, cost: u64, step: Stepped) -> Decision {
-        // Not of what is told, which is not to be waited for.
-        let reason = match step.turn {
-            Turn::Now => Reason::WithinQuota,
-            Turn::Owing { .. } | Turn::AskAgainIn(_) => Reason::QuotaExceeded,
-            turn => rare_reason(turn, cost, quota),
-        };
-        let step = step.told(quota);
-        Decision { policy, key, quota: *quota, cost, step, reason, decided_by: DecidedBy::Backend, denied: Rare::NONE }
+        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Backend, denied: None }
     }
 
     /// A denial that no quota has a say in: until a time, or for good. Nothing is left, as far as anybody is told.
-    pub(crate) fn barred(
+    pub(crate) fn blocked(
         policy: PolicyName,
         key: Digest,
         quota: Quota,
@@ -117,7 +102,7 @@ impl Decision {
         let state = State { spent: quota.limit() as f64, ..roll(&quota, &unspent, now) };
         let reason = if retry.is_some() { Reason::Blocked } else { Reason::DenyList };
         let step = Step { verdict: Verdict::Deny { retry }, state, now };
-        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Limiter, denied: Rare::some(rule) }
+        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Limiter, denied: Some(rule) }
     }
 
     /// The same, decided by somebody else. What nobody saw is within no quota.
@@ -154,7 +139,7 @@ impl Decision {
     /// What stands on the deny list, or is blocked, if that is the [reason](Decision::reason). Not for clients to see:
     /// it tells them what to change.
     pub fn denied_rule(&self) -> Option<&DenyRule> {
-        self.denied.get().map(|rule| &**rule)
+        self.denied.as_deref()
     }
 
     /// The policy's name.
@@ -264,12 +249,6 @@ impl Decision {
     }
 }
 
-// Of its own: with more arms, the usual ones would be jumped to through a table.
-#[cold]
-fn rare_reason(turn: Turn, cost: u64, quota: &Quota) -> Reason {
-    if let Turn::In(_) = turn { Reason::Reserved } else { never(cost, quota) }
-}
-
 /// Why a denial has no time after which to come back.
 #[cold]
 fn never(cost: u64, quota: &Quota) -> Reason {
@@ -287,7 +266,7 @@ fn never(cost: u64, quota: &Quota) -> Reason {
 mod tests {
     use super::super::decisions::Decisions;
     use super::*;
-    use crate::algorithm::{Ask, MINUTE, step, step_inlined};
+    use crate::algorithm::{Ask, MINUTE, step};
 
     const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
@@ -351,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_charge_has_the_reason_that_it_has_among_others() {
+    fn each_step_has_its_reason() {
         let quota = Quota::token_bucket(1, Quota::MAX_PERIOD).max_reserved(1);
         let row = |spent: f64| State { spent, at: NOW, stamp: quota.stamp(), ..State::default() };
         let minute = Ask::cost(1).wait_up_to(MINUTE);
@@ -366,12 +345,9 @@ mod tests {
             (0.0, Ask::cost(2), Reason::WaitTooLong),
             (0.0, Ask::cost(3), Reason::CostTooLarge),
         ] {
-            let stepped = step_inlined(&quota, &row(spent), NOW, ask);
             let (name, key) = (PolicyName::new("api"), Digest::from_bits(0));
-            let lone = Decision::of_one(name.clone(), key, &quota, ask.tokens(), stepped);
-            let among = Decision::new(name, key, quota, ask.tokens(), step(&quota, &row(spent), NOW, ask), true);
-            assert_eq!((lone.reason(), among.reason()), (reason, reason), "{spent} spent, {ask:?}");
-            assert_eq!(lone.step(), among.step(), "{spent} spent, {ask:?}");
+            let decision = Decision::new(name, key, quota, ask.tokens(), step(&quota, &row(spent), NOW, ask), true);
+            assert_eq!(decision.reason(), reason, "{spent} spent, {ask:?}");
         }
     }
 

@@ -15,7 +15,6 @@ mod placement;
 mod quota;
 #[cfg(feature = "serde")]
 mod quota_serde;
-mod rare;
 mod reason;
 mod signals;
 mod siphash;
@@ -34,7 +33,6 @@ pub use name::PolicyName;
 pub use named::{Policy, PolicyError};
 pub use network::CidrError;
 pub(crate) use network::parse_network;
-pub(crate) use outlook::Outlook;
 pub(crate) use pattern::Pattern;
 pub(crate) use placement::Placement;
 pub use quota::ParseQuotaError;

@@ -5,7 +5,6 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::named::PolicyError;
-use super::rare::Rare;
 use super::siphash::SipHash;
 use crate::algorithm::Words;
 
@@ -31,7 +30,7 @@ pub struct PolicyName {
 #[derive(Clone)]
 enum Text {
     Static(&'static str),
-    Shared(Rare<Arc<str>>),
+    Shared(Arc<str>),
 }
 
 impl PolicyName {
@@ -64,7 +63,7 @@ impl PolicyName {
     pub fn try_new(name: impl Into<Arc<str>>) -> Result<PolicyName, PolicyError> {
         let name = name.into();
         if is_valid(&name) {
-            Ok(PolicyName { bits: bits(&name), text: Text::Shared(Rare::some(name)) })
+            Ok(PolicyName { bits: bits(&name), text: Text::Shared(name) })
         } else {
             Err(PolicyError::name(&name))
         }
@@ -74,7 +73,7 @@ impl PolicyName {
     pub fn as_str(&self) -> &str {
         match &self.text {
             Text::Static(text) => text,
-            Text::Shared(text) => text.get().map_or("", |text| text),
+            Text::Shared(text) => text,
         }
     }
 

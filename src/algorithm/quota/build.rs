@@ -23,7 +23,6 @@ impl Quota {
             algorithm,
             stamp: 0,
             phase: Phase::Nobody,
-            plain: false,
             rate,
             period: micros,
             capacity: rate,
@@ -68,8 +67,6 @@ impl Quota {
             return Err(QuotaError::new(Problem::ReservedTooLong, self.max_reserved));
         }
         self.fill = fill as u64;
-        let is_bucket = matches!(self.algorithm, Algorithm::TokenBucket);
-        self.plain = is_bucket && self.grain_tokens == 1 && self.fill < token_bucket::LATE;
         self.stamp = self.digest();
         Ok(self)
     }

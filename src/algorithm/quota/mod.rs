@@ -91,8 +91,6 @@ pub struct Quota {
     algorithm: Algorithm,
     stamp: u32,
     phase: Phase,
-    /// A bucket that gets one token at a time, and is full within `PLAIN_FILL`: most are, and are decided in fewer steps.
-    plain: bool,
     rate: u64,
     period: u64,
     capacity: u64,
@@ -539,11 +537,6 @@ impl Quota {
 
     pub(crate) const fn start_micros(&self) -> u64 {
         self.start
-    }
-
-    #[inline(always)]
-    pub(crate) const fn is_plain(&self) -> bool {
-        self.plain
     }
 
     pub(crate) const fn fill_micros(&self) -> u64 {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::MemoryBackend;
 use super::table::Table;
-use super::{AnyClock, MemoryBackend};
 use crate::clock::{Clock, SystemClock};
 
 /// Choices for a [`MemoryBackend`].
@@ -46,10 +46,8 @@ impl MemoryBackendBuilder {
     pub fn build(self) -> MemoryBackend {
         MemoryBackend {
             table: Table::new(self.max_rows),
-            clock: match self.clock {
-                Some(clock) => AnyClock::Other(clock),
-                None => AnyClock::System(SystemClock::new()),
-            },
+            has_own_clock: self.clock.is_some(),
+            clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
             max_rows: self.max_rows,
         }
     }

@@ -4,14 +4,14 @@ use smallvec::SmallVec;
 
 use super::ledger::Shared;
 use super::row::{Row, RowKey};
-use super::table::{Room, Shard, Table};
-use crate::algorithm::{Algorithm, Micros, Quota, State, Step, roll, step, when};
-use crate::backend::{RowId, Steps, Take, verdict_of_all};
+use super::table::{Shard, Table};
+use crate::algorithm::{Algorithm, Line, Micros, Quota, State, Step, Steps, roll, step_all, when};
+use crate::backend::{RowId, Take};
 
 /// The shards of a call, locked in ascending order.
 pub(super) struct Call<'a> {
     table: &'a Table,
-    shards: SmallVec<[(usize, Shard<'a>); 2]>,
+    shards: SmallVec<[Shard<'a>; 2]>,
     /// The rows that the call names, in the order of its takes, and those that make room for them: none of them may be
     /// dropped for the sake of another.
     busy: SmallVec<[RowKey; 4]>,
@@ -19,13 +19,8 @@ pub(super) struct Call<'a> {
 
 /// A row of a call.
 pub(super) struct Loaded<'a> {
-    pub(super) key: RowKey,
+    key: RowKey,
     row: &'a RowId<'a>,
-    /// The number of its policy.
-    policy: u32,
-    pub(super) state: State,
-    /// The row before the first take of the call that was granted.
-    before: Option<State>,
     pub(super) place: Place,
     has_carry: bool,
 }
@@ -40,141 +35,124 @@ pub(super) enum Place {
     Overflow(Shared),
 }
 
-impl Loaded<'_> {
-    /// The quota by which a charge on this row is decided.
-    pub(super) fn quota(&self, quota: &Quota) -> Quota {
-        match self.place {
-            // Window boundaries that differ from newcomer to newcomer would pay the shared row back at each.
-            Place::Overflow((_, index)) => quota.seeded(u64::from(self.policy) << 8 | u64::from(index)),
-            _ => *quota,
-        }
-    }
-
-    /// Decides a take, and does to the loaded row what it would do.
-    fn step(&mut self, take: &Take<'_>, now: Micros) -> Step {
-        let step = step(&self.quota(&take.quota), &self.state, now, take.ask);
-        if step.is_allowed() {
-            self.before = Some(self.before.unwrap_or(self.state));
-            self.state = step.state;
-        }
-        step
-    }
-}
-
 impl<'a> Call<'a> {
-    pub(super) fn new(table: &'a Table, keys: SmallVec<[RowKey; 4]>) -> Call<'a> {
-        let mut numbers: SmallVec<[usize; 4]> = keys.iter().map(|key| table.shard_of(*key)).collect();
+    pub(super) fn new<'r>(table: &'a Table, rows: impl Iterator<Item = &'r RowId<'r>>) -> Call<'a> {
+        let busy: SmallVec<[RowKey; 4]> = rows.map(|row| table.keys().key(row)).collect();
+        let mut numbers: SmallVec<[usize; 4]> = busy.iter().map(|key| table.shard_of(*key)).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        Call { table, shards: numbers.into_iter().map(|number| (number, table.lock(number))).collect(), busy: keys }
+        Call { table, shards: numbers.into_iter().map(|number| table.lock(number)).collect(), busy }
     }
 
-    /// Decides all takes at `now`, and stores them if all are granted.
+    /// Decides all takes at `now`, and stores what they leave if all are granted.
     pub(super) fn decide(&mut self, takes: &[Take<'_>], now: Micros, store: bool) -> Steps {
-        let mut loaded: SmallVec<[Loaded<'_>; 4]> = SmallVec::new();
-        let mut steps: SmallVec<[(usize, Step); 4]> = SmallVec::new();
+        // Each row once, and the place of each take's row among these.
+        let (mut rows, mut states) = (SmallVec::<[Loaded<'_>; 4]>::new(), SmallVec::<[State; 4]>::new());
+        let mut places = SmallVec::<[usize; 4]>::new();
         for (i, take) in takes.iter().enumerate() {
             let key = self.busy[i];
-            let index = loaded.iter().position(|row| row.key == key).unwrap_or_else(|| {
-                let row = self.load(key, &take.row, &take.quota, now);
-                // Newcomers share overflow rows within a call, too.
-                let is_shared = matches!(row.place, Place::Overflow(_));
-                let shard = |key: RowKey| self.table.shard_of(key);
-                let same = loaded
-                    .iter()
-                    .position(|other| is_shared && other.place == row.place && shard(other.key) == shard(row.key));
-                same.unwrap_or_else(|| {
-                    loaded.push(row);
-                    loaded.len() - 1
+            let place = rows.iter().position(|row| row.key == key).unwrap_or_else(|| {
+                let (row, state) = self.load(key, &take.row, &take.quota, now);
+                self.same_overflow(&rows, &row).unwrap_or_else(|| {
+                    rows.push(row);
+                    states.push(state);
+                    rows.len() - 1
                 })
             });
-            let step = loaded[index].step(take, now);
-            steps.push((index, step));
+            places.push(place);
         }
+        let overflow: Vec<Option<Quota>> = self.overflow_quotas(&rows, &places, takes);
+        let quota = |i: usize| overflow.get(i).and_then(Option::as_ref).unwrap_or(&takes[i].quota);
+        let line = |(i, row): (usize, &usize)| Line { row: *row, quota: quota(i), ask: takes[i].ask };
+        let lines: SmallVec<[Line<'_>; 4]> = places.iter().enumerate().map(line).collect();
 
-        if !steps.iter().all(|(_, step)| step.is_allowed()) {
-            self.deny(takes, &loaded, &mut steps, now, store);
-        } else if store {
-            for (index, row) in loaded.iter().enumerate() {
+        let mut steps = step_all(&mut states, &lines, now);
+        if store && steps.all_granted() {
+            for (place, (row, state)) in rows.iter().zip(&states).enumerate() {
                 // Tiers of one policy share a row, so the last quota is the one that wrote it. A charge of nothing leaves
                 // the row of another quota as it is.
-                let wrote = |i: &usize| steps[*i].0 == index && takes[*i].quota.stamp() == row.state.stamp;
-                if let Some(last) = (0..takes.len()).rev().find(wrote) {
-                    self.store(row, &takes[last].quota, now);
+                let wrote = |line: &&Line<'_>| line.row == place && [line.quota.stamp(), 0].contains(&state.stamp);
+                if let Some(last) = lines.iter().rev().find(wrote) {
+                    self.store(row, state, last.quota, now);
                 }
             }
+        } else if store {
+            self.denied(&rows, &lines, &steps);
         }
-        let shown = steps.into_iter().zip(takes).map(|((index, step), take)| match loaded[index].place {
+        for (step, (place, take)) in steps.iter_mut().zip(places.iter().zip(takes)) {
             // A shared row has boundaries of its own; in the answer they are the key's.
-            Place::Overflow(_) if step.state.stamp == take.quota.stamp() => {
-                Step { state: roll(&take.quota, &State { at: now, ..step.state }, now), ..step }
+            if matches!(rows[*place].place, Place::Overflow(_)) && step.state.stamp == take.quota.stamp() {
+                step.state = roll(&take.quota, &State { at: now, ..step.state }, now);
             }
-            _ => step,
-        });
-        shown.collect()
+        }
+        steps
     }
 
-    /// Nothing is spent: what fitted leaves its row as it was, and rows that denied a charge remember that they did.
-    fn deny(
-        &mut self,
-        takes: &[Take<'_>],
-        loaded: &[Loaded<'_>],
-        steps: &mut [(usize, Step)],
-        now: Micros,
-        store: bool,
-    ) {
-        for i in 0..steps.len() {
-            let (index, step) = steps[i];
-            let row = &loaded[index];
-            let before = row.before.unwrap_or(row.state);
-            if !step.is_allowed() {
-                let same = (0..takes.len()).filter(|other| steps[*other].0 == index);
-                if same.clone().count() > 1 {
-                    let asked = same.map(|other| (row.quota(&takes[other].quota), takes[other].ask));
-                    steps[i].1.verdict = verdict_of_all(&before, now, asked).unwrap_or(step.verdict);
-                }
-                if let Some(found) = self.shard(row.key).rows.get_mut(row.key).filter(|_| store) {
-                    found.denied(&takes[i].quota, takes[i].ask);
-                }
-            }
-            if row.before.is_some() {
-                steps[i].1.state = before;
+    /// Rows that denied a charge remember that they did.
+    #[cold]
+    fn denied(&mut self, rows: &[Loaded<'_>], lines: &[Line<'_>], steps: &[Step]) {
+        for (line, _) in lines.iter().zip(steps).filter(|(_, step)| !step.is_allowed()) {
+            let key = rows[line.row].key;
+            if let Some(found) = self.shard(key).rows.get_mut(key) {
+                found.denied(line.quota, line.ask);
             }
         }
-        if store {
-            for row in loaded.iter().filter(|row| matches!(row.place, Place::Overflow(_))) {
-                self.shard(row.key).ledger.overflowed += 1;
+        for row in rows.iter().filter(|row| matches!(row.place, Place::Overflow(_))) {
+            self.shard(row.key).ledger().overflowed += 1;
+        }
+    }
+
+    /// Newcomers share overflow rows within a call, too.
+    fn same_overflow(&self, rows: &[Loaded<'_>], row: &Loaded<'_>) -> Option<usize> {
+        let shard = |row: &Loaded<'_>| self.table.shard_of(row.key);
+        let is_shared = matches!(row.place, Place::Overflow(_));
+        is_shared
+            .then(|| rows.iter().position(|other| other.place == row.place && shard(other) == shard(row)))
+            .flatten()
+    }
+
+    /// The quotas by which takes on overflow rows are decided; none if there are no such rows.
+    fn overflow_quotas(&self, rows: &[Loaded<'_>], places: &[usize], takes: &[Take<'_>]) -> Vec<Option<Quota>> {
+        if !rows.iter().any(|row| matches!(row.place, Place::Overflow(_))) {
+            return Vec::new();
+        }
+        let quota = |(place, take): (&usize, &Take<'_>)| self.overflow_quota(&rows[*place], &take.quota);
+        places.iter().zip(takes).map(quota).collect()
+    }
+
+    /// The quota by which a take on an overflow row is decided.
+    pub(super) fn overflow_quota(&self, row: &Loaded<'_>, quota: &Quota) -> Option<Quota> {
+        match row.place {
+            // Window boundaries that differ from newcomer to newcomer would pay the shared row back at each.
+            Place::Overflow((_, index)) => {
+                let policy = self.table.keys().number(row.row.policy);
+                Some(quota.seeded(u64::from(policy) << 8 | u64::from(index)))
             }
+            _ => None,
         }
     }
 
     /// Loads a row, and finds room for it if it is not there.
-    pub(super) fn load<'r>(&mut self, key: RowKey, row: &'r RowId<'r>, quota: &Quota, now: Micros) -> Loaded<'r> {
+    pub(super) fn load<'r>(
+        &mut self,
+        key: RowKey,
+        row: &'r RowId<'r>,
+        quota: &Quota,
+        now: Micros,
+    ) -> (Loaded<'r>, State) {
         let Call { table, shards, busy } = self;
-        let policy = table.keys().number(row.policy);
-        let mut loaded =
-            Loaded { key, row, policy, state: State::default(), before: None, place: Place::Found, has_carry: false };
         let shard = find(shards, table.shard_of(key));
+        let mut loaded = Loaded { key, row, place: Place::Found, has_carry: false };
         let found = shard.rows.get(key);
-        if let Some(found) = found {
-            loaded.state = found.state(now);
-        } else {
-            match shard.room(policy, busy, now) {
-                Room::Free => {
-                    shard.coming += 1;
-                    loaded.place = Place::New(None);
-                }
-                Room::InPlaceOf(victim) => {
-                    busy.push(victim.row());
-                    loaded.place = Place::New(Some(victim));
-                }
-                Room::None => {
-                    let shared = shard.ledger.shared(policy, key, now);
-                    loaded.state = shard.ledger.overflow(shared);
-                    loaded.place = Place::Overflow(shared);
-                    return loaded;
-                }
+        let mut state = match found {
+            Some(found) => found.state(now),
+            None => {
+                loaded.place = shard.place(key, row, busy, now);
+                State::default()
             }
+        };
+        if let Place::Overflow(shared) = loaded.place {
+            return (loaded, shard.ledger().overflow(shared));
         }
         // The carry row of a bucket outlives its row, since late give-backs need it. That of a window does not.
         let sliding = quota.algorithm() == Algorithm::SlidingWindow;
@@ -182,31 +160,36 @@ impl<'a> Call<'a> {
         if let Some(carry) = has_carry.then(|| shard.rows.get(key.carry())).flatten() {
             loaded.has_carry = true;
             if if sliding { found.is_some_and(|found| !found.is_clear(now)) } else { !carry.is_clear(now) } {
-                (loaded.state.carry, loaded.state.stamp) = (carry.spent, carry.stamp);
+                (state.carry, state.stamp) = (carry.spent, carry.stamp);
             }
         }
-        loaded
+        (loaded, state)
     }
 
     /// Stores what a charge or a settlement under `quota` left of a row.
-    pub(super) fn store(&mut self, row: &Loaded<'_>, quota: &Quota, now: Micros) {
-        let Loaded { key, ref state, policy, .. } = *row;
+    pub(super) fn store(&mut self, row: &Loaded<'_>, state: &State, quota: &Quota, now: Micros) {
+        let Loaded { key, .. } = *row;
         let Call { table, shards, busy } = self;
         let shard = find(shards, table.shard_of(key));
         match row.place {
             Place::Overflow(shared) => {
-                shard.ledger.overflowed += 1;
-                return shard.ledger.set_overflow(shared, *state);
+                shard.ledger().overflowed += 1;
+                return shard.ledger().set_overflow(shared, *state);
             }
-            // The row of another quota, with an overrun: its carry stays as it is.
-            Place::Found if state.stamp != quota.stamp() => {
+            // The usual case: a row that is there, and has no carry. Or another quota's, with an overrun: its carry stays.
+            Place::Found if !row.has_carry && state.carry == 0.0 && state.stamp != 0 || is_others(state, quota) => {
                 return shard.rows.get_mut(key).into_iter().for_each(|found| found.write(quota, state));
             }
-            Place::New(_) if state.spent == 0.0 && state.carry == 0.0 && !row.has_carry => return,
+            Place::Found if state.stamp == 0 => {
+                shard.remove(key);
+                return shard.remove(key.carry());
+            }
+            Place::New(_) if state.stamp == 0 && !row.has_carry => return,
             Place::New(Some(victim)) => shard.evict(victim),
             Place::New(None) => shard.coming -= 1,
             Place::Found => {}
         }
+        let policy = table.keys().number(row.row.policy);
         if row.place != Place::Found {
             // The carry of another row of the call may have taken the room. Losing a row forgives; passing the cap does not.
             if shard.is_full() && !shard.make_room(policy, busy, now) {
@@ -233,9 +216,14 @@ impl<'a> Call<'a> {
     }
 }
 
-fn find<'s, 'a>(shards: &'s mut [(usize, Shard<'a>)], number: usize) -> &'s mut Shard<'a> {
-    match shards.iter_mut().find(|(other, _)| *other == number) {
-        Some((_, shard)) => shard,
+/// Whether a row was left to the quota that wrote it.
+fn is_others(state: &State, quota: &Quota) -> bool {
+    state.stamp != quota.stamp() && state.stamp != 0
+}
+
+fn find<'s, 'a>(shards: &'s mut [Shard<'a>], number: usize) -> &'s mut Shard<'a> {
+    match shards.iter_mut().find(|shard| shard.number == number) {
+        Some(shard) => shard,
         None => unreachable!("every shard of the call was locked"),
     }
 }

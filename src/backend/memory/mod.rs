@@ -13,13 +13,11 @@ mod table;
 use std::fmt;
 use std::sync::Arc;
 
-use smallvec::smallvec;
-
 use self::call::{Call, Place};
 use self::table::Table;
 use super::{Adjustment, Backend, BackendFuture, RowId, Steps, Take, Vitals};
-use crate::algorithm::{Ask, Micros, Quota, Stepped, settle, step_inlined};
-use crate::clock::{Clock, Sleep, SystemClock};
+use crate::algorithm::{Micros, settle};
+use crate::clock::{Clock, Sleep};
 use crate::policy::PolicyName;
 
 pub use builder::MemoryBackendBuilder;
@@ -54,7 +52,9 @@ pub use builder::MemoryBackendBuilder;
 /// ```
 pub struct MemoryBackend {
     table: Table,
-    clock: AnyClock,
+    clock: Arc<dyn Clock>,
+    /// Whether it is not the machine's.
+    has_own_clock: bool,
     max_rows: usize,
 }
 
@@ -90,76 +90,35 @@ impl MemoryBackend {
         self.max_rows
     }
 
-    /// What [`acquire`](Backend::acquire) and [`peek`](Backend::peek) answer.
-    pub(crate) fn decide(&self, takes: &[Take<'_>], store: bool) -> Steps {
-        if let [one] = takes {
-            if let Some(step) = self.decide_one(&one.row, &one.quota, one.ask, store) {
-                return step.told(&one.quota).into();
-            }
-        }
-        self.decide_all(takes, store)
-    }
-
-    /// One take on a row that is there, without a carry: one lookup, one lock, one look at the clock. `None`: it is
-    /// another case.
-    #[inline]
-    pub(crate) fn decide_one(&self, row: &RowId<'_>, quota: &Quota, ask: Ask, store: bool) -> Option<Stepped> {
-        // Before the row is looked for, so that neither waits for the other.
-        let mut now = self.clock.now();
-        let key = self.table.keys().key(row);
-        let mut rows = self.table.rows(key);
-        let row = rows.get_mut(key).filter(|row| !row.has_carry())?;
-        if row.at() > now {
-            // Another thread updated the row after this one read the clock. Decided at the earlier instant, the row
-            // would look as if the clock had been set back.
-            now = self.clock.now();
-        }
-        let step = step_inlined(quota, &row.state(now), now, ask);
-        if step.state.carry != 0.0 {
-            return None;
-        }
-        if store {
-            if step.turn.is_allowed() {
-                row.write(quota, &step.state);
-            } else {
-                row.denied(quota, ask);
-            }
-        }
-        Some(step)
-    }
-
-    /// Any takes.
-    pub(crate) fn decide_all(&self, takes: &[Take<'_>], store: bool) -> Steps {
-        let keys = takes.iter().map(|take| self.table.keys().key(&take.row)).collect();
-        let mut call = Call::new(&self.table, keys);
-        call.decide(takes, self.clock.now(), store)
+    fn decide(&self, takes: &[Take<'_>], store: bool) -> BackendFuture<Steps> {
+        let mut call = Call::new(&self.table, takes.iter().map(|take| &take.row));
+        // Once the rows are locked, nobody updates them at a later instant than this.
+        let now = self.clock.now();
+        BackendFuture::ready(Ok(call.decide(takes, now, store)))
     }
 
     fn settle_one(&self, settlement: &Adjustment<'_>) {
         let Adjustment { row, quota, receipt, actual } = settlement;
-        let key = self.table.keys().key(row);
-        let mut call = Call::new(&self.table, smallvec![key]);
+        let mut call = Call::new(&self.table, std::iter::once(row));
         let now = self.clock.now();
-        let mut row = call.load(key, row, quota, now);
+        let (row, before) = call.load(self.table.keys().key(row), row, quota, now);
         if matches!(row.place, Place::Overflow(_)) && *actual <= receipt.cost {
             return; // The shared row holds the spending of others: nothing is given back to it.
         }
-        let state = settle(&row.quota(quota), &row.state, receipt, now, *actual);
-        let is_nothing = row.place != Place::Found && state.spent == 0.0;
-        if state != row.state && !is_nothing {
-            row.state = state;
-            call.store(&row, quota, now);
+        let state = settle(&call.overflow_quota(&row, quota).unwrap_or(*quota), &before, receipt, now, *actual);
+        if state != before {
+            call.store(&row, &state.or_none(), quota, now);
         }
     }
 }
 
 impl Backend for MemoryBackend {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        BackendFuture::ready(Ok(self.decide(takes, true)))
+        self.decide(takes, true)
     }
 
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        BackendFuture::ready(Ok(self.decide(takes, false)))
+        self.decide(takes, false)
     }
 
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
@@ -184,10 +143,7 @@ impl Backend for MemoryBackend {
     }
 
     fn clock(&self) -> Option<Arc<dyn Clock>> {
-        match &self.clock {
-            AnyClock::System(_) => None,
-            AnyClock::Other(clock) => Some(Arc::clone(clock)),
-        }
+        self.has_own_clock.then(|| Arc::clone(&self.clock))
     }
 
     fn vitals(&self) -> Vitals {
@@ -214,29 +170,6 @@ impl fmt::Debug for MemoryBackend {
             .field("len", &self.len())
             .field("max_rows", &self.max_rows)
             .finish_non_exhaustive()
-    }
-}
-
-/// The usual clock without the call through a pointer.
-enum AnyClock {
-    System(SystemClock),
-    Other(Arc<dyn Clock>),
-}
-
-impl AnyClock {
-    #[inline(always)]
-    fn now(&self) -> Micros {
-        match self {
-            AnyClock::System(clock) => clock.now(),
-            AnyClock::Other(clock) => clock.now(),
-        }
-    }
-
-    fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
-        match self {
-            AnyClock::System(clock) => clock.sleep_until(instant),
-            AnyClock::Other(clock) => clock.sleep_until(instant),
-        }
     }
 }
 

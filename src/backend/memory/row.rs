@@ -33,7 +33,7 @@ impl Row {
     /// A row of the policy with this [number](Keys::number).
     pub(super) fn new(state: &State, policy: u32) -> Row {
         let word = state.at.get() << AT;
-        Row { spent: state.spent, word, stamp: state.stamp, policy, clear: seconds(state.clear) }
+        Row { spent: state.spent, word, stamp: state.stamp, policy, clear: state.clear.to_seconds() }
     }
 
     /// The row without its carry, as of `now`. A row that is clear may be dropped at any time, so it reads as none.
@@ -72,7 +72,7 @@ impl Row {
         self.spent = state.spent;
         self.word = state.at.get() << AT | self.word & (SENIOR | CARRY) | denies;
         self.stamp = state.stamp;
-        self.clear = seconds(state.clear);
+        self.clear = state.clear.to_seconds();
     }
 
     /// Remembers that a charge was denied. The row stays as it is; it is only held on to, when others need its place,
@@ -114,7 +114,7 @@ impl Row {
     }
 
     pub(super) fn clear(&self) -> Micros {
-        if self.clear == u32::MAX { Micros::MAX } else { Micros::new(u64::from(self.clear) * 1_000_000) }
+        Micros::from_seconds(self.clear)
     }
 
     #[inline]
@@ -143,11 +143,6 @@ impl Row {
 /// When a row has come down to `level`.
 fn denies_until(quota: &Quota, state: &State, level: u64) -> Micros {
     when(quota, state, state.at, level as f64).unwrap_or(Micros::MAX)
-}
-
-/// Rounded up: a row is worth something until then.
-fn seconds(clear: Micros) -> u32 {
-    u32::try_from(clear.get().div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }
 
 /// Which row: 95 bits of the key's digest mixed with the policy's name, and one that marks a carry row.

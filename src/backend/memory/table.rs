@@ -4,10 +4,12 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
+use super::call::Place;
 use super::ledger::{Ledger, Victim};
 use super::map::{Map, Rows};
 use super::row::{Keys, Row, RowKey};
 use crate::algorithm::Micros;
+use crate::backend::RowId;
 use crate::policy::PolicyName;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,11 +23,13 @@ pub(super) struct Table {
     names: Mutex<HashMap<u32, PolicyName>>,
 }
 
-/// A shard, locked for a call that may add rows to it.
+/// A shard, locked for a call.
 pub(super) struct Shard<'a> {
     table: &'a Table,
+    pub(super) number: usize,
     pub(super) rows: Rows<'a>,
-    pub(super) ledger: MutexGuard<'a, Ledger>,
+    /// Locked when it is needed: for rows that are there it is not.
+    ledger: Option<MutexGuard<'a, Ledger>>,
     /// Rows of the call that have found room, and are not added yet.
     pub(super) coming: usize,
 }
@@ -60,15 +64,9 @@ impl Table {
         self.map.shard_of(key)
     }
 
-    /// Locks the rows of a shard, for a call that only needs one that is there.
-    #[inline]
-    pub(super) fn rows(&self, key: RowKey) -> Rows<'_> {
-        self.map.lock(self.map.shard_of(key))
-    }
-
     /// Locks a shard. A caller that locks several takes them in ascending order.
     pub(super) fn lock(&self, shard: usize) -> Shard<'_> {
-        Shard { table: self, rows: self.map.lock(shard), ledger: locked(&self.ledgers[shard]), coming: 0 }
+        Shard { table: self, number: shard, rows: self.map.lock(shard), ledger: None, coming: 0 }
     }
 
     #[cfg(test)]
@@ -110,25 +108,53 @@ impl Table {
     }
 }
 
-impl Shard<'_> {
+impl<'a> Shard<'a> {
+    pub(super) fn ledger(&mut self) -> &mut Ledger {
+        let Shard { table, number, ledger, .. } = self;
+        ledger.get_or_insert_with(|| locked(&table.ledgers[*number]))
+    }
+
+    /// Where a row goes that is not there.
+    pub(super) fn place(
+        &mut self,
+        key: RowKey,
+        row: &RowId<'_>,
+        busy: &mut SmallVec<[RowKey; 4]>,
+        now: Micros,
+    ) -> Place {
+        let policy = self.table.keys.number(row.policy);
+        match self.room(policy, busy, now) {
+            Room::Free => {
+                self.coming += 1;
+                Place::New(None)
+            }
+            Room::InPlaceOf(victim) => {
+                busy.push(victim.row());
+                Place::New(Some(victim))
+            }
+            Room::None => Place::Overflow(self.ledger().shared(policy, key, now)),
+        }
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.rows.len() >= self.table.rows_per_shard
     }
 
     pub(super) fn add(&mut self, key: RowKey, mut row: Row, policy: &PolicyName) {
         let number = row.policy;
-        if self.ledger.is_senior(number, self.table.rows_per_shard) {
+        let full = self.table.rows_per_shard;
+        if self.ledger().is_senior(number, full) {
             row.set_senior();
         }
         self.rows.add(key, row);
-        if self.ledger.add(number) {
+        if self.ledger().add(number) {
             self.table.remember_name(number, policy);
         }
     }
 
     pub(super) fn remove(&mut self, key: RowKey) {
         if let Some(row) = self.rows.remove(key) {
-            self.ledger.subtract(row.policy);
+            self.ledger().subtract(row.policy);
         }
     }
 
@@ -136,7 +162,7 @@ impl Shard<'_> {
     pub(super) fn evict(&mut self, key: RowKey) {
         self.remove(key);
         self.remove(key.carry());
-        self.ledger.evicted += 1;
+        self.ledger().evicted += 1;
     }
 
     /// Makes room for one more row of a policy; `false` if there is none.
@@ -153,12 +179,14 @@ impl Shard<'_> {
     /// Each newcomer looks at a few rows and drops those that are clear. No timer or sweep is needed.
     /// In a full shard it looks on until it finds a row that makes room, or has seen enough.
     pub(super) fn room(&mut self, policy: u32, busy: &[RowKey], now: Micros) -> Room {
-        let (full, coming) = (self.table.rows_per_shard, self.coming);
-        let mut hand = self.ledger.hand;
+        let Shard { table, number, rows, ledger, coming } = self;
+        let (full, coming) = (table.rows_per_shard, *coming);
+        let ledger = ledger.get_or_insert_with(|| locked(&table.ledgers[*number]));
+        let mut hand = ledger.hand;
         let (mut clear, mut orphan): (SmallVec<[RowKey; 16]>, _) = (SmallVec::new(), None);
-        let mut victim = Victim::new(&self.ledger, policy, full, now);
+        let mut victim = Victim::new(ledger, policy, full, now);
         for _ in 0..MAX_LOOKS {
-            self.rows.sample(&mut hand, |key, row| {
+            rows.sample(&mut hand, |key, row| {
                 if busy.contains(&key.row()) || clear.contains(&key) {
                     return;
                 }
@@ -166,16 +194,16 @@ impl Shard<'_> {
                     _ if row.is_clear(now) => clear.push(key),
                     false => victim.consider(key, &row),
                     // A carry row whose row is gone.
-                    true if self.rows.get(key.row()).is_none() => orphan = Some(key),
+                    true if rows.get(key.row()).is_none() => orphan = Some(key),
                     true => {}
                 }
             });
-            if self.rows.len() + coming < full + clear.len() || orphan.is_some() || victim.is_found() {
+            if rows.len() + coming < full + clear.len() || orphan.is_some() || victim.is_found() {
                 break;
             }
         }
         let victim = orphan.or(victim.key());
-        self.ledger.hand = hand;
+        ledger.hand = hand;
         clear.into_iter().for_each(|key| self.remove(key));
         match victim {
             _ if self.rows.len() + coming < full => Room::Free,

@@ -7,57 +7,26 @@
 use smallvec::SmallVec;
 
 use super::wire::{clear_of, expires_of};
-use crate::algorithm::{Algorithm, Ask, Micros, Quota, Receipt, State, Step, settle, step};
-use crate::backend::{Steps, verdict_of_all};
+use crate::algorithm::{Algorithm, Ask, Line, Micros, Quota, Receipt, State, settle, step_all};
+use crate::backend::Steps;
 
 /// Decides `takes`, the rows of which have these places in `rows`, all or none; stores what they leave if `store` says
 /// so.
-pub(super) fn decide(rows: &mut [State], places: &[usize], takes: &[(Quota, Ask)], now: Micros, store: bool) -> Steps {
-    if let ([place], [(quota, ask)]) = (places, takes) {
-        let step = stepped(quota, &rows[*place], now, *ask);
-        if store && step.is_allowed() {
-            rows[*place] = unless_gone(step.state);
-        }
-        return step.into();
+pub(super) fn decide<'t>(
+    rows: &mut [State],
+    places: &[usize],
+    takes: &'t [(Quota, Ask)],
+    now: Micros,
+    store: bool,
+) -> Steps {
+    let line = |(row, (quota, ask)): (&usize, &'t (Quota, Ask))| Line { row: *row, quota, ask: *ask };
+    let lines: SmallVec<[Line<'_>; 4]> = places.iter().zip(takes).map(line).collect();
+    let before: SmallVec<[State; 4]> = places.iter().map(|row| rows[*row]).collect();
+    let steps = step_all(rows, &lines, now);
+    if !store {
+        places.iter().zip(before).for_each(|(row, before)| rows[*row] = before);
     }
-    let mut staged: SmallVec<[(usize, State); 4]> = SmallVec::new();
-    let mut steps: SmallVec<[Step; 4]> = SmallVec::new();
-    for (place, (quota, ask)) in places.iter().zip(takes) {
-        let found = staged.iter().position(|(other, _)| other == place);
-        let state = found.map_or(rows[*place], |found| staged[found].1);
-        let step = stepped(quota, &state, now, *ask);
-        if step.is_allowed() {
-            match found {
-                Some(found) => staged[found].1 = unless_gone(step.state),
-                None => staged.push((*place, unless_gone(step.state))),
-            }
-        }
-        steps.push(step);
-    }
-    if steps.iter().all(Step::is_allowed) {
-        if store {
-            staged.into_iter().for_each(|(place, state)| rows[place] = state);
-        }
-        return steps.into_iter().collect();
-    }
-    // Nothing is spent: whatever fitted leaves its row as it was.
-    for (i, place) in places.iter().enumerate() {
-        let same = || (0..places.len()).filter(|other| places[*other] == *place);
-        if !steps[i].is_allowed() && same().count() > 1 {
-            let verdict = verdict_of_all(&rows[*place], now, same().map(|other| takes[other]));
-            steps[i].verdict = verdict.unwrap_or(steps[i].verdict);
-        }
-        if staged.iter().any(|(other, _)| other == place) {
-            steps[i].state = rows[*place];
-        }
-    }
-    steps.into_iter().collect()
-}
-
-/// The step; the row that an admission leaves expires as the script writes it.
-fn stepped(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Step {
-    let step = step(quota, row, now, ask);
-    if step.is_allowed() { Step { state: expiring(quota, row, step.state, now), ..step } } else { step }
+    steps
 }
 
 /// The row that a settlement leaves.

@@ -1,0 +1,197 @@
+//! All or none: several charges decided together.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::{Ask, Micros, Quota, State, Step, Verdict, step};
+
+/// One line of a call: so much of one of its rows, under a quota.
+///
+/// See [`step_all`] for an example.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
+pub struct Line<'a> {
+    /// Which of the states, from 0.
+    pub row: usize,
+    /// The quota that applies.
+    pub quota: &'a Quota,
+    /// The cost, and whether the caller would wait.
+    pub ask: Ask,
+}
+
+/// The answers to a call, in the order of its lines. A single one needs no allocation.
+///
+/// ```
+/// use tollgate::algorithm::{step, Ask, Micros, State, Steps};
+/// use tollgate::{Quota, MINUTE};
+///
+/// let now = Micros::new(1_767_225_600_000_000);
+/// let decide = |cost| step(&Quota::token_bucket(10, MINUTE), &State::default(), now, Ask::cost(cost));
+/// assert!(Steps::from(decide(1)).all_granted());
+///
+/// let steps: Steps = [1, 11].map(decide).into_iter().collect();
+/// assert_eq!((steps.len(), steps.all_granted()), (2, false));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Steps(SmallVec<[Step; 1]>);
+
+/// Decides every line at `now`: all of them are granted, or nothing is spent.
+///
+/// `states` holds each row of the call once. Each line sees what the lines before it would spend. If all are granted,
+/// `states` is what the rows are to become; a row of which nothing stands any more becomes the default, and need not be
+/// kept. Else `states` is as it was, and so is the state in the steps of lines that would have fitted. A line that is
+/// denied on a row that several lines name is told the time after which all of them fit, since the call will ask for all
+/// of them again.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::algorithm::{step_all, Ask, Line, Micros, State, Verdict};
+/// use tollgate::{Quota, MINUTE};
+///
+/// let (user, global) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(2, MINUTE));
+/// let now = Micros::new(1_767_225_600_000_000);
+/// let both = |cost| [
+///     Line { row: 0, quota: &user, ask: Ask::cost(1) },
+///     Line { row: 1, quota: &global, ask: Ask::cost(cost) },
+/// ];
+///
+/// let mut rows = [State::default(); 2];
+/// assert!(step_all(&mut rows, &both(2), now).all_granted());
+/// assert_eq!((rows[0].spent, rows[1].spent), (1.0, 2.0));
+///
+/// let steps = step_all(&mut rows, &both(1), now);
+/// assert_eq!(steps[1].verdict, Verdict::Deny { retry: Some(Duration::from_secs(30)) });
+/// assert_eq!((rows[0].spent, rows[1].spent), (1.0, 2.0));
+/// ```
+///
+/// # Panics
+/// If a line names a row that is not there.
+#[inline]
+pub fn step_all(states: &mut [State], lines: &[Line<'_>], now: Micros) -> Steps {
+    let before: SmallVec<[State; 4]> = lines.iter().map(|line| states[line.row]).collect();
+    let steps = lines.iter().map(|line| {
+        let step = step(line.quota, &states[line.row], now, line.ask);
+        if step.is_allowed() {
+            states[line.row] = step.state.or_none();
+        }
+        step
+    });
+    let mut steps = Steps(steps.collect());
+    if !steps.all_granted() {
+        undo(states, &before, lines, &mut steps.0, now);
+    }
+    steps
+}
+
+/// Nothing is spent: whatever fitted leaves its row as it was.
+#[cold]
+fn undo(states: &mut [State], before: &[State], lines: &[Line<'_>], steps: &mut [Step], now: Micros) {
+    let granted: SmallVec<[bool; 8]> = steps.iter().map(Step::is_allowed).collect();
+    for ((step, line), before) in steps.iter_mut().zip(lines).zip(before) {
+        states[line.row] = *before;
+        let same = || (0..lines.len()).filter(|other| lines[*other].row == line.row);
+        if !step.is_allowed() && same().count() > 1 {
+            step.verdict = together(before, now, same().map(|other| &lines[other])).unwrap_or(step.verdict);
+        }
+        if same().any(|other| granted[other]) {
+            step.state = *before;
+        }
+    }
+}
+
+/// The denial that all lines of one row get, if one of them is denied. Each comes after the ones before it, so it is
+/// asked with their tokens added to its own, within the time that it would wait itself; and the call will succeed when
+/// the last of them does.
+fn together<'a>(before: &State, now: Micros, lines: impl Iterator<Item = &'a Line<'a>>) -> Option<Verdict> {
+    let mut tokens = 0u64;
+    let mut denial: Option<Option<Duration>> = None;
+    for line in lines {
+        tokens = tokens.saturating_add(line.ask.tokens());
+        if let Verdict::Deny { retry } = step(line.quota, before, now, line.ask.for_cost(tokens)).verdict {
+            denial = Some(match denial {
+                None => retry,
+                // Never, if one of them never.
+                Some(longest) => longest.zip(retry).map(|(a, b)| a.max(b)),
+            });
+        }
+    }
+    denial.map(|retry| Verdict::Deny { retry })
+}
+
+impl Steps {
+    /// Whether every line was granted.
+    pub fn all_granted(&self) -> bool {
+        self.0.iter().all(Step::is_allowed)
+    }
+}
+
+impl std::ops::Deref for Steps {
+    type Target = [Step];
+
+    fn deref(&self) -> &[Step] {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Steps {
+    fn deref_mut(&mut self) -> &mut [Step] {
+        &mut self.0
+    }
+}
+
+impl From<Step> for Steps {
+    fn from(step: Step) -> Steps {
+        Steps(SmallVec::from_buf([step]))
+    }
+}
+
+impl FromIterator<Step> for Steps {
+    fn from_iter<I: IntoIterator<Item = Step>>(steps: I) -> Steps {
+        Steps(steps.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::{MINUTE, SECOND};
+
+    const NOW: Micros = Micros::new(1_700_000_000_000_000);
+
+    #[test]
+    fn a_row_that_is_named_twice_is_asked_for_both() {
+        let quota = Quota::token_bucket(1, SECOND).capacity(3);
+        let before = State { spent: 2.0, at: NOW, stamp: quota.stamp(), ..State::default() };
+        let mut states = [before];
+        let line = Line { row: 0, quota: &quota, ask: Ask::cost(1) };
+        // One token is left. Either line would fit by itself; together they do in a second.
+        let steps = step_all(&mut states, &[line, line], NOW);
+        assert_eq!(steps[0].verdict, Verdict::Allow);
+        assert_eq!(steps[1].verdict, Verdict::Deny { retry: Some(SECOND) });
+        assert_eq!((states, steps[0].state, steps[1].state), ([before], before, before));
+        assert!(step_all(&mut states, &[line], NOW).all_granted());
+        assert_eq!(states[0].spent, 3.0);
+    }
+
+    #[test]
+    fn one_line_that_never_fits_leaves_no_time_for_its_row() {
+        let quota = Quota::token_bucket(1, SECOND).capacity(3);
+        let mut states = [State { spent: 3.0, at: NOW, stamp: quota.stamp(), ..State::default() }];
+        let line = |cost| Line { row: 0, quota: &quota, ask: Ask::cost(cost) };
+        let steps = step_all(&mut states, &[line(2), line(2)], NOW);
+        assert!(steps.iter().all(|step| step.verdict == Verdict::Deny { retry: None }), "{steps:?}");
+        let steps = step_all(&mut states, &[line(2), line(1)], NOW);
+        assert!(steps.iter().all(|step| step.verdict == Verdict::Deny { retry: Some(3 * SECOND) }), "{steps:?}");
+    }
+
+    #[test]
+    fn a_row_of_which_nothing_stands_becomes_none() {
+        let quota = Quota::token_bucket(10, MINUTE);
+        let mut states = [State { spent: 1.0, at: NOW, stamp: quota.stamp(), ..State::default() }];
+        let line = Line { row: 0, quota: &quota, ask: Ask::cost(0) };
+        let steps = step_all(&mut states, &[line], NOW + MINUTE);
+        assert_eq!((steps.all_granted(), states), (true, [State::default()]));
+        assert_eq!(steps[0].state.stamp, quota.stamp());
+    }
+}

@@ -1,0 +1,227 @@
+//! The one place where a call is decided, step by step. Whoever limits, from a handler, a layer or a status endpoint, comes
+//! here.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use smallvec::SmallVec;
+
+use super::block_cache::Permit;
+use super::future::DecisionsFuture;
+use super::guard::{Barred, Known};
+use super::notices::News;
+use super::observer::{Blocked, Failed, Observed};
+use super::{Inner, RateLimiter};
+use crate::algorithm::{Ask, Steps};
+use crate::backend::{Error, RowId, Take};
+use crate::policy::{DecidedBy, Decision, Decisions, Key, Policy, Signals, Subject};
+
+/// What a call is besides its charges.
+#[derive(Clone, Copy)]
+pub(crate) struct Circumstances<'a> {
+    /// Whether it is charged, or only asked for.
+    pub(crate) take: bool,
+    /// Whether a denial is acted on.
+    pub(crate) enforced: bool,
+    /// Whether the caller can wait for a remote backend.
+    pub(crate) waits: bool,
+    pub(crate) signals: &'a Signals,
+}
+
+/// What the steps after the backend have to know of a call.
+pub(super) struct Call {
+    take: bool,
+    enforced: bool,
+    /// When a remote backend was asked, for observers.
+    began: Option<Instant>,
+    /// To learn what a remote backend says.
+    permit: Option<Permit>,
+    caller: Option<Box<Caller>>,
+}
+
+/// By what a caller may be blocked: in a box, since few limiters count denials.
+struct Caller {
+    known: Known,
+    /// One for each charge.
+    keys: Vec<Option<Key>>,
+}
+
+type Charges<'a> = SmallVec<[(&'a Policy, &'a Subject, Ask); 4]>;
+type Takes<'a> = SmallVec<[Take<'a>; 4]>;
+
+impl RateLimiter {
+    /// Decides charges together: all of them are granted, or none.
+    pub(crate) fn decide<'a>(
+        &self,
+        charges: impl IntoIterator<Item = (&'a Policy, &'a Subject, Ask)>,
+        around: Circumstances<'_>,
+    ) -> DecisionsFuture {
+        let Inner { backend, guard, block_cache, observers, time, .. } = &*self.inner;
+        let Circumstances { take, enforced, waits, signals } = around;
+        let mut call = Call { take, enforced, began: None, permit: None, caller: None };
+
+        // 1. Resolve: the row, and the quota that applies to it.
+        let charges: Charges<'a> = charges.into_iter().collect();
+        let takes: Takes<'a> = charges.iter().map(|charge| self.resolve(charge)).collect();
+
+        // 2. Blocked: a deny list, or a block, whatever the quotas say.
+        if guard.is_needed() {
+            if let Some(blocked) = self.blocked(&charges, &takes, signals, &mut call) {
+                self.observe(&call, &blocked);
+                return DecisionsFuture::ready(Ok(blocked));
+            }
+        }
+
+        // 3. Known: what a remote backend said before tells that it would deny.
+        if let Some(cache) = block_cache {
+            let now = time.now();
+            if let Some(steps) = cache.denies(&takes, now) {
+                let denied = decisions(&takes, &steps);
+                let denied = denied.map(|all| all.into_iter().map(|one| one.by(DecidedBy::BlockCache)).collect());
+                return DecisionsFuture::ready(denied.map(|denied| self.concluded(&call, denied)));
+            }
+            call.permit = Some(cache.permit(&takes, now));
+        }
+
+        // 4. The backend: all of them, or none, at one instant.
+        if backend.is_remote() {
+            if !waits {
+                return DecisionsFuture::unanswered();
+            }
+            call.began = (!observers.is_empty()).then(Instant::now);
+        }
+        let answer = if take { backend.acquire(&takes) } else { backend.peek(&takes) };
+        match answer.try_ready() {
+            Ok(answer) => DecisionsFuture::ready(self.conclude(call, &takes, answer)),
+            Err(answer) => DecisionsFuture::pending(self, call, &takes, answer),
+        }
+    }
+
+    /// Steps 5 to 7: what comes after the backend.
+    pub(super) fn conclude(
+        &self,
+        mut call: Call,
+        takes: &[Take<'_>],
+        answer: Result<Steps, Error>,
+    ) -> Result<Decisions, Error> {
+        // An answer that is none is a failure like any other.
+        let decided = answer.and_then(|steps| Ok((decisions(takes, &steps)?, steps)));
+        let decided = match decided {
+            Ok((decided, steps)) => {
+                if let (Some(cache), Some(permit)) = (&self.inner.block_cache, call.permit.take()) {
+                    let answers = takes.iter().zip(steps.iter()).map(|(take, step)| (take.row, &take.quota, step));
+                    cache.learn(answers, call.take, &permit, self.inner.time.now());
+                }
+                decided
+            }
+            // 5. The failure mode: another decision in the backend's stead, or its error.
+            Err(error) => self.failed(&call, takes, error)?,
+        };
+        Ok(self.concluded(&call, decided))
+    }
+
+    /// Steps 6 and 7.
+    fn concluded(&self, call: &Call, decided: Decisions) -> Decisions {
+        // 6. Protection: denials are counted, and whoever has too many is blocked.
+        if let Some(caller) = &call.caller {
+            self.protect(caller, &decided);
+        }
+        // 7. Observers are told.
+        self.observe(call, &decided);
+        decided
+    }
+
+    /// Which row, and the quota that applies to it: what was set at run time, or the tier's, or the policy's own.
+    fn resolve<'a>(&self, (policy, subject, ask): &(&'a Policy, &Subject, Ask)) -> Take<'a> {
+        let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
+        let changed = self.inner.overrides.quota(policy, subject.tier_name(), Some(row.key));
+        Take::new(row, changed.as_ref().unwrap_or_else(|| policy.quota_for(subject.tier_name())), *ask)
+    }
+
+    /// The denial of who is kept out; else what protection will want to know.
+    fn blocked(
+        &self,
+        charges: &Charges<'_>,
+        takes: &[Take<'_>],
+        signals: &Signals,
+        call: &mut Call,
+    ) -> Option<Decisions> {
+        let Inner { guard, hash, time, .. } = &*self.inner;
+        let (known, now) = (guard.known(signals, hash), time.now());
+        let keys =
+            charges.iter().zip(takes).map(|((policy, subject, _), take)| (policy.name(), subject.key(), take.row.key));
+        let Some(Barred { rule, until }) = guard.bars(keys, signals, &known, now) else {
+            if guard.counts() && call.take && call.enforced {
+                let keys = charges.iter().map(|(_, subject, _)| subject.key().cloned()).collect();
+                call.caller = Some(Box::new(Caller { known, keys }));
+            }
+            return None;
+        };
+        let (calendar, retry) = (time.calendar(), until.map(|until| until.since(now)));
+        let blocked = takes.iter().map(|Take { row, quota, ask }| {
+            Decision::blocked(row.policy.clone(), row.key, *quota, ask.tokens(), Arc::clone(&rule), calendar, retry)
+        });
+        Some(blocked.collect())
+    }
+
+    #[cold]
+    fn failed(&self, call: &Call, takes: &[Take<'_>], error: Error) -> Result<Decisions, Error> {
+        let latency = call.began.map(|began| began.elapsed()).unwrap_or_default();
+        for take in takes {
+            let failed = Failed { policy: take.row.policy, key: take.row.key, error: &error, latency };
+            self.inner.observers.iter().for_each(|observer| observer.failed(&failed));
+        }
+        self.inner.failure.decide(takes, call.take, error)
+    }
+
+    #[cold]
+    fn protect(&self, caller: &Caller, decided: &Decisions) {
+        let Inner { guard, time, observers, .. } = &*self.inner;
+        if decided.is_allowed() {
+            // What nobody saw says nothing of who asked, nor does a charge of nothing.
+            let says = |decision: &&Decision| decision.decided_by() != DecidedBy::Nobody && decision.cost() > 0;
+            let seen = decided.iter().filter(says);
+            return guard.allowed(seen.map(|decision| (decision.policy(), decision.key())), &caller.known);
+        }
+        let denied = decided.iter().zip(&caller.keys).filter(|(decision, _)| decision.is_violated());
+        let denied = denied.map(|(decision, key)| (decision.policy(), key.as_ref(), decision.key()));
+        for earned in guard.denied(denied, &caller.known, time.now()) {
+            // In this process it holds whether the others learn of it or not.
+            self.inner.tell(&News::Block(earned.id, Some((earned.lasts, earned.times))));
+            let rule = earned.signal.to_rule();
+            let blocked = Blocked { rule: &rule, lasts: earned.lasts, times: earned.times };
+            observers.iter().for_each(|observer| observer.blocked(&blocked));
+        }
+    }
+
+    fn observe(&self, call: &Call, decided: &Decisions) {
+        let observers = &self.inner.observers;
+        if observers.is_empty() {
+            return;
+        }
+        let latency = call.began.map(|began| began.elapsed()).unwrap_or_default();
+        for decision in decided {
+            let observed = Observed { decision, latency, check: !call.take, enforced: call.enforced };
+            observers.iter().for_each(|observer| observer.decided(&observed));
+        }
+    }
+}
+
+/// The backend's answer as decisions.
+fn decisions(takes: &[Take<'_>], steps: &Steps) -> Result<Decisions, Error> {
+    if takes.len() != steps.len() {
+        return Err(Error::new(
+            crate::backend::ErrorKind::Protocol,
+            "it answered another number of steps than it was asked for; this is a bug in the backend",
+        ));
+    }
+    let all_granted = steps.all_granted();
+    Ok(takes.iter().zip(steps.iter()).map(|(take, step)| take.decision(*step, all_granted)).collect())
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("take", &self.take).field("enforced", &self.enforced).finish_non_exhaustive()
+    }
+}
