@@ -1,5 +1,6 @@
 //! All or none: several charges decided together.
 
+use std::borrow::BorrowMut;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -12,7 +13,7 @@ use super::{Ask, Micros, Quota, State, Step, Verdict, step};
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
 pub struct Line<'a> {
-    /// Which of the states, from 0.
+    /// Which of the call's rows, from 0.
     pub row: usize,
     /// The quota that applies.
     pub quota: &'a Quota,
@@ -38,9 +39,9 @@ pub struct Steps(SmallVec<[Step; 1]>);
 
 /// Decides every line at `now`: all of them are granted, or nothing is spent.
 ///
-/// `states` holds each row of the call once. Each line sees what the lines before it would spend. If all are granted,
-/// `states` is what the rows are to become; a row of which nothing stands any more becomes the default, and need not be
-/// kept. Else `states` is as it was, and so is the state in the steps of lines that would have fitted. A line that is
+/// `rows` holds each row of the call once. Each line sees what the lines before it would spend. If all are granted,
+/// `rows` is what they are to become; a row of which nothing stands any more becomes the default, and need not be
+/// kept. Else `rows` is as it was, and so is the state in the steps of lines that would have fitted. A line that is
 /// denied on a row that several lines name is told the time after which all of them fit, since the call will ask for all
 /// of them again.
 ///
@@ -68,34 +69,39 @@ pub struct Steps(SmallVec<[Step; 1]>);
 /// # Panics
 /// If a line names a row that is not there.
 #[inline]
-pub fn step_all(states: &mut [State], lines: &[Line<'_>], now: Micros) -> Steps {
-    let before: SmallVec<[State; 4]> = lines.iter().map(|line| states[line.row]).collect();
-    let steps = lines.iter().map(|line| {
-        let step = step(line.quota, &states[line.row], now, line.ask);
+pub fn step_all<R: BorrowMut<State>>(rows: &mut [R], lines: &[Line<'_>], now: Micros) -> Steps {
+    let mut before = SmallVec::<[State; 2]>::new();
+    let mut steps = SmallVec::new();
+    for line in lines {
+        let row = rows[line.row].borrow_mut();
+        before.push(*row);
+        let step = step(line.quota, row, now, line.ask);
         if step.is_allowed() {
-            states[line.row] = step.state.or_none();
+            *row = step.state.or_none();
         }
-        step
-    });
-    let mut steps = Steps(steps.collect());
+        steps.push(step);
+    }
+    let mut steps = Steps(steps);
     if !steps.all_granted() {
-        undo(states, &before, lines, &mut steps.0, now);
+        undo(rows, &before, lines, &mut steps.0, now);
     }
     steps
 }
 
-/// Nothing is spent: whatever fitted leaves its row as it was.
+/// Nothing is spent: whatever fitted leaves its row as it was. `before` each line stood what the lines before it had left.
 #[cold]
-fn undo(states: &mut [State], before: &[State], lines: &[Line<'_>], steps: &mut [Step], now: Micros) {
+fn undo<R: BorrowMut<State>>(rows: &mut [R], before: &[State], lines: &[Line<'_>], steps: &mut [Step], now: Micros) {
     let granted: SmallVec<[bool; 8]> = steps.iter().map(Step::is_allowed).collect();
-    for ((step, line), before) in steps.iter_mut().zip(lines).zip(before) {
-        states[line.row] = *before;
+    for (i, line) in lines.iter().enumerate() {
         let same = || (0..lines.len()).filter(|other| lines[*other].row == line.row);
-        if !step.is_allowed() && same().count() > 1 {
-            step.verdict = together(before, now, same().map(|other| &lines[other])).unwrap_or(step.verdict);
+        let before = before[same().next().unwrap_or(i)];
+        *rows[line.row].borrow_mut() = before;
+        if !granted[i] && same().count() > 1 {
+            let verdict = together(&before, now, same().map(|other| &lines[other]));
+            steps[i].verdict = verdict.unwrap_or(steps[i].verdict);
         }
         if same().any(|other| granted[other]) {
-            step.state = *before;
+            steps[i].state = before;
         }
     }
 }

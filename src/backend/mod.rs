@@ -361,13 +361,15 @@ pub struct Take<'a> {
 
 impl<'a> Take<'a> {
     /// What `ask` takes of `row` under `quota`.
+    #[inline]
     pub fn new(row: RowId<'a>, quota: &Quota, ask: Ask) -> Take<'a> {
         Take { row, quota: row.seeded(quota), ask }
     }
 
     /// What is answered to the caller.
-    pub(crate) fn decision(&self, step: Step, all_granted: bool) -> Decision {
-        Decision::new(self.row.policy.clone(), self.row.key, self.quota, self.ask.tokens(), step, all_granted)
+    #[inline]
+    pub(crate) fn decision(&self, step: &Step, all_granted: bool) -> Decision {
+        Decision::new(self.row.policy.clone(), self.row.key, self.quota, self.ask.tokens(), *step, all_granted)
     }
 }
 

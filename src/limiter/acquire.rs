@@ -7,7 +7,7 @@ use std::time::Duration;
 
 #[cfg(feature = "wait")]
 use super::WaitFuture;
-use super::{Charge, DecisionFuture, HoldFuture, RateLimiter};
+use super::{Charge, Circumstances, DecisionFuture, HoldFuture, RateLimiter};
 use crate::policy::Signals;
 
 /// A call to a limiter in the making: `limiter.acquire(&policy, key).cost(3).await`.
@@ -95,7 +95,10 @@ impl<'a> Acquire<'a> {
     }
 
     fn decide(self, take: bool) -> DecisionFuture {
-        DecisionFuture(self.limiter.decide_charges([self.charge], take))
+        let Charge { policy, subject, ask, signals } = self.charge;
+        let none = Signals::new();
+        let around = Circumstances { take, enforced: true, waits: true, signals: signals.as_deref().unwrap_or(&none) };
+        DecisionFuture(self.limiter.decide(&[(policy, &subject, ask)], around))
     }
 
     fn tell(mut self, more: impl FnOnce(Signals) -> Signals) -> Acquire<'a> {

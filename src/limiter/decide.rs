@@ -14,7 +14,7 @@ use super::notices::News;
 use super::observer::{Blocked, Failed, Observed};
 use super::{Inner, RateLimiter};
 use crate::algorithm::{Ask, Steps};
-use crate::backend::{Error, RowId, Take};
+use crate::backend::{Error, ErrorKind, RowId, Take};
 use crate::policy::{DecidedBy, Decision, Decisions, Key, Policy, Signals, Subject};
 
 /// What a call is besides its charges.
@@ -47,27 +47,31 @@ struct Caller {
     keys: Vec<Option<Key>>,
 }
 
-type Charges<'a> = SmallVec<[(&'a Policy, &'a Subject, Ask); 4]>;
 type Takes<'a> = SmallVec<[Take<'a>; 4]>;
 
 impl RateLimiter {
     /// Decides charges together: all of them are granted, or none.
     pub(crate) fn decide<'a>(
         &self,
-        charges: impl IntoIterator<Item = (&'a Policy, &'a Subject, Ask)>,
+        charges: &[(&'a Policy, &'a Subject, Ask)],
         around: Circumstances<'_>,
     ) -> DecisionsFuture {
-        let Inner { backend, guard, block_cache, observers, time, .. } = &*self.inner;
+        let Inner { backend, guard, overrides, block_cache, observers, time, .. } = &*self.inner;
         let Circumstances { take, enforced, waits, signals } = around;
         let mut call = Call { take, enforced, began: None, permit: None, caller: None };
 
         // 1. Resolve: the row, and the quota that applies to it.
-        let charges: Charges<'a> = charges.into_iter().collect();
-        let takes: Takes<'a> = charges.iter().map(|charge| self.resolve(charge)).collect();
+        let mut takes = Takes::new();
+        for (policy, subject, ask) in charges {
+            let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
+            // What was set at run time, or the tier's, or the policy's own.
+            let changed = overrides.quota(policy, subject.tier_name(), Some(row.key));
+            takes.push(Take::new(row, changed.as_ref().unwrap_or_else(|| policy.quota_for(subject.tier_name())), *ask));
+        }
 
         // 2. Blocked: a deny list, or a block, whatever the quotas say.
         if guard.is_needed() {
-            if let Some(blocked) = self.blocked(&charges, &takes, signals, &mut call) {
+            if let Some(blocked) = self.blocked(charges, &takes, signals, &mut call) {
                 self.observe(&call, &blocked);
                 return DecisionsFuture::ready(Ok(blocked));
             }
@@ -77,9 +81,9 @@ impl RateLimiter {
         if let Some(cache) = block_cache {
             let now = time.now();
             if let Some(steps) = cache.denies(&takes, now) {
-                let denied = decisions(&takes, &steps);
-                let denied = denied.map(|all| all.into_iter().map(|one| one.by(DecidedBy::BlockCache)).collect());
-                return DecisionsFuture::ready(denied.map(|denied| self.concluded(&call, denied)));
+                let denied = decisions(&takes, &steps).by(DecidedBy::BlockCache);
+                self.told(&call, &denied);
+                return DecisionsFuture::ready(Ok(denied));
             }
             call.permit = Some(cache.permit(&takes, now));
         }
@@ -93,56 +97,59 @@ impl RateLimiter {
         }
         let answer = if take { backend.acquire(&takes) } else { backend.peek(&takes) };
         match answer.try_ready() {
-            Ok(answer) => DecisionsFuture::ready(self.conclude(call, &takes, answer)),
+            Ok(answer) => DecisionsFuture::ready(self.conclude(&call, &takes, answer)),
             Err(answer) => DecisionsFuture::pending(self, call, &takes, answer),
         }
     }
 
     /// Steps 5 to 7: what comes after the backend.
+    #[inline]
     pub(super) fn conclude(
         &self,
-        mut call: Call,
+        call: &Call,
         takes: &[Take<'_>],
         answer: Result<Steps, Error>,
     ) -> Result<Decisions, Error> {
-        // An answer that is none is a failure like any other.
-        let decided = answer.and_then(|steps| Ok((decisions(takes, &steps)?, steps)));
-        let decided = match decided {
-            Ok((decided, steps)) => {
-                if let (Some(cache), Some(permit)) = (&self.inner.block_cache, call.permit.take()) {
-                    let answers = takes.iter().zip(steps.iter()).map(|(take, step)| (take.row, &take.quota, step));
-                    cache.learn(answers, call.take, &permit, self.inner.time.now());
-                }
-                decided
-            }
-            // 5. The failure mode: another decision in the backend's stead, or its error.
-            Err(error) => self.failed(&call, takes, error)?,
-        };
-        Ok(self.concluded(&call, decided))
-    }
-
-    /// Steps 6 and 7.
-    fn concluded(&self, call: &Call, decided: Decisions) -> Decisions {
-        // 6. Protection: denials are counted, and whoever has too many is blocked.
-        if let Some(caller) = &call.caller {
-            self.protect(caller, &decided);
+        let decided = self.decided(call, takes, answer);
+        if let Ok(decided) = &decided {
+            self.told(call, decided);
         }
-        // 7. Observers are told.
-        self.observe(call, &decided);
         decided
     }
 
-    /// Which row, and the quota that applies to it: what was set at run time, or the tier's, or the policy's own.
-    fn resolve<'a>(&self, (policy, subject, ask): &(&'a Policy, &Subject, Ask)) -> Take<'a> {
-        let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
-        let changed = self.inner.overrides.quota(policy, subject.tier_name(), Some(row.key));
-        Take::new(row, changed.as_ref().unwrap_or_else(|| policy.quota_for(subject.tier_name())), *ask)
+    /// The backend's answer. 5. Or, if it failed, the failure mode: another decision in its stead, or its error.
+    #[inline]
+    fn decided(&self, call: &Call, takes: &[Take<'_>], answer: Result<Steps, Error>) -> Result<Decisions, Error> {
+        let steps = match answer {
+            Ok(steps) if steps.len() == takes.len() => steps,
+            // An answer that is none is a failure like any other.
+            Ok(_) => return self.failed(call, takes, wrong_number()),
+            Err(error) => return self.failed(call, takes, error),
+        };
+        if let (Some(cache), Some(permit)) = (&self.inner.block_cache, &call.permit) {
+            let answers = takes.iter().zip(steps.iter()).map(|(take, step)| (take.row, &take.quota, step));
+            cache.learn(answers, call.take, permit, self.inner.time.now());
+        }
+        Ok(decisions(takes, &steps))
+    }
+
+    /// Steps 6 and 7.
+    #[inline]
+    fn told(&self, call: &Call, decided: &Decisions) {
+        // 6. Protection: denials are counted, and whoever has too many is blocked.
+        if let Some(caller) = &call.caller {
+            self.protect(caller, decided);
+        }
+        // 7. Observers are told.
+        if !self.inner.observers.is_empty() {
+            self.observe(call, decided);
+        }
     }
 
     /// The denial of who is kept out; else what protection will want to know.
     fn blocked(
         &self,
-        charges: &Charges<'_>,
+        charges: &[(&Policy, &Subject, Ask)],
         takes: &[Take<'_>],
         signals: &Signals,
         call: &mut Call,
@@ -197,9 +204,6 @@ impl RateLimiter {
 
     fn observe(&self, call: &Call, decided: &Decisions) {
         let observers = &self.inner.observers;
-        if observers.is_empty() {
-            return;
-        }
         let latency = call.began.map(|began| began.elapsed()).unwrap_or_default();
         for decision in decided {
             let observed = Observed { decision, latency, check: !call.take, enforced: call.enforced };
@@ -208,16 +212,18 @@ impl RateLimiter {
     }
 }
 
-/// The backend's answer as decisions.
-fn decisions(takes: &[Take<'_>], steps: &Steps) -> Result<Decisions, Error> {
-    if takes.len() != steps.len() {
-        return Err(Error::new(
-            crate::backend::ErrorKind::Protocol,
-            "it answered another number of steps than it was asked for; this is a bug in the backend",
-        ));
-    }
+#[inline]
+fn decisions(takes: &[Take<'_>], steps: &Steps) -> Decisions {
     let all_granted = steps.all_granted();
-    Ok(takes.iter().zip(steps.iter()).map(|(take, step)| take.decision(*step, all_granted)).collect())
+    Decisions::of(takes.len(), |i| takes[i].decision(&steps[i], all_granted))
+}
+
+#[cold]
+fn wrong_number() -> Error {
+    Error::new(
+        ErrorKind::Protocol,
+        "it answered another number of steps than it was asked for; this is a bug in the backend",
+    )
 }
 
 impl fmt::Debug for Call {

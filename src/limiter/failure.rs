@@ -107,7 +107,7 @@ impl Failure {
         let decisions = takes.iter().zip(&modes).map(|(asked, mode)| {
             let scaled = if let FailureMode::Fallback { .. } = mode { local.next() } else { None };
             match scaled {
-                Some((scaled, step)) => scaled.decision(*step, all_granted).by(DecidedBy::Fallback),
+                Some((scaled, step)) => scaled.decision(step, all_granted).by(DecidedBy::Fallback),
                 None => unseen(asked, all_granted),
             }
         });
@@ -140,5 +140,5 @@ impl Failure {
 fn unseen(take: &Take<'_>, all_granted: bool) -> Decision {
     let now = Micros::from(SystemTime::now());
     let step = step(&take.quota, &State::default(), now, Ask::cost(0));
-    take.decision(step, all_granted).by(DecidedBy::Nobody)
+    take.decision(&step, all_granted).by(DecidedBy::Nobody)
 }

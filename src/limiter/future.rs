@@ -83,11 +83,13 @@ impl DecisionFuture {
 impl Future for DecisionFuture {
     type Output = Result<Decision, Error>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.0).poll(context).map(the_only)
     }
 }
 
+#[inline]
 fn the_only(answer: Result<Decisions, Error>) -> Result<Decision, Error> {
     match answer?.into_only() {
         Some(decision) => Ok(decision),
@@ -96,6 +98,7 @@ fn the_only(answer: Result<Decisions, Error>) -> Result<Decision, Error> {
 }
 
 impl DecisionsFuture {
+    #[inline]
     pub(super) fn ready(answer: Result<Decisions, Error>) -> DecisionsFuture {
         DecisionsFuture(State::Ready(Some(answer)))
     }
@@ -116,6 +119,7 @@ impl DecisionsFuture {
     }
 
     /// The answer if it is there already, else the future to wait for.
+    #[inline]
     #[allow(clippy::result_large_err)] // It is moved once, and a box would be an allocation.
     pub(crate) fn try_ready(self) -> Result<Result<Decisions, Error>, DecisionsFuture> {
         match self.0 {
@@ -128,6 +132,7 @@ impl DecisionsFuture {
 impl Future for DecisionsFuture {
     type Output = Result<Decisions, Error>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = match &mut self.0 {
             State::Ready(answer) => answer.take(),
@@ -135,7 +140,7 @@ impl Future for DecisionsFuture {
                 let Pending { limiter, takes, call, steps } = &mut **pending;
                 let steps = ready!(Pin::new(steps).poll(context));
                 let takes: SmallVec<[Take<'_>; 4]> = takes.iter().map(OwnedTake::take).collect();
-                call.take().map(|call| limiter.conclude(call, &takes, steps))
+                call.take().map(|call| limiter.conclude(&call, &takes, steps))
             }
         };
         match answer {

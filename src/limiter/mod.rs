@@ -167,7 +167,8 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot decide. A denial is no error: see [`Decision::into_result`](crate::Decision::into_result).
     pub fn limit(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
-        self.acquire(policy, subject).send()
+        let around = Circumstances { take: true, enforced: true, waits: true, signals: &Signals::new() };
+        DecisionFuture(self.decide(&[(policy, &subject.into(), Ask::cost(1))], around))
     }
 
     /// [`limit`](RateLimiter::limit) from where nothing can be awaited, such as a gRPC interceptor. `None` if nobody in
@@ -185,9 +186,8 @@ impl RateLimiter {
     /// assert!(!goes_on());
     /// ```
     pub fn limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Option<Decision> {
-        let (subject, signals) = (subject.into(), Signals::new());
-        let around = Circumstances { take: true, enforced: true, waits: false, signals: &signals };
-        DecisionFuture(self.decide([(policy, &subject, Ask::cost(1))], around)).try_ready()?.ok()
+        let around = Circumstances { take: true, enforced: true, waits: false, signals: &Signals::new() };
+        DecisionFuture(self.decide(&[(policy, &subject.into(), Ask::cost(1))], around)).try_ready()?.ok()
     }
 
     /// What [`limit`](RateLimiter::limit) would answer, without taking anything. Of a layer's callers: name them as
@@ -420,8 +420,9 @@ impl RateLimiter {
         // Who calls is one caller, whichever charge tells it.
         let none = Signals::new();
         let signals = charges.iter().find_map(Charge::known).unwrap_or(&none);
-        let lines = charges.iter().map(|charge| (charge.policy(), charge.subject(), charge.ask()));
-        self.decide(lines, Circumstances { take, enforced: true, waits: true, signals })
+        let charges: SmallVec<[_; 4]> =
+            charges.iter().map(|charge| (charge.policy(), charge.subject(), charge.ask())).collect();
+        self.decide(&charges, Circumstances { take, enforced: true, waits: true, signals })
     }
 
     /// The digest of a key under this limiter's [secret](RateLimiterBuilder::secret); `None` = the anonymous key. It is
@@ -464,7 +465,7 @@ impl Default for RateLimiter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::MINUTE;
+    use crate::algorithm::{MINUTE, Steps};
     use crate::clock::ManualClock;
     use crate::policy::{Reason, Secret};
 

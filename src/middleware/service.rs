@@ -236,7 +236,8 @@ impl Shared {
         let wait = self.wait.filter(|_| place.is_some() || !enforced);
         let ask = |cost| wait.map_or(Ask::cost(cost), |wait| Ask::cost(cost).wait_up_to(wait));
         let charges = lines.iter().map(|line| (&self.prepared(line).policy, &line.subject, ask(line.cost)));
-        (self.limiter.decide(charges, Circumstances { take: true, enforced, waits: true, signals }), place)
+        let charges: SmallVec<[_; 4]> = charges.collect();
+        (self.limiter.decide(&charges, Circumstances { take: true, enforced, waits: true, signals }), place)
     }
 
     /// What is known of the caller besides its key, if somebody wants to know.

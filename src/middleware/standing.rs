@@ -101,7 +101,8 @@ impl Shared {
         signals: &Signals,
     ) -> Result<Vec<Snapshot>, Error> {
         let asked = lines.map(|line| (&self.prepared(line).policy, &line.subject, Ask::cost(line.cost)));
-        let decided = self.limiter.decide(asked, Circumstances { take: false, enforced: true, waits: true, signals });
+        let asked: Vec<_> = asked.collect();
+        let decided = self.limiter.decide(&asked, Circumstances { take: false, enforced: true, waits: true, signals });
         Ok(decided.await?.iter().map(Snapshot::of).collect())
     }
 }

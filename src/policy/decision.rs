@@ -68,6 +68,7 @@ pub struct Decision {
 }
 
 impl Decision {
+    #[inline]
     pub(crate) fn new(
         policy: PolicyName,
         key: Digest,

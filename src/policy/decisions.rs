@@ -3,10 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
 use super::decision::Decision;
-use super::reason::Reason;
+use super::reason::{DecidedBy, Reason};
 
 /// The answers to several charges that were decided together: all of them were spent, or none.
 ///
@@ -34,46 +32,75 @@ use super::reason::Reason;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Decisions {
-    all: SmallVec<[Decision; 1]>,
+pub struct Decisions(All);
+
+/// A lone decision needs no allocation.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // The large one is the usual one.
+enum All {
+    One(Decision),
+    More(Vec<Decision>),
 }
 
 impl Decisions {
     /// Whether all tokens were spent: go ahead, after [`delay`](Decisions::delay) if there is one.
     pub fn is_allowed(&self) -> bool {
-        self.all.iter().all(Decision::is_allowed)
+        self.as_slice().iter().all(Decision::is_allowed)
     }
 
     /// Each decision, in the order of the charges.
     pub fn iter(&self) -> std::slice::Iter<'_, Decision> {
-        self.all.iter()
+        self.as_slice().iter()
     }
 
     /// The decision on the charge with this number, from 0.
     pub fn get(&self, index: usize) -> Option<&Decision> {
-        self.all.get(index)
+        self.as_slice().get(index)
     }
 
     pub(crate) fn as_slice(&self) -> &[Decision] {
-        &self.all
+        match &self.0 {
+            All::One(decision) => std::slice::from_ref(decision),
+            All::More(decisions) => decisions,
+        }
+    }
+
+    /// So many decisions.
+    #[inline]
+    pub(crate) fn of(number: usize, decision: impl FnMut(usize) -> Decision) -> Decisions {
+        let mut decision = decision;
+        if number == 1 {
+            Decisions(All::One(decision(0)))
+        } else {
+            Decisions(All::More((0..number).map(decision).collect()))
+        }
+    }
+
+    /// The same, decided by somebody else.
+    pub(crate) fn by(self, decided_by: DecidedBy) -> Decisions {
+        self.into_iter().map(|decision| decision.by(decided_by)).collect()
     }
 
     /// The decision, if there is just one.
     pub(crate) fn only(&self) -> Option<&Decision> {
-        match &self.all[..] {
+        match self.as_slice() {
             [decision] => Some(decision),
             _ => None,
         }
     }
 
     /// The one decision, if there is one.
-    pub(crate) fn into_only(mut self) -> Option<Decision> {
-        self.all.pop()
+    #[inline]
+    pub(crate) fn into_only(self) -> Option<Decision> {
+        match self.0 {
+            All::One(decision) => Some(decision),
+            All::More(mut decisions) => decisions.pop(),
+        }
     }
 
     /// The decisions that stood in the way.
     pub fn violated(&self) -> impl Iterator<Item = &Decision> {
-        self.all.iter().filter(|decision| decision.is_violated())
+        self.iter().filter(|decision| decision.is_violated())
     }
 
     /// After a denial: the longest wait of the violated policies. `None` if all is allowed, or one of them can never
@@ -88,12 +115,12 @@ impl Decisions {
 
     /// The decision with the smallest share of its limit left; `None` if there is none at all.
     pub fn tightest(&self) -> Option<&Decision> {
-        tightest(&self.all)
+        tightest(self.as_slice())
     }
 
     /// The time until all reserved turns have come; zero if there are none.
     pub fn delay(&self) -> Duration {
-        self.all.iter().map(Decision::delay).max().unwrap_or(Duration::ZERO)
+        self.iter().map(Decision::delay).max().unwrap_or(Duration::ZERO)
     }
 
     /// `Ok` if allowed, else the error to return from a handler.
@@ -115,22 +142,30 @@ pub(crate) fn tightest(decisions: &[Decision]) -> Option<&Decision> {
 
 impl From<Decision> for Decisions {
     fn from(decision: Decision) -> Decisions {
-        Decisions { all: SmallVec::from_buf([decision]) }
+        Decisions(All::One(decision))
     }
 }
 
 impl FromIterator<Decision> for Decisions {
     fn from_iter<I: IntoIterator<Item = Decision>>(decisions: I) -> Decisions {
-        Decisions { all: decisions.into_iter().collect() }
+        let mut decisions = decisions.into_iter();
+        match (decisions.size_hint(), decisions.next()) {
+            ((1, Some(1)), Some(only)) => Decisions(All::One(only)),
+            (_, first) => Decisions(All::More(first.into_iter().chain(decisions).collect())),
+        }
     }
 }
 
 impl IntoIterator for Decisions {
     type Item = Decision;
-    type IntoIter = smallvec::IntoIter<[Decision; 1]>;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<Decision>, std::vec::IntoIter<Decision>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.all.into_iter()
+        let (one, more) = match self.0 {
+            All::One(decision) => (Some(decision), Vec::new()),
+            All::More(decisions) => (None, decisions),
+        };
+        one.into_iter().chain(more)
     }
 }
 
@@ -139,7 +174,7 @@ impl<'a> IntoIterator for &'a Decisions {
     type IntoIter = std::slice::Iter<'a, Decision>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.all.iter()
+        self.iter()
     }
 }
 

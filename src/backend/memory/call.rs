@@ -1,5 +1,7 @@
 //! The rows of a call while it is decided: their shards locked, what they hold loaded, and stored again.
 
+use std::borrow::{Borrow, BorrowMut};
+
 use smallvec::SmallVec;
 
 use super::ledger::Shared;
@@ -20,9 +22,22 @@ pub(super) struct Call<'a> {
 /// A row of a call.
 pub(super) struct Loaded<'a> {
     key: RowKey,
-    row: &'a RowId<'a>,
+    id: &'a RowId<'a>,
+    pub(super) state: State,
     pub(super) place: Place,
     has_carry: bool,
+}
+
+impl Borrow<State> for Loaded<'_> {
+    fn borrow(&self) -> &State {
+        &self.state
+    }
+}
+
+impl BorrowMut<State> for Loaded<'_> {
+    fn borrow_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
 }
 
 /// Where a row is.
@@ -35,53 +50,85 @@ pub(super) enum Place {
     Overflow(Shared),
 }
 
+impl Place {
+    fn is_overflow(self) -> bool {
+        matches!(self, Place::Overflow(_))
+    }
+}
+
 impl<'a> Call<'a> {
     pub(super) fn new<'r>(table: &'a Table, rows: impl Iterator<Item = &'r RowId<'r>>) -> Call<'a> {
-        let busy: SmallVec<[RowKey; 4]> = rows.map(|row| table.keys().key(row)).collect();
-        let mut numbers: SmallVec<[usize; 4]> = busy.iter().map(|key| table.shard_of(*key)).collect();
+        let (mut busy, mut numbers) = (SmallVec::<[RowKey; 4]>::new(), SmallVec::<[usize; 4]>::new());
+        for row in rows {
+            let key = table.keys().key(row);
+            busy.push(key);
+            numbers.push(table.shard_of(key));
+        }
         numbers.sort_unstable();
         numbers.dedup();
-        Call { table, shards: numbers.into_iter().map(|number| table.lock(number)).collect(), busy }
+        let mut call = Call { table, shards: SmallVec::new(), busy };
+        for number in numbers {
+            call.shards.push(table.lock(number));
+        }
+        call
     }
 
     /// Decides all takes at `now`, and stores what they leave if all are granted.
     pub(super) fn decide(&mut self, takes: &[Take<'_>], now: Micros, store: bool) -> Steps {
-        // Each row once, and the place of each take's row among these.
-        let (mut rows, mut states) = (SmallVec::<[Loaded<'_>; 4]>::new(), SmallVec::<[State; 4]>::new());
-        let mut places = SmallVec::<[usize; 4]>::new();
+        // Each row once.
+        let mut rows = SmallVec::<[Loaded<'_>; 2]>::new();
+        let mut lines = SmallVec::<[Line<'_>; 2]>::new();
         for (i, take) in takes.iter().enumerate() {
             let key = self.busy[i];
-            let place = rows.iter().position(|row| row.key == key).unwrap_or_else(|| {
-                let (row, state) = self.load(key, &take.row, &take.quota, now);
+            let known = rows.iter().position(|row| row.key == key);
+            let row = known.unwrap_or_else(|| {
+                let row = self.load(key, &take.row, &take.quota, now);
                 self.same_overflow(&rows, &row).unwrap_or_else(|| {
                     rows.push(row);
-                    states.push(state);
                     rows.len() - 1
                 })
             });
-            places.push(place);
+            lines.push(Line { row, quota: &take.quota, ask: take.ask });
         }
-        let overflow: Vec<Option<Quota>> = self.overflow_quotas(&rows, &places, takes);
-        let quota = |i: usize| overflow.get(i).and_then(Option::as_ref).unwrap_or(&takes[i].quota);
-        let line = |(i, row): (usize, &usize)| Line { row: *row, quota: quota(i), ask: takes[i].ask };
-        let lines: SmallVec<[Line<'_>; 4]> = places.iter().enumerate().map(line).collect();
+        if rows.iter().any(|row| row.place.is_overflow()) {
+            return self.decide_overflow(takes, &mut rows, &lines, now, store);
+        }
+        self.decide_lines(&mut rows, &lines, now, store)
+    }
 
-        let mut steps = step_all(&mut states, &lines, now);
+    fn decide_lines(&mut self, rows: &mut [Loaded<'_>], lines: &[Line<'_>], now: Micros, store: bool) -> Steps {
+        let steps = step_all(rows, lines, now);
         if store && steps.all_granted() {
-            for (place, (row, state)) in rows.iter().zip(&states).enumerate() {
+            for (place, row) in rows.iter().enumerate() {
                 // Tiers of one policy share a row, so the last quota is the one that wrote it. A charge of nothing leaves
                 // the row of another quota as it is.
-                let wrote = |line: &&Line<'_>| line.row == place && [line.quota.stamp(), 0].contains(&state.stamp);
+                let wrote = |line: &&Line<'_>| line.row == place && [line.quota.stamp(), 0].contains(&row.state.stamp);
                 if let Some(last) = lines.iter().rev().find(wrote) {
-                    self.store(row, state, last.quota, now);
+                    self.store(row, last.quota, now);
                 }
             }
         } else if store {
-            self.denied(&rows, &lines, &steps);
+            self.denied(rows, lines, &steps);
         }
-        for (step, (place, take)) in steps.iter_mut().zip(places.iter().zip(takes)) {
-            // A shared row has boundaries of its own; in the answer they are the key's.
-            if matches!(rows[*place].place, Place::Overflow(_)) && step.state.stamp == take.quota.stamp() {
+        steps
+    }
+
+    /// Newcomers share overflow rows, which have window boundaries of their own: those that differ from newcomer to newcomer
+    /// would pay the shared row back at each. In the answer they are the key's.
+    #[cold]
+    fn decide_overflow(
+        &mut self,
+        takes: &[Take<'_>],
+        rows: &mut [Loaded<'_>],
+        lines: &[Line<'_>],
+        now: Micros,
+        store: bool,
+    ) -> Steps {
+        let quotas: Vec<Quota> = lines.iter().map(|line| self.quota_of(&rows[line.row], line.quota)).collect();
+        let shared: Vec<Line<'_>> = lines.iter().zip(&quotas).map(|(line, quota)| Line { quota, ..*line }).collect();
+        let mut steps = self.decide_lines(rows, &shared, now, store);
+        for (step, (line, take)) in steps.iter_mut().zip(lines.iter().zip(takes)) {
+            if rows[line.row].place.is_overflow() && step.state.stamp == take.quota.stamp() {
                 step.state = roll(&take.quota, &State { at: now, ..step.state }, now);
             }
         }
@@ -97,62 +144,42 @@ impl<'a> Call<'a> {
                 found.denied(line.quota, line.ask);
             }
         }
-        for row in rows.iter().filter(|row| matches!(row.place, Place::Overflow(_))) {
+        for row in rows.iter().filter(|row| row.place.is_overflow()) {
             self.shard(row.key).ledger().overflowed += 1;
         }
     }
 
-    /// Newcomers share overflow rows within a call, too.
+    /// An overflow row that the call uses already.
     fn same_overflow(&self, rows: &[Loaded<'_>], row: &Loaded<'_>) -> Option<usize> {
         let shard = |row: &Loaded<'_>| self.table.shard_of(row.key);
-        let is_shared = matches!(row.place, Place::Overflow(_));
-        is_shared
-            .then(|| rows.iter().position(|other| other.place == row.place && shard(other) == shard(row)))
-            .flatten()
+        let same = |other: &Loaded<'_>| other.place == row.place && shard(other) == shard(row);
+        row.place.is_overflow().then(|| rows.iter().position(same)).flatten()
     }
 
-    /// The quotas by which takes on overflow rows are decided; none if there are no such rows.
-    fn overflow_quotas(&self, rows: &[Loaded<'_>], places: &[usize], takes: &[Take<'_>]) -> Vec<Option<Quota>> {
-        if !rows.iter().any(|row| matches!(row.place, Place::Overflow(_))) {
-            return Vec::new();
-        }
-        let quota = |(place, take): (&usize, &Take<'_>)| self.overflow_quota(&rows[*place], &take.quota);
-        places.iter().zip(takes).map(quota).collect()
-    }
-
-    /// The quota by which a take on an overflow row is decided.
-    pub(super) fn overflow_quota(&self, row: &Loaded<'_>, quota: &Quota) -> Option<Quota> {
+    /// The quota by which a charge on this row is decided.
+    pub(super) fn quota_of(&self, row: &Loaded<'_>, quota: &Quota) -> Quota {
         match row.place {
-            // Window boundaries that differ from newcomer to newcomer would pay the shared row back at each.
             Place::Overflow((_, index)) => {
-                let policy = self.table.keys().number(row.row.policy);
-                Some(quota.seeded(u64::from(policy) << 8 | u64::from(index)))
+                let policy = self.table.keys().number(row.id.policy);
+                quota.seeded(u64::from(policy) << 8 | u64::from(index))
             }
-            _ => None,
+            _ => *quota,
         }
     }
 
     /// Loads a row, and finds room for it if it is not there.
-    pub(super) fn load<'r>(
-        &mut self,
-        key: RowKey,
-        row: &'r RowId<'r>,
-        quota: &Quota,
-        now: Micros,
-    ) -> (Loaded<'r>, State) {
+    pub(super) fn load<'r>(&mut self, key: RowKey, id: &'r RowId<'r>, quota: &Quota, now: Micros) -> Loaded<'r> {
         let Call { table, shards, busy } = self;
         let shard = find(shards, table.shard_of(key));
-        let mut loaded = Loaded { key, row, place: Place::Found, has_carry: false };
+        let mut loaded = Loaded { key, id, state: State::default(), place: Place::Found, has_carry: false };
         let found = shard.rows.get(key);
-        let mut state = match found {
-            Some(found) => found.state(now),
-            None => {
-                loaded.place = shard.place(key, row, busy, now);
-                State::default()
-            }
-        };
+        match found {
+            Some(found) => loaded.state = found.state(now),
+            None => loaded.place = shard.place(key, id, busy, now),
+        }
         if let Place::Overflow(shared) = loaded.place {
-            return (loaded, shard.ledger().overflow(shared));
+            loaded.state = shard.ledger().overflow(shared);
+            return loaded;
         }
         // The carry row of a bucket outlives its row, since late give-backs need it. That of a window does not.
         let sliding = quota.algorithm() == Algorithm::SlidingWindow;
@@ -160,15 +187,15 @@ impl<'a> Call<'a> {
         if let Some(carry) = has_carry.then(|| shard.rows.get(key.carry())).flatten() {
             loaded.has_carry = true;
             if if sliding { found.is_some_and(|found| !found.is_clear(now)) } else { !carry.is_clear(now) } {
-                (state.carry, state.stamp) = (carry.spent, carry.stamp);
+                (loaded.state.carry, loaded.state.stamp) = (carry.spent, carry.stamp);
             }
         }
-        (loaded, state)
+        loaded
     }
 
     /// Stores what a charge or a settlement under `quota` left of a row.
-    pub(super) fn store(&mut self, row: &Loaded<'_>, state: &State, quota: &Quota, now: Micros) {
-        let Loaded { key, .. } = *row;
+    pub(super) fn store(&mut self, row: &Loaded<'_>, quota: &Quota, now: Micros) {
+        let Loaded { key, ref state, .. } = *row;
         let Call { table, shards, busy } = self;
         let shard = find(shards, table.shard_of(key));
         match row.place {
@@ -189,13 +216,13 @@ impl<'a> Call<'a> {
             Place::New(None) => shard.coming -= 1,
             Place::Found => {}
         }
-        let policy = table.keys().number(row.row.policy);
+        let policy = table.keys().number(row.id.policy);
         if row.place != Place::Found {
             // The carry of another row of the call may have taken the room. Losing a row forgives; passing the cap does not.
             if shard.is_full() && !shard.make_room(policy, busy, now) {
                 return;
             }
-            shard.add(key, Row::new(state, policy), row.row.policy);
+            shard.add(key, Row::new(state, policy), row.id.policy);
         }
         let has_carry = state.carry > 0.0 && (row.has_carry || shard.make_room(policy, busy, now));
         if row.has_carry {
@@ -203,7 +230,7 @@ impl<'a> Call<'a> {
         }
         if has_carry {
             let carry = State { spent: state.carry, clear: carry_until(quota, state, now), carry: 0.0, ..*state };
-            shard.add(key.carry(), Row::new(&carry, policy), row.row.policy);
+            shard.add(key.carry(), Row::new(&carry, policy), row.id.policy);
         }
         if let Some(found) = shard.rows.get_mut(key) {
             found.write(quota, state);

@@ -90,35 +90,36 @@ impl MemoryBackend {
         self.max_rows
     }
 
-    fn decide(&self, takes: &[Take<'_>], store: bool) -> BackendFuture<Steps> {
+    fn decide(&self, takes: &[Take<'_>], store: bool) -> Steps {
         let mut call = Call::new(&self.table, takes.iter().map(|take| &take.row));
         // Once the rows are locked, nobody updates them at a later instant than this.
         let now = self.clock.now();
-        BackendFuture::ready(Ok(call.decide(takes, now, store)))
+        call.decide(takes, now, store)
     }
 
     fn settle_one(&self, settlement: &Adjustment<'_>) {
         let Adjustment { row, quota, receipt, actual } = settlement;
         let mut call = Call::new(&self.table, std::iter::once(row));
         let now = self.clock.now();
-        let (row, before) = call.load(self.table.keys().key(row), row, quota, now);
+        let mut row = call.load(self.table.keys().key(row), row, quota, now);
         if matches!(row.place, Place::Overflow(_)) && *actual <= receipt.cost {
             return; // The shared row holds the spending of others: nothing is given back to it.
         }
-        let state = settle(&call.overflow_quota(&row, quota).unwrap_or(*quota), &before, receipt, now, *actual);
-        if state != before {
-            call.store(&row, &state.or_none(), quota, now);
+        let state = settle(&call.quota_of(&row, quota), &row.state, receipt, now, *actual);
+        if state != row.state {
+            row.state = state.or_none();
+            call.store(&row, quota, now);
         }
     }
 }
 
 impl Backend for MemoryBackend {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        self.decide(takes, true)
+        BackendFuture::ready(Ok(self.decide(takes, true)))
     }
 
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        self.decide(takes, false)
+        BackendFuture::ready(Ok(self.decide(takes, false)))
     }
 
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {

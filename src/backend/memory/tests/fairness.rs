@@ -20,7 +20,7 @@ impl Bench {
     fn recount(&self) -> HashMap<u32, u32> {
         let mut counted = HashMap::new();
         for number in 0..self.backend.table.shards() {
-            let shard = self.backend.table.lock(number);
+            let mut shard = self.backend.table.lock(number);
             let mut rows = HashMap::new();
             for mut hand in 0..4 * (shard.rows.capacity() as u32 / 8 + 1) {
                 shard.rows.sample(&mut hand, |key, row| _ = rows.insert(key, row));
@@ -28,7 +28,7 @@ impl Bench {
             assert_eq!(rows.len(), shard.rows.len(), "a row was not seen");
             let mut here: HashMap<u32, u32> = HashMap::new();
             rows.values().for_each(|row| *here.entry(row.policy).or_default() += 1);
-            assert_eq!(here, shard.ledger.sizes().collect(), "shard {number}");
+            assert_eq!(here, shard.ledger().sizes().collect(), "shard {number}");
             here.into_iter().for_each(|(policy, rows)| *counted.entry(policy).or_default() += rows);
         }
         counted
@@ -189,8 +189,9 @@ fn a_hundred_thousand_policies_stay_within_the_cap() {
     let sizes = bench.backend.rows_by_policy();
     assert!(sizes.len() <= 1025 && sizes.iter().any(|(name, _)| name.as_str() == "(others)"), "{}", sizes.len());
     for number in 0..bench.backend.table.shards() {
-        let shard = bench.backend.table.lock(number);
-        assert!(shard.ledger.overflow_rows() <= 17 * 16, "{} overflow rows", shard.ledger.overflow_rows());
+        let mut shard = bench.backend.table.lock(number);
+        let rows = shard.ledger().overflow_rows();
+        assert!(rows <= 17 * 16, "{rows} overflow rows");
     }
 }
 

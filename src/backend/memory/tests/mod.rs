@@ -2,6 +2,7 @@
 
 mod fairness;
 
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use super::*;
@@ -42,38 +43,51 @@ impl Bench {
     }
 }
 
-/// What it shows, and what it shows once before that.
+/// Holds whoever looks at it first up until another caller has had a chance to be decided.
 #[derive(Debug)]
-struct HeldUp(ManualClock, std::sync::atomic::AtomicU64);
+struct HeldUp {
+    clock: ManualClock,
+    first: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
+}
 
 impl Clock for HeldUp {
     fn now(&self) -> Micros {
-        match self.1.swap(0, std::sync::atomic::Ordering::Relaxed) {
-            0 => self.0.now(),
-            before => Micros::new(before),
+        let now = self.clock.now();
+        let first = self.first.lock().unwrap().take();
+        if let Some((begin, done)) = first {
+            begin.send(()).unwrap();
+            // The other one waits for the row, so it is not done before this call is.
+            assert!(done.recv_timeout(Duration::from_millis(100)).is_err(), "the row was not locked");
         }
+        now
     }
 }
 
 #[test]
-fn whoever_was_held_up_after_looking_at_the_clock_looks_again() {
+fn nobody_updates_a_row_between_a_look_at_the_clock_and_the_decision() {
     // Rows that are ahead of a clock by more than a full refill are forgiven: threads that lost their core between looking
     // and locking were admitted up to six times as often as the quota says.
+    let ((begin, begun), (done, ended)) = (mpsc::channel(), mpsc::channel());
     let clock = ManualClock::new();
-    let held_up = Arc::new(HeldUp(clock.clone(), 0.into()));
-    let backend = MemoryBackend::builder().clock(Arc::clone(&held_up)).build();
+    let held_up = HeldUp { clock: clock.clone(), first: Mutex::new(Some((begin, ended))) };
+    let backend = MemoryBackend::builder().clock(held_up).build();
     let quota = Quota::token_bucket(1000, SECOND).capacity(5);
     let policy = P;
     let take = |cost| {
         let row = RowId { policy: &policy, key: Digest::from_bits(7) };
         backend.decide(&[Take::new(row, &quota, Ask::cost(cost))], true)[0]
     };
-    let before = clock.now();
-    clock.advance(SECOND);
-    assert!(take(5).is_allowed());
-    held_up.1.store(before.get(), std::sync::atomic::Ordering::Relaxed);
-    let late = take(1);
-    assert!(!late.is_allowed() && late.now == clock.now(), "{late:?}");
+    std::thread::scope(|scope| {
+        let (clock, take) = (&clock, &take);
+        scope.spawn(move || {
+            begun.recv().unwrap();
+            clock.advance(SECOND);
+            assert!(take(5).is_allowed());
+            // Whoever was held up may be gone.
+            _ = done.send(());
+        });
+        assert!(take(5).is_allowed());
+    });
     assert!(!take(1).is_allowed());
 }
 
