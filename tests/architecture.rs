@@ -41,6 +41,78 @@ fn rooms_look_only_at_smaller_numbers() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// The two functions that decide, where they are, and who else calls them: `step` projects single rows, and everything that
+/// is charged goes through `step_all`.
+const DECIDING: [(&str, &str, &[&str]); 2] = [
+    (
+        "step",
+        "algorithm/mod.rs",
+        &[
+            "algorithm/all.rs",
+            "backend/conformance.rs",
+            "limiter/block_cache.rs",
+            "limiter/failure.rs",
+            "limiter/snapshot.rs",
+        ],
+    ),
+    ("step_all", "algorithm/all.rs", &["backend/conformance.rs", "backend/memory/call.rs", "backend/redis/replay.rs"]),
+];
+
+#[test]
+fn what_decides_is_written_once_and_called_by_few() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for (name, home, callers) in DECIDING {
+        let (mut homes, mut calls) = (Vec::new(), Vec::new());
+        for file in rust_files(&source) {
+            let inside = file.strip_prefix(&source).expect("inside src").to_string_lossy().replace('\\', "/");
+            if inside.contains("tests") || inside.contains("models") {
+                continue;
+            }
+            let (defines, uses) = definitions_and_calls(&fs::read_to_string(&file).expect("a readable file"), name);
+            homes.extend(vec![inside.clone(); defines]);
+            if uses > 0 && inside != home {
+                calls.push(inside);
+            }
+        }
+        calls.sort();
+        assert_eq!(
+            (homes, calls),
+            (vec![home.to_owned()], callers.iter().map(|it| it.to_string()).collect()),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_second_implementation_and_another_caller_are_caught() {
+    let counted = |text: &str| definitions_and_calls(text, "step");
+    assert_eq!(counted("pub fn step(quota: &Quota) {}\nfn steps() {}"), (1, 0));
+    assert_eq!(counted("fn step<R>(row: R) {}\n    let x = step(q, s);\n// step(q)"), (1, 1));
+    assert_eq!(counted("self.step(); decision.step(); one_step(); step.state"), (0, 0));
+    assert_eq!(counted("algorithm::step(a)\nmod tests {\n step(a)"), (0, 1));
+}
+
+/// How often a function is defined in `text`, and how often it is called, tests and comments left out.
+fn definitions_and_calls(text: &str, name: &str) -> (usize, usize) {
+    let (mut defines, mut calls) = (0, 0);
+    for line in text.lines().take_while(|line| !line.contains("mod tests {")) {
+        if line.trim_start().starts_with("//") {
+            continue;
+        }
+        for (at, _) in line.match_indices(name) {
+            let (before, after) = (&line[..at], &line[at + name.len()..]);
+            let is_word = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.');
+            // A method is indented.
+            if before.ends_with("fn ") && !before.starts_with(' ') && after.starts_with(['(', '<']) {
+                defines += 1;
+            } else if is_word && !before.ends_with("fn ") && after.starts_with('(') {
+                calls += 1;
+            }
+        }
+    }
+    (defines, calls)
+}
+
 #[test]
 fn an_upward_import_is_caught() {
     assert!(upward_names("algorithm", "use std::fmt;\nuse crate::policy::Key;").len() == 1);
