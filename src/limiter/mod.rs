@@ -382,10 +382,12 @@ impl RateLimiter {
     /// If the backend cannot tell.
     pub async fn now(&self) -> Result<Micros, Error> {
         let row = RowId { policy: NOBODY.name(), key: self.row_key(None) };
-        let looked = self.inner.backend.peek(&[Take::new(row, NOBODY.quota(), Ask::cost(0))]).await;
-        let steps = looked?;
-        let step = steps.first().ok_or_else(|| Error::new(ErrorKind::Protocol, "it did not say what time it is"))?;
-        Ok(step.now)
+        let look = [Take::new(row, NOBODY.quota(), Ask::cost(0))];
+        let decided = match self.inner.backend.peek(&look).await {
+            Ok(steps) => steps.first().map(|step| step.now),
+            Err(error) => self.inner.failure.decide(&look, false, error)?.get(0).map(|decision| decision.step().now),
+        };
+        decided.ok_or_else(|| Error::new(ErrorKind::Protocol, "it did not say what time it is; this is a bug in it"))
     }
 
     /// Forgets what `subject` spent under `policy`: it has the whole limit again. Blocks stay.
