@@ -46,16 +46,10 @@ fn rooms_look_only_at_smaller_numbers() {
 const DECIDING: [(&str, &str, &[&str]); 2] = [
     (
         "step",
-        "algorithm/mod.rs",
-        &[
-            "algorithm/all.rs",
-            "backend/conformance.rs",
-            "limiter/block_cache.rs",
-            "limiter/failure.rs",
-            "limiter/snapshot.rs",
-        ],
+        "algorithm/step.rs",
+        &["backend/conformance.rs", "limiter/block_cache.rs", "limiter/failure.rs", "limiter/snapshot.rs"],
     ),
-    ("step_all", "algorithm/all.rs", &["backend/conformance.rs", "backend/memory/call.rs", "backend/redis/replay.rs"]),
+    ("step_all", "algorithm/step.rs", &["backend/conformance.rs", "backend/memory/call.rs", "backend/redis/replay.rs"]),
 ];
 
 #[test]

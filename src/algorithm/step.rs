@@ -1,11 +1,55 @@
-//! All or none: several charges decided together.
+//! The two functions that decide: one row, and all rows of a call, all or none.
 
 use std::borrow::BorrowMut;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Ask, Micros, Quota, State, Step, Verdict, step};
+use super::{Algorithm, Ask, Micros, Quota, State, Step, Verdict};
+use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_own};
+
+/// Decides `ask` under `quota`, for a key whose row is `state`, at `now`.
+///
+/// The returned row is to be stored if the verdict is not a denial.
+///
+/// A quota whose boundaries are not fixed has them aligned to UTC here; see [`Quota::seeded`].
+///
+/// - Decisions agree with exact arithmetic, except within 10^-6 token of the boundary (and, where `rate / period` in
+///   lowest terms exceeds 2^32 tokens, within the relative precision of an `f64`, 2^-52).
+/// - A clock that steps back finds nothing paid back meanwhile. A row further ahead of `now` than a full refill takes,
+///   of the capacity and of what it owes, is forgiven.
+/// - A row that was written under another quota (another stamp) keeps what it spent until its [`clear`](State::clear);
+///   between token buckets, it is paid back as the faster of the two pays. So a downgrade keeps a caller out no longer
+///   than the old quota needed to be repaid.
+///
+/// ```
+/// use tollgate::algorithm::{step, Ask, Micros, State};
+/// use tollgate::{Quota, MINUTE};
+///
+/// let quota = Quota::sliding_window(10, MINUTE);
+/// let (mut row, mut allowed) = (State::default(), 0);
+/// let mut now = Micros::new(1_767_225_600_000_000);
+/// for _ in 0..60 {
+///     let step = step(&quota, &row, now, Ask::cost(1));
+///     if step.is_allowed() {
+///         row = step.state;
+///         allowed += 1;
+///     }
+///     now = now + MINUTE / 60;
+/// }
+/// assert_eq!(allowed, 10);
+/// ```
+#[inline]
+pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
+    let foreign = is_foreign(quota, state, now);
+    let row = roll(quota, state, now);
+    match granted(quota, &row, now, ask) {
+        // Nothing is spent and nothing promised, so the row stays another quota's.
+        Some(Verdict::Allow) if foreign && ask.cost == 0 => Step { verdict: Verdict::Allow, state: *state, now },
+        Some(verdict) => Step { verdict, state: charged(quota, &row, ask.cost), now },
+        None => denied(quota, if foreign { *state } else { row }, now, ask),
+    }
+}
 
 /// One line of a call: so much of one of its rows, under a quota.
 ///
@@ -156,6 +200,78 @@ impl FromIterator<Step> for Steps {
     fn from_iter<I: IntoIterator<Item = Step>>(steps: I) -> Steps {
         Steps(steps.into_iter().collect())
     }
+}
+
+/// The denial of `ask`, of a row that was [rolled if own](roll_if_own).
+#[cold]
+fn denied(quota: &Quota, state: State, now: Micros, ask: Ask) -> Step {
+    let at = if is_foreign(quota, &state, now) {
+        changed::retry_at(quota, &state, now, ask)
+    } else {
+        retry_own(quota, &state, now, ask)
+    };
+    Step { verdict: Verdict::Deny { retry: at.map(|at| at.since(now)) }, state, now }
+}
+
+/// How `ask` is granted, if it is, of an own row that was rolled.
+#[inline]
+pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Verdict> {
+    let cost = ask.cost;
+    if cost <= quota.limit() && within_own(quota, row, now, (quota.limit() - cost) as f64) {
+        return Some(Verdict::Allow);
+    }
+    let max_wait = ask.max_wait_micros().filter(|_| quota.reserves())?;
+    turn(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
+}
+
+/// When `ask` would be granted, of an own row that was rolled, and by which it is denied at `now`.
+pub(super) fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
+    match ask.max_wait_micros().filter(|_| quota.reserves()) {
+        None => when_own(quota, row, now, quota.limit().checked_sub(ask.cost)? as f64),
+        Some(max_wait) => retry_turn(quota, row, now, ask.cost, max_wait),
+    }
+}
+
+/// A rolled row that `cost` tokens more are spent of.
+fn charged(quota: &Quota, row: &State, cost: u64) -> State {
+    cleared(quota, State { spent: row.spent + cost as f64, ..*row })
+}
+
+/// The turn that a reservation of `cost` made at `now` would get, if one is to be had within `max_wait`.
+fn turn(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
+    let level = quota.ceiling().checked_sub(cost)?;
+    if !within_own(quota, row, now, level as f64) {
+        return None;
+    }
+    let charged = State { spent: row.spent + cost as f64, ..*row };
+    let due = when_own(quota, &charged, now, quota.limit() as f64)?;
+    (due.micros_since(now) <= max_wait).then_some(due)
+}
+
+/// When a reservation of `cost` would be granted, a turn within `max_wait` of then.
+fn retry_turn(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
+    let granted_at = |at: Micros| turn(quota, &roll(quota, row, at), at, cost, max_wait).is_some();
+    let room = when_own(quota, row, now, quota.ceiling().checked_sub(cost)? as f64)?;
+    let charged = State { spent: row.spent + cost as f64, ..*row };
+    let due = when_own(quota, &charged, now, quota.limit() as f64)?;
+    let at = room.max(due.minus(max_wait)).max(now);
+    if granted_at(at) {
+        return Some(at);
+    }
+    // What is owed is all paid back by then, and still the cost, larger than the capacity, waits too long. A bucket's
+    // wait stays as it is; a window's shrinks towards its end.
+    if quota.algorithm() != Algorithm::FixedWindow {
+        return None;
+    }
+    let clear = when_own(quota, row, now, 0.0)?;
+    let begin = fixed_window::boundary(quota, fixed_window::index(quota, clear));
+    let charged = State { spent: cost as f64, at: begin, ..*row };
+    let due = when_own(quota, &charged, clear, quota.limit() as f64)?;
+    let at = due.minus(max_wait).max(clear);
+    if granted_at(at) {
+        return Some(at);
+    }
+    None
 }
 
 #[cfg(test)]
