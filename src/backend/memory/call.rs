@@ -13,10 +13,10 @@ use crate::backend::{RowId, Take};
 /// The shards of a call, locked in ascending order.
 pub(super) struct Call<'a> {
     table: &'a Table,
-    shards: SmallVec<[Shard<'a>; 2]>,
+    shards: SmallVec<[Shard<'a>; 1]>,
     /// The rows that the call names, in the order of its takes, and those that make room for them: none of them may be
     /// dropped for the sake of another.
-    busy: SmallVec<[RowKey; 4]>,
+    busy: SmallVec<[RowKey; 2]>,
 }
 
 /// A row of a call.
@@ -58,7 +58,7 @@ impl Place {
 
 impl<'a> Call<'a> {
     pub(super) fn new<'r>(table: &'a Table, rows: impl Iterator<Item = &'r RowId<'r>>) -> Call<'a> {
-        let (mut busy, mut numbers) = (SmallVec::<[RowKey; 4]>::new(), SmallVec::<[usize; 4]>::new());
+        let (mut busy, mut numbers) = (SmallVec::<[RowKey; 2]>::new(), SmallVec::<[usize; 4]>::new());
         for row in rows {
             let key = table.keys().key(row);
             busy.push(key);

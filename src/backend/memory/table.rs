@@ -119,7 +119,7 @@ impl<'a> Shard<'a> {
         &mut self,
         key: RowKey,
         row: &RowId<'_>,
-        busy: &mut SmallVec<[RowKey; 4]>,
+        busy: &mut SmallVec<[RowKey; 2]>,
         now: Micros,
     ) -> Place {
         let policy = self.table.keys.number(row.policy);
