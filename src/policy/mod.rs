@@ -17,7 +17,6 @@ mod quota;
 mod quota_serde;
 mod reason;
 mod signals;
-mod siphash;
 mod subject;
 
 pub use decision::Decision;
