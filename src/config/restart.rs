@@ -5,8 +5,8 @@ use super::error::{Faults, Path};
 use crate::policy::{Policy, PolicyName};
 
 /// What of `new` a program that runs by `old` cannot have without a restart.
-pub(super) fn compare(old: &Config, new: &Config, faults: &mut Faults) {
-    let path = Path::File.field("policies");
+pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
+    let path = Path::FILE.field("policies");
     for policy in old.policies() {
         let path = path.field(policy.name().as_str());
         match new.policy(policy.name().as_str()) {
@@ -19,8 +19,8 @@ pub(super) fn compare(old: &Config, new: &Config, faults: &mut Faults) {
     }
 
     let name = |config: &Config| config.default_policy().map(|policy| policy.name().clone());
-    changed(name(old), name(new), &Path::File.field("default"), faults);
-    let path = Path::File.field("routes");
+    changed(name(old), name(new), &Path::FILE.field("default"), faults);
+    let path = Path::FILE.field("routes");
     for (line, policy) in old.routes() {
         match policy_of(new, line) {
             None => gone(&path.field(line), faults),
@@ -31,11 +31,11 @@ pub(super) fn compare(old: &Config, new: &Config, faults: &mut Faults) {
         added(&path.field(line), faults);
     }
     if old.auto_block() != new.auto_block() {
-        faults.add(&Path::File.field("auto_block"), "it is another than before; restart the program to change it");
+        faults.add(&Path::FILE.field("auto_block"), "it is another than before; restart the program to change it");
     }
 }
 
-fn compare_policies(old: &Policy, new: &Policy, path: &Path<'_>, faults: &mut Faults) {
+fn compare_policies(old: &Policy, new: &Policy, path: &Path, faults: &Faults) {
     let (was, is) = (old.quota(), new.quota());
     if was.algorithm() != is.algorithm() {
         faults.add(
@@ -56,15 +56,15 @@ fn policy_of(config: &Config, line: &str) -> Option<PolicyName> {
     Some(config.policies.get(*policy)?.name().clone())
 }
 
-fn gone(path: &Path<'_>, faults: &mut Faults) {
+fn gone(path: &Path, faults: &Faults) {
     faults.add(path, "it is missing, but the program runs with it; put it back, or restart without it");
 }
 
-fn added(path: &Path<'_>, faults: &mut Faults) {
+fn added(path: &Path, faults: &Faults) {
     faults.add(path, "it is new; restart the program to have it");
 }
 
-fn changed(was: Option<PolicyName>, is: Option<PolicyName>, path: &Path<'_>, faults: &mut Faults) {
+fn changed(was: Option<PolicyName>, is: Option<PolicyName>, path: &Path, faults: &Faults) {
     match (was, is) {
         (was, is) if was == is => {}
         (was, Some(is)) => {

@@ -124,18 +124,22 @@ impl Policy {
     /// # Errors
     /// Where [`Policy::tier`] panics; the error shows policy, tier and quota.
     pub fn try_tier(mut self, name: impl Into<Cow<'static, str>>, quota: Quota) -> Result<Policy, PolicyError> {
-        let tier = name.into();
+        self.add_tier(name.into(), quota)?;
+        Ok(self)
+    }
+
+    pub(crate) fn add_tier(&mut self, tier: Cow<'static, str>, quota: Quota) -> Result<(), PolicyError> {
         if let Err(error) = quota.validate() {
-            return Err(PolicyError(Fault::TierQuota(self.name, tier.into_owned(), error)));
+            return Err(PolicyError(Fault::TierQuota(self.name.clone(), tier.into_owned(), error)));
         }
         if quota.algorithm() != self.quota.algorithm() {
-            return Err(PolicyError(Fault::TierAlgorithm(self.name, tier.into_owned(), Box::new(quota))));
+            return Err(PolicyError(Fault::TierAlgorithm(self.name.clone(), tier.into_owned(), Box::new(quota))));
         }
         if self.tiers.iter().any(|(known, _)| *known == tier) {
-            return Err(PolicyError(Fault::TierTwice(self.name, tier.into_owned())));
+            return Err(PolicyError(Fault::TierTwice(self.name.clone(), tier.into_owned())));
         }
         self.tiers.push((tier, quota));
-        Ok(self)
+        Ok(())
     }
 
     /// The name, as headers and logs show it.
