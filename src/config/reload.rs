@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::error::{Faults, Path, Problem};
@@ -80,13 +81,12 @@ impl Config {
             }
         }
 
-        let (old, rules) = (self.deny.rules(), new.deny.rules());
-        let (was, will): (HashSet<&DenyRule>, HashSet<&DenyRule>) =
-            (old.iter().map(|rule| &**rule).collect(), rules.iter().map(|rule| &**rule).collect());
+        let was: HashSet<Arc<DenyRule>> = self.deny.rules().into_iter().collect();
+        let will: HashSet<Arc<DenyRule>> = new.deny.rules().into_iter().collect();
         reloaded.denied = will.difference(&was).count();
         reloaded.undenied = was.difference(&will).count();
         if reloaded.denied + reloaded.undenied > 0 {
-            self.deny.replace(rules.iter().map(|rule| DenyRule::clone(rule)));
+            self.deny.replace(will.into_iter().map(Arc::unwrap_or_clone));
         }
         Ok(reloaded)
     }
