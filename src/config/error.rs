@@ -40,17 +40,13 @@ use super::raw::shortened;
 /// Its text is whole by itself. `source()` is the first fault, or why the text could not be read.
 #[derive(Debug)]
 pub struct ConfigError {
-    name: String,
-    problem: Problem,
-}
-
-#[derive(Debug)]
-pub(super) enum Problem {
-    Read(std::io::Error),
-    TooLarge,
-    Syntax(Box<dyn Error + Send + Sync>),
-    Faults { kind: ConfigErrorKind, told: Vec<ConfigFault>, count: usize },
-    Busy,
+    kind: ConfigErrorKind,
+    message: String,
+    /// The first ones of those in the values.
+    faults: Vec<ConfigFault>,
+    fault_count: usize,
+    /// Why the text could not be read.
+    cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
 /// What kind of thing is wrong.
@@ -81,69 +77,43 @@ pub enum ConfigErrorKind {
 }
 
 impl ConfigError {
-    pub(super) fn new(name: impl Into<String>, problem: Problem) -> ConfigError {
-        ConfigError { name: name.into(), problem }
+    /// Something is wrong with the whole file of this name.
+    pub(super) fn new(kind: ConfigErrorKind, name: &str, what: impl fmt::Display) -> ConfigError {
+        ConfigError { kind, message: format!("{name}: {what}"), faults: Vec::new(), fault_count: 0, cause: None }
+    }
+
+    pub(super) fn caused_by(self, cause: Box<dyn Error + Send + Sync>) -> ConfigError {
+        ConfigError { cause: Some(cause), ..self }
     }
 
     /// What kind of thing is wrong.
     pub fn kind(&self) -> ConfigErrorKind {
-        match &self.problem {
-            Problem::Read(_) => ConfigErrorKind::Read,
-            Problem::TooLarge => ConfigErrorKind::TooLarge,
-            Problem::Syntax(_) => ConfigErrorKind::Syntax,
-            Problem::Faults { kind, .. } => *kind,
-            Problem::Busy => ConfigErrorKind::Busy,
-        }
+        self.kind
     }
 
     /// The faults that the message tells: the first twenty of those in the values.
     pub fn faults(&self) -> &[ConfigFault] {
-        match &self.problem {
-            Problem::Faults { told, .. } => told,
-            _ => &[],
-        }
+        &self.faults
     }
 
     /// How many faults there are in the values.
     pub fn fault_count(&self) -> usize {
-        match &self.problem {
-            Problem::Faults { count, .. } => *count,
-            _ => 0,
-        }
+        self.fault_count
     }
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = &self.name;
-        match &self.problem {
-            Problem::Read(error) => write!(f, "{name}: it cannot be read: {error}"),
-            Problem::TooLarge => {
-                write!(f, "{name}: it is larger than {} MiB; make it smaller", super::Config::MAX_BYTES >> 20)
-            }
-            Problem::Syntax(error) => write!(f, "{name}: {}", error.to_string().trim_end()),
-            Problem::Faults { told, count, .. } => {
-                for (i, fault) in told.iter().enumerate() {
-                    write!(f, "{}{name}: {fault}", if i > 0 { "\n" } else { "" })?;
-                }
-                match count - told.len() {
-                    0 => Ok(()),
-                    more => write!(f, "\n{name}: and {more} more"),
-                }
-            }
-            Problem::Busy => write!(f, "{name}: another reload is under way; reload again when it is done"),
-        }
+        f.write_str(&self.message)
     }
 }
 
 impl Error for ConfigError {
     /// The first fault, or why the text cannot be read.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match &self.problem {
-            Problem::Read(error) => Some(error),
-            Problem::Syntax(error) => Some(&**error),
-            Problem::Faults { told, .. } => told.first().map(|fault| fault as _),
-            Problem::TooLarge | Problem::Busy => None,
+        match &self.cause {
+            Some(cause) => Some(&**cause),
+            None => self.faults.first().map(|fault| fault as _),
         }
     }
 }
@@ -216,8 +186,12 @@ impl Faults {
     }
 
     pub(super) fn into_error(self, kind: ConfigErrorKind, name: &str) -> ConfigError {
-        let (told, count) = self.0.into_inner();
-        ConfigError::new(name, Problem::Faults { kind, told, count })
+        let (faults, fault_count) = self.0.into_inner();
+        let mut lines: Vec<String> = faults.iter().map(|fault| format!("{name}: {fault}")).collect();
+        if fault_count > faults.len() {
+            lines.push(format!("{name}: and {} more", fault_count - faults.len()));
+        }
+        ConfigError { kind, message: lines.join("\n"), faults, fault_count, cause: None }
     }
 }
 

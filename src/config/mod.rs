@@ -110,7 +110,7 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use self::error::{Faults, Path, Problem};
+use self::error::{Faults, Path};
 use self::routes::Policies;
 use self::value::Value;
 use crate::backend::Backend;
@@ -198,7 +198,10 @@ impl Config {
         let read = File::open(path).and_then(|file| file.take(Config::MAX_BYTES as u64 + 1).read_to_string(&mut text));
         match read {
             Ok(_) => Config::parse(name, &text, parse),
-            Err(error) => Err(ConfigError::new(name, Problem::Read(error))),
+            Err(error) => {
+                let what = format!("it cannot be read: {error}");
+                Err(ConfigError::new(ConfigErrorKind::Read, &name, what).caused_by(error.into()))
+            }
         }
     }
 
@@ -222,12 +225,17 @@ impl Config {
     ) -> Result<Config, ConfigError> {
         let name = name.into();
         if text.len() > Config::MAX_BYTES {
-            return Err(ConfigError::new(name, Problem::TooLarge));
+            let what = format!("it is larger than {} MiB; make it smaller", Config::MAX_BYTES >> 20);
+            return Err(ConfigError::new(ConfigErrorKind::TooLarge, &name, what));
         }
         // Some editors put a mark before the text, which not every format takes.
         match parse(text.strip_prefix('\u{feff}').unwrap_or(text)) {
             Ok(raw) => raw.check(name),
-            Err(error) => Err(ConfigError::new(name, Problem::Syntax(error.into()))),
+            Err(error) => {
+                let error = error.into();
+                let what = error.to_string();
+                Err(ConfigError::new(ConfigErrorKind::Syntax, &name, what.trim_end()).caused_by(error))
+            }
         }
     }
 

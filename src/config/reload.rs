@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::error::{Faults, Path, Problem};
+use super::error::{Faults, Path};
 use super::{Config, ConfigError, ConfigErrorKind, restart};
 use crate::algorithm::Quota;
 use crate::limiter::{RateLimiter, SetQuotaError};
@@ -57,7 +57,8 @@ impl Config {
             return Err(faults.into_error(ConfigErrorKind::Restart, &new.name));
         }
         let Some(_until_done) = Turn::take(&self.is_reloading) else {
-            return Err(ConfigError::new(&new.name, Problem::Busy));
+            let what = "another reload is under way; reload again when it is done";
+            return Err(ConfigError::new(ConfigErrorKind::Busy, &new.name, what));
         };
 
         let mut reloaded = Reloaded { quotas: Vec::new(), denied: 0, undenied: 0 };

@@ -150,10 +150,9 @@ impl DenyList {
         let mut rules = self.compiled().rules.clone();
         let changed = change(&mut rules);
         let compiled = Arc::new(Compiled::new(rules));
-        let mut current = self.shared.compiled.write().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *current, compiled);
-        drop(current);
-        drop(before);
+        // What was there before is dropped when the lock is free again.
+        let _before =
+            std::mem::replace(&mut *self.shared.compiled.write().unwrap_or_else(PoisonError::into_inner), compiled);
         changed
     }
 }
