@@ -102,6 +102,7 @@ mod restart;
 mod routes;
 mod value;
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
@@ -152,10 +153,10 @@ pub use reload::{QuotaChange, Reloaded};
 pub struct Config {
     name: String,
     /// By name.
-    policies: Vec<Policy>,
-    default: Option<usize>,
-    /// By line; each with its policy.
-    routes: Vec<(String, usize)>,
+    policies: BTreeMap<String, Policy>,
+    default: Option<String>,
+    /// By line; each with its policy's name.
+    routes: BTreeMap<String, String>,
     deny: DenyList,
     auto_block: Option<AutoBlock>,
     is_reloading: Arc<AtomicBool>,
@@ -301,7 +302,7 @@ impl Config {
     #[must_use]
     pub fn route_limits(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RouteLimits {
         let limits = RouteLimits::new(key).limiter(limiter);
-        self.policies.iter().enumerate().fold(limits, |limits, (i, policy)| match self.default == Some(i) {
+        self.policies.iter().fold(limits, |limits, (name, policy)| match self.default.as_ref() == Some(name) {
             true => limits.default_policy(policy),
             false => limits.policy(policy),
         })
@@ -309,22 +310,22 @@ impl Config {
 
     /// The policy of that name.
     pub fn policy(&self, name: &str) -> Option<&Policy> {
-        self.policies.get(routes::index(&self.policies, name)?)
+        self.policies.get(name)
     }
 
     /// All policies, by name.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.policies.iter()
+        self.policies.values()
     }
 
     /// The policy of requests whose route no line names.
     pub fn default_policy(&self) -> Option<&Policy> {
-        self.policies.get(self.default?)
+        self.policy(self.default.as_deref()?)
     }
 
     /// The lines of routes, `"POST /todos"`, each with its policy.
     pub fn routes(&self) -> impl Iterator<Item = (&str, &Policy)> {
-        self.routes.iter().filter_map(|(line, index)| Some((line.as_str(), self.policies.get(*index)?)))
+        self.routes.iter().filter_map(|(line, name)| Some((line.as_str(), self.policy(name)?)))
     }
 
     /// Whom to deny whatever the limits say. [`reload`](Config::reload) puts other rules on this list.
@@ -361,11 +362,8 @@ fn read(raw: &RawConfig, name: &str, faults: &Faults) -> Option<Config> {
         faults.add(&Path::FILE.field("policies"), "they are missing, so nothing would be limited; write one");
     }
     let policies = table.and_then(|value| policies::read(&value)).unwrap_or_default();
-    let default = routes::default(file.take("default"), &known);
-    let default = default.and_then(|name| routes::index(&policies, name));
-    let lines = file.take("routes").and_then(|value| routes::read(&value, &known)).unwrap_or_default();
-    let routes = lines.into_iter().filter_map(|(line, name)| Some((line.to_owned(), routes::index(&policies, name)?)));
-    let routes = routes.collect();
+    let default = routes::default(file.take("default"), &known).map(str::to_owned);
+    let routes = file.take("routes").and_then(|value| routes::read(&value, &known)).unwrap_or_default();
     let deny = DenyList::from_iter(file.take("deny").and_then(|value| deny::read(&value)).unwrap_or_default());
     let auto_block = file.take("auto_block").and_then(|value| auto_block::read(&value, &known));
     file.end();

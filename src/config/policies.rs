@@ -1,12 +1,14 @@
 //! `[policies]`: quotas, and those of tiers.
 
+use std::collections::BTreeMap;
+
 use super::quota;
 use super::value::Value;
 use crate::algorithm::Quota;
 use crate::policy::Policy;
 
-/// All policies that make sense, in the order of their names.
-pub(super) fn read(value: &Value<'_>) -> Option<Vec<Policy>> {
+/// All policies that make sense, by name.
+pub(super) fn read(value: &Value<'_>) -> Option<BTreeMap<String, Policy>> {
     let entries = value.entries(r#"api = { quota = "60/min" }"#)?;
     if entries.is_empty() {
         value.fault("there is none, so nothing would be limited; write one");
@@ -14,9 +16,9 @@ pub(super) fn read(value: &Value<'_>) -> Option<Vec<Policy>> {
     if entries.len() > MOST_POLICIES {
         return value.refuse(format_args!("there are {}; there may be {MOST_POLICIES} at most", entries.len()));
     }
-    let mut policies: Vec<Policy> = entries.iter().filter_map(|(name, value)| policy(name, value)).collect();
-    policies.sort_unstable_by(|a, b| a.name().as_str().cmp(b.name().as_str()));
-    let quotas: usize = policies.iter().map(|policy| 1 + policy.tiers().count()).sum();
+    let policies = entries.iter().filter_map(|(name, value)| Some(((*name).to_owned(), policy(name, value)?)));
+    let policies: BTreeMap<String, Policy> = policies.collect();
+    let quotas: usize = policies.values().map(|policy| 1 + policy.tiers().count()).sum();
     if quotas > MOST_QUOTAS {
         value.fault(format_args!("they have {quotas} quotas with their tiers'; there may be {MOST_QUOTAS} at most"));
     }

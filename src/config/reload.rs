@@ -62,7 +62,7 @@ impl Config {
         };
 
         let mut reloaded = Reloaded { quotas: Vec::new(), denied: 0, undenied: 0 };
-        for (policy, wanted) in self.policies.iter().zip(&new.policies) {
+        for (policy, wanted) in self.policies().zip(new.policies()) {
             let mut quotas = Quotas { limiter, policy, name: &new.name, changes: &mut reloaded.quotas };
             // A policy's own quota, once set, counts for every tier that has none set for itself.
             let all = quotas.differs(None, wanted.quota());

@@ -1,11 +1,10 @@
 //! `default` and `[routes]`: which policy a route has.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::raw::{Node, shortened};
 use super::value::{Value, listed};
 use crate::middleware::parse_line;
-use crate::policy::Policy;
 
 /// The name of the default policy.
 pub(super) fn default<'n>(value: Option<Value<'n>>, policies: &Policies<'n>) -> Option<&'n str> {
@@ -15,14 +14,14 @@ pub(super) fn default<'n>(value: Option<Value<'n>>, policies: &Policies<'n>) -> 
     }
 }
 
-/// Lines and the names of their policies, in the order of the lines.
-pub(super) fn read<'n>(value: &Value<'n>, policies: &Policies<'n>) -> Option<Vec<(&'n str, &'n str)>> {
+/// Lines and the names of their policies.
+pub(super) fn read<'n>(value: &Value<'n>, policies: &Policies<'n>) -> Option<BTreeMap<String, String>> {
     let entries = value.entries(r#""POST /todos" = "api""#)?;
     if entries.len() > MOST_ROUTES {
         return value.refuse(format_args!("there are {}; there may be {MOST_ROUTES} at most", entries.len()));
     }
     let mut known = HashMap::new();
-    let mut lines = Vec::new();
+    let mut lines = BTreeMap::new();
     for (line, value) in entries {
         match parse_line(line) {
             Ok((_, route)) if route.contains(['?', '#']) => {
@@ -39,10 +38,9 @@ pub(super) fn read<'n>(value: &Value<'n>, policies: &Policies<'n>) -> Option<Vec
             Err(fault) => value.fault(format_args!("the line {fault}")),
         }
         if let Some(name) = policies.name(&value) {
-            lines.push((line, name));
+            lines.insert(line.to_owned(), name.to_owned());
         }
     }
-    lines.sort_unstable();
     Some(lines)
 }
 
@@ -67,11 +65,6 @@ impl<'n> Policies<'n> {
         }
         Some(name)
     }
-}
-
-/// The policy of that name, which is there.
-pub(super) fn index(policies: &[Policy], name: &str) -> Option<usize> {
-    policies.binary_search_by(|policy| policy.name().as_str().cmp(name)).ok()
 }
 
 /// The policy that is the default one unless another is named.
