@@ -126,7 +126,7 @@ weaken 'overrides: counted after the lock is given up' limiter/overrides.rs \
 weaken 'overrides: a board is counted after the lock is given up' limiter/overrides.rs \
     's/self\.counted\(count\);\s*drop\(guard\);/drop(guard);\n        self.counted(count);/' \
     limiter::models::cells::quotas_are_replaced_in_one_step
-weaken 'deny list: writers do not wait for each other' limiter/deny/mod.rs \
+weaken 'deny list: writers do not wait for each other' limiter/deny.rs \
     's/let _one_at_a_time = self/let _ = self/' \
     limiter::models::cells::nobody_loses_a_rule_that_somebody_else_adds
 

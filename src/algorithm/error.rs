@@ -14,97 +14,46 @@ use super::words::Words;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaError {
-    problem: Problem,
-    value: u64,
-}
-
-/// What can be wrong with a quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Problem {
-    CapacityTooLarge,
-    FillTooLong,
-    NothingFits,
-    Period,
-    PeriodNotMicros,
-    Rate,
-    ReservedTooLarge,
-    ReservedTooLong,
-    SlidingCapacity,
-    SlidingReservation,
-    SlidingUnlimited,
-    StartNotMicros,
+    /// The message: what comes before the value, the value where it is a number, and what comes after it.
+    before: &'static str,
+    value: Option<u64>,
+    after: &'static str,
 }
 
 impl QuotaError {
-    pub(super) const fn new(problem: Problem, value: u64) -> QuotaError {
-        QuotaError { problem, value }
+    pub(super) const fn new(before: &'static str, value: u64, after: &'static str) -> QuotaError {
+        QuotaError { before, value: Some(value), after }
     }
 
-    /// What is said before and after the value, in an error and in a panic alike.
-    const fn words(&self) -> (&'static str, &'static str) {
-        match self.problem {
-            Problem::CapacityTooLarge => ("capacity is ", "; it must be at most 999999999999999 tokens"),
-            Problem::FillTooLong => (
-                "capacity is ",
-                "; at this rate it takes over 285 years to be paid back, so lower it or raise the rate",
-            ),
-            Problem::NothingFits => (
-                "capacity is ",
-                " and nothing may be reserved: every request would be refused; raise it, or allow reservations",
-            ),
-            Problem::Period => ("period is ", " s; it must be from 1 microsecond to 100 years"),
-            Problem::PeriodNotMicros => ("period ends in ", " ns; it must be whole microseconds"),
-            Problem::Rate => ("rate is ", "; it must be from 1 to 999999999999999 tokens"),
-            Problem::ReservedTooLarge => ("max_reserved is ", "; it must be at most 999999999999999 tokens"),
-            Problem::ReservedTooLong => (
-                "max_reserved is ",
-                "; at this rate it takes over 285 years to be paid back, so lower it or raise the rate",
-            ),
-            Problem::SlidingCapacity => {
-                ("capacity is ", " for a sliding window; its capacity is its limit, so leave it out")
-            }
-            Problem::SlidingReservation => (
-                "max_reserved is ",
-                " for a sliding window, which cannot promise a turn; leave it out, or use a token bucket",
-            ),
-            Problem::SlidingUnlimited => (
-                "reservations are unlimited",
-                " for a sliding window, which cannot promise a turn; leave them out, or use a token bucket",
-            ),
-            Problem::StartNotMicros => ("start ends in ", " ns; it must be whole microseconds"),
-        }
-    }
-
-    /// The value, where it is a number.
-    const fn number(&self) -> Option<u64> {
-        match self.problem {
-            Problem::SlidingUnlimited => None,
-            _ => Some(self.value),
-        }
+    pub(super) const fn without_value(message: &'static str) -> QuotaError {
+        QuotaError { before: message, value: None, after: "" }
     }
 
     /// For constructors that are `const`, and cannot return it.
     #[track_caller]
     pub(crate) const fn panic(&self) -> ! {
-        let (before, after) = self.words();
-        let words = Words::new().text(before);
-        let words = match self.number() {
+        let words = Words::new().text(self.before);
+        let words = match self.value {
             Some(value) => words.number(value),
             None => words,
         };
-        words.text(after).panic()
+        words.text(self.after).panic()
     }
 }
 
 impl fmt::Display for QuotaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (before, after) = self.words();
-        f.write_str(before)?;
-        if let Some(value) = self.number() {
+        f.write_str(self.before)?;
+        if let Some(value) = self.value {
             write!(f, "{value}")?;
         }
-        f.write_str(after)
+        f.write_str(self.after)
     }
 }
 
 impl std::error::Error for QuotaError {}
+
+/// After a capacity and after reservations.
+pub(super) const TOO_MANY: &str = "; it must be at most 999999999999999 tokens";
+pub(super) const TOO_LONG: &str =
+    "; at this rate it takes over 285 years to be paid back, so lower it or raise the rate";

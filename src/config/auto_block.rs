@@ -2,31 +2,29 @@
 
 use std::time::Duration;
 
-use super::error::{Faults, Path};
-use super::fields::{Fields, duration, list, number, text, truth};
 use super::raw::Node;
 use super::routes::Policies;
+use super::value::Value;
 use crate::algorithm::DAY;
 use crate::limiter::AutoBlock;
 use crate::policy::{DenyRule, PolicyName};
 
-pub(super) fn read(node: &Node, path: &Path<'_>, known: &Policies<'_>, faults: &mut Faults) -> Option<AutoBlock> {
-    let mut fields = Fields::of(node, path, r#"policies = ["api"]"#, faults)?;
-    let names = fields.need("policies", "[\"api\"]", faults, |node, path, faults| policies(node, path, known, faults));
-    let threshold = fields.read("threshold", faults, |node, path, faults| number(node, 1_u32, u32::MAX, path, faults));
-    let within = fields.read("within", faults, duration);
-    let block_for = fields.read("block_for", faults, duration);
-    let escalation = fields.read("escalate", faults, escalate);
-    let forgive = fields.read("reset_on_success", faults, truth).unwrap_or(false);
-    let by_key = fields.read("keys", faults, truth).unwrap_or(true);
-    let by_ip = fields.read("ips", faults, truth).unwrap_or(true);
-    let by_agent = fields.read("user_agents", faults, truth).unwrap_or(false);
-    let labels = fields.read("labels", faults, labels).unwrap_or_default();
-    let most_entries = fields
-        .read("max_entries", faults, |node, path, faults| number(node, LEAST_ENTRIES, MOST_ENTRIES, path, faults));
-    fields.end(faults);
+pub(super) fn read(value: &Value<'_>, known: &Policies<'_>) -> Option<AutoBlock> {
+    let mut fields = value.fields(r#"policies = ["api"]"#)?;
+    let names = fields.need("policies", "[\"api\"]").and_then(|value| policies(&value, known));
+    let threshold = fields.take("threshold").and_then(|value| value.number(1, u32::MAX));
+    let within = fields.take("within").and_then(|value| value.duration());
+    let block_for = fields.take("block_for").and_then(|value| value.duration());
+    let escalation = fields.take("escalate").and_then(|value| escalate(&value, block_for.unwrap_or(DAY)));
+    let forgive = fields.take("reset_on_success").and_then(|value| value.truth()).unwrap_or(false);
+    let by_key = fields.take("keys").and_then(|value| value.truth()).unwrap_or(true);
+    let by_ip = fields.take("ips").and_then(|value| value.truth()).unwrap_or(true);
+    let by_agent = fields.take("user_agents").and_then(|value| value.truth()).unwrap_or(false);
+    let labels = fields.take("labels").and_then(|value| value.list(|value| label(&value))).unwrap_or_default();
+    let most_entries = fields.take("max_entries").and_then(|value| value.number(LEAST_ENTRIES, MOST_ENTRIES));
+    fields.end();
     if !(by_key || by_ip || by_agent || !labels.is_empty()) {
-        faults.add(path, "it would block nobody: keys and ips are false, user_agents and labels not asked for");
+        value.fault("it would block nobody: keys and ips are false, user_agents and labels not asked for");
     }
 
     let mut rules = AutoBlock::of_names(names?);
@@ -40,15 +38,10 @@ pub(super) fn read(node: &Node, path: &Path<'_>, known: &Policies<'_>, faults: &
         rules = rules.block_for(block_for);
     }
     if let Some((factor, most)) = escalation {
-        // A block that cannot grow: one of the two is a slip.
-        if most < block_for.unwrap_or(DAY) {
-            let path = path.field("escalate");
-            faults.add(&path.field("most"), "it is shorter than block_for (1 d unless said); write a longer time");
-        }
         rules = rules.escalate(factor, most);
     }
     if let Some(entries) = most_entries {
-        rules = rules.max_entries(usize::try_from(entries).unwrap_or(usize::MAX));
+        rules = rules.max_entries(entries);
     }
     rules = if forgive { rules.reset_on_success() } else { rules };
     rules = if by_key { rules } else { rules.without_keys() };
@@ -57,36 +50,37 @@ pub(super) fn read(node: &Node, path: &Path<'_>, known: &Policies<'_>, faults: &
     Some(labels.into_iter().fold(rules, AutoBlock::label))
 }
 
-fn policies(node: &Node, path: &Path<'_>, known: &Policies<'_>, faults: &mut Faults) -> Option<Vec<PolicyName>> {
-    let names = list(node, path, faults, |node, path, faults| {
-        let name = text(node, path, faults)?;
-        known.expect(name, path, faults);
-        PolicyName::try_new(name).ok()
-    })?;
-    if matches!(node, Node::List(items) if items.is_empty()) {
-        faults.add(path, "the list is empty, so nobody would be blocked; name a policy, or leave out auto_block");
+fn policies(value: &Value<'_>, known: &Policies<'_>) -> Option<Vec<PolicyName>> {
+    let names = value.list(|value| PolicyName::try_new(known.name(&value)?).ok())?;
+    if matches!(value.node, Node::List(items) if items.is_empty()) {
+        value.fault("the list is empty, so nobody would be blocked; name a policy, or leave out auto_block");
     }
     Some(names)
 }
 
-fn escalate(node: &Node, path: &Path<'_>, faults: &mut Faults) -> Option<(u32, Duration)> {
-    let mut fields = Fields::of(node, path, r#"factor = 2, most = "30 d""#, faults)?;
-    let factor = fields.need("factor", "2", faults, |node, path, faults| number(node, 2_u32, u32::MAX, path, faults));
-    let most = fields.need("most", "\"30 d\"", faults, duration);
-    fields.end(faults);
+fn escalate(value: &Value<'_>, block_for: Duration) -> Option<(u32, Duration)> {
+    let mut fields = value.fields(r#"factor = 2, most = "30 d""#)?;
+    let factor = fields.need("factor", "2").and_then(|value| value.number(2, u32::MAX));
+    let most = fields.need("most", "\"30 d\"").and_then(|value| {
+        let most = value.duration()?;
+        // A block that cannot grow: one of the two is a slip.
+        if most < block_for {
+            value.fault("it is shorter than block_for (1 d unless said); write a longer time");
+        }
+        Some(most)
+    });
+    fields.end();
     Some((factor?, most?))
 }
 
-fn labels(node: &Node, path: &Path<'_>, faults: &mut Faults) -> Option<Vec<String>> {
-    list(node, path, faults, |node, path, faults| {
-        let label = text(node, path, faults)?;
-        if label.is_empty() || label.len() > DenyRule::MAX_LENGTH {
-            faults.add(path, format_args!("a label's name must be 1 to {} bytes long", DenyRule::MAX_LENGTH));
-        }
-        Some(label.to_owned())
-    })
+fn label(value: &Value<'_>) -> Option<String> {
+    let label = value.text()?;
+    if label.is_empty() || label.len() > DenyRule::MAX_LENGTH {
+        value.fault(format_args!("a label's name must be 1 to {} bytes long", DenyRule::MAX_LENGTH));
+    }
+    Some(label.to_owned())
 }
 
 /// What [`AutoBlock::max_entries`] takes, and half a gigabyte.
-const LEAST_ENTRIES: u64 = 64;
-const MOST_ENTRIES: u64 = 10_000_000;
+const LEAST_ENTRIES: usize = 64;
+const MOST_ENTRIES: usize = 10_000_000;

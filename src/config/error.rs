@@ -1,5 +1,6 @@
 //! What is wrong with a configuration: where, which value, what would do.
 
+use std::cell::RefCell;
 use std::error::Error;
 use std::fmt;
 
@@ -39,17 +40,13 @@ use super::raw::shortened;
 /// Its text is whole by itself. `source()` is the first fault, or why the text could not be read.
 #[derive(Debug)]
 pub struct ConfigError {
-    name: String,
-    problem: Problem,
-}
-
-#[derive(Debug)]
-enum Problem {
-    Read(std::io::Error),
-    TooLarge,
-    Syntax(Box<dyn Error + Send + Sync>),
-    Faults { kind: ConfigErrorKind, told: Vec<ConfigFault>, count: usize },
-    Busy,
+    kind: ConfigErrorKind,
+    message: String,
+    /// The first ones of those in the values.
+    faults: Vec<ConfigFault>,
+    fault_count: usize,
+    /// Why the text could not be read.
+    cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
 /// What kind of thing is wrong.
@@ -80,81 +77,43 @@ pub enum ConfigErrorKind {
 }
 
 impl ConfigError {
-    pub(super) fn read(name: String, error: std::io::Error) -> ConfigError {
-        ConfigError { name, problem: Problem::Read(error) }
+    /// Something is wrong with the whole file of this name.
+    pub(super) fn new(kind: ConfigErrorKind, name: &str, what: impl fmt::Display) -> ConfigError {
+        ConfigError { kind, message: format!("{name}: {what}"), faults: Vec::new(), fault_count: 0, cause: None }
     }
 
-    pub(super) fn too_large(name: String) -> ConfigError {
-        ConfigError { name, problem: Problem::TooLarge }
-    }
-
-    pub(super) fn syntax(name: String, error: Box<dyn Error + Send + Sync>) -> ConfigError {
-        ConfigError { name, problem: Problem::Syntax(error) }
-    }
-
-    pub(super) fn busy(name: String) -> ConfigError {
-        ConfigError { name, problem: Problem::Busy }
+    pub(super) fn caused_by(self, cause: Box<dyn Error + Send + Sync>) -> ConfigError {
+        ConfigError { cause: Some(cause), ..self }
     }
 
     /// What kind of thing is wrong.
     pub fn kind(&self) -> ConfigErrorKind {
-        match &self.problem {
-            Problem::Read(_) => ConfigErrorKind::Read,
-            Problem::TooLarge => ConfigErrorKind::TooLarge,
-            Problem::Syntax(_) => ConfigErrorKind::Syntax,
-            Problem::Faults { kind, .. } => *kind,
-            Problem::Busy => ConfigErrorKind::Busy,
-        }
+        self.kind
     }
 
     /// The faults that the message tells: the first twenty of those in the values.
     pub fn faults(&self) -> &[ConfigFault] {
-        match &self.problem {
-            Problem::Faults { told, .. } => told,
-            _ => &[],
-        }
+        &self.faults
     }
 
     /// How many faults there are in the values.
     pub fn fault_count(&self) -> usize {
-        match &self.problem {
-            Problem::Faults { count, .. } => *count,
-            _ => 0,
-        }
+        self.fault_count
     }
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = &self.name;
-        match &self.problem {
-            Problem::Read(error) => write!(f, "{name}: it cannot be read: {error}"),
-            Problem::TooLarge => {
-                write!(f, "{name}: it is larger than {} MiB; make it smaller", super::Config::MAX_BYTES >> 20)
-            }
-            Problem::Syntax(error) => write!(f, "{name}: {}", error.to_string().trim_end()),
-            Problem::Faults { told, count, .. } => {
-                for (i, fault) in told.iter().enumerate() {
-                    write!(f, "{}{name}: {fault}", if i > 0 { "\n" } else { "" })?;
-                }
-                match count - told.len() {
-                    0 => Ok(()),
-                    more => write!(f, "\n{name}: and {more} more"),
-                }
-            }
-            Problem::Busy => write!(f, "{name}: another reload is under way; reload again when it is done"),
-        }
+        f.write_str(&self.message)
     }
 }
 
 impl Error for ConfigError {
     /// The first fault, or why the text cannot be read.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match &self.problem {
-            Problem::Read(error) => Some(error),
-            Problem::Syntax(error) => Some(&**error),
-            Problem::Faults { told, .. } => told.first().map(|fault| fault as _),
-            Problem::TooLarge | Problem::Busy => None,
+        match &self.cause {
+            Some(cause) => Some(&**cause),
+            None => self.faults.first().map(|fault| fault as _),
         }
     }
 }
@@ -199,88 +158,76 @@ impl Error for ConfigFault {
     }
 }
 
-/// All that is wrong, as it is found.
+/// All that is wrong, as it is found: the first ones, and how many there are.
 #[derive(Default)]
-pub(super) struct Faults {
-    told: Vec<ConfigFault>,
-    count: usize,
-}
+pub(super) struct Faults(RefCell<(Vec<ConfigFault>, usize)>);
 
 impl Faults {
     /// Something is wrong there.
-    pub(super) fn add(&mut self, path: &Path<'_>, message: impl fmt::Display) {
-        self.push(path, || (message.to_string(), None));
+    pub(super) fn add(&self, path: &Path, message: impl fmt::Display) {
+        self.push(path, message, None);
     }
 
-    /// Something is wrong there, and `cause` says what.
-    pub(super) fn add_cause(&mut self, path: &Path<'_>, cause: impl Error + Send + Sync + 'static) {
-        self.push(path, || (cause.to_string(), Some(Box::new(cause))));
+    /// Something is wrong there because of `cause`.
+    pub(super) fn add_cause(&self, path: &Path, message: impl fmt::Display, cause: impl Error + Send + Sync + 'static) {
+        self.push(path, message, Some(Box::new(cause)));
     }
 
-    /// [`add_cause`](Faults::add_cause), where there is more to say.
-    pub(super) fn add_both(
-        &mut self,
-        path: &Path<'_>,
-        message: impl fmt::Display,
-        cause: impl Error + Send + Sync + 'static,
-    ) {
-        self.push(path, || (message.to_string(), Some(Box::new(cause))));
-    }
-
-    fn push(&mut self, path: &Path<'_>, what: impl FnOnce() -> (String, Option<Box<dyn Error + Send + Sync>>)) {
-        self.count += 1;
-        if self.told.len() < MOST_TOLD {
-            let (message, cause) = what();
-            self.told.push(ConfigFault { path: path.to_string(), message, cause });
+    fn push(&self, path: &Path, message: impl fmt::Display, cause: Option<Box<dyn Error + Send + Sync>>) {
+        let (told, count) = &mut *self.0.borrow_mut();
+        *count += 1;
+        if told.len() < MOST_TOLD {
+            told.push(ConfigFault { path: path.0.clone(), message: message.to_string(), cause });
         }
     }
 
-    /// `value`, if nothing was found.
-    pub(super) fn or<T>(self, value: T, kind: ConfigErrorKind, name: &str) -> Result<T, ConfigError> {
-        let Faults { told, count } = self;
-        if count == 0 {
-            return Ok(value);
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.borrow().1 == 0
+    }
+
+    pub(super) fn into_error(self, kind: ConfigErrorKind, name: &str) -> ConfigError {
+        let (faults, fault_count) = self.0.into_inner();
+        let mut lines: Vec<String> = faults.iter().map(|fault| format!("{name}: {fault}")).collect();
+        if fault_count > faults.len() {
+            lines.push(format!("{name}: and {} more", fault_count - faults.len()));
         }
-        Err(ConfigError { name: name.to_owned(), problem: Problem::Faults { kind, told, count } })
+        ConfigError { kind, message: lines.join("\n"), faults, fault_count, cause: None }
     }
 }
 
-/// Where a value is.
-#[derive(Clone, Copy)]
-pub(super) enum Path<'a> {
-    File,
-    Field(&'a Path<'a>, &'a str),
-    Item(&'a Path<'a>, usize),
-}
-
-impl<'a> Path<'a> {
-    pub(super) fn field(&'a self, name: &'a str) -> Path<'a> {
-        Path::Field(self, name)
-    }
-
-    pub(super) fn item(&'a self, index: usize) -> Path<'a> {
-        Path::Item(self, index)
-    }
-}
-
-impl fmt::Display for Path<'_> {
+/// In one line.
+impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Path::File => Ok(()),
-            Path::Field(parent, name) => {
-                parent.fmt(f)?;
-                if !matches!(parent, Path::File) {
-                    f.write_str(".")?;
-                }
-                let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-                if !name.is_empty() && name.len() <= 80 && name.chars().all(is_bare) {
-                    f.write_str(name)
-                } else {
-                    write!(f, "{:?}", shortened(name))
-                }
-            }
-            Path::Item(parent, index) => write!(f, "{parent}[{index}]"),
+        let lines: Vec<String> = self.0.borrow().0.iter().map(ConfigFault::to_string).collect();
+        f.write_str(&lines.join("; "))
+    }
+}
+
+/// Where a value is: `policies.api.quota`, `deny.ips[2]`.
+#[derive(Clone)]
+pub(super) struct Path(String);
+
+impl Path {
+    pub(super) const FILE: Path = Path(String::new());
+
+    pub(super) fn field(&self, name: &str) -> Path {
+        let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let dot = if self.0.is_empty() { "" } else { "." };
+        if !name.is_empty() && name.len() <= 80 && name.chars().all(is_bare) {
+            Path(format!("{}{dot}{name}", self.0))
+        } else {
+            Path(format!("{}{dot}{:?}", self.0, shortened(name)))
         }
+    }
+
+    pub(super) fn item(&self, index: usize) -> Path {
+        Path(format!("{}[{index}]", self.0))
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

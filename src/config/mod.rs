@@ -94,13 +94,15 @@
 mod auto_block;
 mod deny;
 mod error;
-mod fields;
 mod policies;
+mod quota;
 mod raw;
 mod reload;
 mod restart;
 mod routes;
+mod value;
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
@@ -110,8 +112,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use self::error::{Faults, Path};
-use self::fields::Fields;
 use self::routes::Policies;
+use self::value::Value;
 use crate::backend::Backend;
 use crate::limiter::{AutoBlock, DenyList, RateLimiter, RateLimiterBuilder};
 #[cfg(feature = "axum")]
@@ -151,10 +153,10 @@ pub use reload::{QuotaChange, Reloaded};
 pub struct Config {
     name: String,
     /// By name.
-    policies: Vec<Policy>,
-    default: Option<usize>,
-    /// By line; each with its policy.
-    routes: Vec<(String, usize)>,
+    policies: BTreeMap<String, Policy>,
+    default: Option<String>,
+    /// By line; each with its policy's name.
+    routes: BTreeMap<String, String>,
     deny: DenyList,
     auto_block: Option<AutoBlock>,
     is_reloading: Arc<AtomicBool>,
@@ -193,13 +195,14 @@ impl Config {
         let path = path.as_ref();
         let name = path.display().to_string();
         let mut text = String::new();
-        let read = File::open(path).and_then(|file| {
-            // A file may grow while it is read.
-            file.take(Config::MAX_BYTES as u64 + 1).read_to_string(&mut text)
-        });
+        // A file may grow while it is read.
+        let read = File::open(path).and_then(|file| file.take(Config::MAX_BYTES as u64 + 1).read_to_string(&mut text));
         match read {
             Ok(_) => Config::parse(name, &text, parse),
-            Err(error) => Err(ConfigError::read(name, error)),
+            Err(error) => {
+                let what = format!("it cannot be read: {error}");
+                Err(ConfigError::new(ConfigErrorKind::Read, &name, what).caused_by(error.into()))
+            }
         }
     }
 
@@ -223,12 +226,17 @@ impl Config {
     ) -> Result<Config, ConfigError> {
         let name = name.into();
         if text.len() > Config::MAX_BYTES {
-            return Err(ConfigError::too_large(name));
+            let what = format!("it is larger than {} MiB; make it smaller", Config::MAX_BYTES >> 20);
+            return Err(ConfigError::new(ConfigErrorKind::TooLarge, &name, what));
         }
         // Some editors put a mark before the text, which not every format takes.
         match parse(text.strip_prefix('\u{feff}').unwrap_or(text)) {
             Ok(raw) => raw.check(name),
-            Err(error) => Err(ConfigError::syntax(name, error.into())),
+            Err(error) => {
+                let error = error.into();
+                let what = error.to_string();
+                Err(ConfigError::new(ConfigErrorKind::Syntax, &name, what.trim_end()).caused_by(error))
+            }
         }
     }
 
@@ -294,7 +302,7 @@ impl Config {
     #[must_use]
     pub fn route_limits(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RouteLimits {
         let limits = RouteLimits::new(key).limiter(limiter);
-        self.policies.iter().enumerate().fold(limits, |limits, (i, policy)| match self.default == Some(i) {
+        self.policies.iter().fold(limits, |limits, (name, policy)| match self.default.as_ref() == Some(name) {
             true => limits.default_policy(policy),
             false => limits.policy(policy),
         })
@@ -302,22 +310,22 @@ impl Config {
 
     /// The policy of that name.
     pub fn policy(&self, name: &str) -> Option<&Policy> {
-        self.policies.get(routes::index(&self.policies, name)?)
+        self.policies.get(name)
     }
 
     /// All policies, by name.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.policies.iter()
+        self.policies.values()
     }
 
     /// The policy of requests whose route no line names.
     pub fn default_policy(&self) -> Option<&Policy> {
-        self.policies.get(self.default?)
+        self.policy(self.default.as_deref()?)
     }
 
     /// The lines of routes, `"POST /todos"`, each with its policy.
     pub fn routes(&self) -> impl Iterator<Item = (&str, &Policy)> {
-        self.routes.iter().filter_map(|(line, index)| Some((line.as_str(), self.policies.get(*index)?)))
+        self.routes.iter().filter_map(|(line, name)| Some((line.as_str(), self.policy(name)?)))
     }
 
     /// Whom to deny whatever the limits say. [`reload`](Config::reload) puts other rules on this list.
@@ -337,43 +345,29 @@ impl RawConfig {
     /// # Errors
     /// If it is no configuration; all faults at once.
     pub fn check(self, name: impl Into<String>) -> Result<Config, ConfigError> {
-        let (name, mut faults) = (name.into(), Faults::default());
-        let config = read(&self, name.clone(), &mut faults);
-        faults.or(config, ConfigErrorKind::Invalid, &name)
+        let (name, faults) = (name.into(), Faults::default());
+        match read(&self, &name, &faults) {
+            Some(config) if faults.is_empty() => Ok(config),
+            _ => Err(faults.into_error(ConfigErrorKind::Invalid, &name)),
+        }
     }
 }
 
 /// What can be made of a tree: a configuration, if there are no faults.
-fn read(raw: &RawConfig, name: String, faults: &mut Faults) -> Config {
-    let mut config = Config {
-        name,
-        policies: Vec::new(),
-        default: None,
-        routes: Vec::new(),
-        deny: DenyList::new(),
-        auto_block: None,
-        is_reloading: Arc::default(),
-    };
-    let Some(mut file) = Fields::of(&raw.0, &Path::File, r#"policies = { api = { quota = "60/min" } }"#, faults) else {
-        return config;
-    };
+fn read(raw: &RawConfig, name: &str, faults: &Faults) -> Option<Config> {
+    let mut file = Value::file(&raw.0, faults).fields(r#"policies = { api = { quota = "60/min" } }"#)?;
     let table = file.take("policies");
-    let known = Policies::of(table);
-    match table {
-        Some(node) => config.policies = policies::read(node, &Path::File.field("policies"), faults).unwrap_or_default(),
-        None => faults.add(&Path::File.field("policies"), "they are missing, so nothing would be limited; write one"),
+    let known = Policies::of(table.as_ref());
+    if table.is_none() {
+        faults.add(&Path::FILE.field("policies"), "they are missing, so nothing would be limited; write one");
     }
-    let default = routes::default(file.take("default"), &Path::File.field("default"), &known, faults);
-    config.default = default.and_then(|name| routes::index(&config.policies, name));
-    let lines = file.read("routes", faults, |node, path, faults| routes::read(node, path, &known, faults));
-    let lines = lines.unwrap_or_default().into_iter();
-    config.routes =
-        lines.filter_map(|(line, name)| Some((line.to_owned(), routes::index(&config.policies, name)?))).collect();
-    config.deny = DenyList::from_iter(file.read("deny", faults, deny::read).unwrap_or_default());
-    config.auto_block =
-        file.read("auto_block", faults, |node, path, faults| auto_block::read(node, path, &known, faults));
-    file.end(faults);
-    config
+    let policies = table.and_then(|value| policies::read(&value)).unwrap_or_default();
+    let default = routes::default(file.take("default"), &known).map(str::to_owned);
+    let routes = file.take("routes").and_then(|value| routes::read(&value, &known)).unwrap_or_default();
+    let deny = DenyList::from_iter(file.take("deny").and_then(|value| deny::read(&value)).unwrap_or_default());
+    let auto_block = file.take("auto_block").and_then(|value| auto_block::read(&value, &known));
+    file.end();
+    Some(Config { name: name.to_owned(), policies, default, routes, deny, auto_block, is_reloading: Arc::default() })
 }
 
 impl fmt::Debug for Config {

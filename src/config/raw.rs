@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
 /// A configuration that was read, but not looked at: what [`Config::read`](super::Config::read) has a format make of a
 /// text. It can be a field of your own configuration; [`check`](RawConfig::check) turns it into a
@@ -193,46 +193,17 @@ impl<'de> Visitor<'de> for Reader<'_> {
         self.takes(0)?;
         let inside = self.deeper()?;
         let mut entries = Vec::new();
-        while let Some(name) = map.next_key_seed(NameReader(inside))? {
+        while let Some(name) = map.next_key_seed(inside)? {
+            // YAML takes `404:` for a number and `true:` for a truth; here they are names like any other.
+            let name = match name {
+                Node::Text(name) => name,
+                Node::Integer(number) => number.to_string(),
+                Node::Bool(value) => value.to_string(),
+                other => return Err(Error::invalid_type(Unexpected::Other(&other.to_string()), &"a name")),
+            };
             entries.push((name, map.next_value_seed(inside)?));
         }
         Ok(Node::Table(entries))
-    }
-}
-
-/// Reads a name. YAML takes `404:` for a number and `true:` for a truth; here they are names like any other.
-struct NameReader<'r>(Reader<'r>);
-
-impl<'de> DeserializeSeed<'de> for NameReader<'_> {
-    type Value = String;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for NameReader<'_> {
-    type Value = String;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a name")
-    }
-
-    fn visit_str<E: Error>(self, name: &str) -> Result<String, E> {
-        self.0.takes(name.len())?;
-        Ok(name.to_owned())
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<String, E> {
-        self.visit_str(&number.to_string())
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<String, E> {
-        self.visit_str(&number.to_string())
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<String, E> {
-        self.visit_str(if value { "true" } else { "false" })
     }
 }
 

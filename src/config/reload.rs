@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::error::{Faults, Path};
 use super::{Config, ConfigError, ConfigErrorKind, restart};
 use crate::algorithm::Quota;
-use crate::limiter::RateLimiter;
+use crate::limiter::{RateLimiter, SetQuotaError};
 use crate::policy::{DenyRule, Policy, PolicyName};
 
 impl Config {
@@ -50,13 +51,18 @@ impl Config {
     /// - If the limiter cannot be told a quota ([`ConfigErrorKind::Limiter`]). Those before it are in force; reload
     ///   again.
     pub async fn reload(&self, limiter: &RateLimiter, new: &Config) -> Result<Reloaded, ConfigError> {
-        let mut faults = Faults::default();
-        restart::compare(self, new, &mut faults);
-        faults.or((), ConfigErrorKind::Restart, &new.name)?;
-        let Some(_until_done) = Turn::take(&self.is_reloading) else { return Err(ConfigError::busy(new.name.clone())) };
+        let faults = Faults::default();
+        restart::compare(self, new, &faults);
+        if !faults.is_empty() {
+            return Err(faults.into_error(ConfigErrorKind::Restart, &new.name));
+        }
+        let Some(_until_done) = Turn::take(&self.is_reloading) else {
+            let what = "another reload is under way; reload again when it is done";
+            return Err(ConfigError::new(ConfigErrorKind::Busy, &new.name, what));
+        };
 
         let mut reloaded = Reloaded { quotas: Vec::new(), denied: 0, undenied: 0 };
-        for (policy, wanted) in self.policies.iter().zip(&new.policies) {
+        for (policy, wanted) in self.policies().zip(new.policies()) {
             let mut quotas = Quotas { limiter, policy, name: &new.name, changes: &mut reloaded.quotas };
             // A policy's own quota, once set, counts for every tier that has none set for itself.
             let all = quotas.differs(None, wanted.quota());
@@ -76,13 +82,12 @@ impl Config {
             }
         }
 
-        let (old, rules) = (self.deny.rules(), new.deny.rules());
-        let (was, will): (HashSet<&DenyRule>, HashSet<&DenyRule>) =
-            (old.iter().map(|rule| &**rule).collect(), rules.iter().map(|rule| &**rule).collect());
+        let was: HashSet<Arc<DenyRule>> = self.deny.rules().into_iter().collect();
+        let will: HashSet<Arc<DenyRule>> = new.deny.rules().into_iter().collect();
         reloaded.denied = will.difference(&was).count();
         reloaded.undenied = was.difference(&will).count();
         if reloaded.denied + reloaded.undenied > 0 {
-            self.deny.replace(rules.iter().map(|rule| DenyRule::clone(rule)));
+            self.deny.replace(will.into_iter().map(Arc::unwrap_or_clone));
         }
         Ok(reloaded)
     }
@@ -104,13 +109,11 @@ impl Quotas<'_> {
     }
 
     /// Takes back what was set for a tier that there is not.
-    async fn revert(&mut self, tier: &str) -> Result<(), ConfigError> {
-        let Err(error) = self.limiter.set_tier_quota(self.policy, tier, None).await else { return Ok(()) };
-        let mut faults = Faults::default();
-        let message = format!("what was set for tier {tier:?} could not be taken back: {error}; reload again");
-        let path = Path::File.field("policies");
-        faults.add_both(&path.field(self.policy.name().as_str()), message, error);
-        faults.or((), ConfigErrorKind::Limiter, self.name)
+    async fn revert(&self, tier: &str) -> Result<(), ConfigError> {
+        self.limiter.set_tier_quota(self.policy, tier, None).await.map_err(|error| {
+            let message = format!("what was set for tier {tier:?} could not be taken back: {error}; reload again");
+            self.failed(&Path::FILE.field("policies").field(self.policy.name().as_str()), message, error)
+        })
     }
 
     async fn set(&mut self, tier: Option<&str>, quota: Quota) -> Result<(), ConfigError> {
@@ -120,18 +123,22 @@ impl Quotas<'_> {
             None => self.limiter.set_quota(self.policy, Some(quota)).await,
         };
         let change = QuotaChange { policy: self.policy.name().clone(), tier: tier.map(str::to_owned), was, is: quota };
-        if let Err(error) = set {
-            let mut faults = Faults::default();
+        set.map_err(|error| {
             let message = format!(
                 "{quota} could not be set, nor what comes after it, the deny list included: {error}; reload again"
             );
-            change.at(|path| faults.add_both(path, message, error));
-            return faults.or((), ConfigErrorKind::Limiter, self.name);
-        }
+            self.failed(&change.path(), message, error)
+        })?;
         if was != quota {
             self.changes.push(change);
         }
         Ok(())
+    }
+
+    fn failed(&self, path: &Path, message: String, cause: SetQuotaError) -> ConfigError {
+        let faults = Faults::default();
+        faults.add_cause(path, message, cause);
+        faults.into_error(ConfigErrorKind::Limiter, self.name)
     }
 }
 
@@ -247,20 +254,19 @@ impl QuotaChange {
         self.is
     }
 
-    /// Tells where it stands in the file.
-    fn at<T>(&self, tell: impl FnOnce(&Path<'_>) -> T) -> T {
-        let path = Path::File.field("policies");
-        let path = path.field(self.policy.as_str());
+    /// Where it stands in the file.
+    fn path(&self) -> Path {
+        let path = Path::FILE.field("policies").field(self.policy.as_str());
         match &self.tier {
-            Some(tier) => tell(&path.field("tiers").field(tier)),
-            None => tell(&path.field("quota")),
+            Some(tier) => path.field("tiers").field(tier),
+            None => path.field("quota"),
         }
     }
 }
 
 impl fmt::Display for QuotaChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.at(|path| write!(f, "{path}: {} is {} now", self.was, self.is))
+        write!(f, "{}: {} is {} now", self.path(), self.was, self.is)
     }
 }
 

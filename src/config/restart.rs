@@ -1,70 +1,57 @@
 //! What a configuration cannot change while the program runs: whatever layers were built of.
 
+use std::collections::BTreeMap;
+
 use super::Config;
 use super::error::{Faults, Path};
-use crate::policy::{Policy, PolicyName};
+use crate::policy::PolicyName;
 
 /// What of `new` a program that runs by `old` cannot have without a restart.
-pub(super) fn compare(old: &Config, new: &Config, faults: &mut Faults) {
-    let path = Path::File.field("policies");
-    for policy in old.policies() {
-        let path = path.field(policy.name().as_str());
-        match new.policy(policy.name().as_str()) {
-            Some(new) => compare_policies(policy, new, &path, faults),
-            None => gone(&path, faults),
+pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
+    let by_name = |config| Config::policies(config).map(|policy| (policy.name().as_str(), policy));
+    compare_names(&Path::FILE.field("policies"), by_name(old), by_name(new), faults, |path, old, new| {
+        let (was, is) = (old.quota(), new.quota());
+        if was.algorithm() != is.algorithm() {
+            let what = format!("{is} has another algorithm than {was}; restart the program to change it");
+            faults.add(&path.field("quota"), what);
         }
-    }
-    for policy in new.policies().filter(|policy| old.policy(policy.name().as_str()).is_none()) {
-        added(&path.field(policy.name().as_str()), faults);
-    }
+        compare_names(&path.field("tiers"), old.tiers(), new.tiers(), faults, |_, _, _| {});
+    });
 
     let name = |config: &Config| config.default_policy().map(|policy| policy.name().clone());
-    changed(name(old), name(new), &Path::File.field("default"), faults);
-    let path = Path::File.field("routes");
-    for (line, policy) in old.routes() {
-        match policy_of(new, line) {
-            None => gone(&path.field(line), faults),
-            is => changed(Some(policy.name().clone()), is, &path.field(line), faults),
+    changed(name(old), name(new), &Path::FILE.field("default"), faults);
+    compare_names(&Path::FILE.field("routes"), old.routes(), new.routes(), faults, |path, old, new| {
+        changed(Some(old.name().clone()), Some(new.name().clone()), path, faults);
+    });
+    if old.auto_block() != new.auto_block() {
+        faults.add(&Path::FILE.field("auto_block"), "it is another than before; restart the program to change it");
+    }
+}
+
+/// No name may come or go; of those that stay, `compare` looks at both values.
+fn compare_names<'c, T>(
+    path: &Path,
+    old: impl Iterator<Item = (&'c str, T)>,
+    new: impl Iterator<Item = (&'c str, T)>,
+    faults: &Faults,
+    compare: impl Fn(&Path, T, T),
+) {
+    let mut new: BTreeMap<&str, T> = new.collect();
+    for (name, old) in old {
+        let path = path.field(name);
+        match new.remove(name) {
+            Some(new) => compare(&path, old, new),
+            None => {
+                faults.add(&path, "it is missing, but the program runs with it; put it back, or restart without it")
+            }
         }
     }
-    for (line, _) in new.routes().filter(|(line, _)| policy_of(old, line).is_none()) {
-        added(&path.field(line), faults);
-    }
-    if old.auto_block() != new.auto_block() {
-        faults.add(&Path::File.field("auto_block"), "it is another than before; restart the program to change it");
+    for name in new.into_keys() {
+        faults.add(&path.field(name), "it is new; restart the program to have it");
     }
 }
 
-fn compare_policies(old: &Policy, new: &Policy, path: &Path<'_>, faults: &mut Faults) {
-    let (was, is) = (old.quota(), new.quota());
-    if was.algorithm() != is.algorithm() {
-        faults.add(
-            &path.field("quota"),
-            format_args!("{is} has another algorithm than {was}; restart the program to change it"),
-        );
-    }
-    let has = |policy: &Policy, tier: &str| policy.tiers().any(|(known, _)| known == tier);
-    let path = path.field("tiers");
-    old.tiers().filter(|(tier, _)| !has(new, tier)).for_each(|(tier, _)| gone(&path.field(tier), faults));
-    new.tiers().filter(|(tier, _)| !has(old, tier)).for_each(|(tier, _)| added(&path.field(tier), faults));
-}
-
-/// The name of the policy of the route with this line.
-fn policy_of(config: &Config, line: &str) -> Option<PolicyName> {
-    let at = config.routes.binary_search_by(|(known, _)| known.as_str().cmp(line)).ok()?;
-    let (_, policy) = config.routes.get(at)?;
-    Some(config.policies.get(*policy)?.name().clone())
-}
-
-fn gone(path: &Path<'_>, faults: &mut Faults) {
-    faults.add(path, "it is missing, but the program runs with it; put it back, or restart without it");
-}
-
-fn added(path: &Path<'_>, faults: &mut Faults) {
-    faults.add(path, "it is new; restart the program to have it");
-}
-
-fn changed(was: Option<PolicyName>, is: Option<PolicyName>, path: &Path<'_>, faults: &mut Faults) {
+fn changed(was: Option<PolicyName>, is: Option<PolicyName>, path: &Path, faults: &Faults) {
     match (was, is) {
         (was, is) if was == is => {}
         (was, Some(is)) => {

@@ -88,7 +88,8 @@ impl DenyRule {
     /// # Errors
     /// If it is no network; the error shows the text.
     pub fn network(text: &str) -> Result<DenyRule, DenyRuleError> {
-        let network = parse_network(text).map_err(|error| DenyRuleError(Fault::Network(error)))?;
+        let network =
+            parse_network(text).map_err(|error| DenyRuleError { message: error.to_string(), cause: Some(error) })?;
         Ok(DenyRule(DenyKind::Network(network.trunc())))
     }
 
@@ -112,7 +113,8 @@ impl DenyRule {
         checked("user agent", pattern)?;
         let pattern = Pattern::new(pattern);
         if pattern.is_anything() {
-            return Err(DenyRuleError(Fault::Everybody(pattern.as_str().to_owned())));
+            let text = pattern.as_str();
+            return Err(fault(format!("user agent {text:?} would deny everybody; write more than `*`")));
         }
         Ok(DenyRule(DenyKind::UserAgent(pattern)))
     }
@@ -137,7 +139,8 @@ impl DenyRule {
     /// If it is not two letters or digits; the error shows the text.
     pub fn country(code: &str) -> Result<DenyRule, DenyRuleError> {
         if code.len() != 2 || !code.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            return Err(DenyRuleError(Fault::Country(quoted(code))));
+            let code = quoted(code);
+            return Err(fault(format!("country {code:?}: write two letters or digits, as in \"KP\" or \"T1\"")));
         }
         DenyRule::label(COUNTRY, code)
     }
@@ -166,15 +169,21 @@ impl DenyRule {
 /// The label by which countries are told.
 pub(crate) const COUNTRY: &str = "country";
 
-fn checked(what: &'static str, text: &str) -> Result<(), DenyRuleError> {
-    if text.is_empty() || text.len() > DenyRule::MAX_LENGTH {
-        return Err(DenyRuleError(Fault::Length(what, quoted(text), text.len())));
+fn checked(what: &str, text: &str) -> Result<(), DenyRuleError> {
+    let (length, most) = (text.len(), DenyRule::MAX_LENGTH);
+    if text.is_empty() || length > most {
+        let text = quoted(text);
+        return Err(fault(format!("{what} {text:?}: it is {length} bytes long; it must be 1 to {most} bytes long")));
     }
     Ok(())
 }
 
+fn fault(message: String) -> DenyRuleError {
+    DenyRuleError { message, cause: None }
+}
+
 fn quoted(text: &str) -> String {
-    text.chars().take(DenyRule::MAX_LENGTH.min(80)).collect()
+    text.chars().take(80).collect()
 }
 
 /// What it is about, but for a key's content.
@@ -206,38 +215,20 @@ impl fmt::Debug for DenyRule {
 /// assert_eq!(error.to_string(), r#"country "Germany": write two letters or digits, as in "KP" or "T1""#);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DenyRuleError(Fault);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Fault {
-    Network(CidrError),
-    /// What, as much of it as is shown, and how long it is.
-    Length(&'static str, String, usize),
-    Country(String),
-    Everybody(String),
+pub struct DenyRuleError {
+    message: String,
+    cause: Option<CidrError>,
 }
 
 impl fmt::Display for DenyRuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Fault::Network(error) => error.fmt(f),
-            Fault::Length(what, text, length) => write!(
-                f,
-                "{what} {text:?}: it is {length} bytes long; it must be 1 to {} bytes long",
-                DenyRule::MAX_LENGTH
-            ),
-            Fault::Country(text) => write!(f, "country {text:?}: write two letters or digits, as in \"KP\" or \"T1\""),
-            Fault::Everybody(text) => write!(f, "user agent {text:?} would deny everybody; write more than `*`"),
-        }
+        f.write_str(&self.message)
     }
 }
 
 impl std::error::Error for DenyRuleError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.0 {
-            Fault::Network(error) => Some(error),
-            _ => None,
-        }
+        self.cause.as_ref().map(|cause| cause as _)
     }
 }
 

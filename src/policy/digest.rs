@@ -3,9 +3,10 @@
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+use siphasher::sip128::SipHasher13;
+
 use super::key::Key;
 use super::name::PolicyName;
-use super::siphash::SipHash;
 
 /// What a backend knows of a key under a policy: 128 bits, keyed by the limiter's [`Secret`].
 ///
@@ -40,7 +41,6 @@ impl Digest {
 
     /// The digest of the same key's row under `policy`: in a table of all policies, one row each.
     #[must_use]
-    #[inline]
     pub fn under(self, policy: &PolicyName) -> Digest {
         // The digest is pseudo-random already; 128 bits for each name keep the policies' rows apart.
         Digest::from_bits(self.to_bits() ^ policy.bits())
@@ -70,32 +70,29 @@ impl fmt::Debug for Digest {
 /// assert_eq!(format!("{one:?}"), "Secret(..)");
 /// ```
 #[derive(Clone, Copy)]
-pub struct Secret([u64; 2]);
+pub struct Secret([u8; 16]);
 
 impl Secret {
     /// A secret of your own: 16 bytes that nobody guesses, out of your configuration, the same in all processes that
     /// share a backend.
     pub fn new(bytes: [u8; 16]) -> Secret {
-        let bits = u128::from_le_bytes(bytes);
-        Secret([bits as u64, (bits >> 64) as u64])
+        Secret(bytes)
     }
 
     /// A new secret, different in every process and at every call, from the operating system's random numbers.
     pub fn random() -> Secret {
         // The standard library's hash keys come from the operating system; hashing under them passes that on.
-        let draw = || RandomState::new().build_hasher().finish();
-        Secret([draw(), draw()])
+        let draw = || u128::from(RandomState::new().build_hasher().finish());
+        Secret((draw() << 64 | draw()).to_le_bytes())
     }
 
     /// The digest of `key`: SipHash-1-3 (Aumasson and Bernstein, 2012) with 128 bits out.
-    #[inline]
     pub fn digest(&self, key: &Key) -> Digest {
-        self.hash(key.words())
+        self.hash(key.bytes())
     }
 
-    #[inline(always)]
-    pub(super) fn hash(&self, words: &[u64]) -> Digest {
-        Digest::from_bits(words.iter().fold(SipHash::new(self.0), |hash, word| hash.word(*word)).finish())
+    pub(super) fn hash(&self, bytes: &[u8]) -> Digest {
+        Digest::from_bits(SipHasher13::new_with_key(&self.0).hash(bytes).as_u128())
     }
 }
 

@@ -37,15 +37,8 @@ pub(super) fn number(text: &str) -> Option<u64> {
 /// The number of the largest unit that divides `duration`, and that unit's name.
 pub(super) fn parts(duration: Duration) -> (u64, &'static str) {
     let micros = duration.as_micros();
-    if micros == 0 {
-        return (0, "s");
-    }
-    for (unit, names) in UNITS {
-        if micros % unit.as_micros() == 0 {
-            return (u64::try_from(micros / unit.as_micros()).unwrap_or(u64::MAX), names[0]);
-        }
-    }
-    (0, "s")
+    let largest = UNITS.iter().find(|(unit, _)| micros > 0 && micros % unit.as_micros() == 0);
+    largest.map_or((0, "s"), |(unit, names)| (u64::try_from(micros / unit.as_micros()).unwrap_or(u64::MAX), names[0]))
 }
 
 #[cfg(test)]

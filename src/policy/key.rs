@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use smallvec::SmallVec;
 
 /// Whom a policy counts: a user, an address, a tenant, or several of these together.
 ///
@@ -27,13 +28,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 ///
 /// Up to 64 bytes need no allocation: of text 56; of a tuple, 56 for its parts, of which an IPv4 network takes 8, an
 /// IPv6 one 24, a number 16 and a text its length and 8, all in multiples of 8.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// The words, if they are few, and zeros.
-    few: [u64; WORDS],
-    /// How many.
-    length: usize,
-    many: Option<Box<[u64]>>,
+    /// Its parts, one after the other. Each tells how long it is, so no key is another one with zeros behind it.
+    bytes: SmallVec<[u8; 64]>,
 }
 
 impl Key {
@@ -53,7 +51,7 @@ impl Key {
     /// # }
     /// ```
     pub fn anonymous() -> Key {
-        Key::fixed(Tag::Anonymous, 0, [])
+        Key::part(Tag::Anonymous, 0, &[])
     }
 
     /// The one key of limits on everybody together, which no caller's own key is: what
@@ -87,127 +85,51 @@ impl Key {
             IpAddr::V6(address) => {
                 let prefix = prefix_v6.min(128);
                 let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-                Key::fixed(Tag::V6, u64::from(prefix), halves(u128::from(address) & mask))
+                Key::part(Tag::V6, u64::from(prefix), &(u128::from(address) & mask).to_le_bytes())
             }
         }
     }
 
-    #[inline(always)]
     pub(crate) fn network_v4(address: Ipv4Addr, prefix: u8) -> Key {
         let prefix = prefix.min(32);
         let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
         let bits = u64::from(u32::from(address) & mask);
-        Key::fixed(Tag::V4, u64::from(prefix) | bits << 8, [])
+        Key::part(Tag::V4, u64::from(prefix) | bits << 8, &[])
     }
 
-    /// A whole number: in one word if it fits.
-    #[inline]
-    fn number([word, wide]: [Tag; 2], number: u128) -> Key {
+    /// A whole number: in eight bytes if it fits.
+    fn number([narrow, wide]: [Tag; 2], number: u128) -> Key {
         match u64::try_from(number) {
-            Ok(number) => Key::fixed(word, 0, [number]),
-            Err(_) => Key::fixed(wide, 0, halves(number)),
+            Ok(number) => Key::part(narrow, 0, &number.to_le_bytes()),
+            Err(_) => Key::part(wide, 0, &number.to_le_bytes()),
         }
     }
 
-    /// A part of any length: one word that tells its type and length, then its bytes, the last word filled up with zeros.
-    // All in registers, and compiled into the caller, but for what longer texts need: what is written here and read again by
-    // the hash comes late.
-    #[inline]
+    /// A part of any length.
     fn of(tag: Tag, bytes: &[u8]) -> Key {
-        let length = 1 + bytes.len().div_ceil(8);
-        let [a, b, c] = [word(bytes, 0), word(bytes, 1), word(bytes, 2)];
-        let [d, e, f, g] = if bytes.len() > 24 { later_words(bytes) } else { [0; 4] };
-        let begin = head(tag, bytes);
-        let many = if length > WORDS { all_words(begin, bytes) } else { None };
-        Key { few: [begin, a, b, c, d, e, f, g], length, many }
+        Key::part(tag, bytes.len() as u64, bytes)
     }
 
-    #[inline]
-    fn fixed<const N: usize>(tag: Tag, about: u64, words: [u64; N]) -> Key {
-        const { assert!(N < WORDS) };
-        let mut few = [0; WORDS];
-        few[0] = tag as u64 | about << 8;
-        few[1..=N].copy_from_slice(&words);
-        Key { few, length: 1 + N, many: None }
+    /// Eight bytes with the part's type and something `about` it, then the part itself, the last eight filled up with
+    /// zeros.
+    fn part(tag: Tag, about: u64, part: &[u8]) -> Key {
+        let mut bytes = SmallVec::from((tag as u64 | about << 8).to_le_bytes().as_slice());
+        bytes.extend_from_slice(part);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        Key { bytes }
     }
 
     fn tuple(parts: &[Key]) -> Key {
-        let head = Tag::Tuple as u64 | (parts.len() as u64) << 8;
-        let length = parts.iter().fold(1, |length, part| length + part.length);
-        Key::from_words(length, std::iter::once(head).chain(parts.iter().flat_map(|part| part.words().iter().copied())))
+        let mut key = Key::part(Tag::Tuple, parts.len() as u64, &[]);
+        parts.iter().for_each(|part| key.bytes.extend_from_slice(&part.bytes));
+        key
     }
 
-    fn from_words(length: usize, words: impl Iterator<Item = u64>) -> Key {
-        if length > WORDS {
-            return Key { few: [0; WORDS], length, many: Some(words.collect()) };
-        }
-        let mut few = [0; WORDS];
-        few.iter_mut().zip(words).for_each(|(place, word)| *place = word);
-        Key { few, length, many: None }
-    }
-
-    /// What it consists of. Parts say how long they are, so no key is another one with zeros behind it.
-    #[inline]
-    pub(super) fn words(&self) -> &[u64] {
-        match &self.many {
-            None => self.few.get(..self.length).unwrap_or_default(),
-            Some(words) => words,
-        }
+    /// What it consists of.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 }
-
-#[inline(always)]
-fn head(tag: Tag, bytes: &[u8]) -> u64 {
-    tag as u64 | (bytes.len() as u64) << 8
-}
-
-/// The fourth to the seventh.
-#[inline(never)]
-fn later_words(bytes: &[u8]) -> [u64; 4] {
-    [3, 4, 5, 6].map(|number| word(bytes, number))
-}
-
-#[cold]
-fn all_words(begin: u64, bytes: &[u8]) -> Option<Box<[u64]>> {
-    let words = (0..bytes.len().div_ceil(8)).map(|number| word(bytes, number));
-    Some(std::iter::once(begin).chain(words).collect())
-}
-
-/// Eight bytes, the first the lowest, and zeros for those that there are not.
-#[inline(always)]
-fn word(bytes: &[u8], number: usize) -> u64 {
-    let begin = 8 * number;
-    if let Some(whole) = bytes.get(begin..).and_then(<[u8]>::first_chunk) {
-        return u64::from_le_bytes(*whole);
-    }
-    let missing = (begin + 8).saturating_sub(bytes.len());
-    match bytes.last_chunk() {
-        _ if missing >= 8 => 0,
-        // The last eight bytes, without those that the words before have.
-        Some(last) => u64::from_le_bytes(*last) >> (8 * missing),
-        None => less_than_a_word(bytes),
-    }
-}
-
-/// Bytes that are read twice are read into the same place.
-#[inline(always)]
-fn less_than_a_word(bytes: &[u8]) -> u64 {
-    let length = bytes.len();
-    match (bytes.first_chunk(), bytes.last_chunk()) {
-        (Some(first), Some(last)) => {
-            let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
-            u64::from(first) | u64::from(last) << (8 * length.saturating_sub(4))
-        }
-        _ => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
-    }
-}
-
-fn halves(number: u128) -> [u64; 2] {
-    [number as u64, (number >> 64) as u64]
-}
-
-/// Words of a key that need no allocation.
-pub(super) const WORDS: usize = 8;
 
 /// The first byte of each part: what it is. Stored digests depend on these numbers.
 #[repr(u8)]
@@ -229,21 +151,7 @@ enum Tag {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({} bytes)", 8 * self.length)
-    }
-}
-
-impl Eq for Key {}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Key) -> bool {
-        self.words() == other.words()
-    }
-}
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.words().hash(state);
+        write!(f, "Key({} bytes)", self.bytes.len())
     }
 }
 
@@ -254,7 +162,6 @@ impl From<&Key> for Key {
 }
 
 impl From<&str> for Key {
-    #[inline]
     fn from(text: &str) -> Key {
         Key::of(Tag::Text, text.as_bytes())
     }
@@ -279,7 +186,6 @@ impl<const N: usize> From<&[u8; N]> for Key {
 }
 
 impl From<u128> for Key {
-    #[inline]
     fn from(number: u128) -> Key {
         Key::number([Tag::NonNegative, Tag::WideNonNegative], number)
     }
@@ -305,21 +211,20 @@ impl From<IpAddr> for Key {
 
 impl From<bool> for Key {
     fn from(value: bool) -> Key {
-        Key::fixed(Tag::Bool, u64::from(value), [])
+        Key::part(Tag::Bool, u64::from(value), &[])
     }
 }
 
 #[cfg(feature = "uuid")]
 impl From<uuid::Uuid> for Key {
     fn from(uuid: uuid::Uuid) -> Key {
-        Key::fixed(Tag::Uuid, 0, halves(uuid.as_u128()))
+        Key::part(Tag::Uuid, 0, &uuid.as_u128().to_le_bytes())
     }
 }
 
 macro_rules! from_via {
     ($($from:ty => |$value:ident| $key:expr;)*) => {$(
         impl From<$from> for Key {
-            #[inline]
             fn from($value: $from) -> Key {
                 Key::from($key)
             }
@@ -338,34 +243,33 @@ from_via! {
     Ipv4Addr => |address| IpAddr::V4(address);
     Ipv6Addr => |address| IpAddr::V6(address);
     &IpAddr => |address| *address;
-    u8 => |number| u128::from(number);
-    u16 => |number| u128::from(number);
-    u32 => |number| u128::from(number);
-    u64 => |number| u128::from(number);
-    usize => |number| number as u128;
-    i8 => |number| i128::from(number);
-    i16 => |number| i128::from(number);
-    i32 => |number| i128::from(number);
-    i64 => |number| i128::from(number);
-    isize => |number| number as i128;
-    &u8 => |number| *number;
-    &u16 => |number| *number;
-    &u32 => |number| *number;
-    &u64 => |number| *number;
     &u128 => |number| *number;
-    &usize => |number| *number;
-    &i8 => |number| *number;
-    &i16 => |number| *number;
-    &i32 => |number| *number;
-    &i64 => |number| *number;
     &i128 => |number| *number;
-    &isize => |number| *number;
     &&str => |text| *text;
     &Ipv4Addr => |address| *address;
     &Ipv6Addr => |address| *address;
     bytes::Bytes => |bytes| &*bytes;
     &http::HeaderValue => |value| value.as_bytes();
 }
+
+macro_rules! from_integers {
+    ($($number:ty as $wide:ty),*) => {$(
+        impl From<$number> for Key {
+            fn from(number: $number) -> Key {
+                Key::from(number as $wide)
+            }
+        }
+
+        impl From<&$number> for Key {
+            fn from(number: &$number) -> Key {
+                Key::from(*number)
+            }
+        }
+    )*};
+}
+
+from_integers!(u8 as u128, u16 as u128, u32 as u128, u64 as u128, usize as u128);
+from_integers!(i8 as i128, i16 as i128, i32 as i128, i64 as i128, isize as i128);
 
 macro_rules! from_tuple {
     ($($part:ident)+) => {
@@ -482,9 +386,8 @@ mod tests {
         let text: Vec<u8> = (0..100).map(|i| (i * 37 + 11) as u8).collect();
         for length in 0..text.len() {
             let key = Key::from(&text[..length]);
-            let mut bytes: Vec<u8> = key.words().iter().flat_map(|word| word.to_le_bytes()).collect();
-            let words = bytes.split_off(8);
-            assert_eq!(bytes, (Tag::Bytes as u64 | (length as u64) << 8).to_le_bytes());
+            let (head, words) = key.bytes().split_at(8);
+            assert_eq!(head, (Tag::Bytes as u64 | (length as u64) << 8).to_le_bytes());
             assert!(words.starts_with(&text[..length]), "{length}: {words:?}");
             assert_eq!(words.len(), length.next_multiple_of(8));
             assert!(words[length..].iter().all(|byte| *byte == 0), "{length}: {words:?}");
@@ -493,7 +396,7 @@ mod tests {
 
     #[test]
     fn up_to_64_bytes_need_no_allocation() {
-        let allocates = |key: Key| key.many.is_some();
+        let allocates = |key: Key| key.bytes.spilled();
         assert!(!allocates(Key::from("x".repeat(56))) && allocates(Key::from("x".repeat(57))));
         let beside_a_number = |length: usize| allocates(Key::from((7, "x".repeat(length))));
         assert!(!beside_a_number(32) && beside_a_number(33));

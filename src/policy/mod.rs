@@ -13,11 +13,8 @@ mod outlook;
 mod pattern;
 mod placement;
 mod quota;
-#[cfg(feature = "serde")]
-mod quota_serde;
 mod reason;
 mod signals;
-mod siphash;
 mod subject;
 
 pub use decision::Decision;
@@ -36,6 +33,8 @@ pub(crate) use network::parse_network;
 pub(crate) use pattern::Pattern;
 pub(crate) use placement::Placement;
 pub use quota::ParseQuotaError;
+#[cfg(feature = "serde")]
+pub(crate) use quota::QuotaParts;
 pub use reason::{DecidedBy, Reason};
 pub(crate) use signals::SignalKind;
 pub use signals::{Signal, Signals};

@@ -4,8 +4,9 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use siphasher::sip128::SipHasher13;
+
 use super::named::PolicyError;
-use super::siphash::SipHash;
 use crate::algorithm::Words;
 
 /// The name of a policy: 1 to 128 printable ASCII characters, shown in `RateLimit-Policy` and `RateLimit`.
@@ -21,11 +22,7 @@ use crate::algorithm::Words;
 /// # Ok::<(), tollgate::PolicyError>(())
 /// ```
 #[derive(Clone)]
-pub struct PolicyName {
-    text: Text,
-    /// 128 bits that stand for the name, in two words, since a `u128` would be aligned as one.
-    bits: [u64; 2],
-}
+pub struct PolicyName(Text);
 
 #[derive(Clone)]
 enum Text {
@@ -53,7 +50,7 @@ impl PolicyName {
                 .text("\": it must be 1 to 128 printable ASCII characters, as headers show it")
                 .panic();
         }
-        PolicyName { text: Text::Static(name), bits: bits(name) }
+        PolicyName(Text::Static(name))
     }
 
     /// A name known only at run time.
@@ -62,16 +59,12 @@ impl PolicyName {
     /// Where [`PolicyName::new`] panics; the error shows the name.
     pub fn try_new(name: impl Into<Arc<str>>) -> Result<PolicyName, PolicyError> {
         let name = name.into();
-        if is_valid(&name) {
-            Ok(PolicyName { bits: bits(&name), text: Text::Shared(name) })
-        } else {
-            Err(PolicyError::name(&name))
-        }
+        if is_valid(&name) { Ok(PolicyName(Text::Shared(name))) } else { Err(PolicyError::name(&name)) }
     }
 
     /// The text.
     pub fn as_str(&self) -> &str {
-        match &self.text {
+        match &self.0 {
             Text::Static(text) => text,
             Text::Shared(text) => text,
         }
@@ -79,9 +72,8 @@ impl PolicyName {
 
     /// 128 bits that stand for the name, the same in every process: its SipHash under a fixed key. Two names have the
     /// same with a chance of 2^-128.
-    #[inline(always)]
-    pub(crate) const fn bits(&self) -> u128 {
-        (self.bits[1] as u128) << 64 | self.bits[0] as u128
+    pub(crate) fn bits(&self) -> u128 {
+        SipHasher13::new_with_key(HASHED_UNDER).hash(self.as_str().as_bytes()).as_u128()
     }
 }
 
@@ -107,7 +99,7 @@ impl Eq for PolicyName {}
 
 impl PartialEq for PolicyName {
     fn eq(&self, other: &PolicyName) -> bool {
-        self.bits == other.bits && self.as_str() == other.as_str()
+        self.as_str() == other.as_str()
     }
 }
 
@@ -117,7 +109,7 @@ impl Hash for PolicyName {
     }
 }
 
-pub(super) const fn is_valid(name: &str) -> bool {
+const fn is_valid(name: &str) -> bool {
     let bytes = name.as_bytes();
     if bytes.is_empty() || bytes.len() > PolicyName::MAX_LENGTH {
         return false;
@@ -136,12 +128,7 @@ pub(super) const fn is_valid(name: &str) -> bool {
 const SHOWN: usize = 80;
 
 /// The key under which names are hashed: rows on a shared store depend on it.
-const NAMES: [u64; 2] = [0x746f_6c6c_6761_7465, 0x706f_6c69_6379_2e31];
-
-const fn bits(name: &str) -> [u64; 2] {
-    let hash = SipHash::new(NAMES).finish_with(name.as_bytes());
-    [hash as u64, (hash >> 64) as u64]
-}
+const HASHED_UNDER: &[u8; 16] = b"etagllot1.ycilop";
 
 #[cfg(test)]
 mod tests {

@@ -78,7 +78,7 @@ impl Policy {
     /// Where [`Policy::new`] panics; the error shows the offending value.
     pub fn try_new(name: impl Into<String>, quota: Quota) -> Result<Policy, PolicyError> {
         let name = PolicyName::try_new(name.into())?;
-        quota.validate().map_err(|error| PolicyError::quota(name.as_str(), error))?;
+        quota.validate().map_err(|error| PolicyError::quota(&name, None, error))?;
         Ok(Policy { name, quota, tiers: Vec::new() })
     }
 
@@ -124,18 +124,23 @@ impl Policy {
     /// # Errors
     /// Where [`Policy::tier`] panics; the error shows policy, tier and quota.
     pub fn try_tier(mut self, name: impl Into<Cow<'static, str>>, quota: Quota) -> Result<Policy, PolicyError> {
-        let tier = name.into();
-        if let Err(error) = quota.validate() {
-            return Err(PolicyError(Fault::TierQuota(self.name, tier.into_owned(), error)));
-        }
+        self.add_tier(name.into(), quota)?;
+        Ok(self)
+    }
+
+    pub(crate) fn add_tier(&mut self, tier: Cow<'static, str>, quota: Quota) -> Result<(), PolicyError> {
+        quota.validate().map_err(|error| PolicyError::quota(&self.name, Some(&tier), error))?;
         if quota.algorithm() != self.quota.algorithm() {
-            return Err(PolicyError(Fault::TierAlgorithm(self.name, tier.into_owned(), Box::new(quota))));
+            let what = format!(
+                "tier {tier:?} has another algorithm ({quota}); tiers share their keys' rows, so all have the policy's"
+            );
+            return Err(PolicyError::new(&self.name, what));
         }
-        if self.tiers.iter().any(|(known, _)| *known == tier) {
-            return Err(PolicyError(Fault::TierTwice(self.name, tier.into_owned())));
+        if self.has_tier(&tier) {
+            return Err(PolicyError::new(&self.name, format_args!("tier {tier:?} is there twice; leave one out")));
         }
         self.tiers.push((tier, quota));
-        Ok(self)
+        Ok(())
     }
 
     /// The name, as headers and logs show it.
@@ -149,33 +154,32 @@ impl Policy {
     }
 
     /// The quota of a tier's callers: the tier's, or the policy's own if the tier is `None` or was not added.
-    #[inline]
     pub fn quota_for(&self, tier: Option<&str>) -> &Quota {
-        match tier {
-            None => &self.quota,
-            Some(tier) => self.quota_of_tier(tier),
-        }
-    }
-
-    fn quota_of_tier(&self, tier: &str) -> &Quota {
-        self.tiers.iter().find(|(name, _)| name == tier).map_or(&self.quota, |(_, quota)| quota)
+        let found = tier.and_then(|tier| self.tiers.iter().find(|(name, _)| name == tier));
+        found.map_or(&self.quota, |(_, quota)| quota)
     }
 
     /// Whether `quota` can stand in the place of the policy's own, or of a tier's.
     pub(crate) fn check_change(&self, tier: Option<&str>, quota: Option<&Quota>) -> Result<(), PolicyError> {
-        if let Some(tier) = tier.filter(|tier| !self.tiers.iter().any(|(known, _)| known == tier)) {
-            let known = self.tiers().take(MOST_LISTED).map(|(name, _)| name.to_owned()).collect();
-            return Err(PolicyError(Fault::NoTier(self.name.clone(), tier.to_owned(), known)));
+        if let Some(tier) = tier.filter(|tier| !self.has_tier(tier)) {
+            let known: Vec<&str> = self.tiers().take(MOST_LISTED).map(|(name, _)| name).collect();
+            let there_are =
+                if known.is_empty() { "the policy has none".into() } else { format!("there are {known:?}") };
+            return Err(PolicyError::new(&self.name, format_args!("there is no tier {tier:?}; {there_are}")));
         }
         let Some(quota) = quota else { return Ok(()) };
-        quota.validate().map_err(|error| match tier {
-            Some(tier) => PolicyError(Fault::TierQuota(self.name.clone(), tier.to_owned(), error)),
-            None => PolicyError::quota(self.name.as_str(), error),
-        })?;
+        quota.validate().map_err(|error| PolicyError::quota(&self.name, tier, error))?;
         if quota.algorithm() != self.quota.algorithm() {
-            return Err(PolicyError(Fault::ChangedAlgorithm(self.name.clone(), Box::new(*quota))));
+            let what = format!(
+                "{quota} has another algorithm; a changed quota goes on with the rows that there are, so it has the policy's"
+            );
+            return Err(PolicyError::new(&self.name, what));
         }
         Ok(())
+    }
+
+    fn has_tier(&self, tier: &str) -> bool {
+        self.tiers.iter().any(|(known, _)| known == tier)
     }
 
     /// Every tier that was added, in that order.
@@ -240,70 +244,43 @@ impl From<&Policy> for Policy {
 /// assert!(error.source().is_some_and(|source| source.is::<QuotaError>()));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyError(Fault);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Fault {
-    Name(String),
-    Quota(String, QuotaError),
-    TierQuota(PolicyName, String, QuotaError),
-    TierAlgorithm(PolicyName, String, Box<Quota>),
-    TierTwice(PolicyName, String),
-    ChangedAlgorithm(PolicyName, Box<Quota>),
-    /// With the tiers that there are.
-    NoTier(PolicyName, String, Vec<String>),
+pub struct PolicyError {
+    message: String,
+    cause: Option<QuotaError>,
 }
 
 /// Tiers that an error lists.
 const MOST_LISTED: usize = 20;
 
 impl PolicyError {
-    pub(super) fn name(name: &str) -> PolicyError {
-        PolicyError(Fault::Name(name.chars().take(PolicyName::MAX_LENGTH + 1).collect()))
+    fn new(policy: &PolicyName, what: impl fmt::Display) -> PolicyError {
+        PolicyError { message: format!("policy {policy:?}: {what}"), cause: None }
     }
 
-    fn quota(name: &str, error: QuotaError) -> PolicyError {
-        PolicyError(Fault::Quota(name.to_owned(), error))
+    /// Of the policy itself, or of one of its tiers.
+    fn quota(policy: &PolicyName, tier: Option<&str>, error: QuotaError) -> PolicyError {
+        let of_tier = tier.map_or(String::new(), |tier| format!("tier {tier:?}: "));
+        PolicyError { cause: Some(error), ..PolicyError::new(policy, format_args!("{of_tier}{error}")) }
+    }
+
+    pub(super) fn name(name: &str) -> PolicyError {
+        let most = PolicyName::MAX_LENGTH;
+        let shown: String = name.chars().take(most + 1).collect();
+        let message =
+            format!("policy name {shown:?}: it must be 1 to {most} printable ASCII characters, as headers show it");
+        PolicyError { message, cause: None }
     }
 }
 
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Fault::Name(name) => write!(
-                f,
-                "policy name {name:?}: it must be 1 to {} printable ASCII characters, as headers show it",
-                PolicyName::MAX_LENGTH
-            ),
-            Fault::Quota(name, error) => write!(f, "policy {name:?}: {error}"),
-            Fault::TierQuota(policy, tier, error) => write!(f, "policy {policy:?}: tier {tier:?}: {error}"),
-            Fault::TierAlgorithm(policy, tier, quota) => write!(
-                f,
-                "policy {policy:?}: tier {tier:?} has another algorithm ({quota}); tiers share their keys' rows, so all have the policy's"
-            ),
-            Fault::TierTwice(policy, tier) => {
-                write!(f, "policy {policy:?}: tier {tier:?} is there twice; leave one out")
-            }
-            Fault::ChangedAlgorithm(policy, quota) => write!(
-                f,
-                "policy {policy:?}: {quota} has another algorithm; a changed quota goes on with the rows that there are, so it has the policy's"
-            ),
-            Fault::NoTier(policy, tier, known) if known.is_empty() => {
-                write!(f, "policy {policy:?}: there is no tier {tier:?}; the policy has none")
-            }
-            Fault::NoTier(policy, tier, known) => {
-                write!(f, "policy {policy:?}: there is no tier {tier:?}; there are {known:?}")
-            }
-        }
+        f.write_str(&self.message)
     }
 }
 
 impl std::error::Error for PolicyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.0 {
-            Fault::Quota(_, error) | Fault::TierQuota(_, _, error) => Some(error),
-            _ => None,
-        }
+        self.cause.as_ref().map(|cause| cause as _)
     }
 }
 

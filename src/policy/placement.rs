@@ -26,7 +26,7 @@ impl Placement {
     }
 
     fn of(secret: &Secret) -> Placement {
-        let draw = |number: u64| secret.hash(&[number]).to_bits();
+        let draw = |number: u64| secret.hash(&number.to_le_bytes()).to_bits();
         Placement { low: draw(0), high: draw(1), offset: draw(2) }
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use super::duration::{self, number};
 use crate::algorithm::{Algorithm, Quota, QuotaError};
@@ -30,7 +31,7 @@ impl FromStr for Quota {
     /// );
     /// ```
     fn from_str(text: &str) -> Result<Quota, ParseQuotaError> {
-        read(text).map_err(|fault| ParseQuotaError { text: text.chars().take(LONGEST_QUOTE).collect(), fault })
+        read(text).map_err(|fault| ParseQuotaError { text: shown(text), fault })
     }
 }
 
@@ -84,39 +85,16 @@ pub struct ParseQuotaError {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fault {
-    Number(String, &'static str),
-    Span(String, &'static str),
+    Text(String),
     Quota(QuotaError),
-    Shape,
-    Twice(&'static str),
-    Word(String),
 }
 
 impl fmt::Display for ParseQuotaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "quota {:?}: ", self.text)?;
         match &self.fault {
-            Fault::Number(text, what) => {
-                let least = u64::from(*what == "rate");
-                write!(
-                    f,
-                    "{text:?} is no {what}; write a whole number of tokens from {least} to {}",
-                    Quota::MAX_TOKENS
-                )?;
-                f.write_str(if *what == "reserve" { ", or `unlimited`" } else { "" })
-            }
-            Fault::Span(text, what) => {
-                write!(f, "{text:?} is no {what}; write a unit (us ms s min h d w) with or without a number")
-            }
+            Fault::Text(message) => f.write_str(message),
             Fault::Quota(error) => error.fmt(f),
-            Fault::Shape => f.write_str("write RATE/PERIOD, as in \"100/min\" or \"10/s burst 50\""),
-            Fault::Twice(what) => write!(f, "{what} is said twice; leave one out"),
-            Fault::Word(text) => {
-                write!(
-                    f,
-                    "{text:?} is not understood; after RATE/PERIOD come sliding, fixed, burst N, reserve N, start DURATION"
-                )
-            }
         }
     }
 }
@@ -124,82 +102,109 @@ impl fmt::Display for ParseQuotaError {
 impl std::error::Error for ParseQuotaError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.fault {
+            Fault::Text(_) => None,
             Fault::Quota(error) => Some(error),
-            _ => None,
         }
     }
 }
 
 /// Enough to recognise a text by in a log line, and no more.
-const LONGEST_QUOTE: usize = 80;
+fn shown(text: &str) -> String {
+    text.chars().take(80).collect()
+}
 
 fn read(text: &str) -> Result<Quota, Fault> {
-    let (rate, rest) = match text.split_once('/') {
-        Some(halves) => halves,
-        None => text.split_once(" per ").ok_or(Fault::Shape)?,
-    };
+    let (rate, rest) = text
+        .split_once('/')
+        .or_else(|| text.split_once(" per "))
+        .ok_or_else(|| Fault::Text("write RATE/PERIOD, as in \"100/min\" or \"10/s burst 50\"".to_owned()))?;
     let rate = tokens(rate.trim(), "rate")?;
-    let mut words = rest.split_whitespace().peekable();
+    let mut words = rest.split_whitespace();
     let period = span(&mut words, "period")?;
 
-    let (mut algorithm, mut capacity, mut reserve, mut start) = (None, None, None, None);
+    let (mut algorithm, mut capacity, mut max_reserved, mut start) = (None, None, None, None);
     while let Some(word) = words.next() {
         match word {
-            "fixed" | "sliding" => once(&mut algorithm, word, "the algorithm")?,
+            "fixed" => once(&mut algorithm, Algorithm::FixedWindow, "the algorithm")?,
+            "sliding" => once(&mut algorithm, Algorithm::SlidingWindow, "the algorithm")?,
             "burst" => once(&mut capacity, tokens(words.next().unwrap_or(""), "burst")?, "burst")?,
             "reserve" => {
                 let value = words.next().unwrap_or("");
                 let most = if value == "unlimited" { None } else { Some(tokens(value, "reserve")?) };
-                once(&mut reserve, most, "reserve")?;
+                once(&mut max_reserved, most, "reserve")?;
             }
             "start" => once(&mut start, span(&mut words, "start")?, "start")?,
-            other => return Err(Fault::Word(other.chars().take(LONGEST_QUOTE).collect())),
+            other => {
+                return Err(Fault::Text(format!(
+                    "{:?} is not understood; after RATE/PERIOD come sliding, fixed, burst N, reserve N, start DURATION",
+                    shown(other)
+                )));
+            }
         }
     }
 
-    let build = || -> Result<Quota, QuotaError> {
-        let mut quota = match algorithm {
-            Some("fixed") => Quota::try_fixed_window(rate, period)?,
-            Some(_) => Quota::try_sliding_window(rate, period)?,
-            None => Quota::try_token_bucket(rate, period)?,
+    let algorithm = algorithm.unwrap_or(Algorithm::TokenBucket);
+    QuotaParts { algorithm, rate, period, capacity, max_reserved, start }.build().map_err(Fault::Quota)
+}
+
+/// What a text or a table says of a quota.
+pub(crate) struct QuotaParts {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) rate: u64,
+    pub(crate) period: Duration,
+    pub(crate) capacity: Option<u64>,
+    /// `Some(None)` = without bound.
+    pub(crate) max_reserved: Option<Option<u64>>,
+    pub(crate) start: Option<Duration>,
+}
+
+impl QuotaParts {
+    pub(crate) fn build(self) -> Result<Quota, QuotaError> {
+        let mut quota = match self.algorithm {
+            Algorithm::TokenBucket => Quota::try_token_bucket(self.rate, self.period)?,
+            Algorithm::FixedWindow => Quota::try_fixed_window(self.rate, self.period)?,
+            Algorithm::SlidingWindow => Quota::try_sliding_window(self.rate, self.period)?,
         };
-        if let Some(capacity) = capacity {
+        if let Some(capacity) = self.capacity {
             quota = quota.try_capacity(capacity)?;
         }
-        match reserve {
+        match self.max_reserved {
             Some(Some(tokens)) => quota = quota.try_max_reserved(tokens)?,
             Some(None) => quota = quota.try_unlimited_reservations()?,
             None => {}
         }
-        if let Some(start) = start {
+        if let Some(start) = self.start {
             quota = quota.try_start(start)?;
         }
         quota.validate()?;
         Ok(quota)
-    };
-    build().map_err(Fault::Quota)
+    }
 }
 
 /// A duration in one word or two: `30s`, `30 s`.
-fn span<'a>(
-    words: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>,
-    what: &'static str,
-) -> Result<std::time::Duration, Fault> {
+fn span<'a>(words: &mut impl Iterator<Item = &'a str>, what: &str) -> Result<Duration, Fault> {
     let mut text = words.next().unwrap_or("").to_owned();
     if number(&text).is_some() {
         text.push_str(words.next().unwrap_or(""));
     }
-    duration::parse(&text).ok_or_else(|| Fault::Span(text.chars().take(LONGEST_QUOTE).collect(), what))
+    duration::parse(&text).ok_or_else(|| {
+        let text = shown(&text);
+        Fault::Text(format!("{text:?} is no {what}; write a unit (us ms s min h d w) with or without a number"))
+    })
 }
 
-fn tokens(text: &str, what: &'static str) -> Result<u64, Fault> {
-    number(text).ok_or_else(|| Fault::Number(text.chars().take(LONGEST_QUOTE).collect(), what))
+fn tokens(text: &str, what: &str) -> Result<u64, Fault> {
+    number(text).ok_or_else(|| {
+        let (text, least, most) = (shown(text), u64::from(what == "rate"), Quota::MAX_TOKENS);
+        let or = if what == "reserve" { ", or `unlimited`" } else { "" };
+        Fault::Text(format!("{text:?} is no {what}; write a whole number of tokens from {least} to {most}{or}"))
+    })
 }
 
-fn once<T>(slot: &mut Option<T>, value: T, what: &'static str) -> Result<(), Fault> {
+fn once<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), Fault> {
     match slot.replace(value) {
         None => Ok(()),
-        Some(_) => Err(Fault::Twice(what)),
+        Some(_) => Err(Fault::Text(format!("{what} is said twice; leave one out"))),
     }
 }
 
@@ -207,7 +212,6 @@ fn once<T>(slot: &mut Option<T>, value: T, what: &'static str) -> Result<(), Fau
 mod tests {
     use super::*;
     use crate::algorithm::{DAY, HOUR, MINUTE, SECOND};
-    use std::time::Duration;
 
     #[test]
     fn what_is_written_is_read_back() {

@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use smallvec::SmallVec;
-
 use super::deny_rule::{COUNTRY, DenyRule};
 use super::key::Key;
 
@@ -27,7 +25,7 @@ use super::key::Key;
 pub struct Signals {
     ip: Option<IpAddr>,
     user_agent: Option<String>,
-    labels: SmallVec<[(Cow<'static, str>, String); 1]>,
+    labels: Vec<(Cow<'static, str>, String)>,
 }
 
 impl Signals {

@@ -2,20 +2,28 @@
 
 use std::time::Duration;
 
-use super::super::error::{Problem, QuotaError};
+use super::super::error::{QuotaError, TOO_LONG, TOO_MANY};
 use super::super::token_bucket;
 use super::{Algorithm, Phase, Quota, UNLIMITED};
 
 impl Quota {
     pub(super) const fn base(algorithm: Algorithm, rate: u64, period: Duration) -> Result<Quota, QuotaError> {
         if rate == 0 || rate > Quota::MAX_TOKENS {
-            return Err(QuotaError::new(Problem::Rate, rate));
+            return Err(QuotaError::new("rate is ", rate, "; it must be from 1 to 999999999999999 tokens"));
         }
         if period.subsec_nanos() % 1000 != 0 {
-            return Err(QuotaError::new(Problem::PeriodNotMicros, period.subsec_nanos() as u64));
+            return Err(QuotaError::new(
+                "period ends in ",
+                period.subsec_nanos() as u64,
+                " ns; it must be whole microseconds",
+            ));
         }
         if period.is_zero() || period.as_micros() > Quota::MAX_PERIOD.as_micros() {
-            return Err(QuotaError::new(Problem::Period, period.as_secs()));
+            return Err(QuotaError::new(
+                "period is ",
+                period.as_secs(),
+                " s; it must be from 1 microsecond to 100 years",
+            ));
         }
         let micros = period.as_micros() as u64;
         let common = gcd(rate, micros);
@@ -54,17 +62,17 @@ impl Quota {
     /// Checks what involves several numbers, and derives the rest.
     pub(super) const fn finish(mut self) -> Result<Quota, QuotaError> {
         if self.capacity > Quota::MAX_TOKENS {
-            return Err(QuotaError::new(Problem::CapacityTooLarge, self.capacity));
+            return Err(QuotaError::new("capacity is ", self.capacity, TOO_MANY));
         }
         let span = Quota::MAX_WINDOW.as_micros();
         // At least one token: a capacity of 0 must not make every clock step look like a jump.
         let full = if self.capacity == 0 { 1 } else { self.capacity };
         let fill = self.micros_to_repay(full);
         if fill > span {
-            return Err(QuotaError::new(Problem::FillTooLong, self.capacity));
+            return Err(QuotaError::new("capacity is ", self.capacity, TOO_LONG));
         }
         if self.max_reserved != UNLIMITED && self.micros_to_repay(self.max_reserved) > span {
-            return Err(QuotaError::new(Problem::ReservedTooLong, self.max_reserved));
+            return Err(QuotaError::new("max_reserved is ", self.max_reserved, TOO_LONG));
         }
         self.fill = fill as u64;
         self.stamp = self.digest();

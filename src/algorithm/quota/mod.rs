@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use self::build::built;
 use super::Micros;
-use super::error::{Problem, QuotaError};
+use super::error::{QuotaError, TOO_MANY};
 
 /// One second.
 ///
@@ -52,11 +52,7 @@ pub enum Algorithm {
 impl Algorithm {
     /// The two bits of a [stamp](Quota::stamp) that tell the algorithm.
     pub(crate) const fn tag(self) -> u32 {
-        match self {
-            Algorithm::TokenBucket => 1,
-            Algorithm::FixedWindow => 2,
-            Algorithm::SlidingWindow => 3,
-        }
+        self as u32 + 1
     }
 }
 
@@ -282,7 +278,11 @@ impl Quota {
     /// Says which value is wrong and what it may be.
     pub const fn try_capacity(mut self, capacity: u64) -> Result<Quota, QuotaError> {
         if matches!(self.algorithm, Algorithm::SlidingWindow) {
-            return Err(QuotaError::new(Problem::SlidingCapacity, capacity));
+            return Err(QuotaError::new(
+                "capacity is ",
+                capacity,
+                " for a sliding window; its capacity is its limit, so leave it out",
+            ));
         }
         self.capacity = capacity;
         self.finish()
@@ -322,10 +322,14 @@ impl Quota {
     /// Says which value is wrong and what it may be.
     pub const fn try_max_reserved(mut self, tokens: u64) -> Result<Quota, QuotaError> {
         if tokens > Quota::MAX_TOKENS {
-            return Err(QuotaError::new(Problem::ReservedTooLarge, tokens));
+            return Err(QuotaError::new("max_reserved is ", tokens, TOO_MANY));
         }
         if matches!(self.algorithm, Algorithm::SlidingWindow) && tokens > 0 {
-            return Err(QuotaError::new(Problem::SlidingReservation, tokens));
+            return Err(QuotaError::new(
+                "max_reserved is ",
+                tokens,
+                " for a sliding window, which cannot promise a turn; leave it out, or use a token bucket",
+            ));
         }
         self.max_reserved = tokens;
         self.finish()
@@ -361,7 +365,9 @@ impl Quota {
     /// If the quota is a sliding window.
     pub const fn try_unlimited_reservations(mut self) -> Result<Quota, QuotaError> {
         if matches!(self.algorithm, Algorithm::SlidingWindow) {
-            return Err(QuotaError::new(Problem::SlidingUnlimited, 0));
+            return Err(QuotaError::without_value(
+                "reservations are unlimited for a sliding window, which cannot promise a turn; leave them out, or use a token bucket",
+            ));
         }
         self.max_reserved = UNLIMITED;
         self.finish()
@@ -409,7 +415,11 @@ impl Quota {
     /// If `start` is not whole microseconds.
     pub const fn try_start(mut self, start: Duration) -> Result<Quota, QuotaError> {
         if start.subsec_nanos() % 1000 != 0 {
-            return Err(QuotaError::new(Problem::StartNotMicros, start.subsec_nanos() as u64));
+            return Err(QuotaError::new(
+                "start ends in ",
+                start.subsec_nanos() as u64,
+                " ns; it must be whole microseconds",
+            ));
         }
         self.start = (start.as_micros() % self.period as u128) as u64;
         self.phase = Phase::Start;
@@ -517,7 +527,9 @@ impl Quota {
     /// If the quota would refuse everything.
     pub const fn validate(&self) -> Result<(), QuotaError> {
         if self.capacity == 0 && self.max_reserved == 0 {
-            return Err(QuotaError::new(Problem::NothingFits, 0));
+            return Err(QuotaError::without_value(
+                "capacity is 0 and nothing may be reserved: every request would be refused; raise it, or allow reservations",
+            ));
         }
         Ok(())
     }

@@ -12,46 +12,29 @@ use http::header::{HeaderMap, HeaderName};
 /// The entries of all lines of a field, the last one first, at most [`MOST_ENTRIES`] and [`MOST_BYTES`].
 pub(super) fn entries<'a>(headers: &'a HeaderMap, name: &HeaderName, quoted: bool) -> impl Iterator<Item = &'a [u8]> {
     let mut bytes = 0;
-    let lines: Vec<&[u8]> = headers.get_all(name).iter().map(|line| line.as_bytes()).collect();
-    lines
-        .into_iter()
-        .rev()
-        .flat_map(move |line| FromTheRight { rest: Some(line), quoted })
-        .take(MOST_ENTRIES)
-        .take_while(move |entry| {
-            bytes += entry.len() + 1;
-            bytes <= MOST_BYTES
-        })
+    let lines = headers.get_all(name).iter().rev();
+    lines.flat_map(move |line| from_the_right(line.as_bytes(), quoted)).take(MOST_ENTRIES).take_while(move |entry| {
+        bytes += entry.len() + 1;
+        bytes <= MOST_BYTES
+    })
 }
 
 /// A chain of proxies is short. More is an attempt to keep us busy.
 const MOST_ENTRIES: usize = 64;
 const MOST_BYTES: usize = 8192;
 
-struct FromTheRight<'a> {
-    rest: Option<&'a [u8]>,
-    quoted: bool,
-}
-
-impl<'a> Iterator for FromTheRight<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let rest = self.rest?;
-        let mut within_quotes = false;
-        for (i, byte) in rest.iter().enumerate().rev() {
-            match byte {
-                b'"' if self.quoted && !(within_quotes && is_escaped(rest, i)) => within_quotes = !within_quotes,
-                b',' if !within_quotes => {
-                    self.rest = Some(&rest[..i]);
-                    return Some(rest[i + 1..].trim_ascii());
-                }
-                _ => {}
-            }
+/// The `,`-separated entries of a line, the last one first. Where they may be quoted, commas within quotes separate
+/// nothing.
+fn from_the_right(line: &[u8], quoted: bool) -> impl Iterator<Item = &[u8]> {
+    let (mut i, mut within_quotes) = (line.len(), false);
+    let entries = line.rsplit(move |byte| {
+        i -= 1;
+        if *byte == b'"' && quoted && !(within_quotes && is_escaped(line, i)) {
+            within_quotes = !within_quotes;
         }
-        self.rest = None;
-        Some(rest.trim_ascii())
-    }
+        *byte == b',' && !within_quotes
+    });
+    entries.map(<[u8]>::trim_ascii)
 }
 
 /// Whether the byte at `i` follows an odd number of backslashes. The quote that opens a string never does: it follows
@@ -73,7 +56,7 @@ pub(super) fn address(entry: &[u8]) -> Option<IpAddr> {
 /// An entry of `Forwarded`: the address of its one `for`.
 pub(super) fn node(entry: &[u8]) -> Option<IpAddr> {
     let mut node = None;
-    for pair in Pairs(Some(entry)) {
+    for pair in pairs(entry) {
         let (name, value) = pair.split_at_checked(pair.iter().position(|byte| *byte == b'=')?)?;
         if !name.trim_ascii().eq_ignore_ascii_case(b"for") {
             continue;
@@ -87,29 +70,17 @@ pub(super) fn node(entry: &[u8]) -> Option<IpAddr> {
 }
 
 /// The `;`-separated pairs of an entry, not those within quotes.
-struct Pairs<'a>(Option<&'a [u8]>);
-
-impl<'a> Iterator for Pairs<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let rest = self.0?;
-        let (mut within_quotes, mut escaped) = (false, false);
-        for (i, byte) in rest.iter().enumerate() {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' if within_quotes => escaped = true,
-                b'"' => within_quotes = !within_quotes,
-                b';' if !within_quotes => {
-                    self.0 = Some(&rest[i + 1..]);
-                    return Some(rest[..i].trim_ascii());
-                }
-                _ => {}
-            }
+fn pairs(entry: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let (mut within_quotes, mut escaped) = (false, false);
+    entry.split(move |byte| {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if within_quotes => escaped = true,
+            b'"' => within_quotes = !within_quotes,
+            _ => {}
         }
-        self.0 = None;
-        Some(rest.trim_ascii())
-    }
+        *byte == b';' && !within_quotes
+    })
 }
 
 /// A token as it is, or what a quoted string stands for.
@@ -135,9 +106,7 @@ mod tests {
     use super::*;
 
     fn split(line: &str, quoted: bool) -> Vec<String> {
-        FromTheRight { rest: Some(line.as_bytes()), quoted }
-            .map(|entry| String::from_utf8(entry.to_vec()).expect("text"))
-            .collect()
+        from_the_right(line.as_bytes(), quoted).map(|entry| String::from_utf8(entry.to_vec()).expect("text")).collect()
     }
 
     #[test]

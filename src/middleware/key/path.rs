@@ -65,20 +65,7 @@ fn parameter(route: &str, path: &str, name: &str) -> Option<Vec<u8>> {
 
 /// One spelling for all: `%61` is `a`.
 pub(crate) fn percent_decoded(text: &str) -> Vec<u8> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        let mut ahead = bytes.clone();
-        let mut digit = || ahead.next().and_then(|byte| char::from(byte).to_digit(16));
-        match (byte, digit(), digit()) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.push((high * 16 + low) as u8);
-                bytes = ahead;
-            }
-            _ => decoded.push(byte),
-        }
-    }
-    decoded
+    percent_encoding::percent_decode_str(text).collect()
 }
 
 #[cfg(test)]

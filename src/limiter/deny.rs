@@ -1,14 +1,12 @@
 //! Deny lists: whom a limiter denies whatever the limits say.
 
-mod networks;
-
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use self::networks::Networks;
 use crate::policy::{DenyKind, DenyRule, Key, Pattern, Signals};
 use crate::sync::{Mutex, PoisonError, RwLock};
 
@@ -74,13 +72,11 @@ struct Shared {
 /// The rules, in the shape in which they are looked up.
 #[derive(Default)]
 struct Compiled {
-    rules: Vec<Arc<DenyRule>>,
-    keys: HashMap<Key, u32>,
-    networks: Networks<Arc<DenyRule>>,
-    agents: HashMap<String, u32>,
-    patterns: Vec<(Pattern, u32)>,
-    /// By name, then by value.
-    labels: HashMap<String, HashMap<String, u32>>,
+    rules: HashSet<Arc<DenyRule>>,
+    /// The lengths of the networks' prefixes, by which an address is looked up.
+    prefixes: BTreeSet<u8>,
+    /// The user agents with a `*`, which are tried one after the other.
+    patterns: Vec<(Pattern, Arc<DenyRule>)>,
 }
 
 impl DenyList {
@@ -97,20 +93,16 @@ impl DenyList {
 
     /// Adds rules; how many were not there yet.
     pub fn extend(&self, rules: impl IntoIterator<Item = DenyRule>) -> usize {
-        let mut count = 0;
         self.change(|all| {
             let before = all.len();
             all.extend(rules.into_iter().map(Arc::new));
-            count = all.len() - before;
-        });
-        count
+            all.len() - before
+        })
     }
 
     /// Takes a rule off; whether it was there. A network is taken off whole: not one address out of it.
     pub fn remove(&self, rule: &DenyRule) -> bool {
-        let mut was_there = false;
-        self.change(|all| was_there = all.remove(rule));
-        was_there
+        self.change(|all| all.remove(rule))
     }
 
     /// These rules and no others, in one step.
@@ -120,12 +112,12 @@ impl DenyList {
 
     /// The rules, in no order.
     pub fn rules(&self) -> Vec<Arc<DenyRule>> {
-        self.compiled().rules.clone()
+        self.compiled().rules.iter().cloned().collect()
     }
 
     /// Whether this rule is there, by itself.
     pub fn contains(&self, rule: &DenyRule) -> bool {
-        self.compiled().rules.iter().any(|known| **known == *rule)
+        self.compiled().rules.contains(rule)
     }
 
     /// How many rules there are.
@@ -140,12 +132,12 @@ impl DenyList {
 
     /// The rule that denies a caller of whom so much is known; of networks the smallest.
     pub fn find(&self, key: Option<&Key>, signals: &Signals) -> Option<Arc<DenyRule>> {
-        let compiled = self.shared.compiled.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(rule) = signals.address().and_then(|address| compiled.networks.find(address)) {
-            return Some(Arc::clone(rule));
-        }
-        let number = compiled.find_signals(signals).or_else(|| compiled.find_key(key?))?;
-        compiled.rules.get(number as usize).cloned()
+        let compiled = self.compiled();
+        let network = || compiled.find_network(signals.address()?);
+        let label = || signals.labels().find_map(|(name, value)| compiled.find_label(name, value));
+        let agent = || compiled.find_agent(signals.agent()?);
+        let key = || compiled.find(DenyKind::Key(key?.clone()));
+        network().or_else(label).or_else(agent).or_else(key).cloned()
     }
 
     fn compiled(&self) -> Arc<Compiled> {
@@ -153,58 +145,55 @@ impl DenyList {
     }
 
     /// Readers are kept waiting for the exchange only; writers see what those before them wrote.
-    fn change(&self, change: impl FnOnce(&mut HashSet<Arc<DenyRule>>)) {
+    fn change<T>(&self, change: impl FnOnce(&mut HashSet<Arc<DenyRule>>) -> T) -> T {
         let _one_at_a_time = self.shared.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut rules = self.compiled().rules.iter().cloned().collect();
-        change(&mut rules);
-        let compiled = Arc::new(Compiled::new(rules.into_iter().collect()));
-        let mut current = self.shared.compiled.write().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *current, compiled);
-        drop(current);
-        drop(before);
+        let mut rules = self.compiled().rules.clone();
+        let changed = change(&mut rules);
+        let compiled = Arc::new(Compiled::new(rules));
+        // What was there before is dropped when the lock is free again.
+        let _before =
+            std::mem::replace(&mut *self.shared.compiled.write().unwrap_or_else(PoisonError::into_inner), compiled);
+        changed
     }
 }
 
 impl Compiled {
-    fn new(rules: Vec<Arc<DenyRule>>) -> Compiled {
+    fn new(rules: HashSet<Arc<DenyRule>>) -> Compiled {
         let mut compiled = Compiled::default();
-        let mut networks: Vec<(IpNet, Arc<DenyRule>)> = Vec::new();
-        for (rule, number) in rules.iter().zip(0..) {
+        for rule in &rules {
             match &rule.0 {
-                DenyKind::Key(key) => {
-                    compiled.keys.insert(key.clone(), number);
+                DenyKind::Network(network) => {
+                    compiled.prefixes.insert(network.prefix_len());
                 }
-                DenyKind::Network(network) => networks.push((*network, Arc::clone(rule))),
-                DenyKind::UserAgent(pattern) if pattern.is_exact() => {
-                    compiled.agents.insert(pattern.as_str().to_owned(), number);
+                DenyKind::UserAgent(pattern) if !pattern.is_exact() => {
+                    compiled.patterns.push((pattern.clone(), Arc::clone(rule)));
                 }
-                DenyKind::UserAgent(pattern) => compiled.patterns.push((pattern.clone(), number)),
-                DenyKind::Label { name, value } => {
-                    compiled.labels.entry(name.to_string()).or_default().insert(value.clone(), number);
-                }
+                DenyKind::UserAgent(_) | DenyKind::Key(_) | DenyKind::Label { .. } => {}
             }
         }
-        compiled.networks = Networks::new(networks);
-        compiled.rules = rules;
-        compiled
+        Compiled { rules, ..compiled }
     }
 
-    fn find_key(&self, key: &Key) -> Option<u32> {
-        if self.keys.is_empty() { None } else { self.keys.get(key).copied() }
+    fn find(&self, kind: DenyKind) -> Option<&Arc<DenyRule>> {
+        self.rules.get(&DenyRule(kind))
     }
 
-    fn find_signals(&self, signals: &Signals) -> Option<u32> {
-        if let Some(number) = signals.labels().find_map(|(name, value)| self.labels.get(name)?.get(value).copied()) {
-            return Some(number);
-        }
-        if self.agents.is_empty() && self.patterns.is_empty() {
-            return None;
-        }
-        let agent = signals.agent()?.to_ascii_lowercase();
-        self.agents
-            .get(&agent)
-            .copied()
-            .or_else(|| self.patterns.iter().find(|(pattern, _)| pattern.matches(&agent)).map(|(_, number)| *number))
+    /// The smallest network that this canonical address is in.
+    fn find_network(&self, address: IpAddr) -> Option<&Arc<DenyRule>> {
+        self.prefixes.iter().rev().find_map(|length| {
+            let network = IpNet::new(address, *length).ok()?; // An IPv4 address has no prefix of 64 bits.
+            self.find(DenyKind::Network(network.trunc()))
+        })
+    }
+
+    fn find_label(&self, name: &str, value: &str) -> Option<&Arc<DenyRule>> {
+        self.find(DenyKind::Label { name: name.to_owned().into(), value: value.to_owned() })
+    }
+
+    fn find_agent(&self, agent: &str) -> Option<&Arc<DenyRule>> {
+        let exactly = Pattern::exactly(agent);
+        let matching = || self.patterns.iter().find(|(pattern, _)| pattern.matches(exactly.as_str()));
+        self.find(DenyKind::UserAgent(exactly.clone())).or_else(|| Some(&matching()?.1))
     }
 }
 
@@ -225,6 +214,7 @@ impl fmt::Debug for DenyList {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn signals(ip: &str) -> Signals {
         Signals::new().ip(ip.parse().expect("an address"))
@@ -281,5 +271,83 @@ mod tests {
             }
         });
         assert_eq!(list.len(), 200);
+    }
+
+    fn network() -> impl Strategy<Value = IpNet> {
+        // Few different bits, so that they lie in one another and side by side.
+        let v4 = (0u32..8, 0u32..8, 0u8..=32).prop_map(|(high, low, prefix)| {
+            IpNet::new(IpAddr::V4((high << 29 | low).into()), prefix).expect("a prefix").trunc()
+        });
+        let v6 = (0u128..4, 0u128..4, 0u8..=128).prop_map(|(high, low, prefix)| {
+            IpNet::new(IpAddr::V6((high << 126 | low).into()), prefix).expect("a prefix").trunc()
+        });
+        prop_oneof![v4, v6]
+    }
+
+    fn compiled(networks: &HashSet<IpNet>) -> Compiled {
+        Compiled::new(networks.iter().map(|network| Arc::new(DenyRule(DenyKind::Network(*network)))).collect())
+    }
+
+    fn found(compiled: &Compiled, address: IpAddr) -> Option<IpNet> {
+        compiled.find_network(address).map(|rule| match &rule.0 {
+            DenyKind::Network(network) => *network,
+            _ => unreachable!("there are networks only"),
+        })
+    }
+
+    fn smallest(networks: &HashSet<IpNet>, address: IpAddr) -> Option<IpNet> {
+        let around = networks.iter().filter(|network| network.contains(&address));
+        around.max_by_key(|network| network.prefix_len()).copied()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(5_000))]
+        #[test]
+        fn the_smallest_network_is_found(networks in proptest::collection::hash_set(network(), 0..20)) {
+            let rules = compiled(&networks);
+            // Every address at which something can change.
+            for network in &networks {
+                let (first, last) = (network.network(), network.broadcast());
+                let near = match (first, last) {
+                    (IpAddr::V4(first), IpAddr::V4(last)) => {
+                        let (first, last) = (u32::from(first), u32::from(last));
+                        [first, first.wrapping_sub(1), last, last.wrapping_add(1)].map(|a| IpAddr::V4(a.into()))
+                    }
+                    (IpAddr::V6(first), IpAddr::V6(last)) => {
+                        let (first, last) = (u128::from(first), u128::from(last));
+                        [first, first.wrapping_sub(1), last, last.wrapping_add(1)].map(|a| IpAddr::V6(a.into()))
+                    }
+                    _ => unreachable!("one network, one kind"),
+                };
+                for address in near {
+                    prop_assert_eq!(found(&rules, address), smallest(&networks, address), "{}", address);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_networks_of_real_sizes_are_told_apart() {
+        let mut random = 1u64;
+        let mut next = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            random >> 32
+        };
+        let networks: HashSet<IpNet> = (0..3000)
+            .map(|_| {
+                let v4 = IpNet::new(IpAddr::V4((next() as u32).into()), 8 + (next() % 25) as u8);
+                let v6 = u128::from(0x2001_0db8 + next() % 4096) << 96 | u128::from(next()) << 64;
+                let v6 = IpNet::new(IpAddr::V6(v6.into()), 20 + (next() % 45) as u8);
+                if next() % 2 == 0 { v4 } else { v6 }.expect("a prefix").trunc()
+            })
+            .collect();
+        let rules = compiled(&networks);
+        for _ in 0..3000 {
+            let v4 = IpAddr::V4((next() as u32).into());
+            let v6 = IpAddr::V6((u128::from(0x2001_0db8 + next() % 4096) << 96 | u128::from(next()) << 64).into());
+            for address in [v4, v6] {
+                assert_eq!(found(&rules, address), smallest(&networks, address), "{address}");
+            }
+        }
     }
 }

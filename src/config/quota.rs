@@ -1,0 +1,132 @@
+//! Quotas in configuration: the text form, or a table of fields.
+
+use std::time::Duration;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::error::Faults;
+use super::raw::{Node, RawConfig};
+use super::value::Value;
+use crate::algorithm::{Algorithm, Quota};
+use crate::policy::{QuotaParts, parse_duration};
+
+/// As text: `"10/s burst 50"`.
+impl Serialize for Quota {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// From text, or from a table: `algorithm` (`token_bucket`, `fixed_window`, `sliding_window`), `rate`, `period`, and if
+/// wanted `capacity`, `max_reserved` (a number or `"unlimited"`), `start`. Durations are texts such as `"30s"`.
+///
+/// ```
+/// use tollgate::{Quota, DAY};
+///
+/// let table = r#"{"algorithm": "fixed_window", "rate": 1000, "period": "1d", "capacity": 3000}"#;
+/// assert_eq!(serde_json::from_str::<Quota>(table)?, Quota::fixed_window(1000, DAY).capacity(3000));
+/// assert_eq!(serde_json::from_str::<Quota>(r#""1000/d fixed burst 3000""#)?, Quota::fixed_window(1000, DAY).capacity(3000));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+impl<'de> Deserialize<'de> for Quota {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Quota, D::Error> {
+        let RawConfig(node) = RawConfig::deserialize(deserializer)?;
+        let faults = Faults::default();
+        match read(&Value::file(&node, &faults)) {
+            Some(quota) if faults.is_empty() => Ok(quota),
+            _ => Err(D::Error::custom(faults)),
+        }
+    }
+}
+
+/// As text, or as a table.
+pub(super) fn read(value: &Value<'_>) -> Option<Quota> {
+    match value.node {
+        Node::Text(text) => value.accept(text.parse::<Quota>()),
+        Node::Table(_) => table(value),
+        node => value.refuse(format_args!("{node} is no quota; write a text, as in \"10/s burst 50\", or a table")),
+    }
+}
+
+fn table(value: &Value<'_>) -> Option<Quota> {
+    let mut fields = value.fields(r#"rate = 60, period = "1 min""#)?;
+    let algorithm = fields.take("algorithm").map_or(Some(Algorithm::TokenBucket), |value| algorithm(&value));
+    let rate = fields.need("rate", "100").and_then(|value| value.number(1, Quota::MAX_TOKENS));
+    let period = fields.need("period", "\"1 min\"").and_then(|value| value.duration());
+    let capacity = fields.take("capacity").and_then(|value| value.number(0, Quota::MAX_TOKENS));
+    let max_reserved = fields.take("max_reserved").and_then(|value| reserved(&value));
+    let start = fields.take("start").and_then(|value| start(&value));
+    fields.end();
+    let parts = QuotaParts { algorithm: algorithm?, rate: rate?, period: period?, capacity, max_reserved, start };
+    value.accept(parts.build())
+}
+
+fn algorithm(value: &Value<'_>) -> Option<Algorithm> {
+    match value.text()? {
+        "token_bucket" => Some(Algorithm::TokenBucket),
+        "fixed_window" => Some(Algorithm::FixedWindow),
+        "sliding_window" => Some(Algorithm::SlidingWindow),
+        _ => value.refuse(format_args!(
+            "{} is no algorithm; write \"token_bucket\", \"fixed_window\" or \"sliding_window\"",
+            value.node
+        )),
+    }
+}
+
+/// `Some(None)` = without bound.
+fn reserved(value: &Value<'_>) -> Option<Option<u64>> {
+    match value.node {
+        Node::Text(text) if text == "unlimited" => Some(None),
+        Node::Text(_) => {
+            value.refuse(format_args!("{} is no number of tokens; write one, or \"unlimited\"", value.node))
+        }
+        _ => value.number(0, Quota::MAX_TOKENS).map(Some),
+    }
+}
+
+/// A duration of any length: 0 is midnight UTC, and more than a period goes round.
+fn start(value: &Value<'_>) -> Option<Duration> {
+    match value.node {
+        Node::Text(text) => parse_duration(text).or_else(|| value.duration()),
+        _ => value.duration(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn faults_name_field_and_value() {
+        for (json, part) in [
+            (r#"{"period": "1s"}"#, "rate: it is missing; give it, as in 100"),
+            (r#"{"rate": 1, "period": "soon"}"#, "\"soon\" is no duration"),
+            (r#"{"rate": 1, "period": "1s", "rat": 2}"#, "rat: there is no such field"),
+            (r#"{"rate": 1, "rate": 2, "period": "1s"}"#, "rate: it is there twice"),
+            (r#"{"rate": 0, "period": "1s"}"#, "rate: the number 0 will not do"),
+            (r#"{"rate": 1, "period": "1s", "algorithm": "leaky"}"#, r#""leaky" is no algorithm"#),
+            (r#"{"rate": 1, "period": "1s", "capacity": 0}"#, "every request would be refused"),
+            (r#"{"rate": 1, "period": "1s", "max_reserved": -1}"#, "max_reserved: the number -1 will not do"),
+            (
+                r#"{"rate": 1, "period": "1s", "max_reserved": "some"}"#,
+                "max_reserved: the text \"some\" is no number of tokens",
+            ),
+            (r#""1 per blue moon""#, "\"blue\" is no period"),
+            ("7", "the number 7 is no quota; write a text"),
+        ] {
+            let error = serde_json::from_str::<Quota>(json).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_quota_survives_the_round_trip() {
+        let quota =
+            Quota::fixed_window(9, Duration::from_secs(90)).unlimited_reservations().start(Duration::from_secs(7));
+        let json = serde_json::to_string(&quota).unwrap();
+        assert_eq!(serde_json::from_str::<Quota>(&json).unwrap(), quota);
+    }
+}
