@@ -55,7 +55,6 @@ pub use future::{DecisionFuture, DecisionsFuture};
 pub use guard::AutoBlock;
 pub use observer::{Blocked, Failed, Observed, Observer, Outcome};
 pub use overrides::SetQuotaError;
-pub(crate) use plain::{decided, usual};
 pub use reservation::{HoldFuture, Reservation};
 pub use settlement::Settlement;
 pub use snapshot::Snapshot;
@@ -482,13 +481,9 @@ impl RateLimiter {
         !self.is_plain() && self.inner.guard.wants_signals()
     }
 
-    pub(crate) fn hash(&self) -> &Secret {
-        &self.inner.hash
-    }
-
     /// Whether nobody but the backend has a say.
     #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
+    fn is_plain(&self) -> bool {
         self.inner.is_plain.load(Ordering::Acquire)
     }
 }

@@ -57,7 +57,7 @@ impl RateLimiter {
 
     /// The rows, if they are in memory and no other gate has a say.
     #[inline(always)]
-    pub(crate) fn rows_at_hand(&self) -> Option<&MemoryBackend> {
+    fn rows_at_hand(&self) -> Option<&MemoryBackend> {
         if self.is_plain() { self.inner.backend.memory() } else { None }
     }
 
@@ -97,7 +97,7 @@ impl RateLimiter {
 /// One charge of one policy on rows that are [at hand](RateLimiter::rows_at_hand): what most calls come to. `then` is told
 /// of the step, and under which quota it was.
 #[inline(always)] // What goes through memory from one function to another comes late.
-pub(crate) fn usual<T>(
+fn usual<T>(
     memory: &MemoryBackend,
     row: RowId<'_>,
     quota: &Quota,
@@ -129,6 +129,6 @@ fn decide_newcomer(memory: &MemoryBackend, row: RowId<'_>, quota: &Quota, ask: A
 }
 
 #[inline(always)]
-pub(crate) fn decided(row: RowId<'_>, quota: &Quota, ask: Ask, step: Stepped) -> Decision {
+fn decided(row: RowId<'_>, quota: &Quota, ask: Ask, step: Stepped) -> Decision {
     Decision::of_one(row.policy.clone(), row.key, quota, ask.tokens(), step)
 }

@@ -11,14 +11,14 @@ use http::Response;
 use http::request::Parts;
 use tower_layer::Layer;
 
-use super::cost::Cost;
 use super::headers::{HeaderFamily, field_name};
 use super::key::{ClientIp, KeyExtractor};
 use super::refusal::Refusal;
-use super::rule::Rule;
+use super::rule::{Prepared, Rule};
 use super::service::RateLimit;
 use super::settle::Settle;
 use super::shared::{Enforce, Shared};
+use super::soon::Soon;
 use crate::limiter::RateLimiter;
 use crate::policy::{DenyRule, Policy};
 
@@ -89,28 +89,6 @@ impl RateLimitLayer {
         Rule::new(policy, key).into()
     }
 
-    pub(crate) fn of(limiter: &RateLimiter, rule: Rule) -> RateLimitLayer {
-        let shared = Shared {
-            limiter: limiter.clone(),
-            rules: vec![rule],
-            skip: Vec::new(),
-            client_ip: None,
-            labels: Vec::new(),
-            cost: None,
-            settle: None,
-            wait: None,
-            wait_jitter: Duration::ZERO,
-            settlement: false,
-            enforce: Enforce::Everybody,
-            shadow_header: None,
-            headers: HeaderFamily::Draft11,
-            jitter: Duration::ZERO,
-            status: false,
-            refuse: None,
-        };
-        RateLimitLayer { shared: Arc::new(shared) }
-    }
-
     /// Adds a rule. A request is charged under all rules, or under none.
     ///
     /// ```
@@ -148,10 +126,13 @@ impl RateLimitLayer {
     #[track_caller]
     #[must_use]
     pub fn rule(mut self, rule: Rule) -> RateLimitLayer {
-        let names = |rule: &Rule| rule.policies.iter().map(|known| known.policy.name().clone()).collect::<Vec<_>>();
-        let known: Vec<_> = self.shared.rules.iter().flat_map(names).collect();
-        if let Some(name) = names(&rule).into_iter().find(|name| known.contains(name)) {
-            panic!("tollgate: two rules of one layer have a policy named {name:?}; give one of them another name");
+        for Prepared { policy, .. } in rule.policies.iter() {
+            let name = policy.name();
+            let is_taken = self.shared.policies().any(|known| known.name() == name);
+            assert!(
+                !is_taken,
+                "tollgate: two rules of one layer have a policy named {name:?}; give one of them another name"
+            );
         }
         self.change().rules.push(rule);
         self
@@ -254,7 +235,7 @@ impl RateLimitLayer {
     /// `|req: &Parts| req.extensions.get().map_or(1, |Estimate(tokens)| *tokens)`.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
-        self.change().cost = Some(Cost::by(cost).into());
+        self.change().cost = Some(Arc::new(move |parts| Soon::Now(cost(parts))));
         self
     }
 
@@ -275,7 +256,7 @@ impl RateLimitLayer {
     where
         F: Future<Output = u64> + Send + 'static,
     {
-        self.change().cost = Some(Cost::later(cost).into());
+        self.change().cost = Some(Arc::new(move |parts| Soon::later(cost(parts))));
         self
     }
 
@@ -357,13 +338,7 @@ impl RateLimitLayer {
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> RateLimitLayer {
         if !self.shared.rules.iter().any(Rule::reserves) {
-            let names: Vec<_> = self
-                .shared
-                .rules
-                .iter()
-                .flat_map(|rule| rule.policies.iter())
-                .map(|known| known.policy.name())
-                .collect();
+            let names: Vec<_> = self.shared.policies().map(Policy::name).collect();
             panic!(
                 "tollgate: no policy of {names:?} has turns to wait for; add `.max_reserved(tokens)` or \
                  `.unlimited_reservations()` to a quota (sliding windows have none)"
@@ -582,7 +557,7 @@ impl From<Rule> for RateLimitLayer {
     /// A layer with this rule. It gets a limiter of its own, in memory, unless it is [given
     /// one](RateLimitLayer::limiter).
     fn from(rule: Rule) -> RateLimitLayer {
-        RateLimitLayer::of(&RateLimiter::default(), rule)
+        RateLimitLayer { shared: Arc::new(Shared { rules: vec![rule], ..Shared::default() }) }
     }
 }
 

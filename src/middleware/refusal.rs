@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
-use http::{HeaderName, Response, StatusCode};
+use http::{Response, StatusCode};
 
 use super::headers::{self, Report};
 use super::items::whole_seconds;
@@ -14,7 +14,7 @@ use super::key::KeyError;
 use super::shared::Shared;
 use super::{grpc, problem};
 use crate::backend::Error;
-use crate::policy::{Decision, Decisions};
+use crate::policy::Decisions;
 
 /// Why a request is not let through: for [`on_refusal`](super::RateLimitLayer::on_refusal).
 ///
@@ -39,7 +39,6 @@ use crate::policy::{Decision, Decisions};
 pub struct Refusal<'a> {
     cause: &'a Cause,
     parts: &'a Parts,
-    shared: Option<&'a Shared>,
     /// Added to the wait, the same wherever it is told.
     jitter: Duration,
 }
@@ -142,14 +141,6 @@ impl Refusal<'_> {
         }
     }
 
-    /// What was rendered of the body when the layer was built, if it says what this refusal has to say.
-    pub(super) fn prepared_body(&self) -> Option<Bytes> {
-        let mut violated = self.decisions()?.violated();
-        let (one, None) = (violated.next()?, violated.next()) else { return None };
-        one.retry_after()?;
-        Some(self.shared?.prepared_of(one)?.problem.clone())
-    }
-
     /// What would be answered without `on_refusal`, but for the headers that are added in any case.
     pub fn default_response(&self) -> Response<Bytes> {
         match grpc::content_type(self.parts) {
@@ -162,7 +153,7 @@ impl Refusal<'_> {
 impl Shared {
     /// The answer to a request that is refused.
     pub(super) fn refuse(&self, cause: &Cause, parts: &Parts) -> Response<Bytes> {
-        let refusal = Refusal { cause, parts, shared: Some(self), jitter: random_up_to(self.jitter) };
+        let refusal = Refusal { cause, parts, jitter: random_up_to(self.jitter) };
         let mut response = match &self.refuse {
             Some(refuse) => refuse(&refusal),
             None => refusal.default_response(),
@@ -171,8 +162,7 @@ impl Shared {
         // A window that is told must not end after `Retry-After`: one of the program's own that is early silences it.
         let later = self.refuse.as_ref().and_then(|_| later_than(refusal.retry_after_seconds(), headers));
         if let Some(decisions) = refusal.decisions() {
-            let prepared = |decision: &Decision| self.prepared_of(decision).map(|prepared| &prepared.items);
-            Report::denied(self.headers, decisions, prepared).append_to(headers);
+            Report::new(self.headers, decisions, |decision| self.items_of(decision)).append_to(headers);
         }
         if let Some(later) = later {
             headers.insert(RETRY_AFTER, later);
@@ -192,18 +182,13 @@ fn later_than(seconds: Option<u64>, headers: &mut HeaderMap) -> Option<HeaderVal
 #[cfg(feature = "axum")]
 pub(super) fn plain(cause: &Cause) -> Response<Bytes> {
     let (parts, ()) = http::Request::new(()).into_parts();
-    let refusal = Refusal { cause, parts: &parts, shared: None, jitter: Duration::ZERO };
+    let refusal = Refusal { cause, parts: &parts, jitter: Duration::ZERO };
     let mut response = refusal.default_response();
     if let Some(decisions) = refusal.decisions() {
-        Report::denied(headers::HeaderFamily::Draft11, decisions, |_| None).append_to(response.headers_mut());
+        Report::new(headers::HeaderFamily::Draft11, decisions, |_| None).append_to(response.headers_mut());
     }
     headers::retry_later(refusal.retry_after(), response.headers_mut());
     response
-}
-
-/// A report for requests that would have been refused, were it enforced.
-pub(super) fn shadowed(header: Option<&HeaderName>) -> Report {
-    header.map_or(Report::Nothing, |name| Report::field(name.clone(), HeaderValue::from_static("denied")))
 }
 
 /// Of an unavailable backend nobody knows when it is back; soon is a good guess.

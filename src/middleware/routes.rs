@@ -178,7 +178,7 @@ impl RouteLimits {
 
     fn layer(&self, policies: &[Policy], choose: Option<Arc<Choose>>) -> RateLimitLayer {
         let rule = Rule::choosing(policies.iter().cloned(), choose, Arc::clone(&self.key));
-        RateLimitLayer::of(&self.limiter, rule)
+        RateLimitLayer::from(rule).limiter(&self.limiter)
     }
 
     /// All policies, the default one last.

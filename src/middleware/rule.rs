@@ -4,14 +4,12 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::request::Parts;
 
-use super::cost::{Cost, CostFn};
 use super::items::PolicyItems;
 use super::key::KeyExtractor;
-use super::problem;
 use super::settle::{Settle, SettleFn};
+use super::soon::{CostFn, Soon};
 use crate::policy::Policy;
 
 /// One of a layer's limits, with its own cost and its own way to settle: where several limits apply to a request and
@@ -46,8 +44,6 @@ pub struct Rule {
 pub(super) struct Prepared {
     pub(super) policy: Policy,
     pub(super) items: PolicyItems,
-    /// The body of a denial by it alone.
-    pub(super) problem: Bytes,
 }
 
 /// The number of the policy for a request; `None` if the rule does not limit it.
@@ -91,7 +87,7 @@ impl Rule {
     /// ```
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Rule {
-        self.cost = Some(Cost::by(cost).into());
+        self.cost = Some(Arc::new(move |parts| Soon::Now(cost(parts))));
         self
     }
 
@@ -113,7 +109,7 @@ impl Rule {
     where
         F: Future<Output = u64> + Send + 'static,
     {
-        self.cost = Some(Cost::later(cost).into());
+        self.cost = Some(Arc::new(move |parts| Soon::later(cost(parts))));
         self
     }
 
@@ -138,11 +134,6 @@ impl Rule {
         }
     }
 
-    /// Whether a request costs one token of one policy, whatever comes of it.
-    pub(super) fn is_usual(&self) -> bool {
-        self.choose.is_none() && self.cost.is_none() && self.settle.is_none()
-    }
-
     /// Whether some caller may be told to wait.
     #[cfg(feature = "wait")]
     pub(super) fn reserves(&self) -> bool {
@@ -160,6 +151,6 @@ impl fmt::Debug for Rule {
 
 impl Prepared {
     pub(super) fn new(policy: Policy) -> Prepared {
-        Prepared { items: PolicyItems::new(&policy), problem: problem::body_of_one(policy.name()), policy }
+        Prepared { items: PolicyItems::new(&policy), policy }
     }
 }

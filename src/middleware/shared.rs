@@ -9,16 +9,18 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, Response};
 
-use super::cost::CostFn;
 use super::headers::HeaderFamily;
+use super::items::PolicyItems;
 use super::key::ClientIp;
 use super::refusal::Refusal;
-use super::rule::Rule;
+use super::rule::{Prepared, Rule};
 use super::settle::SettleFn;
+use super::soon::CostFn;
 use crate::limiter::RateLimiter;
+use crate::policy::{Decision, Policy, Signals};
 
 /// The choices of a layer.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Shared {
     pub(super) limiter: RateLimiter,
     pub(super) rules: Vec<Rule>,
@@ -40,8 +42,9 @@ pub(super) struct Shared {
 }
 
 /// Whose denials are acted on.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Enforce {
+    #[default]
     Everybody,
     Nobody,
     /// Keys whose digest's seed is at most this.
@@ -52,12 +55,67 @@ type SkipFn = dyn Fn(&Parts) -> bool + Send + Sync;
 pub(super) type LabelFn = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 type RefuseFn = dyn Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync;
 
+impl Shared {
+    pub(super) fn is_skipped(&self, parts: &Parts) -> bool {
+        self.skip.iter().any(|skip| skip(parts))
+    }
+
+    /// What is known of the caller besides its key, if somebody wants to know.
+    pub(super) fn signals(&self, parts: &Parts) -> Signals {
+        let mut signals = Signals::new();
+        if !self.limiter.wants_signals() {
+            return signals;
+        }
+        let address = match &self.client_ip {
+            Some(client_ip) => client_ip.resolve(parts),
+            None => self.rules.iter().find_map(|rule| rule.key.address(parts)),
+        };
+        if let Some(address) = address {
+            signals = signals.ip(address);
+        }
+        if let Some(agent) = parts.headers.get(http::header::USER_AGENT) {
+            signals = signals.user_agent(String::from_utf8_lossy(agent.as_bytes()));
+        }
+        for (name, value) in &self.labels {
+            if let Some(value) = value(parts) {
+                signals = signals.label(name.clone(), value);
+            }
+        }
+        signals
+    }
+
+    /// Whether somebody may want to settle charges.
+    pub(super) fn keeps_charges(&self) -> bool {
+        self.settlement || self.settle.is_some() || self.rules.iter().any(|rule| rule.settle.is_some())
+    }
+
+    /// The rule that a decision was made by, and which of its policies.
+    fn made_by(&self, decision: &Decision) -> Option<(&Rule, &Prepared)> {
+        self.rules.iter().find_map(|rule| {
+            let mut policies = rule.policies.iter();
+            Some((rule, policies.find(|known| known.policy.name() == decision.policy())?))
+        })
+    }
+
+    /// How the charge of a decision is settled by the response, if it is.
+    pub(super) fn settle_of(&self, decision: &Decision) -> Option<&SettleFn> {
+        self.made_by(decision)?.0.settle.as_deref().or(self.settle.as_deref())
+    }
+
+    /// What was rendered of a decision's policy.
+    pub(super) fn items_of(&self, decision: &Decision) -> Option<&PolicyItems> {
+        self.made_by(decision).map(|(_, known)| &known.items)
+    }
+
+    pub(super) fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.rules.iter().flat_map(|rule| rule.policies.iter()).map(|known| &known.policy)
+    }
+}
+
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let policies: Vec<_> =
-            self.rules.iter().flat_map(|rule| rule.policies.iter()).map(|known| &known.policy).collect();
         f.debug_struct("RateLimitLayer")
-            .field("policies", &policies)
+            .field("policies", &self.policies().collect::<Vec<_>>())
             .field("limiter", &self.limiter)
             .field("enforce", &self.enforce)
             .field("headers", &self.headers)

@@ -54,10 +54,6 @@ impl Decisions {
         self.all.get(index)
     }
 
-    pub(crate) fn as_slice(&self) -> &[Decision] {
-        &self.all
-    }
-
     /// The decision, if there is just one.
     pub(crate) fn only(&self) -> Option<&Decision> {
         match &self.all[..] {

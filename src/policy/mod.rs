@@ -22,7 +22,6 @@ mod siphash;
 mod subject;
 
 pub use decision::Decision;
-pub(crate) use decisions::tightest;
 pub use decisions::{Decisions, Denied};
 pub(crate) use deny_rule::DenyKind;
 pub use deny_rule::{DenyRule, DenyRuleError};
@@ -34,7 +33,6 @@ pub use name::PolicyName;
 pub use named::{Policy, PolicyError};
 pub use network::CidrError;
 pub(crate) use network::parse_network;
-pub(crate) use outlook::Outlook;
 pub(crate) use pattern::Pattern;
 pub(crate) use placement::Placement;
 pub use quota::ParseQuotaError;
