@@ -434,17 +434,6 @@ pub(crate) fn available(quota: &Quota, row: &State, now: Micros) -> u64 {
     if guess > 0 && !within_own(quota, row, now, (limit - guess) as f64) { guess - 1 } else { guess }
 }
 
-/// Of a bucket that has whole tokens and gets one at a time: what remains after an allowed step, and microseconds in which
-/// as many are paid back. `None`: that is not so simple.
-#[inline]
-pub(crate) fn left_of_whole(quota: &Quota, step: &Step) -> Option<(u64, u64)> {
-    let is_own_bucket = quota.algorithm() == Algorithm::TokenBucket && step.state.stamp == quota.stamp();
-    if step.verdict != Verdict::Allow || !is_own_bucket {
-        return None;
-    }
-    token_bucket::left_of_whole(quota, &step.state, step.now)
-}
-
 /// The first instant from `now` on at which no more than `level` stands as spent, if nobody spends meanwhile, of a row
 /// that was [rolled if own](roll_if_own).
 pub(crate) fn when(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micros> {
@@ -628,9 +617,6 @@ mod tests {
         assert!(is_usual(&bucket, &row(&bucket, NOW), NOW) && is_usual(&bucket, &row(&bucket, NOW + MINUTE), NOW));
         let others = [row(&Quota::token_bucket(9, MINUTE), NOW), row(&bucket, NOW + MINUTE + Duration::from_micros(1))];
         assert!(others.iter().all(|row| !is_usual(&bucket, row, NOW)) && !is_usual(&window, &row(&window, NOW), NOW));
-        let left = |quota: &Quota, cost| left_of_whole(quota, &step(quota, &row(quota, NOW), NOW, Ask::cost(cost)));
-        assert_eq!(left(&bucket, 2), Some((4, 24_000_000)));
-        assert_eq!((left(&bucket, 7), left(&window, 2), left(&window, 7)), (None, None, None));
     }
 
     #[test]
