@@ -82,11 +82,7 @@ impl<S: Sync> FromRequestParts<S> for RateLimitStatus {
     type Rejection = KeyError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<RateLimitStatus, KeyError> {
-        parts.extensions.get::<RateLimitStatus>().cloned().ok_or_else(|| {
-            KeyError::new(
-                "tollgate: no RateLimitStatus in this request. Put a `RateLimitLayer` with `.with_status()` around this route",
-            )
-        })
+        extension(parts, "RateLimitStatus", "with_status")
     }
 }
 
@@ -94,10 +90,15 @@ impl<S: Sync> FromRequestParts<S> for Settlement {
     type Rejection = KeyError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Settlement, KeyError> {
-        parts.extensions.get::<Settlement>().cloned().ok_or_else(|| {
-            KeyError::new(
-                "tollgate: no Settlement in this request. Put a `RateLimitLayer` with `.with_settlement()` around this route",
-            )
-        })
+        extension(parts, "Settlement", "with_settlement")
     }
+}
+
+/// What the layer puts there if it is told to.
+fn extension<T: Clone + Send + Sync + 'static>(parts: &Parts, name: &str, method: &str) -> Result<T, KeyError> {
+    parts.extensions.get().cloned().ok_or_else(|| {
+        KeyError::new(format!(
+            "tollgate: no {name} in this request. Put a `RateLimitLayer` with `.{method}()` around this route"
+        ))
+    })
 }

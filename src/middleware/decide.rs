@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 
 use http::HeaderValue;
 use http::request::Parts;
@@ -42,8 +42,8 @@ pub(super) struct Pass {
 
 /// A turn that comes later, and the place among those who wait.
 pub(super) struct Turn {
-    reservation: Box<Reservation>,
-    place: Option<Place>,
+    pub(super) reservation: Box<Reservation>,
+    pub(super) place: Option<Place>,
 }
 
 /// The charges of a request.
@@ -221,18 +221,4 @@ async fn known(asked: SmallVec<[Asked; 1]>, mut common: Soon<u64>) -> Charges {
         charges.lines.push(Line { rule, policy, subject, cost });
     }
     charges
-}
-
-impl Turn {
-    /// Ready when it has come: others may wait in its place then.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        ready!(self.reservation.poll_turn(context));
-        self.place = None;
-        Poll::Ready(())
-    }
-
-    /// The charges of the request whose turn it is.
-    pub(super) fn keep(self) -> Settlement {
-        self.reservation.keep()
-    }
 }

@@ -104,13 +104,16 @@ where
                     State::decided(verdict, &shared, &mut service, parts, body)
                 }
                 StateProj::Waiting { turn, held } => {
-                    ready!(turn.as_mut().expect(POLLED_AGAIN).1.poll(context));
+                    let (_, Turn { reservation, place }) = turn.as_mut().expect(POLLED_AGAIN);
+                    ready!(reservation.poll_turn(context));
+                    // Others may wait in its place now.
+                    *place = None;
                     let ready = ready!(held.as_mut().expect(POLLED_AGAIN).service.poll_ready(context));
                     let (pass, turn) = turn.take().expect(POLLED_AGAIN);
                     let Held { shared, mut service, parts, body } = *held.take().expect(POLLED_AGAIN);
                     // Without an inner service the turn goes back.
                     ready?;
-                    let unsettled = Some(Unsettled { shared, charges: turn.keep() });
+                    let unsettled = Some(Unsettled { shared, charges: turn.reservation.keep() });
                     State::inner(Pass { unsettled, ..pass }, &mut service, parts, body)
                 }
                 StateProj::Inner { future, report, unsettled } => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use smallvec::SmallVec;
 
-use super::items::{PolicyItems, number, whole_seconds};
+use super::items::{PolicyItems, number, value, whole_seconds};
 use crate::algorithm::Algorithm;
 use crate::policy::{Decision, Decisions};
 
@@ -150,11 +150,8 @@ impl Report {
         let values = [decision.limit(), decision.remaining(), reset].map(number);
         let mut fields: SmallVec<_> = names.map(HeaderName::from_static).into_iter().zip(values).collect();
         if with_policy {
-            let (limit, window) = (decision.limit(), whole_seconds(decision.quota().window()));
-            // Digits and punctuation only.
-            if let Ok(item) = HeaderValue::try_from(format!("{limit};w={window}")) {
-                fields.push((RATELIMIT_POLICY, item));
-            }
+            let window = whole_seconds(decision.quota().window());
+            fields.push((RATELIMIT_POLICY, value(format!("{};w={window}", decision.limit()))));
         }
         Report { fields, single: true }
     }

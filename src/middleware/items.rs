@@ -21,8 +21,7 @@ impl PolicyItems {
     /// Rendered for all quotas that the policy is made with.
     pub(super) fn new(policy: &Policy) -> PolicyItems {
         let mut items = PolicyItems::of_name(policy.name());
-        let quotas = std::iter::once(policy.quota()).chain(policy.tiers().map(|(_, quota)| quota));
-        items.quotas = quotas.map(|quota| (quota.limit(), quota.window(), items.rendered(quota))).collect();
+        items.quotas = policy.quotas().map(|quota| (quota.limit(), quota.window(), items.rendered(quota))).collect();
         items
     }
 
@@ -72,7 +71,8 @@ pub(super) fn number(number: u64) -> HeaderValue {
     value(itoa::Buffer::new().format(number).to_owned())
 }
 
-fn value(item: String) -> HeaderValue {
+/// A field's value, of printable ASCII characters.
+pub(super) fn value(item: String) -> HeaderValue {
     // A policy's name has only printable ASCII characters; if that ever changed, no header is better than a panic.
     HeaderValue::try_from(item).unwrap_or(HeaderValue::from_static("\"\";q=0"))
 }

@@ -337,7 +337,7 @@ impl RateLimitLayer {
     #[track_caller]
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> RateLimitLayer {
-        if !self.shared.rules.iter().any(Rule::reserves) {
+        if !self.shared.policies().flat_map(Policy::quotas).any(|quota| quota.reserves()) {
             let names: Vec<_> = self.shared.policies().map(Policy::name).collect();
             panic!(
                 "tollgate: no policy of {names:?} has turns to wait for; add `.max_reserved(tokens)` or \

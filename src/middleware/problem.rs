@@ -14,8 +14,6 @@ use super::refusal::Refusal;
 pub(super) fn response(refusal: &Refusal<'_>) -> Response<Bytes> {
     let mut response = Response::new(body(refusal));
     *response.status_mut() = refusal.status();
-    // For all that a refusal says.
-    response.headers_mut().reserve(6);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     response
 }

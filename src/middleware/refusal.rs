@@ -8,13 +8,13 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
 use http::{Response, StatusCode};
 
-use super::headers::{self, Report};
-use super::items::whole_seconds;
+use super::headers::{HeaderFamily, Report, retry_later};
+use super::items::{PolicyItems, whole_seconds};
 use super::key::KeyError;
 use super::shared::Shared;
 use super::{grpc, problem};
 use crate::backend::Error;
-use crate::policy::Decisions;
+use crate::policy::{Decision, Decisions};
 
 /// Why a request is not let through: for [`on_refusal`](super::RateLimitLayer::on_refusal).
 ///
@@ -67,18 +67,12 @@ impl Refusal<'_> {
     /// The decisions, if it is a denial: of a quota, a deny list or a block. `None` if the limiter could not decide, or
     /// a key could not be found.
     pub fn decisions(&self) -> Option<&Decisions> {
-        match self.cause {
-            Cause::Denied(decisions) => Some(decisions),
-            Cause::Unavailable(_) | Cause::NoKey(_) => None,
-        }
+        if let Cause::Denied(decisions) = self.cause { Some(decisions) } else { None }
     }
 
     /// The backend's error, if it could not decide. Its text is for operators, not for clients.
     pub fn error(&self) -> Option<&Error> {
-        match self.cause {
-            Cause::Unavailable(error) => Some(error),
-            Cause::Denied(_) | Cause::NoKey(_) => None,
-        }
+        if let Cause::Unavailable(error) = self.cause { Some(error) } else { None }
     }
 
     /// The status that fits: 429, or 503 if the backend could not decide, or the key extractor's (500 unless it says
@@ -148,26 +142,24 @@ impl Refusal<'_> {
             None => problem::response(self),
         }
     }
-}
 
-impl Shared {
-    /// The answer to a request that is refused.
-    pub(super) fn refuse(&self, cause: &Cause, parts: &Parts) -> Response<Bytes> {
-        let refusal = Refusal { cause, parts, jitter: random_up_to(self.jitter) };
-        let mut response = match &self.refuse {
-            Some(refuse) => refuse(&refusal),
-            None => refusal.default_response(),
-        };
+    /// A response with the headers that every refusal has.
+    fn complete<'a>(
+        &self,
+        mut response: Response<Bytes>,
+        family: HeaderFamily,
+        items: impl Fn(&Decision) -> Option<&'a PolicyItems>,
+    ) -> Response<Bytes> {
         let headers = response.headers_mut();
         // A window that is told must not end after `Retry-After`: one of the program's own that is early silences it.
-        let later = self.refuse.as_ref().and_then(|_| later_than(refusal.retry_after_seconds(), headers));
-        if let Some(decisions) = refusal.decisions() {
-            Report::new(self.headers, decisions, |decision| self.items_of(decision)).append_to(headers);
+        let later = later_than(self.retry_after_seconds(), headers);
+        if let Some(decisions) = self.decisions() {
+            Report::new(family, decisions, items).append_to(headers);
         }
         if let Some(later) = later {
             headers.insert(RETRY_AFTER, later);
         }
-        headers::retry_later(refusal.retry_after(), headers);
+        retry_later(self.retry_after(), headers);
         response
     }
 }
@@ -178,17 +170,21 @@ fn later_than(seconds: Option<u64>, headers: &mut HeaderMap) -> Option<HeaderVal
     if own >= seconds? { headers.remove(RETRY_AFTER) } else { None }
 }
 
+impl Shared {
+    /// The answer to a request that is refused.
+    pub(super) fn refuse(&self, cause: &Cause, parts: &Parts) -> Response<Bytes> {
+        let refusal = Refusal { cause, parts, jitter: random_up_to(self.jitter) };
+        let response = self.refuse.as_ref().map_or_else(|| refusal.default_response(), |refuse| refuse(&refusal));
+        refusal.complete(response, self.headers, |decision| self.items_of(decision))
+    }
+}
+
 /// What a denial from a handler is answered with: as the layer would, in its default form.
 #[cfg(feature = "axum")]
 pub(super) fn plain(cause: &Cause) -> Response<Bytes> {
     let (parts, ()) = http::Request::new(()).into_parts();
     let refusal = Refusal { cause, parts: &parts, jitter: Duration::ZERO };
-    let mut response = refusal.default_response();
-    if let Some(decisions) = refusal.decisions() {
-        Report::new(headers::HeaderFamily::Draft11, decisions, |_| None).append_to(response.headers_mut());
-    }
-    headers::retry_later(refusal.retry_after(), response.headers_mut());
-    response
+    refusal.complete(refusal.default_response(), HeaderFamily::default(), |_| None)
 }
 
 /// Of an unavailable backend nobody knows when it is back; soon is a good guess.

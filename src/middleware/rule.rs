@@ -71,7 +71,8 @@ impl Rule {
         choose: Option<Arc<Choose>>,
         key: Arc<dyn KeyExtractor>,
     ) -> Rule {
-        Rule { policies: policies.into_iter().map(Prepared::new).collect(), choose, key, cost: None, settle: None }
+        let prepared = |policy| Prepared { items: PolicyItems::new(&policy), policy };
+        Rule { policies: policies.into_iter().map(prepared).collect(), choose, key, cost: None, settle: None }
     }
 
     /// What a request costs under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost), which counts
@@ -127,30 +128,17 @@ impl Rule {
         self
     }
 
+    /// The number of the policy for a request.
     pub(super) fn chosen(&self, parts: &Parts) -> Option<usize> {
         match &self.choose {
             None => Some(0),
-            Some(choose) => choose(parts).filter(|chosen| *chosen < self.policies.len()),
+            Some(choose) => choose(parts),
         }
-    }
-
-    /// Whether some caller may be told to wait.
-    #[cfg(feature = "wait")]
-    pub(super) fn reserves(&self) -> bool {
-        self.policies.iter().any(|Prepared { policy, .. }| {
-            std::iter::once(policy.quota()).chain(policy.tiers().map(|(_, quota)| quota)).any(|quota| quota.reserves())
-        })
     }
 }
 
 impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.policies.iter().map(|known| &known.policy)).finish()
-    }
-}
-
-impl Prepared {
-    pub(super) fn new(policy: Policy) -> Prepared {
-        Prepared { items: PolicyItems::new(&policy), policy }
     }
 }

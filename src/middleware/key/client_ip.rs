@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+#[cfg(feature = "axum")]
+use ::axum::extract::{ConnectInfo, connect_info::MockConnectInfo};
 use http::Extensions;
 use http::header::{FORWARDED, HeaderMap, HeaderName};
 use http::request::Parts;
@@ -9,6 +11,7 @@ use ipnet::IpNet;
 
 use super::super::headers::field_name;
 use super::forwarded::{address, entries, node};
+use super::request::only;
 use super::{Extraction, Found, KeyError, KeyExtractor};
 use crate::policy::{CidrError, Key, parse_network};
 
@@ -280,9 +283,7 @@ impl ClientIp {
             Source::XForwardedFor => Box::new(entries(headers, &X_FORWARDED_FOR, false).map(address)),
             Source::Forwarded => Box::new(entries(headers, &FORWARDED, true).map(node)),
             Source::Single(name) => {
-                let mut values = headers.get_all(name).iter();
-                let only = values.next().filter(|_| values.next().is_none());
-                Box::new(std::iter::once(only.and_then(|value| single(name, value.as_bytes().trim_ascii()))))
+                Box::new(std::iter::once(only(headers, name).and_then(|value| single(name, value))))
             }
         }
     }
@@ -334,24 +335,15 @@ fn single(name: &HeaderName, value: &[u8]) -> Option<IpAddr> {
 pub struct PeerAddr(pub SocketAddr);
 
 fn peer(extensions: &Extensions) -> Option<SocketAddr> {
+    let peer = None;
     #[cfg(feature = "axum")]
-    if let Some(::axum::extract::ConnectInfo(peer)) = extensions.get::<::axum::extract::ConnectInfo<SocketAddr>>() {
-        return Some(*peer);
-    }
+    let peer = peer.or_else(|| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0));
     #[cfg(feature = "tonic")]
-    if let Some(peer) = tonic_peer(extensions) {
-        return Some(peer);
-    }
-    if let Some(PeerAddr(peer)) = extensions.get() {
-        return Some(*peer);
-    }
+    let peer = peer.or_else(|| tonic_peer(extensions));
+    let peer = peer.or_else(|| extensions.get::<PeerAddr>().map(|peer| peer.0));
     #[cfg(feature = "axum")]
-    if let Some(::axum::extract::connect_info::MockConnectInfo(peer)) =
-        extensions.get::<::axum::extract::connect_info::MockConnectInfo<SocketAddr>>()
-    {
-        return Some(*peer);
-    }
-    None
+    let peer = peer.or_else(|| extensions.get::<MockConnectInfo<SocketAddr>>().map(|info| info.0));
+    peer
 }
 
 #[cfg(feature = "tonic")]

@@ -23,17 +23,15 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn extract(&self, parts: &Parts) -> Extraction {
         match self.0.extract(parts) {
             Extraction::Now(found) if is_nobody(&found) => self.1.extract(parts),
-            Extraction::Now(found) => Extraction::Now(found),
             Extraction::Later(first) => {
                 // The second sees the request now; a future that is not needed is dropped unpolled.
                 let second = self.1.extract(parts);
-                Extraction::Later(Box::pin(async move {
-                    match first.await {
-                        found if is_nobody(&found) => second.found().await,
-                        found => found,
-                    }
-                }))
+                Extraction::later(async move {
+                    let found = first.await;
+                    if is_nobody(&found) { second.found().await } else { found }
+                })
             }
+            found => found,
         }
     }
 
@@ -56,9 +54,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for And<A, B> {
     fn extract(&self, parts: &Parts) -> Extraction {
         match (self.0.extract(parts), self.1.extract(parts)) {
             (Extraction::Now(first), Extraction::Now(second)) => Extraction::Now(both(first, second)),
-            (first, second) => {
-                Extraction::Later(Box::pin(async move { both(first.found().await, second.found().await) }))
-            }
+            (first, second) => Extraction::later(async move { both(first.found().await, second.found().await) }),
         }
     }
 

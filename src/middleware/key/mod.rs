@@ -349,7 +349,7 @@ impl Extraction {
     fn then(self, change: impl FnOnce(Found) -> Found + Send + 'static) -> Extraction {
         match self {
             Extraction::Now(found) => Extraction::Now(change(found)),
-            Extraction::Later(future) => Extraction::Later(Box::pin(async move { change(future.await) })),
+            Extraction::Later(future) => Extraction::later(async move { change(future.await) }),
         }
     }
 }

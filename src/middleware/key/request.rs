@@ -179,21 +179,14 @@ pub struct Cookie {
 
 impl KeyExtractor for Cookie {
     fn extract(&self, parts: &Parts) -> Extraction {
-        let mut found: Option<&[u8]> = None;
-        for line in parts.headers.get_all(COOKIE) {
-            for pair in line.as_bytes().split(|byte| *byte == b';') {
-                let Some(equals) = pair.iter().position(|byte| *byte == b'=') else { continue };
-                if pair[..equals].trim_ascii() != self.name.as_bytes() {
-                    continue;
-                }
-                let value = pair[equals + 1..].trim_ascii();
-                if found.is_some_and(|other| other != value) {
-                    return None::<u64>.into();
-                }
-                found = Some(value);
-            }
-        }
-        from_source("cookie", found.filter(|value| !value.is_empty()))
+        let lines = parts.headers.get_all(COOKIE).iter();
+        let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+        let mut values = pairs.filter_map(|pair| {
+            let equals = pair.iter().position(|byte| *byte == b'=')?;
+            (pair[..equals].trim_ascii() == self.name.as_bytes()).then(|| pair[equals + 1..].trim_ascii())
+        });
+        let value = values.next().filter(|value| !value.is_empty() && values.all(|other| other == *value));
+        from_source("cookie", value)
     }
 }
 
@@ -207,7 +200,7 @@ pub(super) fn from_source(source: &'static str, value: Option<&[u8]>) -> Extract
 }
 
 /// The header's value if it is there once and not empty.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.as_bytes().trim_ascii();
     (values.next().is_none() && !value.is_empty()).then_some(value)
