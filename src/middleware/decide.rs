@@ -14,7 +14,7 @@ use super::key::{Extraction, Found, KeyError};
 use super::refusal::{Cause, random_up_to};
 use super::rule::Rule;
 use super::settle::Unsettled;
-use super::shared::{Enforce, Shared};
+use super::shared::Shared;
 use super::soon::Soon;
 use super::status::RateLimitStatus;
 use crate::algorithm::Ask;
@@ -74,12 +74,12 @@ struct Asked {
 impl Shared {
     /// The verdict on a request.
     pub(super) fn decide(self: &Arc<Self>, parts: &Parts) -> Soon<Verdict> {
-        if self.is_skipped(parts) {
+        if self.skip.iter().any(|skip| skip(parts)) {
             return Soon::Now(self.unlimited());
         }
         let cost = self.cost.as_ref().map_or(Soon::Now(1), |cost| cost(parts));
         let charges = self.charges(parts, cost, |rule| {
-            let policy = rule.chosen(parts)?;
+            let policy = (rule.choose)(parts)?;
             Some((policy, rule.cost.as_ref().map(|cost| cost(parts))))
         });
         let signals = self.signals(parts);
@@ -123,13 +123,12 @@ impl Shared {
     fn ask(self: &Arc<Self>, charges: Charges, signals: &Signals) -> Soon<Verdict> {
         let Charges { lines, refused } = charges;
         let enforced = self.is_enforced(&lines);
-        if let Some(error) = refused {
+        match refused {
+            Some(error) if enforced => return Soon::Now(Verdict::Refuse(Cause::NoKey(error))),
             // Where limits are not enforced, that refuses nobody either.
-            let shadowed = || self.uncharged(Decisions::from_iter([]), true);
-            return Soon::Now(if enforced { Verdict::Refuse(Cause::NoKey(error)) } else { shadowed() });
-        }
-        if lines.is_empty() {
-            return Soon::Now(self.unlimited());
+            Some(_) => return Soon::Now(self.uncharged(Decisions::from_iter([]), true)),
+            None if lines.is_empty() => return Soon::Now(self.unlimited()),
+            None => {}
         }
         let place = self.wait.filter(|_| enforced).and_then(|_| self.limiter.place());
         // What is not enforced is decided as if, and nobody waits.
@@ -147,14 +146,13 @@ impl Shared {
 
     fn verdict(self: &Arc<Self>, answer: Result<Decisions, Error>, enforced: bool, place: Option<Place>) -> Verdict {
         let decisions = match answer {
-            Ok(decisions) => decisions,
+            Ok(decisions) if decisions.is_allowed() => decisions,
+            Ok(decisions) if enforced => return Verdict::Refuse(Cause::Denied(decisions)),
+            Ok(decisions) => return self.uncharged(decisions, true),
             Err(error) if enforced => return Verdict::Refuse(Cause::Unavailable(error)),
             // A limit that is not enforced must not refuse because it cannot be told either.
             Err(_) => return self.unlimited(),
         };
-        if !decisions.is_allowed() {
-            return if enforced { Verdict::Refuse(Cause::Denied(decisions)) } else { self.uncharged(decisions, true) };
-        }
         let family = if enforced { self.headers } else { HeaderFamily::None };
         let report = Report::new(family, &decisions, |decision| self.items_of(decision));
         let status = self.status.then(|| RateLimitStatus::new(decisions.clone(), false));
@@ -187,13 +185,8 @@ impl Shared {
     }
 
     pub(super) fn is_enforced(&self, lines: &[Line]) -> bool {
-        match self.enforce {
-            Enforce::Everybody => true,
-            Enforce::Nobody => false,
-            Enforce::UpTo(seed) => {
-                lines.first().is_some_and(|line| self.limiter.digest(line.subject.key()).seed() <= seed)
-            }
-        }
+        let is_below = |line: &Line, seed| self.limiter.digest(line.subject.key()).seed() < seed;
+        self.enforced_below.is_none_or(|seed| lines.first().is_some_and(|line| is_below(line, seed)))
     }
 
     pub(super) fn policy(&self, line: &Line) -> &Policy {

@@ -15,6 +15,7 @@ use tower_service::Service;
 use super::body::RefusalBody;
 use super::decide::{Pass, Turn, Verdict};
 use super::headers::Report;
+use super::refusal::refuse;
 use super::settle::Unsettled;
 use super::shared::Shared;
 use super::soon::Later;
@@ -71,7 +72,7 @@ impl<S: Service<Request<B>> + Clone, B> State<S, B> {
                 let held = Held { shared: Arc::clone(shared), service: service.clone(), parts, body };
                 State::Waiting { turn: Some((pass, turn)), held: Some(Box::new(held)) }
             }
-            Verdict::Refuse(cause) => State::Refused { response: Some(shared.refuse(&cause, &parts)) },
+            Verdict::Refuse(cause) => State::Refused { response: Some(refuse(&cause, &parts, Some(shared))) },
         }
     }
 

@@ -8,16 +8,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Response, StatusCode};
 
 use super::refusal::Refusal;
-
-const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
-const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
 /// The content type to answer with, if the request is gRPC or grpc-web: its own, if it is one of those that are known
 /// by name, else the plain one of its kind. What a client writes after `+` does not come back in a header.
@@ -54,16 +49,16 @@ pub(super) fn response(refusal: &Refusal<'_>, content_type: HeaderValue) -> Resp
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type);
-    headers.insert(GRPC_STATUS, HeaderValue::from(code));
+    headers.insert("grpc-status", HeaderValue::from(code));
     if let Ok(message) = HeaderValue::try_from(percent_encoded(&message)) {
-        headers.insert(GRPC_MESSAGE, message);
+        headers.insert("grpc-message", message);
     }
     if code == RESOURCE_EXHAUSTED || code == UNAVAILABLE {
-        headers.insert(PUSHBACK, HeaderValue::from(pushback(retry)));
+        headers.insert("grpc-retry-pushback-ms", HeaderValue::from(pushback(retry)));
     }
     if let Some(retry) = retry {
         if let Ok(details) = HeaderValue::try_from(base64(&status_with_retry_info(code, &message, retry))) {
-            headers.insert(DETAILS, details);
+            headers.insert("grpc-status-details-bin", details);
         }
     }
     response

@@ -38,9 +38,7 @@ impl PolicyItems {
     }
 
     fn rendered(&self, quota: &Quota) -> HeaderValue {
-        let [mut limit, mut window] = [itoa::Buffer::new(), itoa::Buffer::new()];
-        let window = digits(&mut window, whole_seconds(quota.window()));
-        value([&self.name, ";q=", digits(&mut limit, quota.limit()), ";w=", window].concat())
+        value(format!("{};q={};w={}", self.name, quota.limit(), whole_seconds(quota.window())))
     }
 
     /// Of `RateLimit`: what remains, and for how many seconds, if that is told.

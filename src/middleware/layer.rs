@@ -14,10 +14,10 @@ use tower_layer::Layer;
 use super::headers::{HeaderFamily, field_name};
 use super::key::{ClientIp, KeyExtractor};
 use super::refusal::Refusal;
-use super::rule::{Prepared, Rule};
+use super::rule::Rule;
 use super::service::RateLimit;
 use super::settle::Settle;
-use super::shared::{Enforce, Shared};
+use super::shared::Shared;
 use super::soon::Soon;
 use crate::limiter::RateLimiter;
 use crate::policy::{DenyRule, Policy};
@@ -126,13 +126,10 @@ impl RateLimitLayer {
     #[track_caller]
     #[must_use]
     pub fn rule(mut self, rule: Rule) -> RateLimitLayer {
-        for Prepared { policy, .. } in rule.policies.iter() {
-            let name = policy.name();
-            let is_taken = self.shared.policies().any(|known| known.name() == name);
-            assert!(
-                !is_taken,
-                "tollgate: two rules of one layer have a policy named {name:?}; give one of them another name"
-            );
+        let names: Vec<_> = self.shared.policies().map(Policy::name).collect();
+        if let Some(known) = rule.policies.iter().find(|known| names.contains(&known.policy.name())) {
+            let name = known.policy.name();
+            panic!("tollgate: two rules of one layer have a policy named {name:?}; give one of them another name");
         }
         self.change().rules.push(rule);
         self
@@ -409,9 +406,8 @@ impl RateLimitLayer {
     /// # }
     /// ```
     #[must_use]
-    pub fn shadow(mut self) -> RateLimitLayer {
-        self.change().enforce = Enforce::Nobody;
-        self
+    pub fn shadow(self) -> RateLimitLayer {
+        self.enforce_share(0.0)
     }
 
     /// Shadow mode for all but a share of keys, from 0.0 to 1.0, for which the limit is enforced: so it can be rolled
@@ -436,11 +432,7 @@ impl RateLimitLayer {
     #[must_use]
     pub fn enforce_share(mut self, share: f64) -> RateLimitLayer {
         assert!((0.0..=1.0).contains(&share), "tollgate: the share to enforce is {share}; it must be from 0.0 to 1.0");
-        self.change().enforce = match share {
-            0.0 => Enforce::Nobody,
-            1.0 => Enforce::Everybody,
-            share => Enforce::UpTo((share * u64::MAX as f64) as u64),
-        };
+        self.change().enforced_below = (share < 1.0).then_some((share * u64::MAX as f64) as u64);
         self
     }
 

@@ -54,10 +54,7 @@ fn json_string(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
         match c {
-            '"' | '\\' => {
-                out.push('\\');
-                out.push(c);
-            }
+            '"' | '\\' => out.extend(['\\', c]),
             c if c < ' ' => {
                 let _ = write!(out, "\\u{:04x}", u32::from(c));
             }

@@ -9,12 +9,12 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 
 use super::headers::{HeaderFamily, Report, retry_later};
-use super::items::{PolicyItems, whole_seconds};
+use super::items::whole_seconds;
 use super::key::KeyError;
 use super::shared::Shared;
 use super::{grpc, problem};
 use crate::backend::Error;
-use crate::policy::{Decision, Decisions};
+use crate::policy::Decisions;
 
 /// Why a request is not let through: for [`on_refusal`](super::RateLimitLayer::on_refusal).
 ///
@@ -142,26 +142,6 @@ impl Refusal<'_> {
             None => problem::response(self),
         }
     }
-
-    /// A response with the headers that every refusal has.
-    fn complete<'a>(
-        &self,
-        mut response: Response<Bytes>,
-        family: HeaderFamily,
-        items: impl Fn(&Decision) -> Option<&'a PolicyItems>,
-    ) -> Response<Bytes> {
-        let headers = response.headers_mut();
-        // A window that is told must not end after `Retry-After`: one of the program's own that is early silences it.
-        let later = later_than(self.retry_after_seconds(), headers);
-        if let Some(decisions) = self.decisions() {
-            Report::new(family, decisions, items).append_to(headers);
-        }
-        if let Some(later) = later {
-            headers.insert(RETRY_AFTER, later);
-        }
-        retry_later(self.retry_after(), headers);
-        response
-    }
 }
 
 /// Takes a `Retry-After` out that is no earlier than so many seconds.
@@ -170,21 +150,25 @@ fn later_than(seconds: Option<u64>, headers: &mut HeaderMap) -> Option<HeaderVal
     if own >= seconds? { headers.remove(RETRY_AFTER) } else { None }
 }
 
-impl Shared {
-    /// The answer to a request that is refused.
-    pub(super) fn refuse(&self, cause: &Cause, parts: &Parts) -> Response<Bytes> {
-        let refusal = Refusal { cause, parts, jitter: random_up_to(self.jitter) };
-        let response = self.refuse.as_ref().map_or_else(|| refusal.default_response(), |refuse| refuse(&refusal));
-        refusal.complete(response, self.headers, |decision| self.items_of(decision))
+/// The answer to a request that a layer refuses; without one, in the default form.
+pub(super) fn refuse(cause: &Cause, parts: &Parts, shared: Option<&Shared>) -> Response<Bytes> {
+    let refusal = Refusal { cause, parts, jitter: shared.map_or(Duration::ZERO, |shared| random_up_to(shared.jitter)) };
+    let mut response = match shared.and_then(|shared| shared.refuse.as_ref()) {
+        Some(refuse) => refuse(&refusal),
+        None => refusal.default_response(),
+    };
+    let headers = response.headers_mut();
+    // A window that is told must not end after `Retry-After`: one of the program's own that is early silences it.
+    let later = later_than(refusal.retry_after_seconds(), headers);
+    if let Some(decisions) = refusal.decisions() {
+        let family = shared.map_or_else(HeaderFamily::default, |shared| shared.headers);
+        Report::new(family, decisions, |decision| shared?.items_of(decision)).append_to(headers);
     }
-}
-
-/// What a denial from a handler is answered with: as the layer would, in its default form.
-#[cfg(feature = "axum")]
-pub(super) fn plain(cause: &Cause) -> Response<Bytes> {
-    let (parts, ()) = http::Request::new(()).into_parts();
-    let refusal = Refusal { cause, parts: &parts, jitter: Duration::ZERO };
-    refusal.complete(refusal.default_response(), HeaderFamily::default(), |_| None)
+    if let Some(later) = later {
+        headers.insert(RETRY_AFTER, later);
+    }
+    retry_later(refusal.retry_after(), headers);
+    response
 }
 
 /// Of an unavailable backend nobody knows when it is back; soon is a good guess.

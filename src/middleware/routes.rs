@@ -8,7 +8,7 @@ use http::request::Parts;
 
 use super::key::KeyExtractor;
 use super::layer::RateLimitLayer;
-use super::rule::{Choose, Rule};
+use super::rule::Rule;
 use crate::limiter::RateLimiter;
 use crate::policy::Policy;
 
@@ -109,8 +109,8 @@ impl RouteLimits {
     /// If there is none; the message lists those that there are.
     #[track_caller]
     pub fn route(&self, name: &str) -> RateLimitLayer {
-        let index = self.expect_index(name);
-        self.layer(self.all().skip(index).take(1), None)
+        let policy = self.all().nth(self.expect_index(name));
+        RateLimitLayer::from(Rule::choosing(policy, |_| Some(0), Arc::clone(&self.key))).limiter(&self.limiter)
     }
 
     /// One layer for all routes: `("POST /todos", "todo/create")` puts a method and a route, as it was given to the
@@ -171,12 +171,8 @@ impl RouteLimits {
     /// A layer that chooses among all policies, or else the default one.
     fn choosing(&self, choose: impl Fn(&Parts) -> Option<usize> + Send + Sync + 'static) -> RateLimitLayer {
         let default = self.default.as_ref().map(|_| self.policies.len());
-        self.layer(self.all(), Some(Arc::new(move |parts| choose(parts).or(default))))
-    }
-
-    fn layer<'a>(&self, policies: impl Iterator<Item = &'a Policy>, choose: Option<Arc<Choose>>) -> RateLimitLayer {
-        let rule = Rule::choosing(policies.cloned(), choose, Arc::clone(&self.key));
-        RateLimitLayer::from(rule).limiter(&self.limiter)
+        let choose = move |parts: &Parts| choose(parts).or(default);
+        RateLimitLayer::from(Rule::choosing(self.all(), choose, Arc::clone(&self.key))).limiter(&self.limiter)
     }
 
     /// All policies, the default one last.
@@ -223,7 +219,8 @@ impl fmt::Debug for RouteLimits {
 pub(crate) fn parse_line(line: &str) -> Result<(Option<http::Method>, &str), &'static str> {
     let (method, route) = match line.split_once(' ') {
         Some((method, route)) => match method.parse() {
-            Ok(known) if is_capital(method) => (Some(known), route.trim()),
+            // Methods are told by their case, and nobody sends `post`: a line with that, or with `*`, would never apply.
+            Ok(known) if method.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'-')) => (Some(known), route.trim()),
             _ => return Err("has no valid method; write \"POST /todos\" or \"/todos\""),
         },
         None => (None, line),
@@ -232,12 +229,6 @@ pub(crate) fn parse_line(line: &str) -> Result<(Option<http::Method>, &str), &'s
         return Err("has no route; write \"POST /todos\" or \"/todos\"");
     }
     Ok((method, route))
-}
-
-/// Methods are told by their case, and nobody sends `post`: a line with that, or with `*`, would never apply.
-#[cfg(any(feature = "axum", feature = "serde"))]
-fn is_capital(method: &str) -> bool {
-    method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-')
 }
 
 /// Whether a request is a CORS preflight: `OPTIONS` with an `Origin` and an `Access-Control-Request-Method`. For

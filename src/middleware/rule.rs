@@ -33,7 +33,8 @@ use crate::policy::Policy;
 pub struct Rule {
     /// Most have one; a route table's has several and chooses.
     pub(super) policies: Arc<[Prepared]>,
-    pub(super) choose: Option<Arc<Choose>>,
+    /// The number of the policy for a request; `None` if the rule does not limit it.
+    pub(super) choose: Arc<dyn Fn(&Parts) -> Option<usize> + Send + Sync>,
     pub(super) key: Arc<dyn KeyExtractor>,
     pub(super) cost: Option<Arc<CostFn>>,
     pub(super) settle: Option<Arc<SettleFn>>,
@@ -45,9 +46,6 @@ pub(super) struct Prepared {
     pub(super) policy: Policy,
     pub(super) items: PolicyItems,
 }
-
-/// The number of the policy for a request; `None` if the rule does not limit it.
-pub(super) type Choose = dyn Fn(&Parts) -> Option<usize> + Send + Sync;
 
 impl Rule {
     /// `policy`, counted by `key`. A quota alone is a policy named from itself.
@@ -62,17 +60,18 @@ impl Rule {
     /// If a bare quota refuses everything (capacity 0 without reservations).
     #[track_caller]
     pub fn new(policy: impl Into<Policy>, key: impl KeyExtractor) -> Rule {
-        Rule::choosing([policy.into()], None, Arc::new(key))
+        Rule::choosing([&policy.into()], |_| Some(0), Arc::new(key))
     }
 
     /// A rule that chooses among policies.
-    pub(super) fn choosing(
-        policies: impl IntoIterator<Item = Policy>,
-        choose: Option<Arc<Choose>>,
+    pub(super) fn choosing<'a>(
+        policies: impl IntoIterator<Item = &'a Policy>,
+        choose: impl Fn(&Parts) -> Option<usize> + Send + Sync + 'static,
         key: Arc<dyn KeyExtractor>,
     ) -> Rule {
-        let prepared = |policy| Prepared { items: PolicyItems::new(&policy), policy };
-        Rule { policies: policies.into_iter().map(prepared).collect(), choose, key, cost: None, settle: None }
+        let prepared = |policy: &Policy| Prepared { items: PolicyItems::new(policy), policy: policy.clone() };
+        let policies = policies.into_iter().map(prepared).collect();
+        Rule { policies, choose: Arc::new(choose), key, cost: None, settle: None }
     }
 
     /// What a request costs under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost), which counts
@@ -126,14 +125,6 @@ impl Rule {
     pub fn settle(mut self, settle: impl Fn(&http::response::Parts) -> Settle + Send + Sync + 'static) -> Rule {
         self.settle = Some(Arc::new(settle));
         self
-    }
-
-    /// The number of the policy for a request.
-    pub(super) fn chosen(&self, parts: &Parts) -> Option<usize> {
-        match &self.choose {
-            None => Some(0),
-            Some(choose) => choose(parts),
-        }
     }
 }
 

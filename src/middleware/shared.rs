@@ -24,7 +24,7 @@ use crate::policy::{Decision, Policy, Signals};
 pub(super) struct Shared {
     pub(super) limiter: RateLimiter,
     pub(super) rules: Vec<Rule>,
-    pub(super) skip: Vec<Arc<SkipFn>>,
+    pub(super) skip: Vec<Arc<dyn Fn(&Parts) -> bool + Send + Sync>>,
     pub(super) client_ip: Option<ClientIp>,
     pub(super) labels: Vec<(Cow<'static, str>, Arc<LabelFn>)>,
     pub(super) cost: Option<Arc<CostFn>>,
@@ -33,33 +33,18 @@ pub(super) struct Shared {
     pub(super) wait: Option<Duration>,
     pub(super) wait_jitter: Duration,
     pub(super) settlement: bool,
-    pub(super) enforce: Enforce,
+    /// Denials are acted on for keys whose digest's seed is below this; `None` = for all.
+    pub(super) enforced_below: Option<u64>,
     pub(super) shadow_header: Option<HeaderName>,
     pub(super) headers: HeaderFamily,
     pub(super) jitter: Duration,
     pub(super) status: bool,
-    pub(super) refuse: Option<Arc<RefuseFn>>,
+    pub(super) refuse: Option<Arc<dyn Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync>>,
 }
 
-/// Whose denials are acted on.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Enforce {
-    #[default]
-    Everybody,
-    Nobody,
-    /// Keys whose digest's seed is at most this.
-    UpTo(u64),
-}
-
-type SkipFn = dyn Fn(&Parts) -> bool + Send + Sync;
-pub(super) type LabelFn = dyn Fn(&Parts) -> Option<String> + Send + Sync;
-type RefuseFn = dyn Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync;
+type LabelFn = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
 impl Shared {
-    pub(super) fn is_skipped(&self, parts: &Parts) -> bool {
-        self.skip.iter().any(|skip| skip(parts))
-    }
-
     /// What is known of the caller besides its key, if somebody wants to know.
     pub(super) fn signals(&self, parts: &Parts) -> Signals {
         let mut signals = Signals::new();
@@ -117,7 +102,7 @@ impl fmt::Debug for Shared {
         f.debug_struct("RateLimitLayer")
             .field("policies", &self.policies().collect::<Vec<_>>())
             .field("limiter", &self.limiter)
-            .field("enforce", &self.enforce)
+            .field("enforced_below", &self.enforced_below)
             .field("headers", &self.headers)
             .field("status", &self.status)
             .finish_non_exhaustive()

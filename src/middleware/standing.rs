@@ -6,7 +6,7 @@ use http::request::Parts;
 
 use super::decide::{Charges, Line};
 use super::layer::RateLimitLayer;
-use super::refusal::Cause;
+use super::refusal::{Cause, refuse};
 use super::shared::Shared;
 use super::soon::Soon;
 use crate::algorithm::{Ask, Micros};
@@ -25,7 +25,7 @@ impl RateLimitLayer {
     /// How the limits of whoever sent the request with these parts stand, under every policy of every rule, whatever
     /// route it is for. The layer's own refusal, if it cannot tell.
     pub(crate) async fn standing(&self, parts: &Parts) -> Result<Standing, Response<Bytes>> {
-        self.shared.standing(parts).await.map_err(|cause| self.shared.refuse(&cause, parts))
+        self.shared.standing(parts).await.map_err(|cause| refuse(&cause, parts, Some(&self.shared)))
     }
 
     /// Whether there is just one policy, so that there is one limit or none.
@@ -37,7 +37,7 @@ impl RateLimitLayer {
 impl Shared {
     async fn standing(&self, parts: &Parts) -> Result<Standing, Cause> {
         let mut charges = Charges::default();
-        if !self.is_skipped(parts) {
+        if !self.skip.iter().any(|skip| skip(parts)) {
             charges = self.charges(parts, Soon::Now(0), |_| Some((0, None))).known().await;
         }
         let enforced = self.is_enforced(&charges.lines);

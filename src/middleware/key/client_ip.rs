@@ -338,29 +338,17 @@ fn peer(extensions: &Extensions) -> Option<SocketAddr> {
     let peer = None;
     #[cfg(feature = "axum")]
     let peer = peer.or_else(|| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0));
+    // Over TLS tonic wraps it in a type that only exists together with a TLS library of the user's choice; tonic's own
+    // request finds it.
     #[cfg(feature = "tonic")]
-    let peer = peer.or_else(|| tonic_peer(extensions));
+    let peer = peer.or_else(|| tonic::Request::from_parts(Default::default(), extensions.clone(), ()).remote_addr());
     let peer = peer.or_else(|| extensions.get::<PeerAddr>().map(|peer| peer.0));
     #[cfg(feature = "axum")]
     let peer = peer.or_else(|| extensions.get::<MockConnectInfo<SocketAddr>>().map(|info| info.0));
     peer
 }
 
-#[cfg(feature = "tonic")]
-fn tonic_peer(extensions: &Extensions) -> Option<SocketAddr> {
-    if let Some(info) = extensions.get::<tonic::transport::server::TcpConnectInfo>() {
-        return info.remote_addr();
-    }
-    // Over TLS tonic wraps it in a type that only exists together with a TLS library of the user's choice; tonic's own
-    // request finds it.
-    tonic::Request::from_parts(Default::default(), extensions.clone(), ()).remote_addr()
-}
-
-fn parse_networks<I>(networks: I) -> Result<Vec<IpNet>, CidrError>
-where
-    I: IntoIterator,
-    I::Item: AsRef<str>,
-{
+fn parse_networks(networks: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<IpNet>, CidrError> {
     networks.into_iter().map(|network| parse_network(network.as_ref())).collect()
 }
 

@@ -105,12 +105,11 @@ pub struct OrReject<A>(pub(super) A);
 impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
     fn extract(&self, parts: &Parts) -> Extraction {
         self.0.extract(parts).then(|found| {
-            if is_nobody(&found) {
-                let error = KeyError::new("the request does not say who is asking, which this service needs to know");
-                Found::Refuse(error.with_status(StatusCode::BAD_REQUEST))
-            } else {
-                found
+            if !is_nobody(&found) {
+                return found;
             }
+            let error = KeyError::new("the request does not say who is asking, which this service needs to know");
+            Found::Refuse(error.with_status(StatusCode::BAD_REQUEST))
         })
     }
 
