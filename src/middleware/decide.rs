@@ -27,8 +27,9 @@ use crate::policy::{Decisions, Policy, Signals, Subject};
 pub(super) enum Verdict {
     /// On to the service.
     Go(Pass),
-    /// The same at its turn, which is given back if this is dropped before.
-    Wait(Pass, Turn),
+    /// The same at its turn, which is given back if this is dropped before. Until then it has a place among those who
+    /// wait.
+    Wait(Pass, Box<Reservation>, Option<Place>),
     Refuse(Cause),
 }
 
@@ -38,12 +39,6 @@ pub(super) struct Pass {
     pub(super) status: Option<RateLimitStatus>,
     /// The charges, if somebody may want to settle them.
     pub(super) unsettled: Option<Unsettled>,
-}
-
-/// A turn that comes later, and the place among those who wait.
-pub(super) struct Turn {
-    pub(super) reservation: Box<Reservation>,
-    pub(super) place: Option<Place>,
 }
 
 /// The charges of a request.
@@ -158,8 +153,7 @@ impl Shared {
         let status = self.status.then(|| RateLimitStatus::new(decisions.clone(), false));
         if enforced && !decisions.delay().is_zero() {
             let reservation = Reservation::new(&self.limiter, decisions, || random_up_to(self.wait_jitter));
-            let turn = Turn { reservation: Box::new(reservation), place };
-            return Verdict::Wait(Pass { report, status, unsettled: None }, turn);
+            return Verdict::Wait(Pass { report, status, unsettled: None }, Box::new(reservation), place);
         }
         let unsettled = self.keeps_charges().then(|| self.unsettled(decisions));
         Verdict::Go(Pass { report, status, unsettled })

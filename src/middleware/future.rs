@@ -13,13 +13,14 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::body::RefusalBody;
-use super::decide::{Pass, Turn, Verdict};
+use super::decide::{Pass, Verdict};
 use super::headers::Report;
 use super::refusal::refuse;
 use super::settle::Unsettled;
 use super::shared::Shared;
 use super::soon::Later;
 use crate::backend::BackendFuture;
+use crate::limiter::{Place, Reservation};
 
 pin_project! {
     /// The future of [`RateLimit`](super::RateLimit): the inner service's response, or a refusal.
@@ -39,7 +40,7 @@ pin_project! {
         // The verdict is on its way. The service was ready when it was called and is not touched before.
         Deciding { verdict: Later<Verdict>, held: Option<Box<Held<S, B>>> },
         // The turn comes later.
-        Waiting { turn: Option<(Pass, Turn)>, held: Option<Box<Held<S, B>>> },
+        Waiting { turn: Option<(Pass, Box<Reservation>, Option<Place>)>, held: Option<Box<Held<S, B>>> },
         Inner { #[pin] future: S::Future, report: Report, unsettled: Option<Unsettled> },
         // The response waits until a remote backend has confirmed that its charges are settled: what its receiver does
         // next is to find them done.
@@ -67,10 +68,10 @@ impl<S: Service<Request<B>> + Clone, B> State<S, B> {
     ) -> State<S, B> {
         match verdict {
             Verdict::Go(pass) => State::inner(pass, service, parts, body),
-            Verdict::Wait(pass, turn) => {
+            Verdict::Wait(pass, reservation, place) => {
                 // Not asked whether it is ready before the turn has come: while it waits, it holds no place there.
                 let held = Held { shared: Arc::clone(shared), service: service.clone(), parts, body };
-                State::Waiting { turn: Some((pass, turn)), held: Some(Box::new(held)) }
+                State::Waiting { turn: Some((pass, reservation, place)), held: Some(Box::new(held)) }
             }
             Verdict::Refuse(cause) => State::Refused { response: Some(refuse(&cause, &parts, Some(shared))) },
         }
@@ -105,16 +106,16 @@ where
                     State::decided(verdict, &shared, &mut service, parts, body)
                 }
                 StateProj::Waiting { turn, held } => {
-                    let (_, Turn { reservation, place }) = turn.as_mut().expect(POLLED_AGAIN);
+                    let (_, reservation, place) = turn.as_mut().expect(POLLED_AGAIN);
                     ready!(reservation.poll_turn(context));
                     // Others may wait in its place now.
                     *place = None;
                     let ready = ready!(held.as_mut().expect(POLLED_AGAIN).service.poll_ready(context));
-                    let (pass, turn) = turn.take().expect(POLLED_AGAIN);
+                    let (pass, reservation, _) = turn.take().expect(POLLED_AGAIN);
                     let Held { shared, mut service, parts, body } = *held.take().expect(POLLED_AGAIN);
                     // Without an inner service the turn goes back.
                     ready?;
-                    let unsettled = Some(Unsettled { shared, charges: turn.reservation.keep() });
+                    let unsettled = Some(Unsettled { shared, charges: reservation.keep() });
                     State::inner(Pass { unsettled, ..pass }, &mut service, parts, body)
                 }
                 StateProj::Inner { future, report, unsettled } => {

@@ -56,10 +56,9 @@ pub(super) fn response(refusal: &Refusal<'_>, content_type: HeaderValue) -> Resp
     if code == RESOURCE_EXHAUSTED || code == UNAVAILABLE {
         headers.insert("grpc-retry-pushback-ms", HeaderValue::from(pushback(retry)));
     }
-    if let Some(retry) = retry {
-        if let Ok(details) = HeaderValue::try_from(base64(&status_with_retry_info(code, &message, retry))) {
-            headers.insert("grpc-status-details-bin", details);
-        }
+    let details = retry.map(|retry| base64(&status_with_retry_info(code, &message, retry)));
+    if let Some(details) = details.and_then(|details| HeaderValue::try_from(details).ok()) {
+        headers.insert("grpc-status-details-bin", details);
     }
     response
 }

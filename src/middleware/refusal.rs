@@ -91,7 +91,8 @@ impl Refusal<'_> {
     pub fn retry_after(&self) -> Option<Duration> {
         let retry = match self.cause {
             Cause::Denied(decisions) => decisions.retry_after(),
-            Cause::Unavailable(_) => Some(RETRY_UNAVAILABLE),
+            // Nobody knows when the backend is back; soon is a good guess.
+            Cause::Unavailable(_) => Some(Duration::from_secs(1)),
             Cause::NoKey(_) => None,
         };
         retry.map(|retry| retry.saturating_add(self.jitter))
@@ -170,9 +171,6 @@ pub(super) fn refuse(cause: &Cause, parts: &Parts, shared: Option<&Shared>) -> R
     retry_later(refusal.retry_after(), headers);
     response
 }
-
-/// Of an unavailable backend nobody knows when it is back; soon is a good guess.
-const RETRY_UNAVAILABLE: Duration = Duration::from_secs(1);
 
 pub(super) fn random_up_to(most: Duration) -> Duration {
     if most.is_zero() {

@@ -33,8 +33,7 @@ use crate::policy::Policy;
 pub struct Rule {
     /// Most have one; a route table's has several and chooses.
     pub(super) policies: Arc<[Prepared]>,
-    /// The number of the policy for a request; `None` if the rule does not limit it.
-    pub(super) choose: Arc<dyn Fn(&Parts) -> Option<usize> + Send + Sync>,
+    pub(super) choose: Arc<ChooseFn>,
     pub(super) key: Arc<dyn KeyExtractor>,
     pub(super) cost: Option<Arc<CostFn>>,
     pub(super) settle: Option<Arc<SettleFn>>,
@@ -46,6 +45,9 @@ pub(super) struct Prepared {
     pub(super) policy: Policy,
     pub(super) items: PolicyItems,
 }
+
+/// The number of the policy for a request; `None` if the rule does not limit it.
+type ChooseFn = dyn Fn(&Parts) -> Option<usize> + Send + Sync;
 
 impl Rule {
     /// `policy`, counted by `key`. A quota alone is a policy named from itself.

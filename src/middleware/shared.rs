@@ -24,7 +24,7 @@ use crate::policy::{Decision, Policy, Signals};
 pub(super) struct Shared {
     pub(super) limiter: RateLimiter,
     pub(super) rules: Vec<Rule>,
-    pub(super) skip: Vec<Arc<dyn Fn(&Parts) -> bool + Send + Sync>>,
+    pub(super) skip: Vec<Arc<SkipFn>>,
     pub(super) client_ip: Option<ClientIp>,
     pub(super) labels: Vec<(Cow<'static, str>, Arc<LabelFn>)>,
     pub(super) cost: Option<Arc<CostFn>>,
@@ -39,25 +39,24 @@ pub(super) struct Shared {
     pub(super) headers: HeaderFamily,
     pub(super) jitter: Duration,
     pub(super) status: bool,
-    pub(super) refuse: Option<Arc<dyn Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync>>,
+    pub(super) refuse: Option<Arc<RefuseFn>>,
 }
 
+type SkipFn = dyn Fn(&Parts) -> bool + Send + Sync;
+type RefuseFn = dyn Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync;
 type LabelFn = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
 impl Shared {
     /// What is known of the caller besides its key, if somebody wants to know.
     pub(super) fn signals(&self, parts: &Parts) -> Signals {
-        let mut signals = Signals::new();
         if !self.limiter.wants_signals() {
-            return signals;
+            return Signals::new();
         }
         let address = match &self.client_ip {
             Some(client_ip) => client_ip.resolve(parts),
             None => self.rules.iter().find_map(|rule| rule.key.address(parts)),
         };
-        if let Some(address) = address {
-            signals = signals.ip(address);
-        }
+        let mut signals = address.map_or_else(Signals::new, |address| Signals::new().ip(address));
         if let Some(agent) = parts.headers.get(http::header::USER_AGENT) {
             signals = signals.user_agent(String::from_utf8_lossy(agent.as_bytes()));
         }
