@@ -304,17 +304,6 @@ pub(crate) fn available(quota: &Quota, row: &State, now: Micros) -> u64 {
     if guess > 0 && !within_own(quota, row, now, (limit - guess) as f64) { guess - 1 } else { guess }
 }
 
-/// Of a bucket that has whole tokens and gets one at a time: what remains after an allowed step, and microseconds in which
-/// as many are paid back. `None`: that is not so simple.
-#[inline]
-pub(crate) fn left_of_whole(quota: &Quota, step: &Step) -> Option<(u64, u64)> {
-    let is_own_bucket = quota.algorithm() == Algorithm::TokenBucket && step.state.stamp == quota.stamp();
-    if step.verdict != Verdict::Allow || !is_own_bucket {
-        return None;
-    }
-    token_bucket::left_of_whole(quota, &step.state, step.now)
-}
-
 /// The first instant from `now` on at which no more than `level` stands as spent, if nobody spends meanwhile, of a row
 /// that was [rolled if own](roll_if_own).
 pub(crate) fn when(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micros> {

@@ -66,18 +66,6 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (instant < Micros::MAX).then_some(instant)
 }
 
-/// See [`left_of_whole`](super::left_of_whole).
-#[inline]
-pub(super) fn left_of_whole(quota: &Quota, row: &State, now: Micros) -> Option<(u64, u64)> {
-    let spent = row.spent as u64;
-    let left = quota.limit().checked_sub(spent).filter(|left| *left > 0)?;
-    let micros = left.checked_mul(quota.grain_micros)?;
-    // The row is of `now`, but for part of a token.
-    let is_rolled =
-        now.micros_since(row.at) < quota.grain_micros && quota.grain_tokens == 1 && spent as f64 == row.spent;
-    (is_rolled && now.plus(micros) < Micros::MAX).then_some((left, micros))
-}
-
 /// Microseconds after which [`repaid`] comes to `rest`, less than a grain.
 fn micros_for(quota: &Quota, rest: f64) -> u64 {
     // Rounded twice, and up at that; step onto the very microsecond at which `within` changes its mind.
@@ -134,22 +122,6 @@ mod tests {
     const SIMPLE: Quota = Quota::token_bucket(10, MINUTE);
     /// Seven tokens at a time.
     const SEVERAL: Quota = Quota::token_bucket(7, std::time::Duration::from_micros(3_333_331));
-
-    #[test]
-    fn what_is_left_of_whole_tokens_is_told_at_once() {
-        let left = |quota: &Quota, spent: f64, since: u64, now: Micros| {
-            left_of_whole(quota, &State { spent, at: now.minus(since), stamp: quota.stamp(), ..State::default() }, now)
-        };
-        assert_eq!(left(&SIMPLE, 4.0, 0, NOW), Some((6, 36_000_000)));
-        assert_eq!(left(&SIMPLE, 4.0, 5_999_999, NOW), Some((6, 36_000_000)));
-        // What is not so simple: a token was paid back since; nothing is left; a part of one is spent; several at a time.
-        assert_eq!(left(&SIMPLE, 4.0, 6_000_000, NOW), None);
-        assert_eq!((left(&SIMPLE, 10.0, 0, NOW), left(&SIMPLE, 11.0, 0, NOW)), (None, None));
-        assert_eq!((left(&SIMPLE, 4.5, 0, NOW), left(&SEVERAL, 4.0, 0, NOW)), (None, None));
-        // And at the end of time.
-        let last = Micros::MAX.minus(36_000_000);
-        assert_eq!((left(&SIMPLE, 4.0, 0, last), left(&SIMPLE, 4.0, 0, last.minus(1))), (None, Some((6, 36_000_000))));
-    }
 
     #[test]
     fn the_microsecond_is_found_though_rounding_misses_it() {

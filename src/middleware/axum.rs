@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 
 use super::key::KeyError;
-use super::refusal::{Cause, plain};
+use super::refusal::{Cause, refuse};
 use super::status::RateLimitStatus;
 use crate::backend::Error;
 use crate::limiter::{LimitError, Settlement};
@@ -29,28 +29,14 @@ use crate::policy::Denied;
 /// ```
 impl IntoResponse for Denied {
     fn into_response(self) -> Response {
-        plain(&Cause::Denied(self.into_decisions())).map(Body::from)
-    }
-}
-
-/// For handlers that return `Result<_, Response>`.
-impl From<Denied> for Response {
-    fn from(denied: Denied) -> Response {
-        denied.into_response()
+        plain(&Cause::Denied(self.into_decisions()))
     }
 }
 
 /// 503: the limiter's backend cannot decide.
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        plain(&Cause::Unavailable(self)).map(Body::from)
-    }
-}
-
-/// For handlers that return `Result<_, Response>`.
-impl From<Error> for Response {
-    fn from(error: Error) -> Response {
-        error.into_response()
+        plain(&Cause::Unavailable(self))
     }
 }
 
@@ -64,17 +50,23 @@ impl IntoResponse for LimitError {
     }
 }
 
-/// For handlers that return `Result<_, Response>`.
-impl From<LimitError> for Response {
-    fn from(error: LimitError) -> Response {
-        error.into_response()
-    }
+macro_rules! into_response {
+    ($($error:ty),*) => {$(
+        /// For handlers that return `Result<_, Response>`.
+        impl From<$error> for Response {
+            fn from(error: $error) -> Response {
+                error.into_response()
+            }
+        }
+    )*};
 }
+
+into_response!(Denied, Error, LimitError);
 
 /// 500, with what to do.
 impl IntoResponse for KeyError {
     fn into_response(self) -> Response {
-        plain(&Cause::NoKey(self)).map(Body::from)
+        plain(&Cause::NoKey(self))
     }
 }
 
@@ -82,11 +74,7 @@ impl<S: Sync> FromRequestParts<S> for RateLimitStatus {
     type Rejection = KeyError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<RateLimitStatus, KeyError> {
-        parts.extensions.get::<RateLimitStatus>().cloned().ok_or_else(|| {
-            KeyError::new(
-                "tollgate: no RateLimitStatus in this request. Put a `RateLimitLayer` with `.with_status()` around this route",
-            )
-        })
+        extension(parts, "RateLimitStatus", "with_status")
     }
 }
 
@@ -94,10 +82,21 @@ impl<S: Sync> FromRequestParts<S> for Settlement {
     type Rejection = KeyError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Settlement, KeyError> {
-        parts.extensions.get::<Settlement>().cloned().ok_or_else(|| {
-            KeyError::new(
-                "tollgate: no Settlement in this request. Put a `RateLimitLayer` with `.with_settlement()` around this route",
-            )
-        })
+        extension(parts, "Settlement", "with_settlement")
     }
+}
+
+/// What the layer would answer.
+fn plain(cause: &Cause) -> Response {
+    let (parts, ()) = http::Request::new(()).into_parts();
+    refuse(cause, &parts, None).map(Body::from)
+}
+
+/// What the layer puts there if it is told to.
+fn extension<T: Clone + Send + Sync + 'static>(parts: &Parts, name: &str, method: &str) -> Result<T, KeyError> {
+    parts.extensions.get().cloned().ok_or_else(|| {
+        KeyError::new(format!(
+            "tollgate: no {name} in this request. Put a `RateLimitLayer` with `.{method}()` around this route"
+        ))
+    })
 }

@@ -32,37 +32,27 @@ pin_project! {
     /// ```
     #[derive(Debug)]
     pub struct RefusalBody<B> {
+        // `None` if the limiter answered instead.
         #[pin]
-        kind: Kind<B>,
-    }
-}
-
-pin_project! {
-    #[project = KindProj]
-    #[derive(Debug)]
-    enum Kind<B> {
-        Inner { #[pin] body: B },
-        // `None` once it was sent.
-        Refusal { bytes: Option<Bytes> },
+        inner: Option<B>,
+        // Empty once it was sent.
+        refusal: Bytes,
     }
 }
 
 impl<B> RefusalBody<B> {
     pub(super) fn inner(body: B) -> RefusalBody<B> {
-        RefusalBody { kind: Kind::Inner { body } }
+        RefusalBody { inner: Some(body), refusal: Bytes::new() }
     }
 
-    pub(super) fn refusal(bytes: Bytes) -> RefusalBody<B> {
-        // No frame for nothing: of HTTP/2, the headers end the stream then, as gRPC wants it.
-        RefusalBody { kind: Kind::Refusal { bytes: (!bytes.is_empty()).then_some(bytes) } }
+    pub(super) fn refusal(refusal: Bytes) -> RefusalBody<B> {
+        RefusalBody { inner: None, refusal }
     }
-}
 
-impl<B> RefusalBody<B> {
     /// Whether the limiter answered instead of the inner service: around an HTTP client, this tells its 429 from the
     /// server's.
     pub fn is_refusal(&self) -> bool {
-        matches!(self.kind, Kind::Refusal { .. })
+        self.inner.is_none()
     }
 }
 
@@ -84,23 +74,20 @@ where
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        match self.project().kind.project() {
-            KindProj::Inner { body } => body.poll_frame(context),
-            KindProj::Refusal { bytes } => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes.into())))),
+        let this = self.project();
+        if let Some(body) = this.inner.as_pin_mut() {
+            return body.poll_frame(context);
         }
+        // No frame for nothing: of HTTP/2, the headers end the stream then, as gRPC wants it.
+        let refusal = std::mem::take(this.refusal);
+        Poll::Ready((!refusal.is_empty()).then(|| Ok(Frame::data(refusal.into()))))
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.kind {
-            Kind::Inner { body } => body.is_end_stream(),
-            Kind::Refusal { bytes } => bytes.is_none(),
-        }
+        self.inner.as_ref().map_or(self.refusal.is_empty(), B::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.kind {
-            Kind::Inner { body } => body.size_hint(),
-            Kind::Refusal { bytes } => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-        }
+        self.inner.as_ref().map_or_else(|| SizeHint::with_exact(self.refusal.len() as u64), B::size_hint)
     }
 }

@@ -13,11 +13,14 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::body::RefusalBody;
+use super::decide::{Pass, Verdict};
 use super::headers::Report;
-use super::pass::{After, Pass};
-use super::service::{Outcome, Verdict};
-use super::settle::Settling;
+use super::refusal::refuse;
+use super::settle::Unsettled;
 use super::shared::Shared;
+use super::soon::Later;
+use crate::backend::BackendFuture;
+use crate::limiter::{Place, Reservation};
 
 pin_project! {
     /// The future of [`RateLimit`](super::RateLimit): the inner service's response, or a refusal.
@@ -26,75 +29,63 @@ pin_project! {
     /// may.
     pub struct ResponseFuture<S: Service<Request<B>>, B> {
         #[pin]
-        state: State<S, S::Future, S::Response, B>,
+        pub(super) state: State<S, B>,
     }
 }
 
 pin_project! {
+    // What is taken when a state is left is `None` from then on.
     #[project = StateProj]
-    enum State<S, F, R, B> {
+    pub(super) enum State<S: Service<Request<B>>, B> {
         // The verdict is on its way. The service was ready when it was called and is not touched before.
-        // A box, as all that is rare is in one: the usual state is small.
-        Deciding { verdict: Verdict, held: Option<Box<(Arc<Shared>, S, Parts, B)>> },
-        // The turn comes later. A box, since few have to wait.
-        Waiting { waiting: Option<Box<Waiting<S, B>>> },
-        Inner { #[pin] future: F, after: Option<After> },
-        // The response is there, and a remote backend has not confirmed yet that its charges are settled.
-        Settling { settled: Option<Box<(Settling, R, Report)>> },
-        // `None` once it was returned.
-        Refused { response: Option<Box<Response<Bytes>>> },
+        Deciding { verdict: Later<Verdict>, held: Option<Box<Held<S, B>>> },
+        // The turn comes later.
+        Waiting { turn: Option<(Pass, Box<Reservation>, Option<Place>)>, held: Option<Box<Held<S, B>>> },
+        Inner { #[pin] future: S::Future, report: Report, unsettled: Option<Unsettled> },
+        // The response waits until a remote backend has confirmed that its charges are settled: what its receiver does
+        // next is to find them done.
+        Settling { pending: Vec<BackendFuture<()>>, response: Option<S::Response> },
+        Refused { response: Option<Response<Bytes>> },
     }
 }
 
-/// A request that waits for its turn.
-struct Waiting<S, B> {
-    pass: Pass,
-    shared: Arc<Shared>,
-    /// Not asked whether it is ready before the turn has come: while it waits, it holds no place there.
-    service: S,
-    parts: Parts,
-    body: B,
+/// A request that is held back, and the service that it is for.
+pub(super) struct Held<S, B> {
+    pub(super) shared: Arc<Shared>,
+    pub(super) service: S,
+    pub(super) parts: Parts,
+    pub(super) body: B,
 }
 
-impl<S, B> Waiting<S, B> {
-    /// Until the turn has come and the service is ready.
-    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>>
-    where
-        S: Service<Request<B>>,
-    {
-        ready!(self.pass.poll_turn(context));
-        self.service.poll_ready(context)
-    }
-}
-
-impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
-    pub(super) fn deciding(
+impl<S: Service<Request<B>> + Clone, B> State<S, B> {
+    /// `service` is ready if the request goes on at once.
+    pub(super) fn decided(
         verdict: Verdict,
-        shared: Arc<Shared>,
-        service: S,
+        shared: &Arc<Shared>,
+        service: &mut S,
         parts: Parts,
         body: B,
-    ) -> ResponseFuture<S, B> {
-        ResponseFuture { state: State::Deciding { verdict, held: Some(Box::new((shared, service, parts, body))) } }
+    ) -> State<S, B> {
+        match verdict {
+            Verdict::Go(pass) => State::inner(pass, service, parts, body),
+            Verdict::Wait(pass, reservation, place) => {
+                // Not asked whether it is ready before the turn has come: while it waits, it holds no place there.
+                let held = Held { shared: Arc::clone(shared), service: service.clone(), parts, body };
+                State::Waiting { turn: Some((pass, reservation, place)), held: Some(Box::new(held)) }
+            }
+            Verdict::Refuse(cause) => State::Refused { response: Some(refuse(&cause, &parts, Some(shared))) },
+        }
     }
 
-    /// `service` is a clone of which nobody has asked yet whether it is ready.
-    pub(super) fn waiting(pass: Pass, shared: Arc<Shared>, service: S, parts: Parts, body: B) -> ResponseFuture<S, B> {
-        let waiting = Waiting { pass, shared, service, parts, body };
-        ResponseFuture { state: State::Waiting { waiting: Some(Box::new(waiting)) } }
-    }
-
-    pub(super) fn inner(future: S::Future, after: Option<After>) -> ResponseFuture<S, B> {
-        ResponseFuture { state: State::Inner { future, after } }
-    }
-
-    /// The same, with a report and nothing else to be done.
-    pub(super) fn telling(future: S::Future, report: Report) -> ResponseFuture<S, B> {
-        ResponseFuture::inner(future, Some(After { report, unsettled: None }))
-    }
-
-    pub(super) fn refused(response: Response<Bytes>) -> ResponseFuture<S, B> {
-        ResponseFuture { state: State::Refused { response: Some(Box::new(response)) } }
+    fn inner(pass: Pass, service: &mut S, mut parts: Parts, body: B) -> State<S, B> {
+        let Pass { report, status, unsettled } = pass;
+        if let Some(status) = status {
+            parts.extensions.insert(status);
+        }
+        if let Some(Unsettled { charges, .. }) = unsettled.as_ref().filter(|unsettled| unsettled.shared.settlement) {
+            parts.extensions.insert(charges.clone());
+        }
+        State::Inner { future: service.call(Request::from_parts(parts, body)), report, unsettled }
     }
 }
 
@@ -107,67 +98,44 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
-        // Most requests: compiled by itself, the response is moved less often.
-        if let StateProj::Inner { future, after: None } = state.as_mut().project() {
-            return future.poll(context).map_ok(|response| response.map(RefusalBody::inner));
-        }
-        if let StateProj::Inner { future, after: Some(After { report, unsettled: None }) } = state.as_mut().project() {
-            return future.poll(context).map_ok(|mut response| {
-                std::mem::take(report).append_to(response.headers_mut());
-                response.map(RefusalBody::inner)
-            });
-        }
         loop {
             let next = match state.as_mut().project() {
                 StateProj::Deciding { verdict, held } => {
-                    let outcome = ready!(verdict.as_mut().poll(context));
-                    let (shared, mut service, mut parts, body) = *held.take().expect(POLLED_AGAIN);
-                    match outcome {
-                        Outcome::Refuse(cause) => {
-                            State::Refused { response: Some(Box::new(shared.refuse(&cause, &parts))) }
-                        }
-                        Outcome::Proceed(pass) if pass.waits() => {
-                            let service = service.clone();
-                            let waiting = Waiting { pass, shared, service, parts, body };
-                            State::Waiting { waiting: Some(Box::new(waiting)) }
-                        }
-                        Outcome::Proceed(pass) => {
-                            let after = pass.apply(&shared, &mut parts);
-                            let future = service.call(Request::from_parts(parts, body));
-                            State::Inner { future, after: Some(after) }
-                        }
-                    }
+                    let verdict = ready!(verdict.as_mut().poll(context));
+                    let Held { shared, mut service, parts, body } = *held.take().expect(POLLED_AGAIN);
+                    State::decided(verdict, &shared, &mut service, parts, body)
                 }
-                StateProj::Waiting { waiting } => {
-                    let ready = ready!(waiting.as_mut().expect(POLLED_AGAIN).poll_turn(context));
-                    let Waiting { pass, shared, mut service, mut parts, body, .. } =
-                        *waiting.take().expect(POLLED_AGAIN);
+                StateProj::Waiting { turn, held } => {
+                    let (_, reservation, place) = turn.as_mut().expect(POLLED_AGAIN);
+                    ready!(reservation.poll_turn(context));
+                    // Others may wait in its place now.
+                    *place = None;
+                    let ready = ready!(held.as_mut().expect(POLLED_AGAIN).service.poll_ready(context));
+                    let (pass, reservation, _) = turn.take().expect(POLLED_AGAIN);
+                    let Held { shared, mut service, parts, body } = *held.take().expect(POLLED_AGAIN);
                     // Without an inner service the turn goes back.
                     ready?;
-                    let after = pass.apply(&shared, &mut parts);
-                    State::Inner { future: service.call(Request::from_parts(parts, body)), after: Some(after) }
+                    let unsettled = Some(Unsettled { shared, charges: reservation.keep() });
+                    State::inner(Pass { unsettled, ..pass }, &mut service, parts, body)
                 }
-                StateProj::Inner { future, after } => {
-                    let mut response = ready!(future.poll(context))?;
-                    let Some(After { report, unsettled }) = after.take() else {
-                        return Poll::Ready(Ok(response.map(RefusalBody::inner)));
-                    };
-                    let Some(unsettled) = unsettled else {
-                        report.append_to(response.headers_mut());
-                        return Poll::Ready(Ok(response.map(RefusalBody::inner)));
-                    };
-                    let (parts, body) = response.into_parts();
-                    let settling = unsettled.settle(&parts);
-                    State::Settling { settled: Some(Box::new((settling, Response::from_parts(parts, body), report))) }
+                StateProj::Inner { future, report, unsettled } => {
+                    let (parts, body) = ready!(future.poll(context))?.into_parts();
+                    let pending = unsettled.as_ref().map(|unsettled| unsettled.settle(&parts)).unwrap_or_default();
+                    let mut response = Response::from_parts(parts, body);
+                    std::mem::take(report).append_to(response.headers_mut());
+                    State::Settling { pending, response: Some(response) }
                 }
-                StateProj::Settling { settled } => {
-                    ready!(Pin::new(&mut settled.as_mut().expect(POLLED_AGAIN).0).poll(context));
-                    let (_, mut response, report) = *settled.take().expect(POLLED_AGAIN);
-                    report.append_to(response.headers_mut());
+                StateProj::Settling { pending, response } => {
+                    // A backend that cannot settle is no reason to withhold a response.
+                    pending.retain_mut(|settled| Pin::new(settled).poll(context).is_pending());
+                    if !pending.is_empty() {
+                        return Poll::Pending;
+                    }
+                    let response = response.take().expect(POLLED_AGAIN);
                     return Poll::Ready(Ok(response.map(RefusalBody::inner)));
                 }
                 StateProj::Refused { response } => {
-                    let response = *response.take().expect(POLLED_AGAIN);
+                    let response = response.take().expect(POLLED_AGAIN);
                     return Poll::Ready(Ok(response.map(RefusalBody::refusal)));
                 }
             };

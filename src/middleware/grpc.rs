@@ -8,16 +8,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Response, StatusCode};
 
 use super::refusal::Refusal;
-
-const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
-const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
 /// The content type to answer with, if the request is gRPC or grpc-web: its own, if it is one of those that are known
 /// by name, else the plain one of its kind. What a client writes after `+` does not come back in a header.
@@ -54,17 +49,16 @@ pub(super) fn response(refusal: &Refusal<'_>, content_type: HeaderValue) -> Resp
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type);
-    headers.insert(GRPC_STATUS, HeaderValue::from(code));
+    headers.insert("grpc-status", HeaderValue::from(code));
     if let Ok(message) = HeaderValue::try_from(percent_encoded(&message)) {
-        headers.insert(GRPC_MESSAGE, message);
+        headers.insert("grpc-message", message);
     }
     if code == RESOURCE_EXHAUSTED || code == UNAVAILABLE {
-        headers.insert(PUSHBACK, HeaderValue::from(pushback(retry)));
+        headers.insert("grpc-retry-pushback-ms", HeaderValue::from(pushback(retry)));
     }
-    if let Some(retry) = retry {
-        if let Ok(details) = HeaderValue::try_from(base64(&status_with_retry_info(code, &message, retry))) {
-            headers.insert(DETAILS, details);
-        }
+    let details = retry.map(|retry| base64(&status_with_retry_info(code, &message, retry)));
+    if let Some(details) = details.and_then(|details| HeaderValue::try_from(details).ok()) {
+        headers.insert("grpc-status-details-bin", details);
     }
     response
 }
@@ -83,52 +77,38 @@ fn pushback(retry: Option<Duration>) -> i32 {
 
 /// As gRPC wants it: printable ASCII but `%` as it is, the rest percent-encoded.
 fn percent_encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'%' | 0..=0x1f | 0x7f.. => out.push_str(&format!("%{byte:02X}")),
-            byte => out.push(char::from(byte)),
-        }
-    }
-    out
+    let encoded = |byte| match byte {
+        b'%' | 0..=0x1f | 0x7f.. => format!("%{byte:02X}"),
+        byte => char::from(byte).to_string(),
+    };
+    text.bytes().map(encoded).collect()
 }
 
 /// `google.rpc.Status { code, message, details: [google.rpc.RetryInfo { retry_delay }] }` in protobuf's wire format.
 fn status_with_retry_info(code: u16, message: &str, retry: Duration) -> Vec<u8> {
-    let mut delay = Vec::new();
-    varint_field(&mut delay, 1, retry.as_secs());
-    varint_field(&mut delay, 2, u64::from(retry.subsec_nanos()));
-    let mut info = Vec::new();
-    bytes_field(&mut info, 1, &delay);
-    let mut any = Vec::new();
-    bytes_field(&mut any, 1, b"type.googleapis.com/google.rpc.RetryInfo");
-    bytes_field(&mut any, 2, &info);
-    let mut status = Vec::new();
-    varint_field(&mut status, 1, u64::from(code));
-    bytes_field(&mut status, 2, message.as_bytes());
-    bytes_field(&mut status, 3, &any);
-    status
+    let delay = [number_field(1, retry.as_secs()), number_field(2, u64::from(retry.subsec_nanos()))].concat();
+    let info = bytes_field(1, &delay);
+    let any = [bytes_field(1, b"type.googleapis.com/google.rpc.RetryInfo"), bytes_field(2, &info)].concat();
+    [number_field(1, u64::from(code)), bytes_field(2, message.as_bytes()), bytes_field(3, &any)].concat()
 }
 
-fn varint_field(out: &mut Vec<u8>, field: u8, value: u64) {
-    if value > 0 {
-        out.push(field << 3);
-        varint(out, value);
-    }
+fn number_field(field: u8, value: u64) -> Vec<u8> {
+    // A field of 0 is left out.
+    if value > 0 { [vec![field << 3], varint(value)].concat() } else { Vec::new() }
 }
 
-fn bytes_field(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
-    out.push(field << 3 | 2);
-    varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
+fn bytes_field(field: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[field << 3 | 2], &varint(bytes.len() as u64)[..], bytes].concat()
 }
 
-fn varint(out: &mut Vec<u8>, mut value: u64) {
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut out = Vec::new();
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
     }
     out.push(value as u8);
+    out
 }
 
 /// Without padding, as binary metadata is sent.

@@ -1,12 +1,14 @@
 //! The header fields that tell clients about their limits, by families.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use smallvec::SmallVec;
 
-use super::items::{PolicyItems, Told, whole_seconds};
+use super::items::{PolicyItems, number, value, whole_seconds};
 use crate::algorithm::Algorithm;
-use crate::policy::{Decision, Decisions, tightest};
+use crate::policy::{Decision, Decisions};
 
 /// Which headers tell clients about their limits. One response speaks one of these languages.
 ///
@@ -79,16 +81,8 @@ pub enum ResetUnit {
 
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-static DRAFT_6: [HeaderName; 3] = [
-    HeaderName::from_static("ratelimit-limit"),
-    HeaderName::from_static("ratelimit-remaining"),
-    HeaderName::from_static("ratelimit-reset"),
-];
-const X_RATELIMIT: [HeaderName; 3] = [
-    HeaderName::from_static("x-ratelimit-limit"),
-    HeaderName::from_static("x-ratelimit-remaining"),
-    HeaderName::from_static("x-ratelimit-reset"),
-];
+const DRAFT_6: [&str; 3] = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"];
+const X_RATELIMIT: [&str; 3] = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
 
 /// A header's name that the program says. The type's own constructor panics at such a mistake too, but without a word.
 #[track_caller]
@@ -100,131 +94,86 @@ pub(super) fn field_name(name: &'static str) -> HeaderName {
     }
 }
 
-/// What a response is told of its limits.
+/// The fields that tell a response's client about its limits.
 #[derive(Default)]
-pub(super) enum Report {
-    #[default]
-    Nothing,
-    /// Of one policy, in the manner of draft 11: what most responses are told.
-    One(Told),
-    Several {
-        /// To be there once: an inner limiter's stay.
-        single: bool,
-        fields: Vec<(HeaderName, HeaderValue)>,
-    },
+pub(super) struct Report {
+    /// One policy in the manner of draft 11, what most responses are told, has two.
+    fields: SmallVec<[(HeaderName, HeaderValue); 2]>,
+    /// To be there once: an inner limiter's stay.
+    single: bool,
 }
 
 impl Report {
-    /// Of requests that go on.
-    pub(super) fn allowed<'a>(
+    /// `items`: what was rendered of a decision's policy, if anything was.
+    pub(super) fn new<'a>(
         family: HeaderFamily,
-        decisions: &[Decision],
-        mut headers: impl Iterator<Item = &'a PolicyItems>,
+        decisions: &Decisions,
+        items: impl Fn(&Decision) -> Option<&'a PolicyItems>,
     ) -> Report {
-        match (family, decisions) {
-            (HeaderFamily::None, _) => Report::Nothing,
-            (HeaderFamily::Draft11, [decision]) => {
-                headers.next().map_or(Report::Nothing, |items| Report::One(Told::of(decision, Some(items), true)))
-            }
-            (HeaderFamily::Draft11, _) => {
-                let mut fields = Vec::with_capacity(2 * decisions.len());
-                for (decision, items) in decisions.iter().zip(headers) {
-                    let told = Told::of(decision, Some(items), true);
-                    fields.extend([(RATELIMIT_POLICY, told.policy()), (RATELIMIT, told.limit())]);
-                }
-                Report::Several { single: false, fields }
-            }
-            (other, _) => Report::tightest(other, tightest(decisions)),
+        match family {
+            HeaderFamily::Draft11 => Report::draft_11(decisions, items),
+            HeaderFamily::Draft6 => Report::three_fields(decisions, DRAFT_6, ResetUnit::Seconds, true),
+            HeaderFamily::XRateLimit(unit) => Report::three_fields(decisions, X_RATELIMIT, unit, false),
+            HeaderFamily::None => Report::default(),
         }
     }
 
-    /// Of denials. Draft 11: every policy, but limits only of those that were violated. The others' windows may end
-    /// after `Retry-After`, which is not to point before the end of a window that is sent (draft-11, section 6).
-    ///
-    /// `prepared`: what was rendered of a decision's policy, if anything was.
-    pub(super) fn denied<'a>(
-        family: HeaderFamily,
-        decisions: &Decisions,
-        prepared: impl Fn(&Decision) -> Option<&'a PolicyItems>,
-    ) -> Report {
-        if family != HeaderFamily::Draft11 {
-            return Report::tightest(family, decisions.violated().max_by_key(|decision| decision.retry_after()));
-        }
-        let told = |decision: &Decision| {
-            // Without a time if waiting does not help.
-            let helps = !decision.is_violated() || decision.retry_after().is_some();
-            Told::of(decision, prepared(decision), helps)
-        };
-        if let [decision] = decisions.as_slice() {
-            if decision.is_violated() {
-                return Report::One(told(decision));
+    /// Every policy, but of a denial limits only of those that were violated. The others' windows may end after
+    /// `Retry-After`, which is not to point before the end of a window that is sent (draft-11, section 6).
+    fn draft_11<'a>(decisions: &Decisions, items: impl Fn(&Decision) -> Option<&'a PolicyItems>) -> Report {
+        let allowed = decisions.is_allowed();
+        let mut report = Report::default();
+        for decision in decisions {
+            let known =
+                items(decision).map_or_else(|| Cow::Owned(PolicyItems::of_name(decision.policy())), Cow::Borrowed);
+            report.fields.push((RATELIMIT_POLICY, known.policy(decision.quota())));
+            if allowed || decision.is_violated() {
+                // Without a time if waiting does not help.
+                let helps = allowed || decision.retry_after().is_some();
+                let seconds = helps.then(|| whole_seconds(decision.window()));
+                report.fields.push((RATELIMIT, known.limit(decision.remaining(), seconds)));
             }
         }
-        let policies = decisions.iter().map(|decision| (RATELIMIT_POLICY, told(decision).policy()));
-        let limits = decisions.violated().map(|decision| (RATELIMIT, told(decision).limit()));
-        Report::Several { single: false, fields: policies.chain(limits).collect() }
+        report
+    }
+
+    /// Of the policy with the smallest share left; if denied, of the longest wait.
+    fn three_fields(decisions: &Decisions, names: [&'static str; 3], unit: ResetUnit, with_policy: bool) -> Report {
+        let longest = || decisions.violated().max_by_key(|decision| decision.retry_after());
+        let decision = if decisions.is_allowed() { decisions.tightest() } else { longest() };
+        let Some(decision) = decision else { return Report::default() };
+        let until = reset(decision);
+        let reset = match unit {
+            ResetUnit::Seconds => whole_seconds(until),
+            ResetUnit::Epoch => (decision.step().now + until).get().div_ceil(1_000_000),
+        };
+        let values = [decision.limit(), decision.remaining(), reset].map(number);
+        let mut fields: SmallVec<_> = names.map(HeaderName::from_static).into_iter().zip(values).collect();
+        if with_policy {
+            let window = whole_seconds(decision.quota().window());
+            fields.push((RATELIMIT_POLICY, value(format!("{};w={window}", decision.limit()))));
+        }
+        Report { fields, single: true }
     }
 
     /// One field, appended.
     pub(super) fn field(name: HeaderName, value: HeaderValue) -> Report {
-        Report::Several { single: false, fields: vec![(name, value)] }
-    }
-
-    fn tightest(family: HeaderFamily, decision: Option<&Decision>) -> Report {
-        let Some(decision) = decision else { return Report::Nothing };
-        let (names, epoch) = match family {
-            HeaderFamily::Draft6 => (DRAFT_6.clone(), false),
-            HeaderFamily::XRateLimit(unit) => (X_RATELIMIT, unit == ResetUnit::Epoch),
-            HeaderFamily::Draft11 | HeaderFamily::None => return Report::Nothing,
-        };
-        let mut fields = Vec::with_capacity(4);
-        if family == HeaderFamily::Draft6 {
-            let (limit, window) = (decision.limit(), whole_seconds(decision.quota().window()));
-            // Digits and punctuation only.
-            if let Ok(item) = HeaderValue::try_from(format!("{limit};w={window}")) {
-                fields.push((RATELIMIT_POLICY, item));
-            }
-        }
-        let reset = reset(decision);
-        let reset = if epoch { (decision.step().now + reset).get().div_ceil(1_000_000) } else { whole_seconds(reset) };
-        for (name, value) in names.into_iter().zip([decision.limit(), decision.remaining(), reset]) {
-            fields.push((name, number(value)));
-        }
-        Report::Several { single: true, fields }
+        Report { fields: SmallVec::from_iter([(name, value)]), single: false }
     }
 
     /// Never overwrites what is there.
     pub(super) fn append_to(self, headers: &mut HeaderMap) {
+        if self.single && self.fields.iter().any(|(name, _)| headers.contains_key(name)) {
+            return;
+        }
         // An inner limiter's denial, or a handler's, says when to come back; a window of ours may end later than that,
         // and `Retry-After` is not to point before the end of one that is sent. An inner limiter that speaks of three
-        // fields has a `RateLimit-Policy` of another syntax: the two do not mix. A response has few fields: comparing
-        // their names takes less time than hashing these two.
-        let there = |name: &HeaderName| headers.keys().any(|other| other == name);
-        match self {
-            Report::Nothing => {}
-            Report::One(told) => {
-                if !there(&DRAFT_6[0]) {
-                    let refused = there(&RETRY_AFTER);
-                    headers.append(RATELIMIT_POLICY, told.policy());
-                    if !refused {
-                        headers.append(RATELIMIT, told.limit());
-                    }
-                }
-            }
-            Report::Several { single: true, fields } => {
-                if !fields.iter().any(|(name, _)| headers.contains_key(name)) {
-                    headers.extend(fields);
-                }
-            }
-            Report::Several { single: false, fields } => {
-                let (refused, three_fields) = (there(&RETRY_AFTER), there(&DRAFT_6[0]));
-                for (name, value) in fields {
-                    let unfit = (refused && name == RATELIMIT)
-                        || (three_fields && (name == RATELIMIT || name == RATELIMIT_POLICY));
-                    if !unfit {
-                        headers.append(name, value);
-                    }
-                }
+        // fields has a `RateLimit-Policy` of another syntax: the two do not mix.
+        let (refused, three_fields) = (headers.contains_key(RETRY_AFTER), headers.contains_key(DRAFT_6[0]));
+        for (name, value) in self.fields {
+            let unfit = name == RATELIMIT && (refused || three_fields) || name == RATELIMIT_POLICY && three_fields;
+            if !unfit {
+                headers.append(name, value);
             }
         }
     }
@@ -236,13 +185,6 @@ pub(super) fn retry_later(retry: Option<Duration>, headers: &mut HeaderMap) {
         headers.entry(RETRY_AFTER).or_insert_with(|| number(whole_seconds(retry)));
     }
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-}
-
-/// In one allocation, where `HeaderValue::from` makes two.
-fn number(value: u64) -> HeaderValue {
-    let mut digits = itoa::Buffer::new();
-    // Digits are fit for a header.
-    HeaderValue::from_str(digits.format(value)).unwrap_or(HeaderValue::from_static("0"))
 }
 
 /// Until there is more: the end of the window, the whole bucket, or the moment when the denied request would fit.
@@ -293,11 +235,11 @@ mod tests {
         let told = |headers: &HeaderMap| [headers[RATELIMIT_POLICY].clone(), headers[RATELIMIT].clone()];
         let policy = PolicyItems::new(&Policy::new("api", Quota::token_bucket(100, MINUTE)));
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 58);
-        let headers = sent(Report::allowed(HeaderFamily::Draft11, decisions.as_slice(), std::iter::once(&policy)));
+        let headers = sent(Report::new(HeaderFamily::Draft11, &decisions, |_| Some(&policy)));
         assert_eq!(told(&headers), ["\"api\";q=100;w=60", "\"api\";r=42;t=26"]);
         let spent = decisions.iter().next().expect("a decision").step().state;
         let denied = decision(Quota::token_bucket(100, MINUTE), &spent, 60);
-        let headers = sent(Report::denied(HeaderFamily::Draft11, &denied, |_| None));
+        let headers = sent(Report::new(HeaderFamily::Draft11, &denied, |_| None));
         assert_eq!(told(&headers), ["\"api\";q=100;w=60", "\"api\";r=42;t=11"]);
     }
 
@@ -327,7 +269,7 @@ mod tests {
     #[test]
     fn a_denial_that_waiting_cannot_help_has_no_times() {
         let decisions = decision(Quota::token_bucket(10, MINUTE), &State::default(), 11);
-        let mut headers = sent(Report::denied(HeaderFamily::Draft11, &decisions, |_| None));
+        let mut headers = sent(Report::new(HeaderFamily::Draft11, &decisions, |_| None));
         retry_later(decisions.retry_after(), &mut headers);
         assert_eq!(headers[RATELIMIT], "\"api\";r=10");
         assert!(!headers.contains_key(RETRY_AFTER));
@@ -336,8 +278,7 @@ mod tests {
     #[test]
     fn the_older_families_tell_of_one_policy() {
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 58);
-        let none: [&PolicyItems; 0] = [];
-        let headers = |family| sent(Report::allowed(family, decisions.as_slice(), none.into_iter()));
+        let headers = |family| sent(Report::new(family, &decisions, |_| None));
         let draft = headers(HeaderFamily::Draft6);
         assert_eq!(draft["ratelimit-policy"], "100;w=60");
         assert_eq!((&draft["ratelimit-limit"], &draft["ratelimit-remaining"]), (&100.into(), &42.into()));
@@ -353,9 +294,9 @@ mod tests {
     fn what_an_inner_limiter_sent_stays() {
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 1);
         let policy = PolicyItems::new(&Policy::new("api", Quota::token_bucket(100, MINUTE)));
-        let report = |family| Report::allowed(family, decisions.as_slice(), std::iter::once(&policy));
+        let report = |family| Report::new(family, &decisions, |_| Some(&policy));
         let pair: Decisions = decisions.iter().chain(&decisions).cloned().collect();
-        let two = || Report::allowed(HeaderFamily::Draft11, pair.as_slice(), [&policy, &policy].into_iter());
+        let two = || Report::new(HeaderFamily::Draft11, &pair, |_| Some(&policy));
         let mut headers = HeaderMap::new();
         headers.insert("ratelimit-limit", 7.into());
         report(HeaderFamily::Draft6).append_to(&mut headers);

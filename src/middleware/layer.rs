@@ -11,14 +11,14 @@ use http::Response;
 use http::request::Parts;
 use tower_layer::Layer;
 
-use super::cost::Cost;
 use super::headers::{HeaderFamily, field_name};
 use super::key::{ClientIp, KeyExtractor};
 use super::refusal::Refusal;
 use super::rule::Rule;
 use super::service::RateLimit;
 use super::settle::Settle;
-use super::shared::{Enforce, Shared};
+use super::shared::Shared;
+use super::soon::Soon;
 use crate::limiter::RateLimiter;
 use crate::policy::{DenyRule, Policy};
 
@@ -89,28 +89,6 @@ impl RateLimitLayer {
         Rule::new(policy, key).into()
     }
 
-    pub(crate) fn of(limiter: &RateLimiter, rule: Rule) -> RateLimitLayer {
-        let shared = Shared {
-            limiter: limiter.clone(),
-            rules: vec![rule],
-            skip: Vec::new(),
-            client_ip: None,
-            labels: Vec::new(),
-            cost: None,
-            settle: None,
-            wait: None,
-            wait_jitter: Duration::ZERO,
-            settlement: false,
-            enforce: Enforce::Everybody,
-            shadow_header: None,
-            headers: HeaderFamily::Draft11,
-            jitter: Duration::ZERO,
-            status: false,
-            refuse: None,
-        };
-        RateLimitLayer { shared: Arc::new(shared) }
-    }
-
     /// Adds a rule. A request is charged under all rules, or under none.
     ///
     /// ```
@@ -148,9 +126,9 @@ impl RateLimitLayer {
     #[track_caller]
     #[must_use]
     pub fn rule(mut self, rule: Rule) -> RateLimitLayer {
-        let names = |rule: &Rule| rule.policies.iter().map(|known| known.policy.name().clone()).collect::<Vec<_>>();
-        let known: Vec<_> = self.shared.rules.iter().flat_map(names).collect();
-        if let Some(name) = names(&rule).into_iter().find(|name| known.contains(name)) {
+        let names: Vec<_> = self.shared.policies().map(Policy::name).collect();
+        if let Some(known) = rule.policies.iter().find(|known| names.contains(&known.policy.name())) {
+            let name = known.policy.name();
             panic!("tollgate: two rules of one layer have a policy named {name:?}; give one of them another name");
         }
         self.change().rules.push(rule);
@@ -254,7 +232,7 @@ impl RateLimitLayer {
     /// `|req: &Parts| req.extensions.get().map_or(1, |Estimate(tokens)| *tokens)`.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
-        self.change().cost = Some(Cost::by(cost).into());
+        self.change().cost = Some(Arc::new(move |parts| Soon::Now(cost(parts))));
         self
     }
 
@@ -275,7 +253,7 @@ impl RateLimitLayer {
     where
         F: Future<Output = u64> + Send + 'static,
     {
-        self.change().cost = Some(Cost::later(cost).into());
+        self.change().cost = Some(Arc::new(move |parts| Soon::later(cost(parts))));
         self
     }
 
@@ -356,14 +334,8 @@ impl RateLimitLayer {
     #[track_caller]
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> RateLimitLayer {
-        if !self.shared.rules.iter().any(Rule::reserves) {
-            let names: Vec<_> = self
-                .shared
-                .rules
-                .iter()
-                .flat_map(|rule| rule.policies.iter())
-                .map(|known| known.policy.name())
-                .collect();
+        if !self.shared.policies().flat_map(Policy::quotas).any(|quota| quota.reserves()) {
+            let names: Vec<_> = self.shared.policies().map(Policy::name).collect();
             panic!(
                 "tollgate: no policy of {names:?} has turns to wait for; add `.max_reserved(tokens)` or \
                  `.unlimited_reservations()` to a quota (sliding windows have none)"
@@ -434,9 +406,8 @@ impl RateLimitLayer {
     /// # }
     /// ```
     #[must_use]
-    pub fn shadow(mut self) -> RateLimitLayer {
-        self.change().enforce = Enforce::Nobody;
-        self
+    pub fn shadow(self) -> RateLimitLayer {
+        self.enforce_share(0.0)
     }
 
     /// Shadow mode for all but a share of keys, from 0.0 to 1.0, for which the limit is enforced: so it can be rolled
@@ -461,11 +432,7 @@ impl RateLimitLayer {
     #[must_use]
     pub fn enforce_share(mut self, share: f64) -> RateLimitLayer {
         assert!((0.0..=1.0).contains(&share), "tollgate: the share to enforce is {share}; it must be from 0.0 to 1.0");
-        self.change().enforce = match share {
-            0.0 => Enforce::Nobody,
-            1.0 => Enforce::Everybody,
-            share => Enforce::UpTo((share * u64::MAX as f64) as u64),
-        };
+        self.change().enforced_below = (share < 1.0).then_some((share * u64::MAX as f64) as u64);
         self
     }
 
@@ -582,7 +549,7 @@ impl From<Rule> for RateLimitLayer {
     /// A layer with this rule. It gets a limiter of its own, in memory, unless it is [given
     /// one](RateLimitLayer::limiter).
     fn from(rule: Rule) -> RateLimitLayer {
-        RateLimitLayer::of(&RateLimiter::default(), rule)
+        RateLimitLayer { shared: Arc::new(Shared { rules: vec![rule], ..Shared::default() }) }
     }
 }
 

@@ -15,7 +15,7 @@
 #[cfg(feature = "axum")]
 mod axum;
 mod body;
-mod cost;
+mod decide;
 mod future;
 #[cfg(all(tollgate_fuzzing, feature = "redis", feature = "serde"))]
 mod fuzzing;
@@ -24,7 +24,6 @@ mod headers;
 mod items;
 pub mod key;
 mod layer;
-mod pass;
 mod problem;
 mod refusal;
 mod routes;
@@ -32,6 +31,7 @@ mod rule;
 mod service;
 mod settle;
 mod shared;
+mod soon;
 #[cfg(feature = "axum")]
 mod standing;
 mod status;

@@ -3,42 +3,43 @@
 use std::fmt::Write;
 
 use bytes::Bytes;
+use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{Response, StatusCode};
 
 use super::refusal::Refusal;
-use crate::policy::PolicyName;
 
 /// The problem of a refusal: `quota-exceeded` or `temporary-reduced-capacity`
 /// (draft-ietf-httpapi-ratelimit-headers-11, section 5), or, of a request without a key, one without a type. With words
 /// where coming back later does not help.
 pub(super) fn response(refusal: &Refusal<'_>) -> Response<Bytes> {
-    let mut response = Response::new(refusal.prepared_body().unwrap_or_else(|| body(refusal)));
+    let mut response = Response::new(body(refusal));
     *response.status_mut() = refusal.status();
-    // For all that a refusal says.
-    response.headers_mut().reserve(6);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     response
 }
 
-/// What is said of a denial by one policy alone that time will lift: always the same.
-pub(super) fn body_of_one(policy: &PolicyName) -> Bytes {
-    let status = StatusCode::TOO_MANY_REQUESTS;
-    let mut body = begin(Some("quota-exceeded"), status);
-    violated(&mut body, std::iter::once(policy));
-    body.push('}');
-    body.into()
-}
-
 fn body(refusal: &Refusal<'_>) -> Bytes {
+    let status = refusal.status();
     let kind = match (refusal.decisions(), refusal.error()) {
         (Some(_), _) => Some("quota-exceeded"),
         (None, Some(_)) => Some("temporary-reduced-capacity"),
         (None, None) => None,
     };
-    let mut body = begin(kind, refusal.status());
+    let mut body = String::with_capacity(192);
+    body.push('{');
+    if let Some(kind) = kind {
+        let _ = write!(body, r#""type":"https://iana.org/assignments/http-problem-types#{kind}","#);
+    }
+    let _ = write!(body, r#""title":"{}","status":{}"#, status.canonical_reason().unwrap_or("Error"), status.as_u16());
     if let Some(decisions) = refusal.decisions() {
-        violated(&mut body, decisions.violated().map(|decision| decision.policy()));
+        body.push_str(r#","violated-policies":["#);
+        for (i, decision) in decisions.violated().enumerate() {
+            if i > 0 {
+                body.push(',');
+            }
+            json_string(&mut body, decision.policy().as_str());
+        }
+        body.push(']');
     }
     // A denial that time will lift says all there is to say in its headers.
     if kind.is_none() || refusal.decisions().is_some_and(|decisions| decisions.retry_after().is_none()) {
@@ -49,35 +50,11 @@ fn body(refusal: &Refusal<'_>) -> Bytes {
     body.into()
 }
 
-fn begin(kind: Option<&str>, status: StatusCode) -> String {
-    let mut body = String::with_capacity(192);
-    body.push('{');
-    if let Some(kind) = kind {
-        let _ = write!(body, r#""type":"https://iana.org/assignments/http-problem-types#{kind}","#);
-    }
-    let _ = write!(body, r#""title":"{}","status":{}"#, status.canonical_reason().unwrap_or("Error"), status.as_u16());
-    body
-}
-
-fn violated<'a>(body: &mut String, policies: impl Iterator<Item = &'a PolicyName>) {
-    body.push_str(r#","violated-policies":["#);
-    for (i, policy) in policies.enumerate() {
-        if i > 0 {
-            body.push(',');
-        }
-        json_string(body, policy.as_str());
-    }
-    body.push(']');
-}
-
 fn json_string(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
         match c {
-            '"' | '\\' => {
-                out.push('\\');
-                out.push(c);
-            }
+            '"' | '\\' => out.extend(['\\', c]),
             c if c < ' ' => {
                 let _ = write!(out, "\\u{:04x}", u32::from(c));
             }

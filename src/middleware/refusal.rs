@@ -6,15 +6,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
-use http::{HeaderName, Response, StatusCode};
+use http::{Response, StatusCode};
 
-use super::headers::{self, Report};
+use super::headers::{HeaderFamily, Report, retry_later};
 use super::items::whole_seconds;
 use super::key::KeyError;
 use super::shared::Shared;
 use super::{grpc, problem};
 use crate::backend::Error;
-use crate::policy::{Decision, Decisions};
+use crate::policy::Decisions;
 
 /// Why a request is not let through: for [`on_refusal`](super::RateLimitLayer::on_refusal).
 ///
@@ -39,7 +39,6 @@ use crate::policy::{Decision, Decisions};
 pub struct Refusal<'a> {
     cause: &'a Cause,
     parts: &'a Parts,
-    shared: Option<&'a Shared>,
     /// Added to the wait, the same wherever it is told.
     jitter: Duration,
 }
@@ -68,18 +67,12 @@ impl Refusal<'_> {
     /// The decisions, if it is a denial: of a quota, a deny list or a block. `None` if the limiter could not decide, or
     /// a key could not be found.
     pub fn decisions(&self) -> Option<&Decisions> {
-        match self.cause {
-            Cause::Denied(decisions) => Some(decisions),
-            Cause::Unavailable(_) | Cause::NoKey(_) => None,
-        }
+        if let Cause::Denied(decisions) = self.cause { Some(decisions) } else { None }
     }
 
     /// The backend's error, if it could not decide. Its text is for operators, not for clients.
     pub fn error(&self) -> Option<&Error> {
-        match self.cause {
-            Cause::Unavailable(error) => Some(error),
-            Cause::Denied(_) | Cause::NoKey(_) => None,
-        }
+        if let Cause::Unavailable(error) = self.cause { Some(error) } else { None }
     }
 
     /// The status that fits: 429, or 503 if the backend could not decide, or the key extractor's (500 unless it says
@@ -98,7 +91,8 @@ impl Refusal<'_> {
     pub fn retry_after(&self) -> Option<Duration> {
         let retry = match self.cause {
             Cause::Denied(decisions) => decisions.retry_after(),
-            Cause::Unavailable(_) => Some(RETRY_UNAVAILABLE),
+            // Nobody knows when the backend is back; soon is a good guess.
+            Cause::Unavailable(_) => Some(Duration::from_secs(1)),
             Cause::NoKey(_) => None,
         };
         retry.map(|retry| retry.saturating_add(self.jitter))
@@ -142,14 +136,6 @@ impl Refusal<'_> {
         }
     }
 
-    /// What was rendered of the body when the layer was built, if it says what this refusal has to say.
-    pub(super) fn prepared_body(&self) -> Option<Bytes> {
-        let mut violated = self.decisions()?.violated();
-        let (one, None) = (violated.next()?, violated.next()) else { return None };
-        one.retry_after()?;
-        Some(self.shared?.prepared_of(one)?.problem.clone())
-    }
-
     /// What would be answered without `on_refusal`, but for the headers that are added in any case.
     pub fn default_response(&self) -> Response<Bytes> {
         match grpc::content_type(self.parts) {
@@ -159,55 +145,32 @@ impl Refusal<'_> {
     }
 }
 
-impl Shared {
-    /// The answer to a request that is refused.
-    pub(super) fn refuse(&self, cause: &Cause, parts: &Parts) -> Response<Bytes> {
-        let refusal = Refusal { cause, parts, shared: Some(self), jitter: random_up_to(self.jitter) };
-        let mut response = match &self.refuse {
-            Some(refuse) => refuse(&refusal),
-            None => refusal.default_response(),
-        };
-        let headers = response.headers_mut();
-        // A window that is told must not end after `Retry-After`: one of the program's own that is early silences it.
-        let later = self.refuse.as_ref().and_then(|_| later_than(refusal.retry_after_seconds(), headers));
-        if let Some(decisions) = refusal.decisions() {
-            let prepared = |decision: &Decision| self.prepared_of(decision).map(|prepared| &prepared.items);
-            Report::denied(self.headers, decisions, prepared).append_to(headers);
-        }
-        if let Some(later) = later {
-            headers.insert(RETRY_AFTER, later);
-        }
-        headers::retry_later(refusal.retry_after(), headers);
-        response
-    }
-}
-
 /// Takes a `Retry-After` out that is no earlier than so many seconds.
 fn later_than(seconds: Option<u64>, headers: &mut HeaderMap) -> Option<HeaderValue> {
     let own = headers.get(RETRY_AFTER)?.to_str().ok()?.parse::<u64>().ok()?;
     if own >= seconds? { headers.remove(RETRY_AFTER) } else { None }
 }
 
-/// What a denial from a handler is answered with: as the layer would, in its default form.
-#[cfg(feature = "axum")]
-pub(super) fn plain(cause: &Cause) -> Response<Bytes> {
-    let (parts, ()) = http::Request::new(()).into_parts();
-    let refusal = Refusal { cause, parts: &parts, shared: None, jitter: Duration::ZERO };
-    let mut response = refusal.default_response();
+/// The answer to a request that a layer refuses; without one, in the default form.
+pub(super) fn refuse(cause: &Cause, parts: &Parts, shared: Option<&Shared>) -> Response<Bytes> {
+    let refusal = Refusal { cause, parts, jitter: shared.map_or(Duration::ZERO, |shared| random_up_to(shared.jitter)) };
+    let mut response = match shared.and_then(|shared| shared.refuse.as_ref()) {
+        Some(refuse) => refuse(&refusal),
+        None => refusal.default_response(),
+    };
+    let headers = response.headers_mut();
+    // A window that is told must not end after `Retry-After`: one of the program's own that is early silences it.
+    let later = later_than(refusal.retry_after_seconds(), headers);
     if let Some(decisions) = refusal.decisions() {
-        Report::denied(headers::HeaderFamily::Draft11, decisions, |_| None).append_to(response.headers_mut());
+        let family = shared.map_or_else(HeaderFamily::default, |shared| shared.headers);
+        Report::new(family, decisions, |decision| shared?.items_of(decision)).append_to(headers);
     }
-    headers::retry_later(refusal.retry_after(), response.headers_mut());
+    if let Some(later) = later {
+        headers.insert(RETRY_AFTER, later);
+    }
+    retry_later(refusal.retry_after(), headers);
     response
 }
-
-/// A report for requests that would have been refused, were it enforced.
-pub(super) fn shadowed(header: Option<&HeaderName>) -> Report {
-    header.map_or(Report::Nothing, |name| Report::field(name.clone(), HeaderValue::from_static("denied")))
-}
-
-/// Of an unavailable backend nobody knows when it is back; soon is a good guess.
-const RETRY_UNAVAILABLE: Duration = Duration::from_secs(1);
 
 pub(super) fn random_up_to(most: Duration) -> Duration {
     if most.is_zero() {

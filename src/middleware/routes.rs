@@ -8,7 +8,7 @@ use http::request::Parts;
 
 use super::key::KeyExtractor;
 use super::layer::RateLimitLayer;
-use super::rule::{Choose, Rule};
+use super::rule::Rule;
 use crate::limiter::RateLimiter;
 use crate::policy::Policy;
 
@@ -70,8 +70,7 @@ impl RouteLimits {
     #[track_caller]
     #[must_use]
     pub fn policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
-        let policy = policy.into();
-        self.expect_new(&policy);
+        let policy = self.expect_new(policy.into());
         self.policies.push(policy);
         self
     }
@@ -84,9 +83,7 @@ impl RouteLimits {
     #[track_caller]
     #[must_use]
     pub fn default_policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
-        let policy = policy.into();
-        self.expect_new(&policy);
-        self.default = Some(policy);
+        self.default = Some(self.expect_new(policy.into()));
         self
     }
 
@@ -112,8 +109,8 @@ impl RouteLimits {
     /// If there is none; the message lists those that there are.
     #[track_caller]
     pub fn route(&self, name: &str) -> RateLimitLayer {
-        let index = self.expect_index(name);
-        self.layer(&self.all()[index..=index], None)
+        let policy = self.all().nth(self.expect_index(name));
+        RateLimitLayer::from(Rule::choosing(policy, |_| Some(0), Arc::clone(&self.key))).limiter(&self.limiter)
     }
 
     /// One layer for all routes: `("POST /todos", "todo/create")` puts a method and a route, as it was given to the
@@ -140,18 +137,15 @@ impl RouteLimits {
                 panic!("tollgate: the table has two lines for {line:?}; leave one out");
             }
         }
-        let default = self.default_index();
-        let choose = move |parts: &Parts| {
-            let route = parts.extensions.get::<axum::extract::MatchedPath>();
-            let methods = route.and_then(|route| table.get(route.as_str()));
-            let Some(methods) = methods else { return default };
+        self.choosing(move |parts| {
+            let route = parts.extensions.get::<axum::extract::MatchedPath>()?;
+            let methods = table.get(route.as_str())?;
             let mut line = methods.get(&Some(parts.method.clone()));
             if line.is_none() && parts.method == http::Method::HEAD {
                 line = methods.get(&Some(http::Method::GET));
             }
-            line.or_else(|| methods.get(&None)).copied().or(default)
-        };
-        self.layer(&self.all(), Some(Arc::new(choose)))
+            line.or_else(|| methods.get(&None)).copied()
+        })
     }
 
     /// One layer that asks a closure for the name of each request's policy. `None`, and a name that is not there, mean
@@ -170,51 +164,44 @@ impl RouteLimits {
         F: Fn(&Parts) -> Option<&'static str> + Send + Sync + 'static,
     {
         let names: HashMap<String, usize> =
-            self.policies.iter().enumerate().map(|(i, policy)| (policy.name().as_str().to_owned(), i)).collect();
-        let default = self.default_index();
-        let choose = move |parts: &Parts| choose(parts).and_then(|name| names.get(name)).copied().or(default);
-        self.layer(&self.all(), Some(Arc::new(choose)))
+            self.all().enumerate().map(|(i, policy)| (policy.name().as_str().to_owned(), i)).collect();
+        self.choosing(move |parts| choose(parts).and_then(|name| names.get(name)).copied())
     }
 
-    fn layer(&self, policies: &[Policy], choose: Option<Arc<Choose>>) -> RateLimitLayer {
-        let rule = Rule::choosing(policies.iter().cloned(), choose, Arc::clone(&self.key));
-        RateLimitLayer::of(&self.limiter, rule)
+    /// A layer that chooses among all policies, or else the default one.
+    fn choosing(&self, choose: impl Fn(&Parts) -> Option<usize> + Send + Sync + 'static) -> RateLimitLayer {
+        let default = self.default.as_ref().map(|_| self.policies.len());
+        let choose = move |parts: &Parts| choose(parts).or(default);
+        RateLimitLayer::from(Rule::choosing(self.all(), choose, Arc::clone(&self.key))).limiter(&self.limiter)
     }
 
     /// All policies, the default one last.
-    fn all(&self) -> Vec<Policy> {
-        self.policies.iter().chain(&self.default).cloned().collect()
-    }
-
-    fn default_index(&self) -> Option<usize> {
-        self.default.as_ref().map(|_| self.policies.len())
+    fn all(&self) -> impl Iterator<Item = &Policy> {
+        self.policies.iter().chain(&self.default)
     }
 
     /// The policy of that name by its place among [`all`](RouteLimits::all).
     fn index(&self, name: &str) -> Option<usize> {
-        self.policies.iter().chain(&self.default).position(|policy| policy.name().as_str() == name)
+        self.all().position(|policy| policy.name().as_str() == name)
     }
 
     #[track_caller]
-    fn expect_new(&self, policy: &Policy) {
+    fn expect_new(&self, policy: Policy) -> Policy {
         let name = policy.name();
-        if self.index(name.as_str()).is_some() {
-            panic!(
-                "tollgate: there are two policies named {name:?}, so routes could not tell them apart; give one another name"
-            );
-        }
+        assert!(
+            self.index(name.as_str()).is_none(),
+            "tollgate: there are two policies named {name:?}, so routes could not tell them apart; give one another name"
+        );
+        policy
     }
 
     #[track_caller]
     fn expect_index(&self, name: &str) -> usize {
-        match self.index(name) {
-            Some(index) => index,
-            None => {
-                let known: Vec<_> =
-                    self.policies.iter().chain(&self.default).map(|policy| policy.name().as_str()).collect();
-                panic!("tollgate: there is no policy named {name:?}; there are {known:?}")
-            }
-        }
+        let Some(index) = self.index(name) else {
+            let known: Vec<_> = self.all().map(|policy| policy.name().as_str()).collect();
+            panic!("tollgate: there is no policy named {name:?}; there are {known:?}")
+        };
+        index
     }
 }
 
@@ -232,7 +219,8 @@ impl fmt::Debug for RouteLimits {
 pub(crate) fn parse_line(line: &str) -> Result<(Option<http::Method>, &str), &'static str> {
     let (method, route) = match line.split_once(' ') {
         Some((method, route)) => match method.parse() {
-            Ok(known) if is_capital(method) => (Some(known), route.trim()),
+            // Methods are told by their case, and nobody sends `post`: a line with that, or with `*`, would never apply.
+            Ok(known) if method.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'-')) => (Some(known), route.trim()),
             _ => return Err("has no valid method; write \"POST /todos\" or \"/todos\""),
         },
         None => (None, line),
@@ -241,12 +229,6 @@ pub(crate) fn parse_line(line: &str) -> Result<(Option<http::Method>, &str), &'s
         return Err("has no route; write \"POST /todos\" or \"/todos\"");
     }
     Ok((method, route))
-}
-
-/// Methods are told by their case, and nobody sends `post`: a line with that, or with `*`, would never apply.
-#[cfg(any(feature = "axum", feature = "serde"))]
-fn is_capital(method: &str) -> bool {
-    method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-')
 }
 
 /// Whether a request is a CORS preflight: `OPTIONS` with an `Origin` and an `Access-Control-Request-Method`. For

@@ -4,14 +4,12 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::request::Parts;
 
-use super::cost::{Cost, CostFn};
 use super::items::PolicyItems;
 use super::key::KeyExtractor;
-use super::problem;
 use super::settle::{Settle, SettleFn};
+use super::soon::{CostFn, Soon};
 use crate::policy::Policy;
 
 /// One of a layer's limits, with its own cost and its own way to settle: where several limits apply to a request and
@@ -35,7 +33,7 @@ use crate::policy::Policy;
 pub struct Rule {
     /// Most have one; a route table's has several and chooses.
     pub(super) policies: Arc<[Prepared]>,
-    pub(super) choose: Option<Arc<Choose>>,
+    pub(super) choose: Arc<ChooseFn>,
     pub(super) key: Arc<dyn KeyExtractor>,
     pub(super) cost: Option<Arc<CostFn>>,
     pub(super) settle: Option<Arc<SettleFn>>,
@@ -46,12 +44,10 @@ pub struct Rule {
 pub(super) struct Prepared {
     pub(super) policy: Policy,
     pub(super) items: PolicyItems,
-    /// The body of a denial by it alone.
-    pub(super) problem: Bytes,
 }
 
 /// The number of the policy for a request; `None` if the rule does not limit it.
-pub(super) type Choose = dyn Fn(&Parts) -> Option<usize> + Send + Sync;
+type ChooseFn = dyn Fn(&Parts) -> Option<usize> + Send + Sync;
 
 impl Rule {
     /// `policy`, counted by `key`. A quota alone is a policy named from itself.
@@ -66,16 +62,18 @@ impl Rule {
     /// If a bare quota refuses everything (capacity 0 without reservations).
     #[track_caller]
     pub fn new(policy: impl Into<Policy>, key: impl KeyExtractor) -> Rule {
-        Rule::choosing([policy.into()], None, Arc::new(key))
+        Rule::choosing([&policy.into()], |_| Some(0), Arc::new(key))
     }
 
     /// A rule that chooses among policies.
-    pub(super) fn choosing(
-        policies: impl IntoIterator<Item = Policy>,
-        choose: Option<Arc<Choose>>,
+    pub(super) fn choosing<'a>(
+        policies: impl IntoIterator<Item = &'a Policy>,
+        choose: impl Fn(&Parts) -> Option<usize> + Send + Sync + 'static,
         key: Arc<dyn KeyExtractor>,
     ) -> Rule {
-        Rule { policies: policies.into_iter().map(Prepared::new).collect(), choose, key, cost: None, settle: None }
+        let prepared = |policy: &Policy| Prepared { items: PolicyItems::new(policy), policy: policy.clone() };
+        let policies = policies.into_iter().map(prepared).collect();
+        Rule { policies, choose: Arc::new(choose), key, cost: None, settle: None }
     }
 
     /// What a request costs under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost), which counts
@@ -91,7 +89,7 @@ impl Rule {
     /// ```
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Rule {
-        self.cost = Some(Cost::by(cost).into());
+        self.cost = Some(Arc::new(move |parts| Soon::Now(cost(parts))));
         self
     }
 
@@ -113,7 +111,7 @@ impl Rule {
     where
         F: Future<Output = u64> + Send + 'static,
     {
-        self.cost = Some(Cost::later(cost).into());
+        self.cost = Some(Arc::new(move |parts| Soon::later(cost(parts))));
         self
     }
 
@@ -130,36 +128,10 @@ impl Rule {
         self.settle = Some(Arc::new(settle));
         self
     }
-
-    pub(super) fn chosen(&self, parts: &Parts) -> Option<usize> {
-        match &self.choose {
-            None => Some(0),
-            Some(choose) => choose(parts).filter(|chosen| *chosen < self.policies.len()),
-        }
-    }
-
-    /// Whether a request costs one token of one policy, whatever comes of it.
-    pub(super) fn is_usual(&self) -> bool {
-        self.choose.is_none() && self.cost.is_none() && self.settle.is_none()
-    }
-
-    /// Whether some caller may be told to wait.
-    #[cfg(feature = "wait")]
-    pub(super) fn reserves(&self) -> bool {
-        self.policies.iter().any(|Prepared { policy, .. }| {
-            std::iter::once(policy.quota()).chain(policy.tiers().map(|(_, quota)| quota)).any(|quota| quota.reserves())
-        })
-    }
 }
 
 impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.policies.iter().map(|known| &known.policy)).finish()
-    }
-}
-
-impl Prepared {
-    pub(super) fn new(policy: Policy) -> Prepared {
-        Prepared { items: PolicyItems::new(&policy), problem: problem::body_of_one(policy.name()), policy }
     }
 }

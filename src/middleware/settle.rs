@@ -1,12 +1,8 @@
 //! Settling a request's charges by its response.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use http::response::Parts;
-use smallvec::SmallVec;
 
 use super::shared::Shared;
 use crate::backend::BackendFuture;
@@ -66,43 +62,24 @@ pub(super) type SettleFn = dyn Fn(&Parts) -> Settle + Send + Sync;
 pub(super) struct Unsettled {
     pub(super) shared: Arc<Shared>,
     pub(super) charges: Settlement,
-    /// The rule of each charge.
-    pub(super) rules: SmallVec<[usize; 4]>,
 }
 
 impl Unsettled {
-    /// Settles each charge by its own rule.
-    pub(super) fn settle(&self, response: &Parts) -> Settling {
-        let mut pending = SmallVec::new();
-        for (index, rule) in self.rules.iter().enumerate() {
-            let Some(settle) = self.shared.settle_of(*rule) else { continue };
+    /// Settles each charge by its own rule. Returns what a remote backend has not confirmed yet.
+    pub(super) fn settle(&self, response: &Parts) -> Vec<BackendFuture<()>> {
+        let mut pending = Vec::new();
+        for (index, decision) in self.charges.decisions().iter().enumerate() {
+            let Some(settle) = self.shared.settle_of(decision) else { continue };
+            let charge = self.charges.at(index);
             let done = match settle(response) {
                 Settle::Keep => continue,
-                Settle::Refund => self.charges.at(index).refund(),
-                Settle::Charge(tokens) => self.charges.at(index).settle(tokens),
-                Settle::Reset => self.charges.at(index).reset(),
+                Settle::Refund => charge.refund(),
+                Settle::Charge(tokens) => charge.settle(tokens),
+                Settle::Reset => charge.reset(),
             };
-            if let Err(later) = done.try_ready() {
-                pending.push(later);
-            }
+            pending.extend(done.try_ready().err());
         }
-        Settling { pending }
-    }
-}
-
-/// Settlements that a remote backend has not confirmed yet. The response waits for it: what its receiver does next is
-/// to find them done.
-pub(super) struct Settling {
-    pending: SmallVec<[BackendFuture<()>; 1]>,
-}
-
-impl Future for Settling {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // A backend that cannot settle is no reason to withhold a response.
-        self.pending.retain(|done| Pin::new(done).poll(context).is_pending());
-        if self.pending.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        pending
     }
 }
 

@@ -9,16 +9,18 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, Response};
 
-use super::cost::CostFn;
 use super::headers::HeaderFamily;
+use super::items::PolicyItems;
 use super::key::ClientIp;
 use super::refusal::Refusal;
-use super::rule::Rule;
+use super::rule::{Prepared, Rule};
 use super::settle::SettleFn;
+use super::soon::CostFn;
 use crate::limiter::RateLimiter;
+use crate::policy::{Decision, Policy, Signals};
 
 /// The choices of a layer.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Shared {
     pub(super) limiter: RateLimiter,
     pub(super) rules: Vec<Rule>,
@@ -31,7 +33,8 @@ pub(super) struct Shared {
     pub(super) wait: Option<Duration>,
     pub(super) wait_jitter: Duration,
     pub(super) settlement: bool,
-    pub(super) enforce: Enforce,
+    /// Denials are acted on for keys whose digest's seed is below this; `None` = for all.
+    pub(super) enforced_below: Option<u64>,
     pub(super) shadow_header: Option<HeaderName>,
     pub(super) headers: HeaderFamily,
     pub(super) jitter: Duration,
@@ -39,27 +42,66 @@ pub(super) struct Shared {
     pub(super) refuse: Option<Arc<RefuseFn>>,
 }
 
-/// Whose denials are acted on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Enforce {
-    Everybody,
-    Nobody,
-    /// Keys whose digest's seed is at most this.
-    UpTo(u64),
-}
-
 type SkipFn = dyn Fn(&Parts) -> bool + Send + Sync;
-pub(super) type LabelFn = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 type RefuseFn = dyn Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync;
+type LabelFn = dyn Fn(&Parts) -> Option<String> + Send + Sync;
+
+impl Shared {
+    /// What is known of the caller besides its key, if somebody wants to know.
+    pub(super) fn signals(&self, parts: &Parts) -> Signals {
+        if !self.limiter.wants_signals() {
+            return Signals::new();
+        }
+        let address = match &self.client_ip {
+            Some(client_ip) => client_ip.resolve(parts),
+            None => self.rules.iter().find_map(|rule| rule.key.address(parts)),
+        };
+        let mut signals = address.map_or_else(Signals::new, |address| Signals::new().ip(address));
+        if let Some(agent) = parts.headers.get(http::header::USER_AGENT) {
+            signals = signals.user_agent(String::from_utf8_lossy(agent.as_bytes()));
+        }
+        for (name, value) in &self.labels {
+            if let Some(value) = value(parts) {
+                signals = signals.label(name.clone(), value);
+            }
+        }
+        signals
+    }
+
+    /// Whether somebody may want to settle charges.
+    pub(super) fn keeps_charges(&self) -> bool {
+        self.settlement || self.settle.is_some() || self.rules.iter().any(|rule| rule.settle.is_some())
+    }
+
+    /// The rule that a decision was made by, and which of its policies.
+    fn made_by(&self, decision: &Decision) -> Option<(&Rule, &Prepared)> {
+        self.rules.iter().find_map(|rule| {
+            let mut policies = rule.policies.iter();
+            Some((rule, policies.find(|known| known.policy.name() == decision.policy())?))
+        })
+    }
+
+    /// How the charge of a decision is settled by the response, if it is.
+    pub(super) fn settle_of(&self, decision: &Decision) -> Option<&SettleFn> {
+        self.made_by(decision)?.0.settle.as_deref().or(self.settle.as_deref())
+    }
+
+    /// What was rendered of a decision's policy.
+    pub(super) fn items_of(&self, decision: &Decision) -> Option<&PolicyItems> {
+        self.made_by(decision).map(|(_, known)| &known.items)
+    }
+
+    pub(super) fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.rules.iter().flat_map(|rule| rule.policies.iter()).map(|known| &known.policy)
+    }
+}
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let policies: Vec<_> =
-            self.rules.iter().flat_map(|rule| rule.policies.iter()).map(|known| &known.policy).collect();
         f.debug_struct("RateLimitLayer")
-            .field("policies", &policies)
+            .field("policies", &self.policies().collect::<Vec<_>>())
             .field("limiter", &self.limiter)
-            .field("enforce", &self.enforce)
+            .field("enforced_below", &self.enforced_below)
             .field("headers", &self.headers)
             .field("status", &self.status)
             .finish_non_exhaustive()

@@ -18,7 +18,6 @@ mod signals;
 mod subject;
 
 pub use decision::Decision;
-pub(crate) use decisions::tightest;
 pub use decisions::{Decisions, Denied};
 pub(crate) use deny_rule::DenyKind;
 pub use deny_rule::{DenyRule, DenyRuleError};

@@ -186,6 +186,11 @@ impl Policy {
     pub fn tiers(&self) -> impl Iterator<Item = (&str, &Quota)> {
         self.tiers.iter().map(|(name, quota)| (name.as_ref(), quota))
     }
+
+    /// Its own quota and those of its tiers.
+    pub(crate) fn quotas(&self) -> impl Iterator<Item = &Quota> {
+        std::iter::once(&self.quota).chain(self.tiers.iter().map(|(_, quota)| quota))
+    }
 }
 
 impl From<Quota> for Policy {

@@ -63,7 +63,7 @@ use axum::routing::{MethodRouter, get};
 
 use self::answer::{limit, limits, now};
 use crate::limiter::RateLimiter;
-use crate::middleware::{KeyExtractor, RateLimitLayer, Rule};
+use crate::middleware::{KeyExtractor, RateLimitLayer};
 use crate::policy::Policy;
 
 pub use named::of_whomever_the_client_names;
@@ -98,7 +98,7 @@ pub fn of<S>(limiter: &RateLimiter, policy: impl Into<Policy>, key: impl KeyExtr
 where
     S: Clone + Send + Sync + 'static,
 {
-    of_layer(&RateLimitLayer::of(limiter, Rule::new(policy, key)))
+    of_layer(&RateLimitLayer::new(policy, key).limiter(limiter))
 }
 
 /// How the caller's limits stand under all that a layer limits by: its limiter, its keys, its tiers, whom it skips.

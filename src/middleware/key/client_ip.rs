@@ -1,8 +1,9 @@
 //! The client's address as a key.
 
-use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
+#[cfg(feature = "axum")]
+use ::axum::extract::{ConnectInfo, connect_info::MockConnectInfo};
 use http::Extensions;
 use http::header::{FORWARDED, HeaderMap, HeaderName};
 use http::request::Parts;
@@ -10,8 +11,9 @@ use ipnet::IpNet;
 
 use super::super::headers::field_name;
 use super::forwarded::{address, entries, node};
-use super::{Extraction, Found, Head, KeyError, KeyExtractor};
-use crate::policy::{CidrError, Digest, Key, parse_network};
+use super::request::only;
+use super::{Extraction, Found, KeyError, KeyExtractor};
+use crate::policy::{CidrError, Key, parse_network};
 
 /// Counts by the address at the other end of the connection. No header is believed unless [told](ClientIp::trust).
 ///
@@ -256,28 +258,21 @@ impl ClientIp {
     /// # Ok::<(), std::net::AddrParseError>(())
     /// ```
     pub fn resolve(&self, parts: &Parts) -> Option<IpAddr> {
-        self.find(&parts.headers, &parts.extensions)
-    }
-
-    fn find(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
-        let peer = peer(extensions)?.ip().to_canonical();
+        let headers = &parts.headers;
+        let peer = peer(&parts.extensions)?.ip().to_canonical();
         Some(match &self.believe {
             Believe::Nobody => peer,
             Believe::Hops(hops) => self.written(headers).nth(hops - 1).flatten().unwrap_or(peer),
             Believe::Networks(networks) => {
                 let believed = |address: &IpAddr| networks.iter().any(|network| network.contains(address));
-                let mut hop = peer;
-                if believed(&hop) {
-                    for entry in self.written(headers) {
-                        // Never skip an entry that makes no sense: what is left of it is anybody's.
-                        let Some(address) = entry else { break };
-                        hop = address;
-                        if !believed(&hop) {
-                            break;
-                        }
-                    }
+                let mut client = peer;
+                let mut written = self.written(headers);
+                while believed(&client) {
+                    // Never skip an entry that makes no sense: what is left of it is anybody's.
+                    let Some(Some(address)) = written.next() else { break };
+                    client = address;
                 }
-                hop
+                client
             }
         })
     }
@@ -288,61 +283,26 @@ impl ClientIp {
             Source::XForwardedFor => Box::new(entries(headers, &X_FORWARDED_FOR, false).map(address)),
             Source::Forwarded => Box::new(entries(headers, &FORWARDED, true).map(node)),
             Source::Single(name) => {
-                let mut values = headers.get_all(name).iter();
-                let only = values.next().filter(|_| values.next().is_none());
-                Box::new(std::iter::once(only.and_then(|value| single(name, value.as_bytes().trim_ascii()))))
+                Box::new(std::iter::once(only(headers, name).and_then(|value| single(name, value))))
             }
         }
     }
 }
 
-impl ClientIp {
-    /// Whether it is told to read a header that it may not believe.
-    fn is_mistaken(&self) -> bool {
-        matches!((&self.believe, &self.source), (Believe::Nobody, Source::Forwarded | Source::Single(_)))
-    }
-
-    /// The usual case by itself: an address of either family is put together from single bytes.
-    #[inline(always)]
-    fn usual_key(&self, extensions: &Extensions) -> Option<Key> {
-        // The peer is looked for only where it is the client.
-        let (Believe::Nobody, Source::XForwardedFor) = (&self.believe, &self.source) else { return None };
-        match peer(extensions).as_deref() {
-            Some(SocketAddr::V4(peer)) => Some(Key::network_v4(*peer.ip(), self.prefix_v4)),
-            _ => None,
-        }
-    }
-
-    fn found_key(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<Key> {
-        Some(Key::network(self.find(headers, extensions)?, self.prefix_v4, self.prefix_v6))
-    }
-}
-
 impl KeyExtractor for ClientIp {
     fn extract(&self, parts: &Parts) -> Extraction {
-        if self.is_mistaken() {
+        // A header that is read, but that nobody is believed about.
+        if let (Believe::Nobody, Source::Forwarded | Source::Single(_)) = (&self.believe, &self.source) {
             return Extraction::Now(Found::Refuse(KeyError::new(UNTRUSTED)));
         }
-        let usual = self.usual_key(&parts.extensions);
-        match usual.or_else(|| self.found_key(&parts.headers, &parts.extensions)) {
-            Some(key) => key.into(),
+        match self.resolve(parts) {
+            Some(address) => Key::network(address, self.prefix_v4, self.prefix_v6).into(),
             None => Extraction::Now(Found::Refuse(KeyError::new(MISSING))),
         }
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.resolve(parts)
-    }
-
-    fn at_once(&self, head: Head<'_>) -> Option<Digest> {
-        // By itself, so that it is known how many words there are to hash.
-        if let Some(key) = self.usual_key(head.extensions) {
-            return Some(head.digest(&key));
-        }
-        if self.is_mistaken() {
-            return None;
-        }
-        Some(head.digest(&self.found_key(head.headers, head.extensions)?))
     }
 }
 
@@ -374,43 +334,21 @@ fn single(name: &HeaderName, value: &[u8]) -> Option<IpAddr> {
 #[allow(clippy::exhaustive_structs)] // An address is all there is to it.
 pub struct PeerAddr(pub SocketAddr);
 
-#[inline(always)]
-fn peer(extensions: &Extensions) -> Option<Cow<'_, SocketAddr>> {
+fn peer(extensions: &Extensions) -> Option<SocketAddr> {
+    let peer = None;
     #[cfg(feature = "axum")]
-    if let Some(::axum::extract::ConnectInfo(peer)) = extensions.get::<::axum::extract::ConnectInfo<SocketAddr>>() {
-        return Some(Cow::Borrowed(peer));
-    }
-    #[cfg(feature = "tonic")]
-    if let Some(peer) = tonic_peer(extensions) {
-        return Some(Cow::Owned(peer));
-    }
-    if let Some(PeerAddr(peer)) = extensions.get() {
-        return Some(Cow::Borrowed(peer));
-    }
-    #[cfg(feature = "axum")]
-    if let Some(::axum::extract::connect_info::MockConnectInfo(peer)) =
-        extensions.get::<::axum::extract::connect_info::MockConnectInfo<SocketAddr>>()
-    {
-        return Some(Cow::Borrowed(peer));
-    }
-    None
-}
-
-#[cfg(feature = "tonic")]
-fn tonic_peer(extensions: &Extensions) -> Option<SocketAddr> {
-    if let Some(info) = extensions.get::<tonic::transport::server::TcpConnectInfo>() {
-        return info.remote_addr();
-    }
+    let peer = peer.or_else(|| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0));
     // Over TLS tonic wraps it in a type that only exists together with a TLS library of the user's choice; tonic's own
     // request finds it.
-    tonic::Request::from_parts(Default::default(), extensions.clone(), ()).remote_addr()
+    #[cfg(feature = "tonic")]
+    let peer = peer.or_else(|| tonic::Request::from_parts(Default::default(), extensions.clone(), ()).remote_addr());
+    let peer = peer.or_else(|| extensions.get::<PeerAddr>().map(|peer| peer.0));
+    #[cfg(feature = "axum")]
+    let peer = peer.or_else(|| extensions.get::<MockConnectInfo<SocketAddr>>().map(|info| info.0));
+    peer
 }
 
-fn parse_networks<I>(networks: I) -> Result<Vec<IpNet>, CidrError>
-where
-    I: IntoIterator,
-    I::Item: AsRef<str>,
-{
+fn parse_networks(networks: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<IpNet>, CidrError> {
     networks.into_iter().map(|network| parse_network(network.as_ref())).collect()
 }
 

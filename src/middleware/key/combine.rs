@@ -1,12 +1,13 @@
 //! Extractors made of others.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::StatusCode;
 use http::request::Parts;
 
-use super::{Extraction, Found, Head, KeyError, KeyExtractor};
-use crate::policy::{Digest, Subject};
+use super::{Extraction, Found, KeyError, KeyExtractor};
+use crate::policy::Subject;
 
 /// What [`KeyExtractor::or`] makes.
 ///
@@ -16,39 +17,26 @@ use crate::policy::{Digest, Subject};
 /// let either: Or<Header, ClientIp> = key::header("x-api-key").or(key::client_ip());
 /// ```
 #[derive(Clone, Debug)]
-pub struct Or<A, B>(A, std::sync::Arc<B>);
-
-impl<A, B> Or<A, B> {
-    pub(super) fn new(first: A, second: B) -> Or<A, B> {
-        Or(first, std::sync::Arc::new(second))
-    }
-}
+pub struct Or<A, B>(pub(super) A, pub(super) Arc<B>);
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn extract(&self, parts: &Parts) -> Extraction {
         match self.0.extract(parts) {
             Extraction::Now(found) if is_nobody(&found) => self.1.extract(parts),
-            Extraction::Now(found) => Extraction::Now(found),
             Extraction::Later(first) => {
                 // The second sees the request now; a future that is not needed is dropped unpolled.
                 let second = self.1.extract(parts);
-                Extraction::Later(Box::pin(async move {
-                    match first.await {
-                        found if is_nobody(&found) => resolve(second).await,
-                        found => found,
-                    }
-                }))
+                Extraction::later(async move {
+                    let found = first.await;
+                    if is_nobody(&found) { second.found().await } else { found }
+                })
             }
+            found => found,
         }
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.0.address(parts).or_else(|| self.1.address(parts))
-    }
-
-    // Found at once it is somebody.
-    fn at_once(&self, head: Head<'_>) -> Option<Digest> {
-        self.0.at_once(head)
     }
 }
 
@@ -60,21 +48,13 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
 /// let both: And<Bearer, ClientIp> = key::bearer().and(key::client_ip());
 /// ```
 #[derive(Clone, Debug)]
-pub struct And<A, B>(A, B);
-
-impl<A, B> And<A, B> {
-    pub(super) fn new(first: A, second: B) -> And<A, B> {
-        And(first, second)
-    }
-}
+pub struct And<A, B>(pub(super) A, pub(super) B);
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for And<A, B> {
     fn extract(&self, parts: &Parts) -> Extraction {
         match (self.0.extract(parts), self.1.extract(parts)) {
             (Extraction::Now(first), Extraction::Now(second)) => Extraction::Now(both(first, second)),
-            (first, second) => {
-                Extraction::Later(Box::pin(async move { both(resolve(first).await, resolve(second).await) }))
-            }
+            (first, second) => Extraction::later(async move { both(first.found().await, second.found().await) }),
         }
     }
 
@@ -92,13 +72,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for And<A, B> {
 /// let changed: Map<Bearer, fn(Subject) -> Subject> = key::bearer().map(|subject| subject.tier("api"));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Map<A, F>(A, std::sync::Arc<F>);
-
-impl<A, F> Map<A, F> {
-    pub(super) fn new(first: A, change: F) -> Map<A, F> {
-        Map(first, std::sync::Arc::new(change))
-    }
-}
+pub struct Map<A, F>(pub(super) A, pub(super) Arc<F>);
 
 impl<A, F> KeyExtractor for Map<A, F>
 where
@@ -106,7 +80,7 @@ where
     F: Fn(Subject) -> Subject + Send + Sync + 'static,
 {
     fn extract(&self, parts: &Parts) -> Extraction {
-        let change = std::sync::Arc::clone(&self.1);
+        let change = Arc::clone(&self.1);
         self.0.extract(parts).then(move |found| match found {
             Found::Subject(subject) => Found::Subject(change(subject)),
             other => other,
@@ -126,33 +100,21 @@ where
 /// let only_known: OrReject<Bearer> = key::bearer().or_reject();
 /// ```
 #[derive(Clone, Debug)]
-pub struct OrReject<A>(A);
-
-impl<A> OrReject<A> {
-    pub(super) fn new(first: A) -> OrReject<A> {
-        OrReject(first)
-    }
-}
+pub struct OrReject<A>(pub(super) A);
 
 impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
     fn extract(&self, parts: &Parts) -> Extraction {
         self.0.extract(parts).then(|found| {
-            if is_nobody(&found) {
-                let error = KeyError::new("the request does not say who is asking, which this service needs to know");
-                Found::Refuse(error.with_status(StatusCode::BAD_REQUEST))
-            } else {
-                found
+            if !is_nobody(&found) {
+                return found;
             }
+            let error = KeyError::new("the request does not say who is asking, which this service needs to know");
+            Found::Refuse(error.with_status(StatusCode::BAD_REQUEST))
         })
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.0.address(parts)
-    }
-
-    // Found at once it is somebody.
-    fn at_once(&self, head: Head<'_>) -> Option<Digest> {
-        self.0.at_once(head)
     }
 }
 
@@ -164,13 +126,7 @@ impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
 /// let only_known: OrSkip<Bearer> = key::bearer().or_skip();
 /// ```
 #[derive(Clone, Debug)]
-pub struct OrSkip<A>(A);
-
-impl<A> OrSkip<A> {
-    pub(super) fn new(first: A) -> OrSkip<A> {
-        OrSkip(first)
-    }
-}
+pub struct OrSkip<A>(pub(super) A);
 
 impl<A: KeyExtractor> KeyExtractor for OrSkip<A> {
     fn extract(&self, parts: &Parts) -> Extraction {
@@ -179,11 +135,6 @@ impl<A: KeyExtractor> KeyExtractor for OrSkip<A> {
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.0.address(parts)
-    }
-
-    // Found at once it is somebody.
-    fn at_once(&self, head: Head<'_>) -> Option<Digest> {
-        self.0.at_once(head)
     }
 }
 
@@ -209,13 +160,6 @@ fn both(first: Found, second: Found) -> Found {
     }
 }
 
-async fn resolve(extraction: Extraction) -> Found {
-    match extraction {
-        Extraction::Now(found) => found,
-        Extraction::Later(future) => future.await,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,7 +169,7 @@ mod tests {
 
     fn find(extractor: impl KeyExtractor) -> Found {
         let parts = http::Request::new(()).into_parts().0;
-        match pin!(resolve(extractor.extract(&parts))).poll(&mut Context::from_waker(Waker::noop())) {
+        match pin!(extractor.extract(&parts).found()).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(found) => found,
             Poll::Pending => panic!("nothing here waits"),
         }

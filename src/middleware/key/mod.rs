@@ -19,7 +19,6 @@ mod axum;
 mod client_ip;
 mod combine;
 mod forwarded;
-mod head;
 #[cfg(feature = "axum")]
 mod path;
 mod request;
@@ -28,11 +27,12 @@ use std::fmt;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use http::StatusCode;
 use http::request::Parts;
 
-use crate::policy::{Digest, Key, Subject};
+use crate::policy::{Key, Subject};
 
 #[cfg(feature = "axum")]
 pub(crate) use self::path::percent_decoded;
@@ -44,7 +44,6 @@ pub use self::{
 pub use crate::policy::CidrError;
 pub use client_ip::{ClientIp, PeerAddr, client_ip};
 pub use combine::{And, Map, Or, OrReject, OrSkip};
-pub(super) use head::Head;
 pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, header};
 
 /// Finds out who is asking.
@@ -112,14 +111,6 @@ pub trait KeyExtractor: Send + Sync + 'static {
         None
     }
 
-    /// The digest of the key, if what [`extract`](KeyExtractor::extract) would answer is a key without a tier, and these
-    /// are enough to tell. `None` says nothing: the request is taken apart, and `extract` asked.
-    #[doc(hidden)]
-    fn at_once(&self, head: Head<'_>) -> Option<Digest> {
-        let _ = head;
-        None
-    }
-
     /// Who sent the request with these parts, key and tier, for a handler that limits, or looks, by itself and means
     /// the same callers as the layer. `None`: a rule with this extractor would not limit the request. (Handed on to a
     /// limiter, `None` would be the anonymous caller, which is somebody else.)
@@ -158,11 +149,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     {
         let extraction = self.extract(parts);
         async move {
-            let found = match extraction {
-                Extraction::Now(found) => found,
-                Extraction::Later(found) => found.await,
-            };
-            match found {
+            match extraction.found().await {
                 Found::Subject(subject) => Ok(Some(subject)),
                 Found::Skip => Ok(None),
                 Found::Refuse(error) => Err(error),
@@ -182,7 +169,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Or::new(self, other)
+        Or(self, Arc::new(other))
     }
 
     /// Both together: the pair is the key. Whoever lacks one of them has none. The tier is the first one's, else the
@@ -199,7 +186,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        And::new(self, other)
+        And(self, other)
     }
 
     /// Changes what was found: gives it a tier, say.
@@ -214,7 +201,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Self: Sized,
         F: Fn(Subject) -> Subject + Send + Sync + 'static,
     {
-        Map::new(self, change)
+        Map(self, Arc::new(change))
     }
 
     /// Requests without a key are answered with 400 and never reach the service. Without this they share the anonymous
@@ -237,7 +224,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        OrReject::new(self)
+        OrReject(self)
     }
 
     /// Requests without a key are not limited by this rule. Without this they share the anonymous bucket.
@@ -256,7 +243,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        OrSkip::new(self)
+        OrSkip(self)
     }
 }
 
@@ -267,10 +254,6 @@ impl KeyExtractor for Box<dyn KeyExtractor> {
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         (**self).address(parts)
-    }
-
-    fn at_once(&self, head: Head<'_>) -> Option<Digest> {
-        (**self).at_once(head)
     }
 }
 
@@ -354,11 +337,19 @@ impl Extraction {
         Extraction::Now(Found::Skip)
     }
 
+    /// What is found, once it is.
+    pub(super) async fn found(self) -> Found {
+        match self {
+            Extraction::Now(found) => found,
+            Extraction::Later(found) => found.await,
+        }
+    }
+
     /// What is found, changed when it is.
     fn then(self, change: impl FnOnce(Found) -> Found + Send + 'static) -> Extraction {
         match self {
             Extraction::Now(found) => Extraction::Now(change(found)),
-            Extraction::Later(future) => Extraction::Later(Box::pin(async move { change(future.await) })),
+            Extraction::Later(future) => Extraction::later(async move { change(future.await) }),
         }
     }
 }
@@ -476,9 +467,5 @@ pub struct Global;
 impl KeyExtractor for Global {
     fn extract(&self, _parts: &Parts) -> Extraction {
         Key::everybody().into()
-    }
-
-    fn at_once(&self, head: Head<'_>) -> Option<Digest> {
-        Some(head.digest(&Key::everybody()))
     }
 }

@@ -6,8 +6,8 @@ use http::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderName};
 use http::request::Parts;
 
 use super::super::headers::field_name;
-use super::{Extraction, Found, Head, KeyExtractor};
-use crate::policy::{Digest, Key};
+use super::{Extraction, Found, KeyExtractor};
+use crate::policy::Key;
 
 /// Counts by what an outer layer put among the request's extensions: a user, a session, a tenant. Without it the caller
 /// is anonymous.
@@ -101,10 +101,6 @@ impl KeyExtractor for Header {
     fn extract(&self, parts: &Parts) -> Extraction {
         from_source("header", only(&parts.headers, &self.name))
     }
-
-    fn at_once(&self, head: Head<'_>) -> Option<Digest> {
-        Some(head.digest(&key_from("header", only(head.headers, &self.name)?)))
-    }
 }
 
 /// Counts by the token of `Authorization: Bearer` (RFC 6750, section 2.1). It is hashed and kept nowhere; whether it is
@@ -140,10 +136,6 @@ pub struct Bearer;
 impl KeyExtractor for Bearer {
     fn extract(&self, parts: &Parts) -> Extraction {
         from_source("bearer", token(&parts.headers))
-    }
-
-    fn at_once(&self, head: Head<'_>) -> Option<Digest> {
-        Some(head.digest(&key_from("bearer", token(head.headers)?)))
     }
 }
 
@@ -187,21 +179,14 @@ pub struct Cookie {
 
 impl KeyExtractor for Cookie {
     fn extract(&self, parts: &Parts) -> Extraction {
-        let mut found: Option<&[u8]> = None;
-        for line in parts.headers.get_all(COOKIE) {
-            for pair in line.as_bytes().split(|byte| *byte == b';') {
-                let Some(equals) = pair.iter().position(|byte| *byte == b'=') else { continue };
-                if pair[..equals].trim_ascii() != self.name.as_bytes() {
-                    continue;
-                }
-                let value = pair[equals + 1..].trim_ascii();
-                if found.is_some_and(|other| other != value) {
-                    return None::<u64>.into();
-                }
-                found = Some(value);
-            }
-        }
-        from_source("cookie", found.filter(|value| !value.is_empty()))
+        let lines = parts.headers.get_all(COOKIE).iter();
+        let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+        let mut values = pairs.filter_map(|pair| {
+            let equals = pair.iter().position(|byte| *byte == b'=')?;
+            (pair[..equals].trim_ascii() == self.name.as_bytes()).then(|| pair[equals + 1..].trim_ascii())
+        });
+        let value = values.next().filter(|value| !value.is_empty() && values.all(|other| other == *value));
+        from_source("cookie", value)
     }
 }
 
@@ -211,15 +196,11 @@ impl KeyExtractor for Cookie {
 /// It is the pair of the source's name (`"header"`, `"bearer"`, `"cookie"`, `"path"`) and the bytes: who asks a limiter
 /// about such a key from elsewhere makes it as `Key::from(("bearer", token.as_bytes()))`.
 pub(super) fn from_source(source: &'static str, value: Option<&[u8]>) -> Extraction {
-    value.map(|value| key_from(source, value)).into()
-}
-
-fn key_from(source: &'static str, value: &[u8]) -> Key {
-    Key::from((source, value))
+    value.map(|value| Key::from((source, value))).into()
 }
 
 /// The header's value if it is there once and not empty.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.as_bytes().trim_ascii();
     (values.next().is_none() && !value.is_empty()).then_some(value)
