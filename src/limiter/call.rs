@@ -35,12 +35,12 @@ pub(super) struct Call {
 
 impl Call {
     pub(super) fn new(limiter: &RateLimiter, lines: &Lines<'_>, around: Circumstances<'_>) -> Call {
-        let Inner { guard, hash, observers, .. } = &*limiter.inner;
+        let Inner { guard, hash, backend, observers, .. } = &*limiter.inner;
         let keys = lines.iter().filter(|_| guard.counts()).map(|(_, subject, _)| subject.key().cloned());
         Call {
             take: around.take,
             enforced: around.enforced,
-            began: (!observers.is_empty()).then(Instant::now),
+            began: (backend.is_remote() && !observers.is_empty()).then(Instant::now),
             known: guard.known(around.signals, hash),
             keys: keys.collect(),
             permit: None,
@@ -102,8 +102,8 @@ impl RateLimiter {
             }
             Err(error) => error,
         };
-        if let Some(began) = call.began {
-            let latency = began.elapsed();
+        if !self.inner.observers.is_empty() {
+            let latency = call.began.map(|began| began.elapsed());
             for line in lines {
                 let failed = Failed { policy: &line.policy, key: line.key, error: &error, latency };
                 self.inner.observers.iter().for_each(|observer| observer.failed(&failed));
@@ -142,8 +142,8 @@ impl RateLimiter {
 
     /// 8. Observers are told.
     pub(super) fn observed(&self, call: &Call, decided: &Decisions) {
-        if let Some(began) = call.began {
-            let latency = began.elapsed();
+        if !self.inner.observers.is_empty() {
+            let latency = call.began.map(|began| began.elapsed());
             for decision in decided {
                 let observed = Observed { decision, latency, check: !call.take, enforced: call.enforced };
                 self.inner.observers.iter().for_each(|observer| observer.decided(&observed));
