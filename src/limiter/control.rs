@@ -169,7 +169,8 @@ impl RateLimiter {
     /// If 100,000 are blocked already. If the backend cannot tell the other processes; in this one it holds.
     pub async fn block(&self, signal: Signal, lasts: Duration) -> Result<(), Error> {
         let id = self.inner.hash.digest(&signal.to_key());
-        if !self.inner.guard.hold(id, self.inner.time.now(), lasts) {
+        let now = self.inner.time.now();
+        if !self.inner.guard.held.block(id, now, now + lasts) {
             let message = format!("{MOST_HELD} callers are blocked by hand already; unblock some, or use a deny list");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
@@ -329,8 +330,8 @@ impl Inner {
                 News::Block(id, Some((lasts, times))) => self.guard.block(id, now, lasts, times),
                 News::Block(id, None) => self.guard.unblock(id),
                 // There may be more on a board than there is room for; whoever posted them was told of his own.
-                News::Hold(id, Some(lasts)) => drop(self.guard.hold(id, now, lasts)),
-                News::Hold(id, None) => self.guard.release(id),
+                News::Hold(id, Some(lasts)) => drop(self.guard.held.block(id, now, now + lasts)),
+                News::Hold(id, None) => self.guard.held.unblock(id),
             }
         }
         let is_changed = all && !self.overrides.is_empty() || !changes.is_empty();

@@ -89,21 +89,5 @@ pub const ALL: [&str; 13] = [
 
 /// Upper bounds of buckets for [`DECISION_DURATION`], in seconds, for exporters that want some: from the microsecond of
 /// a denial that is remembered, by the milliseconds of a network, to the second after which a call is given up.
-pub const DURATION_BUCKETS: [f64; 16] = [
-    0.000_001,
-    0.000_002_5,
-    0.000_01,
-    0.000_025,
-    0.000_1,
-    0.000_25,
-    0.000_5,
-    0.001,
-    0.002_5,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    1.0,
-];
+pub const DURATION_BUCKETS: [f64; 16] =
+    [1e-6, 2.5e-6, 1e-5, 2.5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0];

@@ -9,7 +9,7 @@ use crate::sync::{PoisonError, RwLock};
 
 /// By the local clock.
 #[derive(Default)]
-pub(super) struct Held {
+pub(in crate::limiter) struct Held {
     blocks: RwLock<Blocks>,
     /// While nobody was ever blocked, calls do not lock the blocks.
     any: AtomicBool,
@@ -39,7 +39,7 @@ impl Held {
 
     /// Blocks somebody until then, replacing an earlier block; returns whether there was room. A block that has ended
     /// makes room for another.
-    pub(super) fn block(&self, id: Digest, now: Micros, until: Micros) -> bool {
+    pub(in crate::limiter) fn block(&self, id: Digest, now: Micros, until: Micros) -> bool {
         let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
         if !blocks.until.contains_key(&id) && blocks.ends.len() >= MOST {
             match blocks.ends.first() {
@@ -55,7 +55,7 @@ impl Held {
     }
 
     /// Lets somebody go.
-    pub(super) fn unblock(&self, id: Digest) {
+    pub(in crate::limiter) fn unblock(&self, id: Digest) {
         self.blocks.write().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
