@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, ErrorKind as RedisKind, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind as RedisKind, ServerErrorKind, Value};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
@@ -47,7 +47,7 @@ struct Readers {
 }
 
 /// Up to where.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Told {
     epoch: Vec<u8>,
     version: u64,
@@ -58,11 +58,9 @@ struct Told {
 /// What the server says.
 #[derive(Debug)]
 pub(super) struct Page {
-    epoch: Vec<u8>,
+    told: Told,
     all: bool,
     more: bool,
-    version: u64,
-    floor: Vec<u8>,
     pub(super) notices: Vec<Notice>,
 }
 
@@ -122,7 +120,8 @@ impl Board {
         loop {
             let answer = self.ask(&told, std::mem::take(&mut posted)).await;
             // A board that goes on and on is none.
-            let is_endless = |page: &Page| page.more && (page.version <= told.version || collected.len() > MOST_READ);
+            let is_endless =
+                |page: &Page| page.more && (page.told.version <= told.version || collected.len() > MOST_READ);
             let page = match answer {
                 Ok(page) if !is_endless(&page) || page.all && !anew => page,
                 answer => {
@@ -139,7 +138,7 @@ impl Board {
                 collected.clear();
             }
             collected.extend(page.notices);
-            (told.epoch, told.version, told.floor) = (page.epoch, page.version, page.floor);
+            *told = page.told;
             if !page.more {
                 break;
             }
@@ -169,7 +168,8 @@ impl Board {
             let number = link.number();
             match timeout(PATIENCE.max(self.lanes.deadline()), link.run::<Value>(&command)).await {
                 Ok(Ok(answer)) => return page(answer).ok_or_else(nonsense),
-                Ok(Err(error)) if is_unknown(&error) && !in_full => in_full = true,
+                // The server needs the script in full once.
+                Ok(Err(error)) if error.kind() == NO_SCRIPT && !in_full => in_full = true,
                 Ok(Err(error)) => {
                     if fault(&error) != Fault::Answered {
                         link.lost(number);
@@ -276,7 +276,7 @@ pub(super) fn page(answer: Value) -> Option<Page> {
         let lasts = (until > 0).then(|| Duration::from_millis(until.saturating_sub(now)));
         notices.push(Notice { topic, text: stands.then_some(text), lasts: lasts.filter(|_| stands) });
     }
-    Some(Page { epoch, all, more, version, floor, notices })
+    Some(Page { told: Told { epoch, version, floor }, all, more, notices })
 }
 
 fn bytes(value: Value) -> Option<Vec<u8>> {
@@ -294,12 +294,8 @@ fn number(value: Value) -> Option<u64> {
     }
 }
 
-/// The server needs the script in full once.
-fn is_unknown(error: &RedisError) -> bool {
-    error.kind() == RedisKind::Server(ServerErrorKind::NoScript)
-}
+const NO_SCRIPT: RedisKind = RedisKind::Server(ServerErrorKind::NoScript);
 
-#[cold]
 fn nonsense() -> Error {
     Error::new(
         ErrorKind::Protocol,
