@@ -9,7 +9,7 @@ use super::observer::Blocked;
 use super::overrides::{Change, Whose};
 use super::{Inner, RateLimiter, SetQuotaError};
 use crate::algorithm::Quota;
-use crate::backend::{BackendFuture, BulletinReader, Error, ErrorKind, Notice, RowId};
+use crate::backend::{BackendFuture, BulletinReader, Error, ErrorKind, Notice, RowId, Vitals};
 use crate::policy::{Policy, PolicyName, Signal, Subject};
 use crate::sync::atomic::Ordering;
 
@@ -197,20 +197,10 @@ impl RateLimiter {
     /// server. See [`Stats`] for an example.
     pub fn stats(&self) -> Stats {
         let Inner { backend, guard, overrides, time, waiting, .. } = &*self.inner;
-        let vitals = backend.vitals();
-        let (counted, blocked) = guard.len(time.now());
-        Stats {
-            rows: vitals.rows,
-            evictions: vitals.evictions,
-            overflowed: vitals.overflowed,
-            is_broken: vitals.is_broken,
-            waiting: waiting.load(Ordering::Relaxed),
-            offenders: counted,
-            blocked,
-            changed_quotas: overrides.len(),
-            untold: vitals.untold,
-            is_deaf: vitals.is_deaf,
-        }
+        let Vitals { rows, evictions, overflowed, is_broken, untold, is_deaf, .. } = backend.vitals();
+        let (offenders, blocked) = guard.len(time.now());
+        let (waiting, changed_quotas) = (waiting.load(Ordering::Relaxed), overrides.len());
+        Stats { rows, evictions, overflowed, is_broken, waiting, offenders, blocked, changed_quotas, untold, is_deaf }
     }
 
     /// The rows that the backend holds in this process for each policy, most first: which policy fills the table. A

@@ -119,8 +119,10 @@ impl Metrics {
     fn increment(&self, policy: &PolicyName, count: Count) {
         let series = self.policies.of(policy, Series::new);
         let counter = series.counters.get_or_insert(&count, OnceLock::new);
-        let policy = || [("policy", series.policy.clone())];
-        let key = || self.key(count.name(), policy().into_iter().chain(count.labels()));
+        let key = || {
+            let (name, labels) = count.name_and_labels();
+            self.key(name, std::iter::once(("policy", series.policy.clone())).chain(labels))
+        };
         self.with(counter, key, register_counter, |counter| counter.increment(1));
     }
 

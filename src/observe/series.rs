@@ -43,25 +43,20 @@ impl Count {
         Count::Decision { outcome, reason, decided_by, enforced: observed.is_enforced() }
     }
 
-    pub(super) fn name(self) -> &'static str {
+    /// The name of its series, and its labels besides that of the policy.
+    pub(super) fn name_and_labels(self) -> (&'static str, Vec<(&'static str, SharedString)>) {
         match self {
-            Count::Decision { .. } => names::DECISIONS,
-            Count::Check(_) => names::CHECKS,
-            Count::Error(_) => names::BACKEND_ERRORS,
-        }
-    }
-
-    /// Besides that of the policy.
-    pub(super) fn labels(self) -> Vec<(&'static str, SharedString)> {
-        match self {
-            Count::Decision { outcome, reason, decided_by, enforced } => vec![
-                ("outcome", outcome.as_str().into()),
-                ("reason", reason.as_str().into()),
-                ("decided_by", decided_by.as_str().into()),
-                ("enforced", if enforced { "true" } else { "false" }.into()),
-            ],
-            Count::Check(outcome) => vec![("outcome", outcome.as_str().into())],
-            Count::Error(kind) => vec![("kind", kind.as_str().into())],
+            Count::Decision { outcome, reason, decided_by, enforced } => {
+                let labels = vec![
+                    ("outcome", outcome.as_str().into()),
+                    ("reason", reason.as_str().into()),
+                    ("decided_by", decided_by.as_str().into()),
+                    ("enforced", if enforced { "true" } else { "false" }.into()),
+                ];
+                (names::DECISIONS, labels)
+            }
+            Count::Check(outcome) => (names::CHECKS, vec![("outcome", outcome.as_str().into())]),
+            Count::Error(kind) => (names::BACKEND_ERRORS, vec![("kind", kind.as_str().into())]),
         }
     }
 }
