@@ -46,7 +46,6 @@
 #![allow(clippy::expect_used)]
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::time::Duration;
 
 use super::{Adjustment, Backend, RowId, Steps, Take};
@@ -55,31 +54,19 @@ use crate::policy::{Digest, Key, PolicyName, Secret};
 
 /// All of the suite but what needs several threads ([`spend`] is for those). `pass` lets time go by, and lets tasks run
 /// if the backend has any; it is asked for less than a second in all.
-pub async fn all<P, F>(backend: &dyn Backend, pass: P)
-where
-    P: Fn(Duration) -> F,
-    F: Future<Output = ()>,
-{
+pub async fn all(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     decides_as_the_algebra_does(backend, &pass).await;
     the_rest(backend, &pass).await;
 }
 
 /// All of the suite for a backend on which only the rows of one key are decided together, as on a Redis cluster: but
 /// for calls that name several keys.
-pub async fn all_key_by_key<P, F>(backend: &dyn Backend, pass: P)
-where
-    P: Fn(Duration) -> F,
-    F: Future<Output = ()>,
-{
+pub async fn all_key_by_key(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, false).await;
     the_rest(backend, &pass).await;
 }
 
-async fn the_rest<P, F>(backend: &dyn Backend, pass: &P)
-where
-    P: Fn(Duration) -> F,
-    F: Future<Output = ()>,
-{
+async fn the_rest(backend: &dyn Backend, pass: &impl AsyncFn(Duration)) {
     stores_all_or_none(backend).await;
     peeks_without_a_trace(backend).await;
     keeps_rows_apart(backend).await;
@@ -92,19 +79,11 @@ where
 }
 
 /// Random histories over rows of every kind of quota: each decision equals the algebra's at the instant of the answer.
-pub async fn decides_as_the_algebra_does<P, F>(backend: &dyn Backend, pass: P)
-where
-    P: Fn(Duration) -> F,
-    F: Future<Output = ()>,
-{
+pub async fn decides_as_the_algebra_does(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, true).await;
 }
 
-async fn histories<P, F>(backend: &dyn Backend, pass: &P, several_keys: bool)
-where
-    P: Fn(Duration) -> F,
-    F: Future<Output = ()>,
-{
+async fn histories(backend: &dyn Backend, pass: &impl AsyncFn(Duration), several_keys: bool) {
     let ms = Duration::from_millis(1);
     let policies = [
         ("conformance tb", Quota::token_bucket(3, 7 * ms).capacity(5)),
@@ -174,7 +153,7 @@ pub async fn stores_all_or_none(backend: &dyn Backend) {
 /// A peek answers what an acquire then does, and stores nothing.
 pub async fn peeks_without_a_trace(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance peek");
-    let take = Take::new(RowId { policy: &policy, key: fresh_key() }, &Quota::token_bucket(3, HOUR), Ask::cost(2));
+    let take = Take::new(fresh_row(&policy), &Quota::token_bucket(3, HOUR), Ask::cost(2));
     for _ in 0..5 {
         assert!(ask(backend, &[take], false).await.all_granted());
     }
@@ -190,8 +169,7 @@ pub async fn keeps_rows_apart(backend: &dyn Backend) {
     for key in [fresh_key(), fresh_key()] {
         for policy in &policies {
             let take = Take::new(RowId { policy, key }, &quota, Ask::cost(1));
-            assert!(ask(backend, &[take], true).await.all_granted());
-            assert!(!ask(backend, &[take], true).await.all_granted());
+            assert_eq!(spend(backend, &[take], 2).await, 1);
         }
     }
 }
@@ -200,20 +178,18 @@ pub async fn keeps_rows_apart(backend: &dyn Backend) {
 pub async fn charges_a_row_named_twice_twice(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance twice");
     let quota = Quota::token_bucket(3, HOUR);
-    let take = Take::new(RowId { policy: &policy, key: fresh_key() }, &quota, Ask::cost(1));
-    assert!(ask(backend, &[take, take], true).await.all_granted());
-    assert!(!ask(backend, &[take, take], true).await.all_granted());
-    assert!(ask(backend, &[take], true).await.all_granted());
-    assert!(!ask(backend, &[take], true).await.all_granted());
+    let take = Take::new(fresh_row(&policy), &quota, Ask::cost(1));
+    assert_eq!(spend(backend, &[take, take], 2).await, 1);
+    assert_eq!(spend(backend, &[take], 2).await, 1);
 
     // What can never fit together is not promised for later.
-    let two = Take::new(RowId { policy: &policy, key: fresh_key() }, &quota, Ask::cost(2));
+    let two = Take::new(fresh_row(&policy), &quota, Ask::cost(2));
     let steps = ask(backend, &[two, two], true).await;
     assert_eq!(steps[1].verdict, Verdict::Deny { retry: None });
 
     // A take that would wait, after one that would not: not never, but when the first has room and the second a turn.
     let quota = Quota::token_bucket(2, HOUR).max_reserved(5);
-    let row = RowId { policy: &policy, key: fresh_key() };
+    let row = fresh_row(&policy);
     let take = |ask| Take::new(row, &quota, ask);
     assert!(ask(backend, &[take(Ask::cost(1))], true).await.all_granted());
     let steps = ask(backend, &[take(Ask::cost(2)), take(Ask::cost(3).reserve())], true).await;
@@ -225,7 +201,7 @@ pub async fn charges_a_row_named_twice_twice(backend: &dyn Backend) {
 /// the one that the algebra makes of the row as the backend showed it last.
 pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance change");
-    let row = RowId { policy: &policy, key: fresh_key() };
+    let row = fresh_row(&policy);
     let large = Take::new(row, &Quota::token_bucket(200, HOUR), Ask::cost(150));
     let written = ask(backend, &[large], true).await[0];
     assert!(written.is_allowed());
@@ -243,7 +219,7 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     assert!(!step.is_allowed(), "{step:?}");
 
     // Who asks for nothing spends nothing, and the row stays the other quota's: of one take, and of several.
-    let row = RowId { policy: &policy, key: fresh_key() };
+    let row = fresh_row(&policy);
     let other = PolicyName::new("conformance beside");
     let beside = Take::new(RowId { policy: &other, key: row.key }, &small, Ask::cost(1));
     let nothing = Take::new(row, &small.capacity(200), Ask::cost(0));
@@ -257,7 +233,7 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     }
 
     // Two quotas that alternate admit no more than the larger one does: a turn of the smaller one forgives nothing.
-    let row = RowId { policy: &policy, key: fresh_key() };
+    let row = fresh_row(&policy);
     let small = Take::new(row, &Quota::token_bucket(10, 24 * HOUR).max_reserved(20), Ask::cost(1).reserve());
     let large = Take::new(row, &Quota::token_bucket(100, 24 * HOUR), Ask::cost(1));
     let mut granted = 0;
@@ -278,7 +254,7 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     ];
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     for _ in 0..20 {
-        let row = RowId { policy: &policy, key: fresh_key() };
+        let row = fresh_row(&policy);
         for round in 0..12 {
             let quota = quotas[dice.below(quotas.len())];
             let cost = Ask::cost(1 + dice.below(9) as u64);
@@ -308,13 +284,12 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
         (Quota::token_bucket(1, HOUR).capacity(2000).unlimited_reservations(), 2000),
     ];
     for (quota, capacity) in kinds {
-        let row = RowId { policy: &policy, key: fresh_key() };
+        let row = fresh_row(&policy);
         let take = Take::new(row, &quota, Ask::cost(1000));
         for actual in [1700, 300, 0, 1000] {
             let before = state_of(backend, &take).await;
             let step = ask(backend, &[take], true).await[0];
-            let receipt = Receipt::new(1000, &step).expect("it fits");
-            backend.settle(&[Adjustment { row, quota: take.quota, receipt, actual }]).await.expect("settle");
+            settle_as(backend, &take, &step, actual).await;
             let after = state_of(backend, &take).await;
             assert_eq!(after.spent - before.spent, actual as f64, "{quota}: {actual} of {capacity}");
             backend.reset(&[row]).await.expect("reset");
@@ -322,17 +297,11 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
 
     // A row remembers what was given back before the last charge of it.
-    let quota = Quota::token_bucket(10, HOUR);
-    let row = RowId { policy: &policy, key: fresh_key() };
-    let take = Take::new(row, &quota, Ask::cost(5));
-    let mut charges = Vec::new();
-    for _ in 0..2 {
-        charges.push(ask(backend, &[take], true).await[0]);
-    }
+    let take = Take::new(fresh_row(&policy), &Quota::token_bucket(10, HOUR), Ask::cost(5));
+    let charges = [ask(backend, &[take], true).await[0], ask(backend, &[take], true).await[0]];
     let mut model = charges[1].state;
     for step in &charges {
-        let receipt = Receipt::new(5, step).expect("it fits");
-        backend.settle(&[Adjustment { row, quota: take.quota, receipt, actual: 2 }]).await.expect("settle");
+        let receipt = settle_as(backend, &take, step, 2).await;
         model = settle(&take.quota, &model, &receipt, step.now, 2);
         let after = state_of(backend, &take).await;
         assert_eq!((after.spent, after.carry), (model.spent, model.carry));
@@ -340,30 +309,27 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     assert_eq!((model.spent, model.carry), (4.0, 3.0));
 
     // A row that another quota has written since stays that one's: the old one's cap would forgive what was spent.
-    let (small, large) = (Quota::token_bucket(10, HOUR), Quota::token_bucket(1000, HOUR));
-    let row = RowId { policy: &policy, key: fresh_key() };
-    let (small, large) = (Take::new(row, &small, Ask::cost(5)), Take::new(row, &large, Ask::cost(500)));
+    let row = fresh_row(&policy);
+    let small = Take::new(row, &Quota::token_bucket(10, HOUR), Ask::cost(5));
+    let large = Take::new(row, &Quota::token_bucket(1000, HOUR), Ask::cost(500));
     let charges = [ask(backend, &[small], true).await[0], ask(backend, &[small], true).await[0]];
     assert!(ask(backend, &[large], true).await.all_granted());
     for (step, actual, more) in [(charges[0], 9, 4.0), (charges[1], 0, 0.0)] {
-        let receipt = Receipt::new(5, &step).expect("it fits");
         let before = state_of(backend, &large).await;
-        backend.settle(&[Adjustment { row, quota: small.quota, receipt, actual }]).await.expect("settle");
+        settle_as(backend, &small, &step, actual).await;
         let after = state_of(backend, &large).await;
         assert_eq!(after.spent - before.spent, more, "{actual} under the quota before");
     }
 
     // Turns: only the last one can be given back.
     let quota = Quota::token_bucket(1, HOUR).unlimited_reservations();
-    let row = RowId { policy: &policy, key: fresh_key() };
-    let take = Take::new(row, &quota, Ask::cost(1).reserve());
+    let take = Take::new(fresh_row(&policy), &quota, Ask::cost(1).reserve());
     let mut turns = Vec::new();
     for _ in 0..4 {
         turns.push(ask(backend, &[take], true).await[0]);
     }
     for (turn, spent) in [(1, 4.0), (3, 3.0), (2, 2.0)] {
-        let receipt = Receipt::new(1, &turns[turn]).expect("reserved");
-        backend.settle(&[Adjustment { row, quota: take.quota, receipt, actual: 0 }]).await.expect("settle");
+        settle_as(backend, &take, &turns[turn], 0).await;
         assert_eq!(state_of(backend, &take).await.spent, spent, "turn {turn}");
     }
 }
@@ -372,11 +338,10 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
 pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance reset");
     for quota in [Quota::token_bucket(2, HOUR), Quota::fixed_window(2, HOUR), Quota::sliding_window(2, HOUR)] {
-        let take = Take::new(RowId { policy: &policy, key: fresh_key() }, &quota, Ask::cost(2));
+        let take = Take::new(fresh_row(&policy), &quota, Ask::cost(2));
         backend.reset(&[take.row]).await.expect("reset");
         for _ in 0..2 {
-            assert!(ask(backend, &[take], true).await.all_granted());
-            assert!(!ask(backend, &[take], true).await.all_granted());
+            assert_eq!(spend(backend, &[take], 2).await, 1);
             backend.reset(&[take.row]).await.expect("reset");
         }
     }
@@ -384,33 +349,24 @@ pub async fn forgets_what_is_reset(backend: &dyn Backend) {
 
 /// A settlement and a reset are carried out though their futures are dropped at once: whoever gives a charge back
 /// because it was dropped itself cannot wait.
-pub async fn settles_and_resets_though_nobody_waits<P, F>(backend: &dyn Backend, pass: P)
-where
-    P: Fn(Duration) -> F,
-    F: Future<Output = ()>,
-{
+pub async fn settles_and_resets_though_nobody_waits(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance posted");
     // A token a minute: what is paid back meanwhile is none.
     let quota = Quota::token_bucket(10_080, 7 * 24 * HOUR);
-    let row = RowId { policy: &policy, key: fresh_key() };
-    let take = Take::new(row, &quota, Ask::cost(1000));
+    let take = Take::new(fresh_row(&policy), &quota, Ask::cost(1000));
     let mut expected = 0.0;
     for actual in [1700, 300] {
         let receipt = Receipt::new(1000, &ask(backend, &[take], true).await[0]).expect("it fits");
-        drop(backend.settle(&[Adjustment { row, quota: take.quota, receipt, actual }]));
+        drop(backend.settle(&[Adjustment { row: take.row, quota: take.quota, receipt, actual }]));
         expected += actual as f64;
         comes_to_stand_at(expected, backend, &take, &pass).await;
     }
-    drop(backend.reset(&[row]));
+    drop(backend.reset(&[take.row]));
     comes_to_stand_at(0.0, backend, &take, &pass).await;
 }
 
 /// Looks at a row now and then until it stands at so much.
-async fn comes_to_stand_at<P, F>(expected: f64, backend: &dyn Backend, take: &Take<'_>, pass: P)
-where
-    P: Fn(Duration) -> F,
-    F: Future<Output = ()>,
-{
+async fn comes_to_stand_at(expected: f64, backend: &dyn Backend, take: &Take<'_>, pass: &impl AsyncFn(Duration)) {
     let mut spent = state_of(backend, take).await.spent;
     for _ in 0..PATIENCE {
         if (spent - expected).abs() < 1.0 {
@@ -438,7 +394,7 @@ pub async fn bears_extremes(backend: &dyn Backend) {
     ] {
         for cost in [0, 1, most, u64::MAX] {
             for ask_for in [Ask::cost(cost), Ask::cost(cost).reserve(), Ask::cost(cost).wait_up_to(Duration::MAX)] {
-                let take = Take::new(RowId { policy: &policy, key: fresh_key() }, &quota, ask_for);
+                let take = Take::new(fresh_row(&policy), &quota, ask_for);
                 let step = ask(backend, &[take], true).await[0];
                 assert_same(&step, &crate::algorithm::step(&take.quota, &State::default(), step.now, ask_for), 0);
             }
@@ -483,6 +439,13 @@ async fn state_of(backend: &dyn Backend, take: &Take<'_>) -> State {
     roll(&take.quota, &step.state, step.now)
 }
 
+/// Settles what a take was granted.
+async fn settle_as(backend: &dyn Backend, take: &Take<'_>, step: &Step, actual: u64) -> Receipt {
+    let receipt = Receipt::new(take.ask.tokens(), step).expect("it was granted");
+    backend.settle(&[Adjustment { row: take.row, quota: take.quota, receipt, actual }]).await.expect("settle");
+    receipt
+}
+
 fn replay(model: &mut HashMap<Digest, State>, takes: &[Take<'_>], steps: &Steps, store: bool, round: usize) {
     let mut rows: Vec<Digest> = Vec::new();
     let lines = takes.iter().map(|take| {
@@ -521,6 +484,10 @@ fn assert_same(answer: &Step, expected: &Step, round: usize) {
 
 /// How often a row is looked at, 5 ms apart. Three times that is still less than what time the suite may ask for.
 const PATIENCE: usize = 30;
+
+fn fresh_row(policy: &PolicyName) -> RowId<'_> {
+    RowId { policy, key: fresh_key() }
+}
 
 fn fresh_key() -> Digest {
     Secret::random().digest(&Key::anonymous())

@@ -66,7 +66,7 @@ pub struct ManualClock(Arc<Mutex<Shown>>);
 struct Shown {
     now: Micros,
     /// Who waits, by instant and then by the order in which they came.
-    sleepers: BTreeMap<(Micros, u64), Option<Waker>>,
+    sleepers: BTreeMap<(Micros, u64), Waker>,
     came: u64,
 }
 
@@ -95,18 +95,18 @@ impl ManualClock {
     /// everybody.
     pub fn next_wake(&self) -> Option<Micros> {
         // Not those that were woken already, nor turns that are held and that nobody waits for.
-        self.shown().sleepers.iter().find(|(_, waker)| waker.is_some()).map(|((instant, _), _)| *instant)
+        self.shown().sleepers.keys().next().map(|(instant, _)| *instant)
     }
 
     fn change(&self, change: impl FnOnce(Micros) -> Micros) {
         let mut shown = self.shown();
         shown.now = change(shown.now);
         let now = shown.now;
-        let due: Vec<Waker> =
-            shown.sleepers.range_mut(..=(now, u64::MAX)).filter_map(|(_, waker)| waker.take()).collect();
+        let later = shown.sleepers.split_off(&(now, u64::MAX));
+        let due = std::mem::replace(&mut shown.sleepers, later);
         drop(shown);
         // In order, and without the lock: who is woken may ask for the time.
-        due.into_iter().for_each(Waker::wake);
+        due.into_values().for_each(Waker::wake);
     }
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
@@ -122,10 +122,7 @@ impl Clock for ManualClock {
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         let mut shown = self.shown();
         shown.came += 1;
-        let place = (instant, shown.came);
-        shown.sleepers.insert(place, None);
-        drop(shown);
-        Some(Box::pin(Sleeper { clock: self.clone(), place }))
+        Some(Box::pin(Sleeper { clock: self.clone(), place: (instant, shown.came) }))
     }
 }
 
@@ -153,10 +150,9 @@ impl Future for Sleeper {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut shown = self.clock.shown();
         if shown.now >= self.place.0 {
-            shown.sleepers.remove(&self.place);
             return Poll::Ready(());
         }
-        shown.sleepers.insert(self.place, Some(context.waker().clone()));
+        shown.sleepers.insert(self.place, context.waker().clone());
         Poll::Pending
     }
 }

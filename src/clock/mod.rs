@@ -101,8 +101,6 @@ pub struct SystemClock {
     counter: quanta::Clock,
     /// What the counter showed at the beginning.
     origin: u64,
-    /// Microseconds in one of its steps, times 2^64.
-    scale: u64,
     began: Micros,
     /// Microseconds to add to the counter's time: what the system's time has drifted from it so far.
     drift: AtomicI64,
@@ -114,12 +112,8 @@ impl SystemClock {
     /// A clock that begins now. The first one of a process calibrates the counter, for some milliseconds.
     pub fn new() -> SystemClock {
         let counter = quanta::Clock::new();
-        // The counter's own arithmetic, once: nanoseconds of many steps.
-        let nanos = counter.delta_as_nanos(0, STEPS);
-        let scale = (u128::from(nanos) << 64) / (1000 * u128::from(STEPS));
         SystemClock {
             origin: counter.raw(),
-            scale: scale.try_into().unwrap_or(u64::MAX),
             counter,
             began: Micros::from(SystemTime::now()),
             drift: AtomicI64::new(0),
@@ -146,9 +140,6 @@ impl SystemClock {
     }
 }
 
-/// So many that a nanosecond, to which their time is told, is no part of it: some hours.
-const STEPS: u64 = 1 << 45;
-
 /// Microseconds between two looks at the system's clock: a look costs more than a decision.
 const FOLLOW_EVERY: u64 = 1_000_000;
 
@@ -159,11 +150,9 @@ const LEAP: i64 = 1_000_000;
 const SLOWEST_CATCH_UP: u64 = 2000;
 
 impl Clock for SystemClock {
-    #[inline(always)]
     fn now(&self) -> Micros {
-        // Counters of two cores may differ by a few steps.
-        let steps = self.counter.raw().saturating_sub(self.origin);
-        let ran = ((u128::from(steps) * u128::from(self.scale)) >> 64) as u64;
+        // Counters of two cores may differ by a few steps: less than nothing is nothing here.
+        let ran = self.counter.delta_as_nanos(self.origin, self.counter.raw()) / 1000;
         let checked = self.checked.load(Ordering::Relaxed);
         if ran > checked + FOLLOW_EVERY {
             self.follow(ran, checked, Micros::from(SystemTime::now()));

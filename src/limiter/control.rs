@@ -9,7 +9,7 @@ use super::observer::Blocked;
 use super::overrides::{Change, Whose};
 use super::{Inner, RateLimiter, SetQuotaError};
 use crate::algorithm::Quota;
-use crate::backend::{BackendFuture, BulletinReader, Error, ErrorKind, Notice, RowId};
+use crate::backend::{BackendFuture, BulletinReader, Error, ErrorKind, Notice, RowId, Vitals};
 use crate::policy::{Policy, PolicyName, Signal, Subject};
 use crate::sync::atomic::Ordering;
 
@@ -169,7 +169,8 @@ impl RateLimiter {
     /// If 100,000 are blocked already. If the backend cannot tell the other processes; in this one it holds.
     pub async fn block(&self, signal: Signal, lasts: Duration) -> Result<(), Error> {
         let id = self.inner.hash.digest(&signal.to_key());
-        if !self.inner.guard.hold(id, self.inner.time.now(), lasts) {
+        let now = self.inner.time.now();
+        if !self.inner.guard.held.block(id, now, now + lasts) {
             let message = format!("{MOST_HELD} callers are blocked by hand already; unblock some, or use a deny list");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
@@ -196,20 +197,10 @@ impl RateLimiter {
     /// server. See [`Stats`] for an example.
     pub fn stats(&self) -> Stats {
         let Inner { backend, guard, overrides, time, waiting, .. } = &*self.inner;
-        let vitals = backend.vitals();
-        let (counted, blocked) = guard.len(time.now());
-        Stats {
-            rows: vitals.rows,
-            evictions: vitals.evictions,
-            overflowed: vitals.overflowed,
-            is_broken: vitals.is_broken,
-            waiting: waiting.load(Ordering::Relaxed),
-            offenders: counted,
-            blocked,
-            changed_quotas: overrides.len(),
-            untold: vitals.untold,
-            is_deaf: vitals.is_deaf,
-        }
+        let Vitals { rows, evictions, overflowed, is_broken, untold, is_deaf, .. } = backend.vitals();
+        let (offenders, blocked) = guard.len(time.now());
+        let (waiting, changed_quotas) = (waiting.load(Ordering::Relaxed), overrides.len());
+        Stats { rows, evictions, overflowed, is_broken, waiting, offenders, blocked, changed_quotas, untold, is_deaf }
     }
 
     /// The rows that the backend holds in this process for each policy, most first: which policy fills the table. A
@@ -329,8 +320,8 @@ impl Inner {
                 News::Block(id, Some((lasts, times))) => self.guard.block(id, now, lasts, times),
                 News::Block(id, None) => self.guard.unblock(id),
                 // There may be more on a board than there is room for; whoever posted them was told of his own.
-                News::Hold(id, Some(lasts)) => drop(self.guard.hold(id, now, lasts)),
-                News::Hold(id, None) => self.guard.release(id),
+                News::Hold(id, Some(lasts)) => drop(self.guard.held.block(id, now, now + lasts)),
+                News::Hold(id, None) => self.guard.held.unblock(id),
             }
         }
         let is_changed = all && !self.overrides.is_empty() || !changes.is_empty();

@@ -174,7 +174,7 @@ impl RateLimiter {
 
     #[cold]
     fn failed(&self, call: &Call, takes: &[Take<'_>], error: Error) -> Result<Decisions, Error> {
-        let latency = call.began.map(|began| began.elapsed()).unwrap_or_default();
+        let latency = call.began.map(|began| began.elapsed());
         for take in takes {
             let failed = Failed { policy: take.row.policy, key: take.row.key, error: &error, latency };
             self.inner.observers.iter().for_each(|observer| observer.failed(&failed));
@@ -204,7 +204,7 @@ impl RateLimiter {
 
     fn observe(&self, call: &Call, decided: &Decisions) {
         let observers = &self.inner.observers;
-        let latency = call.began.map(|began| began.elapsed()).unwrap_or_default();
+        let latency = call.began.map(|began| began.elapsed());
         for decision in decided {
             let observed = Observed { decision, latency, check: !call.take, enforced: call.enforced };
             observers.iter().for_each(|observer| observer.decided(&observed));

@@ -45,6 +45,13 @@ impl LimitError {
             LimitError::Backend(_) => None,
         }
     }
+
+    fn inner(&self) -> &(dyn std::error::Error + 'static) {
+        match self {
+            LimitError::Denied(denied) => denied,
+            LimitError::Backend(error) => error,
+        }
+    }
 }
 
 impl From<Denied> for LimitError {
@@ -61,19 +68,13 @@ impl From<Error> for LimitError {
 
 impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LimitError::Denied(denied) => denied.fmt(f),
-            LimitError::Backend(error) => error.fmt(f),
-        }
+        fmt::Display::fmt(self.inner(), f)
     }
 }
 
 // It speaks for what is inside, so what caused it is what caused that.
 impl std::error::Error for LimitError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            LimitError::Denied(denied) => denied.source(),
-            LimitError::Backend(error) => error.source(),
-        }
+        self.inner().source()
     }
 }

@@ -72,7 +72,7 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
     }
 }
 
-/// A decision as an [`Observer`] is told of it, with the time that it took.
+/// A decision as an [`Observer`] is told of it, with the time that it was waited for.
 ///
 /// ```
 /// use tollgate::{Observed, Observer, Outcome};
@@ -82,8 +82,8 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
 /// impl Observer for Slow {
 ///     fn decided(&self, observed: &Observed<'_>) {
 ///         let counts = !observed.is_check() && observed.is_enforced() && observed.outcome() != Outcome::Denied;
-///         if counts && observed.latency().as_millis() > 20 {
-///             eprintln!("{} took {:?}", observed.decision().policy(), observed.latency());
+///         if let Some(latency) = observed.latency().filter(|latency| counts && latency.as_millis() > 20) {
+///             eprintln!("{} took {latency:?}", observed.decision().policy());
 ///         }
 ///     }
 /// }
@@ -99,7 +99,7 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
     pub(super) decision: &'a Decision,
-    pub(super) latency: Duration,
+    pub(super) latency: Option<Duration>,
     pub(super) check: bool,
     pub(super) enforced: bool,
 }
@@ -119,8 +119,9 @@ impl<'a> Observed<'a> {
         }
     }
 
-    /// The time from the call to the decision, of all charges of a call together.
-    pub const fn latency(&self) -> Duration {
+    /// The time from the call to the decision, of all charges of a call together. `None` where the backend is in this
+    /// process: its answer is there at once, and the clock is not read for it.
+    pub const fn latency(&self) -> Option<Duration> {
         self.latency
     }
 
@@ -195,7 +196,7 @@ pub struct Failed<'a> {
     pub(super) policy: &'a PolicyName,
     pub(super) key: Digest,
     pub(super) error: &'a Error,
-    pub(super) latency: Duration,
+    pub(super) latency: Option<Duration>,
 }
 
 impl<'a> Failed<'a> {
@@ -214,8 +215,8 @@ impl<'a> Failed<'a> {
         self.error
     }
 
-    /// The time from the call to the error.
-    pub const fn latency(&self) -> Duration {
+    /// The time from the call to the error. `None` as [of a decision](Observed::latency).
+    pub const fn latency(&self) -> Option<Duration> {
         self.latency
     }
 }

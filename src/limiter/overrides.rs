@@ -6,23 +6,18 @@ use std::fmt;
 use crate::algorithm::Quota;
 use crate::backend::Error;
 use crate::policy::{Digest, Policy, PolicyError, PolicyName};
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{PoisonError, RwLock};
 
 /// What was changed, by policy.
 #[derive(Debug, Default)]
 pub(super) struct Overrides {
-    policies: RwLock<HashMap<PolicyName, Changed>>,
+    policies: RwLock<Changed>,
+    /// How many quotas these are. While there is none, decisions do not lock them.
     count: AtomicUsize,
-    any: AtomicBool,
 }
 
-#[derive(Debug, Default)]
-struct Changed {
-    own: Option<Quota>,
-    tiers: HashMap<String, Quota>,
-    keys: HashMap<Digest, Quota>,
-}
+type Changed = HashMap<PolicyName, HashMap<Whose, Quota>>;
 
 /// A quota that takes the place of another; `None` = the other one again.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +28,7 @@ pub(super) struct Change {
 }
 
 /// Whose quota.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Whose {
     /// Everybody's under the policy.
     All,
@@ -46,7 +41,7 @@ pub(super) enum Whose {
 impl Overrides {
     /// Whether nothing was changed.
     pub(super) fn is_empty(&self) -> bool {
-        !self.any.load(Ordering::Acquire)
+        self.len() == 0
     }
 
     /// The quota in the place of the policy's: the key's if one is asked for, else the tier's, else everybody's. One of
@@ -58,47 +53,44 @@ impl Overrides {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let changed = policies.get(policy.name())?;
         let fits = |quota: &&Quota| quota.algorithm() == policy.quota().algorithm();
-        let of_key = key.and_then(|key| changed.keys.get(&key)).filter(fits);
+        let of_key = key.and_then(|key| changed.get(&Whose::Key(key))).filter(fits);
         // A tier that the policy does not have is none.
         let tier = tier.filter(|tier| policy.tiers().any(|(known, _)| known == *tier));
-        let of_tier = || tier.and_then(|tier| changed.tiers.get(tier)).filter(fits);
-        of_key.or_else(of_tier).or_else(|| changed.own.as_ref().filter(fits)).copied()
+        let of_tier = || tier.and_then(|tier| changed.get(&Whose::Tier(tier.to_owned()))).filter(fits);
+        of_key.or_else(of_tier).or_else(|| changed.get(&Whose::All).filter(fits)).copied()
     }
 
     /// The tiers of a policy whose quotas were changed.
     #[cfg(feature = "serde")]
     pub(super) fn tiers(&self, policy: &PolicyName) -> Vec<String> {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
-        policies.get(policy).map_or(Vec::new(), |changed| changed.tiers.keys().cloned().collect())
+        let tier = |whose: &Whose| match whose {
+            Whose::Tier(tier) => Some(tier.clone()),
+            _ => None,
+        };
+        policies.get(policy).into_iter().flat_map(HashMap::keys).filter_map(tier).collect()
     }
 
     /// Changes a quota, or reverts it.
     pub(super) fn set(&self, change: Change) {
         let mut policies = self.policies.write().unwrap_or_else(PoisonError::into_inner);
-        let name = change.policy.clone();
-        let before = policies.get(&name).map_or(0, Changed::len);
-        apply(&mut policies, change);
-        let after = policies.get(&name).map_or(0, Changed::len);
-        self.counted(self.len() + after - before);
+        let count = self.len();
+        self.count.store(count.saturating_add_signed(apply(&mut policies, change)), Ordering::Release);
     }
 
     /// These changes and no others, in one step.
     pub(super) fn replace(&self, changes: impl IntoIterator<Item = Change>) {
         // Put together first: whoever decides waits for the exchange only.
         let mut policies = HashMap::new();
-        changes.into_iter().for_each(|change| apply(&mut policies, change));
-        let count = policies.values().map(Changed::len).sum();
+        for change in changes {
+            apply(&mut policies, change);
+        }
+        let count = policies.values().map(HashMap::len).sum();
         let mut guard = self.policies.write().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *guard, policies);
-        self.counted(count);
+        self.count.store(count, Ordering::Release);
         drop(guard);
         drop(before);
-    }
-
-    /// While the policies are locked.
-    fn counted(&self, count: usize) {
-        self.count.store(count, Ordering::Relaxed);
-        self.any.store(count > 0, Ordering::Release);
     }
 
     /// Whether there is room for another change, or this would replace one.
@@ -107,44 +99,25 @@ impl Overrides {
             return true;
         }
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
-        policies.get(&change.policy).is_some_and(|changed| match &change.whose {
-            Whose::All => changed.own.is_some(),
-            Whose::Tier(tier) => changed.tiers.contains_key(tier),
-            Whose::Key(key) => changed.keys.contains_key(key),
-        })
+        policies.get(&change.policy).is_some_and(|changed| changed.contains_key(&change.whose))
     }
 
     pub(super) fn len(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+        self.count.load(Ordering::Acquire)
     }
 }
 
-impl Changed {
-    fn len(&self) -> usize {
-        usize::from(self.own.is_some()) + self.tiers.len() + self.keys.len()
-    }
-}
-
-fn apply(policies: &mut HashMap<PolicyName, Changed>, Change { policy, whose, quota }: Change) {
-    if quota.is_none() && !policies.contains_key(&policy) {
-        return;
-    }
+/// Carries a change out; by how much there are more quotas then.
+fn apply(policies: &mut Changed, Change { policy, whose, quota }: Change) -> isize {
     let changed = policies.entry(policy.clone()).or_default();
-    match whose {
-        Whose::All => changed.own = quota,
-        Whose::Tier(tier) => put(&mut changed.tiers, tier, quota),
-        Whose::Key(key) => put(&mut changed.keys, key, quota),
-    }
-    if changed.len() == 0 {
+    let difference = match quota {
+        Some(quota) => isize::from(changed.insert(whose, quota).is_none()),
+        None => -isize::from(changed.remove(&whose).is_some()),
+    };
+    if changed.is_empty() {
         policies.remove(&policy);
     }
-}
-
-fn put<K: Eq + std::hash::Hash>(map: &mut HashMap<K, Quota>, key: K, quota: Option<Quota>) {
-    match quota {
-        Some(quota) => map.insert(key, quota),
-        None => map.remove(&key),
-    };
+    difference
 }
 
 /// Quotas that can be changed at once.
@@ -177,15 +150,24 @@ pub enum SetQuotaError {
     Backend(Error),
 }
 
+impl SetQuotaError {
+    fn inner(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SetQuotaError::Quota(error) => Some(error),
+            SetQuotaError::TooMany => None,
+            SetQuotaError::Backend(error) => Some(error),
+        }
+    }
+}
+
 impl fmt::Display for SetQuotaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SetQuotaError::Quota(error) => error.fmt(f),
-            SetQuotaError::TooMany => write!(
+        match self.inner() {
+            Some(error) => fmt::Display::fmt(error, f),
+            None => write!(
                 f,
                 "{MOST} quotas are changed already; revert some with `None`, or give callers a tier instead of a quota each"
             ),
-            SetQuotaError::Backend(error) => error.fmt(f),
         }
     }
 }
@@ -193,11 +175,7 @@ impl fmt::Display for SetQuotaError {
 // It speaks for what is inside, so what caused it is what caused that.
 impl std::error::Error for SetQuotaError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            SetQuotaError::Quota(error) => error.source(),
-            SetQuotaError::TooMany => None,
-            SetQuotaError::Backend(error) => error.source(),
-        }
+        self.inner()?.source()
     }
 }
 

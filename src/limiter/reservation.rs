@@ -57,6 +57,8 @@ enum Queued {
     None,
 }
 
+type Way = fn(&Queues, &Ticket) -> Option<Decision>;
+
 impl Reservation {
     /// For decisions that were all granted. [`wait`](Reservation::wait) waits `later` than for the turn.
     pub(crate) fn new(limiter: &RateLimiter, decisions: Decisions, later: impl FnOnce() -> Duration) -> Reservation {
@@ -93,10 +95,7 @@ impl Reservation {
     /// The charges stay. What is returned can tell their true cost, or be dropped.
     pub fn keep(mut self) -> Settlement {
         self.open = false;
-        if let Some(decision) = self.leave(Queues::go) {
-            self.decisions = Decisions::from_iter([decision]);
-        }
-        Settlement::new(&self.limiter, std::mem::replace(&mut self.decisions, Decisions::from_iter([])))
+        self.leave(Queues::go)
     }
 
     /// Waits for the turn, and keeps the charges. Dropped before, it gives them back.
@@ -146,9 +145,7 @@ impl Reservation {
         }
         ready!(turn.poll(context));
         self.turn = None;
-        if let Some(decision) = self.leave(Queues::go) {
-            self.decisions = Decisions::from_iter([decision]);
-        }
+        self.leave_queue(Queues::go);
         Poll::Ready(())
     }
 
@@ -156,18 +153,21 @@ impl Reservation {
         if !std::mem::take(&mut self.open) {
             return BackendFuture::ready(Ok(()));
         }
-        if let Some(decision) = self.leave(Queues::leave) {
-            self.decisions = Decisions::from_iter([decision]);
-        }
-        let decisions = std::mem::replace(&mut self.decisions, Decisions::from_iter([]));
-        Settlement::new(&self.limiter, decisions).refund()
+        self.leave(Queues::leave).refund()
     }
 
-    /// Out of the queue, in one way or the other; the decision that it leaves with.
-    fn leave(&mut self, way: fn(&Queues, &Ticket) -> Option<Decision>) -> Option<Decision> {
-        match std::mem::replace(&mut self.queued, Queued::None) {
-            Queued::In(ticket) => way(&self.limiter.inner.queues, &ticket),
-            _ => None,
+    /// Out of the queue, in one way or the other, and what is left to settle then.
+    fn leave(&mut self, way: Way) -> Settlement {
+        self.leave_queue(way);
+        Settlement::new(&self.limiter, std::mem::replace(&mut self.decisions, Decisions::from_iter([])))
+    }
+
+    fn leave_queue(&mut self, way: Way) {
+        if let Queued::In(ticket) = std::mem::replace(&mut self.queued, Queued::None) {
+            // It may leave with another decision than it came with.
+            if let Some(decision) = way(&self.limiter.inner.queues, &ticket) {
+                self.decisions = Decisions::from_iter([decision]);
+            }
         }
     }
 }

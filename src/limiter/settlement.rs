@@ -1,6 +1,7 @@
 //! Charges that were made, and can still be settled.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -43,8 +44,8 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone)]
 pub struct Settlement {
     held: Arc<Held>,
-    /// The one charge that this settles; `None` = all.
-    only: Option<usize>,
+    /// The charges that this settles: one, or all.
+    charges: Range<usize>,
 }
 
 struct Held {
@@ -59,8 +60,9 @@ type Charges<'a> = SmallVec<[Adjustment<'a>; 2]>;
 impl Settlement {
     /// For decisions that were all granted.
     pub(crate) fn new(limiter: &RateLimiter, decisions: Decisions) -> Settlement {
-        let settled = decisions.iter().map(|_| AtomicBool::new(false)).collect();
-        Settlement { held: Arc::new(Held { limiter: limiter.clone(), decisions, settled }), only: None }
+        let settled: SmallVec<_> = decisions.iter().map(|_| AtomicBool::new(false)).collect();
+        let charges = 0..settled.len();
+        Settlement { held: Arc::new(Held { limiter: limiter.clone(), decisions, settled }), charges }
     }
 
     /// The decisions on the charges that were made together. [`of`](Settlement::of) does not narrow them.
@@ -91,12 +93,12 @@ impl Settlement {
     pub fn of(&self, policy: impl AsRef<str>) -> Option<Settlement> {
         let policy = policy.as_ref();
         let index = self.held.decisions.iter().position(|decision| decision.policy().as_str() == policy)?;
-        self.only.is_none_or(|only| only == index).then(|| self.at(index))
+        self.charges.contains(&index).then(|| self.at(index))
     }
 
     /// The same for the charge of one rule.
     pub(crate) fn at(&self, index: usize) -> Settlement {
-        Settlement { held: Arc::clone(&self.held), only: Some(index) }
+        Settlement { held: Arc::clone(&self.held), charges: index..index + 1 }
     }
 
     /// The true cost: each charge becomes one of `actual` tokens, unless it was settled before. Where several rules
@@ -109,7 +111,7 @@ impl Settlement {
     pub fn settle(&self, actual: u64) -> BackendFuture<()> {
         // Newest first: of two charges on one row, only the last can be given back whole.
         let (mut charges, mut local) = (Charges::new(), Charges::new());
-        for index in self.indices().rev() {
+        for index in self.charges.clone().rev() {
             match self.open(index, actual) {
                 Some((DecidedBy::Backend, charge)) => charges.push(charge),
                 Some((DecidedBy::Fallback, charge)) => local.push(charge),
@@ -174,7 +176,7 @@ impl Settlement {
     /// # Errors
     /// If the backend cannot.
     pub fn reset(&self) -> BackendFuture<()> {
-        let rows: SmallVec<[RowId<'_>; 2]> = self.indices().filter_map(|index| self.close(index)).collect();
+        let rows: SmallVec<[RowId<'_>; 2]> = self.charges.clone().filter_map(|index| self.close(index)).collect();
         if rows.is_empty() {
             return BackendFuture::ready(Ok(()));
         }
@@ -183,14 +185,7 @@ impl Settlement {
 
     /// Whether nothing is left to settle.
     pub fn is_settled(&self) -> bool {
-        self.indices().all(|index| self.held.settled[index].load(Ordering::Relaxed))
-    }
-
-    fn indices(&self) -> std::ops::Range<usize> {
-        match self.only {
-            Some(index) => index..index + 1,
-            None => 0..self.held.settled.len(),
-        }
+        self.charges.clone().all(|index| self.held.settled[index].load(Ordering::Relaxed))
     }
 
     /// What there is to settle, for whoever comes first.

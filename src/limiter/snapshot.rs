@@ -1,7 +1,5 @@
 //! A limit as it stands, to be projected by whoever holds it.
 
-use std::fmt::Write;
-
 use crate::algorithm::{Algorithm, Ask, Micros, Quota, State, Step, Verdict};
 use crate::algorithm::{available, is_foreign, roll, roll_if_own, step, writer};
 use crate::policy::{Decision, PolicyName, Reason};
@@ -159,31 +157,26 @@ impl Snapshot {
         // Other algorithms carry what is of no use to a client.
         let is_sliding = writer.unwrap_or(quota.algorithm()) == Algorithm::SlidingWindow;
         let previous = if is_sliding { state.carry } else { 0.0 };
-        let mut json = String::with_capacity(256);
-        // Writing to a string does not fail. A name is printable ASCII, of which Rust escapes what JSON does.
-        let _ = write!(
-            json,
+        let max_reserved = quota.reservable().map_or("null".to_owned(), |tokens| tokens.to_string());
+        // The shortest digits that are read back as the same number.
+        let (spent, ts, now) = (state.spent, state.at.get(), now.get());
+        // A name is printable ASCII, of which Rust escapes what JSON does.
+        let mut json = format!(
             r#"{{"policy":{:?},"algorithm":"{algorithm}","rate":{},"period":{},"capacity":{},"start":{start},"#,
             policy.as_str(),
             quota.rate(),
             quota.period_micros(),
             quota.limit(),
         );
-        match quota.reservable() {
-            Some(tokens) => drop(write!(json, r#""max_reserved":{tokens},"#)),
-            None => json.push_str(r#""max_reserved":null,"#),
-        }
-        // The shortest digits that are read back as the same number.
-        let (spent, ts, now) = (state.spent, state.at.get(), now.get());
-        let _ = write!(json, r#""spent":{spent},"previous":{previous},"ts":{ts},"now":{now}"#);
+        json +=
+            &format!(r#""max_reserved":{max_reserved},"spent":{spent},"previous":{previous},"ts":{ts},"now":{now}"#);
         if let Some(writer) = writer {
-            let _ = write!(json, r#","clear":{},"written_by":"{}""#, state.clear.get(), name(writer));
+            json += &format!(r#","clear":{},"written_by":"{}""#, state.clear.get(), name(writer));
         }
         if let Some(until) = not_before {
-            let _ = write!(json, r#","not_before":{}"#, until.get());
+            json += &format!(r#","not_before":{}"#, until.get());
         }
-        json.push('}');
-        json
+        json + "}"
     }
 }
 

@@ -1,6 +1,5 @@
 //! A call that waits for its turn.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -28,60 +27,43 @@ use super::{HoldFuture, LimitError, Reservation, Settlement};
 #[derive(Debug)]
 #[must_use = "the turn is given back if nobody waits for it"]
 pub struct WaitFuture {
-    state: State,
+    /// `None` once it has answered.
+    decision: Option<HoldFuture>,
+    /// Waits for its turn.
+    reservation: Option<Reservation>,
+    /// Free again as soon as there is nothing to wait for.
     place: Option<Place>,
-}
-
-#[allow(clippy::large_enum_variant)] // It is moved once, and a box would be an allocation.
-enum State {
-    Deciding(HoldFuture),
-    Waiting(Reservation),
-    Done,
 }
 
 impl WaitFuture {
     pub(super) fn new(decision: HoldFuture, place: Option<Place>) -> WaitFuture {
-        WaitFuture { state: State::Deciding(decision), place }
+        WaitFuture { decision: Some(decision), reservation: None, place }
     }
 }
 
 impl Future for WaitFuture {
     type Output = Result<Settlement, LimitError>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        loop {
-            match &mut this.state {
-                State::Deciding(decision) => {
-                    let answer = ready!(Pin::new(decision).poll(context));
-                    this.state = State::Done;
-                    match answer {
-                        Ok(reservation) => this.state = State::Waiting(reservation),
-                        Err(error) => {
-                            this.place = None;
-                            return Poll::Ready(Err(error));
-                        }
-                    }
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(decision) = &mut self.decision {
+            let answer = ready!(Pin::new(decision).poll(context));
+            self.decision = None;
+            match answer {
+                Ok(reservation) => self.reservation = Some(reservation),
+                Err(error) => {
+                    self.place = None;
+                    return Poll::Ready(Err(error));
                 }
-                State::Waiting(reservation) => {
-                    ready!(reservation.poll_turn(context));
-                    this.place = None;
-                    if let State::Waiting(reservation) = std::mem::replace(&mut this.state, State::Done) {
-                        return Poll::Ready(Ok(reservation.keep()));
-                    }
-                }
-                State::Done => panic!("a WaitFuture was polled after it had answered"),
             }
         }
-    }
-}
-
-impl fmt::Debug for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            State::Deciding(decision) => decision.fmt(f),
-            State::Waiting(reservation) => reservation.fmt(f),
-            State::Done => f.write_str("Done"),
+        let Some(mut reservation) = self.reservation.take() else {
+            panic!("a WaitFuture was polled after it had answered")
+        };
+        if reservation.poll_turn(context).is_pending() {
+            self.reservation = Some(reservation);
+            return Poll::Pending;
         }
+        self.place = None;
+        Poll::Ready(Ok(reservation.keep()))
     }
 }

@@ -1,13 +1,15 @@
 //! Decisions as counters and histograms.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use metrics::{Counter, Gauge, Key, KeyName, Label, Recorder, SharedString, Unit, with_recorder};
+use metrics::{Counter, Key, KeyName, Label, Level, Metadata, Recorder, SharedString, Unit, with_recorder};
 
-use super::handles::{Handle, Handles, METADATA, is_installed};
 use super::names;
 use super::per_policy::PerPolicy;
+use super::series::{Count, Series};
 use crate::limiter::{Blocked, Failed, Observed, Observer, RateLimiter, Stats};
+use crate::policy::PolicyName;
 
 /// Counts and times what a limiter decides, by the facade [`metrics`](https://docs.rs/metrics): for Prometheus, or
 /// whatever exporter the program installs.
@@ -38,14 +40,14 @@ pub struct Metrics {
     limiter: Option<SharedString>,
     keep: bool,
     described: AtomicBool,
-    policies: PerPolicy<Handles>,
-    blocks: Handle<Counter>,
+    policies: PerPolicy<Series>,
+    blocks: OnceLock<Counter>,
 }
 
 impl Metrics {
     /// For the limiter of a program, or for several of which nobody asks which is which.
     pub fn new() -> Metrics {
-        Metrics::of(None)
+        Metrics::with_label(None)
     }
 
     /// For one of several limiters: each series has its name in the label `limiter`. Without it their gauges would be
@@ -60,17 +62,12 @@ impl Metrics {
     /// let other = RateLimiter::builder(MemoryBackend::new()).observer(mail).build();
     /// ```
     pub fn named(limiter: impl Into<String>) -> Metrics {
-        Metrics::of(Some(limiter.into().into()))
+        Metrics::with_label(Some(limiter.into().into()))
     }
 
-    fn of(limiter: Option<SharedString>) -> Metrics {
-        Metrics {
-            blocks: Handle::new(names::BLOCKS, limiter.as_ref(), []),
-            limiter,
-            keep: true,
-            described: AtomicBool::new(false),
-            policies: PerPolicy::new(),
-        }
+    fn with_label(limiter: Option<SharedString>) -> Metrics {
+        let described = AtomicBool::new(false);
+        Metrics { limiter, keep: true, described, policies: PerPolicy::new(), blocks: OnceLock::new() }
     }
 
     /// Looks each series up whenever it is written to: for exporters that drop a series when it has been silent for
@@ -95,40 +92,66 @@ impl Metrics {
         let by_policy = limiter.rows_by_policy();
         with_recorder(|recorder| {
             self.describe(recorder);
-            let set = |name, value: f64| {
-                let gauge = Handle::<Gauge>::new(name, self.limiter.as_ref(), []);
-                recorder.register_gauge(gauge.key(), &METADATA).set(value);
-            };
-            set(names::WAITING, waiting as f64);
-            set(names::BLOCKED, blocked as f64);
-            set(names::CHANGED_QUOTAS, changed_quotas as f64);
-            if let Some(rows) = rows {
-                set(names::ROWS, rows as f64);
+            let gauges = [
+                (names::WAITING, Some(waiting as f64)),
+                (names::BLOCKED, Some(blocked as f64)),
+                (names::CHANGED_QUOTAS, Some(changed_quotas as f64)),
+                (names::ROWS, rows.map(|rows| rows as f64)),
+                (names::BACKEND_BROKEN, is_broken.map(|is_broken| f64::from(u8::from(is_broken)))),
+            ];
+            for (name, value) in gauges {
+                if let Some(value) = value {
+                    recorder.register_gauge(&self.key(name, []), &METADATA).set(value);
+                }
             }
             for (policy, rows) in by_policy {
-                let label = Label::new("policy", policy.as_str().to_owned());
-                let gauge = Handle::<Gauge>::new(names::POLICY_ROWS, self.limiter.as_ref(), [label]);
-                recorder.register_gauge(gauge.key(), &METADATA).set(rows as f64);
+                let key = self.key(names::POLICY_ROWS, [("policy", policy.as_str().to_owned().into())]);
+                recorder.register_gauge(&key, &METADATA).set(rows as f64);
             }
             for (name, total) in [(names::EVICTIONS, evictions), (names::OVERFLOWED, overflowed)] {
                 if let Some(total) = total {
-                    let counter = Handle::<Counter>::new(name, self.limiter.as_ref(), []);
-                    recorder.register_counter(counter.key(), &METADATA).absolute(total);
+                    recorder.register_counter(&self.key(name, []), &METADATA).absolute(total);
                 }
-            }
-            if let Some(is_broken) = is_broken {
-                set(names::BACKEND_BROKEN, f64::from(u8::from(is_broken)));
             }
         });
     }
 
-    fn increment(&self, counter: &Handle<Counter>) {
-        counter.with(self.keep, |recorder, key| self.counter(recorder, key), |counter| counter.increment(1));
+    fn increment(&self, policy: &PolicyName, count: Count) {
+        let series = self.policies.of(policy, Series::new);
+        let counter = series.counters.get_or_insert(&count, OnceLock::new);
+        let key = || {
+            let (name, labels) = count.name_and_labels();
+            self.key(name, std::iter::once(("policy", series.policy.clone())).chain(labels))
+        };
+        self.with(counter, key, register_counter, |counter| counter.increment(1));
     }
 
-    fn counter(&self, recorder: &dyn Recorder, key: &Key) -> Counter {
-        self.describe(recorder);
-        recorder.register_counter(key, &METADATA)
+    /// Writes to a series, by the handle that is known or by the exporter's own look-up.
+    fn with<H>(
+        &self,
+        known: &OnceLock<H>,
+        key: impl FnOnce() -> Key,
+        register: fn(&dyn Recorder, &Key) -> H,
+        write: impl FnOnce(&H),
+    ) {
+        if let Some(handle) = known.get() {
+            return write(handle);
+        }
+        with_recorder(|recorder| {
+            self.describe(recorder);
+            let handle = register(recorder, &key());
+            write(&handle);
+            if self.keep && is_installed(recorder) {
+                let _ = known.set(handle);
+            }
+        });
+    }
+
+    /// The name and labels of a series.
+    fn key(&self, name: &'static str, labels: impl IntoIterator<Item = (&'static str, SharedString)>) -> Key {
+        let limiter = self.limiter.clone().map(|limiter| ("limiter", limiter));
+        let labels = limiter.into_iter().chain(labels).map(|(name, value)| Label::new(name, value));
+        Key::from_parts(name, labels.collect::<Vec<_>>())
     }
 
     /// Tells an exporter what it is about, once.
@@ -136,53 +159,75 @@ impl Metrics {
         if !is_installed(recorder) || self.described.swap(true, Ordering::Relaxed) {
             return;
         }
-        let counter = |name, text: &'static str| {
+        for (name, text) in COUNTERS {
             recorder.describe_counter(KeyName::from_const_str(name), Some(Unit::Count), text.into());
-        };
-        counter(names::DECISIONS, "Charges that were decided.");
-        counter(names::CHECKS, "Charges that were only asked for.");
-        counter(names::BACKEND_ERRORS, "Charges that the backend could not decide.");
-        counter(names::BLOCKS, "Callers who were blocked in this process.");
-        counter(names::EVICTIONS, "Rows dropped before they were repaid, to make room.");
-        counter(names::OVERFLOWED, "Charges of callers without a row of their own, for want of room.");
-        let gauge = |name, text: &'static str| {
+        }
+        for (name, text) in GAUGES {
             recorder.describe_gauge(KeyName::from_const_str(name), Some(Unit::Count), text.into());
-        };
-        gauge(names::ROWS, "Rows that the backend holds in this process.");
-        gauge(names::POLICY_ROWS, "Rows that the backend holds in this process for each policy.");
-        gauge(names::WAITING, "Requests that wait for their turns.");
-        gauge(names::BLOCKED, "Callers who are blocked.");
-        gauge(names::CHANGED_QUOTAS, "Quotas that are changed at run time.");
-        gauge(names::BACKEND_BROKEN, "1 while the backend is out of reach and calls fail at once.");
-        let (name, text) = (names::DECISION_DURATION, "The time from the call to the decision.");
+        }
+        let (name, text) =
+            (names::DECISION_DURATION, "The time from the call to the decision of a backend that is waited for.");
         recorder.describe_histogram(KeyName::from_const_str(name), Some(Unit::Seconds), text.into());
     }
 }
 
 impl Observer for Metrics {
     fn decided(&self, observed: &Observed<'_>) {
-        let handles = self.policies.of(observed.decision().policy(), |name| Handles::new(self.limiter.as_ref(), name));
-        if observed.is_check() {
-            return self.increment(handles.checks(observed.outcome()));
+        let policy = observed.decision().policy();
+        self.increment(policy, Count::of(observed));
+        if let Some(latency) = observed.latency().filter(|_| !observed.is_check()) {
+            let series = self.policies.of(policy, Series::new);
+            let key = || self.key(names::DECISION_DURATION, [("policy", series.policy.clone())]);
+            let register = |recorder: &dyn Recorder, key: &Key| recorder.register_histogram(key, &METADATA);
+            self.with(&series.duration, key, register, |duration| duration.record(latency.as_secs_f64()));
         }
-        self.increment(handles.decisions(observed));
-        let seconds = observed.latency().as_secs_f64();
-        let register = |recorder: &dyn Recorder, key: &Key| recorder.register_histogram(key, &METADATA);
-        handles.duration().with(self.keep, register, |duration| duration.record(seconds));
     }
 
     fn failed(&self, failed: &Failed<'_>) {
-        let handles = self.policies.of(failed.policy(), |name| Handles::new(self.limiter.as_ref(), name));
-        self.increment(handles.errors(failed.error().kind()));
+        self.increment(failed.policy(), Count::Error(failed.error().kind()));
     }
 
     fn blocked(&self, _: &Blocked<'_>) {
-        self.increment(&self.blocks);
+        let key = || self.key(names::BLOCKS, []);
+        self.with(&self.blocks, key, register_counter, |counter| counter.increment(1));
     }
 }
+
+fn register_counter(recorder: &dyn Recorder, key: &Key) -> Counter {
+    recorder.register_counter(key, &METADATA)
+}
+
+/// Whether this is not the recorder that stands in for none, so that what it hands out is worth keeping: that one has
+/// no size. (One of an exporter's without a size would be asked each time.)
+fn is_installed(recorder: &dyn Recorder) -> bool {
+    size_of_val(recorder) > 0
+}
+
+/// Of all of them.
+const METADATA: Metadata<'static> = Metadata::new("tollgate", Level::INFO, Some(module_path!()));
 
 impl Default for Metrics {
     fn default() -> Metrics {
         Metrics::new()
     }
 }
+
+/// What exporters show of the counters.
+const COUNTERS: [(&str, &str); 6] = [
+    (names::DECISIONS, "Charges that were decided."),
+    (names::CHECKS, "Charges that were only asked for."),
+    (names::BACKEND_ERRORS, "Charges that the backend could not decide."),
+    (names::BLOCKS, "Callers who were blocked in this process."),
+    (names::EVICTIONS, "Rows dropped before they were repaid, to make room."),
+    (names::OVERFLOWED, "Charges of callers without a row of their own, for want of room."),
+];
+
+/// And of the gauges.
+const GAUGES: [(&str, &str); 6] = [
+    (names::ROWS, "Rows that the backend holds in this process."),
+    (names::POLICY_ROWS, "Rows that the backend holds in this process for each policy."),
+    (names::WAITING, "Requests that wait for their turns."),
+    (names::BLOCKED, "Callers who are blocked."),
+    (names::CHANGED_QUOTAS, "Quotas that are changed at run time."),
+    (names::BACKEND_BROKEN, "1 while the backend is out of reach and calls fail at once."),
+];

@@ -4,14 +4,14 @@
 //! have its digest, labels nothing of it. Both set up, and what to alert on: [`docs::observing`](crate::docs::observing).
 
 #[cfg(feature = "metrics")]
-mod handles;
-#[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(feature = "metrics")]
 pub mod names;
 mod per_policy;
 #[cfg(feature = "tracing")]
 mod sample;
+#[cfg(feature = "metrics")]
+mod series;
 #[cfg(feature = "tracing")]
 mod tracing;
 

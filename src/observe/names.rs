@@ -39,7 +39,8 @@ pub const BACKEND_ERRORS: &str = "tollgate_backend_errors_total";
 /// Counter: callers who were blocked in this process.
 pub const BLOCKS: &str = "tollgate_blocks_total";
 
-/// Histogram, in seconds: the time from the call to the decision, of those in [`DECISIONS`]. Label `policy`.
+/// Histogram, in seconds: the time from the call to the decision, of those in [`DECISIONS`] whose backend is waited for.
+/// A backend in this process has no series. Label `policy`.
 pub const DECISION_DURATION: &str = "tollgate_decision_duration_seconds";
 
 /// Gauge: rows that the backend holds in this process. Not there if it holds none.
@@ -87,22 +88,6 @@ pub const ALL: [&str; 13] = [
 ];
 
 /// Upper bounds of buckets for [`DECISION_DURATION`], in seconds, for exporters that want some: from the microsecond of
-/// a decision in memory, by the milliseconds of one on a network, to the second of one that nobody waits for any more.
-pub const DURATION_BUCKETS: [f64; 16] = [
-    0.000_001,
-    0.000_002_5,
-    0.000_01,
-    0.000_025,
-    0.000_1,
-    0.000_25,
-    0.000_5,
-    0.001,
-    0.002_5,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    1.0,
-];
+/// a denial that is remembered, by the milliseconds of a network, to the second after which a call is given up.
+pub const DURATION_BUCKETS: [f64; 16] =
+    [1e-6, 2.5e-6, 1e-5, 2.5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0];

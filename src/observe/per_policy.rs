@@ -1,4 +1,4 @@
-//! Something for each policy, found without a lock.
+//! A value for each policy, found without a lock.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -6,73 +6,76 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::policy::PolicyName;
 
-/// A value for each of the first [`MOST`] policies, made when it is first asked for, and one for all others together.
-///
-/// Names are the operator's, and few. A program that makes them up from what clients send is held to this.
+/// A value for each of the first 512 policies, and one for all others together.
 pub(super) struct PerPolicy<T> {
-    /// Beginning with the name's number; where another policy is already, in the next free one. None is ever freed.
-    slots: Box<[OnceLock<Box<Slot<T>>>]>,
-    left: AtomicUsize,
+    /// A policy's list is chosen by its name.
+    lists: Box<[GrowingList<PolicyName, T>]>,
+    known: AtomicUsize,
     others: OnceLock<T>,
-}
-
-struct Slot<T> {
-    /// Not only its number, which two names may have in common.
-    policy: PolicyName,
-    value: T,
 }
 
 impl<T> PerPolicy<T> {
     pub(super) fn new() -> PerPolicy<T> {
         PerPolicy {
-            slots: std::iter::repeat_with(OnceLock::new).take(SLOTS).collect(),
-            left: AtomicUsize::new(MOST),
+            lists: std::iter::repeat_with(GrowingList::default).take(MOST).collect(),
+            known: AtomicUsize::new(0),
             others: OnceLock::new(),
         }
     }
 
-    /// The policy's value. `make` is told its name, or [`OTHERS`].
+    /// The value of this policy; `make` is given its name, or [`OTHERS`].
     pub(super) fn of(&self, policy: &PolicyName, make: impl Fn(&str) -> T) -> &T {
-        // All of them, beginning at its own.
-        let (before, after) = self.slots.split_at(policy.bits() as usize % SLOTS);
-        for slot in after.iter().chain(before) {
-            let new = || Slot { policy: policy.clone(), value: make(policy.as_str()) };
-            if slot.get().is_none() && !self.settle(slot, new) {
-                break;
-            }
-            match slot.get() {
-                Some(settled) if settled.policy == *policy => return &settled.value,
-                _ => {}
-            }
+        let list = &self.lists[policy.bits() as usize % MOST];
+        match list.get(policy) {
+            Some(value) => value,
+            None if self.known.load(Ordering::Relaxed) >= MOST => self.others.get_or_init(|| make(OTHERS)),
+            None => list.get_or_insert(policy, || {
+                self.known.fetch_add(1, Ordering::Relaxed);
+                make(policy.as_str())
+            }),
         }
-        self.others.get_or_init(|| make(OTHERS))
-    }
-
-    /// Puts something into an empty slot, unless another thread was first; `false` if there are too many already.
-    fn settle(&self, slot: &OnceLock<Box<Slot<T>>>, make: impl FnOnce() -> Slot<T>) -> bool {
-        let one_less = |left: usize| left.checked_sub(1);
-        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_err() {
-            return false;
-        }
-        if slot.set(Box::new(make())).is_err() {
-            self.left.fetch_add(1, Ordering::Relaxed);
-        }
-        true
     }
 }
 
-/// Policies that are told apart.
-const MOST: usize = 512;
+/// A list that is read without a lock, for a few entries. Entries are added at its end and never removed.
+#[derive(Debug)]
+pub(super) struct GrowingList<K, V>(OnceLock<Box<Entry<K, V>>>);
 
-/// Twice as many, so that the way to a free one is short.
-const SLOTS: usize = 2 * MOST;
+#[derive(Debug)]
+struct Entry<K, V> {
+    key: K,
+    value: V,
+    rest: GrowingList<K, V>,
+}
+
+impl<K: Clone + PartialEq, V> GrowingList<K, V> {
+    pub(super) fn get(&self, key: &K) -> Option<&V> {
+        let entry = self.0.get()?;
+        if entry.key == *key { Some(&entry.value) } else { entry.rest.get(key) }
+    }
+
+    pub(super) fn get_or_insert(&self, key: &K, make: impl Fn() -> V) -> &V {
+        let new = || Box::new(Entry { key: key.clone(), value: make(), rest: GrowingList::default() });
+        let entry = self.0.get_or_init(new);
+        if entry.key == *key { &entry.value } else { entry.rest.get_or_insert(key, make) }
+    }
+}
+
+impl<K, V> Default for GrowingList<K, V> {
+    fn default() -> GrowingList<K, V> {
+        GrowingList(OnceLock::new())
+    }
+}
+
+/// Policies that are told apart. Threads that come at once may make it a few more.
+const MOST: usize = 512;
 
 /// The name of those that are not.
 pub(super) const OTHERS: &str = "(others)";
 
 impl<T> fmt::Debug for PerPolicy<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PerPolicy").field("left", &self.left).finish_non_exhaustive()
+        f.debug_struct("PerPolicy").field("known", &self.known).finish_non_exhaustive()
     }
 }
 
@@ -96,7 +99,7 @@ mod tests {
                 assert_eq!(all.of(&name(number), str::to_owned), OTHERS);
             }
         }
-        assert_eq!(all.slots.iter().filter(|slot| slot.get().is_some()).count(), MOST);
+        assert_eq!(all.known.load(Ordering::Relaxed), MOST);
     }
 
     #[test]
@@ -116,13 +119,10 @@ mod tests {
         let all = PerPolicy::new();
         // Both find the same place empty, each time.
         let both = Barrier::new(2);
-        let make = |_: &str| {
-            both.wait();
-            AtomicUsize::new(0)
-        };
         let thread = || {
             for number in 0..MOST / 2 {
-                all.of(&name(number), make).fetch_add(1, Ordering::Relaxed);
+                both.wait();
+                all.of(&name(number), |_| AtomicUsize::new(0)).fetch_add(1, Ordering::Relaxed);
             }
         };
         std::thread::scope(|scope| {
@@ -132,6 +132,6 @@ mod tests {
         for number in 0..MOST / 2 {
             assert_eq!(all.of(&name(number), |_| AtomicUsize::new(0)).load(Ordering::Relaxed), 2, "{number}");
         }
-        assert_eq!(all.left.load(Ordering::Relaxed), MOST / 2);
+        assert_eq!(all.known.load(Ordering::Relaxed), MOST / 2);
     }
 }

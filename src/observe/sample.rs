@@ -1,50 +1,42 @@
 //! So many events a second, and how many were left out.
 
 use crate::algorithm::Micros;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, PoisonError};
 
 /// Lets so many pass in each second of a clock, and counts the others. Exact under any number of threads.
 #[derive(Debug, Default)]
-pub(super) struct Sample {
-    /// The second, and how many have passed in it: in one word, so that both change together.
-    passed: AtomicU64,
-    left_out: AtomicU64,
+pub(super) struct Sample(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    second: u64,
+    /// How many have passed in this second.
+    passed: u32,
+    /// How many have not since the last one that did.
+    left_out: u64,
 }
 
 impl Sample {
     /// Whether one may pass now: how many were left out since the last one that did, or `None`.
     pub(super) fn pass(&self, now: Micros, most: u32) -> Option<u64> {
-        let next = |passed: u64| {
-            let (second, count) = self::second(now, passed);
-            (count < most).then(|| pack(second, count + 1))
-        };
-        match self.passed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
-            Ok(_) => Some(self.left_out.swap(0, Ordering::Relaxed)),
-            Err(_) => {
-                self.left_out.fetch_add(1, Ordering::Relaxed);
-                None
-            }
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let second = now.get() / 1_000_000;
+        // A thread that read the clock before the second turned, and came after, counts in the new one: else each such
+        // thread would begin both anew.
+        if !(second..=second + LATE).contains(&counts.second) {
+            (counts.second, counts.passed) = (second, 0);
         }
+        if counts.passed < most {
+            counts.passed += 1;
+            return Some(std::mem::take(&mut counts.left_out));
+        }
+        counts.left_out += 1;
+        None
     }
 }
 
-/// The second to count in, and how many have passed in it.
-fn second(now: Micros, passed: u64) -> (u32, u32) {
-    // Of a number of seconds the last 32 bits do: only the difference to another is looked at.
-    let now = (now.get() / 1_000_000) as u32;
-    let (known, count) = ((passed >> 32) as u32, passed as u32);
-    let ahead = now.wrapping_sub(known) as i32;
-    // Who looked at the clock before the second turned, and came after, counts in the new one: else each such thread
-    // would begin both anew.
-    if (-LATE..=0).contains(&ahead) { (known, count) } else { (now, 0) }
-}
-
-fn pack(second: u32, count: u32) -> u64 {
-    u64::from(second) << 32 | u64::from(count)
-}
-
 /// Seconds behind which it is not a thread that is late, but the clock that was set back.
-const LATE: i32 = 10;
+const LATE: u64 = 10;
 
 #[cfg(test)]
 mod tests {
@@ -81,7 +73,7 @@ mod tests {
         }) {
             (passed, left_out) = (passed + more, left_out + told);
         }
-        left_out += sample.left_out.load(Ordering::Relaxed);
+        left_out += sample.0.lock().expect("no panic").left_out;
         assert_eq!((passed, left_out), (u64::from(MOST), u64::from(MOST)));
     }
 

@@ -30,12 +30,12 @@ use crate::limiter::{Blocked, Failed, Observed, Observer};
 /// | `denied` | INFO ([`level`](Tracing::level)) | those of a decision, `suppressed` |
 /// | `allowed` | TRACE | those of a decision |
 /// | `checked` | TRACE, whatever the answer | those of a decision |
-/// | `failed` | ERROR | `policy`, `key`, `kind`, `error`, `latency_us`, `suppressed` |
+/// | `failed` | ERROR | `policy`, `key`, `kind`, `error`, `suppressed`, and `latency_us` |
 /// | `blocked` | WARN | `rule`, `lasts_ms`, `times`, `suppressed` |
 ///
-/// Those of a decision: `policy`, `outcome`, `reason`, `decided_by`, `cost`, `remaining`, `limit`, `latency_us`, `key`,
-/// `enforced`, and where there is one `retry_after_ms` (rounded up) and `rule`. Events, fields and their values keep
-/// their names; the event's name is its message too.
+/// Those of a decision: `policy`, `outcome`, `reason`, `decided_by`, `cost`, `remaining`, `limit`, `key`, `enforced`,
+/// and where there is one `retry_after_ms` (rounded up), `rule` and `latency_us`: only a backend that is waited for has
+/// that. Events, fields and their values keep their names; the event's name is its message too.
 ///
 /// - **A request under several policies** is an event for each. If one of them refuses it, all are `denied`: the others
 ///   with the `reason` `refused_elsewhere`. Leave these out to see each refused request once.
@@ -129,7 +129,7 @@ macro_rules! decision {
             remaining = decision.remaining(),
             limit = decision.limit(),
             retry_after_ms = decision.retry_after().map(millis),
-            latency_us = micros($observed.latency()),
+            latency_us = $observed.latency().map(micros),
             key = ?decision.key(),
             rule = decision.denied_rule().map(field::display),
             enforced = $observed.is_enforced(),
@@ -164,7 +164,7 @@ impl Observer for Tracing {
             key = ?failed.key(),
             kind = failed.error().kind().as_str(),
             error = failed.error() as &(dyn StdError + 'static),
-            latency_us = micros(failed.latency()),
+            latency_us = failed.latency().map(micros),
             suppressed,
             "failed"
         );

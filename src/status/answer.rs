@@ -1,33 +1,20 @@
 //! The answers of status endpoints.
 
-use std::fmt::Write;
-
-use axum::body::Body;
-use axum::response::Response;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
 use crate::algorithm::Micros;
+use crate::limiter::Snapshot;
 use crate::middleware::Standing;
 
-/// The one limit that there is; none, if the caller is not limited.
-pub(super) fn limit(standing: Standing) -> Response {
-    match &standing.limits[..] {
-        [limit] => json(limit.to_json()),
-        _ => limits(&standing),
+/// The one limit of a layer with `one_policy`; else all, as `{"limits":[..],"now":..}`: none, if the caller is not
+/// limited.
+pub(super) fn limits(standing: &Standing, one_policy: bool) -> Response {
+    if let ([limit], true) = (&standing.limits[..], one_policy) {
+        return json(limit.to_json());
     }
-}
-
-/// All limits, by `{"limits":[..],"now":..}`.
-pub(super) fn limits(standing: &Standing) -> Response {
-    let mut body = String::from(r#"{"limits":["#);
-    for (i, limit) in standing.limits.iter().enumerate() {
-        if i > 0 {
-            body.push(',');
-        }
-        body.push_str(&limit.to_json());
-    }
-    let _ = write!(body, r#"],"now":{}}}"#, standing.now.get());
-    json(body)
+    let limits: Vec<String> = standing.limits.iter().map(Snapshot::to_json).collect();
+    json(format!(r#"{{"limits":[{}],"now":{}}}"#, limits.join(","), standing.now.get()))
 }
 
 /// `{"now":..}`
@@ -36,10 +23,6 @@ pub(super) fn now(now: Micros) -> Response {
 }
 
 fn json(body: String) -> Response {
-    let mut response = Response::new(Body::from(body));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     // One caller's, as of this instant. What is not stored is not told to anybody else, so there is nothing to vary by.
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
-    response
+    ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "private, no-store")], body).into_response()
 }

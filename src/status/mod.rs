@@ -61,7 +61,7 @@ mod named;
 use axum::extract::Request;
 use axum::routing::{MethodRouter, get};
 
-use self::answer::{limit, limits, now};
+use self::answer::{limits, now};
 use crate::limiter::RateLimiter;
 use crate::middleware::{KeyExtractor, RateLimitLayer};
 use crate::policy::Policy;
@@ -142,8 +142,7 @@ where
     get(move |request: Request| async move {
         let (parts, _body) = request.into_parts();
         match layer.standing(&parts).await {
-            Ok(standing) if layer.has_one_policy() => limit(standing),
-            Ok(standing) => limits(&standing),
+            Ok(standing) => limits(&standing, layer.has_one_policy()),
             Err(refusal) => refusal.map(Into::into),
         }
     })

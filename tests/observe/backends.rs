@@ -1,4 +1,4 @@
-//! A backend in memory that can be out of reach, and a limiter on it.
+//! A backend in memory that can be out of reach, as one on a network, and a limiter on it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,8 @@ impl Moody {
     }
 
     pub(crate) fn limiter(&self) -> RateLimiterBuilder {
-        RateLimiter::builder(self.clone())
+        // Every decision is the backend's own.
+        RateLimiter::builder(self.clone()).block_cache(0)
     }
 
     pub(crate) fn clock(&self) -> &ManualClock {
@@ -55,6 +56,10 @@ impl Backend for Moody {
 
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
         self.memory.reset(rows)
+    }
+
+    fn is_remote(&self) -> bool {
+        true
     }
 
     fn clock(&self) -> Option<Arc<dyn Clock>> {

@@ -129,9 +129,7 @@ async fn what_is_counted_is_what_the_clients_saw() {
     assert_eq!(page.sum(names::DECISIONS, &[("policy", "load-shadow"), ("enforced", "false")]), Some(all as f64));
     for policy in ["load", "load-shadow"] {
         let timed = page.sum(&format!("{}_count", names::DECISION_DURATION), &[("policy", policy)]);
-        // This exporter forgets a duration now and then if it is scraped while they come (metrics-util 0.20: one in some
-        // thousands). Counters it does not.
-        assert!(timed.is_some_and(|timed| timed <= all as f64 && timed > 0.95 * all as f64), "{timed:?} were timed");
+        assert_eq!(timed, None, "a backend in this process is not waited for");
     }
     assert_eq!(page.sum(names::ROWS, &[]), Some(2.0 * CLIENTS as f64));
 }

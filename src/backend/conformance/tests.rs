@@ -7,7 +7,7 @@ use crate::backend::{BackendFuture, MemoryBackend};
 use crate::clock::{ManualClock, SystemClock};
 
 /// A backend, and how time passes for it.
-fn rows() -> (Arc<MemoryBackend>, impl Fn(Duration) -> std::future::Ready<()>) {
+fn rows() -> (Arc<MemoryBackend>, impl AsyncFn(Duration)) {
     let clock = ManualClock::new();
     let rows = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());
     let pass = move |time| {

@@ -8,7 +8,7 @@ use redis::cluster::ClusterClientBuilder;
 use redis::{Client, IntoConnectionInfo};
 use tokio::time::timeout;
 
-use super::bulletin::{Board, Posted};
+use super::bulletin::Board;
 use super::lanes::Lanes;
 use super::link::{Link, Lost, Theirs};
 use super::{RedisBackend, error, link};
@@ -256,7 +256,7 @@ impl RedisBackendBuilder {
             Secret::new(bytes)
         });
         let lanes = Arc::new(Lanes::new(link, self.deadline, Handle::current()));
-        let board = || Posted(Arc::new(Board::new(Arc::clone(&lanes), &self.prefix, self.notices)));
+        let board = || Arc::new(Board::new(Arc::clone(&lanes), &self.prefix, self.notices));
         let board = (!self.notices.is_zero()).then(board);
         RedisBackend { lanes, prefix: self.prefix, secret, board }
     }

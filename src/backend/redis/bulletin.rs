@@ -8,8 +8,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, ErrorKind as RedisKind, RedisError, ServerErrorKind, Value};
-use tokio::sync::oneshot;
+use redis::{Cmd, ErrorKind as RedisKind, ServerErrorKind, Value};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::error::{Fault, classify, fault};
@@ -27,6 +27,8 @@ pub(super) struct Board {
     /// How often it is read.
     every: Duration,
     readers: Mutex<Readers>,
+    /// As many posts may be on their way.
+    posts: Arc<Semaphore>,
     /// What the readers were told. Held while the server is asked and they are told, so that they are told in order.
     told: tokio::sync::Mutex<Told>,
 }
@@ -40,14 +42,12 @@ struct Readers {
     reading: bool,
     /// Whether it could not, the last time.
     deaf: bool,
-    /// Posts on their way.
-    posting: usize,
     /// Notices that nobody waits for, and by when they are over.
     untold: VecDeque<(Notice, Option<Instant>)>,
 }
 
 /// Up to where.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Told {
     epoch: Vec<u8>,
     version: u64,
@@ -55,20 +55,12 @@ struct Told {
     floor: Vec<u8>,
 }
 
-/// Whether there is more to be told.
-enum Rest {
-    None,
-    Some,
-}
-
 /// What the server says.
 #[derive(Debug)]
 pub(super) struct Page {
-    epoch: Vec<u8>,
+    told: Told,
     all: bool,
     more: bool,
-    version: u64,
-    floor: Vec<u8>,
     pub(super) notices: Vec<Notice>,
 }
 
@@ -78,7 +70,8 @@ impl Board {
         let key = |name: &str| format!("{prefix}:1:{{notices}}:{name}");
         let keys = [key("notices"), key("order"), key("ends")];
         let slot = if lanes.link().has_slots() { slot::of(b"notices") } else { 0 };
-        Board { lanes, keys, slot, every, readers: Mutex::default(), told: tokio::sync::Mutex::default() }
+        let (readers, told) = Default::default();
+        Board { lanes, keys, slot, every, readers, posts: Arc::new(Semaphore::new(MOST_POSTS)), told }
     }
 
     /// Until the last reader is gone.
@@ -87,8 +80,8 @@ impl Board {
             // What cannot be read or told now is the next time; whoever decides finds out by himself that the server is gone.
             let deaf = loop {
                 match self.exchange(&[]).await {
-                    Ok(Rest::Some) => {}
-                    Ok(Rest::None) => break false,
+                    Ok(true) => {}
+                    Ok(false) => break false,
                     Err(_) => break true,
                 }
             };
@@ -104,8 +97,8 @@ impl Board {
     }
 
     /// Posts these notices, and those that are to be told besides, and tells the readers what was posted since they
-    /// were last told.
-    async fn exchange(&self, notices: &[Notice]) -> Result<Rest, Error> {
+    /// were last told. Whether more is to be told besides.
+    async fn exchange(&self, notices: &[Notice]) -> Result<bool, Error> {
         let mut told = self.told.lock().await;
         let mut untold = Vec::new();
         {
@@ -127,7 +120,8 @@ impl Board {
         loop {
             let answer = self.ask(&told, std::mem::take(&mut posted)).await;
             // A board that goes on and on is none.
-            let is_endless = |page: &Page| page.more && (page.version <= told.version || collected.len() > MOST_READ);
+            let is_endless =
+                |page: &Page| page.more && (page.told.version <= told.version || collected.len() > MOST_READ);
             let page = match answer {
                 Ok(page) if !is_endless(&page) || page.all && !anew => page,
                 answer => {
@@ -144,7 +138,7 @@ impl Board {
                 collected.clear();
             }
             collected.extend(page.notices);
-            (told.epoch, told.version, told.floor) = (page.epoch, page.version, page.floor);
+            *told = page.told;
             if !page.more {
                 break;
             }
@@ -153,7 +147,7 @@ impl Board {
             let mut readers = self.readers();
             let told = untold.len().min(readers.untold.len());
             readers.untold.drain(..told);
-            if readers.untold.is_empty() { Rest::None } else { Rest::Some }
+            !readers.untold.is_empty()
         };
         if anew || !collected.is_empty() {
             let readers: Vec<_> = self.readers().all.iter().filter_map(Weak::upgrade).collect();
@@ -174,7 +168,8 @@ impl Board {
             let number = link.number();
             match timeout(PATIENCE.max(self.lanes.deadline()), link.run::<Value>(&command)).await {
                 Ok(Ok(answer)) => return page(answer).ok_or_else(nonsense),
-                Ok(Err(error)) if is_unknown(&error) && !in_full => in_full = true,
+                // The server needs the script in full once.
+                Ok(Err(error)) if error.kind() == NO_SCRIPT && !in_full => in_full = true,
                 Ok(Err(error)) => {
                     if fault(&error) != Fault::Answered {
                         link.lost(number);
@@ -206,41 +201,32 @@ impl Board {
     }
 }
 
-/// The board of a backend, for its limiters.
-#[derive(Clone)]
-pub(super) struct Posted(pub(super) Arc<Board>);
-
-impl Bulletin for Posted {
+impl Bulletin for Arc<Board> {
     fn post(&self, notice: Notice) -> BackendFuture<()> {
-        let board = Arc::clone(&self.0);
-        if board.lanes.is_broken_at(board.slot) {
+        let unavailable = |message| BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, message)));
+        if self.lanes.is_broken_at(self.slot) {
             let message = "the Redis server did not answer a moment ago; nobody was told, so say it again when it does";
-            return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, message)));
+            return unavailable(message.to_owned());
         }
-        {
-            let mut readers = board.readers();
-            if readers.posting >= MOST_POSTS {
-                let message =
-                    format!("{MOST_POSTS} notices wait for the Redis server already; nobody was told of this one");
-                return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, message)));
-            }
-            readers.posting += 1;
-        }
+        let Ok(permit) = Arc::clone(&self.posts).try_acquire_owned() else {
+            return unavailable(format!(
+                "{MOST_POSTS} notices wait for the Redis server already; nobody was told of this one"
+            ));
+        };
+        let board = Arc::clone(self);
         let (done, receiver) = oneshot::channel();
-        let posting = Posting(Arc::clone(&board));
         // A task of its own: it is posted whether anybody waits or not.
-        self.0.lanes.runtime().spawn(async move {
-            let answer = posting.0.exchange(&[notice]).await.map(|_| ());
-            drop(posting);
+        self.lanes.runtime().spawn(async move {
+            let answer = board.exchange(&[notice]).await.map(|_| ());
+            drop(permit);
             let _ = done.send(answer);
         });
         BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(super::ended())) })
     }
 
     fn tell(&self, notice: Notice) {
-        let board = Arc::clone(&self.0);
         let until = notice.lasts.and_then(|lasts| Instant::now().checked_add(lasts));
-        let mut readers = board.readers();
+        let mut readers = self.readers();
         if readers.untold.len() >= MOST_UNTOLD {
             // The oldest is over first, if all last as long.
             readers.untold.pop_front();
@@ -249,28 +235,20 @@ impl Bulletin for Posted {
         let first = readers.untold.len() == 1;
         drop(readers);
         // Those that come until then are told with it; if it cannot be told, whoever reads the board tries again.
-        if first && !board.lanes.is_broken_at(board.slot) {
-            self.0.lanes.runtime().spawn(async move { board.exchange(&[]).await.map(|_| ()) });
+        if first && !self.lanes.is_broken_at(self.slot) {
+            let board = Arc::clone(self);
+            self.lanes.runtime().spawn(async move { board.exchange(&[]).await.map(|_| ()) });
         }
     }
 
     fn subscribe(&self, reader: Weak<dyn BulletinReader>) {
-        let mut readers = self.0.readers();
+        let mut readers = self.readers();
         readers.all.push(reader);
         readers.new = true;
         if !std::mem::replace(&mut readers.reading, true) {
             drop(readers);
-            self.0.lanes.runtime().spawn(Arc::clone(&self.0).read_on());
+            self.lanes.runtime().spawn(Arc::clone(self).read_on());
         }
-    }
-}
-
-/// A post on its way.
-struct Posting(Arc<Board>);
-
-impl Drop for Posting {
-    fn drop(&mut self) {
-        self.0.readers().posting -= 1;
     }
 }
 
@@ -298,7 +276,7 @@ pub(super) fn page(answer: Value) -> Option<Page> {
         let lasts = (until > 0).then(|| Duration::from_millis(until.saturating_sub(now)));
         notices.push(Notice { topic, text: stands.then_some(text), lasts: lasts.filter(|_| stands) });
     }
-    Some(Page { epoch, all, more, version, floor, notices })
+    Some(Page { told: Told { epoch, version, floor }, all, more, notices })
 }
 
 fn bytes(value: Value) -> Option<Vec<u8>> {
@@ -316,12 +294,8 @@ fn number(value: Value) -> Option<u64> {
     }
 }
 
-/// The server needs the script in full once.
-fn is_unknown(error: &RedisError) -> bool {
-    error.kind() == RedisKind::Server(ServerErrorKind::NoScript)
-}
+const NO_SCRIPT: RedisKind = RedisKind::Server(ServerErrorKind::NoScript);
 
-#[cold]
 fn nonsense() -> Error {
     Error::new(
         ErrorKind::Protocol,
@@ -347,8 +321,8 @@ const MOST_READ: usize = 200_000;
 /// Milliseconds that a notice may stand, unless it has no end: a hundred years.
 const LONGEST: u128 = 100 * 365 * 86_400_000;
 
-impl fmt::Debug for Posted {
+impl fmt::Debug for Board {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Board").field("every", &self.0.every).finish_non_exhaustive()
+        f.debug_struct("Board").field("every", &self.every).finish_non_exhaustive()
     }
 }

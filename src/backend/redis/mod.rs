@@ -27,7 +27,7 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use self::batch::{Kind, Operation, Row};
-use self::bulletin::Posted;
+use self::bulletin::Board;
 use self::lanes::Lanes;
 use super::{Adjustment, Backend, BackendFuture, Bulletin, Error, ErrorKind, RowId, Steps, Take, Vitals};
 use crate::algorithm::{Ask, Quota, Receipt, Step};
@@ -66,7 +66,7 @@ pub struct RedisBackend {
     lanes: Arc<Lanes>,
     prefix: Arc<str>,
     secret: Secret,
-    board: Option<Posted>,
+    board: Option<Arc<Board>>,
 }
 
 impl RedisBackend {
@@ -309,8 +309,8 @@ impl Backend for RedisBackend {
     }
 
     fn vitals(&self) -> Vitals {
-        let untold = self.board.as_ref().map_or(0, |board| board.0.untold());
-        let is_deaf = self.board.as_ref().and_then(|board| board.0.is_deaf());
+        let untold = self.board.as_ref().map_or(0, |board| board.untold());
+        let is_deaf = self.board.as_ref().and_then(|board| board.is_deaf());
         Vitals { is_broken: Some(self.lanes.is_broken()), untold, is_deaf, ..Vitals::default() }
     }
 }

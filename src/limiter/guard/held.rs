@@ -1,20 +1,25 @@
 //! Callers that were blocked by hand. None of them is forgotten before its block ends.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::algorithm::Micros;
 use crate::policy::Digest;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Map, Mutex, MutexGuard, PoisonError};
+use crate::sync::{PoisonError, RwLock};
 
 /// By the local clock.
 #[derive(Default)]
-pub(super) struct Held {
-    /// What every call looks up.
-    until: Map<Digest, Micros>,
-    /// The same by its end. Locked while a block is made or ended, so that both say the same; calls do not wait for it.
-    ends: Mutex<BTreeSet<(Micros, Digest)>>,
+pub(in crate::limiter) struct Held {
+    blocks: RwLock<Blocks>,
+    /// While nobody was ever blocked, calls do not lock the blocks.
     any: AtomicBool,
+}
+
+/// When each block ends, found by its caller and by its end.
+#[derive(Default)]
+struct Blocks {
+    until: HashMap<Digest, Micros>,
+    ends: BTreeSet<(Micros, Digest)>,
 }
 
 impl Held {
@@ -28,44 +33,44 @@ impl Held {
         if !self.any() {
             return None;
         }
-        self.until.get(&id).filter(|until| *until > now)
+        let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
+        blocks.until.get(&id).copied().filter(|until| *until > now)
     }
 
     /// Blocks somebody until then, replacing an earlier block; returns whether there was room. A block that has ended
     /// makes room for another.
-    pub(super) fn block(&self, id: Digest, now: Micros, until: Micros) -> bool {
-        let mut ends = self.ends();
-        if let Some(before) = self.until.get(&id) {
-            ends.remove(&(before, id));
-        } else if ends.len() >= MOST {
-            match ends.first() {
-                Some((end, _)) if *end > now => return false,
-                _ => ends.pop_first().and_then(|(_, ended)| self.until.remove(&ended)),
-            };
+    pub(in crate::limiter) fn block(&self, id: Digest, now: Micros, until: Micros) -> bool {
+        let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
+        if !blocks.until.contains_key(&id) && blocks.ends.len() >= MOST {
+            match blocks.ends.first() {
+                Some(&(end, ended)) if end <= now => blocks.remove(ended),
+                _ => return false,
+            }
         }
-        ends.insert((until, id));
-        self.until.insert(id, until);
+        blocks.remove(id);
+        blocks.ends.insert((until, id));
+        blocks.until.insert(id, until);
         self.any.store(true, Ordering::Release);
         true
     }
 
     /// Lets somebody go.
-    pub(super) fn unblock(&self, id: Digest) {
-        if self.any() {
-            let mut ends = self.ends();
-            if let Some(until) = self.until.remove(&id) {
-                ends.remove(&(until, id));
-            }
-        }
+    pub(in crate::limiter) fn unblock(&self, id: Digest) {
+        self.blocks.write().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
     /// How many are blocked.
     pub(super) fn len(&self, now: Micros) -> usize {
-        self.ends().iter().rev().take_while(|(end, _)| *end > now).count()
+        let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
+        blocks.ends.iter().rev().take_while(|(end, _)| *end > now).count()
     }
+}
 
-    fn ends(&self) -> MutexGuard<'_, BTreeSet<(Micros, Digest)>> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+impl Blocks {
+    fn remove(&mut self, id: Digest) {
+        if let Some(until) = self.until.remove(&id) {
+            self.ends.remove(&(until, id));
+        }
     }
 }
 
@@ -76,6 +81,12 @@ pub(super) const MOST: usize = 100_000;
 mod tests {
     use super::*;
     use crate::sync::atomic::AtomicUsize;
+
+    /// How many there are, by either way to find them.
+    fn counts(held: &Held) -> (usize, usize) {
+        let blocks = held.blocks.read().expect("no panic");
+        (blocks.until.len(), blocks.ends.len())
+    }
 
     #[test]
     fn as_many_as_there_is_room_for_and_then_one_is_told() {
@@ -107,12 +118,12 @@ mod tests {
                     for id in 0..1_000 {
                         let id = Digest::from_bits(thread << 64 | id);
                         made.fetch_add(usize::from(held.block(id, now, now.plus(1_000))), Ordering::Relaxed);
-                        assert!(held.ends().len() <= MOST);
+                        assert!(counts(held).1 <= MOST);
                     }
                 });
             }
         });
-        assert_eq!((made.load(Ordering::Relaxed), held.len(now), held.until.len()), (100, MOST, MOST));
+        assert_eq!((made.load(Ordering::Relaxed), held.len(now), counts(&held).0), (100, MOST, MOST));
 
         // When they have ended, each newcomer takes the place of one.
         let later = now.plus(1_000);
@@ -129,7 +140,8 @@ mod tests {
         });
         let blocked = |thread: u128, id| held.blocked(Digest::from_bits(thread << 64 | id), later).is_some();
         assert!((5..=8).all(|thread| !blocked(thread, 499) && blocked(thread, 999)));
-        assert_eq!((held.len(later), held.until.len()), (4 * 500, held.ends().len()));
-        assert!(held.until.len() <= MOST);
+        let (by_caller, by_end) = counts(&held);
+        assert_eq!((held.len(later), by_caller), (4 * 500, by_end));
+        assert!(by_caller <= MOST);
     }
 }

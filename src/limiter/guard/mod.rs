@@ -23,7 +23,8 @@ pub use auto_block::AutoBlock;
 pub(super) struct Guard {
     deny: Option<DenyList>,
     auto: Option<AutoBlock>,
-    held: Held,
+    /// Blocks that are made by hand.
+    pub(super) held: Held,
     /// Made when it is needed.
     offenders: OnceLock<Offenders>,
 }
@@ -119,19 +120,13 @@ impl Guard {
 
     /// The signals by which a caller can be blocked, if anybody can be.
     pub(super) fn known(&self, signals: &Signals, hash: &Secret) -> Known {
-        let mut known = Known::new();
         if self.auto.is_none() && !self.has_blocks() {
-            return known;
+            return Known::new();
         }
-        let mut add = |signal: Signal| known.push((hash.digest(&signal.to_key()), signal));
-        if let Some(address) = signals.address() {
-            add(Signal::ip(address));
-        }
-        if let Some(agent) = signals.agent() {
-            add(Signal::user_agent(agent));
-        }
-        signals.labels().for_each(|(name, value)| add(Signal::label(name.to_owned(), value)));
-        known
+        let address = signals.address().map(Signal::ip).into_iter();
+        let labels = signals.labels().map(|(name, value)| Signal::label(name.to_owned(), value));
+        let all = address.chain(signals.agent().map(Signal::user_agent)).chain(labels);
+        all.map(|signal| (hash.digest(&signal.to_key()), signal)).collect()
     }
 
     /// Gate 7: a denial of these keys under policies whose denials count. Whoever earned a block by it.
@@ -146,9 +141,8 @@ impl Guard {
         let mut counts = false;
         let mut counted: SmallVec<[Digest; 2]> = SmallVec::new();
         let mut count = |id: Digest, signal: Signal| {
-            if let Some(block) = self.offenders().denied(id, now, auto) {
-                let lasts = Duration::from_micros(block.lasts);
-                earned.push(Earned { id, signal, lasts, times: block.times });
+            if let Some((lasts, times)) = self.offenders().denied(id, now, auto) {
+                earned.push(Earned { id, signal, lasts, times });
             }
         };
         for (_, key, digest) in keys.filter(|(policy, ..)| auto.policies.contains(policy)) {
@@ -183,19 +177,9 @@ impl Guard {
         }
     }
 
-    /// Blocks whoever is known by this digest, by hand; whether there was room.
-    pub(super) fn hold(&self, id: Digest, now: Micros, lasts: Duration) -> bool {
-        self.held.block(id, now, now + lasts)
-    }
-
     /// Somebody who is known by this digest earned a block elsewhere.
     pub(super) fn block(&self, id: Digest, now: Micros, lasts: Duration, times: u32) {
         self.offenders().block(id, now, now + lasts, times);
-    }
-
-    /// Ends a block that was made by hand.
-    pub(super) fn release(&self, id: Digest) {
-        self.held.unblock(id);
     }
 
     /// Ends a block that was earned, and forgets the denials.

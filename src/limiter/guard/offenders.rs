@@ -5,6 +5,8 @@
 //! entries are taken, the least of them goes: empty, silent, then least often denied. So a flood of callers who are
 //! denied once displaces itself, and those who are denied most stay, in whatever order they come.
 
+use std::time::Duration;
+
 use super::auto_block::AutoBlock;
 use crate::algorithm::{Micros, whole_micros};
 use crate::policy::{Digest, Placement};
@@ -40,17 +42,8 @@ struct Entry {
     is_taken: bool,
 }
 
-/// What became of a denial that was counted.
-#[derive(Debug, PartialEq)]
-pub(super) struct Earned {
-    /// Microseconds.
-    pub(super) lasts: u64,
-    /// This block included.
-    pub(super) times: u32,
-}
-
 impl Offenders {
-    pub(super) fn new(entries: usize, window: std::time::Duration, threshold: u32) -> Offenders {
+    pub(super) fn new(entries: usize, window: Duration, threshold: u32) -> Offenders {
         let buckets = (entries / WAYS).max(1);
         Offenders {
             buckets: (0..buckets).map(|_| Mutex::default()).collect(),
@@ -77,8 +70,8 @@ impl Offenders {
         Some(Micros::new(entry.until))
     }
 
-    /// Counts a denial; tells the block, if that earns one.
-    pub(super) fn denied(&self, id: Digest, now: Micros, rules: &AutoBlock) -> Option<Earned> {
+    /// Counts a denial. If that earns a block: how long it lasts, and which it is in a row.
+    pub(super) fn denied(&self, id: Digest, now: Micros, rules: &AutoBlock) -> Option<(Duration, u32)> {
         let mut bucket = self.bucket(id);
         let entry = self.entry(&mut bucket, id, now);
         if entry.since < entry.until && entry.until <= now.get() {
@@ -93,10 +86,10 @@ impl Offenders {
         if entry.times > 0 && now.get() >= entry.until.saturating_add(lasted) {
             entry.times = 0;
         }
-        let lasts = whole_micros(rules.lasts(entry.times));
+        let lasts = rules.lasts(entry.times);
         entry.times = entry.times.saturating_add(1);
-        entry.block(now.get().saturating_add(lasts), &self.blocks);
-        Some(Earned { lasts, times: entry.times })
+        entry.block(now.get().saturating_add(whole_micros(lasts)), &self.blocks);
+        Some((lasts, entry.times))
     }
 
     /// Somebody may do what they asked for: their count is 0 again.
@@ -226,14 +219,14 @@ mod tests {
     #[test]
     fn a_count_ends_with_its_window_and_a_block_with_its_time() {
         let (offenders, rules) = (Offenders::new(64, MINUTE, 3), rules());
-        let at = |seconds: u64| NOW + std::time::Duration::from_secs(seconds);
+        let at = |seconds: u64| NOW + Duration::from_secs(seconds);
         assert_eq!(offenders.denied(id(1), at(0), &rules), None);
         assert_eq!(offenders.denied(id(1), at(59), &rules), None);
         // A minute after the first, another count.
         assert_eq!(offenders.denied(id(1), at(60), &rules), None);
         assert_eq!(offenders.denied(id(1), at(61), &rules), None);
         assert_eq!(offenders.blocked(id(1), at(61)), None);
-        assert_eq!(offenders.denied(id(1), at(62), &rules), Some(Earned { lasts: 3_600_000_000, times: 1 }));
+        assert_eq!(offenders.denied(id(1), at(62), &rules), Some((HOUR, 1)));
         let end = at(62 + 3600);
         assert_eq!(offenders.blocked(id(1), Micros::new(end.get() - 1)), Some(end));
         assert_eq!(offenders.blocked(id(1), end), None);
@@ -248,7 +241,7 @@ mod tests {
     fn who_offends_again_is_blocked_longer_until_they_stay_away_as_long() {
         let (offenders, rules) = (Offenders::new(64, MINUTE, 3), rules().threshold(1).escalate(10, DAY));
         let hours = |hours: u64| HOUR * u32::try_from(hours).expect("few");
-        let lasts = |at: Micros| offenders.denied(id(1), at, &rules).map(|earned| earned.lasts / 3_600_000_000);
+        let lasts = |at: Micros| offenders.denied(id(1), at, &rules).map(|(lasts, _)| lasts.as_secs() / 3600);
         assert_eq!(lasts(NOW), Some(1));
         assert_eq!(lasts(NOW + hours(1)), Some(10));
         assert_eq!(lasts(NOW + hours(11)), Some(24), "no longer than a day");

@@ -19,16 +19,17 @@ mod sequence;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::task::Waker;
 
 use self::sequence::{Entry, Handle, Sequence};
 use crate::algorithm::{Micros, Quota};
 use crate::policy::{DecidedBy, Decision, Decisions, Digest, PolicyName};
-use crate::sync::Map;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// All queues of a limiter. A queue is removed with its last caller.
 #[derive(Debug, Default)]
-pub(super) struct Queues(Map<ClassId, Class>);
+pub(super) struct Queues(Mutex<HashMap<ClassId, Class>>);
 
 /// Turns that are as good as each other, but for their instants.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +41,7 @@ struct ClassId {
 }
 
 /// One queue. There are as many waiters as turns, and the waiter of each rank has the turn of that rank.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Class {
     /// By the instants of their turns; of those with one instant, in the order in which they came.
     waiters: Sequence<Waiter>,
@@ -90,7 +91,7 @@ impl Queues {
             cost: decision.cost(),
             quota: *decision.quota(),
         };
-        let waiter = self.0.with_default(class.clone(), |class| class.join(decision.clone(), waker.clone()));
+        let waiter = self.all().entry(class.clone()).or_default().join(decision.clone(), waker.clone());
         Some(Ticket { class, waiter })
     }
 
@@ -98,7 +99,7 @@ impl Queues {
     /// is another.
     pub(super) fn moved(&self, ticket: &Ticket, waker: &Waker) -> Option<Decision> {
         // A waker may be the last reference to a task whose destructor comes here: it is dropped when this is unlocked.
-        let (_earlier_waker, decision) = self.0.with(&ticket.class, |class| class.moved(ticket.waiter, waker))??;
+        let (_earlier_waker, decision) = self.all().get_mut(&ticket.class)?.moved(ticket.waiter, waker);
         decision
     }
 
@@ -116,14 +117,17 @@ impl Queues {
     }
 
     fn remove<R>(&self, ticket: &Ticket, way: impl FnOnce(&mut Class, Handle) -> Option<R>) -> Option<R> {
-        let is_empty = |class: &Class| class.waiters.len() == 0;
-        let remove = |class: &mut Class| (way(class, ticket.waiter), is_empty(class));
-        let (removed, was_last) = self.0.with(&ticket.class, remove)?;
-        if was_last {
-            // Unless another caller has joined meanwhile.
-            self.0.remove_if(&ticket.class, is_empty);
+        let mut all = self.all();
+        let class = all.get_mut(&ticket.class)?;
+        let removed = way(class, ticket.waiter);
+        if class.waiters.len() == 0 {
+            all.remove(&ticket.class);
         }
         removed
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<ClassId, Class>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -136,33 +140,31 @@ impl Class {
         self.waiters.insert(rank, Waiter { number: self.came, moved: false, waker })
     }
 
-    fn moved(&mut self, waiter: Handle, waker: &Waker) -> Option<(Option<Waker>, Option<Decision>)> {
+    fn moved(&mut self, waiter: Handle, waker: &Waker) -> (Option<Waker>, Option<Decision>) {
         let (earlier_waker, moved) = self.waiters.change(waiter, |waiter| {
             let is_other = !waiter.waker.will_wake(waker);
             let earlier_waker = is_other.then(|| std::mem::replace(&mut waiter.waker, waker.clone()));
             (earlier_waker, std::mem::take(&mut waiter.moved))
-        })?;
-        let turn = if moved { self.turns.get(self.waiters.rank(waiter)).cloned() } else { None };
-        Some((earlier_waker, turn))
+        });
+        let turn = if moved { self.turns.at(self.waiters.rank(waiter)) } else { None };
+        (earlier_waker, turn.map(|turn| self.turns.get(turn).clone()))
     }
 
     fn go(&mut self, waiter: Handle) -> Option<(Waiter, Decision)> {
-        let rank = self.waiters.rank(waiter);
-        self.waiters.remove(rank).zip(self.turns.remove(rank))
+        let turn = self.turns.at(self.waiters.rank(waiter))?;
+        Some((self.waiters.remove(waiter), self.turns.remove(turn)))
     }
 
     fn leave(&mut self, waiter: Handle) -> Option<(Waiter, Decision, Vec<Waker>)> {
         let rank = self.waiters.rank(waiter);
-        let waiter = self.waiters.remove(rank)?;
-        let last = self.turns.remove(self.turns.len().checked_sub(1)?)?;
+        let last = self.turns.at(self.turns.len().checked_sub(1)?)?;
+        let (waiter, last) = (self.waiters.remove(waiter), self.turns.remove(last));
         let mut wakers = Vec::new();
-        let mut asleep = self.waiters.partition_point(rank, |run| run.all_moved);
-        while asleep < self.waiters.len() {
-            wakers.extend(self.waiters.change_at(asleep, |waiter| {
+        while let Some(asleep) = self.waiters.first_beyond(rank, |run| run.all_moved) {
+            wakers.push(self.waiters.change(asleep, |waiter| {
                 waiter.moved = true;
                 waiter.waker.clone()
             }));
-            asleep = self.waiters.partition_point(asleep, |run| run.all_moved);
         }
         self.sort(rank.saturating_sub(1));
         Some((waiter, last, wakers))
@@ -170,25 +172,19 @@ impl Class {
 
     /// Puts waiters from `begin` on whose turns have one instant now into the order in which they came. They can only be
     /// in another where turns were decided in another order than their callers began to wait.
-    fn sort(&mut self, begin: usize) {
-        let mut late = self.waiters.partition_point(begin, |run| run.in_order);
-        while late < self.waiters.len() {
-            let due = |rank| self.turns.get(rank).map(Decision::due);
-            let number = self.waiters.get(late).map(|waiter| waiter.number);
-            if let (Some(due), Some(number), true) = (due(late), number, due(late - 1) == due(late)) {
-                let begin = self.turns.partition_point(0, |last| last < due);
-                let place = self.waiters.partition_point(begin, |run| run.highest < number);
+    fn sort(&mut self, mut begin: usize) {
+        while let Some(late) = self.waiters.first_beyond(begin, |run| run.in_order) {
+            begin = self.waiters.rank(late);
+            let (Some(turn), Some(before)) = (self.turns.at(begin), self.turns.at(begin - 1)) else { return };
+            let due = self.turns.get(turn).due();
+            if self.turns.get(before).due() == due {
+                let number = self.waiters.get(late).number;
+                let first = self.turns.partition_point(0, |last| last < due);
+                let place = self.waiters.partition_point(first, |run| run.highest < number);
                 self.waiters.shift(late, place);
-                self.turns.shift(late, place);
+                self.turns.shift(turn, place);
             }
-            late = self.waiters.partition_point(late, |run| run.in_order);
         }
-    }
-}
-
-impl Default for Class {
-    fn default() -> Class {
-        Class { waiters: Sequence::new(), turns: Sequence::new(), came: 0 }
     }
 }
 

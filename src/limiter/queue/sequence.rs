@@ -2,6 +2,8 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use slab::Slab;
+
 /// An entry of a [`Sequence`], with a sum that is known of every run of entries.
 pub(super) trait Entry {
     /// What is known of a run.
@@ -20,9 +22,7 @@ pub(super) trait Entry {
 /// the higher of two random priorities on top, so that its depth is logarithmic whatever is inserted and removed.
 #[derive(Debug)]
 pub(super) struct Sequence<T: Entry> {
-    nodes: Vec<Node<T>>,
-    /// Indices in `nodes` that are free.
-    free: Vec<usize>,
+    nodes: Slab<Node<T>>,
     root: Link,
     priorities: RandomState,
     inserted: u64,
@@ -36,69 +36,53 @@ type Link = Option<usize>;
 
 #[derive(Debug)]
 struct Node<T: Entry> {
-    /// `None` if the node is free.
-    entry: Option<T>,
+    entry: T,
     /// Of the subtree.
     sum: T::Sum,
     length: usize,
     priority: u64,
-    parent: Link,
+    /// Of the root, any node.
+    parent: usize,
     left: Link,
     right: Link,
 }
 
 impl<T: Entry> Sequence<T> {
-    pub(super) fn new() -> Sequence<T> {
-        Sequence { nodes: Vec::new(), free: Vec::new(), root: None, priorities: RandomState::new(), inserted: 0 }
-    }
-
     pub(super) fn len(&self) -> usize {
-        self.length(self.root)
+        self.nodes.len()
     }
 
-    pub(super) fn get(&self, rank: usize) -> Option<&T> {
-        self.nodes[self.at(rank)?].entry.as_ref()
+    pub(super) fn get(&self, Handle(index): Handle) -> &T {
+        &self.nodes[index].entry
     }
 
     /// Inserts an entry, which has this rank then.
     pub(super) fn insert(&mut self, rank: usize, entry: T) -> Handle {
         self.inserted += 1;
-        let index = self.free.pop().unwrap_or(self.nodes.len());
-        let node = Node {
-            sum: entry.sum(),
-            entry: Some(entry),
-            length: 1,
-            priority: self.priorities.hash_one(self.inserted),
-            parent: None,
-            left: None,
-            right: None,
-        };
-        match self.nodes.get_mut(index) {
-            Some(free) => *free = node,
-            None => self.nodes.push(node),
-        }
-        self.attach(rank, index);
-        Handle(index)
+        let (sum, priority) = (entry.sum(), self.priorities.hash_one(self.inserted));
+        let node = Node { entry, sum, length: 1, priority, parent: 0, left: None, right: None };
+        let handle = Handle(self.nodes.insert(node));
+        self.attach(rank, handle);
+        handle
     }
 
-    pub(super) fn remove(&mut self, rank: usize) -> Option<T> {
-        let index = self.detach(rank)?;
-        self.free.push(index);
-        self.nodes[index].entry.take()
+    pub(super) fn remove(&mut self, handle: Handle) -> T {
+        self.detach(handle);
+        self.nodes.remove(handle.0).entry
     }
 
-    /// Moves the entry with one rank to another; those in between move over by one.
-    pub(super) fn shift(&mut self, from: usize, to: usize) {
-        if let Some(index) = self.detach(from) {
-            self.attach(to, index);
-        }
+    /// Moves an entry to another rank; those in between move over by one.
+    pub(super) fn shift(&mut self, handle: Handle, to: usize) {
+        self.detach(handle);
+        self.attach(to, handle);
     }
 
     /// The rank of an entry.
     pub(super) fn rank(&self, Handle(index): Handle) -> usize {
         let mut rank = self.length(self.nodes[index].left);
         let mut below = index;
-        while let Some(above) = self.nodes[below].parent {
+        while self.root != Some(below) {
+            let above = self.nodes[below].parent;
             if self.nodes[above].right == Some(below) {
                 rank += self.length(self.nodes[above].left) + 1;
             }
@@ -108,97 +92,60 @@ impl<T: Entry> Sequence<T> {
     }
 
     /// Changes an entry, wherever it is.
-    pub(super) fn change<R>(&mut self, Handle(index): Handle, change: impl FnOnce(&mut T) -> R) -> Option<R> {
-        let changed = self.nodes[index].entry.as_mut().map(change);
-        let mut node = Some(index);
-        while let Some(index) = node {
+    pub(super) fn change<R>(&mut self, Handle(mut index): Handle, change: impl FnOnce(&mut T) -> R) -> R {
+        let changed = change(&mut self.nodes[index].entry);
+        self.update(index);
+        while self.root != Some(index) {
+            index = self.nodes[index].parent;
             self.update(index);
-            node = self.nodes[index].parent;
         }
         changed
     }
 
-    /// Changes the entry with this rank.
-    pub(super) fn change_at<R>(&mut self, rank: usize, change: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.change(Handle(self.at(rank)?), change)
+    /// The entry with this rank.
+    pub(super) fn at(&mut self, rank: usize) -> Option<Handle> {
+        self.first_beyond(rank, |_| false)
     }
 
     /// The end of the longest run from `begin` on of whose sum `is_so` holds; it must hold of each run within that, and
     /// of none beyond.
-    pub(super) fn partition_point(&self, begin: usize, is_so: impl Fn(T::Sum) -> bool) -> usize {
-        self.first_beyond(self.root, begin, &mut None, &is_so).unwrap_or(self.len())
+    pub(super) fn partition_point(&mut self, begin: usize, is_so: impl Fn(T::Sum) -> bool) -> usize {
+        self.first_beyond(begin, is_so).map_or(self.len(), |beyond| self.rank(beyond))
     }
 
-    fn first_beyond(
-        &self,
-        node: Link,
-        begin: usize,
-        before: &mut Option<T::Sum>,
-        is_so: &impl Fn(T::Sum) -> bool,
-    ) -> Option<usize> {
-        let node = &self.nodes[node?];
-        if begin >= node.length {
-            return None;
-        }
-        let with = |sum| before.map_or(sum, |before| T::join(before, sum));
-        if begin == 0 && is_so(with(node.sum)) {
-            *before = Some(with(node.sum));
-            return None;
-        }
-        let own = self.length(node.left);
-        if let Some(rank) = self.first_beyond(node.left, begin, before, is_so) {
-            return Some(rank);
-        }
-        if let Some(entry) = node.entry.as_ref().filter(|_| begin <= own) {
-            let sum = before.map_or(entry.sum(), |before| T::join(before, entry.sum()));
-            if !is_so(sum) {
-                return Some(own);
-            }
-            *before = Some(sum);
-        }
-        let rank = self.first_beyond(node.right, begin.saturating_sub(own + 1), before, is_so)?;
-        Some(own + 1 + rank)
-    }
-
-    /// The node with this rank.
-    fn at(&self, mut rank: usize) -> Link {
-        let mut index = self.root?;
-        loop {
+    /// The first entry behind that run.
+    pub(super) fn first_beyond(&mut self, begin: usize, is_so: impl Fn(T::Sum) -> bool) -> Option<Handle> {
+        let (before, behind) = self.split(self.root, begin);
+        let (mut tree, mut run, mut found) = (behind, None, None);
+        while let Some(index) = tree {
             let node = &self.nodes[index];
-            let own = self.length(node.left);
-            index = match rank.cmp(&own) {
-                std::cmp::Ordering::Less => node.left?,
-                std::cmp::Ordering::Equal => return Some(index),
-                std::cmp::Ordering::Greater => {
-                    rank -= own + 1;
-                    node.right?
-                }
-            };
+            let run_to = |run: Option<T::Sum>, sum| run.map_or(sum, |run| T::join(run, sum));
+            let left = node.left.map(|left| run_to(run, self.nodes[left].sum));
+            let own = run_to(left.or(run), node.entry.sum());
+            if left.is_some_and(|run| !is_so(run)) {
+                tree = node.left;
+            } else if is_so(own) {
+                (tree, run) = (node.right, Some(own));
+            } else {
+                (tree, found) = (None, Some(Handle(index)));
+            }
         }
+        self.root = self.merge(before, behind);
+        found
     }
 
     /// Puts a node by itself into the tree.
-    fn attach(&mut self, rank: usize, index: usize) {
+    fn attach(&mut self, rank: usize, Handle(index): Handle) {
         let (left, right) = self.split(self.root, rank);
         let left = self.merge(left, Some(index));
-        let root = self.merge(left, right);
-        self.set_root(root);
+        self.root = self.merge(left, right);
     }
 
-    /// Takes the node with this rank out of the tree.
-    fn detach(&mut self, rank: usize) -> Link {
-        let (left, rest) = self.split(self.root, rank);
-        let (node, right) = self.split(rest, 1);
-        let root = self.merge(left, right);
-        self.set_root(root);
-        node
-    }
-
-    fn set_root(&mut self, root: Link) {
-        self.root = root;
-        if let Some(root) = root {
-            self.nodes[root].parent = None;
-        }
+    /// Takes a node out of the tree.
+    fn detach(&mut self, handle: Handle) {
+        let (left, rest) = self.split(self.root, self.rank(handle));
+        let (_node, right) = self.split(rest, 1);
+        self.root = self.merge(left, right);
     }
 
     /// The first `count` nodes of a tree, and the others.
@@ -236,9 +183,9 @@ impl<T: Entry> Sequence<T> {
     fn update(&mut self, index: usize) {
         let Node { left, right, .. } = self.nodes[index];
         for child in [left, right].into_iter().flatten() {
-            self.nodes[child].parent = Some(index);
+            self.nodes[child].parent = index;
         }
-        let Some(own) = self.nodes[index].entry.as_ref().map(Entry::sum) else { return };
+        let own = self.nodes[index].entry.sum();
         let sum = left.map_or(own, |left| T::join(self.nodes[left].sum, own));
         let sum = right.map_or(sum, |right| T::join(sum, self.nodes[right].sum));
         let length = self.length(left) + 1 + self.length(right);
@@ -247,6 +194,12 @@ impl<T: Entry> Sequence<T> {
 
     fn length(&self, tree: Link) -> usize {
         tree.map_or(0, |index| self.nodes[index].length)
+    }
+}
+
+impl<T: Entry> Default for Sequence<T> {
+    fn default() -> Sequence<T> {
+        Sequence { nodes: Slab::new(), root: None, priorities: RandomState::new(), inserted: 0 }
     }
 }
 
@@ -273,7 +226,7 @@ mod tests {
         /// Against a `Vec`.
         #[test]
         fn it_is_a_vec_with_handles_and_sums(acts in prop::collection::vec((0u8..6, any::<u16>(), any::<u16>()), 0..200)) {
-            let (mut sequence, mut vec) = (Sequence::new(), Vec::<(Handle, u64)>::new());
+            let (mut sequence, mut vec) = (Sequence::default(), Vec::<(Handle, u64)>::new());
             for (act, one, other) in acts {
                 let (rank, value) = (usize::from(one) % (vec.len() + 1), u64::from(other % 100));
                 let to = usize::from(other) % vec.len().max(1);
@@ -285,23 +238,24 @@ mod tests {
                     }
                     3 => {
                         let removed = (rank < vec.len()).then(|| vec.remove(rank).1);
-                        prop_assert_eq!(sequence.remove(rank), removed);
+                        let found = sequence.at(rank);
+                        prop_assert_eq!(found.map(|entry| sequence.remove(entry)), removed);
                     }
                     4 if rank < vec.len() => {
-                        sequence.shift(rank, to);
+                        sequence.shift(vec[rank].0, to);
                         let moved = vec.remove(rank);
                         vec.insert(to, moved);
                     }
                     5 if rank < vec.len() => {
-                        prop_assert_eq!(sequence.change(vec[rank].0, |entry| std::mem::replace(entry, value)), Some(vec[rank].1));
-                        prop_assert_eq!(sequence.change_at(rank, |entry| *entry), Some(value));
+                        prop_assert_eq!(sequence.change(vec[rank].0, |entry| std::mem::replace(entry, value)), vec[rank].1);
+                        prop_assert_eq!(sequence.at(rank).map(|entry| *sequence.get(entry)), Some(value));
                         vec[rank].1 = value;
                     }
                     _ => {}
                 }
                 prop_assert_eq!(sequence.len(), vec.len());
                 for (rank, (handle, value)) in vec.iter().enumerate() {
-                    prop_assert_eq!((sequence.rank(*handle), sequence.get(rank)), (rank, Some(value)));
+                    prop_assert_eq!((sequence.rank(*handle), sequence.at(rank), sequence.get(*handle)), (rank, Some(*handle), value));
                 }
                 let mut sum = 0;
                 let fits = vec[rank.min(vec.len())..].iter().take_while(|(_, entry)| {
@@ -319,21 +273,22 @@ mod tests {
             let node = |index: usize| &sequence.nodes[index];
             tree.map_or(0, |index| 1 + depth(sequence, node(index).left).max(depth(sequence, node(index).right)))
         }
-        let mut sequence = Sequence::new();
+        let mut sequence = Sequence::default();
         for number in 0..10_000 {
             sequence.insert(sequence.len(), number);
         }
         // 31 on average.
         assert!(depth(&sequence, sequence.root) < 80);
         for _ in 0..5_000 {
-            sequence.remove(0);
+            let first = sequence.at(0).expect("an entry");
+            sequence.remove(first);
         }
         assert!(depth(&sequence, sequence.root) < 80);
-        let capacity = sequence.nodes.len();
+        let capacity = sequence.nodes.capacity();
         for number in 0..5_000 {
             sequence.insert(0, number);
         }
-        assert_eq!(sequence.nodes.len(), capacity, "free nodes are used again");
+        assert_eq!(sequence.nodes.capacity(), capacity, "free nodes are used again");
         assert!(depth(&sequence, sequence.root) < 80);
     }
 }
