@@ -117,11 +117,6 @@ mod tests {
         assert!(u128::from(taken) <= exact && u128::from(taken) + 2 >= exact, "{taken} of {exact}");
     }
 
-    const NOW: Micros = Micros::new(1_700_000_000_000_000);
-    /// A token in six seconds.
-    const SIMPLE: Quota = Quota::token_bucket(10, MINUTE);
-    /// Seven tokens at a time.
-    const SEVERAL: Quota = Quota::token_bucket(7, std::time::Duration::from_micros(3_333_331));
 
     #[test]
     fn the_microsecond_is_found_though_rounding_misses_it() {

@@ -12,7 +12,7 @@ use super::queue::Queues;
 use super::{AutoBlock, DenyList, FailureMode, Inner, Observer, RateLimiter, turn};
 use crate::backend::{Backend, BulletinReader};
 use crate::policy::{Key, Policy, Secret};
-use crate::sync::atomic::{AtomicBool, AtomicUsize};
+use crate::sync::atomic::AtomicUsize;
 
 /// Choices for a [`RateLimiter`].
 ///
@@ -168,7 +168,6 @@ impl RateLimiterBuilder {
     pub fn build(self) -> RateLimiter {
         let guard = Guard::new(self.deny, self.auto_block);
         let block_cache = (self.backend.is_remote() && self.block_cache > 0).then(|| BlockCache::new(self.block_cache));
-        let is_plain = !guard.is_needed() && block_cache.is_none() && self.observers.is_empty();
         let bulletin = self.backend.bulletin();
         let hash = self.secret.unwrap_or_else(Secret::random);
         let inner = Arc::new(Inner {
@@ -180,7 +179,6 @@ impl RateLimiterBuilder {
             queues: Queues::default(),
             waiting: AtomicUsize::new(0),
             max_waiting: self.max_waiting,
-            is_plain: AtomicBool::new(is_plain),
             guard,
             overrides: Overrides::default(),
             block_cache,

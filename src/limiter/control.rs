@@ -174,7 +174,6 @@ impl RateLimiter {
             let message = format!("{MOST_HELD} callers are blocked by hand already; unblock some, or use a deny list");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        self.inner.is_plain.store(false, Ordering::Release);
         let rule = signal.to_rule();
         let blocked = Blocked { rule: &rule, lasts, times: 0 };
         self.inner.observers.iter().for_each(|observer| observer.blocked(&blocked));
@@ -312,9 +311,7 @@ impl Inner {
     pub(super) fn learn(&self, news: impl IntoIterator<Item = News>, all: bool) {
         let now = self.time.now();
         let mut changes = Vec::new();
-        let mut any = all && !self.overrides.is_empty();
         for news in news {
-            any = true;
             match news {
                 News::Quota(change) => changes.push(change),
                 News::Block(id, Some((lasts, times))) => self.guard.block(id, now, lasts, times),
@@ -329,9 +326,6 @@ impl Inner {
             self.overrides.replace(changes);
         } else {
             changes.into_iter().for_each(|change| self.overrides.set(change));
-        }
-        if any {
-            self.is_plain.store(false, Ordering::Release);
         }
         // Not for a block, which changes no row: whoever earns one after the other would empty it each time.
         if let Some(cache) = self.block_cache.as_ref().filter(|_| is_changed) {

@@ -38,7 +38,7 @@ use self::queue::Queues;
 use crate::algorithm::{Ask, Micros, Quota, SECOND};
 use crate::backend::{Backend, BackendFuture, Error, ErrorKind, MemoryBackend, RowId, Take};
 use crate::policy::{Decision, Digest, Key, Policy, Secret, Signals, Subject};
-use crate::sync::atomic::{AtomicBool, AtomicUsize};
+use crate::sync::atomic::AtomicUsize;
 
 pub use acquire::Acquire;
 pub use builder::RateLimiterBuilder;
@@ -113,9 +113,6 @@ struct Inner {
     queues: Queues,
     waiting: AtomicUsize,
     max_waiting: usize,
-    /// Whether gates 2, 4, 7 and 8 and changed quotas have nothing to say: what most decisions are. Once one of them
-    /// has, it stays `false`.
-    is_plain: AtomicBool,
     guard: Guard,
     overrides: Overrides,
     block_cache: Option<BlockCache>,

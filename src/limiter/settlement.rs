@@ -193,7 +193,7 @@ impl Settlement {
         let decision = self.held.decisions.get(index)?;
         let receipt = Receipt::new(decision.cost(), decision.step())?;
         let first = !self.held.settled[index].swap(true, Ordering::Relaxed);
-        let row = RowId { policy: decision.policy(), key: decision.row_key() };
+        let row = RowId { policy: decision.policy(), key: decision.key() };
         let charge = Adjustment { row, quota: *decision.quota(), receipt, actual };
         (first && actual != receipt.cost).then_some((decision.decided_by(), charge))
     }
@@ -201,7 +201,7 @@ impl Settlement {
     fn close(&self, index: usize) -> Option<RowId<'_>> {
         let decision = self.held.decisions.get(index)?;
         self.held.settled[index].store(true, Ordering::Relaxed);
-        Some(RowId { policy: decision.policy(), key: decision.row_key() })
+        Some(RowId { policy: decision.policy(), key: decision.key() })
     }
 }
 

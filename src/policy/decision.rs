@@ -154,11 +154,6 @@ impl Decision {
         self.key
     }
 
-    /// The same, for rows.
-    pub(crate) const fn row_key(&self) -> Digest {
-        self.key
-    }
-
     /// The quota that was applied: the policy's, or its tier's.
     pub const fn quota(&self) -> &Quota {
         &self.quota

@@ -61,7 +61,6 @@ impl Row {
     }
 
     /// The same of a row that denies a cost of 1 from now on, or was known to deny something.
-    #[inline(never)]
     fn write_denying(&mut self, quota: &Quota, state: &State, level: u64) {
         let before = self.denies_until();
         self.store(state, 0);

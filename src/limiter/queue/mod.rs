@@ -87,7 +87,7 @@ impl Queues {
         }
         let class = ClassId {
             policy: decision.policy().clone(),
-            key: decision.row_key(),
+            key: decision.key(),
             cost: decision.cost(),
             quota: *decision.quota(),
         };

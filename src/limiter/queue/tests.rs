@@ -184,7 +184,7 @@ fn turns_are_not_passed_on_between_policies() {
     let [one, other] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(|policy| {
         let turn = turn(7, 1, 1, 0);
         let turn = turn.only().unwrap();
-        let decision = Decision::new(PolicyName::new(policy), turn.row_key(), *turn.quota(), 1, *turn.step(), true);
+        let decision = Decision::new(PolicyName::new(policy), turn.key(), *turn.quota(), 1, *turn.step(), true);
         queues.join(&Decisions::from_iter([decision]), Waker::noop()).unwrap()
     });
     assert_eq!(queues.leave(&one).unwrap().policy().as_str(), "8yn0iYCKYHlIj4-BwPqk");
