@@ -263,7 +263,7 @@ fn roll_own(quota: &Quota, state: &State, now: Micros) -> State {
 
 /// Whether the clock was far ahead when the row was written.
 fn is_forgiven(quota: &Quota, row: &State, now: Micros) -> bool {
-    if row.at.micros_since(now) <= quota.fill_micros() {
+    if row.at <= now || row.at.micros_since(now) <= quota.fill_micros() {
         return false;
     }
     // A denial stores nothing, so the row must not begin to be paid back at `now`: it would begin anew at each try.

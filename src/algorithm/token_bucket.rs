@@ -117,7 +117,6 @@ mod tests {
         assert!(u128::from(taken) <= exact && u128::from(taken) + 2 >= exact, "{taken} of {exact}");
     }
 
-
     #[test]
     fn the_microsecond_is_found_though_rounding_misses_it() {
         let quotas = [(688, 2_642_333_253_483_893, 458.0), (583, 2_669_512_150_641_176, 221.0)];

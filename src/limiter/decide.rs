@@ -43,7 +43,7 @@ pub(super) struct Call {
 /// By what a caller may be blocked: in a box, since few limiters count denials.
 struct Caller {
     known: Known,
-    /// One for each charge.
+    /// One for each take.
     keys: Vec<Option<Key>>,
 }
 
@@ -60,18 +60,24 @@ impl RateLimiter {
         let Circumstances { take, enforced, waits, signals } = around;
         let mut call = Call { take, enforced, began: None, permit: None, caller: None };
 
-        // 1. Resolve: the row, and the quota that applies to it.
-        let mut takes = Takes::new();
+        // 1. Resolve: the row, and the quotas that apply to it: what was set at run time, the tier's, or the policy's own.
+        let (mut takes, mut keys) = (Takes::new(), Vec::new());
+        let is_guarded = guard.is_needed();
         for (policy, subject, ask) in charges {
             let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
-            // What was set at run time, or the tier's, or the policy's own.
             let changed = overrides.quota(policy, subject.tier_name(), Some(row.key));
-            takes.push(Take::new(row, changed.as_ref().unwrap_or_else(|| policy.quota_for(subject.tier_name())), *ask));
+            let quotas = changed.as_ref().map_or_else(|| policy.quotas_for(subject.tier_name()), std::slice::from_ref);
+            for quota in quotas {
+                takes.push(Take::new(row, quota, *ask));
+                if is_guarded {
+                    keys.push(subject.key());
+                }
+            }
         }
 
         // 2. Blocked: a deny list, or a block, whatever the quotas say.
-        if guard.is_needed() {
-            if let Some(blocked) = self.blocked(charges, &takes, signals, &mut call) {
+        if is_guarded {
+            if let Some(blocked) = self.blocked(&keys, &takes, signals, &mut call) {
                 self.observe(&call, &blocked);
                 return DecisionsFuture::ready(Ok(blocked));
             }
@@ -149,18 +155,17 @@ impl RateLimiter {
     /// The denial of who is kept out; else what protection will want to know.
     fn blocked(
         &self,
-        charges: &[(&Policy, &Subject, Ask)],
+        keys: &[Option<&Key>],
         takes: &[Take<'_>],
         signals: &Signals,
         call: &mut Call,
     ) -> Option<Decisions> {
         let Inner { guard, hash, time, .. } = &*self.inner;
         let (known, now) = (guard.known(signals, hash), time.now());
-        let keys =
-            charges.iter().zip(takes).map(|((policy, subject, _), take)| (policy.name(), subject.key(), take.row.key));
-        let Some(Barred { rule, until }) = guard.bars(keys, signals, &known, now) else {
+        let callers = keys.iter().zip(takes).map(|(key, take)| (take.row.policy, *key, take.row.key));
+        let Some(Barred { rule, until }) = guard.bars(callers, signals, &known, now) else {
             if guard.counts() && call.take && call.enforced {
-                let keys = charges.iter().map(|(_, subject, _)| subject.key().cloned()).collect();
+                let keys = keys.iter().map(|key| key.cloned()).collect();
                 call.caller = Some(Box::new(Caller { known, keys }));
             }
             return None;

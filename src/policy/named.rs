@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use smallvec::SmallVec;
+
 use super::name::PolicyName;
 use crate::algorithm::{Quota, QuotaError};
 
@@ -35,9 +37,12 @@ use crate::algorithm::{Quota, QuotaError};
 #[derive(Clone, Debug)]
 pub struct Policy {
     name: PolicyName,
-    quota: Quota,
-    tiers: Vec<(Cow<'static, str>, Quota)>,
+    quotas: Quotas,
+    tiers: Vec<(Cow<'static, str>, Quotas)>,
 }
+
+/// The quotas of a policy or of a tier, one today: each of them has to be met.
+type Quotas = SmallVec<[Quota; 1]>;
 
 impl Policy {
     /// A policy written in the program; [`try_new`](Policy::try_new) takes a `String`. Tiers can be added at run time
@@ -58,7 +63,7 @@ impl Policy {
         if let Err(error) = quota.validate() {
             error.panic();
         }
-        Policy { name: PolicyName::new(name), quota, tiers: Vec::new() }
+        Policy { name: PolicyName::new(name), quotas: Quotas::from_const([quota]), tiers: Vec::new() }
     }
 
     /// A policy known only at run time.
@@ -79,7 +84,7 @@ impl Policy {
     pub fn try_new(name: impl Into<String>, quota: Quota) -> Result<Policy, PolicyError> {
         let name = PolicyName::try_new(name.into())?;
         quota.validate().map_err(|error| PolicyError::quota(&name, None, error))?;
-        Ok(Policy { name, quota, tiers: Vec::new() })
+        Ok(Policy { name, quotas: Quotas::from_const([quota]), tiers: Vec::new() })
     }
 
     /// Adds a quota for callers of one tier. Callers of a tier that is not added have the policy's own quota; each
@@ -130,7 +135,7 @@ impl Policy {
 
     pub(crate) fn add_tier(&mut self, tier: Cow<'static, str>, quota: Quota) -> Result<(), PolicyError> {
         quota.validate().map_err(|error| PolicyError::quota(&self.name, Some(&tier), error))?;
-        if quota.algorithm() != self.quota.algorithm() {
+        if quota.algorithm() != self.quota().algorithm() {
             let what = format!(
                 "tier {tier:?} has another algorithm ({quota}); tiers share their keys' rows, so all have the policy's"
             );
@@ -139,7 +144,7 @@ impl Policy {
         if self.has_tier(&tier) {
             return Err(PolicyError::new(&self.name, format_args!("tier {tier:?} is there twice; leave one out")));
         }
-        self.tiers.push((tier, quota));
+        self.tiers.push((tier, Quotas::from_const([quota])));
         Ok(())
     }
 
@@ -149,14 +154,19 @@ impl Policy {
     }
 
     /// The quota of callers without a tier, or of an unknown one.
-    pub const fn quota(&self) -> &Quota {
-        &self.quota
+    pub fn quota(&self) -> &Quota {
+        &self.quotas[0]
     }
 
     /// The quota of a tier's callers: the tier's, or the policy's own if the tier is `None` or was not added.
     pub fn quota_for(&self, tier: Option<&str>) -> &Quota {
+        &self.quotas_for(tier)[0]
+    }
+
+    /// All quotas that a caller of this tier has to meet: at least one.
+    pub(crate) fn quotas_for(&self, tier: Option<&str>) -> &[Quota] {
         let found = tier.and_then(|tier| self.tiers.iter().find(|(name, _)| name == tier));
-        found.map_or(&self.quota, |(_, quota)| quota)
+        found.map_or(&self.quotas, |(_, quotas)| quotas)
     }
 
     /// Whether `quota` can stand in the place of the policy's own, or of a tier's.
@@ -169,7 +179,7 @@ impl Policy {
         }
         let Some(quota) = quota else { return Ok(()) };
         quota.validate().map_err(|error| PolicyError::quota(&self.name, tier, error))?;
-        if quota.algorithm() != self.quota.algorithm() {
+        if quota.algorithm() != self.quota().algorithm() {
             let what = format!(
                 "{quota} has another algorithm; a changed quota goes on with the rows that there are, so it has the policy's"
             );
@@ -184,12 +194,12 @@ impl Policy {
 
     /// Every tier that was added, in that order.
     pub fn tiers(&self) -> impl Iterator<Item = (&str, &Quota)> {
-        self.tiers.iter().map(|(name, quota)| (name.as_ref(), quota))
+        self.tiers.iter().map(|(name, quotas)| (name.as_ref(), &quotas[0]))
     }
 
     /// Its own quota and those of its tiers.
     pub(crate) fn quotas(&self) -> impl Iterator<Item = &Quota> {
-        std::iter::once(&self.quota).chain(self.tiers.iter().map(|(_, quota)| quota))
+        self.quotas.iter().chain(self.tiers.iter().flat_map(|(_, quotas)| quotas))
     }
 }
 

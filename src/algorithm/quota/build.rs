@@ -38,7 +38,6 @@ impl Quota {
             start: 0,
             grain_tokens: rate / common,
             grain_micros: micros / common,
-            fill: 0,
         }
         .finish()
     }
@@ -65,18 +64,20 @@ impl Quota {
             return Err(QuotaError::new("capacity is ", self.capacity, TOO_MANY));
         }
         let span = Quota::MAX_WINDOW.as_micros();
-        // At least one token: a capacity of 0 must not make every clock step look like a jump.
-        let full = if self.capacity == 0 { 1 } else { self.capacity };
-        let fill = self.micros_to_repay(full);
-        if fill > span {
+        if self.micros_to_fill() > span {
             return Err(QuotaError::new("capacity is ", self.capacity, TOO_LONG));
         }
         if self.max_reserved != UNLIMITED && self.micros_to_repay(self.max_reserved) > span {
             return Err(QuotaError::new("max_reserved is ", self.max_reserved, TOO_LONG));
         }
-        self.fill = fill as u64;
         self.stamp = self.digest();
         Ok(self)
+    }
+
+    /// Microseconds in which a full capacity is paid back.
+    pub(super) const fn micros_to_fill(&self) -> u128 {
+        // At least one token: a capacity of 0 must not make every clock step look like a jump.
+        self.micros_to_repay(if self.capacity == 0 { 1 } else { self.capacity })
     }
 
     const fn micros_to_repay(&self, tokens: u64) -> u128 {

@@ -96,8 +96,6 @@ pub struct Quota {
     /// `rate / period` in lowest terms: after `grain_micros`, exactly `grain_tokens` are paid back.
     pub(in crate::algorithm) grain_tokens: u64,
     pub(in crate::algorithm) grain_micros: u64,
-    /// Microseconds in which a full capacity is paid back.
-    fill: u64,
 }
 
 /// Who chose where boundaries lie.
@@ -468,7 +466,7 @@ impl Quota {
     pub const fn window(&self) -> Duration {
         match self.algorithm {
             Algorithm::SlidingWindow => self.period(),
-            Algorithm::TokenBucket | Algorithm::FixedWindow => Duration::from_micros(self.fill),
+            Algorithm::TokenBucket | Algorithm::FixedWindow => Duration::from_micros(self.fill_micros()),
         }
     }
 
@@ -552,7 +550,7 @@ impl Quota {
     }
 
     pub(crate) const fn fill_micros(&self) -> u64 {
-        self.fill
+        self.micros_to_fill() as u64
     }
 
     pub(crate) const fn reserves(&self) -> bool {
