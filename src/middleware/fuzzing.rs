@@ -1,4 +1,4 @@
-//! What fuzz targets see of this room.
+//! What fuzz targets see of the middleware.
 
 use http::HeaderMap;
 

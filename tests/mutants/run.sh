@@ -19,7 +19,7 @@ files() {
         algebra) echo "src/algorithm/**" ;;
         keys) echo "src/policy/{key,digest,placement,name,duration,quota}.rs" ;;
         headers) echo "src/middleware/{headers,items,refusal}.rs" ;;
-        clients) echo "src/middleware/key/{client_ip,forwarded,head,request,combine}.rs" ;;
+        clients) echo "src/middleware/key/{client_ip,forwarded,request,combine}.rs" ;;
         *) echo "no group $1; there are ${groups[*]}" >&2; exit 2 ;;
     esac
 }

@@ -262,7 +262,6 @@ where
     F: Fn(&Parts) -> E + Send + Sync + 'static,
     E: Into<Extraction>,
 {
-    #[inline]
     fn extract(&self, parts: &Parts) -> Extraction {
         self(parts).into()
     }
@@ -364,14 +363,12 @@ impl fmt::Debug for Extraction {
 }
 
 impl<A: Into<Found>> From<A> for Extraction {
-    #[inline]
     fn from(answer: A) -> Extraction {
         Extraction::Now(answer.into())
     }
 }
 
 impl<S: Into<Subject>> From<S> for Found {
-    #[inline]
     fn from(subject: S) -> Found {
         Found::Subject(subject.into())
     }
