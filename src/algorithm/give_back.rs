@@ -18,7 +18,7 @@
 //! If the row holds less than these sums say, it was reset or evicted in between: then nothing is given back.
 
 use super::{Algorithm, MOST_SPENT, Micros, Quota, State, Step, Verdict};
-use super::{changed, cleared, is_foreign, roll, sliding_window, spent};
+use super::{changed, cleared, is_foreign, roll, sliding_window, spent, when};
 
 /// What is needed to settle a charge later: its cost, and the row as the charge left it.
 ///
@@ -90,6 +90,18 @@ pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actu
     }
     let settled = settle_own(quota, &roll(quota, state, now), receipt, now, actual);
     cleared(quota, settled)
+}
+
+/// The instant from which the carry of a row that `quota` wrote means nothing any more.
+pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
+    if quota.algorithm().carries_a_count() {
+        // To another quota both windows count until then.
+        return state.clear;
+    }
+    // As long as any receipt made before now could be worth anything: none stood above the ceiling.
+    let most = (state.spent + state.carry).min(quota.ceiling() as f64);
+    let owed = State { spent: most, at: now, stamp: quota.stamp(), ..State::default() };
+    when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)
 }
 
 /// The same, of an own row that was rolled.

@@ -39,6 +39,7 @@ use std::time::Duration;
 
 pub(crate) use changed::{is_foreign, writer};
 pub use error::QuotaError;
+pub(crate) use give_back::carry_until;
 pub use give_back::{Receipt, settle};
 pub use micros::Micros;
 pub(crate) use micros::whole_micros;

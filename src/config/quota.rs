@@ -63,15 +63,13 @@ fn table(value: &Value<'_>) -> Option<Quota> {
 }
 
 fn algorithm(value: &Value<'_>) -> Option<Algorithm> {
-    match value.text()? {
-        "token_bucket" => Some(Algorithm::TokenBucket),
-        "fixed_window" => Some(Algorithm::FixedWindow),
-        "sliding_window" => Some(Algorithm::SlidingWindow),
-        _ => value.refuse(format_args!(
+    let name = value.text()?;
+    Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name).or_else(|| {
+        value.refuse(format_args!(
             "{} is no algorithm; write \"token_bucket\", \"fixed_window\" or \"sliding_window\"",
             value.node
-        )),
-    }
+        ))
+    })
 }
 
 /// `Some(None)` = without bound.

@@ -7,7 +7,7 @@
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{self, Algorithm, Ask, Micros, Quota, State, Step, Verdict, available, step};
+use crate::algorithm::{self, Ask, Micros, Quota, State, Step, Verdict, available, step};
 use crate::backend::{RowId, Steps, Take};
 use crate::policy::{Digest, Placement};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -174,9 +174,7 @@ impl BlockCache {
 /// Whether what is denied may be granted earlier: to wait through several windows takes the less, the later in one it
 /// begins, and the most again at the start of the next.
 fn turns_come_and_go(take: &Take<'_>) -> bool {
-    take.quota.algorithm() == Algorithm::FixedWindow
-        && take.ask.max_wait().is_some()
-        && take.ask.tokens() > take.quota.limit()
+    take.quota.algorithm().has_windows() && take.ask.max_wait().is_some() && take.ask.tokens() > take.quota.limit()
 }
 
 impl Bucket {

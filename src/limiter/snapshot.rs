@@ -1,6 +1,6 @@
 //! A limit as it stands, to be projected by whoever holds it.
 
-use crate::algorithm::{Algorithm, Ask, Micros, Quota, State, Step, Verdict};
+use crate::algorithm::{Ask, Micros, Quota, State, Step, Verdict};
 use crate::algorithm::{available, is_foreign, roll, roll_if_own, step, writer};
 use crate::policy::{Decision, PolicyName, Reason};
 
@@ -152,11 +152,11 @@ impl Snapshot {
     pub fn to_json(&self) -> String {
         let Snapshot { policy, quota, state, now, not_before } = self;
         let writer = if is_foreign(quota, state, *now) { writer(state) } else { None };
-        let algorithm = name(quota.algorithm());
-        let start = if quota.algorithm() == Algorithm::TokenBucket { 0 } else { quota.start_micros() };
+        let algorithm = quota.algorithm().name();
+        let start = if quota.algorithm().has_windows() { quota.start_micros() } else { 0 };
         // Other algorithms carry what is of no use to a client.
-        let is_sliding = writer.unwrap_or(quota.algorithm()) == Algorithm::SlidingWindow;
-        let previous = if is_sliding { state.carry } else { 0.0 };
+        let counts = writer.unwrap_or(quota.algorithm()).carries_a_count();
+        let previous = if counts { state.carry } else { 0.0 };
         let max_reserved = quota.reservable().map_or("null".to_owned(), |tokens| tokens.to_string());
         // The shortest digits that are read back as the same number.
         let (spent, ts, now) = (state.spent, state.at.get(), now.get());
@@ -171,20 +171,12 @@ impl Snapshot {
         json +=
             &format!(r#""max_reserved":{max_reserved},"spent":{spent},"previous":{previous},"ts":{ts},"now":{now}"#);
         if let Some(writer) = writer {
-            json += &format!(r#","clear":{},"written_by":"{}""#, state.clear.get(), name(writer));
+            json += &format!(r#","clear":{},"written_by":"{}""#, state.clear.get(), writer.name());
         }
         if let Some(until) = not_before {
             json += &format!(r#","not_before":{}"#, until.get());
         }
         json + "}"
-    }
-}
-
-const fn name(algorithm: Algorithm) -> &'static str {
-    match algorithm {
-        Algorithm::TokenBucket => "token_bucket",
-        Algorithm::FixedWindow => "fixed_window",
-        Algorithm::SlidingWindow => "sliding_window",
     }
 }
 

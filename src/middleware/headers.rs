@@ -7,7 +7,6 @@ use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTE
 use smallvec::SmallVec;
 
 use super::items::{PolicyItems, number, value, whole_seconds};
-use crate::algorithm::Algorithm;
 use crate::policy::{Decision, Decisions};
 
 /// Which headers tell clients about their limits. One response speaks one of these languages.
@@ -189,7 +188,7 @@ pub(super) fn retry_later(retry: Option<Duration>, headers: &mut HeaderMap) {
 
 /// Until there is more: the end of the window, the whole bucket, or the moment when the denied request would fit.
 fn reset(decision: &Decision) -> Duration {
-    if decision.is_violated() || decision.quota().algorithm() != Algorithm::TokenBucket {
+    if decision.is_violated() || decision.quota().algorithm().has_windows() {
         decision.window()
     } else {
         decision.reset()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::algorithm::{Algorithm, Micros, Quota, State, Step, Verdict, available, next_change, roll_if_own, when};
+use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_change, roll_if_own, when};
 
 /// A step under its quota.
 #[derive(Clone, Copy)]
@@ -31,7 +31,7 @@ impl Outlook<'_> {
                 let turn = step.now + wait;
                 (turn, next_change(quota, &roll_if_own(quota, &step.state, turn), turn))
             }
-            (_, remaining) if remaining > 0 && quota.algorithm() == Algorithm::TokenBucket => {
+            (_, remaining) if remaining > 0 && !quota.algorithm().has_windows() => {
                 let tokens = State { spent: remaining as f64, at: step.now, stamp: quota.stamp(), ..State::default() };
                 (step.now, when(quota, &tokens, step.now, 0.0))
             }

@@ -44,10 +44,8 @@ impl fmt::Display for Quota {
             write!(f, "{count}")?;
         }
         f.write_str(unit)?;
-        match self.algorithm() {
-            Algorithm::TokenBucket => {}
-            Algorithm::FixedWindow => f.write_str(" fixed")?,
-            Algorithm::SlidingWindow => f.write_str(" sliding")?,
+        if let Some(word) = self.algorithm().word() {
+            write!(f, " {word}")?;
         }
         if self.limit() != self.rate() {
             write!(f, " burst {}", self.limit())?;
@@ -124,9 +122,11 @@ fn read(text: &str) -> Result<Quota, Fault> {
 
     let (mut algorithm, mut capacity, mut max_reserved, mut start) = (None, None, None, None);
     while let Some(word) = words.next() {
+        if let Some(named) = Algorithm::ALL.into_iter().find(|algorithm| algorithm.word() == Some(word)) {
+            once(&mut algorithm, named, "the algorithm")?;
+            continue;
+        }
         match word {
-            "fixed" => once(&mut algorithm, Algorithm::FixedWindow, "the algorithm")?,
-            "sliding" => once(&mut algorithm, Algorithm::SlidingWindow, "the algorithm")?,
             "burst" => once(&mut capacity, tokens(words.next().unwrap_or(""), "burst")?, "burst")?,
             "reserve" => {
                 let value = words.next().unwrap_or("");
@@ -160,11 +160,7 @@ pub(crate) struct QuotaParts {
 
 impl QuotaParts {
     pub(crate) fn build(self) -> Result<Quota, QuotaError> {
-        let mut quota = match self.algorithm {
-            Algorithm::TokenBucket => Quota::try_token_bucket(self.rate, self.period)?,
-            Algorithm::FixedWindow => Quota::try_fixed_window(self.rate, self.period)?,
-            Algorithm::SlidingWindow => Quota::try_sliding_window(self.rate, self.period)?,
-        };
+        let mut quota = Quota::base(self.algorithm, self.rate, self.period)?;
         if let Some(capacity) = self.capacity {
             quota = quota.try_capacity(capacity)?;
         }

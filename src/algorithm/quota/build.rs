@@ -7,7 +7,7 @@ use super::super::token_bucket;
 use super::{Algorithm, Phase, Quota, UNLIMITED};
 
 impl Quota {
-    pub(super) const fn base(algorithm: Algorithm, rate: u64, period: Duration) -> Result<Quota, QuotaError> {
+    pub(crate) const fn base(algorithm: Algorithm, rate: u64, period: Duration) -> Result<Quota, QuotaError> {
         if rate == 0 || rate > Quota::MAX_TOKENS {
             return Err(QuotaError::new("rate is ", rate, "; it must be from 1 to 999999999999999 tokens"));
         }

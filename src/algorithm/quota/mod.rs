@@ -50,6 +50,36 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    pub(crate) const ALL: [Algorithm; 3] = [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow];
+
+    /// Its name in files and for clients.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Algorithm::TokenBucket => "token_bucket",
+            Algorithm::FixedWindow => "fixed_window",
+            Algorithm::SlidingWindow => "sliding_window",
+        }
+    }
+
+    /// Its word in the text form of a quota; a token bucket has none.
+    pub(crate) const fn word(self) -> Option<&'static str> {
+        match self {
+            Algorithm::TokenBucket => None,
+            Algorithm::FixedWindow => Some("fixed"),
+            Algorithm::SlidingWindow => Some("sliding"),
+        }
+    }
+
+    /// Whether it pays back at the boundaries of windows.
+    pub(crate) const fn has_windows(self) -> bool {
+        !matches!(self, Algorithm::TokenBucket)
+    }
+
+    /// Whether [`State::carry`](super::State::carry) is a count that is spent too.
+    pub(crate) const fn carries_a_count(self) -> bool {
+        matches!(self, Algorithm::SlidingWindow)
+    }
+
     /// The two bits of a [stamp](Quota::stamp) that tell the algorithm.
     pub(crate) const fn tag(self) -> u32 {
         self as u32 + 1

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::ledger::Shared;
 use super::row::{Row, RowKey};
 use super::table::{Shard, Table};
-use crate::algorithm::{Algorithm, Line, Micros, Quota, State, Step, Steps, roll, step_all, when};
+use crate::algorithm::{Line, Micros, Quota, State, Step, Steps, carry_until, roll, step_all};
 use crate::backend::{RowId, Take};
 
 /// The shards of a call, locked in ascending order.
@@ -182,11 +182,11 @@ impl<'a> Call<'a> {
             return loaded;
         }
         // The carry row of a bucket outlives its row, since late give-backs need it. That of a window does not.
-        let sliding = quota.algorithm() == Algorithm::SlidingWindow;
         let has_carry = found.is_none_or(|found| found.has_carry());
         if let Some(carry) = has_carry.then(|| shard.rows.get(key.carry())).flatten() {
             loaded.has_carry = true;
-            if if sliding { found.is_some_and(|found| !found.is_clear(now)) } else { !carry.is_clear(now) } {
+            let owner = if quota.algorithm().carries_a_count() { found } else { Some(carry) };
+            if owner.is_some_and(|owner| !owner.is_clear(now)) {
                 (loaded.state.carry, loaded.state.stamp) = (carry.spent, carry.stamp);
             }
         }
@@ -252,19 +252,5 @@ fn find<'s, 'a>(shards: &'s mut [Shard<'a>], number: usize) -> &'s mut Shard<'a>
     match shards.iter_mut().find(|shard| shard.number == number) {
         Some(shard) => shard,
         None => unreachable!("every shard of the call was locked"),
-    }
-}
-
-/// The instant from which a carry means nothing any more.
-fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
-    match quota.algorithm() {
-        // To another quota both windows count until then.
-        Algorithm::SlidingWindow => state.clear,
-        // As long as any receipt made before now could be worth anything: none stood above the ceiling.
-        _ => {
-            let most = (state.spent + state.carry).min(quota.ceiling() as f64);
-            let owed = State { spent: most, at: now, stamp: quota.stamp(), ..State::default() };
-            when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)
-        }
     }
 }
