@@ -138,10 +138,13 @@ impl Metrics {
             return write(handle);
         }
         with_recorder(|recorder| {
+            if !is_installed(recorder) {
+                return;
+            }
             self.describe(recorder);
             let handle = register(recorder, &key());
             write(&handle);
-            if self.keep && is_installed(recorder) {
+            if self.keep {
                 let _ = known.set(handle);
             }
         });
