@@ -114,19 +114,20 @@ pub struct Steps(SmallVec<[Step; 1]>);
 /// If a line names a row that is not there.
 #[inline]
 pub fn step_all<R: BorrowMut<State>>(rows: &mut [R], lines: &[Line<'_>], now: Micros) -> Steps {
-    let mut before = SmallVec::<[State; 2]>::new();
-    let mut steps = SmallVec::new();
+    let mut before = SmallVec::<[State; 4]>::new();
+    let mut steps = Steps::default();
     for line in lines {
         let row = rows[line.row].borrow_mut();
-        before.push(*row);
+        if lines.len() > 1 {
+            before.push(*row);
+        }
         let step = step(line.quota, row, now, line.ask);
         if step.is_allowed() {
             *row = step.state.or_none();
         }
-        steps.push(step);
+        steps.0.push(step);
     }
-    let mut steps = Steps(steps);
-    if !steps.all_granted() {
+    if lines.len() > 1 && !steps.all_granted() {
         undo(rows, &before, lines, &mut steps.0, now);
     }
     steps

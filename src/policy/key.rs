@@ -113,9 +113,10 @@ impl Key {
     /// Eight bytes with the part's type and something `about` it, then the part itself, the last eight filled up with
     /// zeros.
     fn part(tag: Tag, about: u64, part: &[u8]) -> Key {
-        let mut bytes = SmallVec::from((tag as u64 | about << 8).to_le_bytes().as_slice());
+        let mut bytes = SmallVec::new();
+        bytes.extend_from_slice(&(tag as u64 | about << 8).to_le_bytes());
         bytes.extend_from_slice(part);
-        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes.extend_from_slice(&[0; 8][..part.len().next_multiple_of(8) - part.len()]);
         Key { bytes }
     }
 

@@ -66,11 +66,7 @@ impl<'a> Call<'a> {
         }
         numbers.sort_unstable();
         numbers.dedup();
-        let mut call = Call { table, shards: SmallVec::new(), busy };
-        for number in numbers {
-            call.shards.push(table.lock(number));
-        }
-        call
+        Call { table, shards: numbers.into_iter().map(|number| table.lock(number)).collect(), busy }
     }
 
     /// Decides all takes at `now`, and stores what they leave if all are granted.
@@ -82,11 +78,8 @@ impl<'a> Call<'a> {
             let key = self.busy[i];
             let known = rows.iter().position(|row| row.key == key);
             let row = known.unwrap_or_else(|| {
-                let row = self.load(key, &take.row, &take.quota, now);
-                self.same_overflow(&rows, &row).unwrap_or_else(|| {
-                    rows.push(row);
-                    rows.len() - 1
-                })
+                rows.push(self.load(key, &take.row, &take.quota, now));
+                self.one_overflow(&mut rows)
             });
             lines.push(Line { row, quota: &take.quota, ask: take.ask });
         }
@@ -149,11 +142,17 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// An overflow row that the call uses already.
-    fn same_overflow(&self, rows: &[Loaded<'_>], row: &Loaded<'_>) -> Option<usize> {
-        let shard = |row: &Loaded<'_>| self.table.shard_of(row.key);
-        let same = |other: &Loaded<'_>| other.place == row.place && shard(other) == shard(row);
-        row.place.is_overflow().then(|| rows.iter().position(same)).flatten()
+    /// The place of the row that was loaded last: of an overflow row that the call has loaded before, the first one.
+    fn one_overflow(&self, rows: &mut SmallVec<[Loaded<'_>; 2]>) -> usize {
+        let last = rows.len() - 1;
+        let place = |row: &Loaded<'_>| (row.place, self.table.shard_of(row.key));
+        if rows[last].place.is_overflow() {
+            if let Some(same) = rows[..last].iter().position(|row| place(row) == place(&rows[last])) {
+                rows.truncate(last);
+                return same;
+            }
+        }
+        last
     }
 
     /// The quota by which a charge on this row is decided.
