@@ -1,9 +1,6 @@
 //! Deciding a request: its parts become charges, the limiter's answer on them a verdict.
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use http::HeaderValue;
 use http::request::Parts;
@@ -94,24 +91,25 @@ impl Shared {
         cost: Soon<u64>,
         applied: impl Fn(&Rule) -> Option<(usize, Option<Soon<u64>>)>,
     ) -> Soon<Charges> {
-        let rules = self.rules.iter().enumerate();
-        let asked: SmallVec<[Asked; 1]> = rules
-            .filter_map(|(number, rule)| {
-                let (policy, cost) = applied(rule)?;
-                Some(Asked { rule: number, policy, caller: rule.key.extract(parts), cost })
-            })
-            .collect();
-        let is_known = asked.iter().all(|asked| {
-            matches!((&asked.caller, asked.cost.as_ref().unwrap_or(&cost)), (Extraction::Now(_), Soon::Now(_)))
-        });
-        let charges = known(asked, cost);
-        if !is_known {
-            return Soon::later(charges);
+        let asked = |(number, rule): (usize, &Rule)| {
+            let (policy, cost) = applied(rule)?;
+            Some(Asked { rule: number, policy, caller: rule.key.extract(parts), cost })
+        };
+        let mut asked = self.rules.iter().enumerate().filter_map(asked);
+        let mut charges = Charges::default();
+        while let Some(next) = asked.next() {
+            match (next.caller, next.cost.as_ref().unwrap_or(&cost)) {
+                (Extraction::Now(found), Soon::Now(cost)) => charges.add(next.rule, next.policy, found, *cost),
+                (caller, _) => {
+                    let rest = std::iter::once(Asked { caller, ..next }).chain(asked).collect();
+                    return Soon::later(charges.and_later(rest, cost));
+                }
+            }
+            if charges.refused.is_some() {
+                break;
+            }
         }
-        match pin!(charges).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(charges) => Soon::Now(charges),
-            Poll::Pending => unreachable!("there is nothing to wait for"),
-        }
+        Soon::Now(charges)
     }
 
     /// Asks the limiter, with a place to wait if there is one.
@@ -190,24 +188,33 @@ impl Shared {
     }
 }
 
-/// Until a rule cannot find its key.
-async fn known(asked: SmallVec<[Asked; 1]>, mut common: Soon<u64>) -> Charges {
-    let mut charges = Charges::default();
-    for Asked { rule, policy, caller, cost } in asked {
-        let subject = match caller.found().await {
-            Found::Subject(subject) => subject,
-            Found::Skip => continue,
-            Found::Refuse(error) => return Charges { refused: Some(error), ..charges },
-        };
-        let cost = match cost {
-            Some(own) => own.known().await,
-            None => {
-                let cost = common.known().await;
-                common = Soon::Now(cost);
-                cost
-            }
-        };
-        charges.lines.push(Line { rule, policy, subject, cost });
+impl Charges {
+    fn add(&mut self, rule: usize, policy: usize, found: Found, cost: u64) {
+        match found {
+            Found::Subject(subject) => self.lines.push(Line { rule, policy, subject, cost }),
+            Found::Skip => {}
+            Found::Refuse(error) => self.refused = Some(error),
+        }
     }
-    charges
+
+    async fn and_later(mut self, rest: Vec<Asked>, mut common: Soon<u64>) -> Charges {
+        for Asked { rule, policy, caller, cost } in rest {
+            let found = caller.found().await;
+            let cost = match (&found, cost) {
+                // Nobody is charged.
+                (Found::Skip | Found::Refuse(_), _) => 0,
+                (_, Some(own)) => own.known().await,
+                (_, None) => {
+                    let cost = common.known().await;
+                    common = Soon::Now(cost);
+                    cost
+                }
+            };
+            self.add(rule, policy, found, cost);
+            if self.refused.is_some() {
+                break;
+            }
+        }
+        self
+    }
 }

@@ -129,8 +129,9 @@ impl Report {
             if allowed || decision.is_violated() {
                 // Without a time if waiting does not help.
                 let helps = allowed || decision.retry_after().is_some();
-                let seconds = helps.then(|| whole_seconds(decision.window()));
-                report.fields.push((RATELIMIT, known.limit(decision.remaining(), seconds)));
+                let remaining = decision.remaining();
+                let seconds = helps.then(|| whole_seconds(decision.outlook().window(remaining)));
+                report.fields.push((RATELIMIT, known.limit(remaining, seconds)));
             }
         }
         report

@@ -13,15 +13,15 @@ use crate::policy::{Policy, PolicyName};
 pub(super) struct PolicyItems {
     /// Its name as a string of a structured field: `"api"`.
     name: String,
-    /// The items of `RateLimit-Policy`, `"api";q=100;w=60`, one for each of its quotas, by their two numbers.
-    quotas: Vec<(u64, Duration, HeaderValue)>,
+    /// The items of `RateLimit-Policy`, `"api";q=100;w=60`, one for each of its quotas.
+    quotas: Vec<(Quota, HeaderValue)>,
 }
 
 impl PolicyItems {
     /// Rendered for all quotas that the policy is made with.
     pub(super) fn new(policy: &Policy) -> PolicyItems {
         let mut items = PolicyItems::of_name(policy.name());
-        items.quotas = policy.quotas().map(|quota| (quota.limit(), quota.window(), items.rendered(quota))).collect();
+        items.quotas = policy.quotas().map(|quota| (*quota, items.rendered(quota))).collect();
         items
     }
 
@@ -33,8 +33,10 @@ impl PolicyItems {
 
     /// Of `RateLimit-Policy`. Items of a quota that was set at run time are rendered each time.
     pub(super) fn policy(&self, quota: &Quota) -> HeaderValue {
-        let known = self.quotas.iter().find(|(limit, window, _)| (*limit, *window) == (quota.limit(), quota.window()));
-        known.map_or_else(|| self.rendered(quota), |(_, _, item)| item.clone())
+        // Whatever the boundaries of its windows.
+        let numbers = |quota: &Quota| (quota.algorithm(), quota.rate(), quota.period(), quota.limit());
+        let known = self.quotas.iter().find(|(known, _)| numbers(known) == numbers(quota));
+        known.map_or_else(|| self.rendered(quota), |(_, item)| item.clone())
     }
 
     fn rendered(&self, quota: &Quota) -> HeaderValue {
@@ -101,7 +103,7 @@ mod tests {
             let item = items.policy(&quota);
             assert_eq!(item, text);
             let is_kept = |known: &HeaderValue| std::ptr::eq(known.as_bytes(), item.as_bytes());
-            assert!(items.quotas.iter().any(|(_, _, known)| is_kept(known)), "{text}: anew");
+            assert!(items.quotas.iter().any(|(_, known)| is_kept(known)), "{text}: anew");
         }
         // One that came with an override is written when it is needed.
         let other = Quota::token_bucket(7, MINUTE);

@@ -209,7 +209,7 @@ impl Decision {
     /// none remains. After a denial of this quota it is [`retry_after`](Decision::retry_after); of a reservation it is
     /// told from its turn on.
     pub fn window(&self) -> Duration {
-        self.outlook().window()
+        self.outlook().window(self.remaining())
     }
 
     pub(crate) const fn outlook(&self) -> Outlook<'_> {

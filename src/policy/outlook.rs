@@ -22,16 +22,16 @@ impl Outlook<'_> {
         when(self.quota, &self.row(), self.step.now, 0.0).unwrap_or(Micros::MAX).since(self.step.now)
     }
 
-    /// See [`Decision::window`](super::Decision::window).
-    pub(crate) fn window(self) -> Duration {
+    /// See [`Decision::window`](super::Decision::window); `remaining` as told here.
+    pub(crate) fn window(self, remaining: u64) -> Duration {
         let Outlook { quota, step } = self;
-        let (from, until) = match (step.verdict, self.remaining()) {
-            (Verdict::Deny { retry: Some(retry) }, _) => return retry,
-            (Verdict::Reserve { wait }, _) if !wait.is_zero() => {
+        let (from, until) = match step.verdict {
+            Verdict::Deny { retry: Some(retry) } => return retry,
+            Verdict::Reserve { wait } if !wait.is_zero() => {
                 let turn = step.now + wait;
                 (turn, next_change(quota, &roll_if_own(quota, &step.state, turn), turn))
             }
-            (_, remaining) if remaining > 0 && !quota.algorithm().has_windows() => {
+            _ if remaining > 0 && !quota.algorithm().has_windows() => {
                 let tokens = State { spent: remaining as f64, at: step.now, stamp: quota.stamp(), ..State::default() };
                 (step.now, when(quota, &tokens, step.now, 0.0))
             }
