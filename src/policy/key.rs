@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 /// Whom a policy counts: a user, an address, a tenant, or several of these together.
 ///
@@ -113,10 +113,9 @@ impl Key {
     /// Eight bytes with the part's type and something `about` it, then the part itself, the last eight filled up with
     /// zeros.
     fn part(tag: Tag, about: u64, part: &[u8]) -> Key {
-        let mut bytes = SmallVec::new();
-        bytes.extend_from_slice(&(tag as u64 | about << 8).to_le_bytes());
-        bytes.extend_from_slice(part);
-        bytes.extend_from_slice(&[0; 8][..part.len().next_multiple_of(8) - part.len()]);
+        let mut bytes = smallvec![0; 8 + part.len().next_multiple_of(8)];
+        bytes[..8].copy_from_slice(&(tag as u64 | about << 8).to_le_bytes());
+        bytes[8..8 + part.len()].copy_from_slice(part);
         Key { bytes }
     }
 
