@@ -29,7 +29,7 @@ fn stands(state: &State, now: Micros) -> bool {
 pub(crate) fn writer(state: &State) -> Option<Algorithm> {
     [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow]
         .into_iter()
-        .find(|algorithm| algorithm.tag() == state.stamp & 3)
+        .find(|algorithm| algorithm.tag() == state.stamp % (1 << Algorithm::TAG_BITS))
 }
 
 /// What the row counts: of a sliding window both windows.
