@@ -179,7 +179,7 @@ pub(super) fn overrun(state: &State, more: u64) -> State {
             let micros = state.clear.micros_since(state.at) as f64 * spent / state.spent;
             // One second more than whole ones, so that no rounding makes it early.
             let seconds = ((state.at.get() as f64 + micros) * 1e-6) as u64;
-            Micros::new(seconds.saturating_add(1).saturating_mul(1_000_000))
+            Micros::new(seconds.saturating_add(1).saturating_mul(1_000_000)).to_whole_second()
         }
     };
     State { spent, clear: clear.max(state.clear), ..*state }

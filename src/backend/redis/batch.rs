@@ -1,16 +1,16 @@
 //! Operations that travel in one script call, each decided for itself, in the order in which they came.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::Cmd;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use super::replay;
-use super::script::Script;
-use super::wire::{Arguments, Reply};
-use crate::algorithm::{Ask, Quota, Receipt, State};
+use super::script::DECISIONS;
+use super::wire::{Arguments, Foreign, Reply};
+use crate::algorithm::{Ask, Line, Quota, Receipt, State, settle, step_all};
 use crate::backend::{Error, ErrorKind, Steps};
 
 /// An operation on its way, and who waits for its answer.
@@ -42,8 +42,7 @@ pub(super) enum Kind {
 }
 
 /// A row's key in the store.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Row(pub(super) Box<[u8]>);
+pub(super) type Row = Arc<[u8]>;
 
 impl Kind {
     pub(super) fn rows(&self) -> &[Row] {
@@ -52,51 +51,36 @@ impl Kind {
             Kind::Settle { row, .. } | Kind::Reset { row } => std::slice::from_ref(row),
         }
     }
-}
 
-/// As many rows are sooner compared than hashed.
-const FEW: usize = 8;
+    /// Whether it may be carried out on a row that is none. A reset removes a damaged row, but not what may be somebody
+    /// else's.
+    fn mends(&self, found: Foreign) -> bool {
+        matches!(self, Kind::Reset { .. }) && found == Foreign::Damaged
+    }
+}
 
 /// What one script call does.
 #[derive(Debug)]
 pub(super) struct Batch {
     operations: Vec<Operation>,
-    /// Each row once: the operation that named it first, and where.
-    rows: Vec<(usize, usize)>,
-    /// Of each operation, the places of its rows.
+    /// Each row once.
+    rows: Vec<Row>,
+    /// Of each operation, the places of its rows among these.
     places: Vec<SmallVec<[usize; 1]>>,
 }
 
 impl Batch {
     pub(super) fn new(operations: Vec<Operation>) -> Batch {
-        let mut rows = Vec::with_capacity(operations.len());
-        // Of many, looked up, not looked for: of three rows each, 128 operations are 70,000 comparisons.
-        let few = operations.iter().map(|operation| operation.kind.rows().len()).sum::<usize>() <= FEW;
-        let mut known: HashMap<&Row, usize> = HashMap::with_capacity(if few { 0 } else { operations.len() });
-        let mut places = Vec::with_capacity(operations.len());
-        for (i, operation) in operations.iter().enumerate() {
-            let named = operation.kind.rows();
-            let mut of = SmallVec::with_capacity(named.len());
-            for (j, row) in named.iter().enumerate() {
-                let next = rows.len();
-                let place = if few {
-                    let is_row = |(i, j): &(usize, usize)| operations[*i].kind.rows()[*j] == *row;
-                    rows.iter().position(is_row).unwrap_or(next)
-                } else {
-                    *known.entry(row).or_insert(next)
-                };
-                if place == next {
-                    rows.push((i, j));
-                }
-                of.push(place);
-            }
-            places.push(of);
-        }
+        let (mut rows, mut known) = (Vec::with_capacity(operations.len()), HashMap::with_capacity(operations.len()));
+        let mut place = |row: &Row| {
+            *known.entry(Row::clone(row)).or_insert_with(|| {
+                rows.push(Row::clone(row));
+                rows.len() - 1
+            })
+        };
+        let places = operations.iter().map(|operation| operation.kind.rows().iter().map(&mut place).collect());
+        let places = places.collect();
         Batch { operations, rows, places }
-    }
-
-    fn row(&self, (operation, row): (usize, usize)) -> &Row {
-        &self.operations[operation].kind.rows()[row]
     }
 
     pub(super) fn len(&self) -> usize {
@@ -109,8 +93,8 @@ impl Batch {
     }
 
     /// The script's command, by its hash or in full.
-    pub(super) fn command(&self, script: &Script, in_full: bool) -> Cmd {
-        let mut arguments = Arguments::with_lines(self.places.first().map_or(0, SmallVec::len));
+    pub(super) fn command(&self, in_full: bool) -> Cmd {
+        let mut arguments = Arguments::default();
         for (operation, places) in self.operations.iter().zip(&self.places) {
             match &operation.kind {
                 Kind::Decide { takes, store: true, .. } => arguments.acquire(places, takes),
@@ -121,19 +105,16 @@ impl Batch {
                 Kind::Reset { .. } => arguments.reset(places[0]),
             }
         }
-        let (quotas, operations) = arguments.finish();
-        let rows = self.rows.iter().map(|row| &*self.row(*row).0);
-        let bytes = rows.clone().map(<[u8]>::len).sum::<usize>() + quotas.len() + operations.len();
-        let mut command = script.command(in_full, rows.len() + 3, bytes);
-        command.arg(rows.len());
-        rows.for_each(|row| _ = command.arg(row));
-        command.arg(quotas).arg(operations);
+        let mut command = DECISIONS.command(in_full);
+        command.arg(self.rows.len());
+        self.rows.iter().for_each(|row| _ = command.arg(&**row));
+        command.arg(arguments.quotas).arg(arguments.operations);
         command
     }
 
     /// Tells everybody what the script's reply means for them.
     pub(super) fn answer(self, reply: &[u8]) {
-        let Some(Reply { now, done, mut rows }) = Reply::read(reply, self.operations.len(), self.rows.len()) else {
+        let Some(mut reply) = Reply::read(reply, self.operations.len(), self.rows.len()) else {
             let message = format!(
                 "a reply of {} bytes is none of the script's (rows: {}); check the address",
                 reply.len(),
@@ -141,24 +122,11 @@ impl Batch {
             );
             return self.fail(|| Error::new(ErrorKind::Protocol, message.clone()));
         };
-        for ((operation, places), done) in self.operations.into_iter().zip(self.places).zip(done) {
-            let answer = match operation.kind {
-                Kind::Decide { takes, store, .. } => {
-                    let steps = replay::decide(&mut rows, &places, &takes, now, store);
-                    if steps.all_granted() == done { Ok(steps) } else { Err(disagreement()) }
-                }
-                Kind::Settle { quota, receipt, actual, .. } => {
-                    for place in places {
-                        rows[place] = replay::settled(&quota, &rows[place], &receipt, now, actual);
-                    }
-                    Ok(Steps::default())
-                }
-                Kind::Reset { .. } => {
-                    for place in places {
-                        rows[place] = State::default();
-                    }
-                    Ok(Steps::default())
-                }
+        let done = std::mem::take(&mut reply.done);
+        for ((operation, places), done) in self.operations.into_iter().zip(&self.places).zip(done) {
+            let answer = match reply.foreign.iter().find(|(place, _)| places.contains(place)) {
+                Some((place, found)) if !operation.kind.mends(*found) => Err(found.error(&self.rows[*place])),
+                _ => replayed(&operation.kind, places, &mut reply, done),
             };
             // Whoever does not wait any more has left.
             let _ = operation.answer.send(answer);
@@ -171,6 +139,32 @@ impl Batch {
             let _ = operation.answer.send(Err(error()));
         }
     }
+}
+
+/// What the script did, done again on the rows as they were: waits, retry times and rows follow from the same arithmetic
+/// that every other backend uses. If that would have decided otherwise, the answer is an error rather than a guess.
+fn replayed(kind: &Kind, places: &[usize], reply: &mut Reply, done: bool) -> Result<Steps, Error> {
+    let Reply { now, rows, foreign, .. } = reply;
+    let mut steps = Steps::default();
+    match kind {
+        Kind::Decide { takes, store, .. } => {
+            let before: SmallVec<[State; 1]> = places.iter().map(|place| rows[*place]).collect();
+            let lines = places.iter().zip(takes).map(|(row, (quota, ask))| Line { row: *row, quota, ask: *ask });
+            steps = step_all(rows, &lines.collect::<SmallVec<[_; 1]>>(), *now);
+            if !store {
+                places.iter().zip(before).for_each(|(place, row)| rows[*place] = row);
+            }
+        }
+        Kind::Settle { quota, receipt, actual, .. } => {
+            let row = &mut rows[places[0]];
+            *row = settle(quota, row, receipt, *now, *actual).or_none();
+        }
+        Kind::Reset { .. } => {
+            rows[places[0]] = State::default();
+            foreign.retain(|(place, _)| *place != places[0]);
+        }
+    }
+    if steps.all_granted() == done { Ok(steps) } else { Err(disagreement()) }
 }
 
 #[cold]

@@ -20,7 +20,6 @@ use super::batch::{Batch, Kind, Operation, Row};
 use super::breaker::{Breaker, PROBE, Passage, Why};
 use super::error::{Fault, classify, fault, is_redirection};
 use super::link::Link;
-use super::script::DECISIONS;
 use crate::backend::{Error, ErrorKind};
 use crate::sync::tasks::{Handle, sleep, timeout, yield_now};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
@@ -273,7 +272,7 @@ impl Lanes {
         let (mut in_full, mut redirections, mut ask): (_, u32, Option<RedisError>) = (false, 0, None);
         // After each of these answers, and no other, it is certain that nothing was done.
         loop {
-            let command = batch.command(&DECISIONS, in_full);
+            let command = batch.command(in_full);
             let answer = match &ask {
                 None => self.link.run(&command).await,
                 Some(redirection) => self.link.follow(redirection, &command).await,
@@ -304,7 +303,7 @@ impl Lanes {
             let link = &probe.lanes.link;
             let number = link.number();
             let mut command = Cmd::new();
-            command.arg("GET").arg(&*row.0);
+            command.arg("GET").arg(&*row);
             // Whatever it says, it is there.
             probe.failed = match timeout(PROBE.max(probe.lanes.deadline), link.run::<redis::Value>(&command)).await {
                 Ok(Err(error)) if fault(&error) == Fault::Disconnected || probe.lanes.leads_nowhere(&error) => {

@@ -1,22 +1,60 @@
 //! What goes to the script and what comes back: both packed, since a number as text costs the server as much as a
 //! decision.
 //!
-//! All numbers are little-endian, tokens and microseconds doubles, as the script computes with:
-//! - a quota: algorithm (1 byte), stamp (4), rate, period (of a bucket in lowest terms), capacity, ceiling, fill;
-//! - operations alike: kind (1 byte), how many (2), lines of each (2), the lines of the first. The rows of the others
-//!   are those that follow: what most calls are is many that ask the same, each of rows of its own;
+//! All numbers are little-endian; tokens and microseconds are doubles, as the script computes with.
+//!
+//! A row, there and in the store, begins with a header of 8 bytes: the version of this layout (1), the number of windows
+//! (1; a row of today has one), a bit for each optional section (2; none are known today), and the second at which the
+//! server drops the row (4). Then come the windows, of 32 bytes each: spent, at, carry, stamp (4), and the second from
+//! which nothing stands (4; 2^32 - 1 = never). Optional sections follow.
+//!
+//! A call:
+//! - a quota: algorithm (1), stamp (4), rate, period (of a bucket in lowest terms), capacity, ceiling, fill;
+//! - operations alike: kind (1), how many (2), lines of each (2), the lines of the first. The rows of the others are
+//!   those that follow: what most calls are is many that ask the same, each of rows of its own;
 //! - a line of an acquire or a peek: row (2, from 1), quota (2, from 0), start of windows, cost, longest wait (-1 =
-//!   none). An acquire of token buckets only, of different rows and without a wait, is of a kind of its own: the script
-//!   decides it the short way;
+//!   none);
 //! - a settlement: row (2), quota (2), start, cost, actual, the receipt's spent, at, carry, stamp (4), due;
 //! - a reset: row (2).
 //!
-//! Behind the last operation there are 32 bytes of nothing, so that each can be read as if it were of the usual kind.
-//!
-//! A row, there and in the store: spent, at, carry, stamp (4), the second at which it expires (4), which is its `clear`;
-//! 2^32 - 1 = never.
+//! A reply: the time, a byte for each operation (1 = granted or done), and each row as it was before; zeros if there was
+//! none. A value that is none of our rows is described instead: `FOREIGN` (4), its length (4; 2^32 - 1 = it is of another
+//! type), its first byte (1), zeros.
 
 use crate::algorithm::{Algorithm, Ask, MOST_SPENT, Micros, Quota, Receipt, State};
+use crate::backend::{Error, ErrorKind};
+
+/// Defines constants, and the table by which the script gets them under the same names.
+macro_rules! shared {
+    ($($name:ident: $type:ty = $value:expr;)*) => {
+        $(const $name: $type = $value;)*
+        pub(super) const SHARED: &[(&str, u64)] = &[$((stringify!($name), $name as u64)),*];
+    };
+}
+
+shared! {
+    // The first four bytes of a row: version, windows, sections.
+    OURS: u32 = u32::from_le_bytes([VERSION, 1, 0, 0]);
+    FOREIGN: u32 = u32::MAX;
+    HEADER: usize = 8;
+    ROW: usize = HEADER + 32;
+    QUOTA: usize = 45;
+    ACQUIRE: u8 = 1;
+    SETTLE: u8 = 2;
+    RESET: u8 = 3;
+    TOKEN_BUCKET: u32 = Algorithm::TokenBucket.tag();
+    FIXED_WINDOW: u32 = Algorithm::FixedWindow.tag();
+    SLIDING_WINDOW: u32 = Algorithm::SlidingWindow.tag();
+    TAGS: u32 = 1 << Algorithm::TAG_BITS;
+    NEVER: u32 = u32::MAX;
+    // The last instant, and the most that is ever spent.
+    LAST: u64 = MOST_SPENT;
+}
+
+/// Of the layout of a row, and of its key: rows of 0.1 had the keys of version 1.
+pub(super) const VERSION: u8 = 2;
+
+const PEEK: u8 = 0;
 
 /// What a script call is given.
 #[derive(Debug, Default)]
@@ -38,41 +76,19 @@ struct Alike<'a> {
     takes: &'a [(Quota, Ask)],
 }
 
-const PEEK: u8 = 0;
-const ACQUIRE: u8 = 1;
-const SETTLE: u8 = 2;
-const RESET: u8 = 3;
-const BUCKETS: u8 = 4;
-
 impl<'a> Arguments<'a> {
-    /// For operations that begin with one of so many lines. Most that travel together are alike.
-    pub(super) fn with_lines(lines: usize) -> Arguments<'a> {
-        Arguments {
-            quotas: Vec::with_capacity(lines * QUOTA),
-            operations: Vec::with_capacity(HEAD + lines * LINE + PADDING),
-            alike: None,
-        }
-    }
-
     /// An acquire; each take of the row at the same place in `rows`.
     pub(super) fn acquire(&mut self, rows: &[usize], takes: &'a [(Quota, Ask)]) {
         let in_turn = rows.windows(2).all(|rows| rows[1] == rows[0] + 1);
-        if let Some(alike) = &mut self.alike {
-            if in_turn && rows.first() == Some(&alike.next) && alike.takes == takes {
-                (alike.count, alike.next) = (alike.count + 1, alike.next + rows.len());
-                self.operations[alike.place + 1..][..2].copy_from_slice(&alike.count.to_le_bytes());
-                return;
-            }
+        let first = rows.first().copied().filter(|_| in_turn);
+        if let Some(alike) = self.alike.as_mut().filter(|alike| first == Some(alike.next) && alike.takes == takes) {
+            (alike.count, alike.next) = (alike.count + 1, alike.next + rows.len());
+            self.operations[alike.place + 1..][..2].copy_from_slice(&alike.count.to_le_bytes());
+            return;
         }
         let place = self.operations.len();
-        let is_usual = |(quota, ask): &(Quota, Ask)| {
-            quota.algorithm() == Algorithm::TokenBucket && ask.max_wait_micros().is_none()
-        };
-        let differ = in_turn || rows.iter().enumerate().all(|(i, row)| !rows[..i].contains(row));
-        self.decision(if differ && takes.iter().all(is_usual) { BUCKETS } else { ACQUIRE }, rows, takes);
-        if let (true, Some(first)) = (in_turn, rows.first()) {
-            self.alike = Some(Alike { place, count: 1, next: first + rows.len(), takes });
-        }
+        self.decision(ACQUIRE, rows, takes);
+        self.alike = first.map(|first| Alike { place, count: 1, next: first + rows.len(), takes });
     }
 
     /// What an acquire would do.
@@ -111,12 +127,6 @@ impl<'a> Arguments<'a> {
         self.row(row);
     }
 
-    /// All operations, as they are sent.
-    pub(super) fn finish(mut self) -> (Vec<u8>, Vec<u8>) {
-        self.operations.extend([0; PADDING]);
-        (self.quotas, self.operations)
-    }
-
     /// Begins an operation of so many lines.
     fn operation(&mut self, kind: u8, lines: usize) {
         self.alike = None;
@@ -153,14 +163,6 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// Bytes before an operation's lines, of a line of an acquire, and behind the last operation.
-const HEAD: usize = 5;
-const LINE: usize = 28;
-const PADDING: usize = 32;
-
-/// The bytes of a packed quota.
-const QUOTA: usize = 45;
-
 /// Without the start of windows, which differs from key to key.
 fn packed(quota: &Quota) -> [u8; QUOTA] {
     let mut bytes = [0; QUOTA];
@@ -178,10 +180,40 @@ fn packed(quota: &Quota) -> [u8; QUOTA] {
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) now: Micros,
-    /// Of each operation, whether it was done.
+    /// Of each operation, whether it was granted or done.
     pub(super) done: Vec<bool>,
     /// Each row as it was before.
     pub(super) rows: Vec<State>,
+    /// The rows that are none of ours; nothing was done to them.
+    pub(super) foreign: Vec<(usize, Foreign)>,
+}
+
+/// What a key of ours holds in place of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Foreign {
+    /// A list, a hash or the like.
+    OtherType,
+    /// Bytes of another length, another version, or with sections that are not known.
+    Bytes { length: u32, first: u8 },
+    /// A row as to its header, with numbers that none has. A reset removes it.
+    Damaged,
+}
+
+impl Foreign {
+    pub(super) fn error(self, key: &[u8]) -> Error {
+        let found = match self {
+            Foreign::OtherType => "a value of another type".to_owned(),
+            Foreign::Bytes { length: 0, .. } => "an empty string".to_owned(),
+            Foreign::Bytes { length, first } => format!("{length} bytes: version {first}"),
+            Foreign::Damaged => "numbers out of range".to_owned(),
+        };
+        let message = format!(
+            "expected a row under the key {} ({ROW} bytes: version {VERSION}, one window, no sections), found {found}; \
+             delete it, or use another prefix",
+            String::from_utf8_lossy(key)
+        );
+        Error::new(ErrorKind::Protocol, message)
+    }
 }
 
 impl Reply {
@@ -192,37 +224,34 @@ impl Reply {
         if rest.len() != rows * ROW {
             return None;
         }
-        Some(Reply {
-            now: instant(f64::from_le_bytes(*now))?,
-            done: done.iter().map(|byte| *byte == 1).collect(),
-            rows: rest.chunks_exact(ROW).map(state).collect::<Option<_>>()?,
-        })
+        let (rows, mut foreign) = (rest.chunks_exact(ROW), Vec::new());
+        let mut state = |(place, row)| {
+            state(row).unwrap_or_else(|what| {
+                foreign.push((place, what));
+                State::default()
+            })
+        };
+        let rows = rows.enumerate().map(&mut state).collect();
+        let done = done.iter().map(|byte| *byte == 1).collect();
+        Some(Reply { now: instant(f64::from_le_bytes(*now))?, done, rows, foreign })
     }
 }
 
-/// The bytes of a row.
-pub(super) const ROW: usize = 32;
-
-fn state(bytes: &[u8]) -> Option<State> {
-    let number = |place: usize| Some(f64::from_le_bytes(*bytes.get(place..)?.first_chunk()?));
-    let state = State {
-        spent: number(0)?,
-        at: instant(number(8)?)?,
-        carry: number(16)?,
-        stamp: u32::from_le_bytes(*bytes.get(24..)?.first_chunk()?),
-        clear: clear_of(u32::from_le_bytes(*bytes.get(28..)?.first_chunk()?)),
-    };
-    (state.spent.is_finite() && state.carry.is_finite()).then_some(state)
-}
-
-/// The instant from which a row counts nothing under any quota but its own: the second at which it expires.
-pub(super) fn clear_of(expires: u32) -> Micros {
-    if expires == u32::MAX { Micros::MAX } else { Micros::new(u64::from(expires) * 1_000_000) }
-}
-
-/// [`clear_of`] backwards.
-pub(super) fn expires_of(clear: Micros) -> u32 {
-    u32::try_from(clear.get() / 1_000_000).unwrap_or(u32::MAX)
+/// Reads the [`ROW`] bytes of a row, of none, or of what is there in place of one.
+fn state(row: &[u8]) -> Result<State, Foreign> {
+    let word = |place: usize| row[place..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    let number = |place: usize| row[place..].first_chunk().map_or(f64::NAN, |bytes| f64::from_le_bytes(*bytes));
+    match word(0) {
+        0 => return Ok(State::default()),
+        OURS => {}
+        _ if word(4) == NEVER => return Err(Foreign::OtherType),
+        _ => return Err(Foreign::Bytes { length: word(4), first: row[8] }),
+    }
+    let (spent, at, carry) = (number(HEADER), instant(number(HEADER + 8)), number(HEADER + 16));
+    let in_range = |tokens: f64| (0.0..=MOST_SPENT as f64).contains(&tokens);
+    let at = at.filter(|_| in_range(spent) && in_range(carry)).ok_or(Foreign::Damaged)?;
+    let clear = Micros::from_seconds(word(HEADER + 28));
+    Ok(State { spent, at, carry, stamp: word(HEADER + 24), clear })
 }
 
 /// `None` if it is no whole number of microseconds in range.
