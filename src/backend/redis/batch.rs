@@ -27,6 +27,11 @@ impl Operation {
         !matches!(self.kind, Kind::Decide { .. })
     }
 
+    /// Answers that it failed. Whoever does not wait any more has left.
+    pub(super) fn refuse(self, error: Error) {
+        let _ = self.answer.send(Err(error));
+    }
+
     /// Whether there is nobody left to carry it out for.
     pub(super) fn is_abandoned(&self) -> bool {
         !self.is_posted() && self.answer.is_closed()
@@ -50,6 +55,15 @@ impl Kind {
             Kind::Decide { rows, .. } => rows,
             Kind::Settle { row, .. } | Kind::Reset { row } => std::slice::from_ref(row),
         }
+    }
+
+    /// Whether both are acquires that ask the same, whatever their rows.
+    fn is_alike(&self, other: &Kind) -> bool {
+        let (Kind::Decide { takes, store: true, .. }, Kind::Decide { takes: others, store: true, .. }) = (self, other)
+        else {
+            return false;
+        };
+        takes == others
     }
 
     /// Whether it may be carried out on a row that is none. A reset removes a damaged row, but not what may be somebody
@@ -94,22 +108,26 @@ impl Batch {
 
     /// The script's command, by its hash or in full.
     pub(super) fn command(&self, in_full: bool) -> Cmd {
-        let mut arguments = Arguments::default();
-        for (operation, places) in self.operations.iter().zip(&self.places) {
-            match &operation.kind {
-                Kind::Decide { takes, store: true, .. } => arguments.acquire(places, takes),
-                Kind::Decide { takes, store: false, .. } => arguments.peek(places, takes),
-                Kind::Settle { quota, receipt, actual, .. } => {
-                    arguments.settlement(places[0], quota, receipt, *actual);
-                }
-                Kind::Reset { .. } => arguments.reset(places[0]),
-            }
-        }
+        let arguments = self.arguments();
         let mut command = DECISIONS.command(in_full);
         command.arg(self.rows.len());
         self.rows.iter().for_each(|row| _ = command.arg(&**row));
         command.arg(arguments.quotas).arg(arguments.operations);
         command
+    }
+
+    fn arguments(&self) -> Arguments {
+        let mut arguments = Arguments::default();
+        let all: Vec<_> = self.operations.iter().zip(&self.places).collect();
+        // What most calls are is many that ask the same, each of rows of its own: that is sent once.
+        for alike in all.chunk_by(|(one, rows), (next, next_rows)| {
+            let in_turn = rows.iter().chain(*next_rows).zip(rows[0]..).all(|(row, expected)| *row == expected);
+            in_turn && one.kind.is_alike(&next.kind)
+        }) {
+            let (first, rows) = alike[0];
+            arguments.add(&first.kind, alike.len(), rows);
+        }
+        arguments
     }
 
     /// Tells everybody what the script's reply means for them.
@@ -128,7 +146,6 @@ impl Batch {
                 Some((place, found)) if !operation.kind.mends(*found) => Err(found.error(&self.rows[*place])),
                 _ => replayed(&operation.kind, places, &mut reply, done),
             };
-            // Whoever does not wait any more has left.
             let _ = operation.answer.send(answer);
         }
     }
@@ -136,7 +153,7 @@ impl Batch {
     /// Tells everybody that it failed.
     pub(super) fn fail(self, error: impl Fn() -> Error) {
         for operation in self.operations {
-            let _ = operation.answer.send(Err(error()));
+            operation.refuse(error());
         }
     }
 }
@@ -167,10 +184,61 @@ fn replayed(kind: &Kind, places: &[usize], reply: &mut Reply, done: bool) -> Res
     if steps.all_granted() == done { Ok(steps) } else { Err(disagreement()) }
 }
 
-#[cold]
 fn disagreement() -> Error {
     Error::new(
         ErrorKind::Protocol,
         "the script decided otherwise than this version of the crate does; this is a bug, or another script answered",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::MINUTE;
+
+    fn operation(kind: Kind) -> Operation {
+        Operation { kind, began: Instant::now(), answer: oneshot::channel().0 }
+    }
+
+    fn row(number: usize) -> Row {
+        number.to_le_bytes().into()
+    }
+
+    fn decide(rows: &[usize], quota: Quota, cost: u64, store: bool) -> Operation {
+        let takes = rows.iter().map(|_| (quota, Ask::cost(cost))).collect();
+        operation(Kind::Decide { rows: rows.iter().map(|number| row(*number)).collect(), takes, store })
+    }
+
+    #[test]
+    fn what_is_asked_of_row_after_row_is_sent_once() {
+        const HEAD: usize = 5;
+        const LINE: usize = 28;
+        let quota = Quota::token_bucket(10, MINUTE);
+        // Rows that come first are in turn from 0 to 4.
+        let sent = |acquires: &[(&[usize], Quota, u64)]| {
+            let acquires = acquires.iter().map(|(rows, quota, cost)| decide(rows, *quota, *cost, true));
+            Batch::new(acquires.collect()).arguments().operations
+        };
+        let one = HEAD + LINE;
+        let alike = sent(&[(&[0], quota, 1), (&[1], quota, 1), (&[2], quota, 1)]);
+        assert_eq!((alike.len(), &alike[..7]), (one, &[1, 3, 0, 1, 0, 1, 0][..]));
+        let alike = sent(&[(&[0, 1], quota, 1), (&[2, 3], quota, 1)]);
+        assert_eq!((alike.len(), &alike[..7]), (one + LINE, &[1, 2, 0, 2, 0, 1, 0][..]));
+        // The same row again, another cost, another quota, more or fewer lines, rows that are not in turn: apart.
+        assert_eq!(sent(&[(&[0], quota, 1), (&[0], quota, 1)]).len(), 2 * one);
+        assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota, 2)]).len(), 2 * one);
+        assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota.capacity(5), 1)]).len(), 2 * one);
+        assert_eq!(sent(&[(&[0], quota, 1), (&[1, 2], quota, 1)]).len(), 2 * one + LINE);
+        assert_eq!(sent(&[(&[0, 1], quota, 1), (&[2, 1], quota, 1)]).len(), 2 * (one + LINE));
+        assert_eq!(sent(&[(&[0, 0], quota, 1), (&[1, 2], quota, 1)]).len(), 2 * (one + LINE));
+        // So is what comes after something else.
+        let all = vec![
+            decide(&[0], quota, 1, true),
+            operation(Kind::Reset { row: row(8) }),
+            decide(&[1], quota, 1, true),
+            decide(&[2], quota, 1, false),
+            decide(&[2], quota, 1, true),
+        ];
+        assert_eq!(Batch::new(all).arguments().operations.len(), one + HEAD + 2 + one + one + one);
+    }
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use smallvec::SmallVec;
-use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::sync::oneshot;
 
 use self::batch::{Kind, Operation, Row};
 use self::bulletin::Posted;
@@ -163,40 +163,29 @@ impl RedisBackend {
         BackendFuture::boxed(async move { task.await.unwrap_or_else(|_| Err(ended())) })
     }
 
-    /// Slot by slot, in the order of their numbers; what was charged is given back when a later one denies.
+    /// Slot by slot, in the order of their numbers; what was charged is given back when a later one denies or fails.
     async fn decide_by_slots(self, takes: Vec<OwnedTake>, store: bool) -> Result<Steps, Error> {
         // One deadline for all of them.
         let began = Instant::now();
-        let mut slots: Vec<u16> = takes.iter().map(|take| self.lane(take.key)).collect();
-        let of_take = slots.clone();
-        slots.sort_unstable();
-        slots.dedup();
+        let lane = |i: &usize| self.lane(takes[*i].key);
+        let mut order: Vec<usize> = (0..takes.len()).collect();
+        order.sort_by_key(lane);
         let mut steps: Vec<Option<Step>> = vec![None; takes.len()];
-        let (mut charged, mut granted) = (Vec::new(), Vec::new());
-        let mut denied = false;
-        for slot in slots {
-            let here: Vec<usize> = (0..takes.len()).filter(|i| of_take[*i] == slot).collect();
-            let lines: Vec<Take<'_>> = here.iter().map(|i| takes[*i].take()).collect();
+        let (mut granted, mut charged, mut denied) = (Vec::new(), Vec::new(), false);
+        for slot in order.chunk_by(|a, b| lane(a) == lane(b)) {
+            let here: Vec<Take<'_>> = slot.iter().map(|i| takes[*i].take()).collect();
             // After a denial the others are only asked what they would say.
-            let kind = self.kind(&lines, store && !denied);
-            let answer = self.wait_for(self.send(slot, kind, began)).await;
-            let answer = match answer {
-                Ok(answer) => answer,
-                Err(error) => {
-                    self.give_back(&takes, &charged, &steps);
-                    return Err(error);
-                }
-            };
-            if answer.all_granted() {
-                granted.extend(&here);
-                if store && !denied {
-                    charged.extend(&here);
-                }
-            } else if !denied {
+            let charges = store && !denied;
+            let answer = self.wait_for(self.send(lane(&slot[0]), self.kind(&here, charges), began)).await;
+            if answer.as_ref().is_ok_and(|answer| answer.all_granted()) {
+                granted.extend(slot);
+                charged.extend(slot.iter().filter(|_| charges));
+            } else {
                 denied = true;
-                self.give_back(&takes, &charged, &steps);
+                // Once, whatever comes after.
+                self.give_back(&takes, &std::mem::take(&mut charged), &steps);
             }
-            here.iter().zip(answer.iter()).for_each(|(i, step)| steps[*i] = Some(*step));
+            slot.iter().zip(answer?.iter()).for_each(|(i, step)| steps[*i] = Some(*step));
         }
         if denied {
             // Given back, or never charged: the rows are as they were, as far as anybody can tell.
@@ -214,14 +203,11 @@ impl RedisBackend {
     /// Posted: nobody waits for it.
     fn give_back(&self, takes: &[OwnedTake], charged: &[usize], steps: &[Option<Step>]) {
         for i in charged.iter().rev() {
-            let take = &takes[*i];
-            let Some(receipt) = steps[*i].and_then(|step| Receipt::new(take.ask.tokens(), &step)) else { continue };
-            let row = self.row(&RowId { policy: &take.policy, key: take.key });
-            drop(self.send(
-                self.lane(take.key),
-                Kind::Settle { row, quota: take.quota, receipt, actual: 0 },
-                Instant::now(),
-            ));
+            let OwnedTake { policy, key, quota, ask } = &takes[*i];
+            let Some(receipt) = steps[*i].and_then(|step| Receipt::new(ask.tokens(), &step)) else { continue };
+            let row = self.row(&RowId { policy, key: *key });
+            let kind = Kind::Settle { row, quota: *quota, receipt, actual: 0 };
+            drop(self.send(self.lane(*key), kind, Instant::now()));
         }
     }
 
@@ -239,15 +225,8 @@ impl RedisBackend {
         receiver
     }
 
-    fn wait_for(&self, mut receiver: oneshot::Receiver<Result<Steps, Error>>) -> BackendFuture<Steps> {
-        match receiver.try_recv() {
-            // Refused at once, by the breaker.
-            Ok(answer) => BackendFuture::ready(answer),
-            Err(TryRecvError::Closed) => BackendFuture::ready(Err(ended())),
-            Err(TryRecvError::Empty) => {
-                BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(ended())) })
-            }
-        }
+    fn wait_for(&self, receiver: oneshot::Receiver<Result<Steps, Error>>) -> BackendFuture<Steps> {
+        BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(ended())) })
     }
 
     /// For operations that have no answer but that they are done.
@@ -314,7 +293,6 @@ impl fmt::Debug for RedisBackend {
     }
 }
 
-#[cold]
 fn ended() -> Error {
     Error::new(
         ErrorKind::Unavailable,

@@ -290,7 +290,7 @@ local function less(given, stood, instant)
 end
 
 -- Of an own row that was rolled. `r_` are numbers of the receipt.
-local function settle_own(cost, actual, r_spent, r_at, r_carry, r_stamp, due)
+local function settle_own(cost, actual, r_spent, r_at, r_carry, due, r_stamp)
   local instant = max(now, at)
   if actual >= cost then
     spent = min(spent + (actual - cost), LAST)
@@ -357,11 +357,11 @@ while place <= #operations do
     if unpack_bytes('<I4', rows[row]) ~= FOREIGN then rows[row] = NONE end
     done[#done + 1] = '\1'
   elseif kind == SETTLE then
-    local cost, actual, r_spent, r_at, r_carry, r_stamp, due
-    row, number, first, cost, actual, r_spent, r_at, r_carry, r_stamp, due, place =
-      unpack_bytes('<HHddddddI4d', operations, place)
+    local cost, actual, r_spent, r_at, r_carry, due, r_stamp
+    row, number, first, cost, actual, r_spent, r_at, r_carry, due, r_stamp, place =
+      unpack_bytes('<HHdddddddI4', operations, place)
     use(number, first)
-    settle(row, cost, actual, r_spent, r_at, r_carry, r_stamp, due)
+    settle(row, cost, actual, r_spent, r_at, r_carry, due, r_stamp)
     done[#done + 1] = '\1'
   else
     local lines = {}
