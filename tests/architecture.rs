@@ -49,7 +49,7 @@ const DECIDING: [(&str, &str, &[&str]); 2] = [
         "algorithm/step.rs",
         &["backend/conformance.rs", "limiter/block_cache.rs", "limiter/failure.rs", "limiter/snapshot.rs"],
     ),
-    ("step_all", "algorithm/step.rs", &["backend/conformance.rs", "backend/memory/call.rs", "backend/redis/replay.rs"]),
+    ("step_all", "algorithm/step.rs", &["backend/conformance.rs", "backend/memory/call.rs", "backend/redis/batch.rs"]),
 ];
 
 #[test]

@@ -29,7 +29,7 @@ fn stands(state: &State, now: Micros) -> bool {
 pub(crate) fn writer(state: &State) -> Option<Algorithm> {
     [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow]
         .into_iter()
-        .find(|algorithm| algorithm.tag() == state.stamp & 3)
+        .find(|algorithm| algorithm.tag() == state.stamp % (1 << Algorithm::TAG_BITS))
 }
 
 /// What the row counts: of a sliding window both windows.
@@ -179,7 +179,7 @@ pub(super) fn overrun(state: &State, more: u64) -> State {
             let micros = state.clear.micros_since(state.at) as f64 * spent / state.spent;
             // One second more than whole ones, so that no rounding makes it early.
             let seconds = ((state.at.get() as f64 + micros) * 1e-6) as u64;
-            Micros::new(seconds.saturating_add(1).saturating_mul(1_000_000))
+            Micros::new(seconds.saturating_add(1).saturating_mul(1_000_000)).to_whole_second()
         }
     };
     State { spent, clear: clear.max(state.clear), ..*state }

@@ -207,7 +207,7 @@ proptest! {
         let look = |quota: &Quota, before: &State, ask: Ask, step: &tollgate::algorithm::Step| {
             let now = step.now;
             let is_foreign = before.stamp != quota.stamp() && before.stamp != 0
-                && (before.spent > 0.0 || before.carry > 0.0 && before.stamp & 3 == 3) && now < before.clear;
+                && (before.spent > 0.0 || before.carry > 0.0 && before.stamp & 7 == 3) && now < before.clear;
             if before.stamp != quota.stamp() {
                 kept(quota, before, &ask, step)?;
             }
@@ -243,7 +243,7 @@ proptest! {
     #[test]
     fn an_upgrade_gives_its_room_at_once(quotas in any_quotas(), begin in begin(), history in history(20)) {
         let look = |quota: &Quota, before: &State, _: Ask, step: &tollgate::algorithm::Step| {
-            let owed = before.spent + if before.stamp & 3 == 3 { before.carry } else { 0.0 };
+            let owed = before.spent + if before.stamp & 7 == 3 { before.carry } else { 0.0 };
             let room = quota.limit().saturating_sub(owed as u64);
             prop_assert!(before.stamp == quota.stamp() || most(quota, before, step.now) >= room);
             Ok(())

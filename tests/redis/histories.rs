@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algorithm::{Algorithm, Ask, Micros, Receipt, State, Step, Verdict, settle, step};
-use tollgate::backend::{Adjustment, Backend, BackendFuture, RedisBackend, RowId, Steps, Take, verdict_of_all};
+use tollgate::algorithm::{Algorithm, Ask, Line, Micros, Receipt, State, Step, Verdict, settle, step, step_all};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RedisBackend, RowId, Steps, Take};
 use tollgate::{Digest, PolicyName, Quota, SECOND};
 
 use crate::random::{Raw, begin, cases, history, quota, sized, tiny};
-use crate::rows::{bytes, kept, row};
+use crate::rows::{bytes, or_none, row, stored};
 use crate::server::Server;
 use crate::set_clock::{SetClock, Window};
 
@@ -216,7 +216,7 @@ impl<'a> History<'a> {
         for (row, take) in rows.iter().zip(takes) {
             let step = step(&take.quota, &tried[*row], self.now, take.ask);
             if step.is_allowed() {
-                tried[*row] = kept(&take.quota, &tried[*row], step.state, self.now);
+                tried[*row] = or_none(step.state);
             }
             steps.push(step);
         }
@@ -243,8 +243,11 @@ impl<'a> History<'a> {
             let same: Vec<usize> = (0..rows.len()).filter(|other| rows[*other] == rows[i]).collect();
             let before = self.model[rows[i]];
             if !steps[i].is_allowed() && same.len() > 1 {
-                let asked = same.iter().map(|other| (takes[*other].quota, takes[*other].ask));
-                steps[i].verdict = verdict_of_all(&before, self.now, asked).unwrap_or(steps[i].verdict);
+                // The time after which all of them fit.
+                let lines = rows.iter().zip(takes);
+                let lines: Vec<_> =
+                    lines.map(|(row, take)| Line { row: *row, quota: &take.quota, ask: take.ask }).collect();
+                steps[i].verdict = step_all(&mut self.model.clone(), &lines, self.now)[i].verdict;
             }
             if rows.len() > 1 {
                 // The row as it is, brought to the present or not.
@@ -270,8 +273,7 @@ impl<'a> History<'a> {
             7 => receipt.cost.saturating_add(raw.cost.1 % 100),
             _ => raw.cost.1,
         };
-        let settled = settle(&quota, &self.model[row], &receipt, self.now, actual);
-        self.model[row] = kept(&quota, &self.model[row], settled, self.now);
+        self.model[row] = or_none(settle(&quota, &self.model[row], &receipt, self.now, actual));
         (self.dirty[row], self.by[row]) = (true, quota);
         Sent::Posted(self.backend.settle(&[Adjustment { row: id(row), quota, receipt, actual }]))
     }
@@ -346,9 +348,7 @@ impl<'a> History<'a> {
             return;
         }
         self.model[i].at = at;
-        let mut row = bytes(&self.model[i]);
-        row.extend(self.expires[i].to_le_bytes());
-        self.window.write(&self.names[i], &row);
+        self.window.write(&self.names[i], &stored(&self.model[i], self.expires[i]));
     }
 }
 

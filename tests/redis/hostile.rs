@@ -8,6 +8,7 @@ use tollgate::backend::{Error, ErrorKind, RedisBackend};
 
 use crate::outage::SLOW;
 use crate::proxy::hostile;
+use crate::rows::OURS;
 use crate::server::PATIENCE;
 
 const DEADLINE: Duration = Duration::from_millis(200);
@@ -26,8 +27,9 @@ async fn ask(url: &str) -> Error {
 async fn nonsense_is_an_error() {
     let reply = |bytes: &[u8]| [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
     // The time, one operation done, one row: well formed, but none of it true.
-    let row =
-        |now: f64, done: u8, spent: f64| [&now.to_le_bytes()[..], &[done], &spent.to_le_bytes(), &[0; 24]].concat();
+    let row = |now: f64, done: u8, spent: f64| {
+        [&now.to_le_bytes()[..], &[done], &OURS, &[0; 4], &spent.to_le_bytes(), &[0; 24]].concat()
+    };
     let denied = row(1e15, 0, 0.0);
     let all: [(&[u8], &[ErrorKind]); 20] = [
         (b":7\r\n", &[ErrorKind::Protocol]),
@@ -48,7 +50,7 @@ async fn nonsense_is_an_error() {
         (&reply(&row(f64::NAN, 1, 0.0)), &[ErrorKind::Protocol]),
         (&reply(&row(-1.0, 1, 0.0)), &[ErrorKind::Protocol]),
         (&reply(&row(1e15, 1, f64::INFINITY)), &[ErrorKind::Protocol]),
-        (&reply(&[row(1e15, 1, 0.0), vec![0; 32]].concat()), &[ErrorKind::Protocol]),
+        (&reply(&[row(1e15, 1, 0.0), vec![0; 40]].concat()), &[ErrorKind::Protocol]),
         // It fits, and yet it is denied: what was decided is not what this crate decides.
         (&reply(&denied), &[ErrorKind::Protocol]),
     ];

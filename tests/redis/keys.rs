@@ -149,12 +149,12 @@ async fn no_text_of_a_key_is_to_be_read() {
     for row in &rows {
         let text = std::str::from_utf8(row).expect("names of rows are ASCII");
         let digest =
-            text.strip_prefix("tollgate:1:{").and_then(|rest| rest.get(..32)).unwrap_or_else(|| panic!("{text}"));
+            text.strip_prefix("tollgate:2:{").and_then(|rest| rest.get(..32)).unwrap_or_else(|| panic!("{text}"));
         assert!(digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{text}");
         assert!(text.ends_with("}:slow") || text.ends_with("}:once"), "{text}");
         all.extend(row);
         let value: Vec<u8> = cmd("GET").arg(row).query(&mut admin).unwrap();
-        assert_eq!(value.len(), 32);
+        assert_eq!(value.len(), 40);
         all.extend(value);
     }
     let (big, little) = (0xCA4A_2222_3333_4444_u64.to_be_bytes(), 0xCA4A_2222_3333_4444_u64.to_le_bytes());

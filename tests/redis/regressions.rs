@@ -4,7 +4,7 @@ use tollgate::algorithm::{Ask, Micros, Receipt, State, settle, step};
 use tollgate::backend::{Adjustment, Backend, RedisBackend, RowId, Take};
 use tollgate::{Digest, HOUR, MINUTE, Policy, PolicyName, Quota, RateLimiter, SECOND};
 
-use crate::rows::{self, kept};
+use crate::rows::{self, or_none};
 use crate::server::Server;
 use crate::set_clock::{SetClock, Window};
 
@@ -45,7 +45,7 @@ impl Row {
         assert_eq!((answer.verdict, answer.now), (expected.verdict, expected.now));
         assert_eq!(rows::bytes(&answer.state), rows::bytes(&expected.state));
         if answer.is_allowed() {
-            self.model = kept(&take.quota, &self.model, expected.state, self.now);
+            self.model = or_none(expected.state);
         }
         self.compare();
         Receipt::new(ask.tokens(), &answer)
@@ -54,7 +54,7 @@ impl Row {
     pub(crate) async fn settle(&mut self, quota: &Quota, receipt: Receipt, actual: u64) {
         let quota = Take::new(ROW, quota, Ask::cost(0)).quota;
         self.backend.settle(&[Adjustment { row: ROW, quota, receipt, actual }]).await.unwrap();
-        self.model = kept(&quota, &self.model, settle(&quota, &self.model, &receipt, self.now, actual), self.now);
+        self.model = or_none(settle(&quota, &self.model, &receipt, self.now, actual));
         self.compare();
     }
 

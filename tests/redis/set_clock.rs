@@ -5,18 +5,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{Arg, Cmd, Pipeline, RedisFuture, Value};
+use redis::{Arg, Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, ServerErrorKind, Value};
 use tollgate::algorithm::Micros;
 use tollgate::backend::RedisBackend;
 
 use crate::server::{PATIENCE, Server};
 
-const SCRIPT: &str = include_str!("../../src/backend/redis/script.lua");
-
 /// Goes before the script, which cannot tell: the time is an argument, and rows stay as long as the test does; when
 /// they would have expired is kept beside them.
 const BEFORE: &str = "
-local real, redis = redis, {}
+local real, redis = redis, { pcall = redis.pcall }
 redis.call = function(name, ...)
   if name == 'TIME' then return { ARGV[#ARGV - 1], ARGV[#ARGV] } end
   if name ~= 'SET' then return real.call(name, ...) end
@@ -32,13 +30,15 @@ end
 pub(crate) struct SetClock {
     connection: MultiplexedConnection,
     now: Arc<Mutex<Micros>>,
+    /// The scripts by their hashes, as the backend sent them in full.
+    scripts: Arc<Mutex<HashMap<Vec<u8>, String>>>,
 }
 
 impl SetClock {
     pub(crate) async fn on(server: &Server) -> SetClock {
         let client = redis::Client::open(server.url()).unwrap();
         let connection = client.get_multiplexed_async_connection().await.unwrap();
-        SetClock { connection, now: Arc::new(Mutex::new(Micros::EPOCH)) }
+        SetClock { connection, now: Arc::new(Mutex::new(Micros::EPOCH)), scripts: Arc::default() }
     }
 
     pub(crate) fn backend(&self) -> RedisBackend {
@@ -49,29 +49,37 @@ impl SetClock {
         *self.now.lock().unwrap() = now;
     }
 
-    fn rewritten(&self, command: &Cmd) -> Cmd {
+    fn rewritten(&self, command: &Cmd) -> Result<Cmd, RedisError> {
         let mut arguments = command.args_iter().map(|argument| match argument {
             Arg::Simple(bytes) => bytes.to_vec(),
             _ => panic!("a command of ours has plain arguments"),
         });
         let name = arguments.next().unwrap();
-        let mut rewritten = Cmd::new();
         if !name.starts_with(b"EVAL") {
-            return command.clone();
+            return Ok(command.clone());
         }
-        let now = self.now.lock().unwrap().get();
-        rewritten.arg("EVAL").arg(format!("{BEFORE}{SCRIPT}"));
-        // All but the script, or its hash.
-        arguments.skip(1).for_each(|argument| _ = rewritten.arg(argument));
+        let (script, now) = (arguments.next().unwrap(), self.now.lock().unwrap().get());
+        let mut scripts = self.scripts.lock().unwrap();
+        let source = if name == b"EVAL" {
+            let source = String::from_utf8(script).unwrap();
+            let hash = redis::Script::new(&source).get_hash().as_bytes().to_vec();
+            scripts.entry(hash).or_insert(source)
+        } else {
+            let unknown = (ErrorKind::Server(ServerErrorKind::NoScript), "this script was not sent in full yet");
+            scripts.get(&script).ok_or(unknown)?
+        };
+        let mut rewritten = redis::cmd("EVAL");
+        rewritten.arg(format!("{BEFORE}{source}"));
+        arguments.for_each(|argument| _ = rewritten.arg(argument));
         rewritten.arg(now / 1_000_000).arg(now % 1_000_000);
-        rewritten
+        Ok(rewritten)
     }
 }
 
 impl ConnectionLike for SetClock {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
         let command = self.rewritten(command);
-        Box::pin(async move { self.connection.req_packed_command(&command).await })
+        Box::pin(async move { self.connection.req_packed_command(&command?).await })
     }
 
     fn req_packed_commands<'a>(&'a mut self, _: &'a Pipeline, _: usize, _: usize) -> RedisFuture<'a, Vec<Value>> {

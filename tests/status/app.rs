@@ -138,10 +138,10 @@ impl Told {
     /// The row, the same way.
     pub(crate) fn state(&self) -> State {
         let (at, own) = (Micros::new(self.ts as u64), self.quota().stamp());
-        // Which other quota wrote the row does not matter, only its algorithm: the low two bits.
+        // Which other quota wrote the row does not matter, only its algorithm: the low three bits.
         let stamp = self.written_by.as_ref().map_or(own, |writer| {
             let tag = ["token_bucket", "fixed_window", "sliding_window"].iter().position(|name| name == writer);
-            (!own & !3) | (1 + tag.unwrap() as u32)
+            (!own & !7) | (1 + tag.unwrap() as u32)
         });
         assert_eq!(self.clear.is_some(), self.written_by.is_some());
         let clear = self.clear.map_or(Micros::EPOCH, |clear| Micros::new(clear as u64));

@@ -91,7 +91,7 @@ struct Shown {
 
 impl Shown {
     fn of(quota: &Quota, state: &State) -> Shown {
-        let writer = WRITERS[(state.stamp & 3) as usize % 4];
+        let writer = writer(state.stamp);
         let owed = state.spent + if writer == Algorithm::SlidingWindow { state.carry } else { 0.0 };
         let is_foreign = state.stamp != quota.stamp() && state.stamp != 0 && owed > 0.0;
         if !is_foreign {
@@ -107,9 +107,14 @@ impl Shown {
     }
 }
 
-/// By the low two bits of a stamp.
-const WRITERS: [Algorithm; 4] =
-    [Algorithm::TokenBucket, Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow];
+/// By the lowest three bits of a stamp.
+fn writer(stamp: u32) -> Algorithm {
+    match stamp & 7 {
+        2 => Algorithm::FixedWindow,
+        3 => Algorithm::SlidingWindow,
+        _ => Algorithm::TokenBucket,
+    }
+}
 
 fn name(algorithm: Algorithm) -> &'static str {
     match algorithm {

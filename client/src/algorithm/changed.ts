@@ -27,9 +27,13 @@ export function readingOf(config: RateLimitConfig, { written_by, ts, clear }: Fo
     return algorithm === 'token_bucket' ? FASTER : OWN;
   }
   // Of a sliding window, `clear` tells the period.
-  const ends = Math.min(Math.ceil((ts + 2 * period) / 1e6) * 1e6, LAST);
+  const seconds = Math.ceil((ts + 2 * period) / 1e6);
+  const ends = seconds < NEVER ? seconds * 1e6 : LAST;
   return period % 1e6 === 0 && ends === clear && isBoundary(config, ts) ? OWN : WHOLE;
 }
+
+/** Rows count seconds in 32 bits, of which the last stands for the last instant. */
+const NEVER = 2 ** 32 - 1;
 
 /** Whether a window of `config` begins at `ts`. */
 export function isBoundary(config: RateLimitConfig, ts: number): boolean {

@@ -90,7 +90,7 @@ impl Quota {
     }
 
     const fn digest(&self) -> u32 {
-        // FNV-1a over the numbers, folded to thirty bits; the algorithm in the other two.
+        // FNV-1a over the numbers, folded to the bits that the algorithm's tag leaves.
         let numbers = [
             self.algorithm as u64,
             self.rate,
@@ -110,7 +110,7 @@ impl Quota {
             }
             i += 1;
         }
-        (((hash ^ (hash >> 34)) as u32) << 2) | self.algorithm.tag()
+        (((hash ^ (hash >> (32 + Algorithm::TAG_BITS))) as u32) << Algorithm::TAG_BITS) | self.algorithm.tag()
     }
 }
 

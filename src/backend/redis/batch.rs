@@ -1,16 +1,16 @@
 //! Operations that travel in one script call, each decided for itself, in the order in which they came.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::Cmd;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use super::replay;
-use super::script::Script;
-use super::wire::{Arguments, Reply};
-use crate::algorithm::{Ask, Quota, Receipt, State};
+use super::script::DECISIONS;
+use super::wire::{Arguments, Foreign, Reply};
+use crate::algorithm::{Ask, Line, Quota, Receipt, State, settle, step_all};
 use crate::backend::{Error, ErrorKind, Steps};
 
 /// An operation on its way, and who waits for its answer.
@@ -25,6 +25,11 @@ impl Operation {
     /// Whether it is carried out whether or not somebody waits for it, however late: a settlement, a reset.
     pub(super) fn is_posted(&self) -> bool {
         !matches!(self.kind, Kind::Decide { .. })
+    }
+
+    /// Answers that it failed. Whoever does not wait any more has left.
+    pub(super) fn refuse(self, error: Error) {
+        let _ = self.answer.send(Err(error));
     }
 
     /// Whether there is nobody left to carry it out for.
@@ -42,8 +47,7 @@ pub(super) enum Kind {
 }
 
 /// A row's key in the store.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Row(pub(super) Box<[u8]>);
+pub(super) type Row = Arc<[u8]>;
 
 impl Kind {
     pub(super) fn rows(&self) -> &[Row] {
@@ -52,51 +56,45 @@ impl Kind {
             Kind::Settle { row, .. } | Kind::Reset { row } => std::slice::from_ref(row),
         }
     }
-}
 
-/// As many rows are sooner compared than hashed.
-const FEW: usize = 8;
+    /// Whether both are acquires that ask the same, whatever their rows.
+    fn is_alike(&self, other: &Kind) -> bool {
+        let (Kind::Decide { takes, store: true, .. }, Kind::Decide { takes: others, store: true, .. }) = (self, other)
+        else {
+            return false;
+        };
+        takes == others
+    }
+
+    /// Whether it may be carried out on a row that is none. A reset removes a damaged row, but not what may be somebody
+    /// else's.
+    fn mends(&self, found: Foreign) -> bool {
+        matches!(self, Kind::Reset { .. }) && found == Foreign::Damaged
+    }
+}
 
 /// What one script call does.
 #[derive(Debug)]
 pub(super) struct Batch {
     operations: Vec<Operation>,
-    /// Each row once: the operation that named it first, and where.
-    rows: Vec<(usize, usize)>,
-    /// Of each operation, the places of its rows.
+    /// Each row once.
+    rows: Vec<Row>,
+    /// Of each operation, the places of its rows among these.
     places: Vec<SmallVec<[usize; 1]>>,
 }
 
 impl Batch {
     pub(super) fn new(operations: Vec<Operation>) -> Batch {
-        let mut rows = Vec::with_capacity(operations.len());
-        // Of many, looked up, not looked for: of three rows each, 128 operations are 70,000 comparisons.
-        let few = operations.iter().map(|operation| operation.kind.rows().len()).sum::<usize>() <= FEW;
-        let mut known: HashMap<&Row, usize> = HashMap::with_capacity(if few { 0 } else { operations.len() });
-        let mut places = Vec::with_capacity(operations.len());
-        for (i, operation) in operations.iter().enumerate() {
-            let named = operation.kind.rows();
-            let mut of = SmallVec::with_capacity(named.len());
-            for (j, row) in named.iter().enumerate() {
-                let next = rows.len();
-                let place = if few {
-                    let is_row = |(i, j): &(usize, usize)| operations[*i].kind.rows()[*j] == *row;
-                    rows.iter().position(is_row).unwrap_or(next)
-                } else {
-                    *known.entry(row).or_insert(next)
-                };
-                if place == next {
-                    rows.push((i, j));
-                }
-                of.push(place);
-            }
-            places.push(of);
-        }
+        let (mut rows, mut known) = (Vec::with_capacity(operations.len()), HashMap::with_capacity(operations.len()));
+        let mut place = |row: &Row| {
+            *known.entry(Row::clone(row)).or_insert_with(|| {
+                rows.push(Row::clone(row));
+                rows.len() - 1
+            })
+        };
+        let places = operations.iter().map(|operation| operation.kind.rows().iter().map(&mut place).collect());
+        let places = places.collect();
         Batch { operations, rows, places }
-    }
-
-    fn row(&self, (operation, row): (usize, usize)) -> &Row {
-        &self.operations[operation].kind.rows()[row]
     }
 
     pub(super) fn len(&self) -> usize {
@@ -109,31 +107,32 @@ impl Batch {
     }
 
     /// The script's command, by its hash or in full.
-    pub(super) fn command(&self, script: &Script, in_full: bool) -> Cmd {
-        let mut arguments = Arguments::with_lines(self.places.first().map_or(0, SmallVec::len));
-        for (operation, places) in self.operations.iter().zip(&self.places) {
-            match &operation.kind {
-                Kind::Decide { takes, store: true, .. } => arguments.acquire(places, takes),
-                Kind::Decide { takes, store: false, .. } => arguments.peek(places, takes),
-                Kind::Settle { quota, receipt, actual, .. } => {
-                    arguments.settlement(places[0], quota, receipt, *actual);
-                }
-                Kind::Reset { .. } => arguments.reset(places[0]),
-            }
-        }
-        let (quotas, operations) = arguments.finish();
-        let rows = self.rows.iter().map(|row| &*self.row(*row).0);
-        let bytes = rows.clone().map(<[u8]>::len).sum::<usize>() + quotas.len() + operations.len();
-        let mut command = script.command(in_full, rows.len() + 3, bytes);
-        command.arg(rows.len());
-        rows.for_each(|row| _ = command.arg(row));
-        command.arg(quotas).arg(operations);
+    pub(super) fn command(&self, in_full: bool) -> Cmd {
+        let arguments = self.arguments();
+        let mut command = DECISIONS.command(in_full);
+        command.arg(self.rows.len());
+        self.rows.iter().for_each(|row| _ = command.arg(&**row));
+        command.arg(arguments.quotas).arg(arguments.operations);
         command
+    }
+
+    fn arguments(&self) -> Arguments {
+        let mut arguments = Arguments::default();
+        let all: Vec<_> = self.operations.iter().zip(&self.places).collect();
+        // What most calls are is many that ask the same, each of rows of its own: that is sent once.
+        for alike in all.chunk_by(|(one, rows), (next, next_rows)| {
+            let in_turn = rows.iter().chain(*next_rows).zip(rows[0]..).all(|(row, expected)| *row == expected);
+            in_turn && one.kind.is_alike(&next.kind)
+        }) {
+            let (first, rows) = alike[0];
+            arguments.add(&first.kind, alike.len(), rows);
+        }
+        arguments
     }
 
     /// Tells everybody what the script's reply means for them.
     pub(super) fn answer(self, reply: &[u8]) {
-        let Some(Reply { now, done, mut rows }) = Reply::read(reply, self.operations.len(), self.rows.len()) else {
+        let Some(mut reply) = Reply::read(reply, self.operations.len(), self.rows.len()) else {
             let message = format!(
                 "a reply of {} bytes is none of the script's (rows: {}); check the address",
                 reply.len(),
@@ -141,26 +140,12 @@ impl Batch {
             );
             return self.fail(|| Error::new(ErrorKind::Protocol, message.clone()));
         };
-        for ((operation, places), done) in self.operations.into_iter().zip(self.places).zip(done) {
-            let answer = match operation.kind {
-                Kind::Decide { takes, store, .. } => {
-                    let steps = replay::decide(&mut rows, &places, &takes, now, store);
-                    if steps.all_granted() == done { Ok(steps) } else { Err(disagreement()) }
-                }
-                Kind::Settle { quota, receipt, actual, .. } => {
-                    for place in places {
-                        rows[place] = replay::settled(&quota, &rows[place], &receipt, now, actual);
-                    }
-                    Ok(Steps::default())
-                }
-                Kind::Reset { .. } => {
-                    for place in places {
-                        rows[place] = State::default();
-                    }
-                    Ok(Steps::default())
-                }
+        let done = std::mem::take(&mut reply.done);
+        for ((operation, places), done) in self.operations.into_iter().zip(&self.places).zip(done) {
+            let answer = match reply.foreign.iter().find(|(place, _)| places.contains(place)) {
+                Some((place, found)) if !operation.kind.mends(*found) => Err(found.error(&self.rows[*place])),
+                _ => replayed(&operation.kind, places, &mut reply, done),
             };
-            // Whoever does not wait any more has left.
             let _ = operation.answer.send(answer);
         }
     }
@@ -168,15 +153,92 @@ impl Batch {
     /// Tells everybody that it failed.
     pub(super) fn fail(self, error: impl Fn() -> Error) {
         for operation in self.operations {
-            let _ = operation.answer.send(Err(error()));
+            operation.refuse(error());
         }
     }
 }
 
-#[cold]
+/// What the script did, done again on the rows as they were: waits, retry times and rows follow from the same arithmetic
+/// that every other backend uses. If that would have decided otherwise, the answer is an error rather than a guess.
+fn replayed(kind: &Kind, places: &[usize], reply: &mut Reply, done: bool) -> Result<Steps, Error> {
+    let Reply { now, rows, foreign, .. } = reply;
+    let mut steps = Steps::default();
+    match kind {
+        Kind::Decide { takes, store, .. } => {
+            let before: SmallVec<[State; 1]> = places.iter().map(|place| rows[*place]).collect();
+            let lines = places.iter().zip(takes).map(|(row, (quota, ask))| Line { row: *row, quota, ask: *ask });
+            steps = step_all(rows, &lines.collect::<SmallVec<[_; 1]>>(), *now);
+            if !store {
+                places.iter().zip(before).for_each(|(place, row)| rows[*place] = row);
+            }
+        }
+        Kind::Settle { quota, receipt, actual, .. } => {
+            let row = &mut rows[places[0]];
+            *row = settle(quota, row, receipt, *now, *actual).or_none();
+        }
+        Kind::Reset { .. } => {
+            rows[places[0]] = State::default();
+            foreign.retain(|(place, _)| *place != places[0]);
+        }
+    }
+    if steps.all_granted() == done { Ok(steps) } else { Err(disagreement()) }
+}
+
 fn disagreement() -> Error {
     Error::new(
         ErrorKind::Protocol,
         "the script decided otherwise than this version of the crate does; this is a bug, or another script answered",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::MINUTE;
+
+    fn operation(kind: Kind) -> Operation {
+        Operation { kind, began: Instant::now(), answer: oneshot::channel().0 }
+    }
+
+    fn row(number: usize) -> Row {
+        number.to_le_bytes().into()
+    }
+
+    fn decide(rows: &[usize], quota: Quota, cost: u64, store: bool) -> Operation {
+        let takes = rows.iter().map(|_| (quota, Ask::cost(cost))).collect();
+        operation(Kind::Decide { rows: rows.iter().map(|number| row(*number)).collect(), takes, store })
+    }
+
+    #[test]
+    fn what_is_asked_of_row_after_row_is_sent_once() {
+        const HEAD: usize = 5;
+        const LINE: usize = 28;
+        let quota = Quota::token_bucket(10, MINUTE);
+        // Rows that come first are in turn from 0 to 4.
+        let sent = |acquires: &[(&[usize], Quota, u64)]| {
+            let acquires = acquires.iter().map(|(rows, quota, cost)| decide(rows, *quota, *cost, true));
+            Batch::new(acquires.collect()).arguments().operations
+        };
+        let one = HEAD + LINE;
+        let alike = sent(&[(&[0], quota, 1), (&[1], quota, 1), (&[2], quota, 1)]);
+        assert_eq!((alike.len(), &alike[..7]), (one, &[1, 3, 0, 1, 0, 1, 0][..]));
+        let alike = sent(&[(&[0, 1], quota, 1), (&[2, 3], quota, 1)]);
+        assert_eq!((alike.len(), &alike[..7]), (one + LINE, &[1, 2, 0, 2, 0, 1, 0][..]));
+        // The same row again, another cost, another quota, more or fewer lines, rows that are not in turn: apart.
+        assert_eq!(sent(&[(&[0], quota, 1), (&[0], quota, 1)]).len(), 2 * one);
+        assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota, 2)]).len(), 2 * one);
+        assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota.capacity(5), 1)]).len(), 2 * one);
+        assert_eq!(sent(&[(&[0], quota, 1), (&[1, 2], quota, 1)]).len(), 2 * one + LINE);
+        assert_eq!(sent(&[(&[0, 1], quota, 1), (&[2, 1], quota, 1)]).len(), 2 * (one + LINE));
+        assert_eq!(sent(&[(&[0, 0], quota, 1), (&[1, 2], quota, 1)]).len(), 2 * (one + LINE));
+        // So is what comes after something else.
+        let all = vec![
+            decide(&[0], quota, 1, true),
+            operation(Kind::Reset { row: row(8) }),
+            decide(&[1], quota, 1, true),
+            decide(&[2], quota, 1, false),
+            decide(&[2], quota, 1, true),
+        ];
+        assert_eq!(Batch::new(all).arguments().operations.len(), one + HEAD + 2 + one + one + one);
+    }
 }

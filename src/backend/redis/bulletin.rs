@@ -162,7 +162,7 @@ impl Board {
         let link = self.lanes.link();
         let mut in_full = false;
         loop {
-            let mut command = BULLETIN.command(in_full, 0, 0);
+            let mut command = BULLETIN.command(in_full);
             command.arg(self.keys.len()).arg(&self.keys).arg(&told.epoch).arg(told.version).arg(&told.floor);
             notices.iter().for_each(|notice| add(&mut command, notice));
             let number = link.number();

@@ -48,7 +48,7 @@ pub fn notices(reply: Value) -> Option<Vec<Notice>> {
 }
 
 fn kind(operation: &Operation) -> Kind {
-    let row = |number: u8| Row(Box::new([number]));
+    let row = |number: u8| Row::from([number]);
     match operation {
         Operation::Decide(takes, store) => Kind::Decide {
             rows: takes.iter().map(|(number, ..)| row(*number)).collect(),

@@ -20,7 +20,6 @@ use super::batch::{Batch, Kind, Operation, Row};
 use super::breaker::{Breaker, PROBE, Passage, Why};
 use super::error::{Fault, classify, fault, is_redirection};
 use super::link::Link;
-use super::script::DECISIONS;
 use crate::backend::{Error, ErrorKind};
 use crate::sync::tasks::{Handle, sleep, timeout, yield_now};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
@@ -126,24 +125,18 @@ impl Lanes {
 
     /// Sends an operation on its way.
     pub(super) fn send(self: &Arc<Self>, lane: u16, operation: Operation) {
-        match self.breaker(lane).passage(Instant::now()) {
-            Passage::Free => {}
-            passage => {
-                if passage == Passage::Probe {
-                    if let Some(row) = operation.kind.rows().first() {
-                        self.probe(lane, row.clone());
-                    }
-                }
-                let why = self.breaker(lane).why().unwrap_or(Why::Late);
-                let _ = operation.answer.send(Err(out_of_reach(&why)));
-                return;
-            }
+        let passage = self.breaker(lane).passage(Instant::now());
+        if passage == Passage::Probe {
+            operation.kind.rows().iter().take(1).for_each(|row| self.probe(lane, row.clone()));
+        }
+        if passage != Passage::Free {
+            return operation.refuse(out_of_reach(self.breaker(lane).why().unwrap_or(Why::Late)));
         }
         let mut queues = self.queues();
         if queues.waiting >= MOST_WAITING {
             drop(queues);
-            let _ = operation.answer.send(Err(too_many()));
-            return;
+            let message = format!("{MOST_WAITING} decisions wait for the Redis server already; nothing was charged");
+            return operation.refuse(Error::new(ErrorKind::Unavailable, message));
         }
         queues.waiting += 1;
         let queue = queues.lanes.entry(lane).or_default();
@@ -184,7 +177,7 @@ impl Lanes {
             }
             if !operation.is_posted() && now.saturating_duration_since(operation.began) > self.deadline / 2 {
                 // What would come back too late is not sent: it would be charged for nothing.
-                let _ = operation.answer.send(Err(queued(self.deadline)));
+                operation.refuse(queued(self.deadline));
                 continue;
             }
             rows += operation.kind.rows().len();
@@ -234,7 +227,7 @@ impl Lanes {
 
     async fn call(&self, lane: u16, batch: Batch) {
         if let Some(why) = self.breaker(lane).why() {
-            return batch.fail(|| out_of_reach(&why));
+            return batch.fail(|| out_of_reach(why.clone()));
         }
         let number = self.link.number();
         // Half of the deadline at least is left of every operation that is sent: see `next`.
@@ -252,8 +245,7 @@ impl Lanes {
             }
             Err(_) => {
                 self.gone(lane, number, Why::Late);
-                let deadline = self.deadline;
-                batch.fail(|| late(deadline));
+                batch.fail(|| late(self.deadline));
             }
         }
     }
@@ -273,7 +265,7 @@ impl Lanes {
         let (mut in_full, mut redirections, mut ask): (_, u32, Option<RedisError>) = (false, 0, None);
         // After each of these answers, and no other, it is certain that nothing was done.
         loop {
-            let command = batch.command(&DECISIONS, in_full);
+            let command = batch.command(in_full);
             let answer = match &ask {
                 None => self.link.run(&command).await,
                 Some(redirection) => self.link.follow(redirection, &command).await,
@@ -304,7 +296,7 @@ impl Lanes {
             let link = &probe.lanes.link;
             let number = link.number();
             let mut command = Cmd::new();
-            command.arg("GET").arg(&*row.0);
+            command.arg("GET").arg(&*row);
             // Whatever it says, it is there.
             probe.failed = match timeout(PROBE.max(probe.lanes.deadline), link.run::<redis::Value>(&command)).await {
                 Ok(Err(error)) if fault(&error) == Fault::Disconnected || probe.lanes.leads_nowhere(&error) => {
@@ -400,37 +392,21 @@ impl Drop for Probe {
     }
 }
 
-#[cold]
-fn out_of_reach(why: &Why) -> Error {
+fn out_of_reach(why: Why) -> Error {
+    let message = "the Redis server did not answer a moment ago; calls fail at once until it does";
     match why {
-        Why::Late => Error::new(
-            ErrorKind::Unavailable,
-            "the Redis server did not answer a moment ago; calls fail at once until it does",
-        ),
-        Why::Failed(error) => classify(error.clone()),
+        Why::Late => Error::new(ErrorKind::Unavailable, message),
+        Why::Failed(error) => classify(error),
     }
 }
 
-#[cold]
-fn too_many() -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        format!("{MOST_WAITING} decisions wait for the Redis server already; nothing was charged"),
-    )
-}
-
-#[cold]
 fn queued(deadline: Duration) -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        format!("half of {deadline:?} went by in the queue to the Redis server; nothing was charged"),
-    )
+    let message = format!("half of {deadline:?} went by in the queue to the Redis server; nothing was charged");
+    Error::new(ErrorKind::Unavailable, message)
 }
 
-#[cold]
 fn late(deadline: Duration) -> Error {
-    Error::new(
-        ErrorKind::Timeout,
-        format!("the Redis server did not answer within {deadline:?}; whether the charge happened is unknown"),
-    )
+    let message =
+        format!("the Redis server did not answer within {deadline:?}; whether the charge happened is unknown");
+    Error::new(ErrorKind::Timeout, message)
 }

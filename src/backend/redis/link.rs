@@ -31,7 +31,7 @@ pub(super) struct Lost<C: Connect> {
     /// time.
     kept: Mutex<Kept<C::Connection>>,
     /// One connects; the others wait, and share what he got.
-    connecting: tokio::sync::Mutex<()>,
+    connecting: Arc<tokio::sync::Mutex<()>>,
 }
 
 struct Kept<C> {
@@ -39,8 +39,6 @@ struct Kept<C> {
     /// How many were lost: nobody drops one that came after his own.
     number: u64,
     used: Instant,
-    /// Another one is being made in the background.
-    replacing: bool,
 }
 
 /// What connects.
@@ -100,8 +98,8 @@ pub(super) fn choose_cryptography(url: &str) {
 
 impl<C: Connect> Lost<C> {
     pub(super) fn new(client: C) -> Lost<C> {
-        let kept = Kept { connection: None, number: 0, used: Instant::now(), replacing: false };
-        Lost { client, kept: Mutex::new(kept), connecting: tokio::sync::Mutex::new(()) }
+        let kept = Kept { connection: None, number: 0, used: Instant::now() };
+        Lost { client, kept: Mutex::new(kept), connecting: Arc::default() }
     }
 
     async fn run(&self, command: &Cmd) -> RedisResult<Value> {
@@ -179,31 +177,23 @@ impl Lost<ClusterClient> {
     /// slot is elsewhere; but a node that hangs says nothing, though another may serve its slots by now. The connection
     /// that there is goes on serving the other nodes.
     fn replace(self: &Arc<Self>, number: u64) {
+        let Ok(one_at_a_time) = Arc::clone(&self.connecting).try_lock_owned() else { return };
         {
-            let mut kept = self.kept();
-            if kept.number != number || kept.replacing {
+            let kept = self.kept();
+            // Where there is none yet, the next command connects.
+            if kept.number != number || kept.connection.is_none() {
                 return;
             }
-            kept.replacing = true;
         }
-        // Whatever becomes of it, another may be made afterwards.
-        let replacing = Replacing(Arc::clone(self));
+        let lost = Arc::clone(self);
         tokio::spawn(async move {
-            let lost = &replacing.0;
+            let _one_at_a_time = one_at_a_time;
             if let Ok(Ok(connection)) = timeout(4 * CONNECT, lost.client.connect()).await {
                 let mut kept = lost.kept();
                 kept.connection = Some(connection);
                 kept.number += 1;
             }
         });
-    }
-}
-
-struct Replacing(Arc<Lost<ClusterClient>>);
-
-impl Drop for Replacing {
-    fn drop(&mut self) {
-        self.0.kept().replacing = false;
     }
 }
 

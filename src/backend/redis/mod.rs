@@ -14,7 +14,6 @@ mod lanes;
 mod link;
 #[cfg(all(test, tollgate_models))]
 mod models;
-mod replay;
 mod script;
 mod slot;
 mod wire;
@@ -24,13 +23,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use smallvec::SmallVec;
-use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::sync::oneshot;
 
 use self::batch::{Kind, Operation, Row};
 use self::bulletin::Board;
 use self::lanes::Lanes;
-use super::{Adjustment, Backend, BackendFuture, Bulletin, Error, ErrorKind, RowId, Steps, Take, Vitals};
-use crate::algorithm::{Ask, Quota, Receipt, Step};
+use self::wire::VERSION;
+use super::{Adjustment, Backend, BackendFuture, Bulletin, Error, ErrorKind, OwnedTake, RowId, Steps, Take, Vitals};
+use crate::algorithm::{Receipt, Step};
 use crate::policy::{Digest, PolicyName, Secret};
 
 pub use builder::RedisBackendBuilder;
@@ -54,7 +54,7 @@ pub use builder::RedisBackendBuilder;
 /// - **Exact.** A decision is one call of a script, by the server's clock, with the arithmetic of every other backend,
 ///   down to the last bit. Decisions that wait at the same moment travel in one call, each decided for itself, in the
 ///   order in which they came.
-/// - **Small.** A row is one string of 32 bytes that expires when it is worthless, a little later at most. A denial
+/// - **Small.** A row is one string of 40 bytes that expires when it is worthless, a little later at most. A denial
 ///   writes nothing.
 /// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). When the server does
 ///   not answer, calls fail at once until it is back; nothing that may have been charged is sent again.
@@ -127,28 +127,17 @@ impl RedisBackend {
     /// # use tollgate::{backend::RedisBackend, Key, Policy, Quota, RateLimiter, MINUTE};
     /// # fn look(backend: RedisBackend, limiter: RateLimiter, api: Policy) {
     /// println!("{}", backend.row_key(api.name(), limiter.digest(Some(&Key::from("ada")))));
-    /// // tollgate:1:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api
+    /// // tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api
     /// # }
     /// ```
     pub fn row_key(&self, policy: &PolicyName, key: Digest) -> String {
-        String::from_utf8(self.row_bytes(policy, key)).unwrap_or_default()
-    }
-
-    fn row_bytes(&self, policy: &PolicyName, key: Digest) -> Vec<u8> {
         // The number is the format's: another one will not be mistaken for it. The braces are a cluster's: what is in
         // the first pair decides the slot, so all rows of a key share one.
-        let mut digits = [0; 32];
-        let mut rest = key.to_bits();
-        for digit in digits.iter_mut().rev() {
-            *digit = b"0123456789abcdef"[(rest & 15) as usize];
-            rest >>= 4;
-        }
-        // `format!` took 7 % of the time that a process has for decisions.
-        [self.prefix.as_bytes(), b":1:{", &digits, b"}:", policy.as_str().as_bytes()].concat()
+        format!("{}:{VERSION}:{{{:032x}}}:{}", self.prefix, key.to_bits(), policy.as_str())
     }
 
     fn row(&self, row: &RowId<'_>) -> Row {
-        Row(self.row_bytes(row.policy, row.key).into())
+        self.row_key(row.policy, row.key).into_bytes().into()
     }
 
     fn lane(&self, key: Digest) -> u16 {
@@ -168,46 +157,35 @@ impl RedisBackend {
         if takes.iter().all(|take| self.lane(take.row.key) == lane) {
             return self.wait_for(self.send(lane, self.kind(takes, store), Instant::now()));
         }
-        let takes: Vec<Owned> = takes.iter().map(Owned::of).collect();
+        let takes: Vec<OwnedTake> = takes.iter().map(OwnedTake::of).collect();
         // A task of its own: dropped half-way, some slots would be charged and others not.
         let task = self.lanes.runtime().spawn(self.clone().decide_by_slots(takes, store));
         BackendFuture::boxed(async move { task.await.unwrap_or_else(|_| Err(ended())) })
     }
 
-    /// Slot by slot, in the order of their numbers; what was charged is given back when a later one denies.
-    async fn decide_by_slots(self, takes: Vec<Owned>, store: bool) -> Result<Steps, Error> {
+    /// Slot by slot, in the order of their numbers; what was charged is given back when a later one denies or fails.
+    async fn decide_by_slots(self, takes: Vec<OwnedTake>, store: bool) -> Result<Steps, Error> {
         // One deadline for all of them.
         let began = Instant::now();
-        let mut slots: Vec<u16> = takes.iter().map(|take| self.lane(take.key)).collect();
-        let of_take = slots.clone();
-        slots.sort_unstable();
-        slots.dedup();
+        let lane = |i: &usize| self.lane(takes[*i].key);
+        let mut order: Vec<usize> = (0..takes.len()).collect();
+        order.sort_by_key(lane);
         let mut steps: Vec<Option<Step>> = vec![None; takes.len()];
-        let (mut charged, mut granted) = (Vec::new(), Vec::new());
-        let mut denied = false;
-        for slot in slots {
-            let here: Vec<usize> = (0..takes.len()).filter(|i| of_take[*i] == slot).collect();
-            let lines: Vec<Take<'_>> = here.iter().map(|i| takes[*i].take()).collect();
+        let (mut granted, mut charged, mut denied) = (Vec::new(), Vec::new(), false);
+        for slot in order.chunk_by(|a, b| lane(a) == lane(b)) {
+            let here: Vec<Take<'_>> = slot.iter().map(|i| takes[*i].take()).collect();
             // After a denial the others are only asked what they would say.
-            let kind = self.kind(&lines, store && !denied);
-            let answer = self.wait_for(self.send(slot, kind, began)).await;
-            let answer = match answer {
-                Ok(answer) => answer,
-                Err(error) => {
-                    self.give_back(&takes, &charged, &steps);
-                    return Err(error);
-                }
-            };
-            if answer.all_granted() {
-                granted.extend(&here);
-                if store && !denied {
-                    charged.extend(&here);
-                }
-            } else if !denied {
+            let charges = store && !denied;
+            let answer = self.wait_for(self.send(lane(&slot[0]), self.kind(&here, charges), began)).await;
+            if answer.as_ref().is_ok_and(|answer| answer.all_granted()) {
+                granted.extend(slot);
+                charged.extend(slot.iter().filter(|_| charges));
+            } else {
                 denied = true;
-                self.give_back(&takes, &charged, &steps);
+                // Once, whatever comes after.
+                self.give_back(&takes, &std::mem::take(&mut charged), &steps);
             }
-            here.iter().zip(answer.iter()).for_each(|(i, step)| steps[*i] = Some(*step));
+            slot.iter().zip(answer?.iter()).for_each(|(i, step)| steps[*i] = Some(*step));
         }
         if denied {
             // Given back, or never charged: the rows are as they were, as far as anybody can tell.
@@ -223,16 +201,13 @@ impl RedisBackend {
     }
 
     /// Posted: nobody waits for it.
-    fn give_back(&self, takes: &[Owned], charged: &[usize], steps: &[Option<Step>]) {
+    fn give_back(&self, takes: &[OwnedTake], charged: &[usize], steps: &[Option<Step>]) {
         for i in charged.iter().rev() {
-            let take = &takes[*i];
-            let Some(receipt) = steps[*i].and_then(|step| Receipt::new(take.ask.tokens(), &step)) else { continue };
-            let row = self.row(&RowId { policy: &take.policy, key: take.key });
-            drop(self.send(
-                self.lane(take.key),
-                Kind::Settle { row, quota: take.quota, receipt, actual: 0 },
-                Instant::now(),
-            ));
+            let OwnedTake { policy, key, quota, ask } = &takes[*i];
+            let Some(receipt) = steps[*i].and_then(|step| Receipt::new(ask.tokens(), &step)) else { continue };
+            let row = self.row(&RowId { policy, key: *key });
+            let kind = Kind::Settle { row, quota: *quota, receipt, actual: 0 };
+            drop(self.send(self.lane(*key), kind, Instant::now()));
         }
     }
 
@@ -250,15 +225,8 @@ impl RedisBackend {
         receiver
     }
 
-    fn wait_for(&self, mut receiver: oneshot::Receiver<Result<Steps, Error>>) -> BackendFuture<Steps> {
-        match receiver.try_recv() {
-            // Refused at once, by the breaker.
-            Ok(answer) => BackendFuture::ready(answer),
-            Err(TryRecvError::Closed) => BackendFuture::ready(Err(ended())),
-            Err(TryRecvError::Empty) => {
-                BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(ended())) })
-            }
-        }
+    fn wait_for(&self, receiver: oneshot::Receiver<Result<Steps, Error>>) -> BackendFuture<Steps> {
+        BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(ended())) })
     }
 
     /// For operations that have no answer but that they are done.
@@ -325,25 +293,6 @@ impl fmt::Debug for RedisBackend {
     }
 }
 
-/// A take that outlives its call.
-struct Owned {
-    policy: PolicyName,
-    key: Digest,
-    quota: Quota,
-    ask: Ask,
-}
-
-impl Owned {
-    fn of(take: &Take<'_>) -> Owned {
-        Owned { policy: take.row.policy.clone(), key: take.row.key, quota: take.quota, ask: take.ask }
-    }
-
-    fn take(&self) -> Take<'_> {
-        Take { row: RowId { policy: &self.policy, key: self.key }, quota: self.quota, ask: self.ask }
-    }
-}
-
-#[cold]
 fn ended() -> Error {
     Error::new(
         ErrorKind::Unavailable,

@@ -83,7 +83,7 @@ fn decide(names: &[&str]) -> Kind {
 }
 
 fn row(name: &str) -> Row {
-    Row(name.as_bytes().into())
+    name.as_bytes().into()
 }
 
 fn empty(lanes: &Lanes) {
