@@ -102,7 +102,7 @@ impl<'a> Acquire<'a> {
     }
 
     fn tell(mut self, more: impl FnOnce(Signals) -> Signals) -> Acquire<'a> {
-        let signals = self.charge.known().cloned().unwrap_or_default();
+        let signals = self.charge.signals.take().map(|signals| *signals).unwrap_or_default();
         self.charge = self.charge.signals(more(signals));
         self
     }

@@ -7,7 +7,7 @@
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{self, Ask, Micros, Quota, State, Step, Verdict, available, step};
+use crate::algorithm::{self, Ask, Micros, State, Step, Verdict, available, step};
 use crate::backend::{RowId, Steps, Take};
 use crate::policy::{Digest, Placement};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -114,23 +114,17 @@ impl BlockCache {
     }
 
     /// Remembers what the backend said, if it is of use: it denied, or nothing is left.
-    pub(super) fn learn<'a>(
-        &self,
-        answers: impl Iterator<Item = (RowId<'a>, &'a Quota, &'a Step)> + Clone,
-        stored: bool,
-        permit: &Permit,
-        now: Micros,
-    ) {
-        let granted = answers.clone().all(|(_, _, step)| step.is_allowed());
+    pub(super) fn learn(&self, takes: &[Take<'_>], steps: &Steps, stored: bool, permit: &Permit, now: Micros) {
+        let granted = steps.all_granted();
         if granted && !stored {
             return; // What a question would have spent is not spent.
         }
-        let is_exhausted = |(_, quota, step): (RowId<'_>, &Quota, &Step)| available(quota, &step.state, step.now) == 0;
+        let answers = || takes.iter().zip(steps.iter());
         // A row that is known is learnt anew in any case: under another quota, spending may have paid it back.
-        let is_news = !granted || answers.clone().any(is_exhausted);
-        for ((row, quota, step), forgotten) in answers.zip(&permit.forgotten) {
-            let id = row.digest();
-            let until = match algorithm::step(quota, &step.state, step.now, Ask::cost(1)).verdict {
+        let is_news = !granted || answers().any(|(take, step)| available(&take.quota, &step.state, step.now) == 0);
+        for ((take, step), forgotten) in answers().zip(&permit.forgotten) {
+            let id = take.row.digest();
+            let until = match algorithm::step(&take.quota, &step.state, step.now, Ask::cost(1)).verdict {
                 Verdict::Deny { retry: Some(retry) } => step.now + retry,
                 _ => step.now,
             };

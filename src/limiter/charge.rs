@@ -82,20 +82,4 @@ impl<'a> Charge<'a> {
         self.ask = Ask::cost(self.ask.tokens());
         self
     }
-
-    pub(super) fn policy(&self) -> &'a Policy {
-        self.policy
-    }
-
-    pub(super) fn subject(&self) -> &Subject {
-        &self.subject
-    }
-
-    pub(super) fn known(&self) -> Option<&Signals> {
-        self.signals.as_deref()
-    }
-
-    pub(super) fn ask(&self) -> Ask {
-        self.ask
-    }
 }

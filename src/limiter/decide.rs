@@ -133,8 +133,7 @@ impl RateLimiter {
             Err(error) => return self.failed(call, takes, error),
         };
         if let (Some(cache), Some(permit)) = (&self.inner.block_cache, &call.permit) {
-            let answers = takes.iter().zip(steps.iter()).map(|(take, step)| (take.row, &take.quota, step));
-            cache.learn(answers, call.take, permit, self.inner.time.now());
+            cache.learn(takes, &steps, call.take, permit, self.inner.time.now());
         }
         Ok(decisions(takes, &steps))
     }

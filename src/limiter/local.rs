@@ -1,6 +1,5 @@
 //! The time of what a limiter remembers by itself: blocks, and what a remote backend said.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -8,6 +7,7 @@ use crate::algorithm::{Micros, whole_micros};
 use crate::clock::Clock;
 
 /// A clock that is never set, or the one that the backend goes by, if that is one of this process's.
+#[derive(Debug)]
 pub(super) struct LocalTime {
     clock: Option<Arc<dyn Clock>>,
     began: Instant,
@@ -32,11 +32,5 @@ impl LocalTime {
             Some(clock) => clock.now(),
             None => Micros::from(SystemTime::now()),
         }
-    }
-}
-
-impl fmt::Debug for LocalTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LocalTime").field(&self.now()).finish()
     }
 }

@@ -418,9 +418,9 @@ impl RateLimiter {
         let charges: SmallVec<[Charge<'a>; 1]> = charges.into_iter().collect();
         // Who calls is one caller, whichever charge tells it.
         let none = Signals::new();
-        let signals = charges.iter().find_map(Charge::known).unwrap_or(&none);
+        let signals = charges.iter().find_map(|charge| charge.signals.as_deref()).unwrap_or(&none);
         let charges: SmallVec<[_; 4]> =
-            charges.iter().map(|charge| (charge.policy(), charge.subject(), charge.ask())).collect();
+            charges.iter().map(|charge| (charge.policy, &charge.subject, charge.ask)).collect();
         self.decide(&charges, Circumstances { take, enforced: true, waits: true, signals })
     }
 

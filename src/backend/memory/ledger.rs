@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::row::{ByPlace, Row, RowKey};
+use super::row::{Row, RowKey};
 use crate::algorithm::{Micros, State};
 
 /// The ledger of one shard.
 #[derive(Default)]
 pub(super) struct Ledger {
     /// Rows by the policy's number.
-    sizes: HashMap<u32, u32, ByPlace>,
+    sizes: HashMap<u32, u32>,
     /// The rows shared by newcomers without a row of their own.
     overflow: HashMap<(u32, u8), State>,
     /// The policies that have overflow rows of their own.

@@ -1,7 +1,5 @@
 //! A row and its key, in 40 bytes.
 
-use std::hash::{BuildHasher, Hash, Hasher};
-
 use crate::algorithm::{Ask, Micros, Quota, State, when};
 use crate::backend::RowId;
 use crate::policy::{Digest, Placement, PolicyName};
@@ -148,7 +146,7 @@ fn denies_until(quota: &Quota, state: &State, level: u64) -> Micros {
 ///
 /// The first word is the row's [place](RowKey::place), whose shard is chosen by the key alone: the rows of one caller
 /// are in one shard, and a call that charges several of them takes one lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C, packed(4))]
 pub(super) struct RowKey {
     place: u64,
@@ -198,12 +196,6 @@ impl RowKey {
     }
 }
 
-impl Hash for RowKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.place);
-    }
-}
-
 /// Makes the keys of rows, under numbers that only this table knows.
 pub(super) struct Keys {
     digests: Placement,
@@ -233,38 +225,5 @@ impl Keys {
     #[inline]
     fn policy(&self, policy: &PolicyName) -> u64 {
         self.policies.place(Digest::from_bits(policy.bits()))
-    }
-}
-
-/// Keys are hashes already.
-#[derive(Clone, Default)]
-pub(super) struct ByPlace;
-
-impl BuildHasher for ByPlace {
-    type Hasher = Place;
-
-    fn build_hasher(&self) -> Place {
-        Place(0)
-    }
-}
-
-pub(super) struct Place(u64);
-
-impl Hasher for Place {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        // The map looks at the highest bits, and at the lowest.
-        self.0 = u64::from(number) << 32 | u64::from(number);
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
