@@ -101,7 +101,7 @@ weaken 'places: taken, then given back if there was none' limiter/turn.rs \
 
 # The block cache.
 weaken 'block cache: what was forgotten meanwhile is learnt' limiter/block_cache.rs \
-    's/bucket\.forgotten == \*forgotten && //; s/for \(\(row, quota, step\), forgotten\)/for ((row, quota, step), _forgotten)/' \
+    's/bucket\.forgotten == \*forgotten && //; s/for \(\(take, step\), forgotten\)/for ((take, step), _forgotten)/' \
     limiter::models::cells::a_denial_from_before_something_was_given_back_is_not_learnt_after_it
 weaken 'block cache: an answer is of the age in which it comes' limiter/block_cache.rs \
     's/age: permit\.age,/age: self.age.load(Ordering::Acquire),/' \
@@ -115,8 +115,8 @@ weaken 'block cache: forgotten before the backend is told of a reset' limiter/co
 weaken 'block cache: forgotten before the backend is told of a settlement' limiter/settlement.rs \
     's/(let done = inner\.backend\.settle\(&charges\);)(.*?)(inner\.unlearn\(.*?\);)/$3\n        $1/s' \
     limiter::models::whole::after_a_cancellation_no_denial_from_before_it_is_remembered
-weaken 'block cache: the permit is had after the backend was asked' limiter/gates.rs \
-    's/call\.permit = Some\(cache\.permit\(takes, now\)\);//; s/( call: )(Call\) -> DecisionsFuture \{\s*let take = call\.take;\s*let steps = self\.ask_backend\(takes, take\);)/ mut call: $2\n        call.permit = self.inner.block_cache.as_ref().map(|cache| cache.permit(takes, self.inner.time.now()));/' \
+weaken 'block cache: the permit is had after the backend was asked' limiter/decide.rs \
+    's/call\.permit = Some\(cache\.permit\(&takes, now\)\);//; s/(match answer\.try_ready\(\))/if let Some(cache) = block_cache {\n            call.permit = Some(cache.permit(&takes, time.now()));\n        }\n        $1/' \
     limiter::models::whole::after_a_reset_no_denial_from_before_it_is_remembered
 
 # Changed quotas and deny lists.
@@ -145,34 +145,32 @@ weaken 'blocks by hand: the flag is not set' limiter/guard/held.rs \
     guard::models::blocks_by_hand_are_seen_by_whoever_comes_after_them
 
 # Whole limiters.
-weaken 'is_plain: not cleared by a block' limiter/control.rs \
-    's/self\.inner\.is_plain\.store\(false, Ordering::Release\);/let _ = Ordering::Release;/' \
+weaken 'steps: nobody looks for blocks' limiter/decide.rs \
+    's/let is_guarded = guard\.is_needed\(\);/let is_guarded = false;/' \
     limiter::models::whole::once_somebody_is_blocked_no_call_overlooks_it
-weaken 'is_plain: not cleared by a change of quotas' limiter/control.rs \
-    's/if any \{/if any \&\& false {/' \
+weaken 'steps: nobody looks for changed quotas' limiter/decide.rs \
+    's/let changed = overrides\.quota\(.*?\);/let changed = overrides.quota(policy, None, None).filter(|_| false);/' \
     limiter::models::whole::once_a_quota_is_changed_no_call_overlooks_it
 weaken 'settlement: looked at, then marked' limiter/settlement.rs \
     's/!self\.held\.settled\[index\]\.swap\(true, Ordering::Relaxed\)/{ let first = !self.held.settled[index].load(Ordering::Relaxed); self.held.settled[index].store(true, Ordering::Relaxed); first }/' \
     limiter::models::whole::a_charge_is_settled_once_by_however_many_clones
 
 # The table of rows.
-weaken 'row update: the shard is unlocked between reading and writing a row' backend/memory/mod.rs \
-    's/(let step = step_inlined\(quota, &row\.state\(now\), now, ask\);)/$1\n        drop(rows);\n        let mut rows = self.table.rows(key);\n        let row = rows.get_mut(key)?;/' \
+relock='s/(fn decide_lines\(.*?\{\n)/$1        self.shards.clear();\n        let mut numbers: Vec<usize> = self.busy.iter().map(|key| self.table.shard_of(*key)).collect();\n        numbers.sort_unstable();\n        numbers.dedup();\n        self.shards = numbers.into_iter().map(|number| self.table.lock(number)).collect();\n/s'
+weaken 'row update: the shard is unlocked between reading and writing a row' backend/memory/call.rs "$relock" \
     memory::models::one_row_admits_exactly_its_limit
-weaken 'calls of several rows: unlocked between reading and writing' backend/memory/call.rs \
-    's/(\n        if !steps\.iter\(\)\.all\()/\n        let keys = self.busy.clone();\n        self.shards.clear();\n        *self = Call::new(self.table, keys);$1/' \
+weaken 'calls of several rows: unlocked between reading and writing' backend/memory/call.rs "$relock" \
     memory::models::calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end
 weaken 'eviction: unlocked between finding a place and taking it, which is not looked at again' backend/memory/call.rs \
-    's/if row\.place != Place::Found && shard\.is_full\(\)/if false \&\& shard.is_full()/; s/(\n        if !steps\.iter\(\)\.all\()/\n        let keys = self.busy.clone();\n        self.shards.clear();\n        *self = Call::new(self.table, keys);$1/' \
+    "$relock; s/if shard\.is_full\(\) && !shard\.make_room/if false \&\& !shard.make_room/" \
     memory::models::newcomers_at_once_pass_no_cap_and_push_out_nobody_who_is_denied
 weaken 'multi-lock: in the order of the call' backend/memory/call.rs \
     's/numbers\.sort_unstable\(\);//' \
     memory::models::calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end
-weaken 'overflow: unlocked between reading and writing' backend/memory/call.rs \
-    's/(\n        if !steps\.iter\(\)\.all\()/\n        let keys = self.busy.clone();\n        self.shards.clear();\n        *self = Call::new(self.table, keys);$1/' \
+weaken 'overflow: unlocked between reading and writing' backend/memory/call.rs "$relock" \
     memory::models::newcomers_of_full_shards_share_one_budget_and_come_to_an_end
 weaken 'settlement of a row: unlocked between reading and writing' backend/memory/mod.rs \
-    's/(let mut row = call\.load\(key, row, quota, now\);)/$1\n        drop(call);\n        let mut call = Call::new(\&self.table, smallvec![key]);/' \
+    's/(let mut row = call\.load\(.*?\);\n)/$1        drop(call);\n        let mut call = Call::new(\&self.table, std::iter::once(\&settlement.row));\n/' \
     memory::models::any_three_acts_at_once_are_as_one_after_the_other
 
 exit $((faults > 0))

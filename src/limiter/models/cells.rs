@@ -174,7 +174,7 @@ fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
                 let take = Take::new(RowId { policy: &policy, key: KEY }, &quota, Ask::cost(1));
                 let permit = cache.permit(&[take], NOW);
                 let seen = step(&take.quota, &row.lock().unwrap(), NOW, take.ask);
-                cache.learn([(take.row, &take.quota, &seen)].into_iter(), false, &permit, NOW);
+                cache.learn(&[take], &seen.into(), false, &permit, NOW);
             })
         };
         let policy = API;
@@ -200,7 +200,7 @@ fn what_was_asked_in_an_earlier_age_is_not_known_in_a_later_one() {
                 let take = Take::new(RowId { policy: &policy, key: KEY }, &quota, Ask::cost(1));
                 let permit = cache.permit(&[take], NOW);
                 let seen = step(&take.quota, &row.lock().unwrap(), NOW, take.ask);
-                cache.learn([(take.row, &take.quota, &seen)].into_iter(), false, &permit, NOW);
+                cache.learn(&[take], &seen.into(), false, &permit, NOW);
             })
         };
         *row.lock().unwrap() = State::default();
@@ -227,7 +227,7 @@ fn of_two_answers_the_later_one_stays() {
                 let permit = cache.permit(&[take], NOW);
                 let state = State { spent, at: seen, stamp: take.quota.stamp(), ..State::default() };
                 let answer = step(&take.quota, &state, seen, Ask::cost(9));
-                cache.learn([(row, &take.quota, &answer)].into_iter(), true, &permit, NOW);
+                cache.learn(&[take], &answer.into(), true, &permit, NOW);
             }
         };
         let (early, late) = (thread(learner(NOW, 0.0)), thread(learner(NOW.plus(1), 1.0)));

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::super::*;
-use crate::algorithm::{HOUR, MINUTE, State, settle, step};
+use crate::algorithm::{HOUR, MINUTE, State, Steps, settle, step};
 use crate::backend::Adjustment;
 use crate::policy::{DecidedBy, Reason, Signal};
 use crate::sync::Mutex;
+use crate::sync::atomic::Ordering;
 use crate::sync::model::{every_order, thread};
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);

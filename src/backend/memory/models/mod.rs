@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::row::RowKey;
 use super::*;
-use crate::algorithm::{Ask, HOUR, Receipt, State, Step, step};
+use crate::algorithm::{Ask, HOUR, Quota, Receipt, State, Step, step};
 use crate::policy::Digest;
 use crate::sync::model::{every_order, orders_with_interruptions, thread};
 
