@@ -156,7 +156,7 @@ weaken 'settlement: looked at, then marked' limiter/settlement.rs \
     limiter::models::whole::a_charge_is_settled_once_by_however_many_clones
 
 # The table of rows.
-relock='s/(fn decide_lines\(.*?\{\n)/$1        self.shards.clear();\n        let mut numbers: Vec<usize> = self.busy.iter().map(|key| self.table.shard_of(*key)).collect();\n        numbers.sort_unstable();\n        numbers.dedup();\n        self.shards = numbers.into_iter().map(|number| self.table.lock(number)).collect();\n/s'
+relock='s/(fn decide_lines\(.*?\{\n)/$1        let coming: Vec<usize> = self.shards.iter().map(|shard| shard.coming).collect();\n        self.shards.clear();\n        let mut numbers: Vec<usize> = self.busy.iter().map(|key| self.table.shard_of(*key)).collect();\n        numbers.sort_unstable();\n        numbers.dedup();\n        for (number, coming) in numbers.into_iter().zip(coming) {\n            let mut shard = self.table.lock(number);\n            shard.coming = coming;\n            self.shards.push(shard);\n        }\n/s'
 weaken 'row update: the shard is unlocked between reading and writing a row' backend/memory/call.rs "$relock" \
     memory::models::one_row_admits_exactly_its_limit
 weaken 'calls of several rows: unlocked between reading and writing' backend/memory/call.rs "$relock" \
