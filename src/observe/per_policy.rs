@@ -34,7 +34,7 @@ impl<T> PerPolicy<T> {
 const MOST: usize = 512;
 
 /// The name of those that are not.
-pub(super) const OTHERS: &str = "(others)";
+const OTHERS: &str = "(others)";
 
 #[cfg(test)]
 mod tests {
