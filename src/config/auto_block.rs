@@ -27,22 +27,12 @@ pub(super) fn read(value: &Value<'_>, known: &Policies<'_>) -> Option<AutoBlock>
         value.fault("it would block nobody: keys and ips are false, user_agents and labels not asked for");
     }
 
-    let mut rules = AutoBlock::of_names(names?);
-    if let Some(threshold) = threshold {
-        rules = rules.threshold(threshold);
-    }
-    if let Some(within) = within {
-        rules = rules.within(within);
-    }
-    if let Some(block_for) = block_for {
-        rules = rules.block_for(block_for);
-    }
-    if let Some((factor, most)) = escalation {
-        rules = rules.escalate(factor, most);
-    }
-    if let Some(entries) = most_entries {
-        rules = rules.max_entries(entries);
-    }
+    // Each `fold` sets what is there and leaves the default otherwise.
+    let rules = threshold.into_iter().fold(AutoBlock::of_names(names?), AutoBlock::threshold);
+    let rules = within.into_iter().fold(rules, AutoBlock::within);
+    let rules = block_for.into_iter().fold(rules, AutoBlock::block_for);
+    let rules = escalation.into_iter().fold(rules, |rules, (factor, most)| rules.escalate(factor, most));
+    let mut rules = most_entries.into_iter().fold(rules, AutoBlock::max_entries);
     rules = if forgive { rules.reset_on_success() } else { rules };
     rules = if by_key { rules } else { rules.without_keys() };
     rules = if by_ip { rules } else { rules.without_ips() };

@@ -104,7 +104,6 @@ mod value;
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path as FilePath;
@@ -149,7 +148,7 @@ pub use reload::{QuotaChange, Reloaded};
 /// assert!(config.deny_list().len() == 1 && config.auto_block().is_some());
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Config {
     name: String,
     /// By name.
@@ -368,17 +367,4 @@ fn read(raw: &RawConfig, name: &str, faults: &Faults) -> Option<Config> {
     let auto_block = file.take("auto_block").and_then(|value| auto_block::read(&value, &known));
     file.end();
     Some(Config { name: name.to_owned(), policies, default, routes, deny, auto_block, is_reloading: Arc::default() })
-}
-
-impl fmt::Debug for Config {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
-            .field("name", &self.name)
-            .field("policies", &self.policies)
-            .field("default", &self.default_policy().map(Policy::name))
-            .field("routes", &self.routes().map(|(line, policy)| (line, policy.name())).collect::<Vec<_>>())
-            .field("deny", &self.deny)
-            .field("auto_block", &self.auto_block)
-            .finish()
-    }
 }

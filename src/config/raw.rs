@@ -103,13 +103,14 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// For what is inside.
+    /// Makes room for a list or a table, and reads what is inside.
     fn deeper<E: Error>(self) -> Result<Self, E> {
         if self.depth == MOST_DEPTH {
             return Err(E::custom(format_args!(
                 "more than {MOST_DEPTH} values are in one another; nothing here is as deep"
             )));
         }
+        self.takes(0)?;
         Ok(Reader { depth: self.depth + 1, ..self })
     }
 
@@ -180,7 +181,6 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Node, A::Error> {
-        self.takes(0)?;
         let inside = self.deeper()?;
         let mut nodes = Vec::new();
         while let Some(node) = list.next_element_seed(inside)? {
@@ -190,7 +190,6 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-        self.takes(0)?;
         let inside = self.deeper()?;
         let mut entries = Vec::new();
         while let Some(name) = map.next_key_seed(inside)? {

@@ -9,7 +9,7 @@ use super::error::{Faults, Path};
 use super::{Config, ConfigError, ConfigErrorKind, restart};
 use crate::algorithm::Quota;
 use crate::limiter::{RateLimiter, SetQuotaError};
-use crate::policy::{DenyRule, Policy, PolicyName};
+use crate::policy::{DenyRule, PolicyName};
 
 impl Config {
     /// Puts `new` in force on `limiter`, which runs by this configuration: the quotas of policies and tiers, and the
@@ -63,21 +63,38 @@ impl Config {
 
         let mut reloaded = Reloaded { quotas: Vec::new(), denied: 0, undenied: 0 };
         for (policy, wanted) in self.policies().zip(new.policies()) {
-            let mut quotas = Quotas { limiter, policy, name: &new.name, changes: &mut reloaded.quotas };
-            // A policy's own quota, once set, counts for every tier that has none set for itself.
-            let all = quotas.differs(None, wanted.quota());
-            for (tier, quota) in wanted.tiers() {
-                if all || quotas.differs(Some(tier), quota) {
-                    quotas.set(Some(tier), *quota).await?;
+            // Whether a quota has to be set, for all that is known here.
+            let differs = |tier: Option<&str>, quota: &Quota| {
+                limiter.shares_quotas() || limiter.quota_in_force(policy, tier) != *quota
+            };
+            // A policy's own quota, once set, counts for every tier that has none set for itself: so it is set last.
+            let all = differs(None, wanted.quota());
+            let tiers = wanted.tiers().map(|(tier, quota)| (Some(tier), quota));
+            for (tier, quota) in tiers.chain([(None, wanted.quota())]) {
+                if !all && !differs(tier, quota) {
+                    continue;
                 }
-            }
-            if all {
-                quotas.set(None, *wanted.quota()).await?;
+                let (was, is) = (limiter.quota_in_force(policy, tier), *quota);
+                let change = QuotaChange { policy: policy.name().clone(), tier: tier.map(str::to_owned), was, is };
+                let set = match tier {
+                    Some(tier) => limiter.set_tier_quota(policy, tier, Some(is)).await,
+                    None => limiter.set_quota(policy, Some(is)).await,
+                };
+                set.map_err(|error| {
+                    let what = format!("{is} could not be set, nor what comes after it, the deny list included");
+                    new.not_set(&change.path(), what, error)
+                })?;
+                if was != is {
+                    reloaded.quotas.push(change);
+                }
             }
             // What another version of the file said of tiers that are gone.
             for tier in limiter.changed_tiers(policy.name()) {
                 if !wanted.tiers().any(|(known, _)| known == tier) {
-                    quotas.revert(&tier).await?;
+                    limiter.set_tier_quota(policy, &tier, None).await.map_err(|error| {
+                        let path = Path::FILE.field("policies").field(policy.name().as_str());
+                        new.not_set(&path, format!("what was set for tier {tier:?} could not be taken back"), error)
+                    })?;
                 }
             }
         }
@@ -91,54 +108,12 @@ impl Config {
         }
         Ok(reloaded)
     }
-}
 
-/// The quotas of one policy.
-struct Quotas<'a> {
-    limiter: &'a RateLimiter,
-    policy: &'a Policy,
-    /// The file's.
-    name: &'a str,
-    changes: &'a mut Vec<QuotaChange>,
-}
-
-impl Quotas<'_> {
-    /// Whether this quota has to be set, for all that is known here.
-    fn differs(&self, tier: Option<&str>, quota: &Quota) -> bool {
-        self.limiter.shares_quotas() || self.limiter.quota_in_force(self.policy, tier) != *quota
-    }
-
-    /// Takes back what was set for a tier that there is not.
-    async fn revert(&self, tier: &str) -> Result<(), ConfigError> {
-        self.limiter.set_tier_quota(self.policy, tier, None).await.map_err(|error| {
-            let message = format!("what was set for tier {tier:?} could not be taken back: {error}; reload again");
-            self.failed(&Path::FILE.field("policies").field(self.policy.name().as_str()), message, error)
-        })
-    }
-
-    async fn set(&mut self, tier: Option<&str>, quota: Quota) -> Result<(), ConfigError> {
-        let was = self.limiter.quota_in_force(self.policy, tier);
-        let set = match tier {
-            Some(tier) => self.limiter.set_tier_quota(self.policy, tier, Some(quota)).await,
-            None => self.limiter.set_quota(self.policy, Some(quota)).await,
-        };
-        let change = QuotaChange { policy: self.policy.name().clone(), tier: tier.map(str::to_owned), was, is: quota };
-        set.map_err(|error| {
-            let message = format!(
-                "{quota} could not be set, nor what comes after it, the deny list included: {error}; reload again"
-            );
-            self.failed(&change.path(), message, error)
-        })?;
-        if was != quota {
-            self.changes.push(change);
-        }
-        Ok(())
-    }
-
-    fn failed(&self, path: &Path, message: String, cause: SetQuotaError) -> ConfigError {
+    /// The error of a reload that stopped at a quota.
+    fn not_set(&self, path: &Path, what: String, cause: SetQuotaError) -> ConfigError {
         let faults = Faults::default();
-        faults.add_cause(path, message, cause);
-        faults.into_error(ConfigErrorKind::Limiter, self.name)
+        faults.add_cause(path, format!("{what}: {cause}; reload again"), cause);
+        faults.into_error(ConfigErrorKind::Limiter, &self.name)
     }
 }
 

@@ -129,9 +129,8 @@ impl Report {
             if allowed || decision.is_violated() {
                 // Without a time if waiting does not help.
                 let helps = allowed || decision.retry_after().is_some();
-                let remaining = decision.remaining();
-                let seconds = helps.then(|| whole_seconds(decision.outlook().window(remaining)));
-                report.fields.push((RATELIMIT, known.limit(remaining, seconds)));
+                let seconds = helps.then(|| whole_seconds(decision.window()));
+                report.fields.push((RATELIMIT, known.limit(decision.remaining(), seconds)));
             }
         }
         report

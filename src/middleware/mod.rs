@@ -50,6 +50,4 @@ pub use routes::{RouteLimits, is_cors_preflight};
 pub use rule::Rule;
 pub use service::RateLimit;
 pub use settle::Settle;
-#[cfg(feature = "axum")]
-pub(crate) use standing::Standing;
 pub use status::RateLimitStatus;

@@ -14,17 +14,11 @@ use crate::backend::Error;
 use crate::limiter::{Circumstances, Snapshot};
 use crate::policy::Signals;
 
-/// The limits of a caller, and the time by the clock that they go by.
-pub(crate) struct Standing {
-    /// None of a caller who is not limited.
-    pub(crate) limits: Vec<Snapshot>,
-    pub(crate) now: Micros,
-}
-
 impl RateLimitLayer {
     /// How the limits of whoever sent the request with these parts stand, under every policy of every rule, whatever
-    /// route it is for. The layer's own refusal, if it cannot tell.
-    pub(crate) async fn standing(&self, parts: &Parts) -> Result<Standing, Response<Bytes>> {
+    /// route it is for (no limits of a caller who is not limited), and the time by the clock that they go by. The
+    /// layer's own refusal, if it cannot tell.
+    pub(crate) async fn standing(&self, parts: &Parts) -> Result<(Vec<Snapshot>, Micros), Response<Bytes>> {
         self.shared.standing(parts).await.map_err(|cause| refuse(&cause, parts, Some(&self.shared)))
     }
 
@@ -35,7 +29,7 @@ impl RateLimitLayer {
 }
 
 impl Shared {
-    async fn standing(&self, parts: &Parts) -> Result<Standing, Cause> {
+    async fn standing(&self, parts: &Parts) -> Result<(Vec<Snapshot>, Micros), Cause> {
         let mut charges = Charges::default();
         if !self.skip.iter().any(|skip| skip(parts)) {
             charges = self.charges(parts, Soon::Now(0), |_| Some((0, None))).known().await;
@@ -53,7 +47,7 @@ impl Shared {
             Some(limit) => limit.now(),
             None => self.limiter.now().await.map_err(Cause::Unavailable)?,
         };
-        Ok(Standing { limits, now })
+        Ok((limits, now))
     }
 
     /// Of every policy of every rule that limits this caller.

@@ -1,69 +1,32 @@
-//! A value for each policy, found without a lock.
+//! A value for each policy.
 
-use std::fmt;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use dashmap::DashMap;
 
 use crate::policy::PolicyName;
 
 /// A value for each of the first 512 policies, and one for all others together.
+#[derive(Debug)]
 pub(super) struct PerPolicy<T> {
-    /// A policy's list is chosen by its name.
-    lists: Box<[GrowingList<PolicyName, T>]>,
-    known: AtomicUsize,
-    others: OnceLock<T>,
+    known: DashMap<PolicyName, Arc<T>>,
+    others: OnceLock<Arc<T>>,
 }
 
 impl<T> PerPolicy<T> {
     pub(super) fn new() -> PerPolicy<T> {
-        PerPolicy {
-            lists: std::iter::repeat_with(GrowingList::default).take(MOST).collect(),
-            known: AtomicUsize::new(0),
-            others: OnceLock::new(),
-        }
+        PerPolicy { known: DashMap::new(), others: OnceLock::new() }
     }
 
     /// The value of this policy; `make` is given its name, or [`OTHERS`].
-    pub(super) fn of(&self, policy: &PolicyName, make: impl Fn(&str) -> T) -> &T {
-        let list = &self.lists[policy.bits() as usize % MOST];
-        match list.get(policy) {
-            Some(value) => value,
-            None if self.known.load(Ordering::Relaxed) >= MOST => self.others.get_or_init(|| make(OTHERS)),
-            None => list.get_or_insert(policy, || {
-                self.known.fetch_add(1, Ordering::Relaxed);
-                make(policy.as_str())
-            }),
+    pub(super) fn of(&self, policy: &PolicyName, make: impl Fn(&str) -> T) -> Arc<T> {
+        if let Some(value) = self.known.get(policy) {
+            return Arc::clone(&value);
         }
-    }
-}
-
-/// A list that is read without a lock, for a few entries. Entries are added at its end and never removed.
-#[derive(Debug)]
-pub(super) struct GrowingList<K, V>(OnceLock<Box<Entry<K, V>>>);
-
-#[derive(Debug)]
-struct Entry<K, V> {
-    key: K,
-    value: V,
-    rest: GrowingList<K, V>,
-}
-
-impl<K: Clone + PartialEq, V> GrowingList<K, V> {
-    pub(super) fn get(&self, key: &K) -> Option<&V> {
-        let entry = self.0.get()?;
-        if entry.key == *key { Some(&entry.value) } else { entry.rest.get(key) }
-    }
-
-    pub(super) fn get_or_insert(&self, key: &K, make: impl Fn() -> V) -> &V {
-        let new = || Box::new(Entry { key: key.clone(), value: make(), rest: GrowingList::default() });
-        let entry = self.0.get_or_init(new);
-        if entry.key == *key { &entry.value } else { entry.rest.get_or_insert(key, make) }
-    }
-}
-
-impl<K, V> Default for GrowingList<K, V> {
-    fn default() -> GrowingList<K, V> {
-        GrowingList(OnceLock::new())
+        if self.known.len() >= MOST {
+            return Arc::clone(self.others.get_or_init(|| Arc::new(make(OTHERS))));
+        }
+        Arc::clone(&self.known.entry(policy.clone()).or_insert_with(|| Arc::new(make(policy.as_str()))))
     }
 }
 
@@ -71,18 +34,13 @@ impl<K, V> Default for GrowingList<K, V> {
 const MOST: usize = 512;
 
 /// The name of those that are not.
-pub(super) const OTHERS: &str = "(others)";
-
-impl<T> fmt::Debug for PerPolicy<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PerPolicy").field("known", &self.known).finish_non_exhaustive()
-    }
-}
+const OTHERS: &str = "(others)";
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn name(number: usize) -> PolicyName {
         PolicyName::try_new(format!("policy-{number}")).expect("a name")
@@ -93,13 +51,13 @@ mod tests {
         let all = PerPolicy::new();
         for _round in 0..2 {
             for number in 0..MOST {
-                assert_eq!(all.of(&name(number), str::to_owned), name(number).as_str());
+                assert_eq!(*all.of(&name(number), str::to_owned), name(number).as_str());
             }
             for number in MOST..3 * MOST {
-                assert_eq!(all.of(&name(number), str::to_owned), OTHERS);
+                assert_eq!(*all.of(&name(number), str::to_owned), OTHERS);
             }
         }
-        assert_eq!(all.known.load(Ordering::Relaxed), MOST);
+        assert_eq!(all.known.len(), MOST);
     }
 
     #[test]
@@ -109,7 +67,7 @@ mod tests {
         let all = PerPolicy::new();
         for _round in 0..2 {
             for name in &names {
-                assert_eq!(all.of(name, str::to_owned), name.as_str());
+                assert_eq!(*all.of(name, str::to_owned), name.as_str());
             }
         }
     }
@@ -132,6 +90,6 @@ mod tests {
         for number in 0..MOST / 2 {
             assert_eq!(all.of(&name(number), |_| AtomicUsize::new(0)).load(Ordering::Relaxed), 2, "{number}");
         }
-        assert_eq!(all.known.load(Ordering::Relaxed), MOST / 2);
+        assert_eq!(all.known.len(), MOST / 2);
     }
 }

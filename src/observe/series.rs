@@ -5,7 +5,6 @@ use std::sync::OnceLock;
 use metrics::{Counter, Histogram, SharedString};
 
 use super::names;
-use super::per_policy::GrowingList;
 use crate::backend::ErrorKind;
 use crate::limiter::{Observed, Outcome};
 use crate::policy::{DecidedBy, Reason};
@@ -22,6 +21,31 @@ impl Series {
     pub(super) fn new(policy: &str) -> Series {
         let policy = SharedString::from(policy.to_owned());
         Series { policy, counters: GrowingList::default(), duration: OnceLock::new() }
+    }
+}
+
+/// A list that is read without a lock, for a few entries. Entries are added at its end and never removed.
+#[derive(Debug)]
+pub(super) struct GrowingList<K, V>(OnceLock<Box<Entry<K, V>>>);
+
+#[derive(Debug)]
+struct Entry<K, V> {
+    key: K,
+    value: V,
+    rest: GrowingList<K, V>,
+}
+
+impl<K: Clone + PartialEq, V> GrowingList<K, V> {
+    pub(super) fn get_or_insert(&self, key: &K, make: impl Fn() -> V) -> &V {
+        let new = || Box::new(Entry { key: key.clone(), value: make(), rest: GrowingList::default() });
+        let entry = self.0.get_or_init(new);
+        if entry.key == *key { &entry.value } else { entry.rest.get_or_insert(key, make) }
+    }
+}
+
+impl<K, V> Default for GrowingList<K, V> {
+    fn default() -> GrowingList<K, V> {
+        GrowingList(OnceLock::new())
     }
 }
 

@@ -101,7 +101,7 @@ impl Tracing {
 
     fn denied(&self, observed: &Observed<'_>) {
         let policy = observed.decision().policy();
-        let Some(suppressed) = self.pass(self.denials.of(policy, |_| Sample::default())) else { return };
+        let Some(suppressed) = self.pass(&self.denials.of(policy, |_| Sample::default())) else { return };
         match self.level {
             Level::ERROR => decision!(Level::ERROR, "denied", observed, suppressed = suppressed),
             Level::WARN => decision!(Level::WARN, "denied", observed, suppressed = suppressed),
@@ -155,7 +155,7 @@ impl Observer for Tracing {
         if !is_enabled(Level::ERROR) {
             return;
         }
-        let Some(suppressed) = self.pass(self.failures.of(failed.policy(), |_| Sample::default())) else { return };
+        let Some(suppressed) = self.pass(&self.failures.of(failed.policy(), |_| Sample::default())) else { return };
         event!(
             name: "failed",
             target: Tracing::TARGET,

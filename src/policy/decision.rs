@@ -7,9 +7,8 @@ use super::decisions::Denied;
 use super::deny_rule::DenyRule;
 use super::digest::Digest;
 use super::name::PolicyName;
-use super::outlook::Outlook;
 use super::reason::{DecidedBy, Reason};
-use crate::algorithm::{Micros, Quota, State, Step, Verdict, roll};
+use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_change, roll, roll_if_own, when};
 
 /// The answer to one charge.
 ///
@@ -171,12 +170,12 @@ impl Decision {
 
     /// Whole tokens left to be spent at once, after this decision. 0 while the key is in debt.
     pub fn remaining(&self) -> u64 {
-        self.outlook().remaining()
+        available(&self.quota, &self.row(), self.step.now)
     }
 
     /// The time until everything is paid back and the whole limit available, if nobody spends, to the microsecond.
     pub fn reset(&self) -> Duration {
-        self.outlook().reset()
+        when(&self.quota, &self.row(), self.step.now, 0.0).unwrap_or(Micros::MAX).since(self.step.now)
     }
 
     /// After a denial: the time after which the same call succeeds if nobody else spends, to the microsecond. `None` if
@@ -209,11 +208,26 @@ impl Decision {
     /// none remains. After a denial of this quota it is [`retry_after`](Decision::retry_after); of a reservation it is
     /// told from its turn on.
     pub fn window(&self) -> Duration {
-        self.outlook().window(self.remaining())
+        let Decision { quota, step, .. } = self;
+        let remaining = self.remaining();
+        let (from, until) = match step.verdict {
+            Verdict::Deny { retry: Some(retry) } => return retry,
+            Verdict::Reserve { wait } if !wait.is_zero() => {
+                let turn = step.now + wait;
+                (turn, next_change(quota, &roll_if_own(quota, &step.state, turn), turn))
+            }
+            _ if remaining > 0 && !quota.algorithm().has_windows() => {
+                let tokens = State { spent: remaining as f64, at: step.now, stamp: quota.stamp(), ..State::default() };
+                (step.now, when(quota, &tokens, step.now, 0.0))
+            }
+            _ => (step.now, next_change(quota, &self.row(), step.now)),
+        };
+        until.unwrap_or(Micros::MAX).since(from)
     }
 
-    pub(crate) const fn outlook(&self) -> Outlook<'_> {
-        Outlook { quota: &self.quota, step: &self.step }
+    /// The row at the instant of the decision.
+    fn row(&self) -> State {
+        roll_if_own(&self.quota, &self.step.state, self.step.now)
     }
 
     /// The verdict, the row and the instant behind this answer, as the [arithmetic](crate::algorithm) tells them.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use smallvec::{SmallVec, smallvec};
+
 use super::decision::Decision;
 use super::reason::{DecidedBy, Reason};
 
@@ -32,48 +34,27 @@ use super::reason::{DecidedBy, Reason};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Decisions(All);
-
-/// A lone decision needs no allocation.
-#[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant)] // The large one is the usual one.
-enum All {
-    One(Decision),
-    More(Vec<Decision>),
-}
+pub struct Decisions(SmallVec<[Decision; 1]>);
 
 impl Decisions {
     /// Whether all tokens were spent: go ahead, after [`delay`](Decisions::delay) if there is one.
     pub fn is_allowed(&self) -> bool {
-        self.as_slice().iter().all(Decision::is_allowed)
+        self.0.iter().all(Decision::is_allowed)
     }
 
     /// Each decision, in the order of the charges.
     pub fn iter(&self) -> std::slice::Iter<'_, Decision> {
-        self.as_slice().iter()
+        self.0.iter()
     }
 
     /// The decision on the charge with this number, from 0.
     pub fn get(&self, index: usize) -> Option<&Decision> {
-        self.as_slice().get(index)
+        self.0.get(index)
     }
 
-    pub(crate) fn as_slice(&self) -> &[Decision] {
-        match &self.0 {
-            All::One(decision) => std::slice::from_ref(decision),
-            All::More(decisions) => decisions,
-        }
-    }
-
-    /// So many decisions.
-    #[inline]
+    /// The decisions with the numbers from 0 to `number`.
     pub(crate) fn of(number: usize, decision: impl FnMut(usize) -> Decision) -> Decisions {
-        let mut decision = decision;
-        if number == 1 {
-            Decisions(All::One(decision(0)))
-        } else {
-            Decisions(All::More((0..number).map(decision).collect()))
-        }
+        (0..number).map(decision).collect()
     }
 
     /// The same, decided by somebody else.
@@ -83,19 +64,12 @@ impl Decisions {
 
     /// The decision, if there is just one.
     pub(crate) fn only(&self) -> Option<&Decision> {
-        match self.as_slice() {
-            [decision] => Some(decision),
-            _ => None,
-        }
+        if let [decision] = &self.0[..] { Some(decision) } else { None }
     }
 
     /// The one decision, if there is one.
-    #[inline]
     pub(crate) fn into_only(self) -> Option<Decision> {
-        match self.0 {
-            All::One(decision) => Some(decision),
-            All::More(mut decisions) => decisions.pop(),
-        }
+        self.0.into_iter().next()
     }
 
     /// The decisions that stood in the way.
@@ -115,7 +89,11 @@ impl Decisions {
 
     /// The decision with the smallest share of its limit left; `None` if there is none at all.
     pub fn tightest(&self) -> Option<&Decision> {
-        tightest(self.as_slice())
+        // a / b < c / d, without dividing by a limit of 0.
+        self.iter().min_by(|one, other| {
+            let product = |a: &Decision, b: &Decision| u128::from(a.remaining()) * u128::from(b.limit());
+            product(one, other).cmp(&product(other, one))
+        })
     }
 
     /// The time until all reserved turns have come; zero if there are none.
@@ -132,27 +110,15 @@ impl Decisions {
     }
 }
 
-pub(crate) fn tightest(decisions: &[Decision]) -> Option<&Decision> {
-    // a / b < c / d, without dividing by a limit of 0.
-    decisions.iter().min_by(|one, other| {
-        let product = |a: &Decision, b: &Decision| u128::from(a.remaining()) * u128::from(b.limit());
-        product(one, other).cmp(&product(other, one))
-    })
-}
-
 impl From<Decision> for Decisions {
     fn from(decision: Decision) -> Decisions {
-        Decisions(All::One(decision))
+        Decisions(smallvec![decision])
     }
 }
 
 impl FromIterator<Decision> for Decisions {
     fn from_iter<I: IntoIterator<Item = Decision>>(decisions: I) -> Decisions {
-        let mut decisions = decisions.into_iter();
-        match (decisions.size_hint(), decisions.next()) {
-            ((1, Some(1)), Some(only)) => Decisions(All::One(only)),
-            (_, first) => Decisions(All::More(first.into_iter().chain(decisions).collect())),
-        }
+        Decisions(decisions.into_iter().collect())
     }
 }
 
@@ -161,11 +127,8 @@ impl IntoIterator for Decisions {
     type IntoIter = std::iter::Chain<std::option::IntoIter<Decision>, std::vec::IntoIter<Decision>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        let (one, more) = match self.0 {
-            All::One(decision) => (Some(decision), Vec::new()),
-            All::More(decisions) => (None, decisions),
-        };
-        one.into_iter().chain(more)
+        let mut decisions = self.0.into_iter();
+        decisions.next().into_iter().chain(decisions.collect::<Vec<_>>())
     }
 }
 

@@ -81,20 +81,17 @@ impl Key {
     /// ```
     pub fn network(address: IpAddr, prefix_v4: u8, prefix_v6: u8) -> Key {
         match address.to_canonical() {
-            IpAddr::V4(address) => Key::network_v4(address, prefix_v4),
+            IpAddr::V4(address) => {
+                let prefix = prefix_v4.min(32);
+                let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+                Key::part(Tag::V4, u64::from(prefix) | u64::from(u32::from(address) & mask) << 8, &[])
+            }
             IpAddr::V6(address) => {
                 let prefix = prefix_v6.min(128);
                 let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
                 Key::part(Tag::V6, u64::from(prefix), &(u128::from(address) & mask).to_le_bytes())
             }
         }
-    }
-
-    pub(crate) fn network_v4(address: Ipv4Addr, prefix: u8) -> Key {
-        let prefix = prefix.min(32);
-        let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-        let bits = u64::from(u32::from(address) & mask);
-        Key::part(Tag::V4, u64::from(prefix) | bits << 8, &[])
     }
 
     /// A whole number: in eight bytes if it fits.

@@ -9,7 +9,6 @@ mod key;
 mod name;
 mod named;
 mod network;
-mod outlook;
 mod pattern;
 mod placement;
 mod quota;

@@ -31,7 +31,10 @@ impl FromStr for Quota {
     /// );
     /// ```
     fn from_str(text: &str) -> Result<Quota, ParseQuotaError> {
-        read(text).map_err(|fault| ParseQuotaError { text: shown(text), fault })
+        let error =
+            |what: String, cause| ParseQuotaError { message: format!("quota {:?}: {what}", shown(text)), cause };
+        let parts = read(text).map_err(|what| error(what, None))?;
+        parts.build().map_err(|cause| error(cause.to_string(), Some(cause)))
     }
 }
 
@@ -77,32 +80,19 @@ impl fmt::Display for Quota {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseQuotaError {
-    text: String,
-    fault: Fault,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Fault {
-    Text(String),
-    Quota(QuotaError),
+    message: String,
+    cause: Option<QuotaError>,
 }
 
 impl fmt::Display for ParseQuotaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "quota {:?}: ", self.text)?;
-        match &self.fault {
-            Fault::Text(message) => f.write_str(message),
-            Fault::Quota(error) => error.fmt(f),
-        }
+        f.write_str(&self.message)
     }
 }
 
 impl std::error::Error for ParseQuotaError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.fault {
-            Fault::Text(_) => None,
-            Fault::Quota(error) => Some(error),
-        }
+        self.cause.as_ref().map(|cause| cause as _)
     }
 }
 
@@ -111,11 +101,12 @@ fn shown(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
-fn read(text: &str) -> Result<Quota, Fault> {
+/// What a text asks for, or what is wrong with it.
+fn read(text: &str) -> Result<QuotaParts, String> {
     let (rate, rest) = text
         .split_once('/')
         .or_else(|| text.split_once(" per "))
-        .ok_or_else(|| Fault::Text("write RATE/PERIOD, as in \"100/min\" or \"10/s burst 50\"".to_owned()))?;
+        .ok_or("write RATE/PERIOD, as in \"100/min\" or \"10/s burst 50\"")?;
     let rate = tokens(rate.trim(), "rate")?;
     let mut words = rest.split_whitespace();
     let period = span(&mut words, "period")?;
@@ -135,16 +126,16 @@ fn read(text: &str) -> Result<Quota, Fault> {
             }
             "start" => once(&mut start, span(&mut words, "start")?, "start")?,
             other => {
-                return Err(Fault::Text(format!(
+                return Err(format!(
                     "{:?} is not understood; after RATE/PERIOD come sliding, fixed, burst N, reserve N, start DURATION",
                     shown(other)
-                )));
+                ));
             }
         }
     }
 
     let algorithm = algorithm.unwrap_or(Algorithm::TokenBucket);
-    QuotaParts { algorithm, rate, period, capacity, max_reserved, start }.build().map_err(Fault::Quota)
+    Ok(QuotaParts { algorithm, rate, period, capacity, max_reserved, start })
 }
 
 /// What a text or a table says of a quota.
@@ -178,29 +169,29 @@ impl QuotaParts {
 }
 
 /// A duration in one word or two: `30s`, `30 s`.
-fn span<'a>(words: &mut impl Iterator<Item = &'a str>, what: &str) -> Result<Duration, Fault> {
+fn span<'a>(words: &mut impl Iterator<Item = &'a str>, what: &str) -> Result<Duration, String> {
     let mut text = words.next().unwrap_or("").to_owned();
     if number(&text).is_some() {
         text.push_str(words.next().unwrap_or(""));
     }
     duration::parse(&text).ok_or_else(|| {
         let text = shown(&text);
-        Fault::Text(format!("{text:?} is no {what}; write a unit (us ms s min h d w) with or without a number"))
+        format!("{text:?} is no {what}; write a unit (us ms s min h d w) with or without a number")
     })
 }
 
-fn tokens(text: &str, what: &str) -> Result<u64, Fault> {
+fn tokens(text: &str, what: &str) -> Result<u64, String> {
     number(text).ok_or_else(|| {
         let (text, least, most) = (shown(text), u64::from(what == "rate"), Quota::MAX_TOKENS);
         let or = if what == "reserve" { ", or `unlimited`" } else { "" };
-        Fault::Text(format!("{text:?} is no {what}; write a whole number of tokens from {least} to {most}{or}"))
+        format!("{text:?} is no {what}; write a whole number of tokens from {least} to {most}{or}")
     })
 }
 
-fn once<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), Fault> {
+fn once<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
     match slot.replace(value) {
         None => Ok(()),
-        Some(_) => Err(Fault::Text(format!("{what} is said twice; leave one out"))),
+        Some(_) => Err(format!("{what} is said twice; leave one out")),
     }
 }
 

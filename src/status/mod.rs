@@ -55,14 +55,14 @@
 //!     .layer(polite);
 //! ```
 
-mod answer;
 mod named;
 
 use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
-use self::answer::{limits, now};
-use crate::limiter::RateLimiter;
+use crate::limiter::{RateLimiter, Snapshot};
 use crate::middleware::{KeyExtractor, RateLimitLayer};
 use crate::policy::Policy;
 
@@ -141,10 +141,15 @@ where
     let layer = layer.clone();
     get(move |request: Request| async move {
         let (parts, _body) = request.into_parts();
-        match layer.standing(&parts).await {
-            Ok(standing) => limits(&standing, layer.has_one_policy()),
-            Err(refusal) => refusal.map(Into::into),
+        let (limits, now) = match layer.standing(&parts).await {
+            Ok(standing) => standing,
+            Err(refusal) => return refusal.map(Into::into),
+        };
+        if let ([limit], true) = (&limits[..], layer.has_one_policy()) {
+            return json(limit.to_json());
         }
+        let limits: Vec<String> = limits.iter().map(Snapshot::to_json).collect();
+        json(format!(r#"{{"limits":[{}],"now":{}}}"#, limits.join(","), now.get()))
     })
 }
 
@@ -165,5 +170,10 @@ where
     S: Clone + Send + Sync + 'static,
 {
     let limiter = limiter.clone();
-    get(move || async move { limiter.now().await.map(now) })
+    get(move || async move { limiter.now().await.map(|now| json(format!(r#"{{"now":{}}}"#, now.get()))) })
+}
+
+fn json(body: String) -> Response {
+    // One caller's, as of this instant. What is not stored is not told to anybody else, so there is nothing to vary by.
+    ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "private, no-store")], body).into_response()
 }
