@@ -131,17 +131,12 @@ impl RateLimiter {
         if !self.inner.overrides.has_room_for(&change) {
             return Err(SetQuotaError::TooMany);
         }
-        match self.inner.backend.bulletin() {
-            // It tells us too, in the order in which others changed it.
-            Some(bulletin) => {
-                let posted = bulletin.post(News::Quota(change).to_notice()).await;
-                posted.map_err(SetQuotaError::Backend)
-            }
-            None => {
-                self.inner.learn([News::Quota(change)], false);
-                Ok(())
-            }
+        let news = News::Quota(change);
+        // A bulletin tells us too, in the order in which others changed it.
+        if self.inner.backend.bulletin().is_none() {
+            self.inner.learn([news.clone()], false);
         }
+        self.inner.post(&news).await.map_err(SetQuotaError::Backend)
     }
 
     /// Blocks a caller for so long from now on: whoever has that key (under every policy), address, user agent or
