@@ -1,6 +1,5 @@
 //! What can be changed and asked while a limiter runs: quotas, blocks, how it is.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::guard::MOST_HELD;
@@ -335,15 +334,12 @@ impl BulletinReader for Inner {
     }
 }
 
-impl fmt::Debug for Inner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inner")
-            .field("backend", &self.backend)
-            .field("failure", &self.failure)
-            .field("guard", &self.guard)
-            .field("block_cache", &self.block_cache)
-            .field("changed_quotas", &self.overrides.len())
-            .field("observers", &self.observers.len())
-            .finish_non_exhaustive()
-    }
+debug_fields! {
+    Inner, |inner|
+    backend: inner.backend,
+    failure: inner.failure,
+    guard: inner.guard,
+    block_cache: inner.block_cache,
+    changed_quotas: inner.overrides.len(),
+    observers: inner.observers.len()
 }

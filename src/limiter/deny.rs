@@ -1,7 +1,6 @@
 //! Deny lists: whom a limiter denies whatever the limits say.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -205,11 +204,7 @@ impl FromIterator<DenyRule> for DenyList {
     }
 }
 
-impl fmt::Debug for DenyList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DenyList").field("len", &self.len()).finish_non_exhaustive()
-    }
-}
+debug_fields!(DenyList, |list| len: list.len());
 
 #[cfg(test)]
 mod tests {

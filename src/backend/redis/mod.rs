@@ -18,7 +18,6 @@ mod script;
 mod slot;
 mod wire;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -141,7 +140,7 @@ impl RedisBackend {
     }
 
     fn lane(&self, key: Digest) -> u16 {
-        if self.lanes.link().has_slots() { slot::of(format!("{:032x}", key.to_bits()).as_bytes()) } else { 0 }
+        if self.lanes.link.has_slots() { slot::of(format!("{:032x}", key.to_bits()).as_bytes()) } else { 0 }
     }
 
     fn decide(&self, takes: &[Take<'_>], store: bool) -> BackendFuture<Steps> {
@@ -159,7 +158,7 @@ impl RedisBackend {
         }
         let takes: Vec<OwnedTake> = takes.iter().map(OwnedTake::of).collect();
         // A task of its own: dropped half-way, some slots would be charged and others not.
-        let task = self.lanes.runtime().spawn(self.clone().decide_by_slots(takes, store));
+        let task = self.lanes.runtime.spawn(self.clone().decide_by_slots(takes, store));
         BackendFuture::boxed(async move { task.await.unwrap_or_else(|_| Err(ended())) })
     }
 
@@ -283,15 +282,7 @@ impl Backend for RedisBackend {
     }
 }
 
-impl fmt::Debug for RedisBackend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisBackend")
-            .field("prefix", &self.prefix)
-            .field("link", self.lanes.link())
-            .field("deadline", &self.lanes.deadline())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(RedisBackend, |it| prefix: it.prefix, link: it.lanes.link, deadline: it.lanes.deadline);
 
 fn ended() -> Error {
     Error::new(

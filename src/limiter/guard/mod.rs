@@ -210,8 +210,4 @@ const OF_OTHERS: usize = 100_000;
 /// Callers that can be blocked by hand at once.
 pub(super) const MOST_HELD: usize = held::MOST;
 
-impl std::fmt::Debug for Guard {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Guard").field("deny", &self.deny).field("auto", &self.auto).finish_non_exhaustive()
-    }
-}
+debug_fields!(Guard, |guard| deny: guard.deny, auto: guard.auto);
