@@ -154,7 +154,7 @@ impl RedisBackend {
         let Some(first) = takes.first() else { return BackendFuture::ready(Ok(Steps::default())) };
         let lane = self.lane(first.row.key);
         if takes.iter().all(|take| self.lane(take.row.key) == lane) {
-            return self.wait_for(self.send(lane, self.kind(takes, store), Instant::now()));
+            return self.send(lane, self.kind(takes, store), Instant::now());
         }
         let takes: Vec<OwnedTake> = takes.iter().map(OwnedTake::of).collect();
         // A task of its own: dropped half-way, some slots would be charged and others not.
@@ -175,7 +175,7 @@ impl RedisBackend {
             let here: Vec<Take<'_>> = slot.iter().map(|i| takes[*i].take()).collect();
             // After a denial the others are only asked what they would say.
             let charges = store && !denied;
-            let answer = self.wait_for(self.send(lane(&slot[0]), self.kind(&here, charges), began)).await;
+            let answer = self.send(lane(&slot[0]), self.kind(&here, charges), began).await;
             if answer.as_ref().is_ok_and(|answer| answer.all_granted()) {
                 granted.extend(slot);
                 charged.extend(slot.iter().filter(|_| charges));
@@ -218,13 +218,10 @@ impl RedisBackend {
         }
     }
 
-    fn send(&self, lane: u16, kind: Kind, began: Instant) -> oneshot::Receiver<Result<Steps, Error>> {
+    /// Sends an operation at once; the future is its answer.
+    fn send(&self, lane: u16, kind: Kind, began: Instant) -> BackendFuture<Steps> {
         let (answer, receiver) = oneshot::channel();
         self.lanes.send(lane, Operation { kind, began, answer });
-        receiver
-    }
-
-    fn wait_for(&self, receiver: oneshot::Receiver<Result<Steps, Error>>) -> BackendFuture<Steps> {
         BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(ended())) })
     }
 
@@ -232,7 +229,7 @@ impl RedisBackend {
     fn all_done(&self, operations: impl Iterator<Item = (u16, Kind)>) -> BackendFuture<()> {
         // All are on their way before any is waited for: they are carried out even if nobody does.
         let sent: SmallVec<[BackendFuture<Steps>; 1]> =
-            operations.map(|(lane, kind)| self.wait_for(self.send(lane, kind, Instant::now()))).collect();
+            operations.map(|(lane, kind)| self.send(lane, kind, Instant::now())).collect();
         BackendFuture::boxed(async move {
             let mut result = Ok(());
             for done in sent {
