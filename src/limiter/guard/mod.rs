@@ -96,26 +96,19 @@ impl Guard {
             return None;
         }
         let offenders = self.offenders.get().filter(|offenders| offenders.has_blocks());
-        let mut barred: Option<(Signal, Micros)> = None;
-        let mut is_blocked = |id: Digest, by_denials: bool, signal: &dyn Fn() -> Signal| {
-            // Each learns that there was another try.
-            let earned = offenders.filter(|_| by_denials).and_then(|offenders| offenders.blocked(id, now));
-            let until = self.held.blocked(id, now).max(earned);
-            // The one that lasts longest.
-            if until > barred.as_ref().map(|(_, longest)| *longest) {
-                barred = until.map(|until| (signal(), until));
-            }
-        };
-        for (id, signal) in known {
-            is_blocked(*id, true, &|| signal.clone());
-        }
-        for (policy, key, digest) in keys {
-            let Some(key) = key else { continue };
+        let known = known.iter().map(|(id, signal)| (*id, signal.clone(), true));
+        let keys = keys.filter_map(|(policy, key, digest)| {
             // Blocked by hand, a key is blocked under every policy; by its denials, under those whose denials count.
             let by_denials = self.auto.as_ref().is_some_and(|auto| auto.keys && auto.policies.contains(policy));
-            is_blocked(digest, by_denials, &|| Signal::key(key.clone()));
-        }
-        barred.map(|(signal, until)| Barred { rule: Arc::new(signal.to_rule()), until: Some(until) })
+            Some((digest, Signal::key(key?.clone()), by_denials))
+        });
+        let blocks = known.chain(keys).filter_map(|(id, signal, by_denials)| {
+            // Each learns that there was another try.
+            let earned = offenders.filter(|_| by_denials).and_then(|offenders| offenders.blocked(id, now));
+            Some((self.held.blocked(id, now).max(earned)?, signal))
+        });
+        let (until, signal) = blocks.reduce(|longest, next| if next.0 > longest.0 { next } else { longest })?;
+        Some(Barred { rule: Arc::new(signal.to_rule()), until: Some(until) })
     }
 
     /// The signals by which a caller can be blocked, if anybody can be.
