@@ -3,8 +3,11 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use super::deny_rule::{COUNTRY, DenyRule};
+use ipnet::IpNet;
+
+use super::deny_rule::{COUNTRY, DenyKind, DenyRule};
 use super::key::Key;
+use super::pattern::Pattern;
 
 /// What is known of a caller besides its key, for [deny lists](crate::DenyList) and [automatic
 /// blocking](crate::AutoBlock): address, user agent, country or other labels.
@@ -57,9 +60,7 @@ impl Signals {
     /// Anything else, by name and value; case does not count in the value. Said twice of one name, both count.
     #[must_use]
     pub fn label(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Signals {
-        let mut value = value.into();
-        value.make_ascii_uppercase();
-        self.labels.push((name.into(), value));
+        self.labels.push((name.into(), value.into().to_ascii_uppercase()));
         self
     }
 
@@ -133,9 +134,7 @@ impl Signal {
 
     /// A label: its name and value, in which case does not count.
     pub fn label(name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Signal {
-        let mut value = value.into();
-        value.make_ascii_uppercase();
-        Signal(SignalKind::Label(name.into(), value))
+        Signal(SignalKind::Label(name.into(), value.into().to_ascii_uppercase()))
     }
 
     /// The key under which it is remembered: none that a caller could have as its own, but for keys.
@@ -150,14 +149,11 @@ impl Signal {
 
     /// What a deny list would call it.
     pub(crate) fn to_rule(&self) -> DenyRule {
-        use super::deny_rule::DenyKind;
-        use super::pattern::Pattern;
         DenyRule(match &self.0 {
             SignalKind::Key(key) => DenyKind::Key(key.clone()),
-            SignalKind::Ip(IpAddr::V4(address)) => DenyKind::Network(IpAddr::V4(*address).into()),
-            SignalKind::Ip(IpAddr::V6(address)) => {
-                let network = ipnet::Ipv6Net::new(*address, 64).map(|network| network.trunc());
-                DenyKind::Network(network.map_or(IpAddr::V6(*address).into(), Into::into))
+            SignalKind::Ip(address) => {
+                let network = IpNet::new(*address, if address.is_ipv4() { 32 } else { 64 });
+                DenyKind::Network(network.map_or((*address).into(), |network| network.trunc()))
             }
             SignalKind::UserAgent(text) => DenyKind::UserAgent(Pattern::exactly(text)),
             SignalKind::Label(name, value) => DenyKind::Label { name: name.clone(), value: value.clone() },
