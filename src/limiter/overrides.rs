@@ -87,10 +87,9 @@ impl Overrides {
             apply(&mut policies, change);
         }
         let mut guard = self.policies.write().unwrap_or_else(PoisonError::into_inner);
-        self.count.store(policies.len(), Ordering::Release);
-        let before = std::mem::replace(&mut *guard, policies);
-        drop(guard);
-        drop(before);
+        // The former quotas are dropped last, after the lock is released.
+        std::mem::swap(&mut *guard, &mut policies);
+        self.count.store(guard.len(), Ordering::Release);
     }
 
     /// Whether there is room for another change, or this would replace one.
