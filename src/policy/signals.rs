@@ -26,8 +26,8 @@ use super::pattern::Pattern;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Signals {
-    ip: Option<IpAddr>,
-    user_agent: Option<String>,
+    pub(crate) ip: Option<IpAddr>,
+    pub(crate) user_agent: Option<String>,
     labels: Vec<(Cow<'static, str>, String)>,
 }
 
@@ -62,14 +62,6 @@ impl Signals {
     pub fn label(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Signals {
         self.labels.push((name.into(), value.into().to_ascii_uppercase()));
         self
-    }
-
-    pub(crate) fn address(&self) -> Option<IpAddr> {
-        self.ip
-    }
-
-    pub(crate) fn agent(&self) -> Option<&str> {
-        self.user_agent.as_deref()
     }
 
     pub(crate) fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
@@ -171,9 +163,9 @@ mod tests {
     #[test]
     fn a_long_user_agent_is_cut_between_characters() {
         let signals = Signals::new().user_agent("\u{e9}".repeat(1000));
-        assert_eq!(signals.agent().map(str::len), Some(1024));
+        assert_eq!(signals.user_agent.as_deref().map(str::len), Some(1024));
         let signals = Signals::new().user_agent(format!("x{}", "\u{e9}".repeat(1000)));
-        assert_eq!(signals.agent().map(str::len), Some(1023));
+        assert_eq!(signals.user_agent.as_deref().map(str::len), Some(1023));
     }
 
     #[test]

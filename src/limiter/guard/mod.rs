@@ -116,9 +116,9 @@ impl Guard {
         if self.auto.is_none() && !self.has_blocks() {
             return Known::new();
         }
-        let address = signals.address().map(Signal::ip).into_iter();
+        let address = signals.ip.map(Signal::ip).into_iter();
         let labels = signals.labels().map(|(name, value)| Signal::label(name.to_owned(), value));
-        let all = address.chain(signals.agent().map(Signal::user_agent)).chain(labels);
+        let all = address.chain(signals.user_agent.as_deref().map(Signal::user_agent)).chain(labels);
         all.map(|signal| (hash.digest(&signal.to_key()), signal)).collect()
     }
 
