@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, ErrorKind as RedisKind, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind as RedisKind, FromRedisValue, ServerErrorKind, Value};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
@@ -181,15 +181,11 @@ impl Board {
         }
     }
 
-    /// Notices that are still to be told.
-    pub(super) fn untold(&self) -> usize {
-        self.readers().untold.len()
-    }
-
-    /// Whether the board could not be read the last time; `None` while nobody reads it.
-    pub(super) fn is_deaf(&self) -> Option<bool> {
+    /// How many notices are still to be told, and whether the board could not be read the last time; `None` while nobody
+    /// reads it.
+    pub(super) fn health(&self) -> (usize, Option<bool>) {
         let readers = self.readers();
-        readers.reading.then_some(readers.deaf)
+        (readers.untold.len(), readers.reading.then_some(readers.deaf))
     }
 
     fn readers(&self) -> std::sync::MutexGuard<'_, Readers> {
@@ -284,10 +280,7 @@ fn bytes(value: Value) -> Option<Vec<u8>> {
 }
 
 fn number(value: Value) -> Option<u64> {
-    match value {
-        Value::Int(number) => u64::try_from(number).ok(),
-        other => std::str::from_utf8(&bytes(other)?).ok()?.parse().ok(),
-    }
+    u64::try_from(i64::from_redis_value(value).ok()?).ok()
 }
 
 const NO_SCRIPT: RedisKind = RedisKind::Server(ServerErrorKind::NoScript);

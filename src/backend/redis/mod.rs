@@ -21,7 +21,6 @@ mod wire;
 use std::sync::Arc;
 use std::time::Instant;
 
-use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use self::batch::{Kind, Operation, Row};
@@ -204,9 +203,7 @@ impl RedisBackend {
         for i in charged.iter().rev() {
             let OwnedTake { policy, key, quota, ask } = &takes[*i];
             let Some(receipt) = steps[*i].and_then(|step| Receipt::new(ask.tokens(), &step)) else { continue };
-            let row = self.row(&RowId { policy, key: *key });
-            let kind = Kind::Settle { row, quota: *quota, receipt, actual: 0 };
-            drop(self.send(self.lane(*key), kind, Instant::now()));
+            drop(self.settle(&[Adjustment { row: RowId { policy, key: *key }, quota: *quota, receipt, actual: 0 }]));
         }
     }
 
@@ -228,8 +225,7 @@ impl RedisBackend {
     /// For operations that have no answer but that they are done.
     fn all_done(&self, operations: impl Iterator<Item = (u16, Kind)>) -> BackendFuture<()> {
         // All are on their way before any is waited for: they are carried out even if nobody does.
-        let sent: SmallVec<[BackendFuture<Steps>; 1]> =
-            operations.map(|(lane, kind)| self.send(lane, kind, Instant::now())).collect();
+        let sent: Vec<_> = operations.map(|(lane, kind)| self.send(lane, kind, Instant::now())).collect();
         BackendFuture::boxed(async move {
             let mut result = Ok(());
             for done in sent {
@@ -273,8 +269,7 @@ impl Backend for RedisBackend {
     }
 
     fn vitals(&self) -> Vitals {
-        let untold = self.board.as_ref().map_or(0, |board| board.untold());
-        let is_deaf = self.board.as_ref().and_then(|board| board.is_deaf());
+        let (untold, is_deaf) = self.board.as_ref().map_or((0, None), |board| board.health());
         Vitals { is_broken: Some(self.lanes.is_broken()), untold, is_deaf, ..Vitals::default() }
     }
 }
