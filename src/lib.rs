@@ -129,6 +129,18 @@
 // Of the library only: a test says what is wrong by panicking.
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 
+/// Implements `Debug` for a type by the fields that are named here: the others cannot be shown, or must not be.
+macro_rules! debug_fields {
+    ($type:ident, |$value:ident| $($name:ident: $field:expr),+) => {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $value = self;
+                f.debug_struct(stringify!($type))$(.field(stringify!($name), &$field))+.finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 pub mod algorithm;
 pub mod backend;
 mod clock;

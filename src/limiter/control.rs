@@ -1,6 +1,5 @@
 //! What can be changed and asked while a limiter runs: quotas, blocks, how it is.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::guard::MOST_HELD;
@@ -131,17 +130,12 @@ impl RateLimiter {
         if !self.inner.overrides.has_room_for(&change) {
             return Err(SetQuotaError::TooMany);
         }
-        match self.inner.backend.bulletin() {
-            // It tells us too, in the order in which others changed it.
-            Some(bulletin) => {
-                let posted = bulletin.post(News::Quota(change).to_notice()).await;
-                posted.map_err(SetQuotaError::Backend)
-            }
-            None => {
-                self.inner.learn([News::Quota(change)], false);
-                Ok(())
-            }
+        let news = News::Quota(change);
+        // A bulletin tells us too, in the order in which others changed it.
+        if self.inner.backend.bulletin().is_none() {
+            self.inner.learn([news.clone()], false);
         }
+        self.inner.post(&news).await.map_err(SetQuotaError::Backend)
     }
 
     /// Blocks a caller for so long from now on: whoever has that key (under every policy), address, user agent or
@@ -340,15 +334,12 @@ impl BulletinReader for Inner {
     }
 }
 
-impl fmt::Debug for Inner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inner")
-            .field("backend", &self.backend)
-            .field("failure", &self.failure)
-            .field("guard", &self.guard)
-            .field("block_cache", &self.block_cache)
-            .field("changed_quotas", &self.overrides.len())
-            .field("observers", &self.observers.len())
-            .finish_non_exhaustive()
-    }
+debug_fields! {
+    Inner, |inner|
+    backend: inner.backend,
+    failure: inner.failure,
+    guard: inner.guard,
+    block_cache: inner.block_cache,
+    changed_quotas: inner.overrides.len(),
+    observers: inner.observers.len()
 }

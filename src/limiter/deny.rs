@@ -1,7 +1,6 @@
 //! Deny lists: whom a limiter denies whatever the limits say.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -133,9 +132,9 @@ impl DenyList {
     /// The rule that denies a caller of whom so much is known; of networks the smallest.
     pub fn find(&self, key: Option<&Key>, signals: &Signals) -> Option<Arc<DenyRule>> {
         let compiled = self.compiled();
-        let network = || compiled.find_network(signals.address()?);
+        let network = || compiled.find_network(signals.ip?);
         let label = || signals.labels().find_map(|(name, value)| compiled.find_label(name, value));
-        let agent = || compiled.find_agent(signals.agent()?);
+        let agent = || compiled.find_agent(signals.user_agent.as_deref()?);
         let key = || compiled.find(DenyKind::Key(key?.clone()));
         network().or_else(label).or_else(agent).or_else(key).cloned()
     }
@@ -205,11 +204,7 @@ impl FromIterator<DenyRule> for DenyList {
     }
 }
 
-impl fmt::Debug for DenyList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DenyList").field("len", &self.len()).finish_non_exhaustive()
-    }
-}
+debug_fields!(DenyList, |list| len: list.len());
 
 #[cfg(test)]
 mod tests {

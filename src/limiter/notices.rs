@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::overrides::{Change, Whose};
-use crate::algorithm::Quota;
 use crate::backend::Notice;
 use crate::policy::{Digest, PolicyName};
 
@@ -57,10 +56,7 @@ impl News {
                     (Some("key"), Some(key)) => Whose::Key(digest(key)?),
                     _ => return None,
                 };
-                let quota = match &notice.text {
-                    Some(text) => Some(text.parse::<Quota>().ok()?),
-                    None => None,
-                };
+                let quota = notice.text.as_deref().map(str::parse).transpose().ok()?;
                 Some(News::Quota(Change { policy, whose, quota }))
             }
             ("block", id) => {

@@ -9,7 +9,7 @@ use crate::policy::{Digest, Policy, PolicyError, PolicyName};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{PoisonError, RwLock};
 
-/// What was changed, by policy.
+/// The quotas that were changed.
 #[derive(Debug, Default)]
 pub(super) struct Overrides {
     policies: RwLock<Changed>,
@@ -17,7 +17,7 @@ pub(super) struct Overrides {
     count: AtomicUsize,
 }
 
-type Changed = HashMap<PolicyName, HashMap<Whose, Quota>>;
+type Changed = HashMap<(PolicyName, Whose), Quota>;
 
 /// A quota that takes the place of another; `None` = the other one again.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,31 +51,32 @@ impl Overrides {
             return None;
         }
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
-        let changed = policies.get(policy.name())?;
-        let fits = |quota: &&Quota| quota.algorithm() == policy.quota().algorithm();
-        let of_key = key.and_then(|key| changed.get(&Whose::Key(key))).filter(fits);
+        let find = |whose: Whose| {
+            let quota = policies.get(&(policy.name().clone(), whose))?;
+            (quota.algorithm() == policy.quota().algorithm()).then_some(*quota)
+        };
         // A tier that the policy does not have is none.
         let tier = tier.filter(|tier| policy.tiers().any(|(known, _)| known == *tier));
-        let of_tier = || tier.and_then(|tier| changed.get(&Whose::Tier(tier.to_owned()))).filter(fits);
-        of_key.or_else(of_tier).or_else(|| changed.get(&Whose::All).filter(fits)).copied()
+        let of_key = key.and_then(|key| find(Whose::Key(key)));
+        of_key.or_else(|| find(Whose::Tier(tier?.to_owned()))).or_else(|| find(Whose::All))
     }
 
     /// The tiers of a policy whose quotas were changed.
     #[cfg(feature = "serde")]
     pub(super) fn tiers(&self, policy: &PolicyName) -> Vec<String> {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
-        let tier = |whose: &Whose| match whose {
+        let tiers = policies.keys().filter(|(changed, _)| changed == policy).filter_map(|(_, whose)| match whose {
             Whose::Tier(tier) => Some(tier.clone()),
-            _ => None,
-        };
-        policies.get(policy).into_iter().flat_map(HashMap::keys).filter_map(tier).collect()
+            Whose::All | Whose::Key(_) => None,
+        });
+        tiers.collect()
     }
 
     /// Changes a quota, or reverts it.
     pub(super) fn set(&self, change: Change) {
         let mut policies = self.policies.write().unwrap_or_else(PoisonError::into_inner);
-        let count = self.len();
-        self.count.store(count.saturating_add_signed(apply(&mut policies, change)), Ordering::Release);
+        apply(&mut policies, change);
+        self.count.store(policies.len(), Ordering::Release);
     }
 
     /// These changes and no others, in one step.
@@ -85,12 +86,10 @@ impl Overrides {
         for change in changes {
             apply(&mut policies, change);
         }
-        let count = policies.values().map(HashMap::len).sum();
         let mut guard = self.policies.write().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *guard, policies);
-        self.count.store(count, Ordering::Release);
-        drop(guard);
-        drop(before);
+        // The former quotas are dropped last, after the lock is released.
+        std::mem::swap(&mut *guard, &mut policies);
+        self.count.store(guard.len(), Ordering::Release);
     }
 
     /// Whether there is room for another change, or this would replace one.
@@ -99,7 +98,7 @@ impl Overrides {
             return true;
         }
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
-        policies.get(&change.policy).is_some_and(|changed| changed.contains_key(&change.whose))
+        policies.contains_key(&(change.policy.clone(), change.whose.clone()))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -107,17 +106,12 @@ impl Overrides {
     }
 }
 
-/// Carries a change out; by how much there are more quotas then.
-fn apply(policies: &mut Changed, Change { policy, whose, quota }: Change) -> isize {
-    let changed = policies.entry(policy.clone()).or_default();
-    let difference = match quota {
-        Some(quota) => isize::from(changed.insert(whose, quota).is_none()),
-        None => -isize::from(changed.remove(&whose).is_some()),
+/// Stores or removes the quota of a change.
+fn apply(policies: &mut Changed, Change { policy, whose, quota }: Change) {
+    match quota {
+        Some(quota) => policies.insert((policy, whose), quota),
+        None => policies.remove(&(policy, whose)),
     };
-    if changed.is_empty() {
-        policies.remove(&policy);
-    }
-    difference
 }
 
 /// Quotas that can be changed at once.

@@ -224,10 +224,9 @@ impl Future for HoldFuture {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Kind::Ready(answer) => match answer.take() {
-                Some(answer) => Poll::Ready(answer),
-                None => panic!("a HoldFuture was polled after it had answered"),
-            },
+            Kind::Ready(answer) => {
+                Poll::Ready(answer.take().unwrap_or_else(|| panic!("a HoldFuture was polled after it had answered")))
+            }
             Kind::Pending(limiter, decisions) => Pin::new(decisions).poll(context).map(|answer| held(limiter, answer)),
         }
     }

@@ -152,24 +152,6 @@ impl fmt::Debug for Key {
     }
 }
 
-impl From<&Key> for Key {
-    fn from(key: &Key) -> Key {
-        key.clone()
-    }
-}
-
-impl From<&str> for Key {
-    fn from(text: &str) -> Key {
-        Key::of(Tag::Text, text.as_bytes())
-    }
-}
-
-impl From<&[u8]> for Key {
-    fn from(bytes: &[u8]) -> Key {
-        Key::of(Tag::Bytes, bytes)
-    }
-}
-
 impl<const N: usize> From<[u8; N]> for Key {
     fn from(bytes: [u8; N]) -> Key {
         Key::of(Tag::Bytes, &bytes)
@@ -182,22 +164,6 @@ impl<const N: usize> From<&[u8; N]> for Key {
     }
 }
 
-impl From<u128> for Key {
-    fn from(number: u128) -> Key {
-        Key::number([Tag::NonNegative, Tag::WideNonNegative], number)
-    }
-}
-
-impl From<i128> for Key {
-    fn from(number: i128) -> Key {
-        let tags = match number < 0 {
-            true => [Tag::Negative, Tag::WideNegative],
-            false => [Tag::NonNegative, Tag::WideNonNegative],
-        };
-        Key::number(tags, number.unsigned_abs())
-    }
-}
-
 impl From<IpAddr> for Key {
     /// The whole address. [`key::client_ip`](crate::key::client_ip) counts the first 64 bits of an IPv6 one, which is
     /// [`Key::network`]`(address, 32, 64)`.
@@ -206,21 +172,10 @@ impl From<IpAddr> for Key {
     }
 }
 
-impl From<bool> for Key {
-    fn from(value: bool) -> Key {
-        Key::part(Tag::Bool, u64::from(value), &[])
-    }
-}
-
-#[cfg(feature = "uuid")]
-impl From<uuid::Uuid> for Key {
-    fn from(uuid: uuid::Uuid) -> Key {
-        Key::part(Tag::Uuid, 0, &uuid.as_u128().to_le_bytes())
-    }
-}
-
+/// Defines `From` for each of these types, by something that is or becomes a key.
 macro_rules! from_via {
-    ($($from:ty => |$value:ident| $key:expr;)*) => {$(
+    ($($(#[$attribute:meta])* $from:ty => |$value:ident| $key:expr;)*) => {$(
+        $(#[$attribute])*
         impl From<$from> for Key {
             fn from($value: $from) -> Key {
                 Key::from($key)
@@ -230,6 +185,17 @@ macro_rules! from_via {
 }
 
 from_via! {
+    &Key => |key| key.clone();
+    &str => |text| Key::of(Tag::Text, text.as_bytes());
+    &[u8] => |bytes| Key::of(Tag::Bytes, bytes);
+    u128 => |number| Key::number([Tag::NonNegative, Tag::WideNonNegative], number);
+    i128 => |number| match u128::try_from(number) {
+        Ok(number) => Key::from(number),
+        Err(_) => Key::number([Tag::Negative, Tag::WideNegative], number.unsigned_abs()),
+    };
+    bool => |value| Key::part(Tag::Bool, u64::from(value), &[]);
+    #[cfg(feature = "uuid")]
+    uuid::Uuid => |uuid| Key::part(Tag::Uuid, 0, &uuid.as_u128().to_le_bytes());
     String => |text| text.as_str();
     &String => |text| text.as_str();
     Cow<'_, str> => |text| &*text;

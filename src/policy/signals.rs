@@ -3,8 +3,11 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use super::deny_rule::{COUNTRY, DenyRule};
+use ipnet::IpNet;
+
+use super::deny_rule::{COUNTRY, DenyKind, DenyRule};
 use super::key::Key;
+use super::pattern::Pattern;
 
 /// What is known of a caller besides its key, for [deny lists](crate::DenyList) and [automatic
 /// blocking](crate::AutoBlock): address, user agent, country or other labels.
@@ -23,8 +26,8 @@ use super::key::Key;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Signals {
-    ip: Option<IpAddr>,
-    user_agent: Option<String>,
+    pub(crate) ip: Option<IpAddr>,
+    pub(crate) user_agent: Option<String>,
     labels: Vec<(Cow<'static, str>, String)>,
 }
 
@@ -57,18 +60,8 @@ impl Signals {
     /// Anything else, by name and value; case does not count in the value. Said twice of one name, both count.
     #[must_use]
     pub fn label(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Signals {
-        let mut value = value.into();
-        value.make_ascii_uppercase();
-        self.labels.push((name.into(), value));
+        self.labels.push((name.into(), value.into().to_ascii_uppercase()));
         self
-    }
-
-    pub(crate) fn address(&self) -> Option<IpAddr> {
-        self.ip
-    }
-
-    pub(crate) fn agent(&self) -> Option<&str> {
-        self.user_agent.as_deref()
     }
 
     pub(crate) fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
@@ -133,9 +126,7 @@ impl Signal {
 
     /// A label: its name and value, in which case does not count.
     pub fn label(name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Signal {
-        let mut value = value.into();
-        value.make_ascii_uppercase();
-        Signal(SignalKind::Label(name.into(), value))
+        Signal(SignalKind::Label(name.into(), value.into().to_ascii_uppercase()))
     }
 
     /// The key under which it is remembered: none that a caller could have as its own, but for keys.
@@ -150,14 +141,11 @@ impl Signal {
 
     /// What a deny list would call it.
     pub(crate) fn to_rule(&self) -> DenyRule {
-        use super::deny_rule::DenyKind;
-        use super::pattern::Pattern;
         DenyRule(match &self.0 {
             SignalKind::Key(key) => DenyKind::Key(key.clone()),
-            SignalKind::Ip(IpAddr::V4(address)) => DenyKind::Network(IpAddr::V4(*address).into()),
-            SignalKind::Ip(IpAddr::V6(address)) => {
-                let network = ipnet::Ipv6Net::new(*address, 64).map(|network| network.trunc());
-                DenyKind::Network(network.map_or(IpAddr::V6(*address).into(), Into::into))
+            SignalKind::Ip(address) => {
+                let network = IpNet::new(*address, if address.is_ipv4() { 32 } else { 64 });
+                DenyKind::Network(network.map_or((*address).into(), |network| network.trunc()))
             }
             SignalKind::UserAgent(text) => DenyKind::UserAgent(Pattern::exactly(text)),
             SignalKind::Label(name, value) => DenyKind::Label { name: name.clone(), value: value.clone() },
@@ -175,9 +163,9 @@ mod tests {
     #[test]
     fn a_long_user_agent_is_cut_between_characters() {
         let signals = Signals::new().user_agent("\u{e9}".repeat(1000));
-        assert_eq!(signals.agent().map(str::len), Some(1024));
+        assert_eq!(signals.user_agent.as_deref().map(str::len), Some(1024));
         let signals = Signals::new().user_agent(format!("x{}", "\u{e9}".repeat(1000)));
-        assert_eq!(signals.agent().map(str::len), Some(1023));
+        assert_eq!(signals.user_agent.as_deref().map(str::len), Some(1023));
     }
 
     #[test]

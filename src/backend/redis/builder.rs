@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::bulletin::Board;
 use super::lanes::Lanes;
-use super::link::{Link, Lost, Theirs};
+use super::link::{Link, Lost};
 use super::{RedisBackend, error, link};
 use crate::algorithm::{Ask, Quota};
 use crate::backend::{Error, ErrorKind, RowId, Take};
@@ -203,7 +203,7 @@ impl RedisBackendBuilder {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn connection(self, connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> RedisBackend {
-        self.on(Link::Given(Box::new(Theirs { connection, is_cluster: false })))
+        self.on(Link::Given { connection: Box::new(connection), is_cluster: false })
     }
 
     /// On a connection of your own to a cluster: a `ClusterConnection`, say. Build it with `retries(0)`: by default
@@ -224,7 +224,7 @@ impl RedisBackendBuilder {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn cluster_connection(self, connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> RedisBackend {
-        self.on(Link::Given(Box::new(Theirs { connection, is_cluster: true })))
+        self.on(Link::Given { connection: Box::new(connection), is_cluster: true })
     }
 
     /// Whether the server at `address` is there, and understands the script.

@@ -4,11 +4,10 @@
 //! knows. A board that was lost, or forgot something that the reader missed, is told whole.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, ErrorKind as RedisKind, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind as RedisKind, FromRedisValue, ServerErrorKind, Value};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
@@ -69,7 +68,7 @@ impl Board {
         // One slot of a cluster for all three.
         let key = |name: &str| format!("{prefix}:1:{{notices}}:{name}");
         let keys = [key("notices"), key("order"), key("ends")];
-        let slot = if lanes.link().has_slots() { slot::of(b"notices") } else { 0 };
+        let slot = if lanes.link.has_slots() { slot::of(b"notices") } else { 0 };
         let (readers, told) = Default::default();
         Board { lanes, keys, slot, every, readers, posts: Arc::new(Semaphore::new(MOST_POSTS)), told }
     }
@@ -78,14 +77,11 @@ impl Board {
     async fn read_on(self: Arc<Self>) {
         loop {
             // What cannot be read or told now is the next time; whoever decides finds out by himself that the server is gone.
-            let deaf = loop {
-                match self.exchange(&[]).await {
-                    Ok(true) => {}
-                    Ok(false) => break false,
-                    Err(_) => break true,
-                }
-            };
-            self.readers().deaf = deaf;
+            let mut answer = Ok(true);
+            while let Ok(true) = answer {
+                answer = self.exchange(&[]).await;
+            }
+            self.readers().deaf = answer.is_err();
             sleep(self.every).await;
             let mut readers = self.readers();
             readers.all.retain(|reader| reader.strong_count() > 0);
@@ -159,14 +155,14 @@ impl Board {
     }
 
     async fn ask(&self, told: &Told, notices: &[Notice]) -> Result<Page, Error> {
-        let link = self.lanes.link();
+        let link = &self.lanes.link;
         let mut in_full = false;
         loop {
             let mut command = BULLETIN.command(in_full);
             command.arg(self.keys.len()).arg(&self.keys).arg(&told.epoch).arg(told.version).arg(&told.floor);
             notices.iter().for_each(|notice| add(&mut command, notice));
             let number = link.number();
-            match timeout(PATIENCE.max(self.lanes.deadline()), link.run::<Value>(&command)).await {
+            match timeout(PATIENCE.max(self.lanes.deadline), link.run::<Value>(&command)).await {
                 Ok(Ok(answer)) => return page(answer).ok_or_else(nonsense),
                 // The server needs the script in full once.
                 Ok(Err(error)) if error.kind() == NO_SCRIPT && !in_full => in_full = true,
@@ -185,15 +181,11 @@ impl Board {
         }
     }
 
-    /// Notices that are still to be told.
-    pub(super) fn untold(&self) -> usize {
-        self.readers().untold.len()
-    }
-
-    /// Whether the board could not be read the last time; `None` while nobody reads it.
-    pub(super) fn is_deaf(&self) -> Option<bool> {
+    /// How many notices are still to be told, and whether the board could not be read the last time; `None` while nobody
+    /// reads it.
+    pub(super) fn health(&self) -> (usize, Option<bool>) {
         let readers = self.readers();
-        readers.reading.then_some(readers.deaf)
+        (readers.untold.len(), readers.reading.then_some(readers.deaf))
     }
 
     fn readers(&self) -> std::sync::MutexGuard<'_, Readers> {
@@ -216,7 +208,7 @@ impl Bulletin for Arc<Board> {
         let board = Arc::clone(self);
         let (done, receiver) = oneshot::channel();
         // A task of its own: it is posted whether anybody waits or not.
-        self.lanes.runtime().spawn(async move {
+        self.lanes.runtime.spawn(async move {
             let answer = board.exchange(&[notice]).await.map(|_| ());
             drop(permit);
             let _ = done.send(answer);
@@ -237,7 +229,7 @@ impl Bulletin for Arc<Board> {
         // Those that come until then are told with it; if it cannot be told, whoever reads the board tries again.
         if first && !self.lanes.is_broken_at(self.slot) {
             let board = Arc::clone(self);
-            self.lanes.runtime().spawn(async move { board.exchange(&[]).await.map(|_| ()) });
+            self.lanes.runtime.spawn(async move { board.exchange(&[]).await.map(|_| ()) });
         }
     }
 
@@ -247,7 +239,7 @@ impl Bulletin for Arc<Board> {
         readers.new = true;
         if !std::mem::replace(&mut readers.reading, true) {
             drop(readers);
-            self.lanes.runtime().spawn(Arc::clone(self).read_on());
+            self.lanes.runtime.spawn(Arc::clone(self).read_on());
         }
     }
 }
@@ -288,10 +280,7 @@ fn bytes(value: Value) -> Option<Vec<u8>> {
 }
 
 fn number(value: Value) -> Option<u64> {
-    match value {
-        Value::Int(number) => u64::try_from(number).ok(),
-        other => std::str::from_utf8(&bytes(other)?).ok()?.parse().ok(),
-    }
+    u64::try_from(i64::from_redis_value(value).ok()?).ok()
 }
 
 const NO_SCRIPT: RedisKind = RedisKind::Server(ServerErrorKind::NoScript);
@@ -321,8 +310,4 @@ const MOST_READ: usize = 200_000;
 /// Milliseconds that a notice may stand, unless it has no end: a hundred years.
 const LONGEST: u128 = 100 * 365 * 86_400_000;
 
-impl fmt::Debug for Board {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Board").field("every", &self.every).finish_non_exhaustive()
-    }
-}
+debug_fields!(Board, |board| every: board.every);

@@ -26,9 +26,9 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The way to the server.
 pub(super) struct Lanes {
-    link: Link,
-    deadline: Duration,
-    runtime: Handle,
+    pub(super) link: Link,
+    pub(super) deadline: Duration,
+    pub(super) runtime: Handle,
     queues: Mutex<Queues>,
     /// By the high bits of the slot: a node of a cluster that is gone is not to stand in the way of the others.
     breakers: [Breaker; BREAKERS],
@@ -99,18 +99,6 @@ const REDIRECTIONS: u32 = 4;
 impl Lanes {
     pub(super) fn new(link: Link, deadline: Duration, runtime: Handle) -> Lanes {
         Lanes { link, deadline, runtime, queues: Mutex::default(), breakers: Default::default() }
-    }
-
-    pub(super) fn link(&self) -> &Link {
-        &self.link
-    }
-
-    pub(super) fn runtime(&self) -> &Handle {
-        &self.runtime
-    }
-
-    pub(super) fn deadline(&self) -> Duration {
-        self.deadline
     }
 
     /// Whether the server is there, and does what a decision needs. A slot that moved a moment ago is there too.

@@ -21,7 +21,10 @@ pub(super) enum Link {
     Server(Box<Lost<Client>>),
     Cluster(Arc<Lost<ClusterClient>>),
     /// Somebody else's, who sees to it that it stays.
-    Given(Box<dyn Given>),
+    Given {
+        connection: Box<dyn Given>,
+        is_cluster: bool,
+    },
 }
 
 /// A connection that can be lost, and how to make it anew.
@@ -106,13 +109,6 @@ impl<C: Connect> Lost<C> {
         self.connection().await?.req_packed_command(command).await
     }
 
-    async fn connection(&self) -> RedisResult<C::Connection> {
-        match self.fresh() {
-            Some(connection) => Ok(connection),
-            None => self.made_sure().await,
-        }
-    }
-
     /// The connection, if it was used a moment ago.
     fn fresh(&self) -> Option<C::Connection> {
         let mut kept = self.kept();
@@ -123,8 +119,12 @@ impl<C: Connect> Lost<C> {
         kept.connection.clone()
     }
 
-    /// The connection, tried by a question that changes nothing; another one if there is none or it is dead.
-    async fn made_sure(&self) -> RedisResult<C::Connection> {
+    /// The connection; one that was idle is tried first by a question that changes nothing. Another one if there is none
+    /// or it is dead.
+    async fn connection(&self) -> RedisResult<C::Connection> {
+        if let Some(connection) = self.fresh() {
+            return Ok(connection);
+        }
         let _one_at_a_time = self.connecting.lock().await;
         if let Some(connection) = self.fresh() {
             return Ok(connection);
@@ -202,7 +202,7 @@ impl Link {
         let value = match self {
             Link::Server(server) => server.run(command).await,
             Link::Cluster(cluster) => cluster.run(command).await,
-            Link::Given(given) => given.run(command).await,
+            Link::Given { connection, .. } => connection.run(command).await,
         };
         Ok(T::from_redis_value(value?.extract_error()?)?)
     }
@@ -225,7 +225,7 @@ impl Link {
         match self {
             Link::Server(server) => server.number(),
             Link::Cluster(cluster) => cluster.number(),
-            Link::Given(_) => 0,
+            Link::Given { .. } => 0,
         }
     }
 
@@ -235,7 +235,7 @@ impl Link {
         match self {
             Link::Server(server) => server.lost(number),
             Link::Cluster(cluster) => cluster.replace(number),
-            Link::Given(_) => {}
+            Link::Given { .. } => {}
         }
     }
 
@@ -244,7 +244,7 @@ impl Link {
         match self {
             Link::Server(_) => false,
             Link::Cluster(_) => true,
-            Link::Given(given) => given.is_cluster(),
+            Link::Given { is_cluster, .. } => *is_cluster,
         }
     }
 }
@@ -255,7 +255,7 @@ impl fmt::Debug for Link {
         f.write_str(match self {
             Link::Server(_) => "Server",
             Link::Cluster(_) => "Cluster",
-            Link::Given(_) => "Given",
+            Link::Given { .. } => "Given",
         })
     }
 }
@@ -263,22 +263,11 @@ impl fmt::Debug for Link {
 /// A connection of somebody else's.
 pub(super) trait Given: Send + Sync {
     fn run<'a>(&'a self, command: &'a Cmd) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>>;
-
-    fn is_cluster(&self) -> bool;
 }
 
-pub(super) struct Theirs<C> {
-    pub(super) connection: C,
-    pub(super) is_cluster: bool,
-}
-
-impl<C: ConnectionLike + Clone + Send + Sync> Given for Theirs<C> {
+impl<C: ConnectionLike + Clone + Send + Sync> Given for C {
     fn run<'a>(&'a self, command: &'a Cmd) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>> {
-        let mut connection = self.connection.clone();
+        let mut connection = self.clone();
         Box::pin(async move { connection.req_packed_command(command).await })
-    }
-
-    fn is_cluster(&self) -> bool {
-        self.is_cluster
     }
 }

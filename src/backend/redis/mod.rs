@@ -18,11 +18,9 @@ mod script;
 mod slot;
 mod wire;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use self::batch::{Kind, Operation, Row};
@@ -141,7 +139,7 @@ impl RedisBackend {
     }
 
     fn lane(&self, key: Digest) -> u16 {
-        if self.lanes.link().has_slots() { slot::of(format!("{:032x}", key.to_bits()).as_bytes()) } else { 0 }
+        if self.lanes.link.has_slots() { slot::of(format!("{:032x}", key.to_bits()).as_bytes()) } else { 0 }
     }
 
     fn decide(&self, takes: &[Take<'_>], store: bool) -> BackendFuture<Steps> {
@@ -155,11 +153,11 @@ impl RedisBackend {
         let Some(first) = takes.first() else { return BackendFuture::ready(Ok(Steps::default())) };
         let lane = self.lane(first.row.key);
         if takes.iter().all(|take| self.lane(take.row.key) == lane) {
-            return self.wait_for(self.send(lane, self.kind(takes, store), Instant::now()));
+            return self.send(lane, self.kind(takes, store), Instant::now());
         }
         let takes: Vec<OwnedTake> = takes.iter().map(OwnedTake::of).collect();
         // A task of its own: dropped half-way, some slots would be charged and others not.
-        let task = self.lanes.runtime().spawn(self.clone().decide_by_slots(takes, store));
+        let task = self.lanes.runtime.spawn(self.clone().decide_by_slots(takes, store));
         BackendFuture::boxed(async move { task.await.unwrap_or_else(|_| Err(ended())) })
     }
 
@@ -176,7 +174,7 @@ impl RedisBackend {
             let here: Vec<Take<'_>> = slot.iter().map(|i| takes[*i].take()).collect();
             // After a denial the others are only asked what they would say.
             let charges = store && !denied;
-            let answer = self.wait_for(self.send(lane(&slot[0]), self.kind(&here, charges), began)).await;
+            let answer = self.send(lane(&slot[0]), self.kind(&here, charges), began).await;
             if answer.as_ref().is_ok_and(|answer| answer.all_granted()) {
                 granted.extend(slot);
                 charged.extend(slot.iter().filter(|_| charges));
@@ -205,9 +203,7 @@ impl RedisBackend {
         for i in charged.iter().rev() {
             let OwnedTake { policy, key, quota, ask } = &takes[*i];
             let Some(receipt) = steps[*i].and_then(|step| Receipt::new(ask.tokens(), &step)) else { continue };
-            let row = self.row(&RowId { policy, key: *key });
-            let kind = Kind::Settle { row, quota: *quota, receipt, actual: 0 };
-            drop(self.send(self.lane(*key), kind, Instant::now()));
+            drop(self.settle(&[Adjustment { row: RowId { policy, key: *key }, quota: *quota, receipt, actual: 0 }]));
         }
     }
 
@@ -219,21 +215,17 @@ impl RedisBackend {
         }
     }
 
-    fn send(&self, lane: u16, kind: Kind, began: Instant) -> oneshot::Receiver<Result<Steps, Error>> {
+    /// Sends an operation at once; the future is its answer.
+    fn send(&self, lane: u16, kind: Kind, began: Instant) -> BackendFuture<Steps> {
         let (answer, receiver) = oneshot::channel();
         self.lanes.send(lane, Operation { kind, began, answer });
-        receiver
-    }
-
-    fn wait_for(&self, receiver: oneshot::Receiver<Result<Steps, Error>>) -> BackendFuture<Steps> {
         BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(ended())) })
     }
 
     /// For operations that have no answer but that they are done.
     fn all_done(&self, operations: impl Iterator<Item = (u16, Kind)>) -> BackendFuture<()> {
         // All are on their way before any is waited for: they are carried out even if nobody does.
-        let sent: SmallVec<[BackendFuture<Steps>; 1]> =
-            operations.map(|(lane, kind)| self.wait_for(self.send(lane, kind, Instant::now()))).collect();
+        let sent: Vec<_> = operations.map(|(lane, kind)| self.send(lane, kind, Instant::now())).collect();
         BackendFuture::boxed(async move {
             let mut result = Ok(());
             for done in sent {
@@ -277,21 +269,12 @@ impl Backend for RedisBackend {
     }
 
     fn vitals(&self) -> Vitals {
-        let untold = self.board.as_ref().map_or(0, |board| board.untold());
-        let is_deaf = self.board.as_ref().and_then(|board| board.is_deaf());
+        let (untold, is_deaf) = self.board.as_ref().map_or((0, None), |board| board.health());
         Vitals { is_broken: Some(self.lanes.is_broken()), untold, is_deaf, ..Vitals::default() }
     }
 }
 
-impl fmt::Debug for RedisBackend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisBackend")
-            .field("prefix", &self.prefix)
-            .field("link", self.lanes.link())
-            .field("deadline", &self.lanes.deadline())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(RedisBackend, |it| prefix: it.prefix, link: it.lanes.link, deadline: it.lanes.deadline);
 
 fn ended() -> Error {
     Error::new(

@@ -30,9 +30,6 @@ impl Held {
 
     /// Until when somebody is blocked, if they are.
     pub(super) fn blocked(&self, id: Digest, now: Micros) -> Option<Micros> {
-        if !self.any() {
-            return None;
-        }
         let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
         blocks.until.get(&id).copied().filter(|until| *until > now)
     }

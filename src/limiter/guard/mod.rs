@@ -96,26 +96,19 @@ impl Guard {
             return None;
         }
         let offenders = self.offenders.get().filter(|offenders| offenders.has_blocks());
-        let mut barred: Option<(Signal, Micros)> = None;
-        let mut is_blocked = |id: Digest, by_denials: bool, signal: &dyn Fn() -> Signal| {
-            // Each learns that there was another try.
-            let earned = offenders.filter(|_| by_denials).and_then(|offenders| offenders.blocked(id, now));
-            let until = self.held.blocked(id, now).max(earned);
-            // The one that lasts longest.
-            if until > barred.as_ref().map(|(_, longest)| *longest) {
-                barred = until.map(|until| (signal(), until));
-            }
-        };
-        for (id, signal) in known {
-            is_blocked(*id, true, &|| signal.clone());
-        }
-        for (policy, key, digest) in keys {
-            let Some(key) = key else { continue };
+        let known = known.iter().map(|(id, signal)| (*id, signal.clone(), true));
+        let keys = keys.filter_map(|(policy, key, digest)| {
             // Blocked by hand, a key is blocked under every policy; by its denials, under those whose denials count.
             let by_denials = self.auto.as_ref().is_some_and(|auto| auto.keys && auto.policies.contains(policy));
-            is_blocked(digest, by_denials, &|| Signal::key(key.clone()));
-        }
-        barred.map(|(signal, until)| Barred { rule: Arc::new(signal.to_rule()), until: Some(until) })
+            Some((digest, Signal::key(key?.clone()), by_denials))
+        });
+        let blocks = known.chain(keys).filter_map(|(id, signal, by_denials)| {
+            // Each learns that there was another try.
+            let earned = offenders.filter(|_| by_denials).and_then(|offenders| offenders.blocked(id, now));
+            Some((self.held.blocked(id, now).max(earned)?, signal))
+        });
+        let (until, signal) = blocks.reduce(|longest, next| if next.0 > longest.0 { next } else { longest })?;
+        Some(Barred { rule: Arc::new(signal.to_rule()), until: Some(until) })
     }
 
     /// The signals by which a caller can be blocked, if anybody can be.
@@ -123,9 +116,9 @@ impl Guard {
         if self.auto.is_none() && !self.has_blocks() {
             return Known::new();
         }
-        let address = signals.address().map(Signal::ip).into_iter();
+        let address = signals.ip.map(Signal::ip).into_iter();
         let labels = signals.labels().map(|(name, value)| Signal::label(name.to_owned(), value));
-        let all = address.chain(signals.agent().map(Signal::user_agent)).chain(labels);
+        let all = address.chain(signals.user_agent.as_deref().map(Signal::user_agent)).chain(labels);
         all.map(|signal| (hash.digest(&signal.to_key()), signal)).collect()
     }
 
@@ -210,8 +203,4 @@ const OF_OTHERS: usize = 100_000;
 /// Callers that can be blocked by hand at once.
 pub(super) const MOST_HELD: usize = held::MOST;
 
-impl std::fmt::Debug for Guard {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Guard").field("deny", &self.deny).field("auto", &self.auto).finish_non_exhaustive()
-    }
-}
+debug_fields!(Guard, |guard| deny: guard.deny, auto: guard.auto);

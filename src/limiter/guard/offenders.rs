@@ -28,7 +28,7 @@ const WAYS: usize = 8;
 
 #[derive(Clone, Copy, Default)]
 struct Entry {
-    id: [u64; 2],
+    id: u128,
     /// When the block ends; 0 = there was none.
     until: u64,
     /// When the count began.
@@ -140,7 +140,7 @@ impl Offenders {
             let worth = |place: &usize| (bucket[*place].worth(now, self.window, self.threshold), bucket[*place].since);
             let least = (0..WAYS).min_by_key(worth).unwrap_or(0);
             bucket[least].clear(&self.blocks);
-            bucket[least] = Entry { id: halves(id), is_taken: true, ..Entry::default() };
+            bucket[least] = Entry { id: id.to_bits(), is_taken: true, ..Entry::default() };
             least
         });
         &mut bucket[place]
@@ -149,7 +149,7 @@ impl Offenders {
 
 impl Entry {
     fn is(&self, id: Digest) -> bool {
-        self.is_taken && self.id == halves(id)
+        self.is_taken && self.id == id.to_bits()
     }
 
     /// One more; how many there are now within the window that began with the first.
@@ -194,10 +194,6 @@ impl Entry {
             (false, false) => 1 + u64::from(self.times > 0),
         }
     }
-}
-
-fn halves(id: Digest) -> [u64; 2] {
-    [id.to_bits() as u64, (id.to_bits() >> 64) as u64]
 }
 
 #[cfg(test)]

@@ -62,14 +62,11 @@ impl Given for Server {
             Err(redis::make_extension_error("NOPE".to_owned(), None))
         })
     }
-
-    fn is_cluster(&self) -> bool {
-        false
-    }
 }
 
 fn lanes(server: &Server) -> Arc<Lanes> {
-    Arc::new(Lanes::new(Link::Given(Box::new(server.clone())), Duration::from_secs(3600), Handle::current()))
+    let link = Link::Given { connection: Box::new(server.clone()), is_cluster: false };
+    Arc::new(Lanes::new(link, Duration::from_secs(3600), Handle::current()))
 }
 
 fn send(lanes: &Arc<Lanes>, kind: Kind) -> oneshot::Receiver<Result<Steps, Error>> {
