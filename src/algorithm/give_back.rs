@@ -437,7 +437,7 @@ mod tests {
                 let needed = super::super::when(&writer, &settled, NOW, 0.0).expect("before the end of time");
                 // A window repays its last tokens all at once.
                 let early = if writer.algorithm() == Algorithm::FixedWindow { MINUTE } else { Duration::ZERO };
-                assert!(settled.clear + early >= needed, "{writer} {spent} + {more}: {settled:?}, {needed:?}");
+                assert!(settled.clear + early >= needed, "{writer:?} {spent} + {more}: {settled:?}, {needed:?}");
             }
         }
     }

@@ -118,16 +118,14 @@ pub fn step_all<R: BorrowMut<State>>(rows: &mut [R], lines: &[Line<'_>], now: Mi
     let mut steps = Steps::default();
     for line in lines {
         let row = rows[line.row].borrow_mut();
-        if lines.len() > 1 {
-            before.push(*row);
-        }
+        before.push(*row);
         let step = step(line.quota, row, now, line.ask);
         if step.is_allowed() {
             *row = step.state.or_none();
         }
         steps.0.push(step);
     }
-    if lines.len() > 1 && !steps.all_granted() {
+    if !steps.all_granted() {
         undo(rows, &before, lines, &mut steps.0, now);
     }
     steps
@@ -295,6 +293,38 @@ mod tests {
         assert_eq!((states, steps[0].state, steps[1].state), ([before], before, before));
         assert!(step_all(&mut states, &[line], NOW).all_granted());
         assert_eq!(states[0].spent, 3.0);
+    }
+
+    #[test]
+    fn all_lines_are_charged_or_none() {
+        let (wide, narrow) = (Quota::token_bucket(10, SECOND), Quota::token_bucket(2, SECOND));
+        let lines = |cost| {
+            [(0, &wide, 3), (1, &narrow, cost)].map(|(row, quota, cost)| Line { row, quota, ask: Ask::cost(cost) })
+        };
+        let mut states = [State::default(); 2];
+        assert!(step_all(&mut states, &lines(2), NOW).all_granted());
+        let charged = states;
+        assert_eq!((states[0].spent, states[1].spent), (3.0, 2.0));
+        let steps = step_all(&mut states, &lines(1), NOW);
+        assert_eq!(steps[0].verdict, Verdict::Allow);
+        assert_eq!(steps[1].verdict, Verdict::Deny { retry: Some(SECOND / 2) });
+        assert_eq!((states, [steps[0].state, steps[1].state]), (charged, charged));
+        // A lone line that is denied.
+        let steps = step_all(&mut states, &lines(1)[1..], NOW);
+        assert_eq!((steps[0].verdict, states), (Verdict::Deny { retry: Some(SECOND / 2) }, charged));
+    }
+
+    #[test]
+    fn a_charge_of_nothing_leaves_another_quotas_row_as_it_is() {
+        let (old, new) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(20, MINUTE));
+        let row = step(&old, &State::default(), NOW, Ask::cost(5)).state;
+        let later = NOW + SECOND;
+        let nothing = step(&new, &row, later, Ask::cost(0));
+        assert_eq!((nothing.verdict, nothing.state), (Verdict::Allow, row));
+        // Anything more makes it the caller's, and so does a charge of nothing on a row of its own.
+        assert_eq!(step(&new, &row, later, Ask::cost(1)).state.stamp, new.stamp());
+        let own = step(&old, &row, NOW + MINUTE, Ask::cost(0));
+        assert_eq!((own.verdict, own.state.spent, own.state.at), (Verdict::Allow, 0.0, NOW + MINUTE));
     }
 
     #[test]

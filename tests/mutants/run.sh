@@ -96,7 +96,7 @@ http = "1.1"
 ipnet = { version = "2.12.2", default-features = false }
 itoa = "1.0.5"
 siphasher = "1"
-smallvec = { version = "1.13", features = ["const_generics"] }
+smallvec = { version = "1.13", features = ["const_generics", "const_new"] }
 uuid = { version = "1", default-features = false, optional = true }
 [dev-dependencies]
 proptest = { version = "1.5", default-features = false, features = ["std"] }

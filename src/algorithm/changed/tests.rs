@@ -8,7 +8,7 @@ const NOW: Micros = Micros::new(1_700_000_040_000_000);
 
 fn charged(quota: &Quota, state: &State, now: Micros, cost: u64) -> State {
     let step = step(quota, state, now, Ask::cost(cost));
-    assert!(step.is_allowed(), "{quota}: {step:?}");
+    assert!(step.is_allowed(), "{quota:?}: {step:?}");
     step.state
 }
 
@@ -47,7 +47,7 @@ fn a_downgrade_keeps_a_caller_out_no_longer_than_the_old_quota_needed() {
     ] {
         let state = charged(&old, &State::default(), NOW, old.limit());
         assert_eq!(state.clear, NOW + old.window());
-        assert_eq!(retry(&new, &state, NOW, Ask::cost(1)), Some(first), "{old} -> {new}");
+        assert_eq!(retry(&new, &state, NOW, Ask::cost(1)), Some(first), "{old:?} -> {new:?}");
         // All of it when the old quota would have been repaid.
         assert_eq!(retry(&new, &state, NOW, Ask::cost(new.limit())), Some(old.window()));
         // A later `clear` admits no more.
@@ -78,8 +78,8 @@ fn a_clear_row_is_unspent() {
     ] {
         let state = charged(&old, &State::default(), NOW, 10);
         let before = step(&new, &state, state.clear.minus(1), Ask::cost(3));
-        assert_eq!(before.verdict, Verdict::Deny { retry: Some(Duration::from_micros(1)) }, "{old} -> {new}");
-        assert_eq!(charged(&new, &state, state.clear, 3).spent, 3.0, "{old} -> {new}");
+        assert_eq!(before.verdict, Verdict::Deny { retry: Some(Duration::from_micros(1)) }, "{old:?} -> {new:?}");
+        assert_eq!(charged(&new, &state, state.clear, 3).spent, 3.0, "{old:?} -> {new:?}");
     }
 }
 
@@ -123,7 +123,7 @@ fn between_sliding_windows_of_one_period_both_counts_carry_over() {
     let given = State { spent: 1.0, at: NOW, carry: 8.0, stamp: bucket.stamp(), clear: NOW + MINUTE };
     for quota in [old, bucket.capacity(11), Quota::fixed_window(10, MINUTE)] {
         let rolled = roll(&quota, &given, NOW);
-        assert_eq!((rolled.spent, rolled.carry), (1.0, 0.0), "{quota}");
+        assert_eq!((rolled.spent, rolled.carry), (1.0, 0.0), "{quota:?}");
     }
 }
 
