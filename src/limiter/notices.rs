@@ -72,7 +72,7 @@ impl News {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::{DAY, HOUR};
+    use crate::algorithm::{DAY, HOUR, Quota};
 
     #[test]
     fn what_is_posted_is_read() {
