@@ -78,7 +78,7 @@ weaken 'lanes: what was posted is not waited for' backend/redis/lanes.rs \
 
 # The waiting queue.
 weaken 'queue: the last turn is found under one lock and taken under another' limiter/queue/mod.rs \
-    's/(let \(_waiter, decision, wakers\) = self\.remove\(ticket, )Class::leave\)\?;/let last = {\n            let mut all = self.all();\n            let class = all.get_mut(&ticket.class)?;\n            class.turns.at(class.turns.len() - 1)?\n        };\n        $1|class, waiter| class.leave(waiter, last))?;/; s/fn leave\(&mut self, waiter: Handle\)/fn leave(&mut self, waiter: Handle, last: Handle)/; s/let last = self\.turns\.at\(self\.turns\.len\(\)\.checked_sub\(1\)\?\)\?;//' \
+    's/(let \(_waiter, decision, wakers\) = self\.remove\(ticket, )Class::leave\)\?;/let last = self.0.with(&ticket.class, |class| class.turns.at(class.turns.len() - 1))??;\n        $1|class, waiter| class.leave(waiter, last))?;/; s/fn leave\(&mut self, waiter: Handle\)/fn leave(&mut self, waiter: Handle, last: Handle)/; s/let last = self\.turns\.at\(self\.turns\.len\(\)\.checked_sub\(1\)\?\)\?;//' \
     limiter::models::cells::who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost
 weaken 'queue: the waker of the last poll is not kept' limiter/queue/mod.rs \
     's/std::mem::replace\(&mut waiter\.waker, waker\.clone\(\)\)/waker.clone()/' \
@@ -87,10 +87,10 @@ weaken 'queue: a caller that has asked still counts as woken' limiter/queue/mod.
     's/std::mem::take\(&mut waiter\.moved\)/waiter.moved/' \
     limiter::models::cells::who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost
 weaken 'queue: the turn is read under one lock and left under another' limiter/queue/mod.rs \
-    's/let \(_waiter, decision\) = self\.remove\(ticket, Class::go\)\?;/let decision = {\n            let mut all = self.all();\n            let class = all.get_mut(&ticket.class)?;\n            let turn = class.turns.at(class.waiters.rank(ticket.waiter))?;\n            class.turns.get(turn).clone()\n        };\n        self.remove(ticket, Class::go)?;/' \
+    's/let \(_waiter, decision\) = self\.remove\(ticket, Class::go\)\?;/let decision = self.0.with(&ticket.class, |class| class.turns.at(class.waiters.rank(ticket.waiter)).map(|turn| class.turns.get(turn).clone()))??;\n        self.remove(ticket, Class::go)?;/' \
     limiter::models::cells::a_turn_that_comes_while_another_is_passed_on_is_used_once
-weaken 'queue: found empty under one lock and removed under another' limiter/queue/mod.rs \
-    's/if class\.waiters\.len\(\) == 0 \{\s*all\.remove/let is_empty = class.waiters.len() == 0;\n        drop(all);\n        if is_empty {\n            self.all().remove/' \
+weaken 'queue: removed without another look whether it is empty' limiter/queue/mod.rs \
+    's/let removed = self\.0\.with\(&ticket\.class, \|class\| way\(class, ticket\.waiter\)\)\?;\s*self\.0\.remove_if\(&ticket\.class, \|class\| class\.waiters\.len\(\) == 0\);/let (removed, is_empty) = self.0.with(&ticket.class, |class| (way(class, ticket.waiter), class.waiters.len() == 0))?;\n        self.0.remove_if(&ticket.class, |_| is_empty);/' \
     limiter::models::cells::a_queue_that_somebody_joins_is_not_removed
 weaken 'places: counted, then taken' limiter/turn.rs \
     's/self\.inner\.waiting\.fetch_update\(.*?\)\.ok\(\)\?;/let taken = one_more(self.inner.waiting.load(Ordering::Relaxed))?;\n        self.inner.waiting.store(taken, Ordering::Relaxed);/' \
@@ -137,8 +137,8 @@ weaken 'offenders: blocks are counted by a load and a store' limiter/guard/offen
 weaken 'offenders: a bucket is copied out, changed and put back' limiter/guard/offenders.rs \
     's/(fn denied\(&self, id: Digest, now: Micros, rules: &AutoBlock\) -> Option<\(Duration, u32\)> \{)\s*let mut bucket = self\.bucket\(id\);\s*let entry = self\.entry\(&mut bucket, id, now\);/$1\n        let mut copy = *self.bucket(id);\n        let answer = self.denied_in(&mut copy, id, now, rules);\n        *self.bucket(id) = copy;\n        answer\n    }\n\n    fn denied_in(&self, bucket: &mut [Entry; WAYS], id: Digest, now: Micros, rules: &AutoBlock) -> Option<(Duration, u32)> {\n        let entry = self.entry(bucket, id, now);/' \
     guard::models::of_denials_at_once_as_many_as_earn_a_block_earn_one
-weaken 'blocks by hand: the earlier one removed under another lock' limiter/guard/held.rs \
-    's/(blocks\.remove\(id\);)(\s*blocks\.ends\.insert)/$1\n        drop(blocks);\n        let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);$2/' \
+weaken 'blocks by hand: looked up before the lock' limiter/guard/held.rs \
+    's/let mut ends = self\.ends\(\);\s*if let Some\(before\) = self\.until\.with\(&id, \|until\| \*until\) \{/let before = self.until.with(\&id, |until| *until);\n        let mut ends = self.ends();\n        if let Some(before) = before {/' \
     guard::models::two_blocks_of_one_caller_by_hand_are_one
 weaken 'blocks by hand: the flag is not set' limiter/guard/held.rs \
     's/self\.any\.store\(true, Ordering::Release\);//' \

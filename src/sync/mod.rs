@@ -4,6 +4,8 @@
 //! in which threads can meet. What is checked is this very code. The models stand beside it, in files named `models`. The
 //! flag has our name: others' `cfg(loom)` is set for all crates of a build, and we have no loom then.
 
+#[cfg(not(all(test, tollgate_models)))]
+mod map;
 #[cfg(all(test, tollgate_models))]
 pub(crate) mod model;
 #[cfg(all(test, tollgate_models, feature = "redis"))]
@@ -15,6 +17,11 @@ pub(crate) mod tasks {
     pub(crate) use tokio::task::yield_now;
     pub(crate) use tokio::time::{sleep, timeout};
 }
+
+#[cfg(not(all(test, tollgate_models)))]
+pub(crate) use map::Map;
+#[cfg(all(test, tollgate_models))]
+pub(crate) use model::Map;
 
 #[cfg(tollgate_models)]
 pub(crate) use loom::sync::{Mutex, MutexGuard, RwLock, atomic};

@@ -1,9 +1,12 @@
 //! How models run: a few threads, every order in which they can meet, every value that a load may see.
 
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loom::model::Builder;
+use loom::sync::Mutex;
 use loom::thread::{self, JoinHandle};
 
 /// Runs a model in every order that there is.
@@ -40,3 +43,34 @@ pub(crate) fn thread<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static
 
 /// Words.
 const STACK: usize = 0x8000;
+
+/// In the place of the map that locks its parts: the same operations behind one lock of the checker.
+#[derive(Debug)]
+pub(crate) struct Map<K: Eq + Hash, V>(Mutex<HashMap<K, V>>);
+
+impl<K: Eq + Hash, V: Default> Map<K, V> {
+    pub(crate) fn with<R>(&self, key: &K, act: impl FnOnce(&mut V) -> R) -> Option<R> {
+        self.0.lock().unwrap().get_mut(key).map(act)
+    }
+
+    pub(crate) fn with_default<R>(&self, key: K, act: impl FnOnce(&mut V) -> R) -> R {
+        act(self.0.lock().unwrap().entry(key).or_default())
+    }
+
+    pub(crate) fn remove_if(&self, key: &K, is_so: impl FnOnce(&V) -> bool) {
+        let mut all = self.0.lock().unwrap();
+        if all.get(key).is_some_and(is_so) {
+            all.remove(key);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+impl<K: Eq + Hash, V> Default for Map<K, V> {
+    fn default() -> Map<K, V> {
+        Map(Mutex::default())
+    }
+}

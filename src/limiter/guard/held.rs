@@ -1,25 +1,21 @@
 //! Callers that were blocked by hand. None of them is forgotten before its block ends.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use crate::algorithm::Micros;
 use crate::policy::Digest;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{PoisonError, RwLock};
+use crate::sync::{Map, Mutex, MutexGuard, PoisonError};
 
 /// By the local clock.
 #[derive(Default)]
 pub(in crate::limiter) struct Held {
-    blocks: RwLock<Blocks>,
-    /// While nobody was ever blocked, calls do not lock the blocks.
+    /// What every call looks up.
+    until: Map<Digest, Micros>,
+    /// The same by its end. Locked while a block is made or ended, so that both say the same; calls do not wait for it.
+    ends: Mutex<BTreeSet<(Micros, Digest)>>,
+    /// While nobody was ever blocked, calls look nothing up.
     any: AtomicBool,
-}
-
-/// When each block ends, found by its caller and by its end.
-#[derive(Default)]
-struct Blocks {
-    until: HashMap<Digest, Micros>,
-    ends: BTreeSet<(Micros, Digest)>,
 }
 
 impl Held {
@@ -30,44 +26,46 @@ impl Held {
 
     /// Until when somebody is blocked, if they are.
     pub(super) fn blocked(&self, id: Digest, now: Micros) -> Option<Micros> {
-        let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
-        blocks.until.get(&id).copied().filter(|until| *until > now)
+        self.until.with(&id, |until| *until).filter(|until| *until > now)
     }
 
     /// Blocks somebody until then, replacing an earlier block; returns whether there was room. A block that has ended
     /// makes room for another.
     pub(in crate::limiter) fn block(&self, id: Digest, now: Micros, until: Micros) -> bool {
-        let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
-        if !blocks.until.contains_key(&id) && blocks.ends.len() >= MOST {
-            match blocks.ends.first() {
-                Some(&(end, ended)) if end <= now => blocks.remove(ended),
+        let mut ends = self.ends();
+        if let Some(before) = self.until.with(&id, |until| *until) {
+            ends.remove(&(before, id));
+        } else if ends.len() >= MOST {
+            match ends.first() {
+                Some(&(end, ended)) if end <= now => self.remove(&mut ends, ended),
                 _ => return false,
             }
         }
-        blocks.remove(id);
-        blocks.ends.insert((until, id));
-        blocks.until.insert(id, until);
+        ends.insert((until, id));
+        self.until.with_default(id, |end| *end = until);
         self.any.store(true, Ordering::Release);
         true
     }
 
     /// Lets somebody go.
     pub(in crate::limiter) fn unblock(&self, id: Digest) {
-        self.blocks.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.remove(&mut self.ends(), id);
+    }
+
+    fn remove(&self, ends: &mut BTreeSet<(Micros, Digest)>, id: Digest) {
+        if let Some(until) = self.until.with(&id, |until| *until) {
+            ends.remove(&(until, id));
+            self.until.remove_if(&id, |_| true);
+        }
     }
 
     /// How many are blocked.
     pub(super) fn len(&self, now: Micros) -> usize {
-        let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
-        blocks.ends.iter().rev().take_while(|(end, _)| *end > now).count()
+        self.ends().iter().rev().take_while(|(end, _)| *end > now).count()
     }
-}
 
-impl Blocks {
-    fn remove(&mut self, id: Digest) {
-        if let Some(until) = self.until.remove(&id) {
-            self.ends.remove(&(until, id));
-        }
+    fn ends(&self) -> MutexGuard<'_, BTreeSet<(Micros, Digest)>> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,8 +79,7 @@ mod tests {
 
     /// How many there are, by either way to find them.
     fn counts(held: &Held) -> (usize, usize) {
-        let blocks = held.blocks.read().expect("no panic");
-        (blocks.until.len(), blocks.ends.len())
+        (held.until.len(), held.ends().len())
     }
 
     #[test]

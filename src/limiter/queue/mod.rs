@@ -19,17 +19,16 @@ mod sequence;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::task::Waker;
 
 use self::sequence::{Entry, Handle, Sequence};
 use crate::algorithm::{Micros, Quota};
 use crate::policy::{DecidedBy, Decision, Decisions, Digest, PolicyName};
-use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::Map;
 
 /// All queues of a limiter. A queue is removed with its last caller.
 #[derive(Debug, Default)]
-pub(super) struct Queues(Mutex<HashMap<ClassId, Class>>);
+pub(super) struct Queues(Map<ClassId, Class>);
 
 /// Turns that are as good as each other, but for their instants.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -91,7 +90,7 @@ impl Queues {
             cost: decision.cost(),
             quota: *decision.quota(),
         };
-        let waiter = self.all().entry(class.clone()).or_default().join(decision.clone(), waker.clone());
+        let waiter = self.0.with_default(class.clone(), |class| class.join(decision.clone(), waker.clone()));
         Some(Ticket { class, waiter })
     }
 
@@ -99,7 +98,7 @@ impl Queues {
     /// is another.
     pub(super) fn moved(&self, ticket: &Ticket, waker: &Waker) -> Option<Decision> {
         // A waker may be the last reference to a task whose destructor comes here: it is dropped when this is unlocked.
-        let (_earlier_waker, decision) = self.all().get_mut(&ticket.class)?.moved(ticket.waiter, waker);
+        let (_earlier_waker, decision) = self.0.with(&ticket.class, |class| class.moved(ticket.waiter, waker))?;
         decision
     }
 
@@ -117,17 +116,9 @@ impl Queues {
     }
 
     fn remove<R>(&self, ticket: &Ticket, way: impl FnOnce(&mut Class, Handle) -> Option<R>) -> Option<R> {
-        let mut all = self.all();
-        let class = all.get_mut(&ticket.class)?;
-        let removed = way(class, ticket.waiter);
-        if class.waiters.len() == 0 {
-            all.remove(&ticket.class);
-        }
+        let removed = self.0.with(&ticket.class, |class| way(class, ticket.waiter))?;
+        self.0.remove_if(&ticket.class, |class| class.waiters.len() == 0);
         removed
-    }
-
-    fn all(&self) -> MutexGuard<'_, HashMap<ClassId, Class>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
