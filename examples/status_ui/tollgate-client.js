@@ -42,9 +42,11 @@ function readingOf(config, { written_by, ts, clear }) {
   if (algorithm !== "sliding_window") {
     return algorithm === "token_bucket" ? FASTER : OWN;
   }
-  const ends = Math.min(Math.ceil((ts + 2 * period) / 1e6) * 1e6, LAST);
+  const seconds = Math.ceil((ts + 2 * period) / 1e6);
+  const ends = seconds < NEVER ? seconds * 1e6 : LAST;
   return period % 1e6 === 0 && ends === clear && isBoundary(config, ts) ? OWN : WHOLE;
 }
+var NEVER = 2 ** 32 - 1;
 function isBoundary(config, ts) {
   const { index, begin } = windowsOf(config);
   return begin(index(ts)) === ts;

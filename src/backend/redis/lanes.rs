@@ -127,7 +127,7 @@ impl Lanes {
     pub(super) fn send(self: &Arc<Self>, lane: u16, operation: Operation) {
         let passage = self.breaker(lane).passage(Instant::now());
         if passage == Passage::Probe {
-            operation.kind.rows().iter().take(1).for_each(|row| self.probe(lane, row.clone()));
+            operation.kind.rows().iter().take(1).for_each(|row| self.probe(lane, Row::clone(row)));
         }
         if passage != Passage::Free {
             return operation.refuse(out_of_reach(self.breaker(lane).why().unwrap_or(Why::Late)));
