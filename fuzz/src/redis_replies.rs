@@ -32,17 +32,21 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
 
 /// Of one take alone: what is decided follows from the instant and the row, and has to be what the server says.
 fn as_it_says(quota: Quota, ask: Ask, operations: &[Operation], reply: &[u8]) {
-    let Ok(bytes) = <[u8; 41]>::try_from(reply) else { return };
+    let Ok(bytes) = <[u8; 49]>::try_from(reply) else { return };
     let number = |at: usize| f64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-    let stamp = u32::from_le_bytes(std::array::from_fn(|i| bytes[33 + i]));
+    let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
     let in_range = |number: f64| number.fract() == 0.0 && (0.0..=Micros::MAX.get() as f64).contains(&number);
-    let (now, spent, at, carry) = (number(0), number(9), number(17), number(25));
+    let (now, kind, spent, at, carry) = (number(0), word(9), number(17), number(25), number(33));
     let answer = decided(operations, reply).remove(0);
-    if !in_range(now) || !in_range(at) || !spent.is_finite() || !carry.is_finite() {
+    let tokens = 0.0..=Micros::MAX.get() as f64;
+    let is_row = kind == OURS && in_range(at) && tokens.contains(&spent) && tokens.contains(&carry);
+    if !in_range(now) || kind != 0 && !is_row {
         return assert!(answer.is_err(), "{bytes:?}");
     }
     let (now, at) = (Micros::new(now as u64), Micros::new(at as u64));
-    let expected = step(&quota, &State { spent, at, carry, stamp, ..State::default() }, now, ask);
+    let clear = if word(45) == u32::MAX { Micros::MAX } else { Micros::new(u64::from(word(45)) * 1_000_000) };
+    let row = State { spent, at, carry, stamp: word(41), clear };
+    let expected = step(&quota, if kind == 0 { &NONE } else { &row }, now, ask);
     match answer {
         Ok(steps) => {
             assert!(*steps == [expected] && (bytes[8] == 1) == expected.is_allowed(), "{steps:?} {expected:?}")
@@ -50,6 +54,11 @@ fn as_it_says(quota: Quota, ask: Ask, operations: &[Operation], reply: &[u8]) {
         Err(error) => assert!((bytes[8] == 1) != expected.is_allowed(), "{error} {expected:?}"),
     }
 }
+
+/// The first bytes of a row: version, windows, sections.
+const OURS: u32 = u32::from_le_bytes([2, 1, 0, 0]);
+
+const NONE: State = State { spent: 0.0, at: Micros::EPOCH, carry: 0.0, stamp: 0, clear: Micros::EPOCH };
 
 /// Any bytes on the wire.
 fn protocol(bytes: &[u8]) {
@@ -130,6 +139,15 @@ fn reply(u: &mut Unstructured<'_>, operations: &[Operation]) -> Result<Vec<u8>> 
     }
     for (_, quota) in rows {
         let state = raw::state(u, &quota.unwrap_or(Quota::per_second(1)))?;
+        // Mostly a row; now and then none, or what is there in place of one.
+        let kind = match u.arbitrary::<u8>()? {
+            0 => 0,
+            1 => u32::MAX,
+            2 => u.arbitrary()?,
+            _ => OURS,
+        };
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend(u.arbitrary::<[u8; 4]>()?);
         bytes.extend(state.spent.to_le_bytes());
         bytes.extend((state.at.get() as f64).to_le_bytes());
         bytes.extend(state.carry.to_le_bytes());
