@@ -44,7 +44,7 @@ pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
     let foreign = is_foreign(quota, state, now);
     let row = roll(quota, state, now);
     match granted(quota, &row, now, ask) {
-        // Nothing is spent and nothing promised, so the row stays another quota's.
+        // Nothing is spent or reserved, so the row keeps the other quota's stamp.
         Some(Verdict::Allow) if foreign && ask.cost == 0 => Step { verdict: Verdict::Allow, state: *state, now },
         Some(verdict) => Step { verdict, state: charged(quota, &row, ask.cost), now },
         None => denied(quota, if foreign { *state } else { row }, now, ask),
@@ -85,9 +85,8 @@ pub struct Steps(SmallVec<[Step; 1]>);
 ///
 /// `rows` holds each row of the call once. Each line sees what the lines before it would spend. If all are granted,
 /// `rows` is what they are to become; a row of which nothing stands any more becomes the default, and need not be
-/// kept. Else `rows` is as it was, and so is the state in the steps of lines that would have fitted. A line that is
-/// denied on a row that several lines name is told the time after which all of them fit, since the call will ask for all
-/// of them again.
+/// kept. If one is denied, `rows` is unchanged, and so is the state in the steps of lines that would have fitted. If several
+/// lines name one row, the retry time of a denied line is that of all of them together, since a retry repeats them all.
 ///
 /// ```
 /// use std::time::Duration;
@@ -131,7 +130,7 @@ pub fn step_all<R: BorrowMut<State>>(rows: &mut [R], lines: &[Line<'_>], now: Mi
     steps
 }
 
-/// Nothing is spent: whatever fitted leaves its row as it was. `before` each line stood what the lines before it had left.
+/// Takes back what was granted. `before[i]` is the row of line `i` just before that line was decided.
 #[cold]
 fn undo<R: BorrowMut<State>>(rows: &mut [R], before: &[State], lines: &[Line<'_>], steps: &mut [Step], now: Micros) {
     let granted: SmallVec<[bool; 8]> = steps.iter().map(Step::is_allowed).collect();
@@ -149,9 +148,8 @@ fn undo<R: BorrowMut<State>>(rows: &mut [R], before: &[State], lines: &[Line<'_>
     }
 }
 
-/// The denial that all lines of one row get, if one of them is denied. Each comes after the ones before it, so it is
-/// asked with their tokens added to its own, within the time that it would wait itself; and the call will succeed when
-/// the last of them does.
+/// The denial that all lines of one row share, if one of them is denied. Each line comes after the ones before it, so it
+/// is decided with their tokens added to its own, within its own maximum wait. The call succeeds once the last one does.
 fn together<'a>(before: &State, now: Micros, lines: impl Iterator<Item = &'a Line<'a>>) -> Option<Verdict> {
     let mut tokens = 0u64;
     let mut denial: Option<Option<Duration>> = None;
@@ -160,7 +158,7 @@ fn together<'a>(before: &State, now: Micros, lines: impl Iterator<Item = &'a Lin
         if let Verdict::Deny { retry } = step(line.quota, before, now, line.ask.for_cost(tokens)).verdict {
             denial = Some(match denial {
                 None => retry,
-                // Never, if one of them never.
+                // If one line never fits, neither does the call.
                 Some(longest) => longest.zip(retry).map(|(a, b)| a.max(b)),
             });
         }
@@ -286,7 +284,7 @@ mod tests {
         let before = State { spent: 2.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let mut states = [before];
         let line = Line { row: 0, quota: &quota, ask: Ask::cost(1) };
-        // One token is left. Either line would fit by itself; together they do in a second.
+        // One token is left: each line fits alone, and both together fit after one second.
         let steps = step_all(&mut states, &[line, line], NOW);
         assert_eq!(steps[0].verdict, Verdict::Allow);
         assert_eq!(steps[1].verdict, Verdict::Deny { retry: Some(SECOND) });

@@ -463,7 +463,7 @@ fn replay(model: &mut HashMap<Digest, State>, takes: &[Take<'_>], steps: &Steps,
     let expected = step_all(&mut states, &lines, now);
     let granted = expected.all_granted();
     for ((expected, answer), take) in expected.iter().zip(steps.iter()).zip(takes) {
-        // What a denial leaves may be told as it is, or brought to the present.
+        // After a denial a backend may return the row as stored, or rolled to the present.
         let state = |step: &Step| if granted { step.state } else { roll(&take.quota, &step.state, now) };
         assert_same(&Step { state: state(answer), ..*answer }, &Step { state: state(expected), ..*expected }, round);
     }

@@ -1,4 +1,4 @@
-//! Denials of a remote backend that can be told without asking it again (gate 4).
+//! Denials of a remote backend that need no second question to it (step 3).
 //!
 //! What is kept is not a verdict but the row, as the backend last showed it. Whoever else spends, spends more; so as
 //! long as nothing is given back, a row that is known denies whatever the true one would have to deny, and

@@ -1,5 +1,4 @@
-//! The one place where a call is decided, step by step. Whoever limits, from a handler, a layer or a status endpoint, comes
-//! here.
+//! The path of every decision, in numbered steps. Handlers, layers and status endpoints all call it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,30 +16,30 @@ use crate::algorithm::{Ask, Steps};
 use crate::backend::{Error, ErrorKind, RowId, Take};
 use crate::policy::{DecidedBy, Decision, Decisions, Key, Policy, Signals, Subject};
 
-/// What a call is besides its charges.
+/// The context of a call: everything but its charges.
 #[derive(Clone, Copy)]
 pub(crate) struct Circumstances<'a> {
-    /// Whether it is charged, or only asked for.
+    /// Charge the rows, or only look at them.
     pub(crate) take: bool,
-    /// Whether a denial is acted on.
+    /// Whether a denial is enforced, or only reported (shadow mode).
     pub(crate) enforced: bool,
-    /// Whether the caller can wait for a remote backend.
+    /// Whether the caller can await a remote backend.
     pub(crate) waits: bool,
     pub(crate) signals: &'a Signals,
 }
 
-/// What the steps after the backend have to know of a call.
+/// What the steps after the backend need to know about the call.
 pub(super) struct Call {
     take: bool,
     enforced: bool,
     /// When a remote backend was asked, for observers.
     began: Option<Instant>,
-    /// To learn what a remote backend says.
+    /// Allows the block cache to store the remote backend's answer.
     permit: Option<Permit>,
     caller: Option<Box<Caller>>,
 }
 
-/// By what a caller may be blocked: in a box, since few limiters count denials.
+/// The identities that a caller can be blocked by. Boxed, because few limiters count denials.
 struct Caller {
     known: Known,
     /// One for each take.
@@ -50,7 +49,7 @@ struct Caller {
 type Takes<'a> = SmallVec<[Take<'a>; 4]>;
 
 impl RateLimiter {
-    /// Decides charges together: all of them are granted, or none.
+    /// Decides several charges together: all are granted, or none.
     pub(crate) fn decide<'a>(
         &self,
         charges: &[(&'a Policy, &'a Subject, Ask)],
@@ -60,7 +59,7 @@ impl RateLimiter {
         let Circumstances { take, enforced, waits, signals } = around;
         let mut call = Call { take, enforced, began: None, permit: None, caller: None };
 
-        // 1. Resolve: the row, and the quotas that apply to it: what was set at run time, the tier's, or the policy's own.
+        // 1. Resolve the row and its quotas: those set at run time, else the tier's, else the policy's own.
         let (mut takes, mut keys) = (Takes::new(), Vec::new());
         let is_guarded = guard.is_needed();
         for (policy, subject, ask) in charges {
@@ -75,7 +74,7 @@ impl RateLimiter {
             }
         }
 
-        // 2. Blocked: a deny list, or a block, whatever the quotas say.
+        // 2. Blocked: a deny list or a block denies the call, whatever the quotas.
         if is_guarded {
             if let Some(blocked) = self.blocked(&keys, &takes, signals, &mut call) {
                 self.observe(&call, &blocked);
@@ -83,18 +82,18 @@ impl RateLimiter {
             }
         }
 
-        // 3. Known: what a remote backend said before tells that it would deny.
+        // 3. Known: an earlier answer of a remote backend is enough to deny.
         if let Some(cache) = block_cache {
             let now = time.now();
             if let Some(steps) = cache.denies(&takes, now) {
                 let denied = decisions(&takes, &steps).by(DecidedBy::BlockCache);
-                self.told(&call, &denied);
+                self.protect_and_observe(&call, &denied);
                 return DecisionsFuture::ready(Ok(denied));
             }
             call.permit = Some(cache.permit(&takes, now));
         }
 
-        // 4. The backend: all of them, or none, at one instant.
+        // 4. The backend decides all takes at one instant: all are granted, or none.
         if backend.is_remote() {
             if !waits {
                 return DecisionsFuture::unanswered();
@@ -108,7 +107,7 @@ impl RateLimiter {
         }
     }
 
-    /// Steps 5 to 7: what comes after the backend.
+    /// Steps 5 to 7, after the backend.
     #[inline]
     pub(super) fn conclude(
         &self,
@@ -118,17 +117,17 @@ impl RateLimiter {
     ) -> Result<Decisions, Error> {
         let decided = self.decided(call, takes, answer);
         if let Ok(decided) = &decided {
-            self.told(call, decided);
+            self.protect_and_observe(call, decided);
         }
         decided
     }
 
-    /// The backend's answer. 5. Or, if it failed, the failure mode: another decision in its stead, or its error.
+    /// 5. Failure: if the backend failed, the failure mode decides instead, or the error is returned.
     #[inline]
     fn decided(&self, call: &Call, takes: &[Take<'_>], answer: Result<Steps, Error>) -> Result<Decisions, Error> {
         let steps = match answer {
             Ok(steps) if steps.len() == takes.len() => steps,
-            // An answer that is none is a failure like any other.
+            // A malformed answer is a failure, too.
             Ok(_) => return self.failed(call, takes, wrong_number()),
             Err(error) => return self.failed(call, takes, error),
         };
@@ -140,18 +139,18 @@ impl RateLimiter {
 
     /// Steps 6 and 7.
     #[inline]
-    fn told(&self, call: &Call, decided: &Decisions) {
-        // 6. Protection: denials are counted, and whoever has too many is blocked.
+    fn protect_and_observe(&self, call: &Call, decided: &Decisions) {
+        // 6. Protect: count denials, and block callers that have too many.
         if let Some(caller) = &call.caller {
             self.protect(caller, decided);
         }
-        // 7. Observers are told.
+        // 7. Observe.
         if !self.inner.observers.is_empty() {
             self.observe(call, decided);
         }
     }
 
-    /// The denial of who is kept out; else what protection will want to know.
+    /// The denial of a blocked caller. If it is not blocked, stores what step 6 needs in `call`.
     fn blocked(
         &self,
         keys: &[Option<&Key>],
@@ -190,15 +189,15 @@ impl RateLimiter {
     fn protect(&self, caller: &Caller, decided: &Decisions) {
         let Inner { guard, time, observers, .. } = &*self.inner;
         if decided.is_allowed() {
-            // What nobody saw says nothing of who asked, nor does a charge of nothing.
-            let says = |decision: &&Decision| decision.decided_by() != DecidedBy::Nobody && decision.cost() > 0;
-            let seen = decided.iter().filter(says);
+            // A decision that failed open is no evidence of good behaviour, nor is a charge of cost 0.
+            let is_evidence = |decision: &&Decision| decision.decided_by() != DecidedBy::Nobody && decision.cost() > 0;
+            let seen = decided.iter().filter(is_evidence);
             return guard.allowed(seen.map(|decision| (decision.policy(), decision.key())), &caller.known);
         }
         let denied = decided.iter().zip(&caller.keys).filter(|(decision, _)| decision.is_violated());
         let denied = denied.map(|(decision, key)| (decision.policy(), key.as_ref(), decision.key()));
         for earned in guard.denied(denied, &caller.known, time.now()) {
-            // In this process it holds whether the others learn of it or not.
+            // The block holds in this process even if the others cannot be notified.
             self.inner.tell(&News::Block(earned.id, Some((earned.lasts, earned.times))));
             let rule = earned.signal.to_rule();
             let blocked = Blocked { rule: &rule, lasts: earned.lasts, times: earned.times };

@@ -63,12 +63,12 @@ enum State {
     Pending(Box<Pending>),
 }
 
-/// A call that a backend decides elsewhere.
+/// A call that waits for a remote backend.
 #[derive(Debug)]
 struct Pending {
     limiter: RateLimiter,
     takes: SmallVec<[OwnedTake; 1]>,
-    /// `None` once it was concluded.
+    /// `None` once the steps after the backend have run.
     call: Option<Call>,
     steps: BackendFuture<Steps>,
 }
@@ -103,7 +103,7 @@ impl DecisionsFuture {
         DecisionsFuture(State::Ready(Some(answer)))
     }
 
-    /// For whoever does not wait: nobody in this process can tell.
+    /// For callers that cannot await: the remote backend was not asked.
     pub(super) fn unanswered() -> DecisionsFuture {
         DecisionsFuture(State::Ready(None))
     }

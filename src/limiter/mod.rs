@@ -88,18 +88,18 @@ pub use wait::WaitFuture;
 /// ```
 ///
 /// # How a call is decided
-/// The same steps, with the same numbers, wherever a limit is met:
+/// Handlers, layers and status endpoints use the same steps. (A layer's [`skip`](crate::RateLimitLayer::skip) rules come
+/// before them.)
 ///
-/// 1. **skip** rules let a request pass unlimited: [`RateLimitLayer::skip`](crate::RateLimitLayer::skip);
-/// 2. a [**deny list**](DenyList), or a [**block**](AutoBlock), denies it;
-/// 3. the **quota**: the policy's own, or its tier's, or what was [set](RateLimiter::set_quota) in its place at run
-///    time;
-/// 4. the [**block cache**](RateLimiterBuilder::block_cache), before a remote backend: what that said before tells that
-///    it would deny;
-/// 5. the **backend** decides all charges of the call against one instant: all or none;
-/// 6. the **failure mode**, if it could not: see [`FailureMode`];
-/// 7. **protection** counts denials, and blocks who has too many: see [`AutoBlock`];
-/// 8. [**observers**](Observer) are told.
+/// 1. **Resolve** each charge: its row, and the quota that applies ([set](RateLimiter::set_quota) at run time, else the
+///    tier's, else the policy's own).
+/// 2. **Blocked**: a [deny list](DenyList) or a [block](AutoBlock) denies the call.
+/// 3. **Known**: the [block cache](RateLimiterBuilder::block_cache) denies the call if an earlier answer of a remote backend
+///    is enough to do so.
+/// 4. The **backend** decides all charges at one instant: all are granted, or none.
+/// 5. **Failure**: if the backend failed, the [`FailureMode`] decides.
+/// 6. **Protect**: denials are counted, and callers with too many are blocked ([`AutoBlock`]).
+/// 7. **Observe**: [observers](Observer) are notified.
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
     inner: Arc<Inner>,

@@ -1,4 +1,4 @@
-//! Quotas that were changed at run time (gate 3).
+//! Quotas that were changed at run time (step 1).
 
 use std::collections::HashMap;
 use std::fmt;

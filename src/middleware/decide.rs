@@ -201,7 +201,7 @@ impl Charges {
         for Asked { rule, policy, caller, cost } in rest {
             let found = caller.found().await;
             let cost = match (&found, cost) {
-                // Nobody is charged.
+                // There is no charge, so no cost is needed.
                 (Found::Skip | Found::Refuse(_), _) => 0,
                 (_, Some(own)) => own.known().await,
                 (_, None) => {

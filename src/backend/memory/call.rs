@@ -69,7 +69,7 @@ impl<'a> Call<'a> {
         Call { table, shards: numbers.into_iter().map(|number| table.lock(number)).collect(), busy }
     }
 
-    /// Decides all takes at `now`, and stores what they leave if all are granted.
+    /// Decides all takes at `now`. If all are granted and `store` is set, stores the rows.
     pub(super) fn decide(&mut self, takes: &[Take<'_>], now: Micros, store: bool) -> Steps {
         // Each row once.
         let mut rows = SmallVec::<[Loaded<'_>; 2]>::new();
@@ -93,8 +93,8 @@ impl<'a> Call<'a> {
         let steps = step_all(rows, lines, now);
         if store && steps.all_granted() {
             for (place, row) in rows.iter().enumerate() {
-                // Tiers of one policy share a row, so the last quota is the one that wrote it. A charge of nothing leaves
-                // the row of another quota as it is.
+                // Tiers of one policy share a row: the last quota that charged it wrote it. A charge of cost 0 does not
+                // change another quota's row.
                 let wrote = |line: &&Line<'_>| line.row == place && [line.quota.stamp(), 0].contains(&row.state.stamp);
                 if let Some(last) = lines.iter().rev().find(wrote) {
                     self.store(row, last.quota, now);
@@ -106,8 +106,8 @@ impl<'a> Call<'a> {
         steps
     }
 
-    /// Newcomers share overflow rows, which have window boundaries of their own: those that differ from newcomer to newcomer
-    /// would pay the shared row back at each. In the answer they are the key's.
+    /// Overflow rows are shared by newcomers and have window boundaries of their own: with each key's boundaries, the shared
+    /// row would be repaid at all of them. The returned steps have the boundaries of the key.
     #[cold]
     fn decide_overflow(
         &mut self,
@@ -128,7 +128,7 @@ impl<'a> Call<'a> {
         steps
     }
 
-    /// Rows that denied a charge remember that they did.
+    /// Marks the rows that denied a charge.
     #[cold]
     fn denied(&mut self, rows: &[Loaded<'_>], lines: &[Line<'_>], steps: &[Step]) {
         for (line, _) in lines.iter().zip(steps).filter(|(_, step)| !step.is_allowed()) {
@@ -142,7 +142,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The place of the row that was loaded last: of an overflow row that the call has loaded before, the first one.
+    /// The index of the row that was loaded last. If the call has loaded the same overflow row before, the earlier index.
     fn one_overflow(&self, rows: &mut SmallVec<[Loaded<'_>; 2]>) -> usize {
         let last = rows.len() - 1;
         let place = |row: &Loaded<'_>| (row.place, self.table.shard_of(row.key));
@@ -202,7 +202,7 @@ impl<'a> Call<'a> {
                 shard.ledger().overflowed += 1;
                 return shard.ledger().set_overflow(shared, *state);
             }
-            // The usual case: a row that is there, and has no carry. Or another quota's, with an overrun: its carry stays.
+            // Usually the row exists and has no carry. A row of another quota with an overrun keeps its carry.
             Place::Found if !row.has_carry && state.carry == 0.0 && state.stamp != 0 || is_others(state, quota) => {
                 return shard.rows.get_mut(key).into_iter().for_each(|found| found.write(quota, state));
             }
@@ -242,7 +242,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Whether a row was left to the quota that wrote it.
+/// Whether the row still has another quota's stamp.
 fn is_others(state: &State, quota: &Quota) -> bool {
     state.stamp != quota.stamp() && state.stamp != 0
 }

@@ -8,7 +8,7 @@ use hashbrown::raw::RawTable;
 
 use super::row::{Row, RowKey};
 
-/// Rows are found by their place, never by the map's own hash.
+/// Rows are looked up by their place. DashMap's own hasher is never used.
 pub(super) struct Map(DashMap<RowKey, Row>);
 
 /// The rows of one shard, locked.

@@ -92,7 +92,7 @@ impl MemoryBackend {
 
     fn decide(&self, takes: &[Take<'_>], store: bool) -> Steps {
         let mut call = Call::new(&self.table, takes.iter().map(|take| &take.row));
-        // Once the rows are locked, nobody updates them at a later instant than this.
+        // Read after locking: no other thread can have written the rows at a later instant.
         let now = self.clock.now();
         call.decide(takes, now, store)
     }

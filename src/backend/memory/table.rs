@@ -28,7 +28,7 @@ pub(super) struct Shard<'a> {
     table: &'a Table,
     pub(super) number: usize,
     pub(super) rows: Rows<'a>,
-    /// Locked when it is needed: for rows that are there it is not.
+    /// Locked on first use. Calls whose rows all exist never lock it.
     ledger: Option<MutexGuard<'a, Ledger>>,
     /// Rows of the call that have found room, and are not added yet.
     pub(super) coming: usize,
@@ -114,7 +114,7 @@ impl<'a> Shard<'a> {
         ledger.get_or_insert_with(|| locked(&table.ledgers[*number]))
     }
 
-    /// Where a row goes that is not there.
+    /// Where to put a row that does not exist yet.
     pub(super) fn place(
         &mut self,
         key: RowKey,

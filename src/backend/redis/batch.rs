@@ -27,7 +27,7 @@ impl Operation {
         !matches!(self.kind, Kind::Decide { .. })
     }
 
-    /// Answers that it failed. Whoever does not wait any more has left.
+    /// Answers with an error. The receiver may have been dropped.
     pub(super) fn refuse(self, error: Error) {
         let _ = self.answer.send(Err(error));
     }
@@ -66,8 +66,8 @@ impl Kind {
         takes == others
     }
 
-    /// Whether it may be carried out on a row that is none. A reset removes a damaged row, but not what may be somebody
-    /// else's.
+    /// Whether the operation may run on a value that is not a valid row. A reset removes a damaged row, but never a value
+    /// that another program may own.
     fn mends(&self, found: Foreign) -> bool {
         matches!(self, Kind::Reset { .. }) && found == Foreign::Damaged
     }
@@ -130,7 +130,7 @@ impl Batch {
         arguments
     }
 
-    /// Tells everybody what the script's reply means for them.
+    /// Answers every operation from the script's reply.
     pub(super) fn answer(self, reply: &[u8]) {
         let Some(mut reply) = Reply::read(reply, self.operations.len(), self.rows.len()) else {
             let message = format!(
@@ -150,7 +150,7 @@ impl Batch {
         }
     }
 
-    /// Tells everybody that it failed.
+    /// Answers every operation with an error.
     pub(super) fn fail(self, error: impl Fn() -> Error) {
         for operation in self.operations {
             operation.refuse(error());
@@ -158,8 +158,8 @@ impl Batch {
     }
 }
 
-/// What the script did, done again on the rows as they were: waits, retry times and rows follow from the same arithmetic
-/// that every other backend uses. If that would have decided otherwise, the answer is an error rather than a guess.
+/// Replays an operation on the rows as they were before the script ran, with the arithmetic that all backends share. It
+/// yields waits, retry times and rows. If its decision differs from the script's, the answer is an error.
 fn replayed(kind: &Kind, places: &[usize], reply: &mut Reply, done: bool) -> Result<Steps, Error> {
     let Reply { now, rows, foreign, .. } = reply;
     let mut steps = Steps::default();

@@ -10,11 +10,11 @@ use crate::sync::{Map, Mutex, MutexGuard, PoisonError};
 /// By the local clock.
 #[derive(Default)]
 pub(in crate::limiter) struct Held {
-    /// What every call looks up.
+    /// When each block ends. Every call looks its caller up here.
     until: Map<Digest, Micros>,
-    /// The same by its end. Locked while a block is made or ended, so that both say the same; calls do not wait for it.
+    /// The same, ordered by end. Locked while a block is added or removed, which keeps both in step; calls never lock it.
     ends: Mutex<BTreeSet<(Micros, Digest)>>,
-    /// While nobody was ever blocked, calls look nothing up.
+    /// Whether a block was ever added. Until then, calls skip the lookup.
     any: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! Who is kept out whatever the quotas say (gate 2), and who earns that (gate 7).
+//! Blocks: callers that are denied whatever the quotas (step 2), and how denials earn a block (step 6).
 
 mod auto_block;
 mod held;
@@ -76,7 +76,7 @@ impl Guard {
         self.auto.is_some()
     }
 
-    /// Gate 2: whoever is on the deny list, or blocked.
+    /// Step 2: finds the deny rule or the block that applies to a call.
     pub(super) fn bars<'k>(
         &self,
         keys: impl Iterator<Item = (&'k PolicyName, Option<&'k Key>, Digest)> + Clone,
@@ -122,7 +122,7 @@ impl Guard {
         all.map(|signal| (hash.digest(&signal.to_key()), signal)).collect()
     }
 
-    /// Gate 7: a denial of these keys under policies whose denials count. Whoever earned a block by it.
+    /// Step 6: counts a denial of these keys, under policies whose denials count. Returns the blocks earned by it.
     pub(super) fn denied<'k>(
         &self,
         keys: impl Iterator<Item = (&'k PolicyName, Option<&'k Key>, Digest)>,
@@ -156,7 +156,7 @@ impl Guard {
         earned
     }
 
-    /// Gate 7: a charge was made under a policy whose denials count.
+    /// Step 6: records that a charge was granted, under a policy whose denials count.
     pub(super) fn allowed<'k>(&self, keys: impl Iterator<Item = (&'k PolicyName, Digest)>, known: &Known) {
         let Some(auto) = self.auto.as_ref().filter(|auto| auto.forgive) else { return };
         let Some(offenders) = self.offenders.get() else { return };

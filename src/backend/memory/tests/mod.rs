@@ -43,7 +43,7 @@ impl Bench {
     }
 }
 
-/// Holds whoever looks at it first up until another caller has had a chance to be decided.
+/// Delays the first caller that reads it until another caller has had a chance to be decided.
 #[derive(Debug)]
 struct HeldUp {
     clock: ManualClock,
@@ -56,7 +56,7 @@ impl Clock for HeldUp {
         let first = self.first.lock().unwrap().take();
         if let Some((begin, done)) = first {
             begin.send(()).unwrap();
-            // The other one waits for the row, so it is not done before this call is.
+            // The other caller waits for the lock, so it cannot finish before this one.
             assert!(done.recv_timeout(Duration::from_millis(100)).is_err(), "the row was not locked");
         }
         now
@@ -64,7 +64,7 @@ impl Clock for HeldUp {
 }
 
 #[test]
-fn nobody_updates_a_row_between_a_look_at_the_clock_and_the_decision() {
+fn the_clock_is_read_while_the_rows_are_locked() {
     // Rows that are ahead of a clock by more than a full refill are forgiven: threads that lost their core between looking
     // and locking were admitted up to six times as often as the quota says.
     let ((begin, begun), (done, ended)) = (mpsc::channel(), mpsc::channel());
@@ -83,7 +83,7 @@ fn nobody_updates_a_row_between_a_look_at_the_clock_and_the_decision() {
             begun.recv().unwrap();
             clock.advance(SECOND);
             assert!(take(5).is_allowed());
-            // Whoever was held up may be gone.
+            // The first caller may have returned already.
             _ = done.send(());
         });
         assert!(take(5).is_allowed());
