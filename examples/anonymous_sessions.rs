@@ -82,7 +82,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let caller = move |request: &Parts| {
         let address = key::client_ip().resolve(request);
         match address.and_then(|address| known.tier(&request.headers, address)) {
-            // A cookie alone would not do: whoever invents one would be a new caller.
+            // The session was checked just now. An invented cookie has no tier, and counts by address.
             Some(tier) => {
                 key::cookie("sid").and(key::client_ip()).map(move |session| session.tier(tier)).extract(request)
             }

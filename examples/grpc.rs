@@ -38,7 +38,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let greetings = Policy::new("greetings", Quota::token_bucket(1, 3 * SECOND).capacity(3));
     // Feature `tonic`: the client's address comes from the connection, nothing else is needed.
-    let server = Server::builder().layer(RateLimitLayer::new(greetings, key::client_ip())).add_service(Greeter);
+    let limits = RateLimitLayer::new(greetings, key::client_ip()).grpc();
+    let server = Server::builder().layer(limits).add_service(Greeter);
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
 
     let channel = Endpoint::from_shared(url)?.connect().await?;

@@ -60,7 +60,7 @@ impl Queue {
     }
 
     async fn add(&mut self, units: u64) -> Result<(), LimitError> {
-        let turn = self.limiter.acquire(&JOBS, "team").cost(units).reserve().hold().await?;
+        let turn = self.limiter.acquire(&JOBS, "team").cost(units).reserve().await?;
         self.added += 1;
         println!("job {} runs in {:.1} s", self.added, turn.delay().as_secs_f64());
         // The turn is held as long as the job is in the queue: thrown away together, nobody has to think of giving it
@@ -72,8 +72,9 @@ impl Queue {
     async fn cancel(&mut self, number: u32) -> Result<(), tollgate::Error> {
         let entry = self.jobs.keys().copied().find(|(_, job)| *job == number);
         if let Some(turn) = entry.and_then(|entry| self.jobs.remove(&entry)) {
-            turn.cancel().await?; // dropping it would do the same, and tell nobody if it fails
-            println!("job {number} is cancelled");
+            // Dropping it would do the same, without reporting what became of the turn.
+            let came_back = turn.cancel().await?;
+            println!("job {number} is cancelled{}", if came_back { "" } else { ", its turn is lost" });
         }
         Ok(())
     }

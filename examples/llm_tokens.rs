@@ -62,7 +62,8 @@ const TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(1000, DAY));
 const CALLS: Policy = Policy::new("calls", Quota::fixed_window(20, DAY));
 const BATCH: Policy = Policy::new("batch", Quota::token_bucket(50, SECOND).max_reserved(150));
 
-/// What is charged before an answer. Yours counts the prompt (by its `content-length`, say) and the longest answer.
+/// What is charged before an answer. Yours counts the prompt (by its `content-length`, say; without
+/// one, the longest prompt that you accept) and the longest answer.
 const ESTIMATE: u64 = 50;
 
 #[tokio::main]

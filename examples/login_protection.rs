@@ -53,7 +53,7 @@ use axum::extract::{ConnectInfo, Path, State};
 use axum::http::StatusCode;
 use axum::{Form, Router, routing::post};
 use tokio::net::TcpListener;
-use tollgate::{Charge, HOUR, Key, LimitError, Policy, Quota, RateLimitLayer, RateLimiter, Settle, key};
+use tollgate::{Charge, HOUR, LimitError, Policy, Quota, RateLimitLayer, RateLimiter, Settle, key};
 
 /// It also locks out the owner of an account that somebody else guesses at, for twelve minutes an attempt. Yours may
 /// have a policy of its own for browsers that bring a cookie from an earlier login.
@@ -103,8 +103,8 @@ async fn login(
 /// The key is the account as it is looked up. A look-up that ignores case needs a key in lower case, or `ADA` has five
 /// more guesses.
 async fn attempt(limiter: &RateLimiter, account: &str, address: IpAddr) -> Result<(), LimitError> {
-    let address = Key::network(address, 32, 64); // as `key::client_ip()` counts
-    limiter.limit_all([Charge::new(&ACCOUNT, account), Charge::new(&ADDRESS, address)]).await?.into_result()?;
+    let address = key::client_ip().key(address); // as the layer counts
+    limiter.limit_all([Charge::new(&ACCOUNT, account), Charge::new(&ADDRESS, address)]).await?;
     Ok(())
 }
 

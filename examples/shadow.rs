@@ -6,7 +6,7 @@
 //! cargo run --example shadow -- 1.0   # refuses everybody who is over the limit
 //! ```
 //!
-//! The limit is three an hour for each API key. In shadow mode the fourth request passes, marked for your access log:
+//! The limit is three an hour for each API key, of which `k0` to `k99` exist, or for each address. In shadow mode the fourth request passes, marked for your access log:
 //!
 //! ```text
 //! $ for i in $(seq 4); do curl -si -H 'x-api-key: k1' http://127.0.0.1:3000 | grep -E 'HTTP|ratelimit'; done
@@ -39,11 +39,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tollgate::key::{self, KeyExtractor};
+use tollgate::key::{self, Extraction, KeyExtractor};
 use tollgate::{HOUR, Policy, Quota, RateLimitLayer, RateLimitStatus};
 
 const API: Policy = Policy::new("api", Quota::token_bucket(3, HOUR));
@@ -51,11 +52,25 @@ const API: Policy = Policy::new("api", Quota::token_bucket(3, HOUR));
 /// How many requests would have been refused. Yours goes to your metrics.
 type Shadowed = Arc<AtomicU64>;
 
+/// Whether an API key was given out. Yours are in a store; here they are `k0` to `k99`.
+fn is_issued(key: &str) -> bool {
+    key.strip_prefix('k').and_then(|number| number.parse().ok()).is_some_and(|number: u8| number < 100)
+}
+
+/// Customers by their API key, after it was checked; everybody else by address. By an unchecked key, a client that invents one
+/// for each request would never be refused.
+fn caller(request: &Parts) -> Extraction {
+    let key = request.headers.get("x-api-key").and_then(|key| key.to_str().ok());
+    if key.is_some_and(is_issued) {
+        key::header("x-api-key").extract(request) // checked
+    } else {
+        key::client_ip().extract(request)
+    }
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let limits = RateLimitLayer::new(API, key::header("x-api-key").or(key::client_ip()))
-        .shadow_header("x-ratelimit-shadow")
-        .with_status(); // for `count`
+    let limits = RateLimitLayer::new(API, caller).shadow_header("x-ratelimit-shadow").with_status(); // for `count`
     let limits = match std::env::args().nth(1) {
         None => limits.shadow(),
         Some(share) => limits.enforce_share(share.parse()?),

@@ -31,6 +31,7 @@ static CHAT: Policy = Policy::new("chat", Quota::token_bucket(1, SECOND.saturati
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let limiter = RateLimiter::default();
+    // Yours is checked, or set, by the gateway in front: a client could invent a user for each request.
     let user = || key::header("x-user");
     let app = Router::new()
         .route("/chat", post(|| async { "sent\n" }).layer(RateLimitLayer::new(&CHAT, user()).limiter(&limiter)))

@@ -103,11 +103,8 @@ weaken 'places: taken, then given back if there was none' limiter/turn.rs \
 weaken 'block cache: what was forgotten meanwhile is learnt' limiter/block_cache.rs \
     's/bucket\.forgotten == \*forgotten && //; s/for \(\(take, step\), forgotten\)/for ((take, step), _forgotten)/' \
     limiter::models::cells::a_denial_from_before_something_was_given_back_is_not_learnt_after_it
-weaken 'block cache: an answer is of the age in which it comes' limiter/block_cache.rs \
-    's/age: permit\.age,/age: self.age.load(Ordering::Acquire),/' \
-    limiter::models::cells::what_was_asked_in_an_earlier_age_is_not_known_in_a_later_one
 weaken 'block cache: the answer that comes last stays' limiter/block_cache.rs \
-    's/ \|\| known\.seen <= row\.seen/ || true/' \
+    's/ && known\.seen > row\.seen && / \&\& false \&\& /' \
     limiter::models::cells::of_two_answers_the_later_one_stays
 weaken 'block cache: forgotten before the backend is told of a reset' limiter/control.rs \
     's/(let done = self\.backend\.reset\(rows\);)\s*(self\.unlearn\(rows\.iter\(\)\.copied\(\)\);)/$2\n        $1/' \
@@ -121,7 +118,7 @@ weaken 'block cache: the permit is had after the backend was asked' limiter/deci
 
 # Changed quotas and deny lists.
 weaken 'overrides: counted after the lock is given up' limiter/overrides.rs \
-    's/(self\.count\.store\(count\.saturating_add_signed\()apply\(&mut policies, change\)/let difference = apply(&mut policies, change);\n        drop(policies);\n        $1difference/' \
+    's/self\.count\.store\(policies\.len\(\), Ordering::Release\);/let count = policies.len();\n        drop(policies);\n        self.count.store(count, Ordering::Release);/' \
     limiter::models::cells::a_changed_quota_is_never_taken_for_none
 weaken 'overrides: a board is counted after the lock is given up' limiter/overrides.rs \
     's/self\.count\.store\(guard\.len\(\), Ordering::Release\);/let count = guard.len();\n        drop(guard);\n        self.count.store(count, Ordering::Release);/' \

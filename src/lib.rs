@@ -35,9 +35,9 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let limiter = RateLimiter::default();
-//! limiter.limit(&LOGIN, "ada@example.com").await?.into_result()?;
+//! limiter.limit(&LOGIN, "ada@example.com").await?;
 //! // Both are charged, or neither.
-//! limiter.limit_all([Charge::new(&CHAT, 7).cost(1200), Charge::new(&DAILY, 7)]).await?.into_result()?;
+//! limiter.limit_all([Charge::new(&CHAT, 7).cost(1200), Charge::new(&DAILY, 7)]).await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -87,12 +87,16 @@
 //! | [`docs::choosing`] | which algorithm and which numbers; the worst window, and how to get a strict limit |
 //! | [`docs::tiers_and_routes`] | plans, routes, several rules at once, limits changed while they hold, a file |
 //! | [`docs::cookbook`] | ten limits that services need: failed logins, sign-ups, model tokens, plans, ... |
+//! | [`docs::outgoing`] | a client that keeps to another server's limit: its quota, its keys, what a 429 does |
 //! | `docs::axum` | where axum users stumble: layer order, 404s, shared state (feature `axum`) |
+//! | `docs::grpc` | methods, statuses, streams, limits by message (feature `tonic`) |
+//! | [`docs::hyper`] | servers without axum |
 //! | [`docs::testing`] | tests of your own limits |
 //! | [`docs::proxies`] | whose address it is behind nginx, Envoy, a CDN; limits at the edge and here |
 //! | `docs::redis` | what a server needs, and what an outage does (feature `redis`) |
 //! | [`docs::observing`] | logs, metrics for Prometheus, what to alert on |
 //! | [`docs::migrating`] | from other crates and services: their code, ours, what changes |
+//! | [`docs::mistakes`] | limits that are written wrongly, and what you see then |
 //! | [`docs::limitations`] | what is not there; what a restart, an eviction, a stepping clock cost |
 //! | [`docs::design`] | how it is built, and why not otherwise |
 //!
@@ -109,12 +113,12 @@
 //! # Features
 //! | feature | default | adds | brings |
 //! | --- | --- | --- | --- |
-//! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] and [`Settlement`] as extractors, the peer address from `ConnectInfo`, `RouteLimits::table`, `key::path`, `status` | axum 0.8 |
+//! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] and [`Settlement`] as extractors, the peer address from `ConnectInfo`, `key::path`, `status` | axum 0.8 |
 //! | `wait` | yes | waiting for a turn instead of being refused: `wait_up_to` | tokio's timer |
 //! | `redis` | | `backend::RedisBackend`: the same limits across machines; Rust 1.88 | redis 1.8, tokio |
 //! | `redis-tls` | | `redis`, and `rediss://` | rustls |
 //! | `serde` | | [`Quota`] as text or table in any format, and `config`: policies, routes, deny lists from a file | serde |
-//! | `tonic` | | the peer address from tonic's connection info | tonic 0.14 |
+//! | `tonic` | | the peer address from tonic's connection info, denials and errors as `tonic::Status` | tonic 0.14 |
 //! | `uuid` | | `Uuid` as a key | uuid 1 |
 //! | `tracing` | | `observe::Tracing`: decisions as events, denials sampled | tracing |
 //! | `metrics` | | `observe::Metrics`: counters, latencies and gauges, with a dashboard | metrics 0.24 |
@@ -170,17 +174,17 @@ pub use config::{Config, ConfigError};
 #[cfg(feature = "wait")]
 pub use limiter::WaitFuture;
 pub use limiter::{
-    Acquire, AutoBlock, Blocked, Charge, DecisionFuture, DecisionsFuture, DenyList, Failed, FailureMode, HoldFuture,
-    LimitError, Observed, Observer, Outcome, RateLimiter, RateLimiterBuilder, Reservation, SetQuotaError, Settlement,
-    Snapshot, Stats,
+    Acquire, AutoBlock, Block, Blocked, Charge, DecisionFuture, DenyList, Failed, FailureMode, HoldFuture, LimitError,
+    Mistake, MistakeKind, Mistakes, Observed, Observer, Outcome, RateLimiter, RateLimiterBuilder, Reservation, Reset,
+    SetQuota, SetQuotaError, Settled, Settlement, Snapshot, Stats,
 };
 pub use middleware::{
-    HeaderFamily, KeyError, KeyExtractor, RateLimit, RateLimitLayer, RateLimitStatus, Refusal, RefusalBody, ResetUnit,
+    HeaderFamily, KeyExtractor, RateLimit, RateLimitLayer, RateLimitStatus, Refusal, RefusalBody, ResetUnit,
     ResponseFuture, RouteLimits, Rule, Settle, is_cors_preflight, key,
 };
 pub use policy::{
-    DecidedBy, Decision, Decisions, Denied, DenyRule, DenyRuleError, Digest, Key, ParseQuotaError, Policy, PolicyError,
-    PolicyName, Reason, Secret, Signal, Signals, Subject,
+    Allowed, DecidedBy, Decision, Decisions, Denied, DenyRule, DenyRuleError, Digest, Key, KeyError, ParseKeyError,
+    ParseQuotaError, Policy, PolicyError, PolicyName, Reason, Secret, Signal, Signals, Status, Subject,
 };
 
 /// The README's code, compiled and run with the other examples.

@@ -29,10 +29,10 @@ fn an_allowed_decision_allocates_nothing() {
         now(limiter.limit(&API, (text, address)));
         now(limiter.limit(&tiers, subject.clone()));
     }
-    assert_eq!(allocations(|| assert!(now(limiter.limit(&API, text)).is_allowed())), 0, "a text");
-    assert_eq!(allocations(|| assert!(now(limiter.limit(&API, (text, address))).is_allowed())), 0, "a tuple");
-    assert_eq!(allocations(|| assert!(now(limiter.limit(&tiers, subject.clone())).is_allowed())), 0, "a tier");
-    assert_eq!(allocations(|| assert!(now(limiter.check(&API, text)).is_allowed())), 0, "a check");
+    assert_eq!(allocations(|| assert!(now(limiter.try_limit(&API, text)).is_allowed())), 0, "a text");
+    assert_eq!(allocations(|| assert!(now(limiter.try_limit(&API, (text, address))).is_allowed())), 0, "a tuple");
+    assert_eq!(allocations(|| assert!(now(limiter.try_limit(&tiers, subject.clone())).is_allowed())), 0, "a tier");
+    assert_eq!(allocations(|| assert!(now(limiter.try_check(&API, text)).is_allowed())), 0, "a check");
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_denied_decision_allocates_nothing() {
     let limiter = RateLimiter::default();
     let policy = Policy::new("one", Quota::token_bucket(1, HOUR));
     now(limiter.limit(&policy, 7));
-    assert_eq!(allocations(|| assert!(!now(limiter.limit(&policy, 7)).is_allowed())), 0);
+    assert_eq!(allocations(|| assert!(!now(limiter.try_limit(&policy, 7)).is_allowed())), 0);
 }
 
 #[cfg(all(feature = "metrics", feature = "tracing"))]
@@ -60,7 +60,7 @@ fn a_watched_decision_allocates_nothing() {
         builder().observer(Tracing::new()).build(),
     ];
     for limiter in limiters {
-        let counts = [0; 5].map(|_| allocations(|| drop(now(limiter.limit(&policy, 7)))));
+        let counts = [0; 5].map(|_| allocations(|| drop(now(limiter.try_limit(&policy, 7)))));
         // The first that is allowed and the first that is denied make room for what is counted of them.
         assert_eq!([counts[1], counts[2], counts[4]], [0; 3], "{counts:?}");
     }
@@ -73,7 +73,7 @@ fn two_charges_at_once_allocate_only_the_lists_of_answers() {
     let charges = || [Charge::new(&api, 7), Charge::new(&other, 7)];
     now(limiter.limit_all(charges()));
     // One list of steps, one of what was asked, one of decisions: each has room for one without an allocation.
-    assert!(allocations(|| assert!(now(limiter.limit_all(charges())).is_allowed())) <= 3);
+    assert!(allocations(|| assert!(now(limiter.try_limit_all(charges())).is_allowed())) <= 3);
 }
 
 #[test]

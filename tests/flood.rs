@@ -32,13 +32,13 @@ fn flood(quota: Quota) {
 
     // Some are denied before the flood.
     for victim in 0..100 {
-        while now(limiter.limit(&policy, ("victim", victim))).is_allowed() {}
+        while now(limiter.try_limit(&policy, ("victim", victim))).is_allowed() {}
     }
     let (mut slowest, mut admitted, mut most_rows) = (Duration::ZERO, 0u64, 0);
     let begin = Instant::now();
     for key in 0..KEYS {
         let call = Instant::now();
-        admitted += u64::from(now(limiter.limit(&policy, ("flood", key))).is_allowed());
+        admitted += u64::from(now(limiter.try_limit(&policy, ("flood", key))).is_allowed());
         slowest = slowest.max(call.elapsed());
         if key % 100_000 == 0 {
             most_rows = most_rows.max(backend.len());
@@ -55,7 +55,7 @@ fn flood(quota: Quota) {
     assert!(grown < MAX_BYTES, "{grown} bytes");
     for victim in 0..100 {
         assert!(
-            !now(limiter.limit(&policy, ("victim", victim))).is_allowed(),
+            !now(limiter.try_limit(&policy, ("victim", victim))).is_allowed(),
             "victim {victim} was let out by the flood"
         );
     }
@@ -80,7 +80,7 @@ fn reclaim() {
     ];
     let mut most_rows = 0;
     for key in 0..2_000_000u64 {
-        assert!(now(limiter.limit(&policies[(key % 3) as usize], key)).is_allowed());
+        assert!(now(limiter.try_limit(&policies[(key % 3) as usize], key)).is_allowed());
         if key % 100 == 0 {
             clock.advance(Duration::from_millis(1));
             most_rows = most_rows.max(backend.len());

@@ -19,7 +19,7 @@ fn one_key_admits_exactly_the_limit() {
     {
         let policy = Policy::new("exact", quota);
         let limiter = frozen();
-        let admitted = on_all_threads(|_| now(limiter.limit(&policy, "hot")).is_allowed());
+        let admitted = on_all_threads(|_| now(limiter.try_limit(&policy, "hot")).is_allowed());
         assert_eq!(admitted, 250_000, "{quota}");
         assert_eq!(now(limiter.remaining(&policy, "hot")), 0);
     }
@@ -35,7 +35,7 @@ fn two_keys_in_both_orders_admit_exactly_the_smaller_limit() {
     let admitted = on_all_threads(|thread| {
         let (a, b) = (Charge::new(&large, "a"), Charge::new(&small, "b"));
         let charges = if thread % 2 == 0 { [a, b] } else { [b, a] };
-        now(limiter.limit_all(charges)).is_allowed()
+        now(limiter.try_limit_all(charges)).is_allowed()
     });
     assert_eq!(admitted, 300_000);
     assert_eq!(now(limiter.remaining(&small, "b")), 0);
@@ -51,7 +51,7 @@ fn three_keys_of_many_in_any_order_never_deadlock() {
         // Every thread walks the ring of keys at its own stride, so that calls overlap in every order.
         let call = calls.fetch_add(1, Ordering::Relaxed);
         let key = |i: u64| (call + i * (thread as u64 + 1) * 7) % 31;
-        now(limiter.limit_all([0, 1, 2].map(|i| Charge::new(&policy, key(i))))).is_allowed()
+        now(limiter.try_limit_all([0, 1, 2].map(|i| Charge::new(&policy, key(i))))).is_allowed()
     });
     let spent: u64 = (0..31u64).map(|key| 1_000_000 - now(limiter.remaining(&policy, key))).sum();
     assert_eq!(spent, 3 * (THREADS * TRIES) as u64);

@@ -7,14 +7,17 @@ import { fileURLToPath } from 'node:url';
 const FILES = new URL('../../demo/dist/', import.meta.url);
 const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css' };
 
-/** The built demo page; what is not a file of it is asked of the server at `base`, so that both are of one origin. */
-export function site(base: string): Server {
+/**
+ * The built demo page; what is not a file of it is asked of the server at `base`, so that both are of one origin.
+ * `/send/` is asked of the server at `other`, whose limits are others.
+ */
+export function site(base: string, other = base): Server {
   return createServer((request, response) => {
     const path = new URL(request.url ?? '/', base).pathname;
     const asked =
       path === '/' || path.startsWith('/assets/') || path === '/style.css'
         ? file(path, response)
-        : forward(base, request, response);
+        : forward(path.startsWith('/send/') ? other : base, request, response);
     asked.catch((error: unknown) => response.writeHead(502).end(String(error)));
   });
 }
@@ -27,7 +30,8 @@ async function file(path: string, response: ServerResponse): Promise<void> {
 
 async function forward(base: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const { method = 'GET', url = '/', headers } = request;
-  const answer = await fetch(new URL(url, base), { method, headers: { 'x-user': String(headers['x-user']) } });
+  const user = headers['x-user'] ?? /\buser=([\w.-]+)/.exec(headers.cookie ?? '')?.[1];
+  const answer = await fetch(new URL(url, base), { method, headers: { 'x-user': String(user) } });
   // Node's fetch has decoded the body.
   const fields = [...answer.headers].filter(
     ([name]) => !/^(content-(encoding|length)|transfer-encoding|connection)$/.test(name),

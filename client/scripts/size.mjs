@@ -4,7 +4,7 @@ import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 
 /** Bytes, gzipped. A React page pays for the second only, which contains what it needs of the first. */
-const BOUNDS = { '.': 5850, './react': 5650 };
+const BOUNDS = { '.': 6050, './react': 5750 };
 
 let fits = true;
 for (const [entry, file] of [

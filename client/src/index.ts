@@ -3,11 +3,6 @@ export { calculateRateLimit, type CalculateOptions, type RateLimitResult } from 
 export { parseRateLimit, parseRetryAfter, type HeaderSource, type RateLimitItem } from './headers.js';
 export type { LimitedResponse } from './holds.js';
 export { RateLimitError } from './request.js';
+export { createRateLimit } from './shared.js';
 export { parseSnapshots, type Algorithm, type RateLimitConfig, type Snapshot } from './snapshot.js';
-export {
-  createRateLimit,
-  type RateLimitCheck,
-  type RateLimitOptions,
-  type RateLimitStatus,
-  type RateLimitStore,
-} from './store.js';
+export type { RateLimitCheck, RateLimitOptions, RateLimitStatus, RateLimitStore } from './store.js';

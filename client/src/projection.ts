@@ -21,14 +21,16 @@ export interface Projection {
   replace(limits: readonly Snapshot[], asked: number): void;
   /** A request that was sent at `at` cost `count`. */
   spend(count: number, at: number): void;
-  /** Drops what headers said and rows know as well. */
-  settle(now: number): void;
-  /** Says whether `response` refused what was thought to pass. */
-  observe(response: LimitedResponse, now: number, monotonic: number): boolean;
+  /** Says whether `response`, which came at `now` (milliseconds since the epoch), refused what was thought to pass. */
+  observe(response: LimitedResponse, now: number): boolean;
 }
 
-/** Of which nothing is known yet. */
-export function createProjection(clock: ServerClock): Projection {
+/** Of which nothing is known yet but the names of some of its `policies`. */
+export function createProjection(
+  clock: ServerClock,
+  monotonic: () => number,
+  policies: readonly string[],
+): Projection {
   let limits: readonly Snapshot[] = [];
   let holds: readonly Hold[] = [];
 
@@ -45,9 +47,10 @@ export function createProjection(clock: ServerClock): Projection {
       }
       value = Math.min(value, available);
     }
-    for (const { remaining, quota, until } of holds) {
-      if (count > remaining && until > at) {
-        wait = Math.max(wait, count > quota ? Infinity : until - at);
+    for (const hold of holds) {
+      const { remaining, quota, until } = hold;
+      if (count > remaining && until > at && isOwn(hold)) {
+        wait = Math.max(wait, count > (quota ?? Infinity) ? Infinity : until - at);
         value = Math.min(value, Math.max(remaining, 0));
       }
     }
@@ -56,7 +59,7 @@ export function createProjection(clock: ServerClock): Projection {
 
   function replace(fresh: readonly Snapshot[], asked: number): void {
     limits = fresh;
-    holds = holds.filter(({ since, items }) => since > asked || !items.some(({ policy }) => limitOf(policy)));
+    holds = holds.filter(({ since }) => since > asked);
   }
 
   function spend(count: number, at: number): void {
@@ -66,28 +69,37 @@ export function createProjection(clock: ServerClock): Projection {
       const { clear: _, written_by: __, ...own } = limit;
       return { ...own, ...row, spent: Math.min(row.spent + count, LAST) };
     });
+    settle();
   }
 
-  function settle(now: number): void {
+  /** Drops what headers said that is past, that rows know as well, or that is about another limit. */
+  function settle(): void {
+    const now = monotonic();
     // A header rounds up to whole seconds, a row knows the microsecond; unless it is behind.
     const known = ({ items }: Hold): boolean =>
       items.some(({ policy, remaining }) => {
         const limit = limitOf(policy);
         return limit && project(limit, clock.at(now), 0).available <= remaining;
       });
-    holds = holds.filter((hold) => hold.until > now && !known(hold)).slice(-MOST_HOLDS);
+    holds = holds.filter((hold) => hold.until > now && !known(hold) && mayBeOwn(hold)).slice(-MOST_HOLDS);
   }
 
-  function observe(response: LimitedResponse, now: number, monotonic: number): boolean {
-    const fresh = holdsOf(response, now, monotonic);
-    holds = [...holds.filter(({ about }) => !fresh.some((hold) => hold.about === about)), ...fresh];
-    settle(monotonic);
-    return response.status === 429 && !(fresh.length && fresh.every((hold) => !holds.includes(hold)));
+  function observe(response: LimitedResponse, now: number): boolean {
+    const said = holdsOf(response, now, monotonic());
+    const fresh = said.filter(mayBeOwn);
+    holds = [...holds.filter(({ policy }) => !fresh.some((hold) => hold.policy === policy)), ...fresh];
+    settle();
+    return response.status === 429 && (!said.length || fresh.some((hold) => holds.includes(hold)));
   }
 
+  /** Headers without names may be about this limit: they count until the next snapshot. */
+  const isOwn = ({ items }: Hold): boolean =>
+    !items.length || items.some(({ policy }) => limitOf(policy) || policies.includes(policy));
+  /** Before the first snapshot, which names the policies, every hold is kept. */
+  const mayBeOwn = (hold: Hold): boolean => !limits.length || isOwn(hold);
   const limitOf = (policy: string): Snapshot | undefined => limits.find((limit) => limit.policy === policy);
 
-  return { decide, replace, spend, settle, observe };
+  return { decide, replace, spend, observe };
 }
 
 const MOST_HOLDS = 100;

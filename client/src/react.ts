@@ -1,8 +1,8 @@
 import { useCallback, useEffect, useMemo, useReducer, useSyncExternalStore } from 'react';
-import { sharedStore } from './shared.js';
-import type { RateLimitOptions, RateLimitStatus, RateLimitStore } from './store.js';
+import { createRateLimit, identityOf } from './shared.js';
+import { UNKNOWN, type RateLimitOptions, type RateLimitStatus, type RateLimitStore } from './store.js';
 
-/** What a component wants to know, and how the store of its url is made by the first one that uses it. */
+/** What a component wants to know, and the options of `createRateLimit`. */
 export interface UseRateLimitOptions extends Omit<RateLimitOptions, 'url'> {
   /** Tokens that the request costs. Default 1. */
   readonly count?: number;
@@ -14,13 +14,18 @@ export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | '
 }
 
 /**
- * How a limit stands for requests of `count` tokens. Renders again exactly when that changes.
+ * How a limit stands for requests of `count` tokens. Renders again exactly when that changes. Where `source`, `init` or
+ * `key` change, as when another user signs in, nothing is known until that one's snapshot is there.
  *
- * @param source - the status endpoint, whose store all components of the page share; or a store of your own.
+ * @param source - the status endpoint, whose store is shared as `createRateLimit` shares it; or a store of your own.
  */
 export function useRateLimit(source: string | RateLimitStore, options: UseRateLimitOptions = {}): UseRateLimit {
-  // Kept: where stores are not shared, another one at each render would ask anew each time.
-  const store = useMemo(() => (typeof source === 'string' ? sharedStore(source, options) : source), [source]);
+  // Kept as long as the request is the same one: where stores are not shared, another would ask anew at each render.
+  const [identity, create] =
+    typeof source === 'string'
+      ? [identityOf({ ...options, url: source }), () => createRateLimit({ ...options, url: source })]
+      : [source, () => source];
+  const store = useMemo(create, [identity]);
   const { count = 1 } = options;
   const read = useCallback(() => store.getStatus(count), [store, count]);
   const status = useSyncExternalStore(store.subscribe, read, unknown);
@@ -47,4 +52,3 @@ export function useCountdown(retryAt: number | null): number {
 
 /** On a server, and until the page is hydrated. */
 const unknown = (): RateLimitStatus => UNKNOWN;
-const UNKNOWN: RateLimitStatus = { ok: true, retryAt: null, known: false, error: null };

@@ -14,6 +14,13 @@ export interface RateLimitOptions {
   readonly timeUrl?: string;
   /** Credentials, headers and the like of both requests. */
   readonly init?: RequestInit;
+  /**
+   * Who or what is limited, where neither `url` nor `init` tells: the user's id, if a cookie says who asks. Stores with
+   * other keys share nothing.
+   */
+  readonly key?: string | number | null | undefined;
+  /** Names of the limit's policies, for `observe` where `url` cannot be asked. Those of the snapshot are known. */
+  readonly policies?: readonly string[];
   /** Until a request that is not answered is given up. Default 10,000. */
   readonly timeout?: number;
   /** How often a failed request is repeated before the next reason to ask: after 1, 2, 4, ... s. Default 5. */
@@ -74,23 +81,24 @@ export interface RateLimitStore {
    */
   spend(count?: number, ts?: number): void;
   /**
-   * Any response of the limited server. What `Retry-After`, `RateLimit` and `RateLimit-Policy` say counts where it is
-   * stricter than what is known. A refusal that was not foreseen has the snapshot fetched again.
+   * Any response of the limited server. What `RateLimit`, `RateLimit-Policy` and `Retry-After` say of this limit's
+   * policies counts where it is stricter than what is known; what they say of others is ignored. A `Retry-After` without
+   * a policy's name counts until the next snapshot. A refusal that was not foreseen has the snapshot fetched again.
    */
   observe(response: LimitedResponse): void;
   /** Fetches the snapshot, once for all who ask meanwhile. Never rejects: `getStatus().error` tells. */
   refresh(): Promise<void>;
 }
 
-/** A store of one limit. It does nothing until it is subscribed to or refreshed. */
-export function createRateLimit(options: RateLimitOptions): RateLimitStore {
-  const { url, timeUrl, retries = 5, timeout = 10_000, init } = options;
+/** A store that no other shares. It calls `idle` when its last listener leaves. */
+export function createStore(options: RateLimitOptions, idle?: () => void): RateLimitStore {
+  const { url, timeUrl, retries = 5, timeout = 10_000, init, policies = [] } = options;
   const { now = () => Date.now(), monotonic = () => performance.now() } = options;
   const fetch = options.fetch ?? ((...args) => globalThis.fetch(...args));
   /** The time of day less the monotonic clock. It moves when one of them is set, or stood still. */
   let gap = now() - monotonic();
   const clock = createServerClock(gap);
-  const projection = createProjection(clock);
+  const projection = createProjection(clock, monotonic, policies);
   const alarm = createAlarm(monotonic, wake);
   const listeners = new Set<() => void>();
 
@@ -109,15 +117,17 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
     const entry = () => listener();
     listeners.add(entry);
     if (listeners.size === 1) {
-      page()?.addEventListener('visibilitychange', shown);
+      // Not there on a server.
+      globalThis.document?.addEventListener('visibilitychange', shown);
       void refresh();
     }
     statuses.forEach(watch);
     return () => {
       if (listeners.delete(entry) && listeners.size === 0) {
-        page()?.removeEventListener('visibilitychange', shown);
+        globalThis.document?.removeEventListener('visibilitychange', shown);
         fetchAt = Infinity;
         alarm.clear();
+        idle?.();
       }
     };
   }
@@ -131,8 +141,8 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
     }
     const { wait } = projection.decide(at, count);
     const fresh = { ok: wait === 0, retryAt: retryAt(now(), wait), known, error };
-    const before = (last ?? statusesBefore.get(count))?.status;
-    const status = before && isSame(before, fresh) ? before : fresh;
+    const before = (last ?? statusesBefore.get(count))?.status ?? UNKNOWN;
+    const status = isSame(before, fresh) ? before : fresh;
     const timed = { status, until: wait === 0 ? Infinity : at + wait };
     if (statuses.size >= MOST_COUNTS) {
       statuses.clear();
@@ -155,15 +165,14 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
       spentInFlight += count;
     }
     projection.spend(count, monotonicAt(ts));
-    projection.settle(monotonic());
     changed();
   }
 
   function observe(response: LimitedResponse): void {
-    const unforeseen = projection.observe(response, now(), monotonic());
+    const unforeseen = projection.observe(response, now());
     changed();
-    // Unless it is asked soon anyway, or asked not to be.
-    if (unforeseen && fetchAt === Infinity) {
+    // Unless it is asked already, as where this is its answer, or soon anyway, or asked not to be.
+    if (unforeseen && !flight && fetchAt === Infinity) {
       void refresh();
     }
   }
@@ -197,7 +206,6 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
       }
       projection.replace(limits, status.sent);
       projection.spend(spentInFlight, monotonic());
-      projection.settle(monotonic());
       known = true;
       error = null;
     } catch (cause) {
@@ -222,7 +230,7 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
   }
 
   function shown(): void {
-    if (page()?.visibilityState === 'visible') {
+    if (document.visibilityState === 'visible') {
       if (error && fetchAt === Infinity) {
         void refresh();
       }
@@ -257,6 +265,9 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
   return { subscribe, getStatus, check, spend, observe, refresh };
 }
 
+/** Of any store, as long as nothing is known. */
+export const UNKNOWN: RateLimitStatus = { ok: true, retryAt: null, known: false, error: null };
+
 /** As the browser's clock will tell it. */
 function retryAt(now: number, wait: number): number | null {
   return wait > 0 && wait < Infinity ? Math.min(Math.ceil(now + wait), LAST_DATE) : null;
@@ -266,11 +277,6 @@ function retryAt(now: number, wait: number): number | null {
 function isSame(a: RateLimitStatus, b: RateLimitStatus): boolean {
   const moved = Math.abs((a.retryAt ?? 0) - (b.retryAt ?? 0));
   return a.ok === b.ok && moved <= 1 && a.known === b.known && a.error === b.error;
-}
-
-/** Not there on a server. */
-function page(): Document | undefined {
-  return typeof document === 'undefined' ? undefined : document;
 }
 
 interface Timed {

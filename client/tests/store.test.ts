@@ -431,7 +431,7 @@ test('a refusal with a date counts by the clock of the response', async (t) => {
 });
 
 test('what is left of a policy forbids only what costs more', (t) => {
-  const { store } = world(t);
+  const { store } = world(t, { policies: ['api'] });
   store.observe(new Response(null, { headers: { ratelimit: '"api";r=2;t=18', 'ratelimit-policy': '"api";q=5;w=60' } }));
   assert.equal(store.getStatus(2).ok, true);
   assert.deepEqual(store.getStatus(3), { ok: false, retryAt: BEGIN + 18_000, known: false, error: null });
@@ -443,7 +443,7 @@ test('what is left of a policy forbids only what costs more', (t) => {
 });
 
 test('a check knows of what responses said', async (t) => {
-  const w = world(t);
+  const w = world(t, { policies: ['api'] });
   await Promise.all([w.store.refresh(), w.pass(10)]);
   w.store.observe(new Response(null, { headers: { ratelimit: '"api";r=2;t=18' } }));
   const at = Date.now();
@@ -456,7 +456,7 @@ test('a check knows of what responses said', async (t) => {
 });
 
 test('without a time, what is left counts for the whole window', (t) => {
-  const { store } = world(t);
+  const { store } = world(t, { policies: ['api'] });
   store.observe(new Response(null, { headers: { ratelimit: '"api";r=0', 'ratelimit-policy': '"api";q=5;w=60' } }));
   assert.equal(store.getStatus(1).retryAt, BEGIN + 60_000);
 });
@@ -468,7 +468,7 @@ test('a wait of a million years is still a date', (t) => {
 });
 
 test('the later response about a policy counts', (t) => {
-  const { store } = world(t);
+  const { store } = world(t, { policies: ['api', 'day'] });
   store.observe(new Response(null, { headers: { ratelimit: '"api";r=0;t=18, "day";r=1;t=900' } }));
   store.observe(new Response(null, { headers: { ratelimit: '"api";r=4;t=12' } }));
   assert.equal(store.getStatus(1).ok, true);
@@ -518,8 +518,8 @@ test('a response that is no refusal does not say when to come back', (t) => {
   assert.equal(store.getStatus(1).ok, true);
 });
 
-test('a snapshot takes the place of what responses said before it, of its own policies', async (t) => {
-  const w = world(t);
+test('a snapshot takes the place of what responses said before it', async (t) => {
+  const w = world(t, { policies: ['day'] });
   w.latency = [50, 50];
   const refreshed = w.store.refresh();
   await w.pass(200);
@@ -529,8 +529,7 @@ test('a snapshot takes the place of what responses said before it, of its own po
   const again = w.store.refresh();
   await w.pass(200);
   await again;
-  assert.equal(w.store.getStatus(2).ok, true, 'the snapshot knows better');
-  assert.equal(w.store.getStatus(6).ok, false, 'of the day it knows nothing');
+  assert.equal(w.store.getStatus(10).ok, true, 'the snapshot knows better');
 });
 
 test('a refusal while a snapshot is on its way counts until that knows of it', async (t) => {
@@ -558,7 +557,7 @@ test('a snapshot that was asked for before a response does not take its place', 
 });
 
 test('a flood of policies is not remembered without bound', (t) => {
-  const { store } = world(t);
+  const { store } = world(t, { policies: ['p0', 'p999'] });
   for (let i = 0; i < 1000; i++) {
     const seconds = i === 0 ? 100_000 : 1;
     store.observe(new Response(null, { headers: { ratelimit: `"p${i}";r=0;t=${seconds}` } }));
@@ -568,6 +567,7 @@ test('a flood of policies is not remembered without bound', (t) => {
 
 test('a flood of counts is not remembered without bound', (t) => {
   const { store } = world(t);
+  store.observe(new Response(null, { status: 429, headers: { 'retry-after': '5' } }));
   const began = store.getStatus(1);
   assert.equal(store.getStatus(1), began);
   for (let count = 2; count < 2000; count++) {

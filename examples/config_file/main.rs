@@ -17,7 +17,7 @@
 //!
 //! ```text
 //! $ curl -X POST http://127.0.0.1:3001/reload
-//! policies.create.quota: 5/min is 3/min now
+//! policies.create.quota: 5/min → 3/min
 //! $ curl -si -X POST http://127.0.0.1:3000/todos | grep ratelimit:
 //! ratelimit: "create";r=1;t=40
 //! ```

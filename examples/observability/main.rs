@@ -32,16 +32,34 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
+use tollgate::key::{self, Extraction};
 use tollgate::observe::{Metrics, Tracing, names};
-use tollgate::{KeyExtractor, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, key};
+use tollgate::{KeyExtractor, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter};
 
 static API: Policy = Policy::new("api", Quota::token_bucket(3, MINUTE));
 
 type Watched = (PrometheusHandle, Arc<Metrics>, RateLimiter);
+
+/// Whether an API key was given out. Yours are in a store; here it is `k1`.
+fn is_issued(key: &str) -> bool {
+    key == "k1"
+}
+
+/// Customers by their API key, after it was checked; everybody else by address. By an unchecked key, a client that invents one
+/// for each request would never be refused.
+fn caller(request: &Parts) -> Extraction {
+    let key = request.headers.get("x-api-key").and_then(|key| key.to_str().ok());
+    if key.is_some_and(is_issued) {
+        key::header("x-api-key").extract(request) // checked
+    } else {
+        key::client_ip().extract(request)
+    }
+}
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -56,7 +74,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         RateLimiter::builder(MemoryBackend::new()).observer(Tracing::new()).observer(Arc::clone(&metrics)).build();
     let app = Router::new()
         .route("/", get(|| async { "hello\n" }))
-        .layer(RateLimitLayer::new(&API, key::header("x-api-key").or(key::client_ip())).limiter(&limiter))
+        .layer(RateLimitLayer::new(&API, caller).limiter(&limiter))
         // Added after the limits: not under them.
         .route("/metrics", get(show))
         .with_state((prometheus, metrics, limiter));

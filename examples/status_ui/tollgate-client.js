@@ -426,6 +426,127 @@ function orAbort(promise, signal) {
   });
 }
 
+// src/alarm.ts
+function createAlarm(monotonic, ring) {
+  let timer;
+  let earliest = Infinity;
+  function clear() {
+    clearTimeout(timer);
+    earliest = Infinity;
+  }
+  function set(due) {
+    if (due < earliest) {
+      clear();
+      earliest = due;
+      const wait = Math.max(Math.ceil(due - monotonic()), 0);
+      timer = setTimeout(
+        () => {
+          earliest = Infinity;
+          ring();
+        },
+        Math.min(wait, LONGEST_TIMEOUT)
+      );
+    }
+  }
+  return { set, clear };
+}
+var LONGEST_TIMEOUT = 2 ** 31 - 1;
+
+// src/clock.ts
+function createServerClock(offset) {
+  let shortest = Infinity;
+  let sampledAt = 0;
+  return {
+    sample(now, sent, received) {
+      const half = (received - sent) / 2;
+      if (half <= shortest + (received - sampledAt) * DRIFT) {
+        offset = now / 1e3 - (sent + half) - half;
+        shortest = half;
+        sampledAt = received;
+      }
+    },
+    distrust() {
+      shortest = Infinity;
+    },
+    at: (monotonic) => Math.floor((monotonic + offset) * 1e3)
+  };
+}
+var DRIFT = 1e-4;
+
+// src/holds.ts
+function holdsOf({ status, headers }, now, since) {
+  const items = parseRateLimit(headers);
+  const holds = items.map((item) => {
+    const until = since + (item.reset ?? item.window ?? 0) * 1e3;
+    return { ...item, items: [item], since, until };
+  });
+  const retryAfter = parseRetryAfter(headers, now);
+  if (retryAfter !== null && status >= 400) {
+    holds.push({ items, remaining: -1, since, until: since + retryAfter });
+  }
+  return holds;
+}
+
+// src/projection.ts
+function createProjection(clock, monotonic, policies) {
+  let limits = [];
+  let holds = [];
+  function decide(at, count) {
+    const micros = clock.at(at);
+    let [wait, value] = [0, Infinity];
+    let config = null;
+    for (const limit of limits) {
+      const { available, retryAt: retryAt2, at: instant } = project(limit, micros, count);
+      const waits = (retryAt2 - instant) / 1e3;
+      if (waits > wait || waits === wait && available <= value) {
+        config = limit;
+        wait = waits;
+      }
+      value = Math.min(value, available);
+    }
+    for (const hold of holds) {
+      const { remaining, quota, until } = hold;
+      if (count > remaining && until > at && isOwn(hold)) {
+        wait = Math.max(wait, count > (quota ?? Infinity) ? Infinity : until - at);
+        value = Math.min(value, Math.max(remaining, 0));
+      }
+    }
+    return { wait, value, config };
+  }
+  function replace(fresh, asked) {
+    limits = fresh;
+    holds = holds.filter(({ since }) => since > asked);
+  }
+  function spend(count, at) {
+    limits = limits.map((limit) => {
+      const { row } = project(limit, clock.at(at), 0);
+      const { clear: _, written_by: __, ...own } = limit;
+      return { ...own, ...row, spent: Math.min(row.spent + count, LAST) };
+    });
+    settle();
+  }
+  function settle() {
+    const now = monotonic();
+    const known = ({ items }) => items.some(({ policy, remaining }) => {
+      const limit = limitOf(policy);
+      return limit && project(limit, clock.at(now), 0).available <= remaining;
+    });
+    holds = holds.filter((hold) => hold.until > now && !known(hold) && mayBeOwn(hold)).slice(-MOST_HOLDS);
+  }
+  function observe(response, now) {
+    const said = holdsOf(response, now, monotonic());
+    const fresh = said.filter(mayBeOwn);
+    holds = [...holds.filter(({ policy }) => !fresh.some((hold) => hold.policy === policy)), ...fresh];
+    settle();
+    return response.status === 429 && (!said.length || fresh.some((hold) => holds.includes(hold)));
+  }
+  const isOwn = ({ items }) => !items.length || items.some(({ policy }) => limitOf(policy) || policies.includes(policy));
+  const mayBeOwn = (hold) => !limits.length || isOwn(hold);
+  const limitOf = (policy) => limits.find((limit) => limit.policy === policy);
+  return { decide, replace, spend, observe };
+}
+var MOST_HOLDS = 100;
+
 // src/snapshot.ts
 function parseSnapshots(body) {
   const limits = fieldsOf(body)["limits"];
@@ -482,130 +603,14 @@ var NUMBERS = [
   ["now", 0, LAST]
 ];
 
-// src/alarm.ts
-function createAlarm(monotonic, ring) {
-  let timer;
-  let earliest = Infinity;
-  function clear() {
-    clearTimeout(timer);
-    earliest = Infinity;
-  }
-  function set(due) {
-    if (due < earliest) {
-      clear();
-      earliest = due;
-      const wait = Math.max(Math.ceil(due - monotonic()), 0);
-      timer = setTimeout(
-        () => {
-          earliest = Infinity;
-          ring();
-        },
-        Math.min(wait, LONGEST_TIMEOUT)
-      );
-    }
-  }
-  return { set, clear };
-}
-var LONGEST_TIMEOUT = 2 ** 31 - 1;
-
-// src/clock.ts
-function createServerClock(offset) {
-  let shortest = Infinity;
-  let sampledAt = 0;
-  return {
-    sample(now, sent, received) {
-      const half = (received - sent) / 2;
-      if (half <= shortest + (received - sampledAt) * DRIFT) {
-        offset = now / 1e3 - (sent + half) - half;
-        shortest = half;
-        sampledAt = received;
-      }
-    },
-    distrust() {
-      shortest = Infinity;
-    },
-    at: (monotonic) => Math.floor((monotonic + offset) * 1e3)
-  };
-}
-var DRIFT = 1e-4;
-
-// src/holds.ts
-function holdsOf({ status, headers }, now, since) {
-  const items = parseRateLimit(headers);
-  const holds = items.map((item) => {
-    const { policy, remaining, quota, reset, window } = item;
-    const until = since + (reset ?? window ?? 0) * 1e3;
-    return { about: policy, items: [item], remaining, quota: quota ?? Infinity, since, until };
-  });
-  const retryAfter = parseRetryAfter(headers, now);
-  if (retryAfter !== null && status >= 400) {
-    holds.push({ about: void 0, items, remaining: -1, quota: Infinity, since, until: since + retryAfter });
-  }
-  return holds;
-}
-
-// src/projection.ts
-function createProjection(clock) {
-  let limits = [];
-  let holds = [];
-  function decide(at, count) {
-    const micros = clock.at(at);
-    let [wait, value] = [0, Infinity];
-    let config = null;
-    for (const limit of limits) {
-      const { available, retryAt: retryAt2, at: instant } = project(limit, micros, count);
-      const waits = (retryAt2 - instant) / 1e3;
-      if (waits > wait || waits === wait && available <= value) {
-        config = limit;
-        wait = waits;
-      }
-      value = Math.min(value, available);
-    }
-    for (const { remaining, quota, until } of holds) {
-      if (count > remaining && until > at) {
-        wait = Math.max(wait, count > quota ? Infinity : until - at);
-        value = Math.min(value, Math.max(remaining, 0));
-      }
-    }
-    return { wait, value, config };
-  }
-  function replace(fresh, asked) {
-    limits = fresh;
-    holds = holds.filter(({ since, items }) => since > asked || !items.some(({ policy }) => limitOf(policy)));
-  }
-  function spend(count, at) {
-    limits = limits.map((limit) => {
-      const { row } = project(limit, clock.at(at), 0);
-      const { clear: _, written_by: __, ...own } = limit;
-      return { ...own, ...row, spent: Math.min(row.spent + count, LAST) };
-    });
-  }
-  function settle(now) {
-    const known = ({ items }) => items.some(({ policy, remaining }) => {
-      const limit = limitOf(policy);
-      return limit && project(limit, clock.at(now), 0).available <= remaining;
-    });
-    holds = holds.filter((hold) => hold.until > now && !known(hold)).slice(-MOST_HOLDS);
-  }
-  function observe(response, now, monotonic) {
-    const fresh = holdsOf(response, now, monotonic);
-    holds = [...holds.filter(({ about }) => !fresh.some((hold) => hold.about === about)), ...fresh];
-    settle(monotonic);
-    return response.status === 429 && !(fresh.length && fresh.every((hold) => !holds.includes(hold)));
-  }
-  const limitOf = (policy) => limits.find((limit) => limit.policy === policy);
-  return { decide, replace, spend, settle, observe };
-}
-var MOST_HOLDS = 100;
-
 // src/store.ts
-function createRateLimit(options) {
-  const { url, timeUrl, retries = 5, timeout = 1e4, init } = options;
+function createStore(options, idle) {
+  const { url, timeUrl, retries = 5, timeout = 1e4, init, policies = [] } = options;
   const { now = () => Date.now(), monotonic = () => performance.now() } = options;
   const fetch = options.fetch ?? ((...args) => globalThis.fetch(...args));
   let gap = now() - monotonic();
   const clock = createServerClock(gap);
-  const projection = createProjection(clock);
+  const projection = createProjection(clock, monotonic, policies);
   const alarm = createAlarm(monotonic, wake);
   const listeners = /* @__PURE__ */ new Set();
   let known = false;
@@ -620,15 +625,16 @@ function createRateLimit(options) {
     const entry = () => listener();
     listeners.add(entry);
     if (listeners.size === 1) {
-      page()?.addEventListener("visibilitychange", shown);
+      globalThis.document?.addEventListener("visibilitychange", shown);
       void refresh();
     }
     statuses.forEach(watch);
     return () => {
       if (listeners.delete(entry) && listeners.size === 0) {
-        page()?.removeEventListener("visibilitychange", shown);
+        globalThis.document?.removeEventListener("visibilitychange", shown);
         fetchAt = Infinity;
         alarm.clear();
+        idle?.();
       }
     };
   }
@@ -641,8 +647,8 @@ function createRateLimit(options) {
     }
     const { wait } = projection.decide(at, count);
     const fresh = { ok: wait === 0, retryAt: retryAt(now(), wait), known, error };
-    const before = (last ?? statusesBefore.get(count))?.status;
-    const status = before && isSame(before, fresh) ? before : fresh;
+    const before = (last ?? statusesBefore.get(count))?.status ?? UNKNOWN;
+    const status = isSame(before, fresh) ? before : fresh;
     const timed = { status, until: wait === 0 ? Infinity : at + wait };
     if (statuses.size >= MOST_COUNTS) {
       statuses.clear();
@@ -662,13 +668,12 @@ function createRateLimit(options) {
       spentInFlight += count;
     }
     projection.spend(count, monotonicAt(ts));
-    projection.settle(monotonic());
     changed();
   }
   function observe(response) {
-    const unforeseen = projection.observe(response, now(), monotonic());
+    const unforeseen = projection.observe(response, now());
     changed();
-    if (unforeseen && fetchAt === Infinity) {
+    if (unforeseen && !flight && fetchAt === Infinity) {
       void refresh();
     }
   }
@@ -699,7 +704,6 @@ function createRateLimit(options) {
       }
       projection.replace(limits, status.sent);
       projection.spend(spentInFlight, monotonic());
-      projection.settle(monotonic());
       known = true;
       error = null;
     } catch (cause) {
@@ -721,7 +725,7 @@ function createRateLimit(options) {
     listeners.forEach((listener) => listener());
   }
   function shown() {
-    if (page()?.visibilityState === "visible") {
+    if (document.visibilityState === "visible") {
       if (error && fetchAt === Infinity) {
         void refresh();
       }
@@ -750,6 +754,7 @@ function createRateLimit(options) {
   }
   return { subscribe, getStatus, check: check2, spend, observe, refresh };
 }
+var UNKNOWN = { ok: true, retryAt: null, known: false, error: null };
 function retryAt(now, wait) {
   return wait > 0 && wait < Infinity ? Math.min(Math.ceil(now + wait), LAST_DATE) : null;
 }
@@ -757,13 +762,35 @@ function isSame(a, b) {
   const moved = Math.abs((a.retryAt ?? 0) - (b.retryAt ?? 0));
   return a.ok === b.ok && moved <= 1 && a.known === b.known && a.error === b.error;
 }
-function page() {
-  return typeof document === "undefined" ? void 0 : document;
-}
 var LONGEST_BACKOFF = 6e4;
 var CLOCK_JUMP = 1e3;
 var LAST_DATE = 864e13;
 var MOST_COUNTS = 1e3;
+
+// src/shared.ts
+function createRateLimit(options) {
+  if (!globalThis.document) {
+    return createStore(options);
+  }
+  const identity = identityOf(options);
+  let store = stores.get(identity) ?? createStore(options, () => stores.delete(identity));
+  const shared = () => store = stores.get(identity) ?? store;
+  return {
+    subscribe(listener) {
+      stores.set(identity, shared());
+      return store.subscribe(listener);
+    },
+    getStatus: (count) => shared().getStatus(count),
+    check: (ts, count) => shared().check(ts, count),
+    spend: (count, ts) => shared().spend(count, ts),
+    observe: (response) => shared().observe(response),
+    refresh: () => shared().refresh()
+  };
+}
+function identityOf({ url, timeUrl, init, key }) {
+  return JSON.stringify([url, timeUrl, key, { ...init, headers: [...new Headers(init?.headers)] }]);
+}
+var stores = /* @__PURE__ */ new Map();
 export {
   RateLimitError,
   calculateRateLimit,

@@ -239,7 +239,7 @@ fn address(text: &str) -> Option<IpAddr> {
     let plain = text.parse::<IpAddr>().ok();
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
     let in_brackets = || text.strip_prefix('[')?.strip_suffix(']')?.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
-    plain.or_else(with_port).or_else(in_brackets).map(|address| address.to_canonical())
+    plain.or_else(with_port).or_else(in_brackets).map(crate::as_counted)
 }
 
 /// Every address that somebody could mean to read in a line.

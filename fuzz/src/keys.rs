@@ -76,7 +76,7 @@ impl Part {
 }
 
 fn network(address: IpAddr, v4: u8, v6: u8) -> Meaning {
-    match address.to_canonical() {
+    match crate::as_counted(address) {
         IpAddr::V4(address) => {
             let prefix = v4.min(32);
             let host = 32 - u32::from(prefix);

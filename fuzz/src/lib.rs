@@ -37,3 +37,12 @@ pub const TARGETS: [Target; 10] = [
     ("redis_server", redis_server::one),
     ("x_forwarded_for", client_address::x_forwarded_for),
 ];
+
+/// The address that counts: IPv4 if it is IPv4-mapped, or in NAT64's well-known prefix and not private.
+pub(crate) fn as_counted(address: std::net::IpAddr) -> std::net::IpAddr {
+    use std::net::{IpAddr, Ipv4Addr};
+    let IpAddr::V6(v6) = address.to_canonical() else { return address.to_canonical() };
+    let v4 = Ipv4Addr::from_bits(u128::from(v6) as u32);
+    let is_private = v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_unspecified();
+    if u128::from(v6) >> 32 == 0x0064_ff9b << 64 && !is_private { IpAddr::V4(v4) } else { address }
+}

@@ -76,7 +76,7 @@ async fn a_key_that_was_idle_gets_one_more_than_the_burst_with_them() {
     let clock = ManualClock::new();
     let ours = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
     let policy = Policy::new("ten", Quota::token_bucket(1, SECOND).capacity(10));
-    let burst = || (0..20).filter(|_| ours.limit_now(&policy, 1_u64).unwrap().is_allowed()).count();
+    let burst = || (0..20).filter(|_| ours.try_limit_now(&policy, 1_u64).unwrap().is_allowed()).count();
     let fresh = burst();
     clock.advance(HOUR);
     assert_eq!([fresh, burst()], [10, 10]);

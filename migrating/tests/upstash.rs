@@ -20,7 +20,7 @@ fn ten_in_three_seconds() -> Policy {
 async fn granted(limiter: &RateLimiter, policy: &Policy, tries: u32) -> u32 {
     let mut granted = 0;
     for _ in 0..tries {
-        granted += u32::from(limiter.limit(policy, "ada").await.unwrap().is_allowed());
+        granted += u32::from(limiter.try_limit(policy, "ada").await.unwrap().is_allowed());
     }
     granted
 }
@@ -54,7 +54,7 @@ async fn the_time_that_is_told_suffices() {
     let clock = ManualClock::at(Micros::EPOCH + 300_000 * SECOND + Duration::from_millis(2100));
     let (limiter, policy) = (manual(&clock), ten_in_three_seconds());
     granted(&limiter, &policy, 10).await;
-    let denied = limiter.limit(&policy, "ada").await.unwrap().into_result().unwrap_err();
+    let denied = limiter.try_limit(&policy, "ada").await.unwrap().into_result().unwrap_err();
     clock.advance(denied.retry_after().unwrap());
     assert_eq!(granted(&limiter, &policy, 5).await, 1);
 }
@@ -63,8 +63,8 @@ async fn the_time_that_is_told_suffices() {
 async fn a_request_that_costs_more_than_is_left_is_refused_and_not_charged() {
     let (limiter, policy) = (manual(&ManualClock::new()), ten_in_three_seconds());
     assert_eq!(granted(&limiter, &policy, 8).await, 8);
-    assert!(!limiter.acquire(&policy, "ada").cost(5).await.unwrap().is_allowed());
-    assert!(limiter.acquire(&policy, "ada").cost(2).await.unwrap().is_allowed());
+    assert!(!limiter.try_acquire(&policy, "ada").cost(5).await.unwrap().is_allowed());
+    assert!(limiter.try_acquire(&policy, "ada").cost(2).await.unwrap().is_allowed());
 }
 
 #[tokio::test]

@@ -92,6 +92,26 @@ pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actu
     cleared(quota, settled)
 }
 
+/// Whether [`settle`] with the same arguments does anything: `false` if what it was to give back is forfeited. `true` if
+/// there is nothing to settle, since `actual` is the cost.
+///
+/// ```
+/// use tollgate::algorithm::{step, takes_effect, Ask, Micros, Receipt, State};
+/// use tollgate::{Quota, SECOND};
+///
+/// let quota = Quota::token_bucket(1, SECOND).unlimited_reservations();
+/// let now = Micros::new(1_700_000_000_000_000);
+/// let turn = |row: &State| step(&quota, row, now, Ask::cost(2).reserve());
+/// let first = turn(&State::default());
+/// let last = turn(&first.state);
+/// let receipts = [first, last].map(|turn| Receipt::new(2, &turn).expect("granted"));
+/// assert_eq!(receipts.map(|receipt| takes_effect(&quota, &last.state, &receipt, now, 0)), [false, true]);
+/// ```
+pub fn takes_effect(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actual: u64) -> bool {
+    let settled = |actual| settle(quota, state, receipt, now, actual);
+    actual == receipt.cost || settled(actual) != settled(receipt.cost)
+}
+
 /// The instant from which the carry of a row that `quota` wrote means nothing any more.
 pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
     if quota.algorithm().carries_a_count() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Algorithm, Ask, Micros, Quota, State, Step, Verdict};
+use super::{Algorithm, Ask, List, Micros, Quota, State, Step, Verdict};
 use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_own};
 
 /// Decides `ask` under `quota`, for a key whose row is `state`, at `now`.
@@ -79,7 +79,7 @@ pub struct Line<'a> {
 /// assert_eq!((steps.len(), steps.all_granted()), (2, false));
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Steps(SmallVec<[Step; 1]>);
+pub struct Steps(List<Step>);
 
 /// Decides every line at `now`: all of them are granted, or nothing is spent.
 ///
@@ -189,7 +189,7 @@ impl std::ops::DerefMut for Steps {
 
 impl From<Step> for Steps {
     fn from(step: Step) -> Steps {
-        Steps(SmallVec::from_buf([step]))
+        Steps(List::One(step))
     }
 }
 

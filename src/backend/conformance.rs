@@ -36,6 +36,7 @@
 //! conformance::keeps_spending_when_the_quota_changes(&backend).await;
 //! conformance::settles_by_the_rules(&backend).await;
 //! conformance::forgets_what_is_reset(&backend).await;
+//! conformance::charges_though_the_future_is_dropped(&backend, pass).await;
 //! conformance::settles_and_resets_though_nobody_waits(&backend, pass).await;
 //! conformance::bears_extremes(&backend).await;
 //! conformance::all_key_by_key(&backend, pass).await;
@@ -74,6 +75,7 @@ async fn the_rest(backend: &dyn Backend, pass: &impl AsyncFn(Duration)) {
     keeps_spending_when_the_quota_changes(backend).await;
     settles_by_the_rules(backend).await;
     forgets_what_is_reset(backend).await;
+    charges_though_the_future_is_dropped(backend, pass).await;
     settles_and_resets_though_nobody_waits(backend, pass).await;
     bears_extremes(backend).await;
 }
@@ -329,22 +331,41 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
         turns.push(ask(backend, &[take], true).await[0]);
     }
     for (turn, spent) in [(1, 4.0), (3, 3.0), (2, 2.0)] {
-        settle_as(backend, &take, &turns[turn], 0).await;
+        let receipt = Receipt::new(1, &turns[turn]).expect("it was granted");
+        let last = [Adjustment { row: take.row, quota: take.quota, receipt, actual: 0 }];
+        assert_eq!(backend.settle(&last).await.expect("settle"), turn > 1, "whether turn {turn} came back");
         assert_eq!(state_of(backend, &take).await.spent, spent, "turn {turn}");
     }
 }
 
-/// A reset row starts afresh; resetting one that is not there is no error.
+/// A reset row starts afresh, and a reset returns how many rows were there; resetting a row that does not exist succeeds.
 pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance reset");
     for quota in [Quota::token_bucket(2, HOUR), Quota::fixed_window(2, HOUR), Quota::sliding_window(2, HOUR)] {
         let take = Take::new(fresh_row(&policy), &quota, Ask::cost(2));
-        backend.reset(&[take.row]).await.expect("reset");
-        for _ in 0..2 {
+        let reset = async |rows: &[RowId<'_>]| backend.reset(rows).await.expect("reset");
+        assert_eq!(reset(&[take.row]).await, 0, "a row that was never there");
+        for rows in [&[take.row][..], &[take.row, take.row], &[fresh_row(&policy), take.row]] {
             assert_eq!(spend(backend, &[take], 2).await, 1);
-            backend.reset(&[take.row]).await.expect("reset");
+            assert_eq!(reset(rows).await, 1, "one row is there");
+            assert_eq!(reset(rows).await, 0, "no row is there any more");
         }
+        let other = Take::new(fresh_row(&policy), &quota, Ask::cost(1));
+        for take in [take, other] {
+            assert_eq!(spend(backend, &[take], 1).await, 1);
+        }
+        assert_eq!(reset(&[take.row, other.row]).await, 2);
     }
+}
+
+/// A charge is made when the call is made: it stands though its future is dropped unpolled.
+pub async fn charges_though_the_future_is_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
+    let policy = PolicyName::new("conformance dropped");
+    let take = Take::new(fresh_row(&policy), &Quota::token_bucket(10_080, 7 * 24 * HOUR), Ask::cost(1000));
+    for _ in 0..3 {
+        drop(backend.acquire(&[take]));
+    }
+    comes_to_stand_at(3000.0, backend, &take, &pass).await;
 }
 
 /// A settlement and a reset are carried out though their futures are dropped at once: whoever gives a charge back
@@ -375,9 +396,7 @@ async fn comes_to_stand_at(expected: f64, backend: &dyn Backend, take: &Take<'_>
         pass(Duration::from_millis(5)).await;
         spent = state_of(backend, take).await.spent;
     }
-    panic!(
-        "a row stands at {spent}, and not at {expected}: nobody waited for its settlement or reset, so it was not made"
-    );
+    panic!("a row stands at {spent}, not at {expected}: what was called was not done, since its future was dropped");
 }
 
 /// No take is too large to be answered, and none at all is granted.

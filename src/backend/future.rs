@@ -49,6 +49,17 @@ impl<T> BackendFuture<T> {
         BackendFuture(Kind::Boxed(Box::pin(future)))
     }
 
+    /// The same, with `change` applied to the answer.
+    pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U + Send + 'static) -> BackendFuture<U>
+    where
+        T: Send + 'static,
+    {
+        match self.try_ready() {
+            Ok(answer) => BackendFuture::ready(answer.map(change)),
+            Err(later) => BackendFuture::boxed(async move { later.await.map(change) }),
+        }
+    }
+
     /// The answer if it is there already, else the future to wait for.
     ///
     /// # Errors

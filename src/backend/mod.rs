@@ -48,11 +48,12 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// - **Time is the backend's**: the process's clock in memory, the server's where several processes share rows.
 /// - **Loss forgives.** A backend may lose a row; the key starts afresh. It may never invent spending, and a denied key
 ///   that it has no room to remember must not be allowed for that reason alone.
-/// - **Cancellation.** If a returned future is dropped, the charge may have happened or not. It is never undone or
-///   repeated behind the caller's back, and a charge whose outcome is unknown (a timeout) is never sent again.
-/// - **Settling and resetting are posted.** They begin when they are called and are carried out even if the future is
-///   dropped: whoever gives a charge back because it was dropped itself cannot wait. A backend on a network hands them
-///   to a task of its own.
+/// - **At the call.** Acquiring, settling and resetting begin when they are called, and are carried out even if the future
+///   is dropped unpolled: a client cannot avoid a charge by leaving, and a caller that gives a charge back because it was
+///   dropped itself cannot await. A backend on a network hands them to a task of its own.
+/// - **Once.** A charge is never undone or repeated behind the caller's back, and a charge whose outcome is unknown (a
+///   timeout) is never sent again. A backend may give up a charge that waits too long for its turn: then it is not made,
+///   and the future is an [`Error`].
 /// - **Unavailable is not limited.** A backend that cannot decide returns an [`Error`], never a denial.
 /// - Calls do not block. A future that is [ready](BackendFuture::ready) at once is best.
 ///
@@ -82,11 +83,11 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 ///         self.inner.peek(takes)
 ///     }
 ///
-///     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
+///     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
 ///         self.inner.settle(settlements)
 ///     }
 ///
-///     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+///     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
 ///         self.inner.reset(rows)
 ///     }
 ///
@@ -122,7 +123,7 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::LimitError> {
 /// let calls = Arc::new(AtomicU64::new(0));
 /// let limiter = RateLimiter::new(Counted { inner: MemoryBackend::new(), calls: Arc::clone(&calls) });
 /// limiter.limit(&API, "ada").await?;
@@ -136,7 +137,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Decides every take and stores all of them, or none if one is denied. One step for each take, in their order.
     ///
     /// In a refused call, the steps of takes that would have fitted leave their rows as they were. No takes are no
-    /// steps.
+    /// steps. It is done, even if the future is dropped at once: see the contract.
     ///
     /// # Errors
     /// The future's, if it cannot decide: never for a denial.
@@ -148,21 +149,24 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// As there.
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
-    /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row by itself.
+    /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row separately. Returns whether every settlement took
+    /// effect: `false` if the rules forfeit what one of them was to give back
+    /// ([`algorithm::takes_effect`](crate::algorithm::takes_effect)).
     ///
     /// It is done, even if the future is dropped at once: see the contract.
     ///
     /// # Errors
     /// The future's, if it cannot be told whether it was done.
-    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()>;
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool>;
 
-    /// Forgets rows. Those that are not there are not missed.
+    /// Forgets rows, and returns how many of them were there. A row that is repaid may be there or not. Each row is counted
+    /// once, also if it is named twice.
     ///
     /// It is done, even if the future is dropped at once: see the contract.
     ///
     /// # Errors
     /// The future's, if it cannot be told whether it was done.
-    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()>;
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize>;
 
     /// The secret under which every limiter on these rows has to hash keys, unless it is given one: of a backend that
     /// several processes share. `None`, the default, means that each limiter may draw its own.
@@ -247,11 +251,11 @@ macro_rules! pass_on {
                 (**self).peek(takes)
             }
 
-            fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
+            fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
                 (**self).settle(settlements)
             }
 
-            fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+            fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
                 (**self).reset(rows)
             }
 

@@ -25,10 +25,10 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 ///
 /// let clock = ManualClock::new();
 /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
-/// assert!(limiter.limit(&RESET_MAIL, "ada").await?.is_allowed());
-/// assert!(!limiter.limit(&RESET_MAIL, "ada").await?.is_allowed());
+/// assert!(limiter.try_limit(&RESET_MAIL, "ada").await?.is_allowed());
+/// assert!(!limiter.try_limit(&RESET_MAIL, "ada").await?.is_allowed());
 /// clock.advance(HOUR);
-/// assert!(limiter.limit(&RESET_MAIL, "ada").await?.is_allowed());
+/// assert!(limiter.try_limit(&RESET_MAIL, "ada").await?.is_allowed());
 /// # Ok(())
 /// # }
 /// ```

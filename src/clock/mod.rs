@@ -41,7 +41,7 @@ pub use manual::ManualClock;
 /// # async fn main() -> Result<(), tollgate::Error> {
 /// assert!(WallClock.sleep_until(WallClock.now()).is_none());
 /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(WallClock).build());
-/// assert!(limiter.limit(&API, "ada").await?.is_allowed());
+/// assert!(limiter.try_limit(&API, "ada").await?.is_allowed());
 /// # Ok(())
 /// # }
 /// ```

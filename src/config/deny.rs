@@ -2,7 +2,7 @@
 
 use super::raw::Node;
 use super::value::Value;
-use crate::policy::{DenyRule, DenyRuleError};
+use crate::policy::{DenyRule, DenyRuleError, Key};
 
 pub(super) fn read(value: &Value<'_>) -> Option<Vec<DenyRule>> {
     let mut fields = value.fields(r#"ips = ["192.0.2.0/24"]"#)?;
@@ -12,6 +12,13 @@ pub(super) fn read(value: &Value<'_>) -> Option<Vec<DenyRule>> {
     let patterns = rules.iter().filter(|rule| rule.is_pattern()).count();
     if patterns > MOST_PATTERNS {
         value.fault(format_args!("there are {patterns} user agents with a `*`; there may be {MOST_PATTERNS} at most"));
+    }
+    let alone = rules.iter().filter(|rule| rule.is_searched_alone()).count();
+    if alone > MOST_ALONE {
+        value.fault(format_args!(
+            "there are {alone} user agents with a text between two `*` and more beside it, such as \"a*b*\"; there may be \
+             {MOST_ALONE} at most. Write \"*b*\" instead, of which there may be {MOST_PATTERNS}"
+        ));
     }
     rules.extend(fields.take("countries").and_then(|value| list(&value, DenyRule::country)).unwrap_or_default());
     rules.extend(fields.take("keys").and_then(|value| value.list(|value| key(&value))).unwrap_or_default());
@@ -27,12 +34,15 @@ fn list(value: &Value<'_>, rule: impl Fn(&str) -> Result<DenyRule, DenyRuleError
     value.list(|value| value.accept(rule(value.text()?)))
 }
 
-/// Keys are nobody's business: no message shows one.
+/// A key in its text form, or a number. No message shows one.
 fn key(value: &Value<'_>) -> Option<DenyRule> {
     match value.node {
-        Node::Text(key) if !key.is_empty() => Some(DenyRule::key(key.as_str())),
-        Node::Text(_) => value.refuse("the text is empty; write a key, or leave it out"),
-        node => value.refuse(format_args!("{} is no text; write the key in quotes", node.kind())),
+        Node::Integer(number) => Some(DenyRule::key(*number)),
+        // Where the format has its own quotes, this would be read as a text.
+        Node::Text(text) if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && !text.is_empty() => value
+            .refuse("expected a key, found a number in quotes; write it without quotes for the number, as '\"7\"' for the text"),
+        Node::Text(text) => value.accept(text.parse::<Key>()).map(DenyRule::key),
+        node => value.refuse(format_args!("expected a key, found {}; write it as a text, such as 'bearer:…'", node.kind())),
     }
 }
 
@@ -42,8 +52,11 @@ fn labels(value: &Value<'_>) -> Option<Vec<DenyRule>> {
     Some(labels.into_iter().filter_map(rules).flatten().collect())
 }
 
-/// But for patterns, a deny list finds one among so many as fast as among ten.
+/// A deny list finds one among so many as fast as among ten.
 const MOST_RULES: usize = 100_000;
 
-/// Each of these is looked for in what a client says of itself: some 70 ns apiece.
+/// Their automaton takes some bytes for each byte of them, and is made anew when they change.
 const MOST_PATTERNS: usize = 1_000;
+
+/// Each of these is searched for separately, which takes up to a microsecond.
+const MOST_ALONE: usize = 100;

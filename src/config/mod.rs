@@ -7,6 +7,7 @@
 //! ```
 //! use axum::{routing::{get, post}, Router};
 //! use tollgate::{key, Config, MemoryBackend, RateLimiter};
+//! # #[derive(Clone)] struct User { id: u64 }
 //!
 //! let text = r#"
 //!     [policies.default]
@@ -27,7 +28,7 @@
 //!     ips = ["192.0.2.0/24", "2001:db8::1"]
 //!     user_agents = ["*GPTBot/*"]
 //!     countries = ["KP"]
-//!     keys = ["mallory"]
+//!     keys = [7]                                # a token: "bearer:sk_leaked", a text: '"mallory"'
 //!     labels = { asn = ["64496"] }
 //!
 //!     [auto_block]
@@ -43,7 +44,13 @@
 //! let app: Router = Router::new()
 //!     .route("/todos", post(|| async {}).get(|| async {}))
 //!     .route("/search", get(|| async {}))
-//!     .layer(config.layer(&limiter, key::client_ip()));
+//!     .layer(
+//!         config
+//!             .layer(&limiter, key::extension(|user: &User| user.id))
+//!             .client_ip(key::client_ip()) // what the deny list goes by
+//!             .label_from_header("country", "cf-ipcountry")
+//!             .label_from_header("asn", "x-asn"),
+//!     );
 //!
 //! assert_eq!(config.policy("api").map(|api| api.quota_for(Some("premium")).limit()), Some(400));
 //! assert_eq!(config.deny_list().len(), 6);
@@ -63,7 +70,7 @@
 //! | `deny.ips` | networks and addresses, see [`DenyRule`](crate::DenyRule) | none |
 //! | `deny.user_agents` | user agents, `*` for any text | none |
 //! | `deny.countries` | two letters each, as the label `country` tells them | none |
-//! | `deny.keys` | keys that are texts; no message shows them | none |
+//! | `deny.keys` | keys in their [text form](crate::Key#text-form), and numbers; no message shows them | none |
 //! | `deny.labels.LABEL` | values of another label | none |
 //! | `auto_block.policies` | whose denials count, see [`AutoBlock`] | has to be there, if `auto_block` is |
 //! | `auto_block.threshold` | how many denials | 30 |
@@ -115,9 +122,7 @@ use self::routes::Policies;
 use self::value::Value;
 use crate::backend::Backend;
 use crate::limiter::{AutoBlock, DenyList, RateLimiter, RateLimiterBuilder};
-#[cfg(feature = "axum")]
-use crate::middleware::RateLimitLayer;
-use crate::middleware::{KeyExtractor, RouteLimits};
+use crate::middleware::{KeyExtractor, RateLimitLayer, RouteLimits};
 use crate::policy::Policy;
 
 pub use error::{ConfigError, ConfigErrorKind, ConfigFault};
@@ -249,11 +254,11 @@ impl Config {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let text = r#"{"policies": {"api": {"quota": "30/min"}}, "deny": {"keys": ["mallory"]}}"#;
+    /// let text = r#"{"policies": {"api": {"quota": "30/min"}}, "deny": {"keys": ["\"mallory\""]}}"#;
     /// let config = Config::parse("limits.json", text, |text| serde_json::from_str(text))?;
     /// let limiter = config.limiter(MemoryBackend::new()).build();
     /// let api = config.policy("api").expect("it is in the text");
-    /// assert_eq!(limiter.limit(api, "mallory").await?.reason(), Reason::DenyList);
+    /// assert_eq!(limiter.try_limit(api, "mallory").await?.reason(), Reason::DenyList);
     /// # Ok(())
     /// # }
     /// ```
@@ -280,7 +285,6 @@ impl Config {
     ///     .layer(config.layer(&limiter, key::client_ip()));
     /// # Ok::<(), tollgate::ConfigError>(())
     /// ```
-    #[cfg(feature = "axum")]
     #[must_use]
     pub fn layer(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RateLimitLayer {
         self.route_limits(limiter, key).table(self.routes().map(|(line, policy)| (line, policy.name().as_str())))

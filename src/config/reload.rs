@@ -1,6 +1,6 @@
 //! Another version of a configuration, put in force while the program runs.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ impl Config {
     /// let limiter = config.limiter(MemoryBackend::new()).build();
     ///
     /// let reloaded = config.reload(&limiter, &read(r#"{"policies": {"api": {"quota": "20/min"}}}"#)?).await?;
-    /// assert_eq!(reloaded.to_string(), "policies.api.quota: 30/min is 20/min now");
+    /// assert_eq!(reloaded.to_string(), "policies.api.quota: 30/min → 20/min");
     ///
     /// let error = config.reload(&limiter, &read(r#"{"policies": {"web": {"quota": "20/min"}}}"#)?).await.unwrap_err();
     /// assert!(error.to_string().starts_with("limits.json: policies.api: it is missing"));
@@ -61,7 +61,7 @@ impl Config {
             return Err(ConfigError::new(ConfigErrorKind::Busy, &new.name, what));
         };
 
-        let mut reloaded = Reloaded { quotas: Vec::new(), denied: 0, undenied: 0 };
+        let mut reloaded = Reloaded { quotas: Vec::new(), added: Vec::new(), removed: Vec::new() };
         for (policy, wanted) in self.policies().zip(new.policies()) {
             // Whether a quota has to be set, for all that is known here.
             let differs = |tier: Option<&str>, quota: &Quota| {
@@ -101,9 +101,11 @@ impl Config {
 
         let was: HashSet<Arc<DenyRule>> = self.deny.rules().into_iter().collect();
         let will: HashSet<Arc<DenyRule>> = new.deny.rules().into_iter().collect();
-        reloaded.denied = will.difference(&was).count();
-        reloaded.undenied = was.difference(&will).count();
-        if reloaded.denied + reloaded.undenied > 0 {
+        reloaded.added = will.difference(&was).cloned().collect();
+        reloaded.removed = was.difference(&will).cloned().collect();
+        // A program that uses the new policies, too, makes no mistake.
+        limiter.succeed(new.policies());
+        if reloaded.added.len() + reloaded.removed.len() > 0 {
             self.deny.replace(will.into_iter().map(Arc::unwrap_or_clone));
         }
         Ok(reloaded)
@@ -117,7 +119,8 @@ impl Config {
     }
 }
 
-/// What a [reload](Config::reload) changed. Its `Display` tells it in lines, of quotas the first twenty.
+/// What a [reload](Config::reload) changed. Its `Display` has a line for each change, at most twenty
+/// of quotas and twenty of rules. It shows no key.
 ///
 /// ```
 /// use tollgate::{Config, ConfigError, MemoryBackend};
@@ -131,15 +134,16 @@ impl Config {
 ///
 /// let new = read(r#"{"policies": {"api": {"quota": "20/min"}}, "deny": {"ips": ["192.0.2.0/24"]}}"#)?;
 /// let reloaded = config.reload(&limiter, &new).await?;
-/// assert_eq!((reloaded.quotas().len(), reloaded.rules_added(), reloaded.rules_removed()), (1, 1, 0));
+/// assert_eq!((reloaded.quotas().len(), reloaded.rules_added().len(), reloaded.rules_removed().len()), (1, 1, 0));
+/// assert_eq!(reloaded.to_string(), "policies.api.quota: 30/min → 20/min\ndeny: added network 192.0.2.0/24");
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Reloaded {
     quotas: Vec<QuotaChange>,
-    denied: usize,
-    undenied: usize,
+    added: Vec<Arc<DenyRule>>,
+    removed: Vec<Arc<DenyRule>>,
 }
 
 impl Reloaded {
@@ -148,19 +152,19 @@ impl Reloaded {
         &self.quotas
     }
 
-    /// How many rules of the deny list are new.
-    pub const fn rules_added(&self) -> usize {
-        self.denied
+    /// The rules of the deny list that are new.
+    pub fn rules_added(&self) -> impl ExactSizeIterator<Item = &DenyRule> {
+        self.added.iter().map(|rule| &**rule)
     }
 
-    /// How many rules of the deny list are gone.
-    pub const fn rules_removed(&self) -> usize {
-        self.undenied
+    /// The rules of the deny list that are gone.
+    pub fn rules_removed(&self) -> impl ExactSizeIterator<Item = &DenyRule> {
+        self.removed.iter().map(|rule| &**rule)
     }
 
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
-        self.quotas.is_empty() && self.denied == 0 && self.undenied == 0
+        self.quotas.is_empty() && self.added.is_empty() && self.removed.is_empty()
     }
 }
 
@@ -173,8 +177,18 @@ impl fmt::Display for Reloaded {
         if self.quotas.len() > MOST_TOLD {
             lines.push(format!("policies: and {} other quotas", self.quotas.len() - MOST_TOLD));
         }
-        if self.denied > 0 || self.undenied > 0 {
-            lines.push(format!("deny: rules added: {}, rules removed: {}", self.denied, self.undenied));
+        let mut rules = BTreeMap::new();
+        for (rules_of, what) in [(&self.added, "added"), (&self.removed, "removed")] {
+            // Keys all read the same.
+            rules_of.iter().for_each(|rule| *rules.entry((what, rule.to_string())).or_insert(0) += 1);
+        }
+        let more = rules.len().saturating_sub(MOST_TOLD);
+        for ((what, rule), times) in rules.into_iter().take(MOST_TOLD) {
+            let times = if times > 1 { format!(" ({times} times)") } else { String::new() };
+            lines.push(format!("deny: {what} {rule}{times}"));
+        }
+        if more > 0 {
+            lines.push(format!("deny: and {more} other rules"));
         }
         f.write_str(&lines.join("\n"))
     }
@@ -196,7 +210,7 @@ impl fmt::Display for Reloaded {
 /// let change = &reloaded.quotas()[0];
 /// assert_eq!((change.policy().as_str(), change.tier()), ("api", Some("free")));
 /// assert_eq!((change.was(), change.is()), (Quota::per_minute(60), Quota::per_minute(40)));
-/// assert_eq!(change.to_string(), "policies.api.tiers.free: 60/min is 40/min now");
+/// assert_eq!(change.to_string(), "policies.api.tiers.free: 60/min → 40/min");
 /// # Ok(())
 /// # }
 /// ```
@@ -241,7 +255,7 @@ impl QuotaChange {
 
 impl fmt::Display for QuotaChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} is {} now", self.path(), self.was, self.is)
+        write!(f, "{}: {} → {}", self.path(), self.was, self.is)
     }
 }
 
@@ -260,5 +274,5 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Quotas that a message tells.
+/// Quotas that a message tells, and rules.
 const MOST_TOLD: usize = 20;

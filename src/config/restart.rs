@@ -23,8 +23,16 @@ pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
     compare_names(&Path::FILE.field("routes"), old.routes(), new.routes(), faults, |path, old, new| {
         changed(Some(old.name().clone()), Some(new.name().clone()), path, faults);
     });
-    if old.auto_block() != new.auto_block() {
-        faults.add(&Path::FILE.field("auto_block"), "it is another than before; restart the program to change it");
+    let path = Path::FILE.field("auto_block");
+    match (old.auto_block(), new.auto_block()) {
+        (Some(old), Some(new)) => {
+            for (field, old, new) in old.differences(new) {
+                faults.add(&path.field(field), format_args!("{old} → {new}; restart the program to change it"));
+            }
+        }
+        (Some(_), None) => faults.add(&path, MISSING),
+        (None, Some(_)) => faults.add(&path, NEW),
+        (None, None) => {}
     }
 }
 
@@ -41,26 +49,20 @@ fn compare_names<'c, T>(
         let path = path.field(name);
         match new.remove(name) {
             Some(new) => compare(&path, old, new),
-            None => {
-                faults.add(&path, "it is missing, but the program runs with it; put it back, or restart without it")
-            }
+            None => faults.add(&path, MISSING),
         }
     }
     for name in new.into_keys() {
-        faults.add(&path.field(name), "it is new; restart the program to have it");
+        faults.add(&path.field(name), NEW);
     }
 }
 
 fn changed(was: Option<PolicyName>, is: Option<PolicyName>, path: &Path, faults: &Faults) {
-    match (was, is) {
-        (was, is) if was == is => {}
-        (was, Some(is)) => {
-            let was = was.map_or("there was none".to_owned(), |was| format!("it was {was:?}"));
-            faults.add(path, format_args!("{was} and is {is:?}; restart the program to change it"));
-        }
-        (was, None) => {
-            let was = was.as_ref().map_or("none", PolicyName::as_str);
-            faults.add(path, format_args!("it was {was:?} and is no more; restart the program to change it"));
-        }
+    if was != is {
+        let [old, new] = [was, is].map(|name| name.map_or("none".to_owned(), |name| format!("{name:?}")));
+        faults.add(path, format_args!("{old} → {new}; restart the program to change it"));
     }
 }
+
+const MISSING: &str = "it is missing, but the program runs with it; put it back, or restart without it";
+const NEW: &str = "it is new; restart the program to have it";

@@ -24,12 +24,6 @@ pub(super) fn read<'n>(value: &Value<'n>, policies: &Policies<'n>) -> Option<BTr
     let mut lines = BTreeMap::new();
     for (line, value) in entries {
         match parse_line(line) {
-            Ok((_, route)) if route.contains(['?', '#']) => {
-                value.fault("a route has no \"?\" and no \"#\"; write its path only");
-            }
-            Ok((_, route)) if route.split('/').any(|part| part.starts_with([':', '*'])) => {
-                value.fault("it would match no request; write \"{id}\" for \":id\", \"{*rest}\" for \"*rest\"");
-            }
             Ok(parsed) => {
                 if let Some(other) = known.insert(parsed, line) {
                     value.fault(format_args!("{other:?} is the same route; leave one out"));

@@ -27,9 +27,19 @@ pub mod tiers_and_routes {}
 #[doc = include_str!("cookbook.md")]
 pub mod cookbook {}
 
+#[doc = include_str!("outgoing.md")]
+pub mod outgoing {}
+
 #[cfg(feature = "axum")]
 #[doc = include_str!("axum.md")]
 pub mod axum {}
+
+#[cfg(feature = "tonic")]
+#[doc = include_str!("grpc.md")]
+pub mod grpc {}
+
+#[doc = include_str!("hyper.md")]
+pub mod hyper {}
 
 #[doc = include_str!("testing.md")]
 pub mod testing {}
@@ -45,6 +55,9 @@ pub mod migrating;
 
 #[doc = include_str!("observing.md")]
 pub mod observing {}
+
+#[doc = include_str!("mistakes.md")]
+pub mod mistakes {}
 
 #[doc = include_str!("limitations.md")]
 pub mod limitations {}

@@ -7,10 +7,14 @@ use std::time::Duration;
 
 #[cfg(feature = "wait")]
 use super::WaitFuture;
-use super::{Charge, Circumstances, DecisionFuture, HoldFuture, RateLimiter};
-use crate::policy::Signals;
+use super::future::Answer;
+use super::{Charge, Circumstances, DecisionFuture, HoldFuture, LimitError, RateLimiter};
+use crate::policy::{Allowed, Signals};
 
 /// A call to a limiter in the making: `limiter.acquire(&policy, key).cost(3).await`.
+///
+/// `T` is what awaiting returns: a `Result<Allowed, LimitError>` after [`acquire`](RateLimiter::acquire), which fails on a
+/// denial, and a `Result<Decision, Error>` after [`try_acquire`](RateLimiter::try_acquire).
 ///
 /// ```
 /// # use tollgate::{DenyList, DenyRule, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
@@ -23,12 +27,14 @@ use crate::policy::Signals;
 ///
 /// // Only asked, and then taken; awaiting is sending.
 /// let tokens = || limiter.acquire(&TOKENS, "ada").cost(800);
-/// assert!(tokens().check().await?.is_allowed());
+/// tokens().check().await?;
 /// assert_eq!(tokens().send().await?.remaining(), 200);
 ///
 /// // A turn, if it is not too far away.
-/// assert!(!tokens().cost(400).reserve_within(SECOND).await?.is_allowed());
-/// assert!(tokens().cost(400).reserve().await?.delay() > 11 * SECOND);
+/// assert!(tokens().cost(400).reserve_within(SECOND).await.is_err());
+/// let turn = tokens().cost(400).reserve().await?;
+/// assert!(turn.delay() > 11 * SECOND);
+/// turn.keep();
 ///
 /// // In hand: given back if it is dropped.
 /// let usage = limiter.acquire(&TOKENS, "eve").cost(800).hold().await?;
@@ -36,72 +42,59 @@ use crate::policy::Signals;
 /// assert_eq!(limiter.remaining(&TOKENS, "eve").await?, 1000);
 ///
 /// // What else is known of the caller.
-/// let told = tokens().ip([192, 0, 2, 7].into()).user_agent("curl/8.5.0").label("asn", "64496").country("KP");
-/// assert_eq!(told.await?.reason(), Reason::DenyList);
+/// let call = limiter.try_acquire(&TOKENS, "eve").ip([192, 0, 2, 7].into()).user_agent("curl/8.5.0");
+/// assert_eq!(call.label("asn", "64496").country("KP").await?.reason(), Reason::DenyList);
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[must_use = "nothing is asked until it is awaited"]
-pub struct Acquire<'a> {
+pub struct Acquire<'a, T = Result<Allowed, LimitError>> {
     limiter: &'a RateLimiter,
     charge: Charge<'a>,
+    finish: fn(Answer) -> T,
 }
 
-impl<'a> Acquire<'a> {
-    pub(super) fn new(limiter: &'a RateLimiter, charge: Charge<'a>) -> Acquire<'a> {
-        Acquire { limiter, charge }
+impl<'a, T> Acquire<'a, T> {
+    pub(super) fn new(limiter: &'a RateLimiter, charge: Charge<'a>, finish: fn(Answer) -> T) -> Acquire<'a, T> {
+        Acquire { limiter, charge, finish }
     }
 
     /// How many tokens: any number; more than the quota ever has is denied for good. Defaults to 1. With 0 nothing is
     /// spent; it is denied while the key is in debt.
-    pub fn cost(mut self, tokens: u64) -> Acquire<'a> {
+    pub fn cost(mut self, tokens: u64) -> Acquire<'a, T> {
         self.charge = self.charge.cost(tokens);
         self
     }
 
-    /// Reserves a turn, however far away, where the quota allows reservations. The caller then waits for
-    /// [`Decision::delay`](crate::Decision::delay) by itself, or [holds](Acquire::hold) it.
-    pub fn reserve(mut self) -> Acquire<'a> {
-        self.charge = self.charge.reserve();
-        self
-    }
-
-    /// Reserves a turn that is at most `wait` away (rounded up to whole microseconds), where the quota allows
-    /// reservations; else this changes nothing.
-    pub fn reserve_within(mut self, wait: Duration) -> Acquire<'a> {
-        self.charge = self.charge.reserve_within(wait);
-        self
-    }
-
     /// The caller's address, for [deny lists](crate::DenyList) and [blocks](crate::AutoBlock).
-    pub fn ip(self, address: IpAddr) -> Acquire<'a> {
+    pub fn ip(self, address: IpAddr) -> Acquire<'a, T> {
         self.tell(|signals| signals.ip(address))
     }
 
     /// The caller's user agent, for deny lists and blocks.
-    pub fn user_agent(self, text: impl Into<String>) -> Acquire<'a> {
+    pub fn user_agent(self, text: impl Into<String>) -> Acquire<'a, T> {
         self.tell(|signals| signals.user_agent(text))
     }
 
     /// The caller's country, two letters (ISO 3166-1), for deny lists and blocks.
-    pub fn country(self, code: impl Into<String>) -> Acquire<'a> {
+    pub fn country(self, code: impl Into<String>) -> Acquire<'a, T> {
         self.tell(|signals| signals.country(code))
     }
 
     /// Anything else that is known of the caller, by name and value, for deny lists and blocks.
-    pub fn label(self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Acquire<'a> {
+    pub fn label(self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Acquire<'a, T> {
         self.tell(|signals| signals.label(name, value))
     }
 
-    fn decide(self, take: bool) -> DecisionFuture {
+    fn decide(self, take: bool) -> DecisionFuture<T> {
         let Charge { policy, subject, ask, signals } = self.charge;
         let none = Signals::new();
-        let around = Circumstances { take, enforced: true, waits: true, signals: signals.as_deref().unwrap_or(&none) };
-        DecisionFuture(self.limiter.decide(&[(policy, &subject, ask)], around))
+        let around = Circumstances::of(take, signals.as_deref().unwrap_or(&none));
+        self.limiter.decide(&[(policy, &subject, ask)], around).finish(self.finish)
     }
 
-    fn tell(mut self, more: impl FnOnce(Signals) -> Signals) -> Acquire<'a> {
+    fn tell(mut self, more: impl FnOnce(Signals) -> Signals) -> Acquire<'a, T> {
         let signals = self.charge.signals.take().map(|signals| *signals).unwrap_or_default();
         self.charge = self.charge.signals(more(signals));
         self
@@ -110,9 +103,45 @@ impl<'a> Acquire<'a> {
     /// Asks without taking anything.
     ///
     /// # Errors
-    /// If the backend cannot decide.
-    pub fn check(self) -> DecisionFuture {
+    /// If the backend cannot decide; and if it is denied, unless the call began with
+    /// [`try_acquire`](RateLimiter::try_acquire).
+    pub fn check(self) -> DecisionFuture<T> {
         self.decide(false)
+    }
+
+    /// Asks, and takes. Awaiting does the same.
+    ///
+    /// # Errors
+    /// As [`check`](Acquire::check).
+    pub fn send(self) -> DecisionFuture<T> {
+        self.decide(true)
+    }
+}
+
+/// What fails on a denial in any case is not there after [`try_acquire`](RateLimiter::try_acquire).
+impl Acquire<'_> {
+    /// Asks, and takes a turn, however far away it is: for callers that do their own waiting. The quota
+    /// needs [`max_reserved`](crate::Quota::max_reserved) or
+    /// [`unlimited_reservations`](crate::Quota::unlimited_reservations).
+    ///
+    /// The turn stays charged if the [`Reservation`](super::Reservation) is dropped;
+    /// [`cancel`](super::Reservation::cancel) gives it back.
+    #[cfg_attr(feature = "wait", doc = "[`wait`](super::Reservation::wait)")]
+    #[cfg_attr(not(feature = "wait"), doc = "`wait` (feature `wait`)")]
+    /// waits for it, [`delay`](super::Reservation::delay) returns how far away it is.
+    ///
+    /// # Errors
+    /// If it is denied, the backend cannot decide, or the quota has no turns ([`LimitError::NoReservations`]).
+    pub fn reserve(self) -> HoldFuture {
+        self.limiter.hold_all([self.charge.reserve()]).reserved()
+    }
+
+    /// The same with a turn that is at most `wait` away (rounded up to whole microseconds).
+    ///
+    /// # Errors
+    /// As [`reserve`](Acquire::reserve).
+    pub fn reserve_within(self, wait: Duration) -> HoldFuture {
+        self.limiter.hold_all([self.charge.reserve_within(wait)]).reserved()
     }
 
     /// Asks, and takes with the charge in hand: it is given back if the [`Reservation`](super::Reservation) is dropped,
@@ -127,16 +156,16 @@ impl<'a> Acquire<'a> {
         self.limiter.hold_all([self.charge])
     }
 
-    /// Asks, takes, and waits for the turn if it is at most `wait` away. Only a quota with
+    /// Asks, takes, and waits for the turn if it is at most `wait` away. The quota needs
     /// [`max_reserved`](crate::Quota::max_reserved) or
-    /// [`unlimited_reservations`](crate::Quota::unlimited_reservations) has turns to wait for: under any other, what
-    /// does not fit at once is denied at once.
+    /// [`unlimited_reservations`](crate::Quota::unlimited_reservations): without turns to wait for, every call fails, also
+    /// one whose tokens are there at once, so that the first call shows the mistake.
     ///
     /// Dropped before its turn, it gives the turn back. What it returns can tell the true cost afterwards, or be
     /// dropped.
     ///
     /// ```
-    /// use tollgate::{Policy, Quota, RateLimiter, HOUR, SECOND};
+    /// use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR, SECOND};
     ///
     /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(100, SECOND).capacity(1).max_reserved(50));
     ///
@@ -149,41 +178,44 @@ impl<'a> Acquire<'a> {
     /// }
     ///
     /// static PLAIN: Policy = Policy::new("plain", Quota::token_bucket(1, HOUR));
-    /// assert!(limiter.acquire(&PLAIN, "their API").wait_up_to(SECOND).await.is_ok());
-    /// assert!(limiter.acquire(&PLAIN, "their API").wait_up_to(2 * HOUR).await.is_err()); // it has no turns
+    /// let error = limiter.acquire(&PLAIN, "their API").wait_up_to(2 * HOUR).await.unwrap_err();
+    /// assert!(matches!(error, LimitError::NoReservations(_)));
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// A key that is [paused](RateLimiter::pause) is waited for as well, if the pause ends within `wait`.
     ///
     /// It takes one of the limiter's places to wait ([`max_waiting`](super::RateLimiterBuilder::max_waiting)); without
     /// one it asks without waiting.
     ///
     /// # Errors
-    /// If it is denied, or the backend cannot decide.
+    /// As [`reserve`](Acquire::reserve).
     ///
     /// # Panics
     /// Outside of a tokio runtime, if it has to wait, unless the backend's [clock](crate::Clock) has its own way to.
     #[cfg(feature = "wait")]
-    pub fn wait_up_to(mut self, wait: Duration) -> WaitFuture {
-        let place = self.limiter.place();
-        self.charge = if place.is_some() { self.charge.reserve_within(wait) } else { self.charge.at_once() };
-        WaitFuture::new(self.hold(), place)
-    }
-
-    /// Asks, and takes. Awaiting does the same.
-    ///
-    /// # Errors
-    /// If the backend cannot decide.
-    pub fn send(self) -> DecisionFuture {
-        self.decide(true)
+    pub fn wait_up_to(self, wait: Duration) -> WaitFuture {
+        let (limiter, charge) = (self.limiter, self.charge.reserve_within(wait));
+        let place = limiter.place();
+        let wait = if place.is_some() { wait } else { Duration::ZERO };
+        // Without a place the call does not wait; without turns it fails either way.
+        let charge = if place.is_some() || !limiter.has_turns(&charge) { charge } else { charge.at_once() };
+        WaitFuture::new(limiter.hold_up_to(&[charge], Some(wait)), place)
     }
 }
 
-impl IntoFuture for Acquire<'_> {
-    type Output = <DecisionFuture as std::future::Future>::Output;
-    type IntoFuture = DecisionFuture;
+impl<T> Clone for Acquire<'_, T> {
+    fn clone(&self) -> Self {
+        Acquire { charge: self.charge.clone(), ..*self }
+    }
+}
 
-    fn into_future(self) -> DecisionFuture {
+impl<T> IntoFuture for Acquire<'_, T> {
+    type Output = T;
+    type IntoFuture = DecisionFuture<T>;
+
+    fn into_future(self) -> DecisionFuture<T> {
         self.send()
     }
 }

@@ -4,22 +4,28 @@
 //! long as nothing is given back, a row that is known denies whatever the true one would have to deny, and
 //! the arithmetic says so for any cost and wait under the quota with which it was seen. Under another quota a row is
 //! paid back at another pace, by asking as by spending: then the backend is asked.
+//!
+//! What this limiter gives back is forgotten here at once. What another process gives back, resets or changes is not
+//! seen here, so a row is used for [`REMEMBERED`] only. Then the backend is asked again.
+
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{self, Ask, Micros, State, Step, Verdict, available, step};
+use crate::algorithm::{self, Ask, Micros, SECOND, State, Step, Verdict, available, step};
 use crate::backend::{RowId, Steps, Take};
 use crate::policy::{Digest, Placement};
-use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How long a row is used after the backend was asked for it, by the local clock: the time within which every process
+/// admits what another one has given back.
+const REMEMBERED: Duration = SECOND;
 
 /// Rows of a remote backend, as they were last seen.
 pub(super) struct BlockCache {
     buckets: Box<[Mutex<Bucket>]>,
     /// Under random numbers, so that a client cannot choose keys whose rows push another's out.
     placement: Placement,
-    /// Everything that was learnt in an earlier age is forgotten.
-    age: AtomicU64,
 }
 
 #[derive(Default)]
@@ -40,31 +46,22 @@ struct Row {
     /// When it was asked and when it had answered, by the local clock: it was seen in between.
     asked: Micros,
     answered: Micros,
-    /// The earliest time at which it may allow one token, by the backend's clock: what goes first when room is needed.
-    until: Micros,
-    age: u64,
 }
 
 /// What has to be as it was for an answer to be learnt.
 pub(super) struct Permit {
     asked: Micros,
-    age: u64,
     forgotten: SmallVec<[u64; 2]>,
 }
 
 impl BlockCache {
     pub(super) fn new(rows: usize) -> BlockCache {
         let buckets = rows.div_ceil(WAYS).max(1);
-        BlockCache {
-            buckets: (0..buckets).map(|_| Mutex::default()).collect(),
-            placement: Placement::random(),
-            age: AtomicU64::new(0),
-        }
+        BlockCache { buckets: (0..buckets).map(|_| Mutex::default()).collect(), placement: Placement::random() }
     }
 
     /// The denial of these takes, if what is known of their rows is enough to tell.
     pub(super) fn denies(&self, takes: &[Take<'_>], now: Micros) -> Option<Steps> {
-        let age = self.age.load(Ordering::Acquire);
         let mut rows: SmallVec<[Row; 2]> = SmallVec::new();
         for (i, take) in takes.iter().enumerate() {
             let id = take.row.digest();
@@ -73,7 +70,7 @@ impl BlockCache {
                 return None;
             }
             let bucket = self.bucket(id);
-            let known = bucket.rows.iter().flatten().find(|row| row.id == id && row.age == age)?;
+            let known = bucket.known(id, now)?;
             // The row as another quota sees it is paid back at another pace.
             let is_unspent = known.state == State::default();
             if known.state.stamp != take.quota.stamp() && !is_unspent || turns_come_and_go(take) {
@@ -106,11 +103,7 @@ impl BlockCache {
 
     /// To be had before the backend is asked.
     pub(super) fn permit(&self, takes: &[Take<'_>], now: Micros) -> Permit {
-        Permit {
-            asked: now,
-            age: self.age.load(Ordering::Acquire),
-            forgotten: takes.iter().map(|take| self.bucket(take.row.digest()).forgotten).collect(),
-        }
+        Permit { asked: now, forgotten: takes.iter().map(|take| self.bucket(take.row.digest()).forgotten).collect() }
     }
 
     /// Remembers what the backend said, if it is of use: it denied, or nothing is left.
@@ -124,21 +117,9 @@ impl BlockCache {
         let is_news = !granted || answers().any(|(take, step)| available(&take.quota, &step.state, step.now) == 0);
         for ((take, step), forgotten) in answers().zip(&permit.forgotten) {
             let id = take.row.digest();
-            let until = match algorithm::step(&take.quota, &step.state, step.now, Ask::cost(1)).verdict {
-                Verdict::Deny { retry: Some(retry) } => step.now + retry,
-                _ => step.now,
-            };
-            let learnt = Row {
-                id,
-                state: step.state,
-                seen: step.now,
-                asked: permit.asked,
-                answered: now,
-                until,
-                age: permit.age,
-            };
+            let learnt = Row { id, state: step.state, seen: step.now, asked: permit.asked, answered: now };
             let mut bucket = self.bucket(id);
-            if bucket.forgotten == *forgotten && (is_news || bucket.knows(id)) {
+            if bucket.forgotten == *forgotten && (is_news || bucket.known(id, now).is_some()) {
                 bucket.put(learnt);
             }
         }
@@ -154,11 +135,6 @@ impl BlockCache {
         }
     }
 
-    /// Forgets everything.
-    pub(super) fn clear(&self) {
-        self.age.fetch_add(1, Ordering::AcqRel);
-    }
-
     fn bucket(&self, id: Digest) -> MutexGuard<'_, Bucket> {
         let number = self.placement.place(id) as usize % self.buckets.len();
         self.buckets[number].lock().unwrap_or_else(PoisonError::into_inner)
@@ -172,21 +148,29 @@ fn turns_come_and_go(take: &Take<'_>) -> bool {
 }
 
 impl Bucket {
-    fn knows(&self, id: Digest) -> bool {
-        self.rows.iter().flatten().any(|row| row.id == id)
+    /// The row, if the backend was asked for it a short time ago.
+    fn known(&self, id: Digest, now: Micros) -> Option<&Row> {
+        self.rows.iter().flatten().find(|row| row.id == id && row.is_current(now))
     }
 
-    /// In the place of what was known before, or of what is soonest of no use.
+    /// In the place of what was known of it before, or else of what was asked first.
     fn put(&mut self, row: Row) {
         let same = self.rows.iter().position(|known| known.is_some_and(|known| known.id == row.id));
         let place = same.unwrap_or_else(|| {
-            let worth = |place: &usize| self.rows[*place].map(|known| (known.age, known.until));
-            (0..WAYS).min_by_key(worth).unwrap_or(0)
+            let asked = |place: &usize| self.rows[*place].map(|known| known.asked);
+            (0..WAYS).min_by_key(asked).unwrap_or(0)
         });
-        // Of two answers the one that the backend gave later.
-        if self.rows[place].is_none_or(|known| known.id != row.id || known.age != row.age || known.seen <= row.seen) {
+        // Of two answers the one that the backend gave later, unless that is too old to be used.
+        let is_later = |known: Row| known.id == row.id && known.seen > row.seen && known.is_current(row.answered);
+        if !self.rows[place].is_some_and(is_later) {
             self.rows[place] = Some(row);
         }
+    }
+}
+
+impl Row {
+    fn is_current(&self, now: Micros) -> bool {
+        now.since(self.asked) < REMEMBERED
     }
 }
 

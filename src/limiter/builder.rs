@@ -7,6 +7,7 @@ use super::block_cache::BlockCache;
 use super::failure::Failure;
 use super::guard::Guard;
 use super::local::LocalTime;
+use super::noticed::Noticed;
 use super::overrides::Overrides;
 use super::queue::Queues;
 use super::{AutoBlock, DenyList, FailureMode, Inner, Observer, RateLimiter, turn};
@@ -37,7 +38,7 @@ use crate::sync::atomic::AtomicUsize;
 /// let limiter = RateLimiter::builder(MemoryBackend::new())
 ///     .secret(Secret::random())
 ///     .deny_list(&list)
-///     .auto_block(AutoBlock::new([&LOGIN]).threshold(10))
+///     .auto_block(AutoBlock::new([&LOGIN]).threshold(10).without_keys()) // anybody can name an account
 ///     .observer(Log)
 ///     // For a backend elsewhere, when it is down; and what of it is remembered here.
 ///     .on_failure(FailureMode::fallback(0.25))
@@ -45,7 +46,7 @@ use crate::sync::atomic::AtomicUsize;
 ///     .fallback_backend(MemoryBackend::builder().max_rows(10_000).build())
 ///     .block_cache(4096)
 ///     .build();
-/// assert_eq!(limiter.limit(&LOGIN, "mallory").await?.reason(), Reason::DenyList);
+/// assert_eq!(limiter.try_limit(&LOGIN, "mallory").await?.reason(), Reason::DenyList);
 /// # Ok(())
 /// # }
 /// ```
@@ -144,13 +145,13 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// How many rows of a remote backend to remember as they were last seen; 0 = none. Defaults to 16,384, at 120 bytes
+    /// How many rows of a remote backend to remember as they were last seen; 0 = none. Defaults to 16,384, at 100 bytes
     /// each. For backends in this process it is not needed, and does nothing.
     ///
-    /// A key that is known to be denied is denied here, without a journey, until the time at which the backend may
-    /// allow it again; for a smaller cost or a longer wait, that is an earlier one, and counts. What this limiter gives
-    /// back, resets or changes is seen at once. What other processes give back or reset, or spend of the same key in
-    /// another tier, is seen when the time comes at which the row would have been paid back anyway.
+    /// A key that is known to be denied is denied here, without a journey, until the backend may allow it again, and for
+    /// a second at most: then the backend is asked again. For a smaller cost or a longer wait the backend may allow it
+    /// earlier, and that counts. What this limiter gives back, resets or changes is seen at once; what other processes
+    /// give back, reset or change, within a second.
     #[must_use]
     pub fn block_cache(mut self, rows: usize) -> RateLimiterBuilder {
         self.block_cache = rows;
@@ -183,6 +184,7 @@ impl RateLimiterBuilder {
             overrides: Overrides::default(),
             block_cache,
             observers: self.observers,
+            noticed: Noticed::default(),
         });
         if let Some(bulletin) = bulletin {
             let reader: Weak<Inner> = Arc::downgrade(&inner);

@@ -11,23 +11,18 @@ use crate::policy::{Policy, Signals, Subject};
 /// ```
 /// # use tollgate::{Charge, Policy, Quota, RateLimiter, Signals, MINUTE, SECOND};
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::LimitError> {
 /// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(1000, MINUTE).max_reserved(500));
 /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(10, MINUTE).max_reserved(5));
 ///
 /// let limiter = RateLimiter::default();
 /// let caller = Signals::new().ip([192, 0, 2, 7].into()); // for deny lists and blocks
-/// let decisions = limiter
-///     .limit_all([
-///         Charge::new(&TOKENS, "ada").cost(700).signals(caller),
-///         Charge::new(&CALLS, "ada").reserve_within(30 * SECOND),
-///     ])
-///     .await?;
-/// assert!(decisions.is_allowed() && decisions.delay().is_zero());
+/// limiter.limit_all([Charge::new(&TOKENS, "ada").cost(700).signals(caller), Charge::new(&CALLS, "ada")]).await?;
 ///
-/// // More than there is at once, so its turn comes later.
-/// let later = limiter.limit_all([Charge::new(&TOKENS, "ada").cost(500).reserve()]).await?;
-/// assert!(later.delay() > 10 * SECOND);
+/// // More than there is at once, so the turn comes later.
+/// let tokens = Charge::new(&TOKENS, "ada").cost(500).reserve();
+/// let turn = limiter.hold_all([tokens, Charge::new(&CALLS, "ada").reserve_within(30 * SECOND)]).await?;
+/// assert!(turn.delay() > 10 * SECOND);
 /// # Ok(())
 /// # }
 /// ```
@@ -53,15 +48,15 @@ impl<'a> Charge<'a> {
         self
     }
 
-    /// Reserves a turn, however far away, where the quota allows reservations: the decision then says how long to wait.
+    /// Reserves a turn, however far away, for [`hold_all`](crate::RateLimiter::hold_all), which fails if the quota allows
+    /// no reservations. Calls that charge at once, such as [`limit_all`](crate::RateLimiter::limit_all), fail on it.
     #[must_use]
     pub fn reserve(mut self) -> Charge<'a> {
         self.ask = self.ask.reserve();
         self
     }
 
-    /// Reserves a turn that is at most `wait` away (rounded up to whole microseconds), where the quota allows
-    /// reservations; else this changes nothing.
+    /// The same with a turn that is at most `wait` away (rounded up to whole microseconds).
     #[must_use]
     pub fn reserve_within(mut self, wait: Duration) -> Charge<'a> {
         self.ask = self.ask.wait_up_to(wait);
@@ -74,6 +69,11 @@ impl<'a> Charge<'a> {
     pub fn signals(mut self, signals: Signals) -> Charge<'a> {
         self.signals = Some(Box::new(signals));
         self
+    }
+
+    /// Whether it would wait for a turn.
+    pub(super) fn reserves(&self) -> bool {
+        self.ask.max_wait().is_some()
     }
 
     /// Without a reservation.

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::guard::MOST_HELD;
+use super::guard::{MOST_HELD, Made};
+use super::mistake::Mistakes;
 use super::notices::News;
-use super::observer::Blocked;
+use super::observer::{Blocked, Reset};
 use super::overrides::{Change, Whose};
 use super::{Inner, RateLimiter, SetQuotaError};
 use crate::algorithm::Quota;
@@ -143,6 +144,9 @@ impl RateLimiter {
     /// time, whatever [automatic blocking](crate::AutoBlock) has to remember; at most 100,000 can be blocked at once.
     /// The last call for a caller counts, also if it ends earlier.
     ///
+    /// Calls of a blocked key that wait for their turns already are denied when these come. A server that asks a client to
+    /// wait is a case for [`pause`](RateLimiter::pause).
+    ///
     /// ```
     /// use tollgate::{Policy, Quota, RateLimiter, Reason, Signal, DAY, MINUTE};
     ///
@@ -152,9 +156,9 @@ impl RateLimiter {
     /// # async fn main() -> Result<(), tollgate::Error> {
     /// let limiter = RateLimiter::default();
     /// limiter.block(Signal::key("mallory"), DAY).await?;
-    /// assert_eq!(limiter.limit(&API, "mallory").await?.reason(), Reason::Blocked);
+    /// assert_eq!(limiter.try_limit(&API, "mallory").await?.reason(), Reason::Blocked);
     /// limiter.unblock(Signal::key("mallory")).await?;
-    /// assert!(limiter.limit(&API, "mallory").await?.is_allowed());
+    /// assert!(limiter.try_limit(&API, "mallory").await?.is_allowed());
     /// # Ok(())
     /// # }
     /// ```
@@ -168,6 +172,7 @@ impl RateLimiter {
             let message = format!("{MOST_HELD} callers are blocked by hand already; unblock some, or use a deny list");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
+        self.inner.guard.held.describe(id, Made { since: now, rule: signal.to_listed() });
         let rule = signal.to_rule();
         let blocked = Blocked { rule: &rule, lasts, times: 0 };
         self.inner.observers.iter().for_each(|observer| observer.blocked(&blocked));
@@ -189,11 +194,24 @@ impl RateLimiter {
     /// How it is doing: what it holds, who waits, whether its backend is out of reach. Cheap: nothing is asked of a
     /// server. See [`Stats`] for an example.
     pub fn stats(&self) -> Stats {
-        let Inner { backend, guard, overrides, time, waiting, .. } = &*self.inner;
+        let Inner { backend, guard, overrides, time, waiting, noticed, .. } = &*self.inner;
         let Vitals { rows, evictions, overflowed, is_broken, untold, is_deaf, .. } = backend.vitals();
         let (offenders, blocked) = guard.len(time.now());
         let (waiting, changed_quotas) = (waiting.load(Ordering::Relaxed), overrides.len());
-        Stats { rows, evictions, overflowed, is_broken, waiting, offenders, blocked, changed_quotas, untold, is_deaf }
+        let mistakes = noticed.counts();
+        Stats {
+            rows,
+            evictions,
+            overflowed,
+            is_broken,
+            waiting,
+            offenders,
+            blocked,
+            changed_quotas,
+            untold,
+            is_deaf,
+            mistakes,
+        }
     }
 
     /// The rows that the backend holds in this process for each policy, most first: which policy fills the table. A
@@ -202,7 +220,7 @@ impl RateLimiter {
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::LimitError> {
     /// static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
     ///
     /// let limiter = RateLimiter::default();
@@ -266,15 +284,22 @@ pub struct Stats {
     /// so, this process goes by what it knew. `None` where there is nothing to read: in memory, and of a backend that was
     /// told not to.
     pub is_deaf: Option<bool>,
+    /// Mistakes of the program that the limiter noticed: each number should be 0. See
+    /// [`Observer::mistake`](crate::Observer::mistake).
+    pub mistakes: Mistakes,
 }
 
 impl Inner {
-    /// Forgets what was spent, wherever that is known.
-    pub(super) fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
-        self.failure.reset(rows);
+    /// Forgets what was spent, wherever that is known, and returns whether there was a row.
+    pub(super) fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<bool> {
+        let was_local = self.failure.reset(rows);
         let done = self.backend.reset(rows);
         self.unlearn(rows.iter().copied());
-        done
+        for row in rows {
+            let reset = Reset { policy: row.policy, key: row.key };
+            self.observers.iter().for_each(|observer| observer.reset(&reset));
+        }
+        done.map(move |found| was_local || found > 0)
     }
 
     /// Something may have been given back: what the backend said before is not so any more. To be called after it was
@@ -313,17 +338,14 @@ impl Inner {
                 // There may be more on a board than there is room for; whoever posted them was told of his own.
                 News::Hold(id, Some(lasts)) => drop(self.guard.held.block(id, now, now + lasts)),
                 News::Hold(id, None) => self.guard.held.unblock(id),
+                News::Pause(row, Some(lasts)) => drop(self.guard.pauses.pause(row, now, now + lasts)),
+                News::Pause(row, None) => self.guard.pauses.resume(row),
             }
         }
-        let is_changed = all && !self.overrides.is_empty() || !changes.is_empty();
         if all {
             self.overrides.replace(changes);
         } else {
             changes.into_iter().for_each(|change| self.overrides.set(change));
-        }
-        // Not for a block, which changes no row: whoever earns one after the other would empty it each time.
-        if let Some(cache) = self.block_cache.as_ref().filter(|_| is_changed) {
-            cache.clear();
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
 use super::block_cache::Permit;
-use super::future::DecisionsFuture;
+use super::future::{Answer, DecisionFuture};
 use super::guard::{Barred, Known};
 use super::notices::News;
 use super::observer::{Blocked, Failed, Observed};
@@ -25,7 +25,16 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) enforced: bool,
     /// Whether the caller can await a remote backend.
     pub(crate) waits: bool,
+    /// How long the call can be held if its rows are paused.
+    pub(crate) patience: Duration,
     pub(crate) signals: &'a Signals,
+}
+
+impl<'a> Circumstances<'a> {
+    /// Of a call that is enforced, can await a remote backend, and cannot be held.
+    pub(crate) fn of(take: bool, signals: &'a Signals) -> Circumstances<'a> {
+        Circumstances { take, enforced: true, waits: true, patience: Duration::ZERO, signals }
+    }
 }
 
 /// What the steps after the backend need to know about the call.
@@ -37,6 +46,13 @@ pub(super) struct Call {
     /// Allows the block cache to store the remote backend's answer.
     permit: Option<Permit>,
     caller: Option<Box<Caller>>,
+}
+
+impl Call {
+    /// A call that was decided before, and has waited since.
+    fn late() -> Call {
+        Call { take: true, enforced: true, began: None, permit: None, caller: None }
+    }
 }
 
 /// The identities that a caller can be blocked by. Boxed, because few limiters count denials.
@@ -54,9 +70,9 @@ impl RateLimiter {
         &self,
         charges: &[(&'a Policy, &'a Subject, Ask)],
         around: Circumstances<'_>,
-    ) -> DecisionsFuture {
-        let Inner { backend, guard, overrides, block_cache, observers, time, .. } = &*self.inner;
-        let Circumstances { take, enforced, waits, signals } = around;
+    ) -> DecisionFuture<Answer> {
+        let Inner { backend, guard, overrides, block_cache, time, .. } = &*self.inner;
+        let Circumstances { take, enforced, waits, patience, signals } = around;
         let mut call = Call { take, enforced, began: None, permit: None, caller: None };
 
         // 1. Resolve the row and its quotas: those set at run time, else the tier's, else the policy's own.
@@ -64,8 +80,15 @@ impl RateLimiter {
         let is_guarded = guard.is_needed();
         for (policy, subject, ask) in charges {
             let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
-            let changed = overrides.quota(policy, subject.tier_name(), Some(row.key));
-            let quotas = changed.as_ref().map_or_else(|| policy.quotas_for(subject.tier_name()), std::slice::from_ref);
+            self.inner.see(policy);
+            let tier = subject.tier_name();
+            let of_tier = tier.and_then(|tier| policy.quotas_of_tier(tier));
+            if let (Some(tier), None) = (tier, of_tier) {
+                self.inner.unknown_tier(policy, tier);
+            }
+            let changed = overrides.quota(policy, tier, Some(row.key));
+            let program = || of_tier.unwrap_or_else(|| policy.quotas_for(None));
+            let quotas = changed.as_ref().map_or_else(program, std::slice::from_ref);
             for quota in quotas {
                 takes.push(Take::new(row, quota, *ask));
                 if is_guarded {
@@ -74,11 +97,18 @@ impl RateLimiter {
             }
         }
 
-        // 2. Blocked: a deny list or a block denies the call, whatever the quotas.
+        // 2. Blocked: a deny list, a block or a pause denies the call, whatever the quotas.
         if is_guarded {
             if let Some(blocked) = self.blocked(&keys, &takes, signals, &mut call) {
                 self.observe(&call, &blocked);
-                return DecisionsFuture::ready(Ok(blocked));
+                return DecisionFuture::ready(Ok(blocked));
+            }
+            if let Some(paused) = self.paused(&takes, patience) {
+                // A call that is held is decided at the end of the pause.
+                if !paused.is_allowed() {
+                    self.observe(&call, &paused);
+                }
+                return DecisionFuture::ready(Ok(paused));
             }
         }
 
@@ -88,22 +118,38 @@ impl RateLimiter {
             if let Some(steps) = cache.denies(&takes, now) {
                 let denied = decisions(&takes, &steps).by(DecidedBy::BlockCache);
                 self.protect_and_observe(&call, &denied);
-                return DecisionsFuture::ready(Ok(denied));
+                return DecisionFuture::ready(Ok(denied));
             }
             call.permit = Some(cache.permit(&takes, now));
         }
 
-        // 4. The backend decides all takes at one instant: all are granted, or none.
+        if backend.is_remote() && !waits {
+            return DecisionFuture::ready(Err(cannot_wait()));
+        }
+        self.ask(call, &takes)
+    }
+
+    /// Decides charges that were held by a pause, from step 4 on: what comes before has been decided.
+    pub(super) fn decide_again(&self, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
+        self.ask(Call::late(), takes)
+    }
+
+    /// Observes a denial of charges whose turn has come.
+    pub(super) fn observe_late(&self, denied: &Decisions) {
+        self.observe(&Call::late(), denied);
+    }
+
+    /// 4. The backend decides all takes at one instant: all are granted, or none.
+    #[inline]
+    fn ask(&self, mut call: Call, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
+        let Inner { backend, observers, .. } = &*self.inner;
         if backend.is_remote() {
-            if !waits {
-                return DecisionsFuture::unanswered();
-            }
             call.began = (!observers.is_empty()).then(Instant::now);
         }
-        let answer = if take { backend.acquire(&takes) } else { backend.peek(&takes) };
+        let answer = if call.take { backend.acquire(takes) } else { backend.peek(takes) };
         match answer.try_ready() {
-            Ok(answer) => DecisionsFuture::ready(self.conclude(&call, &takes, answer)),
-            Err(answer) => DecisionsFuture::pending(self, call, &takes, answer),
+            Ok(answer) => DecisionFuture::ready(self.conclude(&call, takes, answer)),
+            Err(answer) => DecisionFuture::pending(self, call, takes, answer),
         }
     }
 
@@ -115,11 +161,12 @@ impl RateLimiter {
         takes: &[Take<'_>],
         answer: Result<Steps, Error>,
     ) -> Result<Decisions, Error> {
-        let decided = self.decided(call, takes, answer);
-        if let Ok(decided) = &decided {
-            self.protect_and_observe(call, decided);
+        let mut decided = self.decided(call, takes, answer)?;
+        if !call.take {
+            decided = decided.uncharged();
         }
-        decided
+        self.protect_and_observe(call, &decided);
+        Ok(decided)
     }
 
     /// 5. Failure: if the backend failed, the failure mode decides instead, or the error is returned.
@@ -140,6 +187,9 @@ impl RateLimiter {
     /// Steps 6 and 7.
     #[inline]
     fn protect_and_observe(&self, call: &Call, decided: &Decisions) {
+        if call.take && !decided.is_allowed() {
+            decided.violated().for_each(|decision| self.inner.denied(decision));
+        }
         // 6. Protect: count denials, and block callers that have too many.
         if let Some(caller) = &call.caller {
             self.protect(caller, decided);
@@ -170,7 +220,15 @@ impl RateLimiter {
         };
         let (calendar, retry) = (time.calendar(), until.map(|until| until.since(now)));
         let blocked = takes.iter().map(|Take { row, quota, ask }| {
-            Decision::blocked(row.policy.clone(), row.key, *quota, ask.tokens(), Arc::clone(&rule), calendar, retry)
+            Decision::blocked(
+                row.policy.clone(),
+                row.key,
+                *quota,
+                ask.tokens(),
+                Some(Arc::clone(&rule)),
+                calendar,
+                retry,
+            )
         });
         Some(blocked.collect())
     }
@@ -219,6 +277,12 @@ impl RateLimiter {
 fn decisions(takes: &[Take<'_>], steps: &Steps) -> Decisions {
     let all_granted = steps.all_granted();
     Decisions::of(takes.len(), |i| takes[i].decision(&steps[i], all_granted))
+}
+
+/// The error of a call that cannot await, such as `limit_now`.
+#[cold]
+pub(super) fn cannot_wait() -> Error {
+    Error::new(ErrorKind::Unsupported, "a remote backend has to be awaited and was not asked; await `limit` instead")
 }
 
 #[cold]

@@ -1,11 +1,13 @@
 //! Deny lists: whom a limiter denies whatever the limits say.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use ipnet::IpNet;
 
+use super::agents::Agents;
 use crate::policy::{DenyKind, DenyRule, Key, Pattern, Signals};
 use crate::sync::{Mutex, PoisonError, RwLock};
 
@@ -22,11 +24,11 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// let list = DenyList::from_iter([DenyRule::network("192.0.2.0/24")?, DenyRule::user_agent("*GPTBot/*")?]);
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
 ///
-/// let denied = limiter.acquire(&API, "ada").ip("192.0.2.7".parse()?).await?;
+/// let denied = limiter.try_acquire(&API, "ada").ip("192.0.2.7".parse()?).await?;
 /// assert_eq!(denied.reason(), Reason::DenyList);
 ///
 /// list.insert(DenyRule::key("mallory")); // from now on
-/// assert!(!limiter.limit(&API, "mallory").await?.is_allowed());
+/// assert!(!limiter.try_limit(&API, "mallory").await?.is_allowed());
 /// # Ok(())
 /// # }
 /// ```
@@ -56,6 +58,23 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// What is known of a caller comes with the request ([`RateLimitLayer::client_ip`](crate::RateLimitLayer::client_ip),
 /// [`label`](crate::RateLimitLayer::label)) or the call ([`Acquire::ip`](crate::Acquire::ip)). A user agent and a
 /// country are what the client, or the CDN in front of the service, says they are: they keep out who does not hide.
+///
+/// # Rules that can never match
+/// A rule for a key denies the callers that have exactly this key, of the same type: the text `"7"` is not the number 7, and
+/// neither is the token `7` of a request. A rule for what [`bearer`](crate::key::bearer), [`header`](crate::key::header),
+/// [`cookie`](crate::key::cookie) or `path` find (`bearer:sk_leaked`) also denies callers whose key has that as a part, at any
+/// depth: the token in `bearer().and(client_ip())`. Parts of other types are not looked at: deny the whole pair, or an address by
+/// its network. [`Key::anonymous`] denies all callers without a key.
+///
+/// A layer that can never apply a rule panics when it is put around a service, with a message that contains the rule and
+/// what to add: networks need [`client_ip`](crate::RateLimitLayer::client_ip) or a key with an address, countries and labels need
+/// [`label_from_header`](crate::RateLimitLayer::label_from_header) or [`label`](crate::RateLimitLayer::label), and a key needs
+/// an extractor that [can find](crate::KeyExtractor::can_find) its kind. Closures, extractors with [`map`] and extractors of
+/// your own can find any key, so for them a wrong type is not noticed. A rule that is added while the layer is in use is reported
+/// to [observers](crate::Observer::mistake) instead, once for each kind. Rules that another layer or a handler applies are [accepted
+/// on request](crate::RateLimitLayer::ignore_unmatched_deny_rules).
+///
+/// [`map`]: crate::KeyExtractor::map
 #[derive(Clone, Default)]
 pub struct DenyList {
     shared: Arc<Shared>,
@@ -66,6 +85,8 @@ struct Shared {
     compiled: RwLock<Arc<Compiled>>,
     /// Held by whoever changes the list, for longer than readers could wait.
     changing: Mutex<()>,
+    /// How often it was changed.
+    changes: AtomicU64,
 }
 
 /// The rules, in the shape in which they are looked up.
@@ -74,8 +95,10 @@ struct Compiled {
     rules: HashSet<Arc<DenyRule>>,
     /// The lengths of the networks' prefixes, by which an address is looked up.
     prefixes: BTreeSet<u8>,
-    /// The user agents with a `*`, which are tried one after the other.
-    patterns: Vec<(Pattern, Arc<DenyRule>)>,
+    /// The user agents with a `*`.
+    agents: Arc<Agents>,
+    /// A rule of each kind, found when it is asked for.
+    kinds: OnceLock<Vec<Arc<DenyRule>>>,
 }
 
 impl DenyList {
@@ -135,8 +158,20 @@ impl DenyList {
         let network = || compiled.find_network(signals.ip?);
         let label = || signals.labels().find_map(|(name, value)| compiled.find_label(name, value));
         let agent = || compiled.find_agent(signals.user_agent.as_deref()?);
-        let key = || compiled.find(DenyKind::Key(key?.clone()));
+        let find_key = |key: Key| compiled.find(DenyKind::Key(key));
+        let key = || find_key(key?.clone()).or_else(|| key?.found_inside().find_map(find_key));
         network().or_else(label).or_else(agent).or_else(key).cloned()
+    }
+
+    /// How often the list was changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.shared.changes.load(Ordering::Acquire)
+    }
+
+    /// A rule of each [kind](DenyRule::kind), in the order of their names.
+    pub(crate) fn kinds(&self) -> Vec<Arc<DenyRule>> {
+        let compiled = self.compiled();
+        compiled.kinds.get_or_init(|| compiled.find_kinds()).clone()
     }
 
     fn compiled(&self) -> Arc<Compiled> {
@@ -146,31 +181,44 @@ impl DenyList {
     /// Readers are kept waiting for the exchange only; writers see what those before them wrote.
     fn change<T>(&self, change: impl FnOnce(&mut HashSet<Arc<DenyRule>>) -> T) -> T {
         let _one_at_a_time = self.shared.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut rules = self.compiled().rules.clone();
+        let before = self.compiled();
+        let mut rules = before.rules.clone();
         let changed = change(&mut rules);
-        let compiled = Arc::new(Compiled::new(rules));
+        let compiled = Arc::new(Compiled::new(rules, &before));
         // What was there before is dropped when the lock is free again.
         let _before =
             std::mem::replace(&mut *self.shared.compiled.write().unwrap_or_else(PoisonError::into_inner), compiled);
+        self.shared.changes.fetch_add(1, Ordering::Release);
         changed
     }
 }
 
 impl Compiled {
-    fn new(rules: HashSet<Arc<DenyRule>>) -> Compiled {
+    /// The user agents are compiled anew only if they are others than `before`.
+    fn new(rules: HashSet<Arc<DenyRule>>, before: &Compiled) -> Compiled {
         let mut compiled = Compiled::default();
+        let mut patterns = Vec::new();
         for rule in &rules {
             match &rule.0 {
                 DenyKind::Network(network) => {
                     compiled.prefixes.insert(network.prefix_len());
                 }
                 DenyKind::UserAgent(pattern) if !pattern.is_exact() => {
-                    compiled.patterns.push((pattern.clone(), Arc::clone(rule)));
+                    patterns.push((pattern, rule));
                 }
                 DenyKind::UserAgent(_) | DenyKind::Key(_) | DenyKind::Label { .. } => {}
             }
         }
+        let were_there = patterns.iter().all(|(_, rule)| before.rules.contains(*rule));
+        let unchanged = were_there && patterns.len() == before.agents.len();
+        compiled.agents = if unchanged { Arc::clone(&before.agents) } else { Arc::new(Agents::new(&patterns)) };
         Compiled { rules, ..compiled }
+    }
+
+    fn find_kinds(&self) -> Vec<Arc<DenyRule>> {
+        let mut kinds: BTreeMap<String, &Arc<DenyRule>> = BTreeMap::new();
+        self.rules.iter().for_each(|rule| _ = kinds.entry(rule.kind()).or_insert(rule));
+        kinds.into_values().cloned().collect()
     }
 
     fn find(&self, kind: DenyKind) -> Option<&Arc<DenyRule>> {
@@ -191,8 +239,7 @@ impl Compiled {
 
     fn find_agent(&self, agent: &str) -> Option<&Arc<DenyRule>> {
         let exactly = Pattern::exactly(agent);
-        let matching = || self.patterns.iter().find(|(pattern, _)| pattern.matches(exactly.as_str()));
-        self.find(DenyKind::UserAgent(exactly.clone())).or_else(|| Some(&matching()?.1))
+        self.find(DenyKind::UserAgent(exactly.clone())).or_else(|| self.agents.find(exactly.as_str()))
     }
 }
 
@@ -280,7 +327,10 @@ mod tests {
     }
 
     fn compiled(networks: &HashSet<IpNet>) -> Compiled {
-        Compiled::new(networks.iter().map(|network| Arc::new(DenyRule(DenyKind::Network(*network)))).collect())
+        Compiled::new(
+            networks.iter().map(|network| Arc::new(DenyRule(DenyKind::Network(*network)))).collect(),
+            &Compiled::default(),
+        )
     }
 
     fn found(compiled: &Compiled, address: IpAddr) -> Option<IpNet> {

@@ -114,17 +114,16 @@ impl Failure {
         Ok(decisions.collect())
     }
 
-    /// Settles what was decided here.
-    pub(super) fn settle(&self, settlements: &[Adjustment<'_>]) {
-        // Done at the call.
-        drop(self.backend().settle(settlements));
+    /// Settles what was decided here, as [`Backend::settle`] does.
+    pub(super) fn settle(&self, settlements: &[Adjustment<'_>]) -> bool {
+        // In memory: done at the call.
+        matches!(self.backend().settle(settlements).try_ready(), Ok(Ok(true)))
     }
 
-    /// Forgets what was decided here.
-    pub(super) fn reset(&self, rows: &[RowId<'_>]) {
-        if let Some(backend) = self.fallback.get() {
-            drop(backend.reset(rows));
-        }
+    /// Forgets what was decided here, and returns whether there was a row.
+    pub(super) fn reset(&self, rows: &[RowId<'_>]) -> bool {
+        let found = self.fallback.get().map(|backend| backend.reset(rows).try_ready());
+        matches!(found, Some(Ok(Ok(1..))))
     }
 
     fn mode(&self, policy: &PolicyName) -> FailureMode {

@@ -1,25 +1,30 @@
 //! Decisions on their way.
 
+use std::convert::identity;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use smallvec::SmallVec;
 
-use super::RateLimiter;
 use super::decide::Call;
+use super::{LimitError, RateLimiter};
 use crate::algorithm::Steps;
 use crate::backend::{BackendFuture, Error, OwnedTake, Take};
-use crate::policy::{Decision, Decisions};
+use crate::policy::{Allowed, Decision, Decisions};
 
-/// The answer to one charge. In memory it is there at once.
+/// The answer to a call. In memory it is there at once.
 ///
-/// The charge is made when the call is, not when this is awaited; dropping it takes nothing back.
+/// `T` is what awaiting returns: for [`limit`](RateLimiter::limit) a `Result<Allowed, LimitError>`, for
+/// [`try_limit`](RateLimiter::try_limit) a `Result<Decision, Error>`, and the same of
+/// [`Decisions`](crate::Decisions) for several charges.
+///
+/// The charges are made when the call is, not when this is awaited, in memory and on Redis; dropping it takes nothing back.
 ///
 /// ```
-/// # use tollgate::{DecisionFuture, Policy, Quota, RateLimiter, MINUTE};
+/// # use tollgate::{DecisionFuture, LimitError, Policy, Quota, RateLimiter, MINUTE};
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), LimitError> {
 /// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 /// # let limiter = RateLimiter::default();
 /// let answer: DecisionFuture = limiter.limit(&API, "ada");
@@ -32,28 +37,13 @@ use crate::policy::{Decision, Decisions};
 /// Polled again after it has answered, it panics, as futures may.
 #[derive(Debug)]
 #[must_use = "the answer says whether to go on"]
-pub struct DecisionFuture(pub(super) DecisionsFuture);
+pub struct DecisionFuture<T = Result<Allowed, LimitError>> {
+    state: State,
+    finish: fn(Answer) -> T,
+}
 
-/// The answers to several charges. In memory they are there at once.
-///
-/// The charges are made when the call is, not when this is awaited; dropping it takes nothing back.
-///
-/// ```
-/// # use tollgate::{Charge, DecisionsFuture, Policy, Quota, RateLimiter, MINUTE};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
-/// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-/// # let limiter = RateLimiter::default();
-/// let answer: DecisionsFuture = limiter.limit_all([Charge::new(&API, "ada"), Charge::new(&API, "eve")]);
-/// assert_eq!(answer.await?.iter().count(), 2);
-/// # Ok(())
-/// # }
-/// ```
-///
-/// Polled again after it has answered, it panics, as futures may.
-#[derive(Debug)]
-#[must_use = "the answer says whether to go on"]
-pub struct DecisionsFuture(State);
+/// What was decided, before it is made into what the caller awaits.
+pub(super) type Answer = Result<Decisions, Error>;
 
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // The large one is the usual one, and a box would be an allocation.
@@ -73,39 +63,30 @@ struct Pending {
     steps: BackendFuture<Steps>,
 }
 
-impl DecisionFuture {
-    /// The answer, if it is there already.
-    pub(super) fn try_ready(self) -> Option<Result<Decision, Error>> {
-        self.0.try_ready().ok().map(the_only)
-    }
-}
-
-impl Future for DecisionFuture {
-    type Output = Result<Decision, Error>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(context).map(the_only)
-    }
-}
-
+/// The decision on the only charge of a call.
 #[inline]
-fn the_only(answer: Result<Decisions, Error>) -> Result<Decision, Error> {
+pub(super) fn only(answer: Answer) -> Result<Decision, Error> {
     match answer?.into_only() {
         Some(decision) => Ok(decision),
         None => unreachable!("one charge, one decision"),
     }
 }
 
-impl DecisionsFuture {
-    #[inline]
-    pub(super) fn ready(answer: Result<Decisions, Error>) -> DecisionsFuture {
-        DecisionsFuture(State::Ready(Some(answer)))
-    }
+/// The same, with a denial as an error.
+#[inline]
+pub(super) fn only_allowed(answer: Answer) -> Result<Allowed, LimitError> {
+    Ok(only(answer)?.into_result()?)
+}
 
-    /// For callers that cannot await: the remote backend was not asked.
-    pub(super) fn unanswered() -> DecisionsFuture {
-        DecisionsFuture(State::Ready(None))
+/// The decisions on all charges of a call, with a denial as an error.
+pub(super) fn all_allowed(answer: Answer) -> Result<Allowed<Decisions>, LimitError> {
+    Ok(answer?.into_result()?)
+}
+
+impl DecisionFuture<Answer> {
+    #[inline]
+    pub(super) fn ready(answer: Answer) -> DecisionFuture<Answer> {
+        DecisionFuture { state: State::Ready(Some(answer)), finish: identity }
     }
 
     pub(super) fn pending(
@@ -113,28 +94,35 @@ impl DecisionsFuture {
         call: Call,
         takes: &[Take<'_>],
         steps: BackendFuture<Steps>,
-    ) -> DecisionsFuture {
+    ) -> DecisionFuture<Answer> {
         let takes = takes.iter().map(OwnedTake::of).collect();
-        DecisionsFuture(State::Pending(Box::new(Pending { limiter: limiter.clone(), takes, call: Some(call), steps })))
+        let pending = Pending { limiter: limiter.clone(), takes, call: Some(call), steps };
+        DecisionFuture { state: State::Pending(Box::new(pending)), finish: identity }
+    }
+
+    /// The same, which returns what `finish` makes of the answer.
+    #[inline]
+    pub(super) fn finish<T>(self, finish: fn(Answer) -> T) -> DecisionFuture<T> {
+        DecisionFuture { state: self.state, finish }
     }
 
     /// The answer if it is there already, else the future to wait for.
     #[inline]
     #[allow(clippy::result_large_err)] // It is moved once, and a box would be an allocation.
-    pub(crate) fn try_ready(self) -> Result<Result<Decisions, Error>, DecisionsFuture> {
-        match self.0 {
+    pub(crate) fn try_ready(self) -> Result<Answer, DecisionFuture<Answer>> {
+        match self.state {
             State::Ready(Some(answer)) => Ok(answer),
-            other => Err(DecisionsFuture(other)),
+            state => Err(DecisionFuture { state, ..self }),
         }
     }
 }
 
-impl Future for DecisionsFuture {
-    type Output = Result<Decisions, Error>;
+impl<T> Future for DecisionFuture<T> {
+    type Output = T;
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = match &mut self.0 {
+        let answer = match &mut self.state {
             State::Ready(answer) => answer.take(),
             State::Pending(pending) => {
                 let Pending { limiter, takes, call, steps } = &mut **pending;
@@ -144,8 +132,8 @@ impl Future for DecisionsFuture {
             }
         };
         match answer {
-            Some(answer) => Poll::Ready(answer),
-            None => panic!("a DecisionsFuture was polled after it had answered"),
+            Some(answer) => Poll::Ready((self.finish)(answer)),
+            None => panic!("a DecisionFuture was polled after it had answered"),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use crate::algorithm::{Micros, whole_micros};
-use crate::clock::Clock;
+use crate::clock::{Clock, Sleep};
 
 /// A clock that is never set, or the one that the backend goes by, if that is one of this process's.
 #[derive(Debug)]
@@ -24,6 +24,11 @@ impl LocalTime {
             Some(clock) => clock.now(),
             None => Micros::new(1).plus(whole_micros(self.began.elapsed())),
         }
+    }
+
+    /// A future that is done at an instant of the [calendar](LocalTime::calendar). `None`: any timer will do.
+    pub(super) fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
+        self.clock.as_ref()?.sleep_until(instant)
     }
 
     /// The present by the calendar.

@@ -1,6 +1,7 @@
 //! The engine: what a policy says of a caller, decided by a backend.
 
 mod acquire;
+mod agents;
 mod block_cache;
 mod builder;
 mod charge;
@@ -11,12 +12,16 @@ mod error;
 mod failure;
 mod future;
 mod guard;
+mod listing;
 mod local;
+mod mistake;
 #[cfg(all(test, tollgate_models))]
 mod models;
+mod noticed;
 mod notices;
 mod observer;
 mod overrides;
+mod pause;
 mod queue;
 mod reservation;
 mod settlement;
@@ -26,18 +31,21 @@ mod turn;
 mod wait;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use self::block_cache::BlockCache;
 use self::failure::Failure;
+use self::future::Answer;
 use self::guard::Guard;
 use self::local::LocalTime;
+use self::noticed::Noticed;
 use self::overrides::Overrides;
 use self::queue::Queues;
 use crate::algorithm::{Ask, Micros, Quota, SECOND};
 use crate::backend::{Backend, BackendFuture, Error, ErrorKind, MemoryBackend, RowId, Take};
-use crate::policy::{Decision, Digest, Key, Policy, Secret, Signals, Subject};
+use crate::policy::{Allowed, Decision, Decisions, Digest, Key, Policy, Secret, Signals, Subject};
 use crate::sync::atomic::AtomicUsize;
 
 pub use acquire::Acquire;
@@ -48,9 +56,11 @@ pub(crate) use decide::Circumstances;
 pub use deny::DenyList;
 pub use error::LimitError;
 pub use failure::FailureMode;
-pub use future::{DecisionFuture, DecisionsFuture};
+pub use future::DecisionFuture;
 pub use guard::AutoBlock;
-pub use observer::{Blocked, Failed, Observed, Observer, Outcome};
+pub use listing::{Block, SetQuota};
+pub use mistake::{Mistake, MistakeKind, Mistakes};
+pub use observer::{Blocked, Failed, Observed, Observer, Outcome, Reset, Settled};
 pub use overrides::SetQuotaError;
 pub use reservation::{HoldFuture, Reservation};
 pub use settlement::Settlement;
@@ -75,11 +85,11 @@ pub use wait::WaitFuture;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();
 ///
-/// // One token of one policy; a denial as an error.
-/// limiter.limit(&LOGIN, "ada@example.com").await?.into_result()?;
+/// // One token of one policy; a denial is an error.
+/// limiter.limit(&LOGIN, "ada@example.com").await?;
 ///
 /// // Several policies at once: all of them are charged, or none.
-/// limiter.limit_all([Charge::new(&CHAT, 7).cost(1200), Charge::new(&DAILY, 7)]).await?.into_result()?;
+/// limiter.limit_all([Charge::new(&CHAT, 7).cost(1200), Charge::new(&DAILY, 7)]).await?;
 /// assert_eq!(limiter.remaining(&CHAT, 7).await?, 8800);
 ///
 /// limiter.reset(&LOGIN, "ada@example.com").await?;
@@ -117,6 +127,7 @@ struct Inner {
     overrides: Overrides,
     block_cache: Option<BlockCache>,
     observers: Vec<Arc<dyn Observer>>,
+    noticed: Noticed,
     /// Of what is remembered here and not in the backend.
     time: LocalTime,
 }
@@ -145,7 +156,30 @@ impl RateLimiter {
         RateLimiterBuilder::new(backend)
     }
 
-    /// Takes one token for `subject` under `policy`, or denies it.
+    /// Takes one token for `subject` under `policy`; fails if it is denied.
+    ///
+    /// ```
+    /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LimitError> {
+    /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
+    ///
+    /// let limiter = RateLimiter::default();
+    /// limiter.limit(&LOGIN, ("ada@example.com", 7)).await?;
+    /// assert!(limiter.limit(&LOGIN, ("ada@example.com", 7)).await.is_err());
+    /// limiter.limit(&LOGIN, ("ada@example.com", 8)).await?; // another key
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If it is denied, or the backend cannot decide. A backend that failed and whose [`FailureMode`] admits the call is
+    /// no error.
+    pub fn limit(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
+        self.acquire(policy, subject).send()
+    }
+
+    /// [`limit`](RateLimiter::limit) that returns a denial as a [`Decision`]: for callers that look at it in any case.
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
@@ -154,23 +188,31 @@ impl RateLimiter {
     /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
     ///
     /// let limiter = RateLimiter::default();
-    /// assert!(limiter.limit(&LOGIN, ("ada@example.com", 7)).await?.is_allowed());
-    /// assert!(!limiter.limit(&LOGIN, ("ada@example.com", 7)).await?.is_allowed());
-    /// assert!(limiter.limit(&LOGIN, ("ada@example.com", 8)).await?.is_allowed()); // another key
+    /// assert!(limiter.try_limit(&LOGIN, "ada").await?.is_allowed());
+    /// let denied = limiter.try_limit(&LOGIN, "ada").await?;
+    /// assert_eq!((denied.is_allowed(), denied.remaining()), (false, 0));
     /// # Ok(())
     /// # }
     /// ```
     ///
+    /// A decision that is not looked at is a warning:
+    ///
+    /// ```compile_fail
+    /// #![deny(unused_must_use)]
+    /// # use tollgate::{Error, Policy, RateLimiter};
+    /// async fn login(limiter: &RateLimiter, policy: &Policy) -> Result<(), Error> {
+    ///     limiter.try_limit(policy, "ada").await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
     /// # Errors
-    /// If the backend cannot decide. A denial is no error: see [`Decision::into_result`](crate::Decision::into_result).
-    pub fn limit(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
-        let around = Circumstances { take: true, enforced: true, waits: true, signals: &Signals::new() };
-        DecisionFuture(self.decide(&[(policy, &subject.into(), Ask::cost(1))], around))
+    /// If the backend cannot decide.
+    pub fn try_limit(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture<Result<Decision, Error>> {
+        self.try_acquire(policy, subject).send()
     }
 
-    /// [`limit`](RateLimiter::limit) from where nothing can be awaited, such as a gRPC interceptor. `None` if nobody in
-    /// this process can tell: the backend is a remote one, and nothing was taken. Whether to go on then is the caller's
-    /// choice; below it is not.
+    /// [`limit`](RateLimiter::limit) from where nothing can be awaited, such as a gRPC interceptor.
     ///
     /// ```
     /// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
@@ -178,83 +220,164 @@ impl RateLimiter {
     /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, MINUTE));
     ///
     /// let limiter = RateLimiter::default();
-    /// let goes_on = || limiter.limit_now(&CALLS, "ada").is_some_and(|decision| decision.is_allowed());
-    /// assert!(goes_on());
-    /// assert!(!goes_on());
+    /// assert!(limiter.limit_now(&CALLS, "ada").is_ok());
+    /// assert!(limiter.limit_now(&CALLS, "ada").is_err());
     /// ```
-    pub fn limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Option<Decision> {
-        let around = Circumstances { take: true, enforced: true, waits: false, signals: &Signals::new() };
-        DecisionFuture(self.decide(&[(policy, &subject.into(), Ask::cost(1))], around)).try_ready()?.ok()
+    ///
+    /// # Errors
+    /// If it is denied, or the backend cannot decide. A remote backend is not asked: the error is of kind
+    /// [`Unsupported`](ErrorKind::Unsupported).
+    pub fn limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Allowed, LimitError> {
+        Ok(self.try_limit_now(policy, subject)?.into_result()?)
+    }
+
+    /// [`limit_now`](RateLimiter::limit_now) that returns a denial as a [`Decision`].
+    ///
+    /// # Errors
+    /// If the backend cannot decide, or is a remote one.
+    pub fn try_limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Decision, Error> {
+        let none = Signals::new();
+        let around = Circumstances { waits: false, ..Circumstances::of(true, &none) };
+        let answer = self.decide(&[(policy, &subject.into(), Ask::cost(1))], around).try_ready();
+        future::only(answer.unwrap_or_else(|_| Err(decide::cannot_wait())))
     }
 
     /// What [`limit`](RateLimiter::limit) would answer, without taking anything. Of a layer's callers: name them as
     /// [`remaining`](RateLimiter::remaining) says.
     ///
     /// ```
+    /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LimitError> {
+    /// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
+    /// let limiter = RateLimiter::default();
+    /// limiter.check(&LOGIN, "ada@example.com").await?;
+    /// limiter.limit(&LOGIN, "ada@example.com").await?;
+    /// assert!(limiter.check(&LOGIN, "ada@example.com").await.is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If it would be denied, or the backend cannot decide.
+    pub fn check(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
+        self.acquire(policy, subject).check()
+    }
+
+    /// [`check`](RateLimiter::check) that returns a denial as a [`Decision`]. Nothing is taken, so
+    /// [`remaining`](Decision::remaining) and [`reset`](Decision::reset) are those of the limit as it stands.
+    ///
+    /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tollgate::Error> {
-    /// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
+    /// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
     /// let limiter = RateLimiter::default();
-    /// assert!(limiter.check(&LOGIN, "ada@example.com").await?.is_allowed());
-    /// assert!(limiter.check(&LOGIN, "ada@example.com").await?.is_allowed());
+    /// assert_eq!(limiter.try_check(&LOGIN, "ada@example.com").await?.remaining(), 5);
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     /// If the backend cannot decide.
-    pub fn check(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
-        self.acquire(policy, subject).check()
+    pub fn try_check(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture<Result<Decision, Error>> {
+        self.try_acquire(policy, subject).check()
     }
 
-    /// Begins a call with choices: a [cost](Acquire::cost), a [reservation](Acquire::reserve), a charge [in
-    /// hand](Acquire::hold).
+    /// Begins a call with choices: a [cost](Acquire::cost), a [turn](Acquire::reserve), a charge [in
+    /// hand](Acquire::hold). Fails if it is denied.
     ///
     /// ```
-    /// # use tollgate::{Policy, Quota, RateLimiter, SECOND};
+    /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, SECOND};
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), LimitError> {
     /// static MAIL: Policy = Policy::new("mail", Quota::token_bucket(10, SECOND).unlimited_reservations());
     ///
     /// let limiter = RateLimiter::default();
-    /// assert!(limiter.acquire(&MAIL, "team").cost(10).await?.is_allowed());
+    /// limiter.acquire(&MAIL, "team").cost(10).await?;
     /// let turn = limiter.acquire(&MAIL, "team").cost(5).reserve().await?;
-    /// assert!(turn.is_allowed() && turn.delay() > SECOND / 4);
+    /// assert!(turn.delay() > SECOND / 4);
     /// # Ok(())
     /// # }
     /// ```
     pub fn acquire<'a>(&'a self, policy: &'a Policy, subject: impl Into<Subject>) -> Acquire<'a> {
-        Acquire::new(self, Charge::new(policy, subject))
+        Acquire::new(self, Charge::new(policy, subject), future::only_allowed)
     }
 
-    /// Takes every charge, or none of them if one does not fit. No charges at all are allowed. On `RedisBackend`, at
-    /// most 1,000 go into one call.
+    /// [`acquire`](RateLimiter::acquire) that returns a denial as a [`Decision`].
+    ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE));
+    /// let limiter = RateLimiter::default();
+    /// assert!(!limiter.try_acquire(&CHAT, "ada").cost(11).await?.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_acquire<'a>(
+        &'a self,
+        policy: &'a Policy,
+        subject: impl Into<Subject>,
+    ) -> Acquire<'a, Result<Decision, Error>> {
+        Acquire::new(self, Charge::new(policy, subject), future::only)
+    }
+
+    /// Takes every charge, or none of them if one does not fit; then it fails. No charges at all are allowed. On
+    /// `RedisBackend`, at most 1,000 go into one call.
     ///
     /// ```
     /// # use tollgate::{Charge, Policy, Quota, RateLimiter, MINUTE};
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::LimitError> {
     /// static USER: Policy = Policy::new("user", Quota::token_bucket(10, MINUTE));
     /// static GLOBAL: Policy = Policy::new("global", Quota::token_bucket(1, MINUTE));
     ///
     /// let limiter = RateLimiter::default();
-    /// for _ in 0..3 {
-    ///     limiter.limit_all([Charge::new(&USER, 7), Charge::new(&GLOBAL, "all")]).await?;
-    /// }
-    /// // The second and third call were refused by GLOBAL and cost the user nothing.
+    /// let both = || limiter.limit_all([Charge::new(&USER, 7), Charge::new(&GLOBAL, "all")]);
+    /// both().await?;
+    /// assert!(both().await.is_err());
+    /// // The second call was refused by GLOBAL and cost the user nothing.
     /// assert_eq!(limiter.remaining(&USER, 7).await?, 9);
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// If the backend cannot decide.
-    pub fn limit_all<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> DecisionsFuture {
-        self.decide_charges(charges, true)
+    /// If one of them is denied, or the backend cannot decide. A charge that [reserves](Charge::reserve) a turn is an
+    /// error, too: turns are for [`hold_all`](RateLimiter::hold_all).
+    pub fn limit_all<'a>(
+        &self,
+        charges: impl IntoIterator<Item = Charge<'a>>,
+    ) -> DecisionFuture<Result<Allowed<Decisions>, LimitError>> {
+        self.at_once(charges).finish(future::all_allowed)
     }
 
-    /// What [`limit_all`](RateLimiter::limit_all) would answer, without taking anything.
+    /// [`limit_all`](RateLimiter::limit_all) that returns a denial as [`Decisions`].
+    ///
+    /// # Errors
+    /// If the backend cannot decide, or a charge reserves a turn.
+    pub fn try_limit_all<'a>(
+        &self,
+        charges: impl IntoIterator<Item = Charge<'a>>,
+    ) -> DecisionFuture<Result<Decisions, Error>> {
+        self.at_once(charges)
+    }
+
+    /// What [`limit_all`](RateLimiter::limit_all), or [`hold_all`](RateLimiter::hold_all) of charges that reserve, would
+    /// answer, without taking anything.
+    ///
+    /// # Errors
+    /// If one of them would be denied, or the backend cannot decide.
+    pub fn check_all<'a>(
+        &self,
+        charges: impl IntoIterator<Item = Charge<'a>>,
+    ) -> DecisionFuture<Result<Allowed<Decisions>, LimitError>> {
+        self.try_check_all(charges).finish(future::all_allowed)
+    }
+
+    /// [`check_all`](RateLimiter::check_all) that returns a denial as [`Decisions`].
     ///
     /// ```
     /// # use tollgate::{Charge, Policy, Quota, RateLimiter, MINUTE};
@@ -264,7 +387,7 @@ impl RateLimiter {
     /// # static GLOBAL: Policy = Policy::new("global", Quota::token_bucket(1, MINUTE));
     /// let limiter = RateLimiter::default();
     /// let all = [Charge::new(&USER, 7).cost(3), Charge::new(&GLOBAL, "all").cost(2)];
-    /// assert!(!limiter.check_all(all).await?.is_allowed());
+    /// assert!(!limiter.try_check_all(all).await?.is_allowed());
     /// assert_eq!(limiter.remaining(&USER, 7).await?, 10);
     /// # Ok(())
     /// # }
@@ -272,8 +395,12 @@ impl RateLimiter {
     ///
     /// # Errors
     /// If the backend cannot decide.
-    pub fn check_all<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> DecisionsFuture {
-        self.decide_charges(charges, false)
+    pub fn try_check_all<'a>(
+        &self,
+        charges: impl IntoIterator<Item = Charge<'a>>,
+    ) -> DecisionFuture<Result<Decisions, Error>> {
+        let charges: Charges<'a> = charges.into_iter().collect();
+        self.decide_charges(&charges, false, Duration::ZERO)
     }
 
     /// [`limit_all`](RateLimiter::limit_all), the charges in hand: to be kept, given back, or told their true cost
@@ -295,24 +422,27 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// If one of them does not fit, or the backend cannot decide.
+    /// If one of them is denied, the backend cannot decide, or a charge [reserves](Charge::reserve) a turn of a quota
+    /// that has none ([`LimitError::NoReservations`]).
     pub fn hold_all<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> HoldFuture {
-        HoldFuture::new(self, self.decide_charges(charges, true))
+        let charges: Charges<'a> = charges.into_iter().collect();
+        self.hold_up_to(&charges, None)
     }
 
     /// Whole tokens that `subject` could spend at once now. If the backend is down and the policy's [failure
     /// mode](FailureMode) is not to deny: by the share, or as if nothing had been spent; a
-    /// [`check`](RateLimiter::check) tells who decided.
+    /// [`try_check`](RateLimiter::try_check) tells who decided.
     ///
-    /// Of a layer's caller, `subject` is the same key **and the same tier**, best as the layer's extractor finds them
-    /// ([`KeyExtractor::subject`](crate::KeyExtractor::subject)): without the tier it is the policy's own quota that is
-    /// told of, and `"7"` is another key than `7`. `None` is the anonymous bucket. If nothing ever seems to be spent,
+    /// Of a layer's caller, `subject` is the same key **and the same tier**, best as the layer's extractor makes them, of a
+    /// request ([`KeyExtractor::subject`](crate::KeyExtractor::subject)) or of a value (`key::client_ip().key(address)`,
+    /// `key::bearer().key(token)`): without the tier it is the policy's own quota that is told of, and `"7"` is another key than
+    /// `7`. `None` is the anonymous bucket. If nothing ever seems to be spent,
     /// the layer was not [given this limiter](crate::RateLimitLayer::limiter).
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, Subject, MINUTE};
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::LimitError> {
     /// # static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10_000, MINUTE));
     /// let limiter = RateLimiter::default();
     /// limiter.acquire(&CHAT, "ada").cost(9_999).await?;
@@ -324,6 +454,10 @@ impl RateLimiter {
     /// limiter.acquire(&api, ada()).cost(10).await?;
     /// assert_eq!(limiter.remaining(&api, ada()).await?, 5);
     /// assert_eq!(limiter.remaining(&api, 7).await?, 0); // of three
+    ///
+    /// // The caller that `key::client_ip()` counts, by its address: of IPv6 the first 64 bits.
+    /// let client = tollgate::key::client_ip().key("2001:db8::7".parse().unwrap());
+    /// assert_eq!(limiter.remaining(&CHAT, client).await?, 10_000);
     /// # Ok(())
     /// # }
     /// ```
@@ -331,7 +465,7 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot tell.
     pub async fn remaining(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<u64, Error> {
-        let decision = self.acquire(policy, subject).cost(0).check().await?;
+        let decision = self.try_acquire(policy, subject).cost(0).check().await?;
         Ok(decision.remaining())
     }
 
@@ -343,11 +477,11 @@ impl RateLimiter {
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::LimitError> {
     /// # static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10_000, MINUTE));
     /// let limiter = RateLimiter::default();
     /// limiter.acquire(&CHAT, "ada").cost(10_000).await?;
-    /// let snapshot = limiter.value(&CHAT, "ada").await?;
+    /// let snapshot = limiter.value(&CHAT, "ada").await?; // of a token: `key::bearer().key("sk_7f3a")`
     /// assert_eq!(snapshot.available(snapshot.now() + MINUTE / 4), 2_500);
     /// # Ok(())
     /// # }
@@ -356,7 +490,7 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot tell.
     pub async fn value(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Snapshot, Error> {
-        let decision = self.acquire(policy, subject).cost(0).check().await?;
+        let decision = self.try_acquire(policy, subject).cost(0).check().await?;
         Ok(Snapshot::of(&decision))
     }
 
@@ -387,41 +521,76 @@ impl RateLimiter {
         decided.ok_or_else(|| Error::new(ErrorKind::Protocol, "it did not say what time it is; this is a bug in it"))
     }
 
-    /// Forgets what `subject` spent under `policy`: it has the whole limit again. Blocks stay.
+    /// Forgets what `subject` spent under `policy`: it has the whole limit again. Blocks stay. Returns whether a row was
+    /// there: `false` if `subject` spent nothing, or is not the key of the caller that did. A row that was repaid may be there
+    /// or not.
+    ///
+    /// Of a layer's caller, the extractor makes the key: `key::client_ip().key(address)`, `key::bearer().key(token)`.
     ///
     /// It is done when this is called, also if the future is dropped.
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::LimitError> {
     /// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
     /// let limiter = RateLimiter::default();
     /// limiter.limit(&LOGIN, "ada@example.com").await?;
-    /// limiter.reset(&LOGIN, "ada@example.com").await?; // the password was right
-    /// assert!(limiter.limit(&LOGIN, "ada@example.com").await?.is_allowed());
+    /// assert!(limiter.reset(&LOGIN, "ada@example.com").await?); // the password was right
+    /// limiter.limit(&LOGIN, "ada@example.com").await?;
+    ///
+    /// assert!(!limiter.reset(&LOGIN, "ada@example.org").await?); // another key: there was no such row
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     /// If the backend cannot.
-    pub fn reset(&self, policy: &Policy, subject: impl Into<Subject>) -> BackendFuture<()> {
+    pub fn reset(&self, policy: &Policy, subject: impl Into<Subject>) -> BackendFuture<bool> {
         self.inner.reset(&[RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }])
     }
 
-    pub(super) fn decide_charges<'a>(
-        &self,
-        charges: impl IntoIterator<Item = Charge<'a>>,
-        take: bool,
-    ) -> DecisionsFuture {
-        let charges: SmallVec<[Charge<'a>; 1]> = charges.into_iter().collect();
+    /// Takes charges that need not wait. A turn would be promised that no reservation holds.
+    fn at_once<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> DecisionFuture<Answer> {
+        let charges: Charges<'a> = charges.into_iter().collect();
+        match charges.iter().find(|charge| charge.reserves()) {
+            Some(charge) => DecisionFuture::ready(Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "the charge of policy {:?} reserves a turn, and `limit_all` takes charges at once; call `hold_all`",
+                    charge.policy.name()
+                ),
+            ))),
+            None => self.decide_charges(&charges, true, Duration::ZERO),
+        }
+    }
+
+    /// Takes charges in hand that a pause holds for `wait` at most. `None`: one that is there already denies them, and one
+    /// that comes before their turn holds them until it ends.
+    fn hold_up_to(&self, charges: &[Charge<'_>], wait: Option<Duration>) -> HoldFuture {
+        let mut turns = charges.iter().filter(|charge| charge.reserves());
+        if let Some(charge) = turns.find(|charge| !self.has_turns(charge)) {
+            return HoldFuture::failed(LimitError::NoReservations(charge.policy.name().clone()));
+        }
+        let last = wait.map(|wait| self.latest(wait));
+        HoldFuture::new(self, self.decide_charges(charges, true, wait.unwrap_or_default()), last)
+    }
+
+    fn decide_charges(&self, charges: &[Charge<'_>], take: bool, patience: Duration) -> DecisionFuture<Answer> {
         // Who calls is one caller, whichever charge tells it.
         let none = Signals::new();
         let signals = charges.iter().find_map(|charge| charge.signals.as_deref()).unwrap_or(&none);
         let charges: SmallVec<[_; 4]> =
             charges.iter().map(|charge| (charge.policy, &charge.subject, charge.ask)).collect();
-        self.decide(&charges, Circumstances { take, enforced: true, waits: true, signals })
+        self.decide(&charges, Circumstances { patience, ..Circumstances::of(take, signals) })
+    }
+
+    /// Whether the policy's quota allows reservations, as written or as set at run time. A quota that was set without
+    /// them denies what does not fit: the program is right, and need not fail.
+    fn has_turns(&self, charge: &Charge<'_>) -> bool {
+        let tier = charge.subject.tier_name();
+        charge.policy.quotas_for(tier).iter().any(Quota::reserves)
+            || self.quota(charge.policy, charge.subject.clone()).reserves()
     }
 
     /// The digest of a key under this limiter's [secret](RateLimiterBuilder::secret); `None` = the anonymous key. It is
@@ -445,11 +614,18 @@ impl RateLimiter {
         }
     }
 
+    pub(crate) fn deny_list(&self) -> Option<&DenyList> {
+        self.inner.guard.deny()
+    }
+
     /// Whether anybody wants to know more of callers than their keys.
     pub(crate) fn wants_signals(&self) -> bool {
         self.inner.guard.wants_signals()
     }
 }
+
+/// The charges of a call.
+type Charges<'a> = SmallVec<[Charge<'a>; 1]>;
 
 /// Nobody is charged under it: a look at its row tells the time.
 static NOBODY: Policy = Policy::new("tollgate/now", Quota::token_bucket(1, SECOND));
@@ -466,7 +642,7 @@ mod tests {
     use super::*;
     use crate::algorithm::{MINUTE, Steps};
     use crate::clock::ManualClock;
-    use crate::policy::{Reason, Secret};
+    use crate::policy::{DenyRule, Reason, Secret};
 
     static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 
@@ -481,10 +657,10 @@ mod tests {
         let api = API.clone().tier("premium", Quota::token_bucket(100, MINUTE));
         let (free, premium) = (Subject::new(7), Subject::new(7).tier("premium"));
         for _ in 0..10 {
-            assert!(limiter.limit(&api, free.clone()).await.unwrap().is_allowed());
+            assert!(limiter.try_limit(&api, free.clone()).await.unwrap().is_allowed());
         }
-        assert!(!limiter.limit(&api, free.clone()).await.unwrap().is_allowed());
-        let upgraded = limiter.limit(&api, premium.clone()).await.unwrap();
+        assert!(!limiter.try_limit(&api, free.clone()).await.unwrap().is_allowed());
+        let upgraded = limiter.try_limit(&api, premium.clone()).await.unwrap();
         assert_eq!((upgraded.limit(), upgraded.remaining()), (100, 89));
         // Back again: paid back as the faster quota pays, so when that one would be repaid all of it is there.
         clock.advance(MINUTE);
@@ -500,7 +676,7 @@ mod tests {
         let boxed = RateLimiter::new(Box::new(MemoryBackend::new()) as Box<dyn Backend>);
         let (limiter, _clock) = limiter();
         for limiter in [&limiter, &open, &boxed] {
-            let decision = limiter.limit(&window, "ada").await.unwrap();
+            let decision = limiter.try_limit(&window, "ada").await.unwrap();
             assert_eq!(decision.key(), limiter.digest(Some(&key)));
             assert_eq!(limiter.digest(None), limiter.digest(Some(&Key::anonymous())));
             // The boundaries of its windows are the key's, and reveal no more of it than its digest does.
@@ -516,7 +692,7 @@ mod tests {
         let (limiter, _clock) = limiter();
         let tight = Policy::new("tight", Quota::token_bucket(1, MINUTE));
         limiter.limit(&tight, 1).await.unwrap();
-        let decisions = limiter.limit_all([Charge::new(&API, 1), Charge::new(&tight, 1)]).await.unwrap();
+        let decisions = limiter.try_limit_all([Charge::new(&API, 1), Charge::new(&tight, 1)]).await.unwrap();
         let reasons: Vec<_> = decisions.iter().map(|decision| decision.reason()).collect();
         assert_eq!(reasons, [Reason::RefusedElsewhere, Reason::QuotaExceeded]);
         assert_eq!(decisions.iter().next().unwrap().remaining(), 10);
@@ -528,8 +704,8 @@ mod tests {
         let (limiter, _clock) = limiter();
         let api = &API;
         let charge = || Charge::new(api, 1).cost(4);
-        assert!(limiter.limit_all([charge(), charge()]).await.unwrap().is_allowed());
-        let refused = limiter.limit_all([Charge::new(&API, 1).cost(2), Charge::new(&API, 1)]).await.unwrap();
+        assert!(limiter.try_limit_all([charge(), charge()]).await.unwrap().is_allowed());
+        let refused = limiter.try_limit_all([Charge::new(&API, 1).cost(2), Charge::new(&API, 1)]).await.unwrap();
         assert!(!refused.is_allowed());
         assert_eq!(limiter.remaining(&API, 1).await.unwrap(), 2);
     }
@@ -567,11 +743,11 @@ mod tests {
             self.0.peek(takes)
         }
 
-        fn settle(&self, settlements: &[crate::backend::Adjustment<'_>]) -> BackendFuture<()> {
+        fn settle(&self, settlements: &[crate::backend::Adjustment<'_>]) -> BackendFuture<bool> {
             self.0.settle(settlements)
         }
 
-        fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+        fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
             self.0.reset(rows)
         }
 
@@ -590,31 +766,32 @@ mod tests {
         ];
         for backend in backends {
             let limiter = RateLimiter::new(backend);
-            assert!(limiter.limit_now(&one, 7).unwrap().is_allowed());
-            assert!(!limiter.limit_now(&one, 7).unwrap().is_allowed());
+            assert!(limiter.try_limit_now(&one, 7).unwrap().is_allowed());
+            assert!(!limiter.try_limit_now(&one, 7).unwrap().is_allowed());
         }
         let far = RateLimiter::new(Far(MemoryBackend::new()));
-        assert!(far.limit_now(&one, 7).is_none());
-        assert!(far.limit(&one, 7).await.unwrap().is_allowed(), "nothing was taken");
+        assert_eq!(far.try_limit_now(&one, 7).unwrap_err().kind(), ErrorKind::Unsupported);
+        assert!(matches!(far.limit_now(&one, 7), Err(LimitError::Backend(_))));
+        assert!(far.try_limit(&one, 7).await.unwrap().is_allowed(), "nothing was taken");
     }
 
     #[tokio::test]
     async fn at_once_goes_through_all_gates() {
         let one = Policy::new("one", Quota::token_bucket(1, MINUTE));
-        let list = DenyList::from_iter([crate::policy::DenyRule::key("mallory")]);
+        let list = DenyList::from_iter([DenyRule::key("mallory")]);
         let near = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
         let far = RateLimiter::builder(Far(MemoryBackend::new())).deny_list(&list).build();
         for limiter in [&near, &far] {
-            assert_eq!(limiter.limit_now(&one, "mallory").unwrap().reason(), Reason::DenyList);
+            assert_eq!(limiter.try_limit_now(&one, "mallory").unwrap().reason(), Reason::DenyList);
         }
-        assert!(near.limit_now(&one, "ada").unwrap().is_allowed());
-        assert!(far.limit_now(&one, "ada").is_none());
+        assert!(near.try_limit_now(&one, "ada").unwrap().is_allowed());
+        assert!(far.try_limit_now(&one, "ada").is_err());
         // What a remote backend denied is known here.
-        assert!(far.limit(&one, "ada").await.unwrap().is_allowed());
-        assert!(!far.limit(&one, "ada").await.unwrap().is_allowed());
-        assert!(!far.limit_now(&one, "ada").unwrap().is_allowed());
+        assert!(far.try_limit(&one, "ada").await.unwrap().is_allowed());
+        assert!(!far.try_limit(&one, "ada").await.unwrap().is_allowed());
+        assert!(!far.try_limit_now(&one, "ada").unwrap().is_allowed());
         // A quota that was set applies.
         near.set_quota(&one, Some(Quota::token_bucket(5, MINUTE))).await.unwrap();
-        assert_eq!(near.limit_now(&one, "bob").unwrap().limit(), 5);
+        assert_eq!(near.try_limit_now(&one, "bob").unwrap().limit(), 5);
     }
 }

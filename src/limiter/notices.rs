@@ -1,4 +1,4 @@
-//! What a limiter posts for the others on its backend, and reads of theirs: quotas that were changed, blocks.
+//! What a limiter posts for the others on its backend, and reads of theirs: quotas that were changed, blocks, pauses.
 
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ pub(super) enum News {
     Block(Digest, Option<(Duration, u32)>),
     /// One that was made by hand.
     Hold(Digest, Option<Duration>),
+    /// A pause of a row.
+    Pause(Digest, Option<Duration>),
 }
 
 impl News {
@@ -34,11 +36,8 @@ impl News {
                 text: block.map(|(_, times)| times.to_string()),
                 lasts: block.map(|(lasts, _)| lasts),
             },
-            News::Hold(id, lasts) => Notice {
-                topic: format!("hold\0{:032x}", id.to_bits()).into(),
-                text: lasts.map(|_| String::new()),
-                lasts: *lasts,
-            },
+            News::Hold(id, lasts) => lasting("hold", id, lasts),
+            News::Pause(row, lasts) => lasting("pause", row, lasts),
         }
     }
 
@@ -64,9 +63,16 @@ impl News {
                 Some(News::Block(digest(id)?, notice.lasts.zip(times)))
             }
             ("hold", id) => Some(News::Hold(digest(id)?, notice.text.as_ref().and(notice.lasts))),
+            ("pause", row) => Some(News::Pause(digest(row)?, notice.text.as_ref().and(notice.lasts))),
             _ => None,
         }
     }
+}
+
+/// `kind` of something known by its digest; not any more without a duration.
+fn lasting(kind: &str, id: &Digest, lasts: &Option<Duration>) -> Notice {
+    let topic = format!("{kind}\0{:032x}", id.to_bits());
+    Notice { topic: topic.into(), text: lasts.map(|_| String::new()), lasts: *lasts }
 }
 
 #[cfg(test)]
@@ -86,7 +92,8 @@ mod tests {
         }
         for lasts in [Some(DAY), None] {
             let id = Digest::from_bits(7);
-            for news in [News::Block(id, lasts.map(|lasts| (lasts, 3))), News::Hold(id, lasts)] {
+            for news in [News::Block(id, lasts.map(|lasts| (lasts, 3))), News::Hold(id, lasts), News::Pause(id, lasts)]
+            {
                 assert_eq!(News::of(&news.to_notice()), Some(news));
             }
         }

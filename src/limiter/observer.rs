@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::mistake::Mistake;
 use crate::backend::Error;
 use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 
@@ -30,14 +31,16 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 /// # async fn main() -> Result<(), tollgate::Error> {
 /// let denials = Arc::new(Denials::default());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&denials)).build();
-/// limiter.limit(&API, "ada").await?;
-/// limiter.limit(&API, "ada").await?;
+/// for _ in 0..2 {
+///     drop(limiter.try_limit(&API, "ada").await?);
+/// }
 /// assert_eq!(denials.0.load(Ordering::Relaxed), 1);
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// A call that is dropped before a remote backend has answered is told to nobody, though it may have been charged.
+/// A call whose future is dropped before a remote backend has answered is charged, and observers are not notified of its
+/// decision.
 ///
 /// It is called where the decision is made, in the midst of a request: it must not block, and had better be quick. A
 /// limiter without observers spends nothing on them. `tollgate::observe` has observers for `tracing` and `metrics`.
@@ -56,6 +59,26 @@ pub trait Observer: Send + Sync + 'static {
     fn blocked(&self, blocked: &Blocked<'_>) {
         let _ = blocked;
     }
+
+    /// A charge was settled in this process: its true cost was reported, or it was given back by a
+    /// [refund](crate::Settlement::refund) or by a [reservation](crate::Reservation) that was cancelled or dropped. Does
+    /// nothing by default. See [`Settled`] for an example.
+    fn settled(&self, settled: &Settled<'_>) {
+        let _ = settled;
+    }
+
+    /// What a key spent under a policy was forgotten, by [`RateLimiter::reset`](crate::RateLimiter::reset) or
+    /// [`Settlement::reset`](crate::Settlement::reset) in this process. Does nothing by default. See [`Reset`] for an
+    /// example.
+    fn reset(&self, reset: &Reset<'_>) {
+        let _ = reset;
+    }
+
+    /// The limiter noticed a mistake of the program, for the first time. Does nothing by default. See [`Mistake`] for
+    /// an example.
+    fn mistake(&self, mistake: &Mistake) {
+        let _ = mistake;
+    }
 }
 
 impl<O: Observer + ?Sized> Observer for Arc<O> {
@@ -69,6 +92,18 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
 
     fn blocked(&self, blocked: &Blocked<'_>) {
         (**self).blocked(blocked);
+    }
+
+    fn settled(&self, settled: &Settled<'_>) {
+        (**self).settled(settled);
+    }
+
+    fn reset(&self, reset: &Reset<'_>) {
+        (**self).reset(reset);
+    }
+
+    fn mistake(&self, mistake: &Mistake) {
+        (**self).mistake(mistake);
     }
 }
 
@@ -92,7 +127,7 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Slow).build();
-/// assert!(limiter.limit(&API, "ada").await?.is_allowed());
+/// assert!(limiter.try_limit(&API, "ada").await?.is_allowed());
 /// # Ok(())
 /// # }
 /// ```
@@ -187,7 +222,7 @@ impl Outcome {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Alarm).build();
-/// assert!(limiter.limit(&API, "ada").await?.is_allowed());
+/// assert!(limiter.try_limit(&API, "ada").await?.is_allowed());
 /// # Ok(())
 /// # }
 /// ```
@@ -218,6 +253,107 @@ impl<'a> Failed<'a> {
     /// The time from the call to the error. `None` as [of a decision](Observed::latency).
     pub const fn latency(&self) -> Option<Duration> {
         self.latency
+    }
+}
+
+/// A charge that was settled, as an [`Observer`] receives it.
+///
+/// Observers are notified when the settlement is made. A remote backend may still fail to carry it out, and of a charge
+/// that cost less, a part may have been paid back already: see
+/// [what can be given back](crate::Settlement#what-can-be-given-back).
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use tollgate::{MemoryBackend, Observed, Observer, Policy, Quota, RateLimiter, Settled, MINUTE};
+///
+/// /// The tokens that callers truly used.
+/// #[derive(Default)]
+/// struct Bill(AtomicU64);
+///
+/// impl Observer for Bill {
+///     fn decided(&self, _: &Observed<'_>) {}
+///
+///     fn settled(&self, settled: &Settled<'_>) {
+///         println!("{}: {} became {}", settled.decision().policy(), settled.decision().cost(), settled.actual());
+///         self.0.fetch_add(settled.actual(), Ordering::Relaxed);
+///     }
+/// }
+///
+/// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let bill = Arc::new(Bill::default());
+/// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&bill)).build();
+/// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.keep();
+/// usage.settle(1700).await?;
+/// assert_eq!(bill.0.load(Ordering::Relaxed), 1700);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Settled<'a> {
+    pub(super) decision: &'a Decision,
+    pub(super) actual: u64,
+}
+
+impl<'a> Settled<'a> {
+    /// The decision on the charge: policy, key digest, the cost as it was charged, who decided.
+    pub const fn decision(&self) -> &'a Decision {
+        self.decision
+    }
+
+    /// The true cost in tokens; 0 if the whole charge was given back.
+    pub const fn actual(&self) -> u64 {
+        self.actual
+    }
+}
+
+/// A row that was reset, as an [`Observer`] receives it: the key has the whole limit again.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use tollgate::{Digest, MemoryBackend, Observed, Observer, Policy, Quota, RateLimiter, Reset, Subject, HOUR};
+///
+/// #[derive(Default)]
+/// struct Audit(Mutex<Vec<(String, Digest)>>);
+///
+/// impl Observer for Audit {
+///     fn decided(&self, _: &Observed<'_>) {}
+///
+///     fn reset(&self, reset: &Reset<'_>) {
+///         self.0.lock().unwrap().push((reset.policy().to_string(), reset.key()));
+///     }
+/// }
+///
+/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let audit = Arc::new(Audit::default());
+/// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&audit)).build();
+/// limiter.reset(&LOGIN, "ada").await?;
+/// let ada = limiter.digest(Subject::new("ada").key());
+/// assert_eq!(*audit.0.lock().unwrap(), [("login".to_owned(), ada)]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Reset<'a> {
+    pub(super) policy: &'a PolicyName,
+    pub(super) key: Digest,
+}
+
+impl<'a> Reset<'a> {
+    /// The policy.
+    pub const fn policy(&self) -> &'a PolicyName {
+        self.policy
+    }
+
+    /// The key's digest.
+    pub const fn key(&self) -> Digest {
+        self.key
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use super::listing::SetQuota;
 use crate::algorithm::Quota;
 use crate::backend::Error;
 use crate::policy::{Digest, Policy, PolicyError, PolicyName};
@@ -70,6 +71,23 @@ impl Overrides {
             Whose::All | Whose::Key(_) => None,
         });
         tiers.collect()
+    }
+
+    /// All of them, ordered by policy, then by whom they are for.
+    pub(super) fn list(&self) -> Vec<SetQuota> {
+        let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
+        let listed = policies.iter().map(|((policy, whose), quota)| {
+            let (tier, key) = match whose {
+                Whose::All => (None, None),
+                Whose::Tier(tier) => (Some(tier.clone()), None),
+                Whose::Key(key) => (None, Some(*key)),
+            };
+            SetQuota { policy: policy.clone(), tier, key, quota: *quota }
+        });
+        let mut listed: Vec<SetQuota> = listed.collect();
+        drop(policies);
+        listed.sort_by(|a, b| (a.policy.as_str(), a.key, &a.tier).cmp(&(b.policy.as_str(), b.key, &b.tier)));
+        listed
     }
 
     /// Changes a quota, or reverts it.

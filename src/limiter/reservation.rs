@@ -5,14 +5,20 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use super::future::Answer;
 use super::queue::{Queues, Ticket};
 use super::turn::Turn;
-use super::{DecisionsFuture, LimitError, RateLimiter, Settlement};
-use crate::backend::{BackendFuture, Error};
-use crate::policy::{Decision, Decisions};
+use super::{DecisionFuture, LimitError, RateLimiter, Settlement};
+use crate::algorithm::Micros;
+use crate::backend::BackendFuture;
+use crate::policy::{DecidedBy, Decision, Decisions};
 
 /// Charges that were made and are still in hand: [kept](Reservation::keep) when the work is done, given back when this
-/// is [cancelled](Reservation::cancel) or dropped.
+/// is [cancelled](Reservation::cancel).
+///
+/// Dropped, a charge that was [held](crate::RateLimiter::hold_all) is given back. A turn that was
+/// [reserved](super::Acquire::reserve) stays charged, since a caller that slept for the delay and drops it has used it; while
+/// its `wait` is awaited, it is given back.
 ///
 /// ```
 /// use tollgate::{Policy, Quota, RateLimiter, MINUTE, SECOND};
@@ -22,12 +28,12 @@ use crate::policy::{Decision, Decisions};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::LimitError> {
 /// let limiter = RateLimiter::default();
-/// let first = limiter.acquire(&MAIL, "team").reserve().hold().await?;
-/// let second = limiter.acquire(&MAIL, "team").reserve().hold().await?;
+/// let first = limiter.acquire(&MAIL, "team").reserve().await?;
+/// let second = limiter.acquire(&MAIL, "team").reserve().await?;
 /// assert!(first.delay().is_zero() && second.delay() > 5 * SECOND);
 /// assert!(second.decisions().is_allowed());
 ///
-/// second.cancel().await?; // whoever comes next gets that turn
+/// assert!(second.cancel().await?); // the next caller gets that turn
 /// first.keep();
 /// # Ok(())
 /// # }
@@ -37,17 +43,25 @@ use crate::policy::{Decision, Decisions};
 /// promised, so the turn would be empty. Else it is forfeited. What a charge gives back after its turn is said of
 /// [`Settlement`](Settlement#what-can-be-given-back).
 #[derive(Debug)]
-#[must_use = "a reservation that is dropped is given back at once"]
+#[must_use = "call `wait` for its turn; a charge that was held is given back when it is dropped, unless `keep` is called"]
 pub struct Reservation {
     limiter: RateLimiter,
     decisions: Decisions,
     /// Whether it was neither kept nor given back.
     open: bool,
+    /// Whether it is given back if it is dropped.
+    returns: bool,
     delay: Duration,
     /// `None` once it has come.
     turn: Option<Turn>,
     /// The place among those in this process who wait for the same row; taken when it is first waited for.
     queued: Queued,
+    /// Added to each turn.
+    later: Duration,
+    /// The latest turn that a pause may move the charges to, by the limiter's time; `None` if any will do.
+    last: Option<Micros>,
+    /// The answer to charges that were held by a pause.
+    again: Option<DecisionFuture<Answer>>,
 }
 
 #[derive(Debug)]
@@ -60,15 +74,26 @@ enum Queued {
 type Way = fn(&Queues, &Ticket) -> Option<Decision>;
 
 impl Reservation {
-    /// For decisions that were all granted. [`wait`](Reservation::wait) waits `later` than for the turn.
-    pub(crate) fn new(limiter: &RateLimiter, decisions: Decisions, later: impl FnOnce() -> Duration) -> Reservation {
+    /// For decisions that were all granted, or that a pause holds. [`wait`](Reservation::wait) waits `later` than for the
+    /// turn, and until `last` if a pause comes in between.
+    pub(crate) fn new(
+        limiter: &RateLimiter,
+        decisions: Decisions,
+        later: Duration,
+        last: Option<Micros>,
+    ) -> Reservation {
         Reservation {
             limiter: limiter.clone(),
-            open: true,
+            returns: true,
+            // A grant by the limiter itself is held by a pause and not charged yet.
+            open: decisions.iter().all(|decision| decision.decided_by() != DecidedBy::Limiter),
             delay: decisions.delay(),
             turn: Turn::new(limiter, &decisions, later),
             queued: Queued::NotYet,
             decisions,
+            later,
+            last,
+            again: None,
         }
     }
 
@@ -82,13 +107,14 @@ impl Reservation {
         self.delay
     }
 
-    /// Gives the charges back, as far as that breaks no promise to others.
+    /// Gives the charges back, as far as that breaks no promise to others. Returns whether they came back: `false` if
+    /// all or part of the charges is forfeited, as a turn that others reserved behind.
     ///
     /// It is done when this is called, also if the future is dropped.
     ///
     /// # Errors
     /// If the backend cannot.
-    pub fn cancel(mut self) -> BackendFuture<()> {
+    pub fn cancel(mut self) -> BackendFuture<bool> {
         self.give_back()
     }
 
@@ -112,24 +138,57 @@ impl Reservation {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tollgate::LimitError> {
     /// let limiter = RateLimiter::default();
-    /// let turn = limiter.acquire(&CALLS, "their API").reserve().hold().await?;
+    /// let turn = limiter.acquire(&CALLS, "their API").reserve().await?;
     /// println!("in {:?}", turn.delay()); // 10 ms
-    /// let usage = turn.wait().await;
+    /// let usage = turn.wait().await?;
     /// usage.settle(2).await?; // it was a large one
     /// # Ok(())
     /// # }
     /// ```
     ///
+    /// A key that is [paused](RateLimiter::pause) when the turn comes is waited for: the turn is given back, and another
+    /// one asked for when the pause ends, however far away.
+    ///
+    /// # Errors
+    /// If the key is [blocked](RateLimiter::block) when the turn comes, or the charges do not fit after a pause, or the
+    /// backend cannot decide then.
+    ///
     /// # Panics
     /// Outside of a tokio runtime, unless the backend's [clock](crate::Clock) has its own way to wait.
     #[cfg(feature = "wait")]
-    pub async fn wait(mut self) -> Settlement {
-        std::future::poll_fn(|context| self.poll_turn(context)).await;
-        self.keep()
+    pub async fn wait(mut self) -> Result<Settlement, LimitError> {
+        self.returns = true;
+        std::future::poll_fn(|context| self.poll_turn(context)).await?;
+        Ok(self.keep())
     }
 
-    /// Ready when the turn has come.
-    pub(crate) fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    /// Ready when the turn has come and the charges are made: a turn that comes during a pause is given back, and the
+    /// charges are asked for again when the pause ends. Asked again after the turn has come, it looks for a pause since.
+    pub(crate) fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), LimitError>> {
+        loop {
+            if let Some(again) = &mut self.again {
+                let answer = ready!(Pin::new(again).poll(context));
+                self.again = None;
+                self.decisions = answer?.into_result()?.into_inner();
+                self.open = true;
+                self.turn = Turn::new(&self.limiter, &self.decisions, self.later);
+                self.queued = Queued::NotYet;
+            }
+            ready!(self.poll_timer(context));
+            match self.limiter.held_up(&self.decisions, self.last)? {
+                Some(held) => {
+                    // Nothing is lost if the backend cannot: less is free at the end of the pause.
+                    drop(self.give_back());
+                    self.turn = Turn::new(&self.limiter, &held, Duration::ZERO);
+                    self.decisions = held;
+                }
+                None if self.open => return Poll::Ready(Ok(())),
+                None => self.again = Some(self.limiter.ask_again(&self.decisions, self.last)),
+            }
+        }
+    }
+
+    fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(turn) = &mut self.turn else { return Poll::Ready(()) };
         let queues = &self.limiter.inner.queues;
         match &self.queued {
@@ -149,11 +208,11 @@ impl Reservation {
         Poll::Ready(())
     }
 
-    fn give_back(&mut self) -> BackendFuture<()> {
+    fn give_back(&mut self) -> BackendFuture<bool> {
         if !std::mem::take(&mut self.open) {
-            return BackendFuture::ready(Ok(()));
+            return BackendFuture::ready(Ok(false));
         }
-        self.leave(Queues::leave).refund()
+        self.leave(Queues::leave).adjust(0)
     }
 
     /// Out of the queue, in one way or the other, and what is left to settle then.
@@ -175,14 +234,21 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         // Nobody is left to tell if the backend cannot.
-        drop(self.give_back());
+        if self.returns {
+            drop(self.give_back());
+        } else if self.open {
+            self.leave_queue(Queues::go);
+        }
     }
 }
 
-/// Charges in hand, on their way: see [`Acquire::hold`](super::Acquire::hold).
+/// Charges in hand, on their way: see [`Acquire::hold`](super::Acquire::hold) and
+/// [`Acquire::reserve`](super::Acquire::reserve).
 ///
-/// The charges are made when the call is, not when this is awaited. Dropped with the answer inside, it gives them back;
-/// dropped while a remote backend decides, it does not, since nobody knows whether there is something to give back.
+/// The charges are made when the call is, not when this is awaited. Dropped with the answer inside, it gives them back,
+/// reserved turns too.
+/// Dropped while a remote backend decides, it does not: the charges stay, since their answer, which says what to give
+/// back, is not received.
 ///
 /// ```
 /// # use tollgate::{HoldFuture, Policy, Quota, RateLimiter, MINUTE};
@@ -200,22 +266,37 @@ impl Drop for Reservation {
 /// Polled again after it has answered, it panics, as futures may.
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is given back at once"]
-pub struct HoldFuture(Kind);
+pub struct HoldFuture {
+    kind: Kind,
+    /// Whether the reservation is given back if it is dropped.
+    returns: bool,
+}
 
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // The future moves once.
 enum Kind {
     /// `None` once it was taken.
     Ready(Option<Result<Reservation, LimitError>>),
-    Pending(RateLimiter, DecisionsFuture),
+    Pending(RateLimiter, DecisionFuture<Answer>, Option<Micros>),
 }
 
 impl HoldFuture {
-    pub(super) fn new(limiter: &RateLimiter, decisions: DecisionsFuture) -> HoldFuture {
-        HoldFuture(match decisions.try_ready() {
-            Ok(answer) => Kind::Ready(Some(held(limiter, answer))),
-            Err(decisions) => Kind::Pending(limiter.clone(), decisions),
-        })
+    /// Nothing was asked.
+    pub(super) fn failed(error: LimitError) -> HoldFuture {
+        HoldFuture { kind: Kind::Ready(Some(Err(error))), returns: true }
+    }
+
+    pub(super) fn new(limiter: &RateLimiter, decisions: DecisionFuture<Answer>, last: Option<Micros>) -> HoldFuture {
+        let kind = match decisions.try_ready() {
+            Ok(answer) => Kind::Ready(Some(held(limiter, answer, last))),
+            Err(decisions) => Kind::Pending(limiter.clone(), decisions, last),
+        };
+        HoldFuture { kind, returns: true }
+    }
+
+    /// The same for a turn whose waiting the caller does itself: dropping it keeps the charge.
+    pub(super) fn reserved(self) -> HoldFuture {
+        HoldFuture { returns: false, ..self }
     }
 }
 
@@ -223,15 +304,20 @@ impl Future for HoldFuture {
     type Output = Result<Reservation, LimitError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
+        let answer = match &mut self.kind {
             Kind::Ready(answer) => {
-                Poll::Ready(answer.take().unwrap_or_else(|| panic!("a HoldFuture was polled after it had answered")))
+                answer.take().unwrap_or_else(|| panic!("a HoldFuture was polled after it had answered"))
             }
-            Kind::Pending(limiter, decisions) => Pin::new(decisions).poll(context).map(|answer| held(limiter, answer)),
-        }
+            Kind::Pending(limiter, decisions, last) => held(limiter, ready!(Pin::new(decisions).poll(context)), *last),
+        };
+        let returns = self.returns;
+        Poll::Ready(answer.map(|mut reservation| {
+            reservation.returns = returns;
+            reservation
+        }))
     }
 }
 
-fn held(limiter: &RateLimiter, answer: Result<Decisions, Error>) -> Result<Reservation, LimitError> {
-    Ok(Reservation::new(limiter, answer?.into_result()?, || Duration::ZERO))
+fn held(limiter: &RateLimiter, answer: Answer, last: Option<Micros>) -> Result<Reservation, LimitError> {
+    Ok(Reservation::new(limiter, answer?.into_result()?.into_inner(), Duration::ZERO, last))
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::RateLimiter;
+use super::{RateLimiter, Settled};
 use crate::algorithm::Receipt;
 use crate::backend::{Adjustment, BackendFuture, RowId};
-use crate::policy::{DecidedBy, Decisions};
+use crate::policy::{DecidedBy, Decision, Decisions};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// A charge that was made for an estimate, and can be told its true cost: at the end of a stream, say.
@@ -109,26 +109,38 @@ impl Settlement {
     /// # Errors
     /// If the backend cannot. Then the charge stays as it was estimated, or not: it may have got through.
     pub fn settle(&self, actual: u64) -> BackendFuture<()> {
+        self.adjust(actual).map(drop)
+    }
+
+    /// [`settle`](Settlement::settle); returns whether every charge became one of `actual` tokens as far as the rules
+    /// allow: `false` if what one of them was to give back is forfeited.
+    pub(super) fn adjust(&self, actual: u64) -> BackendFuture<bool> {
+        let inner = &*self.held.limiter.inner;
         // Newest first: of two charges on one row, only the last can be given back whole.
         let (mut charges, mut local) = (Charges::new(), Charges::new());
         for index in self.charges.clone().rev() {
-            match self.open(index, actual) {
-                Some((DecidedBy::Backend, charge)) => charges.push(charge),
-                Some((DecidedBy::Fallback, charge)) => local.push(charge),
+            let Some((decision, receipt)) = self.open(index) else { continue };
+            let settled = Settled { decision, actual };
+            inner.observers.iter().for_each(|observer| observer.settled(&settled));
+            if actual == receipt.cost {
+                continue;
+            }
+            let row = RowId { policy: decision.policy(), key: decision.key() };
+            let charge = Adjustment { row, quota: *decision.quota(), receipt, actual };
+            match decision.decided_by() {
+                DecidedBy::Backend => charges.push(charge),
+                DecidedBy::Fallback => local.push(charge),
                 _ => {}
             }
         }
-        let inner = &*self.held.limiter.inner;
-        if !local.is_empty() {
-            inner.failure.settle(&local);
-        }
+        let locally = local.is_empty() || inner.failure.settle(&local);
         if charges.is_empty() {
-            return BackendFuture::ready(Ok(()));
+            return BackendFuture::ready(Ok(locally));
         }
         let done = inner.backend.settle(&charges);
         // Also where more is charged: a row that another quota wrote may become this one's, and be paid back faster.
         inner.unlearn(charges.iter().map(|charge| charge.row));
-        done
+        done.map(move |done| done && locally)
     }
 
     /// The charge was for nothing: as [`settle(0)`](Settlement::settle).
@@ -154,7 +166,8 @@ impl Settlement {
         self.settle(0)
     }
 
-    /// Forgets all that the key has spent under the policy, this charge and any other. That settles it.
+    /// Forgets all that the key has spent under the policy, this charge and any other. That settles it. Returns whether a
+    /// row was there, as [`RateLimiter::reset`](super::RateLimiter::reset).
     ///
     /// It is done when this is called, also if the future is dropped.
     ///
@@ -175,10 +188,10 @@ impl Settlement {
     ///
     /// # Errors
     /// If the backend cannot.
-    pub fn reset(&self) -> BackendFuture<()> {
+    pub fn reset(&self) -> BackendFuture<bool> {
         let rows: SmallVec<[RowId<'_>; 2]> = self.charges.clone().filter_map(|index| self.close(index)).collect();
         if rows.is_empty() {
-            return BackendFuture::ready(Ok(()));
+            return BackendFuture::ready(Ok(false));
         }
         self.held.limiter.inner.reset(&rows)
     }
@@ -188,14 +201,12 @@ impl Settlement {
         self.charges.clone().all(|index| self.held.settled[index].load(Ordering::Relaxed))
     }
 
-    /// What there is to settle, for whoever comes first.
-    fn open(&self, index: usize, actual: u64) -> Option<(DecidedBy, Adjustment<'_>)> {
+    /// The charge to settle, for the first call that settles it.
+    fn open(&self, index: usize) -> Option<(&Decision, Receipt)> {
         let decision = self.held.decisions.get(index)?;
         let receipt = Receipt::new(decision.cost(), decision.step())?;
         let first = !self.held.settled[index].swap(true, Ordering::Relaxed);
-        let row = RowId { policy: decision.policy(), key: decision.key() };
-        let charge = Adjustment { row, quota: *decision.quota(), receipt, actual };
-        (first && actual != receipt.cost).then_some((decision.decided_by(), charge))
+        first.then_some((decision, receipt))
     }
 
     fn close(&self, index: usize) -> Option<RowId<'_>> {

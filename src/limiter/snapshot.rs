@@ -12,7 +12,7 @@ use crate::policy::{Decision, PolicyName, Reason};
 /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::LimitError> {
 /// let limiter = RateLimiter::default();
 /// limiter.acquire(&API, "ada").cost(10).await?;
 /// let snapshot = limiter.value(&API, "ada").await?;
@@ -92,7 +92,7 @@ impl Snapshot {
     /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::LimitError> {
     /// let limiter = RateLimiter::default();
     /// limiter.acquire(&API, "ada").cost(10).await?;
     /// let snapshot = limiter.value(&API, "ada").await?;

@@ -23,15 +23,18 @@ pub(crate) struct Turn {
 
 impl Turn {
     /// The last of the turns, and `later` than that; `None` if there is no need to wait.
-    pub(super) fn new(limiter: &RateLimiter, decisions: &Decisions, later: impl FnOnce() -> Duration) -> Option<Turn> {
+    pub(super) fn new(limiter: &RateLimiter, decisions: &Decisions, later: Duration) -> Option<Turn> {
         let last = decisions.iter().max_by_key(|decision| decision.delay())?;
         if last.delay().is_zero() {
             return None;
         }
-        let (due, later) = (last.due(), later());
-        // Somebody else's decision is by somebody else's clock.
-        let by_backend = last.decided_by() == DecidedBy::Backend;
-        let sleep = if by_backend { limiter.inner.backend.sleep_until(due + later) } else { None };
+        let due = last.due();
+        let sleep = match last.decided_by() {
+            DecidedBy::Backend => limiter.inner.backend.sleep_until(due + later),
+            DecidedBy::Limiter => limiter.inner.time.sleep_until(due + later),
+            // The fallback's decision is by its own clock.
+            _ => None,
+        };
         Some(Turn { due, later, instant: Instant::now().checked_add(last.delay().saturating_add(later)), sleep })
     }
 

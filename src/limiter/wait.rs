@@ -59,11 +59,11 @@ impl Future for WaitFuture {
         let Some(mut reservation) = self.reservation.take() else {
             panic!("a WaitFuture was polled after it had answered")
         };
-        if reservation.poll_turn(context).is_pending() {
+        let Poll::Ready(turn) = reservation.poll_turn(context) else {
             self.reservation = Some(reservation);
             return Poll::Pending;
-        }
+        };
         self.place = None;
-        Poll::Ready(Ok(reservation.keep()))
+        Poll::Ready(turn.map(|()| reservation.keep()))
     }
 }

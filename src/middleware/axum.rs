@@ -1,7 +1,9 @@
 //! What axum makes of this crate's types.
 
+use std::convert::Infallible;
+
 use axum::body::Body;
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 
@@ -21,7 +23,7 @@ use crate::policy::Denied;
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 ///
 /// async fn login(State(limiter): State<RateLimiter>, email: String) -> axum::response::Result<&'static str> {
-///     limiter.limit(&LOGIN, email).await?.into_result()?;
+///     limiter.limit(&LOGIN, email).await?;
 ///     Ok("come in")
 /// }
 /// # let _: axum::Router = axum::Router::new()
@@ -40,12 +42,14 @@ impl IntoResponse for Error {
     }
 }
 
-/// 429 or 503, as of what it says.
+/// 429 for a denial, 503 for a backend error, the status of a [`KeyError`], and 500 where the quota has no turns.
 impl IntoResponse for LimitError {
     fn into_response(self) -> Response {
         match self {
             LimitError::Denied(denied) => denied.into_response(),
             LimitError::Backend(error) => error.into_response(),
+            LimitError::Key(error) => error.into_response(),
+            LimitError::NoReservations(_) => KeyError::new(format!("tollgate: {self}")).into_response(),
         }
     }
 }
@@ -83,6 +87,24 @@ impl<S: Sync> FromRequestParts<S> for Settlement {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Settlement, KeyError> {
         extension(parts, "Settlement", "with_settlement")
+    }
+}
+
+/// `None` if the layer does not have [`with_status`](super::RateLimitLayer::with_status).
+impl<S: Sync> OptionalFromRequestParts<S> for RateLimitStatus {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Option<RateLimitStatus>, Infallible> {
+        Ok(parts.extensions.get().cloned())
+    }
+}
+
+/// `None` if the layer does not have [`with_settlement`](super::RateLimitLayer::with_settlement).
+impl<S: Sync> OptionalFromRequestParts<S> for Settlement {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Option<Settlement>, Infallible> {
+        Ok(parts.extensions.get().cloned())
     }
 }
 

@@ -14,10 +14,10 @@ use super::settle::Unsettled;
 use super::shared::Shared;
 use super::soon::Soon;
 use super::status::RateLimitStatus;
-use crate::algorithm::Ask;
+use crate::algorithm::{Ask, Micros};
 use crate::backend::Error;
 use crate::limiter::{Circumstances, Place, Reservation, Settlement};
-use crate::policy::{Decisions, Policy, Signals, Subject};
+use crate::policy::{Decisions, KeyFault, Policy, Signals, Subject};
 
 /// What becomes of a request.
 #[allow(clippy::large_enum_variant)] // Moved once or twice; a box would be an allocation for each request.
@@ -26,7 +26,7 @@ pub(super) enum Verdict {
     Go(Pass),
     /// The same at its turn, which is given back if this is dropped before. Until then it has a place among those who
     /// wait.
-    Wait(Pass, Box<Reservation>, Option<Place>),
+    Wait(Box<Reservation>, Option<Place>),
     Refuse(Cause),
 }
 
@@ -59,6 +59,8 @@ struct Asked {
     rule: usize,
     policy: usize,
     caller: Extraction,
+    /// The extension that the request lacks to be counted, if it does.
+    missing: Option<&'static str>,
     /// `None` = the layer's.
     cost: Option<Soon<u64>>,
 }
@@ -69,10 +71,10 @@ impl Shared {
         if self.skip.iter().any(|skip| skip(parts)) {
             return Soon::Now(self.unlimited());
         }
-        let cost = self.cost.as_ref().map_or(Soon::Now(1), |cost| cost(parts));
+        let cost = self.cost.of(parts);
         let charges = self.charges(parts, cost, |rule| {
             let policy = (rule.choose)(parts)?;
-            Some((policy, rule.cost.as_ref().map(|cost| cost(parts))))
+            Some((policy, rule.cost.as_ref().map(|cost| cost.of(parts))))
         });
         let signals = self.signals(parts);
         match charges {
@@ -86,23 +88,30 @@ impl Shared {
 
     /// The charges of a request by the rules that apply to it. `cost` is of those that have none of their own.
     pub(super) fn charges(
-        &self,
+        self: &Arc<Self>,
         parts: &Parts,
         cost: Soon<u64>,
         applied: impl Fn(&Rule) -> Option<(usize, Option<Soon<u64>>)>,
     ) -> Soon<Charges> {
         let asked = |(number, rule): (usize, &Rule)| {
             let (policy, cost) = applied(rule)?;
-            Some(Asked { rule: number, policy, caller: rule.key.extract(parts), cost })
+            let caller = rule.key.extract(parts);
+            let is_known = matches!(&caller, Extraction::Now(Found::Subject(subject)) if subject.key().is_some());
+            let missing = if is_known { None } else { rule.key.missing_extension(parts) };
+            Some(Asked { rule: number, policy, caller, cost, missing })
         };
         let mut asked = self.rules.iter().enumerate().filter_map(asked);
         let mut charges = Charges::default();
         while let Some(next) = asked.next() {
             match (next.caller, next.cost.as_ref().unwrap_or(&cost)) {
-                (Extraction::Now(found), Soon::Now(cost)) => charges.add(next.rule, next.policy, found, *cost),
+                (Extraction::Now(found), Soon::Now(cost)) => {
+                    self.note_missing(&found, next.missing);
+                    charges.add(next.rule, next.policy, found, *cost);
+                }
                 (caller, _) => {
                     let rest = std::iter::once(Asked { caller, ..next }).chain(asked).collect();
-                    return Soon::later(charges.and_later(rest, cost));
+                    let shared = Arc::clone(self);
+                    return Soon::later(async move { charges.and_later(&shared, rest, cost).await });
                 }
             }
             if charges.refused.is_some() {
@@ -110,6 +119,17 @@ impl Shared {
             }
         }
         Soon::Now(charges)
+    }
+
+    /// Reports a caller who is anonymous because the request lacks an extension, and a request without the peer's address.
+    fn note_missing(&self, found: &Found, missing: Option<&'static str>) {
+        match (found, missing) {
+            (Found::Subject(subject), Some(wanted)) if subject.key().is_none() => {
+                self.limiter.missing_extension(wanted);
+            }
+            (Found::Refuse(error), _) if error.fault() == KeyFault::NoPeerAddress => self.limiter.missing_peer(),
+            _ => {}
+        }
     }
 
     /// Asks the limiter, with a place to wait if there is one.
@@ -129,7 +149,9 @@ impl Shared {
         let ask = |cost| wait.map_or(Ask::cost(cost), |wait| Ask::cost(cost).wait_up_to(wait));
         let charges = lines.iter().map(|line| (self.policy(line), &line.subject, ask(line.cost)));
         let charges: SmallVec<[_; 2]> = charges.collect();
-        let around = Circumstances { take: true, enforced, waits: true, signals };
+        let patience = wait.filter(|_| place.is_some()).unwrap_or_default();
+        let around = Circumstances { enforced, patience, ..Circumstances::of(true, signals) };
+        let place = place.map(|place| (place, self.limiter.latest(patience)));
         match self.limiter.decide(&charges, around).try_ready() {
             Ok(answer) => Soon::Now(self.verdict(answer, enforced, place)),
             Err(answer) => {
@@ -139,7 +161,13 @@ impl Shared {
         }
     }
 
-    fn verdict(self: &Arc<Self>, answer: Result<Decisions, Error>, enforced: bool, place: Option<Place>) -> Verdict {
+    /// `place`: to wait, and until when.
+    fn verdict(
+        self: &Arc<Self>,
+        answer: Result<Decisions, Error>,
+        enforced: bool,
+        place: Option<(Place, Micros)>,
+    ) -> Verdict {
         let decisions = match answer {
             Ok(decisions) if decisions.is_allowed() => decisions,
             Ok(decisions) if enforced => return Verdict::Refuse(Cause::Denied(decisions)),
@@ -148,15 +176,22 @@ impl Shared {
             // A limit that is not enforced must not refuse because it cannot be told either.
             Err(_) => return self.unlimited(),
         };
-        let family = if enforced { self.headers } else { HeaderFamily::None };
-        let report = Report::new(family, &decisions, |decision| self.items_of(decision));
-        let status = self.status.then(|| RateLimitStatus::new(decisions.clone(), false));
         if enforced && !decisions.delay().is_zero() {
-            let reservation = Reservation::new(&self.limiter, decisions, || random_up_to(self.wait_jitter));
-            return Verdict::Wait(Pass { report, status, unsettled: None }, Box::new(reservation), place);
+            let (place, last) = place.unzip();
+            let reservation = Reservation::new(&self.limiter, decisions, random_up_to(self.wait_jitter), last);
+            return Verdict::Wait(Box::new(reservation), place);
         }
+        let pass = self.pass(&decisions, enforced);
         let unsettled = self.keeps_charges().then(|| self.unsettled(decisions));
-        Verdict::Go(Pass { report, status, unsettled })
+        Verdict::Go(Pass { unsettled, ..pass })
+    }
+
+    /// What a request takes with it that goes on by these decisions, but for its charges.
+    pub(super) fn pass(&self, decisions: &Decisions, enforced: bool) -> Pass {
+        let family = if enforced { self.headers } else { HeaderFamily::None };
+        let report = Report::new(family, decisions, |decision| self.items_of(decision));
+        let status = self.status.then(|| RateLimitStatus::new(decisions.clone(), false));
+        Pass { report, status, unsettled: None }
     }
 
     /// On to the service without a decision. A handler that asks for the status, or for the charges, finds none.
@@ -197,9 +232,10 @@ impl Charges {
         }
     }
 
-    async fn and_later(mut self, rest: Vec<Asked>, mut common: Soon<u64>) -> Charges {
-        for Asked { rule, policy, caller, cost } in rest {
+    async fn and_later(mut self, shared: &Shared, rest: Vec<Asked>, mut common: Soon<u64>) -> Charges {
+        for Asked { rule, policy, caller, cost, missing } in rest {
             let found = caller.found().await;
+            shared.note_missing(&found, missing);
             let cost = match (&found, cost) {
                 // There is no charge, so no cost is needed.
                 (Found::Skip | Found::Refuse(_), _) => 0,

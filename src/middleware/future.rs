@@ -15,12 +15,13 @@ use tower_service::Service;
 use super::body::RefusalBody;
 use super::decide::{Pass, Verdict};
 use super::headers::Report;
-use super::refusal::refuse;
+use super::refusal::{Cause, refuse};
 use super::settle::Unsettled;
 use super::shared::Shared;
 use super::soon::Later;
+use super::status::RateLimitStatus;
 use crate::backend::BackendFuture;
-use crate::limiter::{Place, Reservation};
+use crate::limiter::{Place, Reservation, Settlement};
 
 pin_project! {
     /// The future of [`RateLimit`](super::RateLimit): the inner service's response, or a refusal.
@@ -40,7 +41,7 @@ pin_project! {
         // The verdict is on its way. The service was ready when it was called and is not touched before.
         Deciding { verdict: Later<Verdict>, held: Option<Box<Held<S, B>>> },
         // The turn comes later.
-        Waiting { turn: Option<(Pass, Box<Reservation>, Option<Place>)>, held: Option<Box<Held<S, B>>> },
+        Waiting { turn: Option<(Box<Reservation>, Option<Place>)>, held: Option<Box<Held<S, B>>> },
         Inner { #[pin] future: S::Future, report: Report, unsettled: Option<Unsettled> },
         // The response waits until a remote backend has confirmed that its charges are settled: what its receiver does
         // next is to find them done.
@@ -68,10 +69,10 @@ impl<S: Service<Request<B>> + Clone, B> State<S, B> {
     ) -> State<S, B> {
         match verdict {
             Verdict::Go(pass) => State::inner(pass, service, parts, body),
-            Verdict::Wait(pass, reservation, place) => {
+            Verdict::Wait(reservation, place) => {
                 // Not asked whether it is ready before the turn has come: while it waits, it holds no place there.
                 let held = Held { shared: Arc::clone(shared), service: service.clone(), parts, body };
-                State::Waiting { turn: Some((pass, reservation, place)), held: Some(Box::new(held)) }
+                State::Waiting { turn: Some((reservation, place)), held: Some(Box::new(held)) }
             }
             Verdict::Refuse(cause) => State::Refused { response: Some(refuse(&cause, &parts, Some(shared))) },
         }
@@ -79,11 +80,16 @@ impl<S: Service<Request<B>> + Clone, B> State<S, B> {
 
     fn inner(pass: Pass, service: &mut S, mut parts: Parts, body: B) -> State<S, B> {
         let Pass { report, status, unsettled } = pass;
+        // A layer that charged nothing leaves what an outer one put there.
         if let Some(status) = status {
-            parts.extensions.insert(status);
+            if !status.decisions().is_empty() || parts.extensions.get::<RateLimitStatus>().is_none() {
+                parts.extensions.insert(status);
+            }
         }
         if let Some(Unsettled { charges, .. }) = unsettled.as_ref().filter(|unsettled| unsettled.shared.settlement) {
-            parts.extensions.insert(charges.clone());
+            if !charges.decisions().is_empty() || parts.extensions.get::<Settlement>().is_none() {
+                parts.extensions.insert(charges.clone());
+            }
         }
         State::Inner { future: service.call(Request::from_parts(parts, body)), report, unsettled }
     }
@@ -106,17 +112,35 @@ where
                     State::decided(verdict, &shared, &mut service, parts, body)
                 }
                 StateProj::Waiting { turn, held } => {
-                    let (_, reservation, place) = turn.as_mut().expect(POLLED_AGAIN);
-                    ready!(reservation.poll_turn(context));
+                    let (reservation, place) = turn.as_mut().expect(POLLED_AGAIN);
+                    let service = &mut held.as_mut().expect(POLLED_AGAIN).service;
+                    let came = match reservation.poll_turn(context) {
+                        Poll::Ready(came) => came,
+                        Poll::Pending => {
+                            if place.is_none() {
+                                // A pause began while the service was asked whether it is ready.
+                                *service = service.clone();
+                            }
+                            return Poll::Pending;
+                        }
+                    };
                     // Others may wait in its place now.
                     *place = None;
-                    let ready = ready!(held.as_mut().expect(POLLED_AGAIN).service.poll_ready(context));
-                    let (pass, reservation, _) = turn.take().expect(POLLED_AGAIN);
+                    let ready = if came.is_ok() { ready!(service.poll_ready(context)) } else { Ok(()) };
+                    let (reservation, _) = turn.take().expect(POLLED_AGAIN);
                     let Held { shared, mut service, parts, body } = *held.take().expect(POLLED_AGAIN);
                     // Without an inner service the turn goes back.
                     ready?;
-                    let unsettled = Some(Unsettled { shared, charges: reservation.keep() });
-                    State::inner(Pass { unsettled, ..pass }, &mut service, parts, body)
+                    match came {
+                        Ok(()) => {
+                            let pass = shared.pass(reservation.decisions(), true);
+                            let unsettled = Some(Unsettled { shared, charges: reservation.keep() });
+                            State::inner(Pass { unsettled, ..pass }, &mut service, parts, body)
+                        }
+                        Err(error) => {
+                            State::Refused { response: Some(refuse(&Cause::from(error), &parts, Some(&shared))) }
+                        }
+                    }
                 }
                 StateProj::Inner { future, report, unsettled } => {
                     let (parts, body) = ready!(future.poll(context))?.into_parts();

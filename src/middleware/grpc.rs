@@ -1,4 +1,4 @@
-//! Refusals of gRPC requests: a status in the headers, nothing else.
+//! Refusals of gRPC requests, by layers that are set up for them: a status in the headers, nothing else.
 //!
 //! A gRPC client takes HTTP 429 for `UNAVAILABLE`, which most retry at once. So a refusal is HTTP 200 with
 //! `grpc-status: 8` (RESOURCE_EXHAUSTED) in the one and only header block ("trailers-only"), how long to hold back in
@@ -41,6 +41,7 @@ pub(super) fn response(refusal: &Refusal<'_>, content_type: HeaderValue) -> Resp
         StatusCode::SERVICE_UNAVAILABLE => UNAVAILABLE,
         StatusCode::UNAUTHORIZED => UNAUTHENTICATED,
         StatusCode::FORBIDDEN => PERMISSION_DENIED,
+        StatusCode::BAD_REQUEST if refusal.is_anonymous() => UNAUTHENTICATED,
         status if status.is_client_error() => INVALID_ARGUMENT,
         _ => INTERNAL,
     };

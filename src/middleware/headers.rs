@@ -54,7 +54,7 @@ pub enum HeaderFamily {
     /// `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42`, `X-RateLimit-Reset`, of one policy as with
     /// [`Draft6`](HeaderFamily::Draft6).
     ///
-    /// The reset of a denial is when the request would fit. Of an allowed request it is the end of the window; a token
+    /// The reset of a denial is when the request would fit; a request that never fits gets none. Of an allowed request it is the end of the window; a token
     /// bucket has none, so there it is when all of it is back.
     XRateLimit(ResetUnit),
     /// None. A denial still says `Retry-After`.
@@ -147,7 +147,10 @@ impl Report {
             ResetUnit::Epoch => (decision.step().now + until).get().div_ceil(1_000_000),
         };
         let values = [decision.limit(), decision.remaining(), reset].map(number);
-        let mut fields: SmallVec<_> = names.map(HeaderName::from_static).into_iter().zip(values).collect();
+        // A reset would promise a success that never comes.
+        let never = decision.is_violated() && decision.retry_after().is_none();
+        let count = if never { 2 } else { 3 };
+        let mut fields: SmallVec<_> = names.map(HeaderName::from_static).into_iter().zip(values).take(count).collect();
         if with_policy {
             let window = whole_seconds(decision.quota().window());
             fields.push((RATELIMIT_POLICY, value(format!("{};w={window}", decision.limit()))));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::HeaderValue;
 
 use crate::algorithm::Quota;
-use crate::policy::{Policy, PolicyName};
+use crate::policy::{Policy, PolicyName, seconds_up};
 
 /// The items of a policy.
 #[derive(Clone)]
@@ -57,8 +57,7 @@ impl PolicyItems {
 /// Seconds for a header: rounded up, since coming back early is coming back refused; at least 1, since 0 invites a
 /// client to try again at once.
 pub(super) fn whole_seconds(duration: Duration) -> u64 {
-    let up = u64::from(duration.subsec_nanos() > 0);
-    duration.as_secs().saturating_add(up).clamp(1, Quota::MAX_TOKENS)
+    seconds_up(duration).clamp(1, Quota::MAX_TOKENS)
 }
 
 /// Of an integer of a structured field, which has at most 15 digits.

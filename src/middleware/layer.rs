@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use super::rule::Rule;
 use super::service::RateLimit;
 use super::settle::Settle;
 use super::shared::Shared;
-use super::soon::Soon;
+use super::soon::{Cost, Soon};
 use crate::limiter::RateLimiter;
 use crate::policy::{DenyRule, Policy};
 
@@ -41,8 +41,8 @@ use crate::policy::{DenyRule, Policy};
 ///
 /// All services that one layer, or its clones, make share their rows. Every response carries `RateLimit-Policy` and
 /// `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) unless told [otherwise](RateLimitLayer::headers), a denial
-/// also `Retry-After`, `Cache-Control: no-store` and an `application/problem+json` body; a gRPC request gets a gRPC
-/// status.
+/// also `Retry-After`, `Cache-Control: no-store` and an `application/problem+json` body; of a [gRPC
+/// service](RateLimitLayer::grpc), a gRPC status.
 ///
 /// The service behind it has to be `Clone`: put a `Buffer` around one that is not. The data of its response body has to
 /// be `From<Bytes>`, as [`Bytes`] itself is. Around a whole `Router`, handed to something else than axum, the body is
@@ -115,9 +115,13 @@ impl RateLimitLayer {
     ///
     /// const CALLS: Policy = Policy::new("calls", Quota::token_bucket(60, MINUTE));
     /// const BYTES: Policy = Policy::new("bytes", Quota::fixed_window(1_000_000_000, DAY));
-    /// let layer = RateLimitLayer::new(CALLS, key::client_ip()).rule(Rule::new(BYTES, key::client_ip()).cost(|req| {
+    /// // The longest body that the service reads: axum's `DefaultBodyLimit`, say. A request that does not send its length may
+    /// // be as long. To cost nothing then would let every upload without `Content-Length` past the limit.
+    /// const LONGEST: u64 = 2_000_000;
+    ///
+    /// let uploads = RateLimitLayer::new(CALLS, key::client_ip()).rule(Rule::new(BYTES, key::client_ip()).cost(|req| {
     ///     let length = req.headers.get("content-length").and_then(|value| value.to_str().ok()?.parse().ok());
-    ///     length.unwrap_or(0)
+    ///     length.filter(|_| !req.headers.contains_key("transfer-encoding")).unwrap_or(LONGEST)
     /// }));
     /// ```
     ///
@@ -160,7 +164,8 @@ impl RateLimitLayer {
     ///
     /// let list = DenyList::from_iter([DenyRule::network("192.0.2.0/24")?, DenyRule::country("KP")?]);
     /// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
-    /// RateLimitLayer::new(Quota::token_bucket(100, MINUTE), key::bearer())
+    /// # struct User { id: u64 }
+    /// RateLimitLayer::new(Quota::token_bucket(100, MINUTE), key::extension(|user: &User| user.id))
     ///     .limiter(&limiter)
     ///     .client_ip(key::client_ip().trust(["10.0.0.0/8"]))
     ///     .label_from_header("country", "cf-ipcountry");
@@ -217,6 +222,25 @@ impl RateLimitLayer {
         })
     }
 
+    /// Accepts rules of the [deny list](crate::DenyList) that this layer can never apply: networks where no address is
+    /// known, labels that are not set, keys of a kind that none of its extractors finds. Without this the layer panics when it
+    /// is put around a service. For limiters of which another layer, or a handler, applies those rules.
+    ///
+    /// ```
+    /// use tollgate::{key, DenyList, DenyRule, MemoryBackend, Quota, RateLimitLayer, RateLimiter, MINUTE};
+    ///
+    /// let list = DenyList::from_iter([DenyRule::key(key::bearer().key("sk_leaked"))]);
+    /// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
+    /// let quota = Quota::token_bucket(100, MINUTE);
+    /// let by_token = RateLimitLayer::new(quota, key::bearer()).limiter(&limiter); // tokens that another layer checked
+    /// let by_address = RateLimitLayer::new(quota, key::client_ip()).limiter(&limiter).ignore_unmatched_deny_rules();
+    /// ```
+    #[must_use]
+    pub fn ignore_unmatched_deny_rules(mut self) -> RateLimitLayer {
+        self.change().unmatched.ignored = true;
+        self
+    }
+
     /// What a request costs under every rule that does not say otherwise itself ([`Rule::cost`]). Defaults to 1.
     ///
     /// ```
@@ -232,7 +256,29 @@ impl RateLimitLayer {
     /// `|req: &Parts| req.extensions.get().map_or(1, |Estimate(tokens)| *tokens)`.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
-        self.change().cost = Some(Arc::new(move |parts| Soon::Now(cost(parts))));
+        self.change().cost = Cost::Of(Arc::new(move |parts| Soon::Now(cost(parts))));
+        self
+    }
+
+    /// [`cost`](RateLimitLayer::cost), the same for every request.
+    ///
+    /// ```should_panic
+    /// use axum::{routing::get, Router};
+    /// use tollgate::{key, Policy, Quota, RateLimitLayer, MINUTE};
+    ///
+    /// let api = Policy::new("api", Quota::token_bucket(60, MINUTE)).tier("free", Quota::token_bucket(5, MINUTE));
+    /// let layer = RateLimitLayer::new(api, key::client_ip()).fixed_cost(10);
+    /// // panics: policy "api", tier "free": every request costs 10, and the quota 5/min holds 5 at most, ...
+    /// let app: Router = Router::new().route("/export", get(|| async {})).layer(layer);
+    /// ```
+    ///
+    /// # Panics
+    /// When a service gets the layer, if the quota of a policy or of a tier can never grant the cost. (A quota that is
+    /// too small for a cost that a closure returns is found by the first such request: it is refused without
+    /// `Retry-After`, and reported once as a [mistake](crate::Mistake).)
+    #[must_use]
+    pub fn fixed_cost(mut self, tokens: u64) -> RateLimitLayer {
+        self.change().cost = Cost::Fixed(tokens);
         self
     }
 
@@ -253,7 +299,7 @@ impl RateLimitLayer {
     where
         F: Future<Output = u64> + Send + 'static,
     {
-        self.change().cost = Some(Arc::new(move |parts| Soon::later(cost(parts))));
+        self.change().cost = Cost::Of(Arc::new(move |parts| Soon::later(cost(parts))));
         self
     }
 
@@ -325,7 +371,7 @@ impl RateLimitLayer {
     /// came earlier is no longer paced by it. How many wait at once, or for a remote backend's answer, is
     /// [bounded](crate::RateLimiterBuilder::max_waiting).
     ///
-    /// It works on the client's side too, around an HTTP client: see the `outgoing` example.
+    /// It works on the client's side too, around an HTTP client: see [`docs::outgoing`](crate::docs::outgoing).
     ///
     /// # Panics
     /// If no policy of the rules so far can be reserved: nothing would ever wait. And at a request that has to wait
@@ -373,7 +419,7 @@ impl RateLimitLayer {
     ///
     /// // A handler that asks `limiter` about `API` and the same key spends from the same bucket.
     /// let limiter = RateLimiter::default();
-    /// let layer = RateLimitLayer::new(&API, key::bearer()).limiter(&limiter);
+    /// let layer = RateLimitLayer::new(&API, key::client_ip()).limiter(&limiter);
     /// ```
     #[must_use]
     pub fn limiter(mut self, limiter: &RateLimiter) -> RateLimitLayer {
@@ -423,7 +469,7 @@ impl RateLimitLayer {
     /// // The same tenth of all callers in each process, and after a restart.
     /// # fn secret_of_all_processes() -> [u8; 16] { [7; 16] }
     /// let limiter = RateLimiter::builder(MemoryBackend::new()).secret(Secret::new(secret_of_all_processes())).build();
-    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::bearer()).limiter(&limiter).enforce_share(0.1);
+    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).limiter(&limiter).enforce_share(0.1);
     /// ```
     ///
     /// # Panics
@@ -472,6 +518,61 @@ impl RateLimitLayer {
     pub fn headers(mut self, family: HeaderFamily) -> RateLimitLayer {
         self.change().headers = family;
         self
+    }
+
+    /// Answers gRPC requests that are refused with a gRPC status: HTTP 200 with `grpc-status: 8` (RESOURCE_EXHAUSTED), or
+    /// what fits instead, and when to come back in `grpc-retry-pushback-ms` and as `google.rpc.RetryInfo`. A request is
+    /// gRPC if its `Content-Type` is, which clients choose. So this is off by default, and belongs on gRPC services only:
+    /// elsewhere a client could have its refusals counted as successes.
+    ///
+    /// ```
+    /// use tollgate::{key, Quota, RateLimitLayer, SECOND};
+    ///
+    /// let layer = RateLimitLayer::new(Quota::token_bucket(10, SECOND), key::client_ip()).grpc();
+    /// // tonic::transport::Server::builder().layer(layer)
+    /// ```
+    ///
+    /// Without it, gRPC requests are refused as any other, with 429, which gRPC clients take for INTERNAL or UNAVAILABLE. The first
+    /// one over HTTP/2 is reported as a [mistake](crate::Mistake).
+    #[must_use]
+    pub fn grpc(mut self) -> RateLimitLayer {
+        self.change().grpc = true;
+        self
+    }
+
+    /// The lines of the [tables](super::RouteLimits::table) that this layer chooses by which no request has used so far,
+    /// in their order. A line that stays here names a route, or a method of it, that the router does not have.
+    ///
+    /// ```
+    /// use axum::{body::Body, extract::Request, routing::get, Router};
+    /// use tollgate::{key, Policy, Quota, RouteLimits, MINUTE};
+    /// use tower::ServiceExt;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limits = RouteLimits::new(key::global()).policy(Policy::new("search", Quota::token_bucket(10, MINUTE)));
+    /// let layer = limits.table([("GET /search", "search"), ("GET /serach/all", "search")]);
+    /// let app: Router = Router::new()
+    ///     .route("/search", get(|| async {}))
+    ///     .route("/search/all", get(|| async {}))
+    ///     .layer(layer.clone());
+    /// for path in ["/search", "/search/all"] {
+    ///     app.clone().oneshot(Request::get(path).body(Body::empty())?).await?;
+    /// }
+    /// assert_eq!(layer.unused_lines(), ["GET /serach/all"]);
+    /// assert_eq!(layer.unmatched_requests(), 1); // without a default policy, they are not limited
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn unused_lines(&self) -> Vec<&str> {
+        self.shared.tables().flat_map(|table| table.unused()).collect()
+    }
+
+    /// How many requests no line of the [tables](super::RouteLimits::table) that this layer chooses by applied to. The
+    /// [default policy](super::RouteLimits::default_policy) limits them; without one, nothing does. See
+    /// [`unused_lines`](RateLimitLayer::unused_lines) for an example.
+    pub fn unmatched_requests(&self) -> u64 {
+        self.shared.tables().map(|table| table.unmatched()).sum()
     }
 
     /// Adds a random time up to this to each denial's `Retry-After`, so that clients who were refused together do not
@@ -541,7 +642,9 @@ impl RateLimitLayer {
     }
 
     fn change(&mut self) -> &mut Shared {
-        Arc::make_mut(&mut self.shared)
+        let shared = Arc::make_mut(&mut self.shared);
+        shared.checked = OnceLock::new();
+        shared
     }
 }
 
@@ -556,7 +659,16 @@ impl From<Rule> for RateLimitLayer {
 impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
+    /// Puts the limits in front of a service.
+    ///
+    /// # Panics
+    /// If the layer can be seen to refuse every request of a policy or tier: its quota never has the
+    /// [fixed cost](RateLimitLayer::fixed_cost). Or if the limiter's deny list has rules that the layer can never apply; the
+    /// message contains them and what to add. See
+    /// [`ignore_unmatched_deny_rules`](RateLimitLayer::ignore_unmatched_deny_rules).
+    #[track_caller]
     fn layer(&self, inner: S) -> RateLimit<S> {
+        self.shared.check();
         RateLimit::new(inner, Arc::clone(&self.shared))
     }
 }

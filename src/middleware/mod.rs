@@ -7,7 +7,7 @@
 //! 3. The limiter decides all charges together. Allowed: the request goes on; on request with a [`RateLimitStatus`]
 //!    among its extensions. Reserved: it waits for its turn without holding the inner service's readiness, and goes on
 //!    by a clone of it that is made ready then; if its client leaves, the turn is given back. Denied: it is answered
-//!    with 429 here (a gRPC request with RESOURCE_EXHAUSTED), the inner service is not touched and the body is not
+//!    with 429 here (of a gRPC service with RESOURCE_EXHAUSTED), the inner service is not touched and the body is not
 //!    read.
 //! 4. On the way back [`settle`](RateLimitLayer::settle) says what becomes of each charge, and the response gets its
 //!    headers.
@@ -26,6 +26,7 @@ pub mod key;
 mod layer;
 mod problem;
 mod refusal;
+mod retry_after;
 mod routes;
 mod rule;
 mod service;
@@ -35,19 +36,23 @@ mod soon;
 #[cfg(feature = "axum")]
 mod standing;
 mod status;
+mod table;
+#[cfg(feature = "tonic")]
+mod tonic;
+mod unmatched;
 
 pub use body::RefusalBody;
 pub use future::ResponseFuture;
 #[cfg(all(tollgate_fuzzing, feature = "redis", feature = "serde"))]
 pub use fuzzing::sent;
 pub use headers::{HeaderFamily, ResetUnit};
-pub use key::{KeyError, KeyExtractor};
+pub use key::KeyExtractor;
 pub use layer::RateLimitLayer;
 pub use refusal::Refusal;
-#[cfg(feature = "serde")]
-pub(crate) use routes::parse_line;
 pub use routes::{RouteLimits, is_cors_preflight};
 pub use rule::Rule;
 pub use service::RateLimit;
 pub use settle::Settle;
 pub use status::RateLimitStatus;
+#[cfg(feature = "serde")]
+pub(crate) use table::parse_line;

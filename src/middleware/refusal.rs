@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, Version};
 
 use super::headers::{HeaderFamily, Report, retry_later};
 use super::items::whole_seconds;
@@ -14,7 +14,8 @@ use super::key::KeyError;
 use super::shared::Shared;
 use super::{grpc, problem};
 use crate::backend::Error;
-use crate::policy::Decisions;
+use crate::limiter::LimitError;
+use crate::policy::{Decisions, KeyFault};
 
 /// Why a request is not let through: for [`on_refusal`](super::RateLimitLayer::on_refusal).
 ///
@@ -41,6 +42,8 @@ pub struct Refusal<'a> {
     parts: &'a Parts,
     /// Added to the wait, the same wherever it is told.
     jitter: Duration,
+    /// Whether gRPC requests are answered with a gRPC status.
+    grpc: bool,
 }
 
 /// What stood in the way.
@@ -49,6 +52,17 @@ pub(super) enum Cause {
     Denied(Decisions),
     Unavailable(Error),
     NoKey(KeyError),
+}
+
+impl From<LimitError> for Cause {
+    fn from(error: LimitError) -> Cause {
+        match error {
+            LimitError::Denied(denied) => Cause::Denied(denied.into_decisions()),
+            LimitError::Backend(error) => Cause::Unavailable(error),
+            LimitError::Key(error) => Cause::NoKey(error),
+            LimitError::NoReservations(_) => Cause::NoKey(KeyError::new(format!("tollgate: {error}"))),
+        }
+    }
 }
 
 /// Without the request: its headers and query are full of credentials.
@@ -127,6 +141,11 @@ impl Refusal<'_> {
         response
     }
 
+    /// Whether the request does not say who sent it.
+    pub(super) fn is_anonymous(&self) -> bool {
+        matches!(self.cause, Cause::NoKey(error) if error.fault() == KeyFault::Anonymous)
+    }
+
     /// A text for people. It names policies, never keys.
     pub fn message(&self) -> String {
         match self.cause {
@@ -138,7 +157,7 @@ impl Refusal<'_> {
 
     /// What would be answered without `on_refusal`, but for the headers that are added in any case.
     pub fn default_response(&self) -> Response<Bytes> {
-        match grpc::content_type(self.parts) {
+        match grpc::content_type(self.parts).filter(|_| self.grpc) {
             Some(content_type) => grpc::response(self, content_type),
             None => problem::response(self),
         }
@@ -151,9 +170,14 @@ fn later_than(seconds: Option<u64>, headers: &mut HeaderMap) -> Option<HeaderVal
     if own >= seconds? { headers.remove(RETRY_AFTER) } else { None }
 }
 
-/// The answer to a request that a layer refuses; without one, in the default form.
+/// The answer to a request that a layer refuses; without one, in the default form for the parts' content type.
 pub(super) fn refuse(cause: &Cause, parts: &Parts, shared: Option<&Shared>) -> Response<Bytes> {
-    let refusal = Refusal { cause, parts, jitter: shared.map_or(Duration::ZERO, |shared| random_up_to(shared.jitter)) };
+    let jitter = shared.map_or(Duration::ZERO, |shared| random_up_to(shared.jitter));
+    let refusal = Refusal { cause, parts, jitter, grpc: shared.is_none_or(|shared| shared.grpc) };
+    let looks_like_grpc = || parts.version == Version::HTTP_2 && grpc::content_type(parts).is_some();
+    if let Some(shared) = shared.filter(|shared| !shared.grpc).filter(|_| looks_like_grpc()) {
+        shared.limiter.plain_grpc_refusal();
+    }
     let mut response = match shared.and_then(|shared| shared.refuse.as_ref()) {
         Some(refuse) => refuse(&refusal),
         None => refusal.default_response(),

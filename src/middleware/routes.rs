@@ -9,6 +9,7 @@ use http::request::Parts;
 use super::key::KeyExtractor;
 use super::layer::RateLimitLayer;
 use super::rule::Rule;
+use super::table::Table;
 use crate::limiter::RateLimiter;
 use crate::policy::Policy;
 
@@ -117,35 +118,53 @@ impl RouteLimits {
     /// router, under a policy; without a method (`"/todos"`) all of them. `HEAD` falls under `GET`'s. Requests that are
     /// not in it, or match no route, fall under the default policy.
     ///
-    /// It has to be put where axum has matched the route: `Router::layer` or `route_layer`. Of nested routers a route
+    /// In axum, put it where the route is matched: `Router::layer` or `route_layer`. Of nested routers a route
     /// is the whole of it: `/users/{id}` of a router nested at `/api` is `/api/users/{id}`, and its `/` is `/api`. What
-    /// is below `Router::nest_service` matches no route of axum's.
+    /// is below `Router::nest_service` matches no route of axum's. A line for `/todos/` is also for `/todos`, and the
+    /// other way around, unless the table has lines for both.
+    ///
+    /// # Without axum
+    /// Where no router of axum's has seen the request, around a tonic server or in plain hyper, lines are compared with
+    /// the request's path as it was sent: `/package.Service/Method` is a method of a gRPC service, and
+    /// `/package.Service/{*rest}` are all others of it. The line for exactly the path comes first, then the longest one
+    /// that ends with a wildcard; other parameters, as in `/users/{id}`, match nothing there. The same holds inside of
+    /// routers for routes that end with a wildcard, as tonic's routes do. Another spelling, `/%61` for `/a`, is another path:
+    /// have a [default policy](RouteLimits::default_policy).
+    ///
+    /// ```
+    /// use tollgate::{key, Policy, Quota, RouteLimits, HOUR, SECOND};
+    ///
+    /// let limits = RouteLimits::new(key::client_ip())
+    ///     .policy(Policy::new("create", Quota::token_bucket(10, HOUR)))
+    ///     .policy(Policy::new("todos", Quota::token_bucket(20, SECOND)))
+    ///     .default_policy(Policy::new("default", Quota::token_bucket(5, SECOND)));
+    /// let layer = limits.table([("/todo.Todos/Create", "create"), ("/todo.Todos/{*rest}", "todos")]).grpc();
+    /// // tonic::transport::Server::builder().layer(layer)
+    /// ```
+    ///
+    /// # Mistakes
+    /// A table does not know the routes of the router: a route that is misspelt, or has another name for a parameter
+    /// (`/users/{user}` for `/users/{id}`), applies to no request. [`RateLimitLayer::unused_lines`] lists such lines
+    /// once requests came, in a test for instance, and [`RateLimitLayer::unmatched_requests`] counts the requests that
+    /// no line applies to. With a [default policy](RouteLimits::default_policy) they are limited all the same.
     ///
     /// # Panics
-    /// If a policy is not there, or a line is there twice or makes no sense (no route, a method not in capitals).
-    #[cfg(feature = "axum")]
+    /// If a policy is not there, or a line is there twice or can never apply: it has no route, a `:id` or `*rest` as in
+    /// axum 0.7, a query, a brace without its other half, or a method that is not in capitals or misspelt. The message
+    /// says what to write.
     #[track_caller]
     pub fn table<'a>(&self, lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> RateLimitLayer {
-        let mut table: HashMap<String, HashMap<Option<http::Method>, usize>> = HashMap::new();
+        let mut table = Table::default();
         for (line, name) in lines {
-            let (method, route) = match parse_line(line) {
-                Ok(parsed) => parsed,
-                Err(fault) => panic!("tollgate: {line:?} {fault}"),
-            };
-            let index = self.expect_index(name);
-            if table.entry(route.to_owned()).or_default().insert(method, index).is_some() {
-                panic!("tollgate: the table has two lines for {line:?}; leave one out");
+            if let Err(fault) = table.add(line, self.expect_index(name)) {
+                panic!("tollgate: {line:?} {fault}");
             }
         }
-        self.choosing(move |parts| {
-            let route = parts.extensions.get::<axum::extract::MatchedPath>()?;
-            let methods = table.get(route.as_str())?;
-            let mut line = methods.get(&Some(parts.method.clone()));
-            if line.is_none() && parts.method == http::Method::HEAD {
-                line = methods.get(&Some(http::Method::GET));
-            }
-            line.or_else(|| methods.get(&None)).copied()
-        })
+        let table = Arc::new(table.finish());
+        let lookup = Arc::clone(&table);
+        let mut rule = self.choosing(move |parts| lookup.policy(parts));
+        rule.table = Some(table);
+        RateLimitLayer::from(rule).limiter(&self.limiter)
     }
 
     /// One layer that asks a closure for the name of each request's policy. `None`, and a name that is not there, mean
@@ -165,14 +184,15 @@ impl RouteLimits {
     {
         let names: HashMap<String, usize> =
             self.all().enumerate().map(|(i, policy)| (policy.name().as_str().to_owned(), i)).collect();
-        self.choosing(move |parts| choose(parts).and_then(|name| names.get(name)).copied())
+        let rule = self.choosing(move |parts| choose(parts).and_then(|name| names.get(name)).copied());
+        RateLimitLayer::from(rule).limiter(&self.limiter)
     }
 
-    /// A layer that chooses among all policies, or else the default one.
-    fn choosing(&self, choose: impl Fn(&Parts) -> Option<usize> + Send + Sync + 'static) -> RateLimitLayer {
+    /// A rule that chooses among all policies, or else the default one.
+    fn choosing(&self, choose: impl Fn(&Parts) -> Option<usize> + Send + Sync + 'static) -> Rule {
         let default = self.default.as_ref().map(|_| self.policies.len());
         let choose = move |parts: &Parts| choose(parts).or(default);
-        RateLimitLayer::from(Rule::choosing(self.all(), choose, Arc::clone(&self.key))).limiter(&self.limiter)
+        Rule::choosing(self.all(), choose, Arc::clone(&self.key))
     }
 
     /// All policies, the default one last.
@@ -212,23 +232,6 @@ impl fmt::Debug for RouteLimits {
             .field("default", &self.default)
             .finish_non_exhaustive()
     }
-}
-
-/// The method, unless a line of a table is for all of them, and the route; or what is wrong with it.
-#[cfg(any(feature = "axum", feature = "serde"))]
-pub(crate) fn parse_line(line: &str) -> Result<(Option<http::Method>, &str), &'static str> {
-    let (method, route) = match line.split_once(' ') {
-        Some((method, route)) => match method.parse() {
-            // Methods are told by their case, and nobody sends `post`: a line with that, or with `*`, would never apply.
-            Ok(known) if method.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'-')) => (Some(known), route.trim()),
-            _ => return Err("has no valid method; write \"POST /todos\" or \"/todos\""),
-        },
-        None => (None, line),
-    };
-    if !route.starts_with('/') || route.contains(' ') {
-        return Err("has no route; write \"POST /todos\" or \"/todos\"");
-    }
-    Ok((method, route))
 }
 
 /// Whether a request is a CORS preflight: `OPTIONS` with an `Origin` and an `Access-Control-Request-Method`. For

@@ -9,7 +9,8 @@ use http::request::Parts;
 use super::items::PolicyItems;
 use super::key::KeyExtractor;
 use super::settle::{Settle, SettleFn};
-use super::soon::{CostFn, Soon};
+use super::soon::{Cost, Soon};
+use super::table::Table;
 use crate::policy::Policy;
 
 /// One of a layer's limits, with its own cost and its own way to settle: where several limits apply to a request and
@@ -23,9 +24,11 @@ use crate::policy::Policy;
 /// const TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(100_000, MINUTE));
 /// const CALLS: Policy = Policy::new("calls", Quota::fixed_window(500, DAY));
 /// # fn estimate(req: &Parts) -> u64 { 1 }
+/// # struct Team(u64);
 ///
-/// let layer = RateLimitLayer::from(Rule::new(TOKENS, key::bearer()).cost(|req: &Parts| estimate(req)))
-///     .rule(Rule::new(CALLS, key::bearer()).settle(|res| {
+/// let team = || key::extension(|team: &Team| team.0); // put there by authentication
+/// let layer = RateLimitLayer::from(Rule::new(TOKENS, team()).cost(|req: &Parts| estimate(req)))
+///     .rule(Rule::new(CALLS, team()).settle(|res| {
 ///         if res.status.is_server_error() { Settle::Refund } else { Settle::Keep }
 ///     }));
 /// ```
@@ -35,8 +38,10 @@ pub struct Rule {
     pub(super) policies: Arc<[Prepared]>,
     pub(super) choose: Arc<ChooseFn>,
     pub(super) key: Arc<dyn KeyExtractor>,
-    pub(super) cost: Option<Arc<CostFn>>,
+    pub(super) cost: Option<Cost>,
     pub(super) settle: Option<Arc<SettleFn>>,
+    /// The table that it chooses by, if it does.
+    pub(super) table: Option<Arc<Table>>,
 }
 
 /// A policy with what can be rendered once.
@@ -73,12 +78,13 @@ impl Rule {
     ) -> Rule {
         let prepared = |policy: &Policy| Prepared { items: PolicyItems::new(policy), policy: policy.clone() };
         let policies = policies.into_iter().map(prepared).collect();
-        Rule { policies, choose: Arc::new(choose), key, cost: None, settle: None }
+        Rule { policies, choose: Arc::new(choose), key, cost: None, settle: None, table: None }
     }
 
     /// What a request costs under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost), which counts
-    /// under every rule that has none of its own. A constant is a closure too: `.cost(|_| 10)`. The capacity has to
-    /// hold the dearest request, of each tier too: one that costs more is refused without `Retry-After`.
+    /// under every rule that has none of its own. A constant is a [`fixed_cost`](Rule::fixed_cost). The capacity has to
+    /// hold the dearest request, of each tier too: one that costs more is refused without `Retry-After`, and reported
+    /// once as a [mistake](crate::Mistake).
     ///
     /// ```
     /// use http::request::Parts;
@@ -89,7 +95,24 @@ impl Rule {
     /// ```
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Rule {
-        self.cost = Some(Arc::new(move |parts| Soon::Now(cost(parts))));
+        self.cost = Some(Cost::Of(Arc::new(move |parts| Soon::Now(cost(parts)))));
+        self
+    }
+
+    /// [`cost`](Rule::cost) of a rule under which every request costs the same.
+    ///
+    /// ```
+    /// use tollgate::{key, Quota, RateLimitLayer, Rule, MINUTE};
+    ///
+    /// let export = Rule::new(Quota::token_bucket(60, MINUTE), key::client_ip()).fixed_cost(10);
+    /// let layer = RateLimitLayer::from(export);
+    /// ```
+    ///
+    /// A quota that can never grant it is an error at start-up: see
+    /// [`RateLimitLayer::fixed_cost`](super::RateLimitLayer::fixed_cost).
+    #[must_use]
+    pub fn fixed_cost(mut self, tokens: u64) -> Rule {
+        self.cost = Some(Cost::Fixed(tokens));
         self
     }
 
@@ -111,7 +134,7 @@ impl Rule {
     where
         F: Future<Output = u64> + Send + 'static,
     {
-        self.cost = Some(Arc::new(move |parts| Soon::later(cost(parts))));
+        self.cost = Some(Cost::Of(Arc::new(move |parts| Soon::later(cost(parts)))));
         self
     }
 

@@ -1,10 +1,15 @@
 //! Settling a request's charges by its response.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use http::header::CONTENT_TYPE;
 use http::response::Parts;
+use http::{HeaderValue, StatusCode};
 
+use super::retry_after::retry_after;
 use super::shared::Shared;
+use crate::algorithm::DAY;
 use crate::backend::BackendFuture;
 use crate::limiter::Settlement;
 
@@ -14,7 +19,7 @@ use crate::limiter::Settlement;
 /// use tollgate::{key, Policy, Quota, RateLimitLayer, Settle, MINUTE};
 ///
 /// const TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
-/// RateLimitLayer::new(TOKENS, key::bearer()).cost(|_| 1000).settle(|res| {
+/// RateLimitLayer::new(TOKENS, key::client_ip()).cost(|_| 1000).settle(|res| {
 ///     match res.headers.get("x-tokens-used").and_then(|value| value.to_str().ok()?.parse().ok()) {
 ///         Some(tokens) => Settle::Charge(tokens),
 ///         None if res.status.is_server_error() => Settle::Refund,
@@ -33,6 +38,9 @@ pub enum Settle {
     Charge(u64),
     /// The key starts afresh: all that it has spent under the policy is forgotten.
     Reset,
+    /// The charge stays, and the key is [paused](crate::RateLimiter::pause) for so long: requests that wait for their
+    /// turns are held too. For a layer around a client, whose server has refused.
+    Pause(Duration),
 }
 
 impl Settle {
@@ -49,9 +57,47 @@ impl Settle {
     /// Whoever has an account can reset the count of their own address this way, and guess other people's passwords in
     /// between. So limit by the account as well, and reset only that one: see the `login_protection` example. A form
     /// that answers with a redirect whatever happens needs a closure of its own.
+    ///
+    /// A gRPC response whose status comes in trailers keeps the charge: whether it succeeded is not known when it begins. Call
+    /// [`Settlement::reset`] in the method.
     pub fn reset_on_success(response: &Parts) -> Settle {
-        let failed = response.headers.get("grpc-status").is_some_and(|status| status != "0");
-        if response.status.is_success() && !failed { Settle::Reset } else { Settle::Keep }
+        let content_type = response.headers.get(CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
+        let succeeded = match response.headers.get("grpc-status") {
+            Some(status) => status == "0",
+            None => !content_type.starts_with(b"application/grpc"),
+        };
+        if response.status.is_success() && succeeded { Settle::Reset } else { Settle::Keep }
+    }
+}
+
+impl Settle {
+    /// For a layer around a client: after a 429 or 503 with `Retry-After`, in seconds or as a date, the key is paused for
+    /// that long, at most a day. Anything else keeps the charge.
+    ///
+    /// A date is compared with the response's `Date`, so the clocks of client and server need not agree; without one, with
+    /// the system's clock.
+    ///
+    /// ```
+    /// use http::Response;
+    /// use tollgate::{key, Policy, Quota, RateLimitLayer, Settle, MINUTE, SECOND};
+    ///
+    /// const THEIRS: Policy = Policy::new("theirs", Quota::token_bucket(19, SECOND).capacity(4).max_reserved(500));
+    /// # #[cfg(feature = "wait")]
+    /// RateLimitLayer::new(THEIRS, key::host()).wait_up_to(MINUTE).settle(Settle::pause_on_retry_after);
+    ///
+    /// let (parts, ()) = Response::builder().status(429).header("retry-after", "20").body(())?.into_parts();
+    /// assert_eq!(Settle::pause_on_retry_after(&parts), Settle::Pause(20 * SECOND));
+    /// # Ok::<(), http::Error>(())
+    /// ```
+    ///
+    /// A server that refuses without `Retry-After` needs a closure of your own, which returns [`Settle::Pause`] with a time
+    /// that you choose.
+    pub fn pause_on_retry_after(response: &Parts) -> Settle {
+        let refused = matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        match retry_after(&response.headers) {
+            Some(wait) if refused => Settle::Pause(wait.min(DAY)),
+            _ => Settle::Keep,
+        }
     }
 }
 
@@ -75,7 +121,8 @@ impl Unsettled {
                 Settle::Keep => continue,
                 Settle::Refund => charge.refund(),
                 Settle::Charge(tokens) => charge.settle(tokens),
-                Settle::Reset => charge.reset(),
+                Settle::Reset => charge.reset().map(|_| ()),
+                Settle::Pause(lasts) => self.shared.limiter.pause_row(decision, lasts),
             };
             pending.extend(done.try_ready().err());
         }
@@ -101,6 +148,9 @@ mod tests {
         assert_eq!(settled(200, Some("0")), Settle::Reset);
         assert_eq!(settled(200, Some("16")), Settle::Keep);
         assert_eq!(settled(401, None), Settle::Keep);
+        // Its status comes in trailers: six wrong guesses of two passed.
+        let begun = http::Response::builder().header("content-type", "application/grpc+proto").body(());
+        assert_eq!(Settle::reset_on_success(&begun.expect("a response").into_parts().0), Settle::Keep);
         assert_eq!(settled(303, None), Settle::Keep);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,7 +15,9 @@ use super::key::ClientIp;
 use super::refusal::Refusal;
 use super::rule::{Prepared, Rule};
 use super::settle::SettleFn;
-use super::soon::CostFn;
+use super::soon::Cost;
+use super::unmatched::UnmatchedRules;
+use crate::algorithm::Quota;
 use crate::limiter::RateLimiter;
 use crate::policy::{Decision, Policy, Signals};
 
@@ -27,7 +29,8 @@ pub(super) struct Shared {
     pub(super) skip: Vec<Arc<SkipFn>>,
     pub(super) client_ip: Option<ClientIp>,
     pub(super) labels: Vec<(Cow<'static, str>, Arc<LabelFn>)>,
-    pub(super) cost: Option<Arc<CostFn>>,
+    /// Of the rules that have none of their own.
+    pub(super) cost: Cost,
     pub(super) settle: Option<Arc<SettleFn>>,
     /// How long a request may wait for its turn.
     pub(super) wait: Option<Duration>,
@@ -37,9 +40,14 @@ pub(super) struct Shared {
     pub(super) enforced_below: Option<u64>,
     pub(super) shadow_header: Option<HeaderName>,
     pub(super) headers: HeaderFamily,
+    /// Whether refusals of gRPC requests are gRPC statuses.
+    pub(super) grpc: bool,
     pub(super) jitter: Duration,
     pub(super) status: bool,
     pub(super) refuse: Option<Arc<RefuseFn>>,
+    pub(super) unmatched: UnmatchedRules,
+    /// Set once these choices were checked.
+    pub(super) checked: OnceLock<()>,
 }
 
 type SkipFn = dyn Fn(&Parts) -> bool + Send + Sync;
@@ -52,6 +60,7 @@ impl Shared {
         if !self.limiter.wants_signals() {
             return Signals::new();
         }
+        self.report_unmatched_rules();
         let address = match &self.client_ip {
             Some(client_ip) => client_ip.resolve(parts),
             None => self.rules.iter().find_map(|rule| rule.key.address(parts)),
@@ -66,6 +75,40 @@ impl Shared {
             }
         }
         signals
+    }
+
+    /// Looks for mistakes that are known before the first request, once.
+    ///
+    /// # Panics
+    /// If a quota can never grant a cost that is the same for every request, or the deny list has a rule that can never
+    /// apply.
+    #[track_caller]
+    pub(super) fn check(&self) {
+        self.expect_matched_rules();
+        self.checked.get_or_init(|| {
+            self.rules.iter().for_each(|rule| self.check_cost(rule));
+            self.limiter.register(self.policies());
+        });
+    }
+
+    fn check_cost(&self, rule: &Rule) {
+        let Cost::Fixed(cost) = *rule.cost.as_ref().unwrap_or(&self.cost) else { return };
+        let is_too_small = |quota: &Quota| {
+            let most = if self.wait.is_some() { quota.ceiling() } else { quota.limit() };
+            cost > most
+        };
+        for Prepared { policy, .. } in rule.policies.iter() {
+            let own = std::iter::once((None, policy.quota()));
+            let mut quotas = own.chain(policy.tiers().map(|(tier, quota)| (Some(tier), quota)));
+            if let Some((tier, quota)) = quotas.find(|(_, quota)| is_too_small(quota)) {
+                let (name, limit) = (policy.name(), quota.limit());
+                let tier = tier.map_or(String::new(), |tier| format!(", tier {tier:?}"));
+                panic!(
+                    "tollgate: policy {name:?}{tier}: every request costs {cost}, and the quota {quota} holds {limit} at \
+                     most, so all of them would be refused; raise its capacity, or lower the cost"
+                );
+            }
+        }
     }
 
     /// Whether somebody may want to settle charges.
@@ -89,6 +132,11 @@ impl Shared {
     /// What was rendered of a decision's policy.
     pub(super) fn items_of(&self, decision: &Decision) -> Option<&PolicyItems> {
         self.made_by(decision).map(|(_, known)| &known.items)
+    }
+
+    /// The route tables that rules choose by.
+    pub(super) fn tables(&self) -> impl Iterator<Item = &super::table::Table> {
+        self.rules.iter().filter_map(|rule| rule.table.as_deref())
     }
 
     pub(super) fn policies(&self) -> impl Iterator<Item = &Policy> {

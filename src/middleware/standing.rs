@@ -1,5 +1,7 @@
 //! How the limits of whoever sent a request stand: what a status endpoint tells. Nothing is charged.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
@@ -29,7 +31,7 @@ impl RateLimitLayer {
 }
 
 impl Shared {
-    async fn standing(&self, parts: &Parts) -> Result<(Vec<Snapshot>, Micros), Cause> {
+    async fn standing(self: &Arc<Self>, parts: &Parts) -> Result<(Vec<Snapshot>, Micros), Cause> {
         let mut charges = Charges::default();
         if !self.skip.iter().any(|skip| skip(parts)) {
             charges = self.charges(parts, Soon::Now(0), |_| Some((0, None))).known().await;
@@ -80,7 +82,7 @@ impl Shared {
     ) -> Result<Vec<Snapshot>, Error> {
         let asked = lines.into_iter().map(|line| (self.policy(line), &line.subject, Ask::cost(0)));
         let asked: Vec<_> = asked.collect();
-        let around = Circumstances { take: false, enforced: true, waits: true, signals };
+        let around = Circumstances::of(false, signals);
         let decided = self.limiter.decide(&asked, around);
         Ok(decided.await?.iter().map(Snapshot::of).collect())
     }

@@ -7,8 +7,8 @@ use metrics::{Counter, Key, KeyName, Label, Level, Metadata, Recorder, SharedStr
 
 use super::names;
 use super::per_policy::PerPolicy;
-use super::series::{Count, Series};
-use crate::limiter::{Blocked, Failed, Observed, Observer, RateLimiter, Stats};
+use super::series::{Change, Count, Series};
+use crate::limiter::{Blocked, Failed, Observed, Observer, RateLimiter, Reset, Settled, Stats};
 use crate::policy::PolicyName;
 
 /// Counts and times what a limiter decides, by the facade [`metrics`](https://docs.rs/metrics): for Prometheus, or
@@ -30,8 +30,8 @@ use crate::policy::PolicyName;
 /// No label has anything of a key. 512 policies are told apart; any others are labelled `(others)`.
 ///
 /// - **Counters add up**: each charge is in [`DECISIONS`](names::DECISIONS) once, or, if nobody decided it, in
-///   [`BACKEND_ERRORS`](names::BACKEND_ERRORS) alone. One whose future is dropped before a remote backend answers is in
-///   neither.
+///   [`BACKEND_ERRORS`](names::BACKEND_ERRORS) alone. One whose future is dropped before a remote backend answers is
+///   charged and in neither.
 /// - **The exporter** may be installed before or after; what is counted before is lost, as the facade has it. From then
 ///   on each series is looked up once, so it stays with the exporter that was there first. One that drops series which
 ///   have been silent for long needs [`look_up_each_time`](Metrics::look_up_each_time).
@@ -88,7 +88,8 @@ impl Metrics {
     /// Sets the gauges to how the limiter is now. To be called whenever they are read: for each scrape, or every few
     /// seconds. It is cheap.
     pub fn sample(&self, limiter: &RateLimiter) {
-        let Stats { rows, evictions, overflowed, is_broken, waiting, blocked, changed_quotas, .. } = limiter.stats();
+        let Stats { rows, evictions, overflowed, is_broken, waiting, blocked, changed_quotas, mistakes, .. } =
+            limiter.stats();
         let by_policy = limiter.rows_by_policy();
         with_recorder(|recorder| {
             self.describe(recorder);
@@ -112,6 +113,10 @@ impl Metrics {
                 if let Some(total) = total {
                     recorder.register_counter(&self.key(name, []), &METADATA).absolute(total);
                 }
+            }
+            for (kind, total) in mistakes.by_kind() {
+                let key = self.key(names::MISTAKES, [("kind", kind.as_str().into())]);
+                recorder.register_counter(&key, &METADATA).absolute(total);
             }
         });
     }
@@ -194,6 +199,14 @@ impl Observer for Metrics {
         let key = || self.key(names::BLOCKS, []);
         self.with(&self.blocks, key, register_counter, |counter| counter.increment(1));
     }
+
+    fn settled(&self, settled: &Settled<'_>) {
+        self.increment(settled.decision().policy(), Count::Settlement(Change::of(settled)));
+    }
+
+    fn reset(&self, reset: &Reset<'_>) {
+        self.increment(reset.policy(), Count::Reset);
+    }
 }
 
 fn register_counter(recorder: &dyn Recorder, key: &Key) -> Counter {
@@ -216,11 +229,14 @@ impl Default for Metrics {
 }
 
 /// What exporters show of the counters.
-const COUNTERS: [(&str, &str); 6] = [
+const COUNTERS: [(&str, &str); 9] = [
     (names::DECISIONS, "Charges that were decided."),
     (names::CHECKS, "Charges that were only asked for."),
     (names::BACKEND_ERRORS, "Charges that the backend could not decide."),
     (names::BLOCKS, "Callers who were blocked in this process."),
+    (names::SETTLEMENTS, "Charges that were settled at their true cost, or given back."),
+    (names::RESETS, "Rows that were reset."),
+    (names::MISTAKES, "Mistakes of the program that requests showed."),
     (names::EVICTIONS, "Rows dropped before they were repaid, to make room."),
     (names::OVERFLOWED, "Charges of callers without a row of their own, for want of room."),
 ];

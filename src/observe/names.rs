@@ -11,6 +11,7 @@
 //! // For a rule that alerts: too many of these a minute.
 //! assert_eq!((names::BACKEND_ERRORS, names::BLOCKS), ("tollgate_backend_errors_total", "tollgate_blocks_total"));
 //! assert_eq!((names::DECISIONS, names::CHECKS), ("tollgate_decisions_total", "tollgate_checks_total"));
+//! assert_eq!((names::SETTLEMENTS, names::RESETS), ("tollgate_settlements_total", "tollgate_resets_total"));
 //! // Set by `Metrics::sample`.
 //! for gauge in [names::ROWS, names::WAITING, names::BLOCKED, names::CHANGED_QUOTAS, names::BACKEND_BROKEN] {
 //!     assert!(names::ALL.contains(&gauge));
@@ -38,6 +39,19 @@ pub const BACKEND_ERRORS: &str = "tollgate_backend_errors_total";
 
 /// Counter: callers who were blocked in this process.
 pub const BLOCKS: &str = "tollgate_blocks_total";
+
+/// Counter: charges that were settled in this process. Labels `policy` and `change`: whether the true cost was `more` than
+/// the charge, the `same`, or `less`, or whether all of it was given back (`refund`; cancelled reservations are among
+/// these).
+pub const SETTLEMENTS: &str = "tollgate_settlements_total";
+
+/// Counter: rows that were reset in this process. Label `policy`.
+pub const RESETS: &str = "tollgate_resets_total";
+
+/// Counter: mistakes of the program that requests showed, as [`Stats::mistakes`](crate::Stats) counts them. Label `kind`:
+/// one of [`MistakeKind::as_str`](crate::MistakeKind::as_str). Each is logged once, with what to do, as the event `mistake`
+/// of `Tracing`.
+pub const MISTAKES: &str = "tollgate_mistakes_total";
 
 /// Histogram, in seconds: the time from the call to the decision, of those in [`DECISIONS`] whose backend is waited for.
 /// A backend in this process has no series. Label `policy`.
@@ -71,11 +85,14 @@ pub const CHANGED_QUOTAS: &str = "tollgate_changed_quotas";
 pub const BACKEND_BROKEN: &str = "tollgate_backend_broken";
 
 /// All of these names.
-pub const ALL: [&str; 13] = [
+pub const ALL: [&str; 16] = [
     DECISIONS,
     CHECKS,
     BACKEND_ERRORS,
     BLOCKS,
+    SETTLEMENTS,
+    RESETS,
+    MISTAKES,
     DECISION_DURATION,
     ROWS,
     POLICY_ROWS,

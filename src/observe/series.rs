@@ -1,12 +1,13 @@
 //! The series of a policy at an exporter.
 
+use std::cmp::Ordering;
 use std::sync::OnceLock;
 
 use metrics::{Counter, Histogram, SharedString};
 
 use super::names;
 use crate::backend::ErrorKind;
-use crate::limiter::{Observed, Outcome};
+use crate::limiter::{Observed, Outcome, Settled};
 use crate::policy::{DecidedBy, Reason};
 
 /// The series of a policy. Each is empty as long as there is no exporter that keeps it.
@@ -55,6 +56,37 @@ pub(super) enum Count {
     Decision { outcome: Outcome, reason: Reason, decided_by: DecidedBy, enforced: bool },
     Check(Outcome),
     Error(ErrorKind),
+    Settlement(Change),
+    Reset,
+}
+
+/// How the true cost of a charge compares with what was charged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Change {
+    More,
+    Same,
+    Less,
+    Refund,
+}
+
+impl Change {
+    pub(super) fn of(settled: &Settled<'_>) -> Change {
+        match settled.actual().cmp(&settled.decision().cost()) {
+            Ordering::Greater => Change::More,
+            Ordering::Equal => Change::Same,
+            Ordering::Less if settled.actual() == 0 => Change::Refund,
+            Ordering::Less => Change::Less,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Change::More => "more",
+            Change::Same => "same",
+            Change::Less => "less",
+            Change::Refund => "refund",
+        }
+    }
 }
 
 impl Count {
@@ -81,6 +113,8 @@ impl Count {
             }
             Count::Check(outcome) => (names::CHECKS, vec![("outcome", outcome.as_str().into())]),
             Count::Error(kind) => (names::BACKEND_ERRORS, vec![("kind", kind.as_str().into())]),
+            Count::Settlement(change) => (names::SETTLEMENTS, vec![("change", change.as_str().into())]),
+            Count::Reset => (names::RESETS, Vec::new()),
         }
     }
 }

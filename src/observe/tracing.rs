@@ -9,7 +9,7 @@ use tracing::{Level, enabled, event, field};
 use super::per_policy::PerPolicy;
 use super::sample::Sample;
 use crate::clock::{Clock, SystemClock};
-use crate::limiter::{Blocked, Failed, Observed, Observer};
+use crate::limiter::{Blocked, Failed, Mistake, Observed, Observer, Reset, Settled};
 
 /// Logs what a limiter decides, as events of [`tracing`](https://docs.rs/tracing) under the target `tollgate`.
 ///
@@ -32,6 +32,9 @@ use crate::limiter::{Blocked, Failed, Observed, Observer};
 /// | `checked` | TRACE, whatever the answer | those of a decision |
 /// | `failed` | ERROR | `policy`, `key`, `kind`, `error`, `suppressed`, and `latency_us` |
 /// | `blocked` | WARN | `rule`, `lasts_ms`, `times`, `suppressed` |
+/// | `settled` | TRACE | `policy`, `decided_by`, `cost` (as charged), `actual` (0: all given back), `key` |
+/// | `reset` | DEBUG | `policy`, `key` |
+/// | `mistake` | WARN, each once | `kind`, `mistake`: what was found, and how to fix it |
 ///
 /// Those of a decision: `policy`, `outcome`, `reason`, `decided_by`, `cost`, `remaining`, `limit`, `key`, `enforced`,
 /// and where there is one `retry_after_ms` (rounded up), `rule` and `latency_us`: only a backend that is waited for has
@@ -184,6 +187,44 @@ impl Observer for Tracing {
             times = blocked.times(),
             suppressed,
             "blocked"
+        );
+    }
+
+    fn settled(&self, settled: &Settled<'_>) {
+        let decision = settled.decision();
+        event!(
+            name: "settled",
+            target: Tracing::TARGET,
+            Level::TRACE,
+            policy = decision.policy().as_str(),
+            decided_by = decision.decided_by().as_str(),
+            cost = decision.cost(),
+            actual = settled.actual(),
+            key = ?decision.key(),
+            "settled"
+        );
+    }
+
+    fn reset(&self, reset: &Reset<'_>) {
+        event!(
+            name: "reset",
+            target: Tracing::TARGET,
+            Level::DEBUG,
+            policy = reset.policy().as_str(),
+            key = ?reset.key(),
+            "reset"
+        );
+    }
+
+    /// At WARN, each once.
+    fn mistake(&self, mistake: &Mistake) {
+        event!(
+            name: "mistake",
+            target: Tracing::TARGET,
+            Level::WARN,
+            kind = mistake.kind().as_str(),
+            mistake = %mistake,
+            "mistake"
         );
     }
 }

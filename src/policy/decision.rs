@@ -3,14 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::allowed::Allowed;
 use super::decisions::Denied;
 use super::deny_rule::DenyRule;
 use super::digest::Digest;
 use super::name::PolicyName;
 use super::reason::{DecidedBy, Reason};
+use super::status::Status;
 use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_change, roll, roll_if_own, when};
 
-/// The answer to one charge.
+/// The answer to one charge: an admission, or a denial, which is not an error here.
+///
+/// The `try_` calls return it, such as [`RateLimiter::try_limit`](crate::RateLimiter::try_limit). The calls without
+/// `try_` fail on a denial and return an [`Allowed`] decision.
 ///
 /// ```
 /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
@@ -19,7 +24,7 @@ use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_chan
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, MINUTE));
 ///
 /// let limiter = RateLimiter::default();
-/// let decision = limiter.limit(&LOGIN, "ada@example.com").await?;
+/// let decision = limiter.try_limit(&LOGIN, "ada@example.com").await?;
 /// assert!(decision.is_allowed());
 /// assert_eq!((decision.limit(), decision.remaining()), (5, 4));
 /// assert_eq!(decision.retry_after(), None);
@@ -32,14 +37,14 @@ use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_chan
 /// ```
 /// # use tollgate::{DecidedBy, Key, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::LimitError> {
 /// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE).max_reserved(5));
 ///
 /// let clock = ManualClock::new(); // so that times are round
 /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock).build());
-/// limiter.acquire(&CHAT, "ada").cost(8).await?;
+/// let _first = limiter.try_acquire(&CHAT, "ada").cost(8).await?;
 ///
-/// let denied = limiter.acquire(&CHAT, "ada").cost(3).await?;
+/// let denied = limiter.try_acquire(&CHAT, "ada").cost(3).await?;
 /// assert_eq!((denied.reason(), denied.decided_by()), (Reason::QuotaExceeded, DecidedBy::Backend));
 /// assert!(denied.is_violated() && denied.denied_rule().is_none());
 /// assert_eq!((denied.policy().as_str(), denied.cost(), denied.quota()), ("chat", 3, CHAT.quota()));
@@ -49,11 +54,12 @@ use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_chan
 /// assert!(!denied.step().is_allowed());
 ///
 /// let turn = limiter.acquire(&CHAT, "ada").cost(3).reserve().await?;
-/// assert_eq!((turn.is_allowed(), turn.delay()), (true, 6 * SECOND));
+/// assert_eq!(turn.delay(), 6 * SECOND);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a denial is not an error here: check `is_allowed()`, or call `limit`, which fails on a denial"]
 pub struct Decision {
     policy: PolicyName,
     key: Digest,
@@ -64,6 +70,8 @@ pub struct Decision {
     decided_by: DecidedBy,
     /// What of the caller is denied, whatever the quota says.
     denied: Option<Arc<DenyRule>>,
+    /// Whether its row was charged if it was allowed; a check charges nothing.
+    charged: bool,
 }
 
 impl Decision {
@@ -83,7 +91,7 @@ impl Decision {
             Verdict::Reserve { .. } => Reason::Reserved,
             Verdict::Allow => Reason::WithinQuota,
         };
-        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Backend, denied: None }
+        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Backend, denied: None, charged: true }
     }
 
     /// A denial that no quota has a say in: until a time, or for good. Nothing is left, as far as anybody is told.
@@ -92,7 +100,7 @@ impl Decision {
         key: Digest,
         quota: Quota,
         cost: u64,
-        rule: Arc<DenyRule>,
+        rule: Option<Arc<DenyRule>>,
         now: Micros,
         retry: Option<Duration>,
     ) -> Decision {
@@ -102,7 +110,7 @@ impl Decision {
         let state = State { spent: quota.limit() as f64, ..roll(&quota, &unspent, now) };
         let reason = if retry.is_some() { Reason::Blocked } else { Reason::DenyList };
         let step = Step { verdict: Verdict::Deny { retry }, state, now };
-        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Limiter, denied: Some(rule) }
+        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Limiter, denied: rule, charged: true }
     }
 
     /// The same, decided by somebody else. What nobody saw is within no quota.
@@ -111,6 +119,13 @@ impl Decision {
         if decided_by == DecidedBy::Nobody && self.reason == Reason::WithinQuota {
             self.reason = Reason::Unseen;
         }
+        self
+    }
+
+    /// The same of a check: the row without the `tokens` that the check would have charged.
+    pub(super) fn uncharged(mut self, tokens: u64) -> Decision {
+        self.step.state.spent = (self.step.state.spent - tokens as f64).max(0.0);
+        self.charged = false;
         self
     }
 
@@ -136,8 +151,8 @@ impl Decision {
         self.decided_by
     }
 
-    /// What stands on the deny list, or is blocked, if that is the [reason](Decision::reason). Not for clients to see:
-    /// it tells them what to change.
+    /// What stands on the deny list, or is blocked, if that is the [reason](Decision::reason); `None` of a
+    /// [pause](crate::RateLimiter::pause). Not for clients to see: it tells them what to change.
     pub fn denied_rule(&self) -> Option<&DenyRule> {
         self.denied.as_deref()
     }
@@ -168,7 +183,8 @@ impl Decision {
         self.quota.limit()
     }
 
-    /// Whole tokens left to be spent at once, after this decision. 0 while the key is in debt.
+    /// Whole tokens left to be spent at once, after this decision. 0 while the key is in debt. A check takes nothing, so
+    /// after a check these are the tokens that are there.
     pub fn remaining(&self) -> u64 {
         available(&self.quota, &self.row(), self.step.now)
     }
@@ -212,7 +228,7 @@ impl Decision {
         let remaining = self.remaining();
         let (from, until) = match step.verdict {
             Verdict::Deny { retry: Some(retry) } => return retry,
-            Verdict::Reserve { wait } if !wait.is_zero() => {
+            Verdict::Reserve { wait } if self.charged && !wait.is_zero() => {
                 let turn = step.now + wait;
                 (turn, next_change(quota, &roll_if_own(quota, &step.state, turn), turn))
             }
@@ -235,14 +251,22 @@ impl Decision {
         &self.step
     }
 
-    /// `Ok` if allowed, else the error to return from a handler.
+    /// The limit in whole tokens and whole seconds, for JSON of your own.
+    pub fn status(&self) -> Status {
+        Status::of(self)
+    }
+
+    /// `Ok` if allowed, else the error to return from a handler. [`limit`](crate::RateLimiter::limit) and the other calls
+    /// without `try_` do this already.
     ///
     /// ```
     /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR};
     /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
     ///
     /// async fn attempt(limiter: &RateLimiter) -> Result<u64, LimitError> {
-    ///     Ok(limiter.limit(&LOGIN, "ada").await?.into_result()?.remaining())
+    ///     let decision = limiter.try_limit(&LOGIN, "ada").await?;
+    ///     println!("{} of {} left", decision.remaining(), decision.limit());
+    ///     Ok(decision.into_result()?.remaining())
     /// }
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
@@ -254,8 +278,8 @@ impl Decision {
     ///
     /// # Errors
     /// If it is a denial.
-    pub fn into_result(self) -> Result<Decision, Denied> {
-        if self.is_allowed() { Ok(self) } else { Err(Denied::new(self.into())) }
+    pub fn into_result(self) -> Result<Allowed, Denied> {
+        if self.is_allowed() { Ok(Allowed::new(self)) } else { Err(Denied::new(self.into())) }
     }
 }
 
@@ -322,7 +346,8 @@ mod tests {
         assert_eq!(decision.reason(), Reason::WaitTooLong);
         assert_eq!(
             decision.into_result().unwrap_err().to_string(),
-            "rate limit exceeded: \"api\" has no turn for 50 tokens soon enough; retrying will not help"
+            "rate limit exceeded: \"api\" has 1 tokens at once, less than the 50 asked for: take a turn with `reserve()` or a \
+             longer `wait_up_to()`; retrying will not help"
         );
     }
 

@@ -3,10 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
+use super::allowed::Allowed;
 use super::decision::Decision;
 use super::reason::{DecidedBy, Reason};
+use super::status::seconds_up;
+use crate::algorithm::List;
 
 /// The answers to several charges that were decided together: all of them were spent, or none.
 ///
@@ -19,9 +22,9 @@ use super::reason::{DecidedBy, Reason};
 ///
 /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
 /// let both = || [Charge::new(&USER, "ada"), Charge::new(&GLOBAL, "all")];
-/// assert!(limiter.limit_all(both()).await?.is_allowed());
+/// assert!(limiter.try_limit_all(both()).await?.is_allowed());
 ///
-/// let denied = limiter.limit_all(both()).await?;
+/// let denied = limiter.try_limit_all(both()).await?;
 /// let violated: Vec<_> = denied.violated().map(|decision| decision.policy().as_str()).collect();
 /// assert_eq!((denied.is_allowed(), violated), (false, vec!["global"]));
 /// assert_eq!(denied.iter().map(|decision| decision.remaining()).collect::<Vec<_>>(), [9, 0]);
@@ -34,12 +37,18 @@ use super::reason::{DecidedBy, Reason};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Decisions(SmallVec<[Decision; 1]>);
+#[must_use = "a denial is not an error here: check `is_allowed()`, or call `limit_all`, which fails on a denial"]
+pub struct Decisions(List<Decision>);
 
 impl Decisions {
     /// Whether all tokens were spent: go ahead, after [`delay`](Decisions::delay) if there is one.
     pub fn is_allowed(&self) -> bool {
         self.0.iter().all(Decision::is_allowed)
+    }
+
+    /// Whether there was no charge at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Each decision, in the order of the charges.
@@ -53,13 +62,29 @@ impl Decisions {
     }
 
     /// The decisions with the numbers from 0 to `number`.
+    #[inline]
     pub(crate) fn of(number: usize, decision: impl FnMut(usize) -> Decision) -> Decisions {
-        (0..number).map(decision).collect()
+        Decisions(List::of(number, decision))
     }
 
     /// The same, decided by somebody else.
     pub(crate) fn by(self, decided_by: DecidedBy) -> Decisions {
         self.into_iter().map(|decision| decision.by(decided_by)).collect()
+    }
+
+    /// The same of a check, which charged nothing: what remains is what is there. Charges on one row were decided one
+    /// after the other, so each of them is taken off the row of those behind it.
+    pub(crate) fn uncharged(self) -> Decisions {
+        if !self.is_allowed() {
+            return self; // The rows of a denied call are as they were.
+        }
+        let tokens = |index: usize| {
+            let is_same =
+                |other: &&Decision| (other.key(), other.policy()) == (self.0[index].key(), self.0[index].policy());
+            self.0[..=index].iter().filter(is_same).map(Decision::cost).fold(0, u64::saturating_add)
+        };
+        let tokens: SmallVec<[u64; 4]> = (0..self.0.len()).map(tokens).collect();
+        self.into_iter().zip(tokens).map(|(decision, tokens)| decision.uncharged(tokens)).collect()
     }
 
     /// The decision, if there is just one.
@@ -68,8 +93,9 @@ impl Decisions {
     }
 
     /// The one decision, if there is one.
+    #[inline]
     pub(crate) fn into_only(self) -> Option<Decision> {
-        self.0.into_iter().next()
+        self.0.into_first()
     }
 
     /// The decisions that stood in the way.
@@ -101,18 +127,19 @@ impl Decisions {
         self.iter().map(Decision::delay).max().unwrap_or(Duration::ZERO)
     }
 
-    /// `Ok` if allowed, else the error to return from a handler.
+    /// `Ok` if allowed, else the error to return from a handler. [`limit_all`](crate::RateLimiter::limit_all) does this by
+    /// itself.
     ///
     /// # Errors
     /// If it is a denial.
-    pub fn into_result(self) -> Result<Decisions, Denied> {
-        if self.is_allowed() { Ok(self) } else { Err(Denied::new(self)) }
+    pub fn into_result(self) -> Result<Allowed<Decisions>, Denied> {
+        if self.is_allowed() { Ok(Allowed::new(self)) } else { Err(Denied::new(self)) }
     }
 }
 
 impl From<Decision> for Decisions {
     fn from(decision: Decision) -> Decisions {
-        Decisions(smallvec![decision])
+        Decisions(List::One(decision))
     }
 }
 
@@ -127,8 +154,7 @@ impl IntoIterator for Decisions {
     type IntoIter = std::iter::Chain<std::option::IntoIter<Decision>, std::vec::IntoIter<Decision>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        let mut decisions = self.0.into_iter();
-        decisions.next().into_iter().chain(decisions.collect::<Vec<_>>())
+        self.0.into_iter()
     }
 }
 
@@ -141,21 +167,22 @@ impl<'a> IntoIterator for &'a Decisions {
     }
 }
 
-/// A denial as an error: `limiter.limit(..).await?.into_result()?`.
+/// A denial as an error: [`LimitError::Denied`](crate::LimitError::Denied) of `limiter.limit(..).await`.
 ///
 /// With feature `axum` it is a response too: 429 with the same headers and body as the layer's.
 ///
 /// ```
-/// # use tollgate::{Denied, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
+/// # use tollgate::{Denied, LimitError, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), LimitError> {
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
 ///
 /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
 /// limiter.limit(&LOGIN, "ada").await?;
-/// let denied: Denied = limiter.limit(&LOGIN, "ada").await?.into_result().unwrap_err();
+/// let Err(LimitError::Denied(denied)) = limiter.limit(&LOGIN, "ada").await else { panic!("the second is denied") };
 /// assert_eq!(denied.to_string(), "rate limit exceeded: \"login\"; retry after 3600s");
 /// assert_eq!(denied.retry_after(), Some(HOUR));
+/// assert_eq!((denied.retry_after_secs(), denied.retry_after_millis()), (Some(3600), Some(3_600_000)));
 /// assert_eq!(denied.decisions().tightest().map(|decision| decision.limit()), Some(1));
 /// assert_eq!(denied.into_decisions().iter().count(), 1);
 /// # Ok(())
@@ -182,6 +209,17 @@ impl Denied {
     /// The time after which the same call succeeds if nobody else spends, to the microsecond; `None` if it never will.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after()
+    }
+
+    /// [`retry_after`](Denied::retry_after) in whole seconds, rounded up and at least 1, as in the `Retry-After` header.
+    pub fn retry_after_secs(&self) -> Option<u64> {
+        self.retry_after().map(|wait| seconds_up(wait).max(1))
+    }
+
+    /// [`retry_after`](Denied::retry_after) in whole milliseconds, rounded up and at least 1.
+    pub fn retry_after_millis(&self) -> Option<u64> {
+        let millis = |wait: Duration| u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        self.retry_after().map(|wait| millis(wait).max(1))
     }
 }
 
@@ -211,7 +249,15 @@ impl fmt::Display for Decisions {
                         decision.quota().ceiling()
                     )?;
                 }
-                Reason::WaitTooLong => write!(f, " has no turn for {} tokens soon enough", decision.cost())?,
+                Reason::WaitTooLong => {
+                    write!(
+                        f,
+                        " has {} tokens at once, less than the {} asked for: take a turn with `reserve()` or a longer \
+                         `wait_up_to()`",
+                        decision.limit(),
+                        decision.cost()
+                    )?;
+                }
                 _ => {}
             }
         }

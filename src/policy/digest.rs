@@ -104,6 +104,7 @@ impl fmt::Debug for Secret {
 
 #[cfg(test)]
 mod tests {
+    use super::super::key::Source;
     use super::*;
     use std::net::IpAddr;
 
@@ -123,6 +124,8 @@ mod tests {
             (Key::network("2001:db8::1".parse().unwrap(), 32, 64), 0x49dd_944d_3526_661d_248b_8e64_7005_60bb),
             (Key::from(("ada", 42)), 0xc3b7_22b2_c46f_0d50_4d4b_e1f7_1163_0def),
             (Key::from("x".repeat(100)), 0x7bc5_0696_6294_c684_2db8_8238_2f3e_fa90),
+            (Key::found(Source::Bearer, "", b"ada"), 0x691f_16d2_45a0_c4f3_1e5c_fcd8_a2e1_ef78),
+            (Key::found(Source::Header, "x-api-key", b"ada"), 0xe51a_026e_ea0c_0ae2_acff_3498_f019_4cf4),
             (Key::from(u128::MAX), 0x4e58_24c3_f761_ceb3_0e49_fb9e_c465_9e77),
         ] {
             assert_eq!(secret.digest(&key).to_bits(), digest, "{:032x}", secret.digest(&key).to_bits());

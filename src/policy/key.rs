@@ -4,13 +4,15 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
+
+use super::nat64::canonical;
 
 /// Whom a policy counts: a user, an address, a tenant, or several of these together.
 ///
 /// A key is typed: the string `"7"` and the number 7 are two keys; 7 as `u32` and as `u64` is one. Each part is written
 /// with its type and length, so `("ab", "c")` and `("a", "bc")` differ too. An IPv4-mapped IPv6 address is its IPv4
-/// address.
+/// address, and so is one in NAT64's well-known prefix, `64:ff9b::/96`.
 ///
 /// A socket's address is no key, since its port changes with each connection: take its `.ip()`.
 ///
@@ -24,6 +26,36 @@ use smallvec::{SmallVec, smallvec};
 /// let login = Key::from(("ada@example.com", IpAddr::from([203, 0, 113, 7])));
 /// assert_ne!(Key::from("42"), user);
 /// assert_eq!(format!("{login:?}"), "Key(40 bytes)");
+/// ```
+///
+/// # Text form
+/// A key has a text form that shows its type: [`to_text`](Key::to_text) writes it, `parse` reads it. Rules of deny lists in
+/// configuration files are written so.
+///
+/// | text | key |
+/// | --- | --- |
+/// | `"ada"` | a text, with the escapes of Rust |
+/// | `7`, `-7` | a number |
+/// | `true`, `false` | a truth value |
+/// | `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/64` | an address, a network |
+/// | `b"\x00ada"` | bytes |
+/// | `uuid:67e55044-10b1-426f-9247-bb680e5fe0c8` | a UUID |
+/// | `bearer:sk_7f3a` | what [`key::bearer`](crate::key::bearer) finds |
+/// | `header(x-api-key):k7`, `cookie(session):s7`, `path(id):7` | what the extractors of these names find |
+/// | `("ada", 7)`, `("ada",)` | several together |
+/// | `anonymous`, `everybody` | [`Key::anonymous`], [`Key::everybody`] |
+///
+/// A value or a name after `bearer`, `header`, `cookie` or `path` that is empty, or has a space, a character beyond ASCII or one of
+/// `"`, `\`, `(`, `)` and `,`, stands in quotes: `cookie(session):"a, b"`.
+///
+/// ```
+/// use tollgate::{Key, key};
+///
+/// assert_eq!("bearer:sk_7f3a".parse::<Key>()?, key::bearer().key("sk_7f3a"));
+/// assert_eq!("7".parse::<Key>()?, Key::from(7));
+/// assert_eq!("\"7\"".parse::<Key>()?, Key::from("7"));
+/// assert_eq!(Key::from(("ada", 7)).to_text(), "(\"ada\", 7)");
+/// # Ok::<(), tollgate::ParseKeyError>(())
 /// ```
 ///
 /// Up to 64 bytes need no allocation: of text 56; of a tuple, 56 for its parts, of which an IPv4 network takes 8, an
@@ -43,7 +75,7 @@ impl Key {
     /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::LimitError> {
     /// let limiter = RateLimiter::default();
     /// limiter.limit(&API, Subject::anonymous()).await?;
     /// assert_eq!(limiter.remaining(&API, Key::anonymous()).await?, 9);
@@ -80,7 +112,7 @@ impl Key {
     /// # Ok::<(), std::net::AddrParseError>(())
     /// ```
     pub fn network(address: IpAddr, prefix_v4: u8, prefix_v6: u8) -> Key {
-        match address.to_canonical() {
+        match canonical(address) {
             IpAddr::V4(address) => {
                 let prefix = prefix_v4.min(32);
                 let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
@@ -95,7 +127,7 @@ impl Key {
     }
 
     /// A whole number: in eight bytes if it fits.
-    fn number([narrow, wide]: [Tag; 2], number: u128) -> Key {
+    pub(super) fn number([narrow, wide]: [Tag; 2], number: u128) -> Key {
         match u64::try_from(number) {
             Ok(number) => Key::part(narrow, 0, &number.to_le_bytes()),
             Err(_) => Key::part(wide, 0, &number.to_le_bytes()),
@@ -103,17 +135,25 @@ impl Key {
     }
 
     /// A part of any length.
-    fn of(tag: Tag, bytes: &[u8]) -> Key {
+    pub(super) fn of(tag: Tag, bytes: &[u8]) -> Key {
         Key::part(tag, bytes.len() as u64, bytes)
     }
 
     /// Eight bytes with the part's type and something `about` it, then the part itself, the last eight filled up with
     /// zeros.
-    fn part(tag: Tag, about: u64, part: &[u8]) -> Key {
-        let mut bytes = smallvec![0; 8 + part.len().next_multiple_of(8)];
+    pub(super) fn part(tag: Tag, about: u64, part: &[u8]) -> Key {
+        let length = 8 + part.len().next_multiple_of(8);
+        let mut bytes = match length {
+            0..=64 => SmallVec::from_buf_and_len([0; 64], length),
+            _ => SmallVec::from_vec(vec![0; length]),
+        };
         bytes[..8].copy_from_slice(&(tag as u64 | about << 8).to_le_bytes());
         bytes[8..8 + part.len()].copy_from_slice(part);
         Key { bytes }
+    }
+
+    pub(super) fn uuid(uuid: u128) -> Key {
+        Key::part(Tag::Uuid, 0, &uuid.to_le_bytes())
     }
 
     fn tuple(parts: &[Key]) -> Key {
@@ -122,15 +162,58 @@ impl Key {
         key
     }
 
+    /// What an extractor of this crate finds at `source`, under a name if it has one.
+    pub(crate) fn found(source: Source, name: &str, value: &[u8]) -> Key {
+        // White space around a header's value is not part of it.
+        let is_field = matches!(source, Source::Bearer | Source::Header);
+        let value = if is_field { value.trim_ascii() } else { value };
+        let about = source as u64 | (name.len() as u64) << 8;
+        let mut key = Key::part(Tag::Found, about, name.as_bytes());
+        key.bytes.extend_from_slice(&Key::of(Tag::Bytes, value).bytes);
+        key
+    }
+
+    /// The text form, with the key's type and its whole content: see [the table](Key#text-form). Not for logs, if the key
+    /// is a credential.
+    ///
+    /// ```
+    /// use std::net::IpAddr;
+    /// use tollgate::{Key, key};
+    ///
+    /// assert_eq!(Key::from("7").to_text(), "\"7\"");
+    /// assert_eq!(Key::from(7).to_text(), "7");
+    /// assert_eq!(key::client_ip().key([192, 0, 2, 7].into()).to_text(), "192.0.2.7");
+    /// assert_eq!(key::header("x-api-key").key("k7").to_text(), "header(x-api-key):k7");
+    /// ```
+    pub fn to_text(&self) -> String {
+        super::key_text::write(self, true)
+    }
+
     /// What it consists of.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
+
+    /// The key of which these are the bytes.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Key {
+        Key { bytes: bytes.into() }
+    }
+}
+
+/// Where extractors of this crate find keys. Stored digests depend on these numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Source {
+    Bearer = 0,
+    Header = 1,
+    Cookie = 2,
+    Path = 3,
 }
 
 /// The first byte of each part: what it is. Stored digests depend on these numbers.
+#[derive(Clone, Copy)]
 #[repr(u8)]
-enum Tag {
+pub(super) enum Tag {
     Anonymous = 0,
     Text = 1,
     Bytes = 2,
@@ -138,12 +221,21 @@ enum Tag {
     Negative = 4,
     V4 = 5,
     V6 = 6,
-    #[cfg(feature = "uuid")]
     Uuid = 7,
     Tuple = 8,
     Bool = 9,
     WideNonNegative = 10,
     WideNegative = 11,
+    Found = 12,
+}
+
+impl Tag {
+    pub(super) fn of(byte: u8) -> Option<Tag> {
+        use Tag::*;
+        let all =
+            [Anonymous, Text, Bytes, NonNegative, Negative, V4, V6, Uuid, Tuple, Bool, WideNonNegative, WideNegative];
+        all.into_iter().chain([Found]).find(|tag| *tag as u8 == byte)
+    }
 }
 
 impl fmt::Debug for Key {
@@ -195,7 +287,7 @@ from_via! {
     };
     bool => |value| Key::part(Tag::Bool, u64::from(value), &[]);
     #[cfg(feature = "uuid")]
-    uuid::Uuid => |uuid| Key::part(Tag::Uuid, 0, &uuid.as_u128().to_le_bytes());
+    uuid::Uuid => |uuid| Key::uuid(uuid.as_u128());
     String => |text| text.as_str();
     &String => |text| text.as_str();
     Cow<'_, str> => |text| &*text;

@@ -13,7 +13,8 @@ use crate::algorithm::{Quota, QuotaError};
 /// Every key has one row under a policy, whatever its tier: a caller that changes tier keeps what it spent, and the new
 /// tier's room is there at once. Under a smaller quota it has spent no more than that one's capacity, from its first
 /// request there on and also when it comes back: [tiers and routes](crate::docs::tiers_and_routes). Two policies of one
-/// limiter share rows exactly if they have the same name.
+/// limiter share rows exactly if they have the same name; that they have other quotas or tiers is reported once as a
+/// [mistake](crate::Mistake).
 ///
 /// ```
 /// use tollgate::{Policy, Quota, HOUR, MINUTE};
@@ -87,8 +88,9 @@ impl Policy {
         Ok(Policy { name, quotas: Quotas::from_const([quota]), tiers: Vec::new() })
     }
 
-    /// Adds a quota for callers of one tier. Callers of a tier that is not added have the policy's own quota; each
-    /// policy of a layer needs the tier for itself.
+    /// Adds a quota for callers of one tier. Callers of a tier that is not added have the policy's own quota, and
+    /// that is reported once as a [mistake](crate::Mistake) if the policy has other tiers; each policy of a layer needs the
+    /// tier for itself.
     ///
     /// It is not `const`: a policy with tiers that layers and handlers name is a `static LazyLock`.
     ///
@@ -165,8 +167,28 @@ impl Policy {
 
     /// All quotas that a caller of this tier has to meet: at least one.
     pub(crate) fn quotas_for(&self, tier: Option<&str>) -> &[Quota] {
-        let found = tier.and_then(|tier| self.tiers.iter().find(|(name, _)| name == tier));
-        found.map_or(&self.quotas, |(_, quotas)| quotas)
+        tier.and_then(|tier| self.quotas_of_tier(tier)).unwrap_or(&self.quotas)
+    }
+
+    /// The same of a tier that was added; of another one, none.
+    pub(crate) fn quotas_of_tier(&self, tier: &str) -> Option<&[Quota]> {
+        self.tiers.iter().find(|(name, _)| name == tier).map(|(_, quotas)| &quotas[..])
+    }
+
+    /// Tells this policy from others at the price of a few instructions. Its clones may have another identity.
+    #[inline]
+    pub(crate) fn identity(&self) -> u64 {
+        let name = self.name.as_str().as_ptr() as u64;
+        let tiers = self.tiers.as_ptr() as u64;
+        let stamp = u64::from(self.quota().stamp()) << 32;
+        (name ^ tiers.rotate_left(24) ^ stamp).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+    }
+
+    /// Its quotas and tiers, whatever the order in which the tiers were added.
+    pub(crate) fn content(&self) -> (&[Quota], Vec<(&str, &[Quota])>) {
+        let mut tiers: Vec<_> = self.tiers.iter().map(|(tier, quotas)| (tier.as_ref(), &quotas[..])).collect();
+        tiers.sort_unstable_by_key(|(tier, _)| *tier);
+        (&self.quotas, tiers)
     }
 
     /// Whether `quota` can stand in the place of the policy's own, or of a tier's.
@@ -193,7 +215,7 @@ impl Policy {
     }
 
     /// Every tier that was added, in that order.
-    pub fn tiers(&self) -> impl Iterator<Item = (&str, &Quota)> {
+    pub fn tiers(&self) -> impl Iterator<Item = (&str, &Quota)> + Clone {
         self.tiers.iter().map(|(name, quotas)| (name.as_ref(), &quotas[0]))
     }
 

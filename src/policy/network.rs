@@ -5,19 +5,41 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-/// The network that `text` writes: `"10.0.0.0/8"`, or one address. IPv4 networks that are written as IPv6 are IPv4.
+use super::nat64::{canonical, embedded, is_well_known, well_known};
+
+/// The network that `text` writes: `"10.0.0.0/8"`, or one address. IPv4 networks that are written as IPv6 are IPv4, in
+/// NAT64's well-known prefix too. An address within a network is refused: `10.0.0.7/8` may be meant as either.
 pub(crate) fn parse_network(text: &str) -> Result<IpNet, CidrError> {
-    let network = text.parse().or_else(|_| text.parse().map(|address: IpAddr| IpNet::from(address.to_canonical())));
+    let network = parse(text)?;
+    if network != network.trunc() {
+        let (network, address) = (network.trunc(), network.addr());
+        let problem = format!(
+            "is an address within a network; write \"{network}\" for the network, \"{address}\" for the address"
+        );
+        return Err(CidrError::new(text, problem));
+    }
+    Ok(network)
+}
+
+fn parse(text: &str) -> Result<IpNet, CidrError> {
+    let network = text.parse().or_else(|_| text.parse().map(|address: IpAddr| IpNet::from(canonical(address))));
+    let invalid = || CidrError::new(text, NO_NETWORK);
     match network {
         // `::ffff:10.0.0.0/104` is 10.0.0.0/8.
         Ok(IpNet::V6(v6)) if v6.prefix_len() >= 96 => match v6.addr().to_ipv4_mapped() {
-            Some(v4) => IpNet::new(IpAddr::V4(v4), v6.prefix_len() - 96).map_err(|_| CidrError::new(text)),
+            Some(v4) => IpNet::new(IpAddr::V4(v4), v6.prefix_len() - 96).map_err(|_| invalid()),
+            None if v6.prefix_len() == 96 && is_well_known(v6.addr()) => Err(CidrError::new(text, ALL_OF_IPV4)),
+            // `64:ff9b::203.0.113.0/120` is 203.0.113.0/24.
+            None if well_known(v6.addr()).is_some() => {
+                IpNet::new(IpAddr::V4(embedded(v6.addr(), 96)), v6.prefix_len() - 96).map_err(|_| invalid())
+            }
             None => Ok(IpNet::V6(v6)),
         },
         // Wider than all of IPv4, and no canonical address is in it.
-        Ok(IpNet::V6(v6)) if v6.addr().to_ipv4_mapped().is_some() => Err(CidrError::new(text)),
+        Ok(IpNet::V6(v6)) if v6.addr().to_ipv4_mapped().is_some() => Err(invalid()),
+        Ok(IpNet::V6(v6)) if is_well_known(v6.addr()) => Err(CidrError::new(text, ALL_OF_IPV4)),
         Ok(network) => Ok(network),
-        Err(_) => Err(CidrError::new(text)),
+        Err(_) => Err(invalid()),
     }
 }
 
@@ -31,23 +53,30 @@ pub(crate) fn parse_network(text: &str) -> Result<IpNet, CidrError> {
 ///     error.to_string(),
 ///     r#""10.0.0.0/33" is no network; write an address and a prefix length, as in "10.0.0.0/8", or one address"#
 /// );
+/// let error = key::client_ip().try_trust(["10.0.0.7/8"]).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     r#""10.0.0.7/8" is an address within a network; write "10.0.0.0/8" for the network, "10.0.0.7" for the address"#
+/// );
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CidrError(String);
 
+const NO_NETWORK: &str = "is no network; write an address and a prefix length, as in \"10.0.0.0/8\", or one address";
+const ALL_OF_IPV4: &str =
+    "covers all clients behind NAT64, which count by their IPv4 addresses; write the IPv4 networks that you mean";
+
 impl CidrError {
-    fn new(text: &str) -> CidrError {
-        CidrError(text.chars().take(64).collect())
+    /// `problem` follows the text in the message.
+    pub(crate) fn new(text: &str, problem: impl fmt::Display) -> CidrError {
+        let text: String = text.chars().take(64).collect();
+        CidrError(format!("{text:?} {problem}"))
     }
 }
 
 impl fmt::Display for CidrError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} is no network; write an address and a prefix length, as in \"10.0.0.0/8\", or one address",
-            self.0
-        )
+        f.write_str(&self.0)
     }
 }
 

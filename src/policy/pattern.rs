@@ -28,6 +28,20 @@ impl Pattern {
         self.exact
     }
 
+    /// The text of `*text*`.
+    pub(crate) fn inner(&self) -> Option<&str> {
+        let inner = self.text.strip_prefix('*')?.strip_suffix('*')?.trim_matches('*');
+        (!self.exact && !inner.is_empty() && !inner.contains('*')).then_some(inner)
+    }
+
+    /// Whether the texts between its `*` have to be searched for separately.
+    #[cfg(feature = "serde")]
+    pub(crate) fn is_searched_alone(&self) -> bool {
+        let is_gap = |gap: &str| gap.trim_matches('*').is_empty();
+        let middle = self.text.split_once('*').and_then(|(_, rest)| rest.rsplit_once('*'));
+        !self.exact && self.inner().is_none() && middle.is_some_and(|(middle, _)| !is_gap(middle))
+    }
+
     /// Whether it matches every text.
     pub(crate) fn is_anything(&self) -> bool {
         self.text.bytes().all(|byte| byte == b'*')
@@ -72,6 +86,18 @@ mod tests {
         #[test]
         fn it_matches_what_the_obvious_way_matches(pattern in "[ab*]{0,7}", text in "[ab]{0,8}") {
             prop_assert_eq!(Pattern::new(&pattern).matches(&text), slow(pattern.as_bytes(), text.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn nearly_all_patterns_are_one_text_or_need_no_search() {
+        for (pattern, inner) in [("*Bot*", Some("bot")), ("**bot**", Some("bot")), ("bot*", None), ("*a*b*", None)] {
+            assert_eq!(Pattern::new(pattern).inner(), inner, "{pattern}");
+        }
+        assert_eq!(Pattern::exactly("*bot*").inner(), None);
+        #[cfg(feature = "serde")]
+        for (pattern, alone) in [("*bot*", false), ("a*", false), ("a**b", false), ("a*b*", true), ("*a*b*", true)] {
+            assert_eq!(Pattern::new(pattern).is_searched_alone(), alone, "{pattern}");
         }
     }
 

@@ -10,7 +10,7 @@
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
 /// # let limiter = RateLimiter::default();
-/// let decision = limiter.limit(&API, "ada").await?;
+/// let decision = limiter.try_limit(&API, "ada").await?;
 /// assert_eq!(decision.decided_by(), DecidedBy::Backend);
 /// assert_eq!(decision.decided_by().as_str(), "backend");
 /// # Ok(())
@@ -55,7 +55,7 @@ impl DecidedBy {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
 /// # let limiter = RateLimiter::default();
-/// let decision = limiter.acquire(&API, "ada").cost(11).await?;
+/// let decision = limiter.try_acquire(&API, "ada").cost(11).await?;
 /// assert_eq!(decision.reason(), Reason::CostTooLarge);
 /// assert_eq!(decision.reason().as_str(), "cost_too_large");
 /// # Ok(())
@@ -85,7 +85,8 @@ pub enum Reason {
     /// by what. Clients are told only that waiting does not help.
     DenyList,
     /// The caller is [blocked](crate::AutoBlock) for a time: [`Decision::denied_rule`](crate::Decision::denied_rule)
-    /// tells by what. Clients are told only when to come back.
+    /// tells by what. Clients are told only when to come back. Or the key is [paused](crate::RateLimiter::pause), or was
+    /// blocked while the call waited for its turn: then there is no rule.
     Blocked,
 }
 

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 
 use super::deny_rule::{COUNTRY, DenyKind, DenyRule};
 use super::key::Key;
+use super::nat64::canonical;
 use super::pattern::Pattern;
 
 /// What is known of a caller besides its key, for [deny lists](crate::DenyList) and [automatic
@@ -40,7 +41,7 @@ impl Signals {
     /// The caller's address. One that a client could choose, such as an unchecked header's, is worse than none.
     #[must_use]
     pub fn ip(mut self, address: IpAddr) -> Signals {
-        self.ip = Some(address.to_canonical());
+        self.ip = Some(canonical(address));
         self
     }
 
@@ -116,7 +117,7 @@ impl Signal {
 
     /// An address; of IPv6 the network of its first 64 bits, since whoever has one address of that has them all.
     pub fn ip(address: IpAddr) -> Signal {
-        Signal(SignalKind::Ip(address.to_canonical()))
+        Signal(SignalKind::Ip(canonical(address)))
     }
 
     /// A user agent, exactly, as far as its first 1,024 bytes.
@@ -150,6 +151,18 @@ impl Signal {
             SignalKind::UserAgent(text) => DenyKind::UserAgent(Pattern::exactly(text)),
             SignalKind::Label(name, value) => DenyKind::Label { name: name.clone(), value: value.clone() },
         })
+    }
+
+    /// The rule as a list of blocks shows it. `None` of a key, which is not kept, and of a text that is longer than a rule
+    /// may be: clients choose those, and could fill the memory with them.
+    pub(crate) fn to_listed(&self) -> Option<DenyRule> {
+        let longest = match &self.0 {
+            SignalKind::Key(_) => return None,
+            SignalKind::Ip(_) => 0,
+            SignalKind::UserAgent(text) => text.len(),
+            SignalKind::Label(name, value) => name.len().max(value.len()),
+        };
+        (longest <= DenyRule::MAX_LENGTH).then(|| self.to_rule())
     }
 }
 

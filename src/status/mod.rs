@@ -83,7 +83,8 @@ pub use named::of_whomever_the_client_names;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();
-/// let app: Router = Router::new().route("/rate-limit", status::of(&limiter, &CHAT, key::header("x-user")));
+/// let user = || key::header("x-user"); // checked, or set, by the gateway in front
+/// let app: Router = Router::new().route("/rate-limit", status::of(&limiter, &CHAT, user()));
 /// let request = Request::get("/rate-limit").header("x-user", "ada").body(Body::empty())?;
 /// let body = axum::body::to_bytes(app.oneshot(request).await?.into_body(), 1000).await?;
 /// assert!(body.starts_with(br#"{"policy":"chat","algorithm":"token_bucket","rate":10,"#));

@@ -6,9 +6,8 @@ use http::request::Parts;
 
 use super::of;
 use crate::limiter::RateLimiter;
-use crate::middleware::KeyError;
 use crate::middleware::key::{Found, percent_decoded};
-use crate::policy::Policy;
+use crate::policy::{KeyError, Policy};
 
 /// How the limit of **anybody** stands, whom the client names: `GET /limits/chat?key=ada@example.com`. `subject` makes of
 /// that text what the layer counts.
@@ -60,7 +59,7 @@ fn named(query: &str) -> Option<String> {
         return None;
     }
     // As forms write it: a blank is a plus, a plus is `%2B`.
-    String::from_utf8(percent_decoded(&value.replace('+', " "))).ok()
+    String::from_utf8(percent_decoded(value.replace('+', " ").as_bytes()).into()).ok()
 }
 
 #[cfg(test)]

@@ -99,3 +99,20 @@ fn the_largest_configuration_is_read_and_used_and_a_larger_one_is_refused() {
         assert_eq!((error.fault_count(), error.to_string()), (1, format!("limits.json: {part}")));
     }
 }
+
+#[test]
+fn point_12_user_agents_that_are_searched_one_by_one_are_few() {
+    let text = |patterns: &dyn Fn(usize) -> String, count: usize| {
+        let list: Vec<String> = (0..count).map(|i| format!("{:?}", patterns(i))).collect();
+        format!(r#"{{"policies": {{"api": {{"quota": "10/min"}}}}, "deny": {{"user_agents": [{}]}}}}"#, list.join(","))
+    };
+    for (pattern, most) in
+        [("*bot-N*", 1000), ("bot-N*", 1000), ("a*bot-N", 1000), ("a*bot-N*", 100), ("*a*bot-N*", 100)]
+    {
+        let patterns = |i: usize| pattern.replace('N', &i.to_string());
+        assert_eq!(parse("limits.json", &text(&patterns, most)).unwrap().deny_list().len(), most, "{pattern}");
+        let error = parse("limits.json", &text(&patterns, most + 1)).unwrap_err().to_string();
+        assert!(error.contains(&format!("there are {} user agents", most + 1)), "{error}");
+        assert!(error.contains(&format!("there may be {most} at most")), "{error}");
+    }
+}

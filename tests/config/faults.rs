@@ -63,13 +63,15 @@ fn no_message_and_no_debug_shows_a_key() {
         r#"{"policies": {"api": {"quota": "1/s"}}, "deny": {"keys": "hunter2"}}"#,
         r#"{"policies": {"api": {"quota": "1/s"}}, "deny": {"keys": [["hunter2"]]}}"#,
         r#"{"policies": {"api": {"quota": "1/s"}}, "deny": {"keys": {"0": "hunter2"}}}"#,
-        r#"{"policies": {"api": {"quota": "1/s"}}, "deny": {"keys": ["hunter2"], "ip": []}}"#,
+        r#"{"policies": {"api": {"quota": "1/s"}}, "deny": {"keys": ["hunter2"]}}"#,
+        r#"{"policies": {"api": {"quota": "1/s"}}, "deny": {"keys": ["bearer:hunter2)"]}}"#,
+        r#"{"policies": {"api": {"quota": "1/s"}}, "deny": {"keys": ["bearer:hunter2"], "ip": []}}"#,
     ] {
         let error = parse("limits.json", text).unwrap_err();
         assert!(!format!("{error} {error:?}").contains(secret), "{error}");
         let raw: tollgate::config::RawConfig = serde_json::from_str(text).unwrap();
         assert!(!format!("{raw:?}").contains(secret));
     }
-    let text = r#"{"policies": {"api": {"quota": "1/s"}}, "deny": {"keys": ["hunter2"]}}"#;
+    let text = r#"{"policies": {"api": {"quota": "1/s"}}, "deny": {"keys": ["bearer:hunter2"]}}"#;
     assert!(!format!("{:?}", parse("limits.json", text).unwrap()).contains(secret));
 }

@@ -26,7 +26,7 @@ tiers = { free = "60/min sliding", "team/premium" = "200/min sliding" }
 ips = ["192.0.2.0/24", "2001:db8::/32", "::ffff:10.0.0.1"]
 user_agents = ["*GPTBot/*"]
 countries = ["NO", "kp"]
-keys = ["mallory", "NO"]
+keys = ['"mallory"', "bearer:NO", -7]
 labels = { asn = ["64496", "64497"], plan = ["trial"] }
 
 [auto_block]
@@ -60,7 +60,7 @@ deny:
   labels:
     plan: [trial]
     asn: ["64497", "64496"]
-  keys: [mallory, NO]
+  keys: [ '"mallory"', 'bearer:NO', -7]
   countries: [NO, KP]
   user_agents: ["*gptbot/*"]
   ips: ["10.0.0.1", 2001:db8::/32, 192.0.2.0/24]
@@ -90,9 +90,9 @@ const JSON: &str = r#"{
     },
     "default": "web",
     "deny": {
-        "keys": ["NO", "mallory"],
+        "keys": ["bearer:NO", -7, "\"mallory\""],
         "countries": ["KP", "no"],
-        "ips": ["2001:db8::1/32", "192.0.2.9/24", "10.0.0.1/32"],
+        "ips": ["2001:db8::0/32", "192.0.2.0/24", "10.0.0.1/32"],
         "user_agents": ["*GPTBOT/*"],
         "labels": {"asn": ["64496", "64497"], "plan": ["TRIAL"]}
     },
@@ -147,7 +147,8 @@ fn the_same_configuration_is_the_same_in_toml_yaml_and_json() {
             DenyRule::country("NO"),
             DenyRule::country("KP"),
             Ok(DenyRule::key("mallory")),
-            Ok(DenyRule::key("NO")),
+            Ok(DenyRule::key(tollgate::key::bearer().key("NO"))),
+            Ok(DenyRule::key(-7)),
             DenyRule::label("asn", "64496"),
             DenyRule::label("asn", "64497"),
             DenyRule::label("plan", "trial"),

@@ -10,6 +10,7 @@ mod app;
 mod bounds;
 mod faults;
 mod formats;
+mod keys;
 mod messages;
 mod quotas;
 mod reload;

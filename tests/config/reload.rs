@@ -16,7 +16,7 @@ const FILE: &str = r#"
     "/todos" = "api"
 
     [deny]
-    keys = ["mallory"]
+    keys = ['"mallory"']
     countries = ["KP"]
 "#;
 
@@ -40,7 +40,7 @@ async fn new_quotas_hold_at_once_and_what_was_spent_stays_spent() {
     let reloaded = config.reload(&limiter, &new).await.unwrap();
     assert_eq!(
         reloaded.to_string(),
-        "policies.api.tiers.premium: 200/min is 500/min now\npolicies.api.quota: 30/min is 20/min now"
+        "policies.api.tiers.premium: 200/min → 500/min\npolicies.api.quota: 30/min → 20/min"
     );
     assert_eq!(told(&app, "GET /todos", &["x-user: ada"]).await, (200, "api".into(), 20, 9));
     assert_eq!(told(&app, "GET /todos", &["x-user: eve", "x-tier: premium"]).await, (200, "api".into(), 500, 489));
@@ -75,10 +75,10 @@ async fn the_deny_list_is_the_files() {
     let (limiter, _clock) = limiter(&config);
     let app = app(&config, &limiter);
     config.deny_list().insert(DenyRule::key("added by hand"));
-    let new = toml(&changed(&[("[\"mallory\"]", "[\"trudy\", \"eve\"]")]));
+    let new = toml(&changed(&[("['\"mallory\"']", "['\"trudy\"', '\"eve\"']")]));
     let reloaded = config.reload(&limiter, &new).await.unwrap();
-    assert_eq!((reloaded.rules_added(), reloaded.rules_removed(), reloaded.quotas().len()), (2, 2, 0));
-    assert_eq!(reloaded.to_string(), "deny: rules added: 2, rules removed: 2");
+    assert_eq!((reloaded.rules_added().len(), reloaded.rules_removed().len(), reloaded.quotas().len()), (2, 2, 0));
+    assert_eq!(reloaded.to_string(), "deny: added key (2 times)\ndeny: removed key (2 times)");
     for (lines, status) in [
         (["x-user: mallory"], 200),
         (["x-user: added by hand"], 200),
@@ -182,6 +182,44 @@ async fn of_many_changes_the_first_twenty_are_told() {
     let reloaded = config.reload(&limiter, &toml(&file(2))).await.unwrap();
     let lines: Vec<_> = reloaded.to_string().lines().map(str::to_owned).collect();
     assert_eq!((reloaded.quotas().len(), lines.len()), (30, 21));
-    assert_eq!(lines[0], "policies.p00.quota: 1/min is 2/min now");
+    assert_eq!(lines[0], "policies.p00.quota: 1/min → 2/min");
     assert_eq!(lines[20], "policies: and 10 other quotas");
+}
+
+#[tokio::test]
+async fn point_15_a_reload_names_the_deny_rules_that_came_and_went_but_no_key() {
+    let config = toml(FILE);
+    let (limiter, _clock) = limiter(&config);
+    let new = toml(&changed(&[("[\"KP\"]", "[\"SY\"]\nips = [\"192.0.2.0/24\"]"), ("\"mallory\"", "\"trudy\"")]));
+    let reloaded = config.reload(&limiter, &new).await.unwrap();
+    assert_eq!(
+        reloaded.to_string(),
+        "deny: added country \"SY\"\ndeny: added key\ndeny: added network 192.0.2.0/24\ndeny: removed country \"KP\"\n\
+         deny: removed key"
+    );
+    let names =
+        |rules: &mut dyn Iterator<Item = &DenyRule>| rules.filter(|rule| **rule == DenyRule::key("trudy")).count();
+    assert_eq!((names(&mut reloaded.rules_added()), names(&mut reloaded.rules_removed())), (1, 0));
+
+    let many = (0..30).map(|i| format!("\"192.0.2.{i}\"")).collect::<Vec<_>>().join(", ");
+    let many = toml(&changed(&[("[\"KP\"]", &format!("[\"KP\"]\nips = [{many}]"))]));
+    let lines = config.reload(&limiter, &many).await.unwrap().to_string();
+    assert_eq!((lines.lines().count(), lines.lines().last()), (21, Some("deny: and 15 other rules")));
+}
+
+#[tokio::test]
+async fn point_4_policies_of_a_reloaded_file_are_no_conflict_and_others_are() {
+    let config = toml(FILE);
+    let (limiter, _clock) = limiter(&config);
+    let _app = app(&config, &limiter);
+    let new = toml(&changed(&[("\"30/min\"", "\"20/min\"")]));
+    config.reload(&limiter, &new).await.unwrap();
+    limiter.limit(config.policy("api").unwrap(), "ada").await.unwrap();
+    limiter.limit(new.policy("api").unwrap(), "ada").await.unwrap();
+    limiter.set_quota(config.policy("api").unwrap(), Some(Quota::per_minute(5))).await.unwrap();
+    limiter.limit(config.policy("api").unwrap(), "ada").await.unwrap();
+    assert_eq!(limiter.stats().mistakes.policy_conflicts, 0);
+    let other = toml(&changed(&[("\"30/min\"", "\"10/min\"")]));
+    limiter.limit(other.policy("api").unwrap(), "ada").await.unwrap();
+    assert_eq!(limiter.stats().mistakes.policy_conflicts, 1);
 }

@@ -42,11 +42,11 @@ limits.toml: policies.api.tiers.premium: it is missing, but the program runs wit
 limits.toml: policies.api.tiers.gold: it is new; restart the program to have it
 limits.toml: policies.web: it is missing, but the program runs with it; put it back, or restart without it
 limits.toml: policies.search: it is new; restart the program to have it
-limits.toml: default: it was \"web\" and is \"api\"; restart the program to change it
-limits.toml: routes.\"/todos\": it was \"api\" and is \"search\"; restart the program to change it
+limits.toml: default: \"web\" → \"api\"; restart the program to change it
+limits.toml: routes.\"/todos\": \"api\" → \"search\"; restart the program to change it
 limits.toml: routes.\"POST /todos\": it is missing, but the program runs with it; put it back, or restart without it
 limits.toml: routes.\"PUT /todos\": it is new; restart the program to have it
-limits.toml: auto_block: it is another than before; restart the program to change it";
+limits.toml: auto_block: it is missing, but the program runs with it; put it back, or restart without it";
     assert_eq!(error.to_string(), message);
     assert_eq!(limiter.stats().changed_quotas, 0);
 }
@@ -57,7 +57,24 @@ async fn no_default_is_not_a_policy_named_none() {
     let (without, none) = (with(""), with("default = \"none\""));
     let (limiter, _clock) = limiter(&without);
     let error = without.reload(&limiter, &none).await.unwrap_err().to_string();
-    assert_eq!(error, "limits.toml: default: there was none and is \"none\"; restart the program to change it");
+    assert_eq!(error, "limits.toml: default: none → \"none\"; restart the program to change it");
     let error = none.reload(&limiter, &without).await.unwrap_err().to_string();
-    assert_eq!(error, "limits.toml: default: it was \"none\" and is no more; restart the program to change it");
+    assert_eq!(error, "limits.toml: default: \"none\" → none; restart the program to change it");
+}
+
+#[tokio::test]
+async fn point_15_a_refused_reload_names_each_field_of_automatic_blocking_with_both_values() {
+    let file =
+        |rules: &str| toml(&format!("policies.api.quota = \"30/min\"\n[auto_block]\npolicies = [\"api\"]\n{rules}"));
+    let config = file("threshold = 30\nlabels = [\"asn\"]");
+    let (limiter, _clock) = limiter(&config);
+    let new = file("threshold = 20\nips = false\nescalate = { factor = 2, most = \"30 d\" }");
+    assert_eq!(
+        config.reload(&limiter, &new).await.unwrap_err().to_string(),
+        "\
+limits.toml: auto_block.threshold: 30 → 20; restart the program to change it
+limits.toml: auto_block.escalate: off → { factor = 2, most = 2592000s }; restart the program to change it
+limits.toml: auto_block.ips: true → false; restart the program to change it
+limits.toml: auto_block.labels: [\"asn\"] → []; restart the program to change it"
+    );
 }

@@ -78,7 +78,7 @@ async fn the_deny_list_and_the_blocks_of_the_file_keep_callers_out() {
         quota = "2/min"
         [deny]
         countries = ["KP"]
-        keys = ["mallory"]
+        keys = ['"mallory"']
         user_agents = ["*bot*"]
         [auto_block]
         policies = ["default"]
@@ -133,4 +133,19 @@ fn whatever_passes_the_check_makes_a_layer() {
             drop(config.layer(&tollgate::RateLimiter::default(), key::global()));
         }
     }
+}
+
+#[test]
+fn point_7_a_quota_of_the_file_too_small_for_the_cost_of_its_layer_is_an_error_when_the_router_is_built() {
+    let config =
+        toml("[policies.api]\nquota = \"60/min\"\ntiers = { free = \"5/min\" }\n[routes]\n\"/export\" = \"api\"");
+    let build = |cost| {
+        let layer = config.layer(&tollgate::RateLimiter::default(), key::global()).fixed_cost(cost);
+        let app: axum::Router = axum::Router::new().route("/export", axum::routing::get(|| async {})).layer(layer);
+        app
+    };
+    let _ = build(5);
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| build(10))).expect_err("it was built");
+    let text = *panic.downcast::<String>().unwrap();
+    assert!(text.starts_with("tollgate: policy \"api\", tier \"free\": every request costs 10"), "{text}");
 }

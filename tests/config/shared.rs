@@ -51,11 +51,11 @@ impl Backend for Shared {
         self.rows.peek(takes)
     }
 
-    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
         self.rows.settle(settlements)
     }
 
-    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
         self.rows.reset(rows)
     }
 
@@ -88,7 +88,7 @@ impl std::fmt::Debug for Board {
 
 fn file(own: u32, free: u32) -> Config {
     toml(&format!(
-        "[policies.api]\nquota = \"{own}/min\"\ntiers = {{ free = \"{free}/min\" }}\n[deny]\nkeys = [\"k{own}\"]"
+        "[policies.api]\nquota = \"{own}/min\"\ntiers = {{ free = \"{free}/min\" }}\n[deny]\nkeys = ['\"k{own}\"']"
     ))
 }
 
@@ -189,11 +189,11 @@ impl Backend for Slow {
         self.0.peek(takes)
     }
 
-    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
         self.0.settle(settlements)
     }
 
-    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
         self.0.reset(rows)
     }
 

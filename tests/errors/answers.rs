@@ -33,18 +33,18 @@ async fn ask(app: &Router, content_type: &str) -> Response {
 
 pub(crate) async fn refusals(list: &mut List) {
     list.part("Refusals: responses");
-    let app = behind(RateLimitLayer::new(API, key::global()));
+    let app = behind(RateLimitLayer::new(API, key::global()).grpc());
     assert_eq!(ask(&app, "text/plain").await.status(), 200);
     list.answer("a quota that is exceeded", ask(&app, "text/plain").await).await;
     list.answer("the same, by gRPC", ask(&app, "application/grpc").await).await;
-    let dear = behind(RateLimitLayer::new(API, key::global()).cost(|_| 5));
+    let dear = behind(RateLimitLayer::new(API, key::global()).cost(|_| 5).grpc());
     list.answer("a cost that never fits", ask(&dear, "text/plain").await).await;
     list.answer("the same, by gRPC", ask(&dear, "application/grpc").await).await;
     let down = || Error::new(ErrorKind::Timeout, "the store did not answer within 100 ms");
     list.answer("a backend that could not decide", down().into_response()).await;
     let limiter = limiter();
     limiter.limit(&API, 7).await.unwrap();
-    let denied = limiter.limit(&API, 7).await.unwrap().into_result().unwrap_err();
+    let denied = limiter.try_limit(&API, 7).await.unwrap().into_result().unwrap_err();
     list.answer("a denial from a handler", denied.into_response()).await;
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn extractors(list: &mut List) {
     list.answer("a server that does not tell its peers", ask(&app, "text/plain").await).await;
     let app = behind(RateLimitLayer::new(quota, key::client_ip().from_header("cf-connecting-ip")));
     list.answer("a header that nobody is believed about", ask(&app, "text/plain").await).await;
-    let app = behind(RateLimitLayer::new(quota, key::header("x-api-key").or_reject()));
+    let app = behind(RateLimitLayer::new(quota, key::header("x-api-key").or_reject()).grpc());
     list.answer("a request that does not say who asks", ask(&app, "text/plain").await).await;
     list.answer("the same, by gRPC", ask(&app, "application/grpc").await).await;
     let own = |_: &axum::http::request::Parts| Err::<u64, _>(KeyError::new("no tenant: put the tenant layer outside"));

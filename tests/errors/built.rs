@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tollgate::backend::RedisBackend;
 use tollgate::{
-    FailureMode, MINUTE, Policy, PolicyName, Quota, RateLimitLayer, RouteLimits, Rule, SECOND, WEEK, key, status,
+    DenyList, DenyRule, FailureMode, MINUTE, MemoryBackend, Policy, PolicyName, Quota, RateLimitLayer, RateLimiter,
+    RouteLimits, Rule, SECOND, WEEK, key, status,
 };
 
 use crate::list::List;
@@ -58,7 +59,20 @@ pub(crate) fn layers(list: &mut List) {
     list.panic("a header's name with a blank", || layer().shadow_header("x limited"));
     list.panic("no name of a header", || layer().label_from_header("country", ""));
     list.panic("an address from such a header", || key::client_ip().from_header("CF-Connecting-IP"));
+    let denying = |rules: &[DenyRule]| {
+        let list = DenyList::from_iter(rules.iter().cloned());
+        let layer = layer().limiter(&RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build());
+        move || axum::Router::<()>::new().route("/", axum::routing::get(|| async {})).layer(layer)
+    };
+    let (network, country) = (DenyRule::network("192.0.2.0/24").unwrap(), DenyRule::country("KP").unwrap());
+    list.panic("denied networks without an address", denying(&[network]));
+    list.panic("denied countries and keys that are not found", denying(&[country, DenyRule::key("sk_leaked")]));
     list.panic("no network of proxies", || key::client_ip().trust(["10.0.0.0/8", "proxy.example.com"]));
+    list.panic("all of NAT64 as a network of proxies", || key::client_ip().trust(["64:ff9b::/96"]));
+    list.panic("a NAT64 prefix of another length", || key::client_ip().nat64(["2001:db8::/33"]));
+    list.panic("proxies within a NAT64 prefix", || {
+        key::client_ip().nat64(["2001:db8:64::/96"]).trust(["2001:db8:64::a00:0/104"])
+    });
     list.panic("no network to skip", || drop(key::client_ip().within(["192.0.2.0/33"])));
 }
 
@@ -72,5 +86,12 @@ pub(crate) fn routes(list: &mut List) {
     list.panic("a line with such a policy", || limits().table([("GET /search", "serach")]));
     list.panic("a line that is there twice", || limits().table([("/search", "search"), ("/search", "search")]));
     list.panic("a method in small letters", || limits().table([("get /search", "search")]));
+    list.panic("a method that is misspelt", || limits().table([("GTE /search", "search")]));
+    list.panic("a parameter of axum 0.7", || limits().table([("/search/:id", "search")]));
+    list.panic("a cost that never fits", || {
+        axum::Router::<()>::new()
+            .route("/", axum::routing::get(|| async {}))
+            .layer(limits().table([("/", "search")]).fixed_cost(11))
+    });
     list.panic("a line without a route", || limits().table([("search", "search")]));
 }

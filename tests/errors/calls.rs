@@ -21,19 +21,20 @@ pub(crate) async fn denials(list: &mut List) {
     let limiter = limiter(&DenyList::from_iter([DenyRule::key("mallory")]));
     limiter.limit_all([Charge::new(&API, 7).cost(10), Charge::new(&DAILY, 7).cost(3)]).await.unwrap();
 
-    let denied = limiter.limit(&API, 7).await.unwrap().into_result();
+    let denied = limiter.try_limit(&API, 7).await.unwrap().into_result();
     list.error("a quota that is exceeded", denied);
-    let both = limiter.limit_all([Charge::new(&API, 7), Charge::new(&DAILY, 7)]).await.unwrap();
+    let both = limiter.try_limit_all([Charge::new(&API, 7), Charge::new(&DAILY, 7)]).await.unwrap();
     list.error("two of them", both.into_result());
-    let never = limiter.acquire(&API, 8).cost(11).await.unwrap();
+    let never = limiter.try_acquire(&API, 8).cost(11).await.unwrap();
     list.error("a cost that never fits", never.into_result());
-    let hurried = limiter.acquire(&MAIL, 8).cost(50).reserve_within(SECOND).await.unwrap();
-    list.error("a turn too far away", hurried.into_result());
-    list.error("somebody on a deny list", limiter.limit(&API, "mallory").await.unwrap().into_result());
+    list.error("a turn too far away", limiter.acquire(&MAIL, 8).cost(50).reserve_within(SECOND).await);
+    list.error("somebody on a deny list", limiter.try_limit(&API, "mallory").await.unwrap().into_result());
     limiter.block(Signal::key("eve"), DAY).await.unwrap();
-    list.error("somebody who is blocked", limiter.limit(&API, "eve").await.unwrap().into_result());
+    list.error("somebody who is blocked", limiter.try_limit(&API, "eve").await.unwrap().into_result());
     list.error("a charge in hand", limiter.acquire(&API, 7).hold().await);
     list.error("a wait", limiter.acquire(&MAIL, 8).cost(50).wait_up_to(SECOND).await);
+    list.error("a wait without turns", limiter.acquire(&DAILY, 8).wait_up_to(SECOND).await);
+    list.error("a turn where charges are taken at once", limiter.limit_all([Charge::new(&MAIL, 8).reserve()]).await);
 }
 
 pub(crate) async fn changed_quotas(list: &mut List) {
@@ -67,19 +68,19 @@ impl Backend for Careless {
         BackendFuture::ready(Ok(Steps::default()))
     }
 
-    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<()> {
-        BackendFuture::ready(Ok(()))
+    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<bool> {
+        BackendFuture::ready(Ok(true))
     }
 
-    fn reset(&self, _: &[RowId<'_>]) -> BackendFuture<()> {
-        BackendFuture::ready(Ok(()))
+    fn reset(&self, _: &[RowId<'_>]) -> BackendFuture<usize> {
+        BackendFuture::ready(Ok(0))
     }
 }
 
 pub(crate) async fn backends(list: &mut List) {
     list.part("Backends: Error");
     let limiter = RateLimiter::new(Careless);
-    list.error("a backend with a bug", limiter.limit(&API, 7).await);
+    list.error("a backend with a bug", limiter.try_limit(&API, 7).await);
     list.error("the same, with a charge in hand", limiter.acquire(&API, 7).hold().await);
     let limiter = RateLimiter::default();
     for key in 0..100_000 {

@@ -18,6 +18,7 @@ const DEADLINE: Duration = Duration::from_millis(300);
 pub(crate) async fn connecting(list: &mut List) {
     list.part("Redis, when connecting: Error");
     list.error("no URL", RedisBackend::connect("localhost").await);
+    list.error("a URL of another scheme", RedisBackend::connect("http://app:hunter2@localhost").await);
     list.error("a port that is none", RedisBackend::connect("redis://app:hunter2@127.0.0.1:port").await);
     list.error("nobody there", RedisBackend::connect("redis://127.0.0.1:1").await);
     list.error(
@@ -40,22 +41,56 @@ pub(crate) async fn deciding(list: &mut List) {
         ("a cluster that nobody spoke of", "-MOVED 7 127.0.0.1:1\r\n"),
         ("rows in several slots", "-CROSSSLOT Keys in request don't hash to the same slot\r\n"),
         ("a permission that is missing", "-NOPERM this user has no permissions to run the 'evalsha' command\r\n"),
+        (
+            "the same on Redis 6",
+            "-NOPERM this user has no permissions to run the 'evalsha' command or its subcommand\r\n",
+        ),
+        ("the same on Valkey", "-NOPERM User limits has no permissions to run the 'evalsha' command\r\n"),
+        (
+            "a permission that the script lacks",
+            "-ERR The user executing the script can't run this command or subcommand script: 3a, on @user_script:1.\r\n",
+        ),
+        (
+            "the same on Redis 6",
+            "-ERR Error running script (call to f_3a): @user_script:1: @user_script: 1: The user executing the script \
+             can't run this command or subcommand\r\n",
+        ),
+        (
+            "the same on Valkey",
+            "-ERR ACL failure in script: User limits has no permissions to run the 'get' command script: on \
+             @user_script:1.\r\n",
+        ),
+        (
+            "keys that are not the user's",
+            "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n",
+        ),
+        ("the same on Valkey", "-NOPERM No permissions to access a key\r\n"),
         ("a password that is wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
         ("somebody's long script", "-BUSY Redis is busy running a script.\r\n"),
         ("memory that is full", "-OOM command not allowed when used memory > 'maxmemory'.\r\n"),
+        (
+            "the same on Redis 6",
+            "-ERR Error running script (call to f_3a): @user_script:1: @user_script: 1: -OOM command not allowed when \
+             used memory > 'maxmemory'.\r\n",
+        ),
         ("a disk that is full", "-MISCONF Redis is configured to save RDB snapshots\r\n"),
         ("replicas that are missing", "-NOREPLICAS Not enough good replicas to write.\r\n"),
         ("a key that is somebody else's", "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"),
+        (
+            "the same on Redis 6",
+            "-ERR Error running script (call to f_3a): @user_script:1: WRONGTYPE Operation against a key holding the wrong \
+             kind of value\r\n",
+        ),
         ("anything else", "-ERR something\r\n"),
     ] {
         list.error(what, ask(&played(said.as_bytes())).await);
     }
 
     let limiter = lazy(&played(b"")).await;
-    limiter.limit(&API, 7).await.unwrap_err();
-    list.error("the next call after one without an answer", limiter.limit(&API, 7).await);
+    limiter.try_limit(&API, 7).await.unwrap_err();
+    list.error("the next call after one without an answer", limiter.try_limit(&API, 7).await);
     let many = (0..1001).map(|key| Charge::new(&API, key));
-    list.error("too many charges", limiter.limit_all(many).await);
+    list.error("too many charges", limiter.try_limit_all(many).await);
 }
 
 async fn lazy(url: &str) -> RateLimiter {
@@ -64,7 +99,7 @@ async fn lazy(url: &str) -> RateLimiter {
 }
 
 async fn ask(url: &str) -> Result<(), Error> {
-    lazy(url).await.limit(&API, 7).await.map(drop)
+    lazy(url).await.try_limit(&API, 7).await.map(drop)
 }
 
 /// The URL of a server that is polite until it is asked to decide, and then says this; or nothing.
@@ -83,7 +118,7 @@ fn play(mut socket: TcpStream, said: &[u8]) {
     let mut buffer = [0; 64 * 1024];
     while let Ok(length @ 1..) = socket.read(&mut buffer) {
         let asked = String::from_utf8_lossy(&buffer[..length]);
-        let mut answer = b"+OK\r\n".repeat(asked.matches("SETINFO").count());
+        let mut answer = b"+OK\r\n".repeat(asked.matches("TIME").count());
         if asked.contains("EVAL") {
             answer.extend(said);
         }

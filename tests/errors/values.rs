@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{DAY, DenyRule, MINUTE, Policy, PolicyName, Quota, SECOND, WEEK, key};
+use tollgate::{DAY, DenyRule, Key, MINUTE, Policy, PolicyName, Quota, SECOND, WEEK, key};
 
 use crate::list::List;
 
@@ -65,9 +65,12 @@ pub(crate) fn policies(list: &mut List) {
 }
 
 pub(crate) fn deny_rules_and_networks(list: &mut List) {
-    list.part("Deny lists and networks: DenyRuleError, CidrError");
+    list.part("Deny lists and networks: DenyRuleError, CidrError, ParseKeyError");
     list.error("a prefix too long", DenyRule::network("10.0.0.0/33"));
     list.error("a name for a network", key::client_ip().try_trust(["10.0.0.0/8", "proxy.example.com"]));
+    list.error("an address within a network", DenyRule::network("192.0.2.7/24"));
+    list.error("a bare word for a key", "sk_leaked".parse::<Key>());
+    list.error("a tuple without a comma", "(7)".parse::<Key>());
     list.error("an empty user agent", DenyRule::user_agent(""));
     list.error("everybody's user agent", DenyRule::user_agent("*"));
     list.error("a country in words", DenyRule::country("Germany"));

@@ -68,13 +68,13 @@ async fn a_changed_file_is_in_force_after_a_reload_and_what_was_spent_stays_spen
     running.change("\"5/min\"", "\"3/min\"");
     assert!(running.create().await.has(r#"ratelimit-policy: "create";q=5;w=60"#), "not before the reload");
     let told = running.reload(200).await;
-    assert_eq!(told, running.example.promised("policies.create.quota: 5/min is 3/min now\n"));
+    assert_eq!(told, running.example.promised("policies.create.quota: 5/min → 3/min\n"));
     let answer = running.create().await;
     assert!(answer.has(r#"ratelimit-policy: "create";q=3;w=60"#), "{answer:?}");
     // Of three, two were spent, and this is the third; a slow machine may have been given one back.
     let r: u64 = answer.value("ratelimit").unwrap().split("r=").nth(1).unwrap()[..1].parse().unwrap();
     assert!(r <= 1, "{answer:?}");
-    assert_eq!(running.example.line(), "policies.create.quota: 5/min is 3/min now");
+    assert_eq!(running.example.line(), "policies.create.quota: 5/min → 3/min");
     assert_eq!(running.reload(200).await, "nothing has changed\n");
 }
 
@@ -100,7 +100,7 @@ async fn a_broken_file_changes_nothing_and_all_that_is_wrong_is_told() {
     let told = running.reload(422).await;
     assert_eq!(
         told,
-        "limits.toml: routes.\"/search\": it was \"search\" and is \"default\"; restart the program to change it\n\
+        "limits.toml: routes.\"/search\": \"search\" → \"default\"; restart the program to change it\n\
          The limits are as they were.\n"
     );
     assert!(running.create().await.has(r#"ratelimit-policy: "create";q=5;w=60"#));
@@ -109,7 +109,7 @@ async fn a_broken_file_changes_nothing_and_all_that_is_wrong_is_told() {
     running.change("\"/search\" = \"default\"", "\"/search\" = \"search\"");
     assert_eq!(
         running.reload(200).await,
-        "policies.create.quota: 5/min is 3/min now\ndeny: rules added: 1, rules removed: 1\n"
+        "policies.create.quota: 5/min → 3/min\ndeny: added network 127.0.0.0/8\ndeny: removed network 192.0.2.0/24\n"
     );
     assert_eq!(running.create().await.status(), 429);
 }

@@ -10,13 +10,13 @@ async fn two_of_five_are_denied_logged_without_their_key_and_counted() {
     let told = told.replace(&server.to_string(), "127.0.0.1:3000");
     example.promised(&told.lines().collect::<Vec<_>>().join("\n"));
 
-    let key = "x-api-key: hunter2";
+    let key = "x-api-key: k1";
     assert_eq!(statuses(5, server, "GET /", &[key]).await, "200 200 200 429 429");
     let promised = "INFO tollgate: denied policy=\"api\" outcome=\"denied\" reason=\"quota_exceeded\" \
                     decided_by=\"backend\" cost=1 remaining=0";
     for _ in 0..2 {
         let line = example.line();
-        assert!(line.contains(example.promised(promised)) && !line.contains("hunter2"), "{line}");
+        assert!(line.contains(example.promised(promised)) && !line.contains("k1"), "{line}");
     }
 
     let page = send(HERE, server, "GET /metrics", &[], "").await;

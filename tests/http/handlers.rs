@@ -41,15 +41,15 @@ async fn without_a_status_a_handler_that_wants_one_says_how_to_get_it() {
 async fn a_handlers_denial_is_the_layers_to_the_byte() {
     // axum's own Result, a Response as the error, and several charges at once.
     async fn any_error(State(limiter): State<RateLimiter>) -> axum::response::Result<&'static str> {
-        limiter.limit(&LOGIN, "ada").await?.into_result()?;
+        limiter.limit(&LOGIN, "ada").await?;
         Ok("hello")
     }
     async fn response_error(State(limiter): State<RateLimiter>) -> Result<&'static str, Response> {
-        limiter.limit(&LOGIN, "ada").await?.into_result()?;
+        limiter.try_limit(&LOGIN, "ada").await?.into_result()?;
         Ok("hello")
     }
     async fn several(State(limiter): State<RateLimiter>) -> axum::response::Result<&'static str> {
-        limiter.limit_all([Charge::new(&LOGIN, "ada")]).await?.into_result()?;
+        limiter.try_limit_all([Charge::new(&LOGIN, "ada")]).await?.into_result()?;
         Ok("hello")
     }
     let by_layer = |limiter: &RateLimiter| hello().layer(RateLimitLayer::new(LOGIN, key::client_ip()).limiter(limiter));

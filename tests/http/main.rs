@@ -10,6 +10,8 @@ mod client;
 mod counting;
 mod handlers;
 mod headers;
+mod keys;
+mod point_3;
 mod promises;
 mod quickstart;
 mod refusals;

@@ -37,12 +37,14 @@ async fn a_refused_request_is_answered_before_its_body_and_never_seen_by_the_han
 }
 
 #[tokio::test]
-async fn a_server_that_hides_its_peers_is_told_what_to_write() {
-    let app = hello().layer(RateLimitLayer::new(THREE, key::client_ip()));
+async fn point_3_a_server_that_hides_its_peers_is_told_what_to_write_and_its_clients_are_not() {
+    let (limiter, _clock) = limiter();
+    let app = hello().layer(RateLimitLayer::new(THREE, key::client_ip()).limiter(&limiter));
     let answer = oneshot(&app, Request::new(Body::empty())).await;
     let problem = answer.problem();
     assert_eq!((answer.status, answer.retry_after()), (500, None));
-    assert!(problem["detail"].as_str().unwrap().contains("into_make_service_with_connect_info"), "{problem}");
+    assert_eq!(problem["detail"], "the request has no peer address to limit by");
+    assert_eq!(limiter.stats().mistakes.missing_peers, 1);
 }
 
 #[tokio::test]

@@ -35,14 +35,14 @@ fn through(flooded: &[Policy], others: &[Policy], minutes: u64) {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
     // Denied for a day, or as long as the test takes.
     let denied = Policy::new("denied", Quota::token_bucket(2, 7 * DAY));
-    let exhaust = |policy: &Policy, key: u64| while now(limiter.limit(policy, ("victim", key))).is_allowed() {};
+    let exhaust = |policy: &Policy, key: u64| while now(limiter.try_limit(policy, ("victim", key))).is_allowed() {};
     for key in 0..10_000 {
         exhaust(&denied, key);
         flooded.iter().for_each(|policy| exhaust(policy, key));
     }
     for policy in others {
         for key in 0..HONEST / 2 {
-            assert!(now(limiter.limit(policy, ("known", key))).is_allowed());
+            assert!(now(limiter.try_limit(policy, ("known", key))).is_allowed());
         }
     }
 
@@ -50,12 +50,12 @@ fn through(flooded: &[Policy], others: &[Policy], minutes: u64) {
     for key in 0..INVENTED {
         for policy in flooded {
             for _ in 0..3 {
-                now(limiter.limit(policy, ("invented", key)));
+                drop(now(limiter.try_limit(policy, ("invented", key))));
             }
             // One honest newcomer of the flooded policy for each thousand invented names.
             if key % 1000 == 0 {
                 newcomers += 1;
-                admitted += u64::from(now(limiter.limit(policy, ("newcomer", key))).is_allowed());
+                admitted += u64::from(now(limiter.try_limit(policy, ("newcomer", key))).is_allowed());
             }
         }
     }
@@ -65,8 +65,8 @@ fn through(flooded: &[Policy], others: &[Policy], minutes: u64) {
         for policy in others {
             let mut admitted = 0;
             for key in 0..HONEST / 2 {
-                admitted += u64::from(now(limiter.limit(policy, ("known", key))).is_allowed());
-                admitted += u64::from(now(limiter.limit(policy, ("new", minute, key))).is_allowed());
+                admitted += u64::from(now(limiter.try_limit(policy, ("known", key))).is_allowed());
+                admitted += u64::from(now(limiter.try_limit(policy, ("new", minute, key))).is_allowed());
             }
             assert!(admitted >= 9_990, "{admitted} of {HONEST} honest requests in minute {minute}");
         }
@@ -74,7 +74,7 @@ fn through(flooded: &[Policy], others: &[Policy], minutes: u64) {
     }
 
     let still = |policy: &Policy| {
-        (0..10_000_u64).filter(|key| !now(limiter.check(policy, ("victim", *key))).is_allowed()).count()
+        (0..10_000_u64).filter(|key| !now(limiter.try_check(policy, ("victim", *key))).is_allowed()).count()
     };
     assert_eq!(still(&denied), 10_000);
     if minutes < 8 * MINUTES {

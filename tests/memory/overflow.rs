@@ -8,7 +8,7 @@ use crate::support::now;
 fn full(policy: &Policy, rows: usize) -> RateLimiter {
     let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(rows).clock(ManualClock::new()).build());
     for key in 0..20 * rows {
-        now(limiter.acquire(policy, ("full", key)).cost(policy.quota().limit()));
+        drop(now(limiter.try_acquire(policy, ("full", key)).cost(policy.quota().limit())));
     }
     limiter
 }
@@ -20,7 +20,7 @@ fn surcharges_of_a_caller_without_a_row_are_charged() {
     // Every call is estimated at nothing and costs a thousand.
     let mut used = 0;
     for _ in 0..10_000 {
-        if now(limiter.acquire(&policy, "ada").cost(0).check()).is_allowed() {
+        if now(limiter.try_acquire(&policy, "ada").cost(0).check()).is_allowed() {
             now(now(limiter.acquire(&policy, "ada").cost(0).hold()).keep().settle(1000));
             used += 1000;
         }
@@ -34,13 +34,14 @@ fn a_key_that_is_denied_at_a_large_cost_stays_denied_through_a_flood() {
     let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(1000).clock(ManualClock::new()).build());
     let denied: Vec<u32> = (0..20).collect();
     for key in &denied {
-        assert!(now(limiter.acquire(&policy, ("known", *key)).cost(9_100)).is_allowed());
-        assert!(!now(limiter.acquire(&policy, ("known", *key)).cost(1_000)).is_allowed());
+        assert!(now(limiter.try_acquire(&policy, ("known", *key)).cost(9_100)).is_allowed());
+        assert!(!now(limiter.try_acquire(&policy, ("known", *key)).cost(1_000)).is_allowed());
     }
     // Each newcomer spends more than the known keys have, so that these are worth least; but it is not denied.
     for key in 0..50_000 {
-        now(limiter.acquire(&policy, ("flood", key)).cost(9_500));
+        drop(now(limiter.try_acquire(&policy, ("flood", key)).cost(9_500)));
     }
-    let freed = denied.iter().filter(|key| now(limiter.acquire(&policy, ("known", **key)).cost(1_000)).is_allowed());
+    let freed =
+        denied.iter().filter(|key| now(limiter.try_acquire(&policy, ("known", **key)).cost(1_000)).is_allowed());
     assert_eq!(freed.count(), 0);
 }

@@ -12,7 +12,7 @@ fn after_1100_quotas() -> RateLimiter {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
     for rate in 1..=1100 {
         let policy = Policy::new("many", Quota::token_bucket(10_000 + rate, HOUR));
-        assert!(now(limiter.limit(&policy, rate)).is_allowed());
+        assert!(now(limiter.try_limit(&policy, rate)).is_allowed());
     }
     limiter
 }
@@ -21,7 +21,8 @@ fn after_1100_quotas() -> RateLimiter {
 fn after_1100_quotas_reservations_keep_their_bound() {
     let limiter = after_1100_quotas();
     let policy = Policy::new("turns", Quota::token_bucket(1, MINUTE).max_reserved(2));
-    let granted = (0..50).filter(|_| now(limiter.acquire(&policy, "ada").reserve()).is_allowed()).count();
+    let granted =
+        (0..50).filter(|_| ready(limiter.acquire(&policy, "ada").reserve()).map(|turn| turn.keep()).is_ok()).count();
     assert_eq!(granted, 3, "one token and two reserved turns");
 }
 
@@ -31,7 +32,7 @@ fn after_1100_quotas_a_debt_takes_as_long_as_it_takes() {
     let policy = Policy::new("debt", Quota::token_bucket(9, MINUTE));
     let usage = now(limiter.acquire(&policy, "ada").hold()).keep();
     now(usage.settle(900));
-    let denied = now(limiter.limit(&policy, "ada"));
+    let denied = now(limiter.try_limit(&policy, "ada"));
     let wait = denied.retry_after().expect("it is repaid some time");
     assert!(wait > Duration::from_secs(5940), "892 tokens at 9 a minute, not {wait:?}");
 }
@@ -49,7 +50,9 @@ fn after_1100_quotas_a_refund_returns_the_tokens() {
 fn after_1100_quotas_large_reservations_keep_their_bound() {
     let limiter = after_1100_quotas();
     let policy = Policy::new("tokens", Quota::token_bucket(1000, MINUTE).max_reserved(9000));
-    let granted = (0..50).filter(|_| now(limiter.acquire(&policy, "ada").cost(1000).reserve()).is_allowed()).count();
+    let granted = (0..50)
+        .filter(|_| ready(limiter.acquire(&policy, "ada").cost(1000).reserve()).map(|turn| turn.keep()).is_ok())
+        .count();
     assert_eq!(granted, 10, "10,000 tokens");
 }
 
@@ -59,9 +62,15 @@ fn after_1100_changes_of_a_quota_the_next_one_counts() {
     let policy = Policy::new("changing", Quota::token_bucket(1, HOUR));
     for rate in 1..=1100 {
         now(limiter.set_quota(&policy, Some(Quota::token_bucket(10_000 + rate, HOUR))));
-        assert!(now(limiter.limit(&policy, "ada")).is_allowed());
+        assert!(now(limiter.try_limit(&policy, "ada")).is_allowed());
     }
     now(limiter.set_quota(&policy, Some(Quota::token_bucket(5, HOUR).max_reserved(2))));
-    let granted = (0..50).filter(|_| now(limiter.acquire(&policy, "eve").reserve()).is_allowed()).count();
+    let granted =
+        (0..50).filter(|_| ready(limiter.acquire(&policy, "eve").reserve()).map(|turn| turn.keep()).is_ok()).count();
     assert_eq!(granted, 7);
+}
+
+/// The answer, which is there at once.
+fn ready<T>(future: impl IntoFuture<Output = T>) -> T {
+    crate::support::now(async { Ok::<_, std::convert::Infallible>(future.await) })
 }

@@ -50,11 +50,11 @@ impl Backend for Moody {
         self.reach().map_or_else(|error| BackendFuture::ready(Err(error)), |memory| memory.peek(takes))
     }
 
-    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
         self.memory.settle(settlements)
     }
 
-    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
         self.memory.reset(rows)
     }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 use metrics::set_default_local_recorder;
 use metrics_exporter_prometheus::PrometheusRecorder;
 use tollgate::observe::{Metrics, names};
-use tollgate::{AutoBlock, Charge, DenyList, DenyRule, FailureMode, HOUR, MINUTE, Policy, Quota, RateLimiter, Signal};
+use tollgate::{
+    AutoBlock, Charge, DenyList, DenyRule, FailureMode, HOUR, MINUTE, Policy, Quota, RateLimiter, Reservation, Signal,
+};
 
 use crate::backends::Moody;
 use crate::exporter::{Page, builder};
@@ -39,16 +41,16 @@ async fn each_charge_is_counted_once_by_what_became_of_it() {
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
     let limiter = Moody::new().limiter().deny_list(&list).observer(Metrics::new()).build();
     for _ in 0..4 {
-        limiter.acquire(&TWO, "ada").reserve().await.unwrap();
+        drop(limiter.acquire(&TWO, "ada").reserve().await.map(Reservation::keep));
     }
-    limiter.limit(&TWO, "mallory").await.unwrap();
-    limiter.acquire(&TWO, "ada").cost(9).await.unwrap();
+    drop(limiter.try_limit(&TWO, "mallory").await.unwrap());
+    drop(limiter.try_acquire(&TWO, "ada").cost(9).await.unwrap());
     for _ in 0..2 {
-        limiter.limit_all([Charge::new(&TWO, "eve"), Charge::new(&ONE, "eve")]).await.unwrap();
+        drop(limiter.try_limit_all([Charge::new(&TWO, "eve"), Charge::new(&ONE, "eve")]).await.unwrap());
     }
     // These are not charged.
     for _ in 0..3 {
-        limiter.check(&TWO, "ada").await.unwrap();
+        drop(limiter.try_check(&TWO, "ada").await.unwrap());
         limiter.remaining(&ONE, "bob").await.unwrap();
     }
     let page = page(&recorder);
@@ -76,10 +78,10 @@ async fn who_decided_during_an_outage_is_told_and_errors_are_counted_besides() {
     let _installed = set_default_local_recorder(&recorder);
     let backend = Moody::new();
     let limiter = backend.limiter().on_failure_of(&TWO, FailureMode::fallback(1.0)).observer(Metrics::new()).build();
-    limiter.limit(&TWO, 7).await.unwrap();
+    drop(limiter.try_limit(&TWO, 7).await.unwrap());
     backend.is_down(true);
-    limiter.limit(&TWO, 7).await.unwrap();
-    assert!(limiter.limit(&ONE, 7).await.is_err());
+    drop(limiter.try_limit(&TWO, 7).await.unwrap());
+    assert!(limiter.try_limit(&ONE, 7).await.is_err());
     let page = page(&recorder);
     assert_eq!(
         series(&page, names::DECISIONS, &DECISION),
@@ -129,10 +131,10 @@ async fn gauges_show_how_the_limiter_is_when_it_is_sampled() {
     };
     assert_eq!(gauges(), [0.0; 5]);
     for _ in 0..3 {
-        limiter.limit(&ONE, "ada").await.unwrap();
+        drop(limiter.try_limit(&ONE, "ada").await.unwrap());
     }
     limiter.block(Signal::key("eve"), HOUR).await.unwrap();
-    limiter.acquire(&TWO, "bob").cost(2).await.unwrap();
+    drop(limiter.try_acquire(&TWO, "bob").cost(2).await.unwrap());
     let waiting = limiter.acquire(&TWO, "bob").wait_up_to(HOUR);
     limiter.set_quota(&ONE, Some(Quota::token_bucket(2, MINUTE))).await.unwrap();
     backend.is_down(true);
@@ -163,7 +165,7 @@ async fn named_limiters_are_told_apart() {
         let limiter = Moody::new().limiter().observer(Arc::clone(&metrics)).build();
         for number in 0..blocks {
             limiter.block(Signal::key(number), HOUR).await.unwrap();
-            limiter.limit(&TWO, number).await.unwrap();
+            drop(limiter.try_limit(&TWO, number).await.unwrap());
         }
         metrics.sample(&limiter);
         let page = page(&recorder);
@@ -183,7 +185,7 @@ async fn labels_are_bounded_and_hold_no_key() {
     let limiter = Moody::new().limiter().observer(Metrics::new()).build();
     for number in 0..2000 {
         let policy = Policy::try_new(format!("customer-{number}"), Quota::token_bucket(1, HOUR)).unwrap();
-        limiter.limit(&policy, "hunter2").await.unwrap();
+        drop(limiter.try_limit(&policy, "hunter2").await.unwrap());
     }
     let page = page(&recorder);
     let counted: Vec<_> = page.0.iter().filter(|series| series.name == names::DECISIONS).collect();
@@ -202,7 +204,7 @@ async fn a_name_of_any_letters_comes_through() {
     let name = (' '..='~').collect::<String>();
     let policy = Policy::try_new(name.clone(), Quota::token_bucket(1, HOUR)).unwrap();
     let limiter = Moody::new().limiter().observer(Metrics::new()).build();
-    limiter.limit(&policy, 7).await.unwrap();
+    drop(limiter.try_limit(&policy, 7).await.unwrap());
     assert_eq!(page(&recorder).sum(names::DECISIONS, &[("policy", &name)]), Some(1.0));
 }
 

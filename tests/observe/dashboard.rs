@@ -18,11 +18,13 @@ pub(crate) fn exercise() {
     let backend = Moody::new();
     let metrics = Arc::new(Metrics::new());
     let limiter = backend.limiter().on_failure(FailureMode::Allow).observer(Arc::clone(&metrics)).build();
-    now(limiter.limit(&API, 7));
-    now(limiter.check(&API, 7));
+    drop(now(limiter.try_limit(&API, 7)));
+    drop(now(limiter.try_check(&API, 7)));
     now(limiter.block(Signal::key(7), HOUR));
+    drop(now(limiter.acquire(&API, 9).hold()));
+    now(limiter.reset(&API, 9));
     backend.is_down(true);
-    now(limiter.limit(&API, 8));
+    drop(now(limiter.try_limit(&API, 8)));
     metrics.sample(&limiter);
 }
 

@@ -1,14 +1,19 @@
 //! The events: their names, levels and fields, to the letter; and what must not be in them.
 
+use std::sync::Arc;
+
 use http::{Request, Response};
-use tollgate::observe::Tracing;
+use metrics::set_default_local_recorder;
+use tollgate::observe::{Metrics, Tracing, names};
 use tollgate::{
     AutoBlock, DenyList, DenyRule, FailureMode, HOUR, MINUTE, Policy, Quota, RateLimitLayer, SECOND, Signal, Subject,
+    key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
 
 use crate::backends::Moody;
+use crate::exporter::{Page, builder};
 use crate::log::Log;
 
 static TWO: Policy = Policy::new("two", Quota::token_bucket(2, MINUTE));
@@ -24,10 +29,10 @@ async fn a_decision_has_these_fields() {
     let log = Log::of(Level::TRACE);
     let _listening = log.listen();
     let key = limiter.digest(Subject::new("ada").key());
-    limiter.acquire(&TWO, "ada").cost(2).await.unwrap();
-    limiter.check(&TWO, "ada").await.unwrap();
+    drop(limiter.try_acquire(&TWO, "ada").cost(2).await.unwrap());
+    drop(limiter.try_check(&TWO, "ada").await.unwrap());
     backend.clock().advance(SECOND / 3);
-    limiter.limit(&TWO, "ada").await.unwrap();
+    drop(limiter.try_limit(&TWO, "ada").await.unwrap());
     let fields = |cost, left, retry: &str, end: &str| {
         format!(
             "decided_by=\"backend\" cost={cost} remaining={left} limit=2{retry} latency_us=_ key={key:?} enforced=true{end}"
@@ -59,7 +64,7 @@ async fn denials_are_logged_at_the_level_that_is_asked_for() {
         let limiter = Moody::new().limiter().observer(Tracing::new().level(level)).build();
         let log = Log::of(level);
         let _listening = log.listen();
-        limiter.acquire(&TWO, "ada").cost(3).await.unwrap();
+        drop(limiter.try_acquire(&TWO, "ada").cost(3).await.unwrap());
         assert_eq!(log.named("denied")[0].to_string().split(' ').next(), Some(level.as_str()));
     }
 }
@@ -85,7 +90,7 @@ async fn who_waits_is_reserved() {
     let limiter = Moody::new().limiter().observer(Tracing::new()).build();
     let log = Log::of(Level::TRACE);
     let _listening = log.listen();
-    limiter.limit(&TURNS, "ada").await.unwrap();
+    drop(limiter.try_limit(&TURNS, "ada").await.unwrap());
     let waiting = limiter.acquire(&TURNS, "ada").wait_up_to(HOUR);
     let lines = log.take();
     let last = lines.last().unwrap();
@@ -110,7 +115,7 @@ async fn an_outage_says_what_failed_and_who_decided_instead() {
     for (policy, decided) in
         [(&TWO, None), (&FELL, Some(("\"fallback\"", "\"within_quota\""))), (&SEEN, Some(("\"nobody\"", "\"unseen\"")))]
     {
-        assert_eq!(limiter.limit(policy, "ada").await.is_ok(), decided.is_some());
+        assert_eq!(limiter.try_limit(policy, "ada").await.is_ok(), decided.is_some());
         let lines = log.take();
         let name = policy.name().as_str();
         assert_eq!(
@@ -134,8 +139,9 @@ async fn deny_lists_and_blocks_tell_their_rule() {
     let log = Log::of(Level::INFO);
     let _listening = log.listen();
     let ask = async |key: &'static str, ip: &str| {
-        limiter.acquire(&TWO, key).cost(3).ip(ip.parse().unwrap()).await.unwrap();
-        log.take()
+        drop(limiter.try_acquire(&TWO, key).cost(3).ip(ip.parse().unwrap()).await.unwrap());
+        // A cost of 3 never fits, which is reported besides.
+        log.take().into_iter().filter(|line| line.field("mistake").is_none()).collect::<Vec<_>>()
     };
     let told = |line: &crate::log::Line| {
         ["reason", "decided_by", "rule", "retry_after_ms"].map(|name| line.field(name).unwrap_or("-").to_owned())
@@ -160,6 +166,36 @@ async fn deny_lists_and_blocks_tell_their_rule() {
 }
 
 #[tokio::test]
+async fn point_6_a_deny_rule_that_can_never_match_is_one_event_and_counted() {
+    let recorder = builder().build_recorder();
+    let _installed = set_default_local_recorder(&recorder);
+    let list = DenyList::new();
+    let metrics = Arc::new(Metrics::new());
+    let limiter =
+        Moody::new().limiter().deny_list(&list).observer(Tracing::new()).observer(Arc::clone(&metrics)).build();
+    let hello = service_fn(async |_: Request<()>| Ok::<_, std::convert::Infallible>(Response::new(String::new())));
+    let service = RateLimitLayer::new(&TWO, key::bearer()).limiter(&limiter).layer(hello);
+    let log = Log::of(Level::WARN);
+    let _listening = log.listen();
+    for _ in 0..2 {
+        list.insert(DenyRule::key(format!("hunter2 {}", list.len())));
+        service.clone().oneshot(Request::new(())).await.unwrap();
+    }
+    let texts = texts(&log);
+    assert_eq!(texts.len(), 1, "{texts:?}");
+    assert!(
+        texts[0].starts_with(
+            "WARN tollgate mistake message=mistake kind=\"unmatched_deny_rule\" mistake=a key of the kind "
+        ),
+        "{texts:?}"
+    );
+    assert!(!texts[0].contains("hunter2"));
+    metrics.sample(&limiter);
+    let page = Page::read(&recorder.handle().render());
+    assert_eq!(page.sum(names::MISTAKES, &[("kind", "unmatched_deny_rule")]), Some(2.0));
+}
+
+#[tokio::test]
 async fn no_key_is_in_any_field() {
     let backend = Moody::new();
     let list = DenyList::from_iter([DenyRule::key("hunter2-denied")]);
@@ -169,13 +205,13 @@ async fn no_key_is_in_any_field() {
     let _listening = log.listen();
     for key in ["hunter2", "hunter2-denied", "hunter2-blocked"] {
         for cost in [1, 3, 1] {
-            let _ = limiter.acquire(&TWO, key).cost(cost).await;
-            let _ = limiter.check(&TWO, key).await;
+            let _ = limiter.try_acquire(&TWO, key).cost(cost).await;
+            let _ = limiter.try_check(&TWO, key).await;
         }
     }
     limiter.block(Signal::key("hunter2-blocked"), HOUR).await.unwrap();
     backend.is_down(true);
-    let _ = limiter.limit(&TWO, "hunter2-down").await;
+    let _ = limiter.try_limit(&TWO, "hunter2-down").await;
     let texts = texts(&log);
     for name in ["allowed", "denied", "checked", "blocked", "failed"] {
         assert!(texts.iter().any(|text| text.contains(&format!("message={name}"))), "{name}");

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
 
+mod afterwards;
 mod backends;
 mod counters;
 mod dashboard;
@@ -10,6 +11,7 @@ mod events;
 mod exporter;
 mod load;
 mod log;
+mod mistakes;
 mod recorders;
 mod sampling;
 mod told;

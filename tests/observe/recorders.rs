@@ -21,7 +21,7 @@ fn limiter(metrics: Metrics) -> RateLimiter {
 fn without_an_exporter_nothing_breaks() {
     let limiter = limiter(Metrics::new());
     with_local_recorder(&NoopRecorder, || {
-        assert!(now(limiter.limit(&API, 7)).is_allowed());
+        assert!(now(limiter.try_limit(&API, 7)).is_allowed());
         Metrics::new().sample(&limiter);
     });
 }
@@ -30,9 +30,9 @@ fn without_an_exporter_nothing_breaks() {
 fn an_exporter_that_is_installed_later_counts_from_then_on() {
     // What is handed out while there is none counts into nothing for ever, so it must not be kept.
     let limiter = limiter(Metrics::new());
-    with_local_recorder(&NoopRecorder, || (0..3).for_each(|_| drop(now(limiter.limit(&API, 7)))));
+    with_local_recorder(&NoopRecorder, || (0..3).for_each(|_| drop(now(limiter.try_limit(&API, 7)))));
     let recorder = builder().build_recorder();
-    with_local_recorder(&recorder, || (0..2).for_each(|_| drop(now(limiter.limit(&API, 7)))));
+    with_local_recorder(&recorder, || (0..2).for_each(|_| drop(now(limiter.try_limit(&API, 7)))));
     let text = recorder.handle().render();
     let page = Page::read(&text);
     assert_eq!(page.sum(names::DECISIONS, &[]), Some(2.0));
@@ -45,8 +45,8 @@ fn series_stay_with_the_exporter_that_was_there_first_unless_they_are_looked_up_
     for (metrics, expected) in [(Metrics::new(), None), (Metrics::new().look_up_each_time(), Some(1.0))] {
         let limiter = limiter(metrics);
         let (first, second) = (builder().build_recorder(), builder().build_recorder());
-        with_local_recorder(&first, || now(limiter.limit(&API, 7)));
-        with_local_recorder(&second, || now(limiter.limit(&API, 7)));
+        drop(with_local_recorder(&first, || now(limiter.try_limit(&API, 7))));
+        drop(with_local_recorder(&second, || now(limiter.try_limit(&API, 7))));
         assert_eq!(Page::read(&second.handle().render()).sum(names::DECISIONS, &[]), expected);
     }
 }
@@ -59,14 +59,14 @@ fn with_an_exporter_that_drops_silent_series_they_come_back_if_they_are_looked_u
     let limiter = limiter(Metrics::new().look_up_each_time());
     let counted = || Page::read(&recorder.handle().render()).sum(names::DECISIONS, &[]);
     with_local_recorder(&recorder, || {
-        now(limiter.limit(&API, 7));
+        drop(now(limiter.try_limit(&API, 7)));
         assert_eq!(counted(), Some(1.0));
         let begin = std::time::Instant::now();
         while counted().is_some() {
             assert!(begin.elapsed() < 60 * SECOND, "never dropped");
             std::thread::sleep(idle / 4);
         }
-        now(limiter.limit(&API, 7));
+        drop(now(limiter.try_limit(&API, 7)));
         assert_eq!(counted(), Some(1.0));
     });
 }

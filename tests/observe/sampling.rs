@@ -28,7 +28,7 @@ async fn of_denials_ten_a_second_are_logged_and_the_next_tells_how_many_were_not
     let _listening = log.listen();
     let deny = async |policy, times| {
         for _ in 0..times {
-            assert!(!limiter.acquire(policy, 7).cost(2).await.unwrap().is_allowed());
+            assert!(!limiter.try_acquire(policy, 7).cost(2).await.unwrap().is_allowed());
         }
     };
     deny(&ONE, 10).await;
@@ -57,7 +57,7 @@ async fn the_number_can_be_chosen() {
         let log = Log::of(Level::INFO);
         let _listening = log.listen();
         for _ in 0..30 {
-            limiter.acquire(&ONE, 7).cost(2).await.unwrap();
+            drop(limiter.try_acquire(&ONE, 7).cost(2).await.unwrap());
         }
         assert_eq!(suppressed(&log, "denied").len(), most as usize);
     }
@@ -73,7 +73,7 @@ async fn an_outage_is_sampled() {
     backend.is_down(true);
     for (calls, logged) in [(25, vec![0; 10]), (25, vec![15, 0, 0, 0, 0, 0, 0, 0, 0, 0]), (1, vec![15])] {
         for _ in 0..calls {
-            assert!(limiter.limit(&ONE, 7).await.is_err());
+            assert!(limiter.try_limit(&ONE, 7).await.is_err());
         }
         assert_eq!(suppressed(&log, "failed"), logged);
         clock.advance(SECOND);
@@ -89,11 +89,11 @@ async fn blocks_are_sampled_all_together() {
     let log = Log::of(Level::WARN);
     let _listening = log.listen();
     for caller in 0..30 {
-        limiter.acquire(if caller % 2 == 0 { &ONE } else { &OTHER }, caller).cost(2).await.unwrap();
+        drop(limiter.try_acquire(if caller % 2 == 0 { &ONE } else { &OTHER }, caller).cost(2).await.unwrap());
     }
     assert_eq!(suppressed(&log, "blocked"), [0; 10]);
     clock.advance(SECOND);
-    limiter.acquire(&ONE, "last").cost(2).await.unwrap();
+    drop(limiter.try_acquire(&ONE, "last").cost(2).await.unwrap());
     assert_eq!(suppressed(&log, "blocked"), [20]);
 }
 
@@ -106,7 +106,7 @@ async fn policies_beyond_the_bound_are_sampled_together() {
     for number in 0..2000 {
         // As a program might that has a policy for each of its customers, and does not know of tiers.
         let policy = Policy::try_new(format!("customer-{number}"), Quota::token_bucket(1, HOUR)).unwrap();
-        limiter.acquire(&policy, 7).cost(2).await.unwrap();
+        drop(limiter.try_acquire(&policy, 7).cost(2).await.unwrap());
     }
     assert_eq!(suppressed(&log, "denied").len(), 512 + 10);
 }
@@ -123,7 +123,7 @@ fn under_eight_threads_exactly_so_many_are_logged_and_none_is_forgotten() {
             for _ in 0..8 {
                 scope.spawn(|| {
                     tracing::dispatcher::with_default(&listening, || {
-                        (0..500).for_each(|_| drop(now(limiter.acquire(&ONE, 7).cost(2).send())));
+                        (0..500).for_each(|_| drop(now(limiter.try_acquire(&ONE, 7).cost(2).send())));
                     });
                 });
             }
@@ -132,7 +132,7 @@ fn under_eight_threads_exactly_so_many_are_logged_and_none_is_forgotten() {
         let lines = suppressed(&log, "denied");
         assert_eq!(lines.len(), 10, "round {round}");
         clock.advance(SECOND);
-        tracing::dispatcher::with_default(&listening, || drop(now(limiter.acquire(&ONE, 7).cost(2).send())));
+        tracing::dispatcher::with_default(&listening, || drop(now(limiter.try_acquire(&ONE, 7).cost(2).send())));
         let left_out = lines.iter().sum::<u64>() + suppressed(&log, "denied")[0];
         assert_eq!(left_out, 8 * 500 - 10, "round {round}");
         clock.advance(SECOND);
@@ -153,7 +153,7 @@ fn threads_at_the_turn_of_a_second_do_not_begin_it_anew() {
     let log = Log::of(Level::INFO);
     let _listening = log.listen();
     for _ in 0..1000 {
-        now(limiter.acquire(&ONE, 7).cost(2).send());
+        drop(now(limiter.try_acquire(&ONE, 7).cost(2).send()));
     }
     assert_eq!(suppressed(&log, "denied").len(), 1 + 10, "one in the first second, ten in the other");
 }
@@ -173,12 +173,12 @@ fn nothing_is_done_for_those_who_do_not_listen() {
     {
         let log = Log::of(Level::WARN);
         let _listening = log.listen();
-        now(limiter.limit(&ONE, 7));
-        (0..20).for_each(|_| drop(now(limiter.limit(&ONE, 7))));
+        drop(now(limiter.try_limit(&ONE, 7)));
+        (0..20).for_each(|_| drop(now(limiter.try_limit(&ONE, 7))));
         assert_eq!((log.take().len(), looks.load(Ordering::Relaxed)), (0, 0));
     }
     let log = Log::of(Level::INFO);
     let _listening = log.listen();
-    now(limiter.limit(&ONE, 7));
+    drop(now(limiter.try_limit(&ONE, 7)));
     assert_eq!((suppressed(&log, "denied"), looks.load(Ordering::Relaxed)), (vec![0], 1));
 }

@@ -36,11 +36,11 @@ fn scene(rules: AutoBlock) -> Scene {
 impl Scene {
     /// One denial of a key under a policy that never has so much.
     fn deny(&self, policy: &Policy, key: impl Into<Subject>) -> Reason {
-        now(self.limiter.acquire(policy, key).cost(policy.quota().limit() + 1).send()).reason()
+        now(self.limiter.try_acquire(policy, key).cost(policy.quota().limit() + 1).send()).reason()
     }
 
     fn reason(&self, policy: &Policy, key: impl Into<Subject>) -> Reason {
-        now(self.limiter.check(policy, key)).reason()
+        now(self.limiter.try_check(policy, key)).reason()
     }
 
     fn rules_blocked(&self) -> Vec<String> {
@@ -93,7 +93,7 @@ fn a_window_begins_with_a_denial_and_ends_to_the_microsecond() {
 fn the_first_window_begins_with_a_denial_and_not_with_the_clock() {
     let clock = ManualClock::at(tollgate::algorithm::Micros::new(1));
     let limiter = RateLimiter::builder(Store::far(&clock)).auto_block(three(&[&ONE])).build();
-    let deny = || now(limiter.acquire(&ONE, "eve").cost(2).send()).reason();
+    let deny = || now(limiter.try_acquire(&ONE, "eve").cost(2).send()).reason();
     clock.advance(MINUTE - SECOND);
     deny();
     clock.advance(SECOND);
@@ -107,7 +107,7 @@ fn the_first_window_begins_with_a_denial_and_not_with_the_clock() {
 fn after_a_success_the_next_denial_begins_a_window() {
     let scene = scene(three(&[&ONE]).reset_on_success());
     scene.deny(&ONE, "eve");
-    assert!(now(scene.limiter.limit(&ONE, "eve")).is_allowed());
+    assert!(now(scene.limiter.try_limit(&ONE, "eve")).is_allowed());
     scene.clock.advance(MINUTE - US);
     scene.deny(&ONE, "eve");
     scene.clock.advance(US);
@@ -120,17 +120,19 @@ fn after_a_success_the_next_denial_begins_a_window() {
 fn success_forgives_key_and_address_only_where_that_is_asked_for() {
     for (rules, is_blocked) in [(three(&[&ONE]).reset_on_success(), false), (three(&[&ONE]), true)] {
         let scene = scene(rules);
-        let ask = |cost| now(scene.limiter.acquire(&ONE, "eve").ip(ip("192.0.2.7")).cost(cost).send()).reason();
+        let ask = |cost| now(scene.limiter.try_acquire(&ONE, "eve").ip(ip("192.0.2.7")).cost(cost).send()).reason();
         ask(2);
         ask(2);
         // Neither a check nor another policy's success is one.
-        assert!(now(scene.limiter.check(&ONE, "eve")).is_allowed());
-        assert!(now(scene.limiter.limit(&API, "eve")).is_allowed());
+        assert!(now(scene.limiter.try_check(&ONE, "eve")).is_allowed());
+        assert!(now(scene.limiter.try_limit(&API, "eve")).is_allowed());
         assert_eq!(ask(1), Reason::WithinQuota);
         ask(2);
         ask(2);
-        let reasons =
-            [scene.reason(&ONE, "eve"), now(scene.limiter.acquire(&API, "bob").ip(ip("192.0.2.7")).check()).reason()];
+        let reasons = [
+            scene.reason(&ONE, "eve"),
+            now(scene.limiter.try_acquire(&API, "bob").ip(ip("192.0.2.7")).check()).reason(),
+        ];
         let expected = if is_blocked { Reason::Blocked } else { Reason::WithinQuota };
         assert_eq!(reasons[1], expected);
         assert_eq!(reasons[0] == Reason::Blocked, is_blocked);
@@ -142,7 +144,7 @@ fn success_forgives_key_and_address_only_where_that_is_asked_for() {
 fn a_charge_of_nothing_is_no_success() {
     let scene = scene(three(&[&ONE]).reset_on_success());
     for _ in 0..3 {
-        assert!(now(scene.limiter.acquire(&ONE, "eve").cost(0).send()).is_allowed());
+        assert!(now(scene.limiter.try_acquire(&ONE, "eve").cost(0).send()).is_allowed());
         scene.deny(&ONE, "eve");
     }
     assert_eq!(scene.reason(&ONE, "eve"), Reason::Blocked);
@@ -154,7 +156,7 @@ fn a_block_that_is_kept_outlasts_a_flood_of_callers_who_are_denied_a_few_times()
     let clock = ManualClock::new();
     let rules = AutoBlock::new([&ONE]).threshold(30).within(MINUTE).block_for(HOUR).max_entries(1024);
     let limiter = RateLimiter::builder(Store::near(&clock)).auto_block(rules).build();
-    let deny = |key: u64| now(limiter.acquire(&ONE, key).cost(2).send()).reason();
+    let deny = |key: u64| now(limiter.try_acquire(&ONE, key).cost(2).send()).reason();
     for eve in 0..100 {
         (0..30).for_each(|_| assert_ne!(deny(eve), Reason::WithinQuota));
     }
@@ -162,7 +164,7 @@ fn a_block_that_is_kept_outlasts_a_flood_of_callers_who_are_denied_a_few_times()
     for other in 1000..50_000 {
         (0..3).for_each(|_| assert_ne!(deny(other), Reason::WithinQuota));
     }
-    let blocked = (0..100).filter(|eve| now(limiter.check(&ONE, *eve)).reason() == Reason::Blocked).count();
+    let blocked = (0..100).filter(|eve| now(limiter.try_check(&ONE, *eve)).reason() == Reason::Blocked).count();
     assert_eq!(blocked, 100);
 }
 
@@ -231,7 +233,7 @@ fn only_the_signals_that_were_chosen_are_blocked() {
     ] {
         let scene = scene(rules);
         let ask = |cost| {
-            let call = scene.limiter.acquire(&ONE, "eve").ip(ip("2001:db8::1")).user_agent("Bot/1");
+            let call = scene.limiter.try_acquire(&ONE, "eve").ip(ip("2001:db8::1")).user_agent("Bot/1");
             now(call.country("kp").label("asn", "64496").cost(cost).send()).reason()
         };
         for _ in 0..3 {
@@ -248,9 +250,9 @@ fn a_site_of_ipv6_is_blocked_as_one_and_its_neighbour_is_not() {
     let scene = scene(three(&[&ONE]));
     for i in 1..=3 {
         let address = ip(&format!("2001:db8:0:1:{i}::{i}"));
-        now(scene.limiter.acquire(&ONE, i).ip(address).cost(2).send());
+        drop(now(scene.limiter.try_acquire(&ONE, i).ip(address).cost(2).send()));
     }
-    let reason = |text: &str| now(scene.limiter.acquire(&API, "ada").ip(ip(text)).check()).reason();
+    let reason = |text: &str| now(scene.limiter.try_acquire(&API, "ada").ip(ip(text)).check()).reason();
     assert_eq!(reason("2001:db8:0:1:ffff::1"), Reason::Blocked);
     assert_eq!(reason("2001:db8:0:2::1"), Reason::WithinQuota);
     assert_eq!(scene.rules_blocked(), ["network 2001:db8:0:1::/64"]);
@@ -260,7 +262,7 @@ fn a_site_of_ipv6_is_blocked_as_one_and_its_neighbour_is_not() {
 async fn checks_and_shadow_mode_do_not_count() {
     let scene = scene(three(&[&ONE]));
     for _ in 0..10 {
-        now(scene.limiter.acquire(&ONE, "eve").ip(ip("192.0.2.7")).cost(2).check());
+        drop(now(scene.limiter.try_acquire(&ONE, "eve").ip(ip("192.0.2.7")).cost(2).check()));
     }
     let client = serve(hello().layer(layer(&scene.limiter, &ONE).shadow())).await;
     for _ in 0..10 {
@@ -275,7 +277,7 @@ fn a_charge_that_would_have_fitted_does_not_count_nor_one_of_another_policy() {
     for _ in 0..10 {
         // `API` fits, `ONE` never does.
         let charges = [Charge::new(&API, "eve"), Charge::new(&ONE, "eve").cost(2)];
-        let decisions = now(scene.limiter.limit_all(charges));
+        let decisions = now(scene.limiter.try_limit_all(charges));
         assert_eq!(decisions.get(0).unwrap().reason(), Reason::RefusedElsewhere);
     }
     assert_eq!(scene.limiter.stats().offenders, 0);
@@ -286,7 +288,7 @@ fn a_charge_that_would_have_fitted_does_not_count_nor_one_of_another_policy() {
     assert_eq!(scene.reason(&API, "eve"), Reason::Blocked);
     assert_eq!(scene.reason(&ONE, "eve"), Reason::WithinQuota);
     // In one call with one of those, it is.
-    let decisions = now(scene.limiter.limit_all([Charge::new(&ONE, "eve"), Charge::new(&API, "eve")]));
+    let decisions = now(scene.limiter.try_limit_all([Charge::new(&ONE, "eve"), Charge::new(&API, "eve")]));
     assert!(decisions.iter().all(|decision| decision.reason() == Reason::Blocked));
 }
 
@@ -299,7 +301,7 @@ fn several_rules_in_one_request_count_once_for_each_key() {
             Charge::new(&API, "eve").cost(11),
             Charge::new(&ONE, "bob").cost(2),
         ];
-        now(scene.limiter.limit_all(charges)).get(0).unwrap().reason()
+        now(scene.limiter.try_limit_all(charges)).get(0).unwrap().reason()
     };
     call();
     call();
@@ -321,7 +323,7 @@ fn those_who_share_a_key_are_never_blocked_by_it() {
     assert_eq!(scene.limiter.stats().offenders, 0);
     // But their addresses are.
     for _ in 0..3 {
-        now(scene.limiter.acquire(&ONE, Subject::anonymous()).ip(ip("192.0.2.7")).cost(2).send());
+        drop(now(scene.limiter.try_acquire(&ONE, Subject::anonymous()).ip(ip("192.0.2.7")).cost(2).send()));
     }
     assert_eq!(scene.rules_blocked(), ["network 192.0.2.7/32"]);
 }
@@ -346,8 +348,8 @@ async fn denials_of_turns_count_and_turns_that_are_given_back_do_not() {
     let queue = Policy::new("queue", Quota::token_bucket(1, SECOND).max_reserved(2));
     let scene = scene(three(&[&queue]));
     for _ in 0..10 {
-        // Taken, and dropped.
-        drop(now(scene.limiter.acquire(&queue, "ada").reserve().hold()));
+        // Taken, and given back.
+        now(now(scene.limiter.acquire(&queue, "ada").reserve()).cancel());
         drop(scene.limiter.acquire(&queue, "ada").wait_up_to(SECOND));
         let usage = now(scene.limiter.acquire(&queue, "ada").hold()).keep();
         now(usage.settle(1000));
@@ -355,9 +357,11 @@ async fn denials_of_turns_count_and_turns_that_are_given_back_do_not() {
     }
     assert_eq!(scene.limiter.stats().offenders, 0);
     for _ in 0..3 {
-        now(scene.limiter.acquire(&queue, "eve").reserve().send());
+        now(scene.limiter.acquire(&queue, "eve").reserve()).keep();
     }
-    assert_eq!(now(scene.limiter.acquire(&queue, "eve").reserve().send()).reason(), Reason::QuotaExceeded);
+    let denied = scene.limiter.acquire(&queue, "eve").reserve().await.unwrap_err();
+    let reason = denied.denied().and_then(|denied| denied.decisions().get(0)).map(|decision| decision.reason());
+    assert_eq!(reason, Some(Reason::QuotaExceeded));
     assert!(scene.limiter.acquire(&queue, "eve").wait_up_to(SECOND / 2).await.is_err());
     assert!(scene.limiter.acquire(&queue, "eve").hold().await.is_err());
     assert_eq!(scene.reason(&queue, "eve"), Reason::Blocked);
@@ -377,13 +381,13 @@ fn denials_of_a_fallback_count_and_what_passes_unseen_does_not() {
         .build();
     store.fails.store(true, Ordering::Relaxed);
     for _ in 0..10 {
-        assert_eq!(now(limiter.limit(&API, "ada")).reason(), Reason::Unseen);
+        assert_eq!(now(limiter.try_limit(&API, "ada")).reason(), Reason::Unseen);
     }
     assert_eq!(limiter.stats().offenders, 0);
     for expected in
         [Reason::WithinQuota, Reason::QuotaExceeded, Reason::QuotaExceeded, Reason::QuotaExceeded, Reason::Blocked]
     {
-        assert_eq!(now(limiter.limit(&ONE, "eve")).reason(), expected);
+        assert_eq!(now(limiter.try_limit(&ONE, "eve")).reason(), expected);
     }
 }
 
@@ -392,11 +396,11 @@ fn denials_that_the_block_cache_tells_count() {
     let clock = ManualClock::new();
     let store = Store::far(&clock);
     let limiter = RateLimiter::builder(Arc::clone(&store)).auto_block(three(&[&ONE])).build();
-    now(limiter.limit(&ONE, "eve"));
+    drop(now(limiter.try_limit(&ONE, "eve")));
     for _ in 0..3 {
-        assert_eq!(now(limiter.limit(&ONE, "eve")).reason(), Reason::QuotaExceeded);
+        assert_eq!(now(limiter.try_limit(&ONE, "eve")).reason(), Reason::QuotaExceeded);
     }
-    assert_eq!((now(limiter.limit(&ONE, "eve")).reason(), store.asked()), (Reason::Blocked, 1));
+    assert_eq!((now(limiter.try_limit(&ONE, "eve")).reason(), store.asked()), (Reason::Blocked, 1));
 }
 
 #[test]
@@ -435,12 +439,12 @@ fn a_user_agent_with_an_asterisk_stands_for_itself() {
         .build();
     for agent in ["*", "Mozilla*"] {
         for _ in 0..3 {
-            now(limiter.acquire(&ONE, "eve").user_agent(agent).cost(2).send());
+            drop(now(limiter.try_acquire(&ONE, "eve").user_agent(agent).cost(2).send()));
         }
-        assert_eq!(now(limiter.acquire(&ONE, "eve").user_agent(agent).send()).reason(), Reason::DenyList);
+        assert_eq!(now(limiter.try_acquire(&ONE, "eve").user_agent(agent).send()).reason(), Reason::DenyList);
     }
     for agent in ["Mozilla/5.0", "curl/8.0", ""] {
-        assert!(now(limiter.acquire(&API, "ada").user_agent(agent).send()).is_allowed(), "{agent:?}");
+        assert!(now(limiter.try_acquire(&API, "ada").user_agent(agent).send()).is_allowed(), "{agent:?}");
     }
     assert_eq!(list.len(), 2);
 }
@@ -455,7 +459,7 @@ fn no_setting_makes_it_panic() {
     ] {
         let scene = scene(rules);
         for _ in 0..100 {
-            now(scene.limiter.acquire(&ONE, "eve").ip(ip("::1")).cost(2).send());
+            drop(now(scene.limiter.try_acquire(&ONE, "eve").ip(ip("::1")).cost(2).send()));
             scene.clock.advance(HOUR);
         }
     }

@@ -15,7 +15,7 @@ static OTHER: Policy = Policy::new("other", Quota::sliding_window(10, MINUTE));
 
 fn reason(limiter: &RateLimiter, policy: &Policy, key: impl Into<Subject>, signals: &Signals) -> Reason {
     let charge = tollgate::Charge::new(policy, key).signals(signals.clone());
-    now(limiter.check_all([charge])).get(0).unwrap().reason()
+    now(limiter.try_check_all([charge])).get(0).unwrap().reason()
 }
 
 #[test]
@@ -63,20 +63,20 @@ fn of_several_signals_the_longest_block_counts_and_of_one_the_last() {
     now(limiter.block(Signal::key("eve"), HOUR));
     now(limiter.block(Signal::key("eve"), MINUTE));
     now(limiter.block(Signal::ip(ip("192.0.2.7")), 2 * HOUR));
-    let denied = now(limiter.acquire(&API, "eve").ip(ip("192.0.2.7")).send());
+    let denied = now(limiter.try_acquire(&API, "eve").ip(ip("192.0.2.7")).send());
     assert_eq!(denied.retry_after(), Some(2 * HOUR));
     assert_eq!(denied.denied_rule().map(ToString::to_string).as_deref(), Some("network 192.0.2.7/32"));
-    assert_eq!(now(limiter.limit(&API, "eve")).retry_after(), Some(MINUTE), "the operator's last word");
+    assert_eq!(now(limiter.try_limit(&API, "eve")).retry_after(), Some(MINUTE), "the operator's last word");
     now(limiter.block(Signal::key("eve"), Duration::MAX));
     clock.advance(100 * 365 * tollgate::DAY);
-    assert_eq!(now(limiter.limit(&API, "eve")).reason(), Reason::Blocked);
+    assert_eq!(now(limiter.try_limit(&API, "eve")).reason(), Reason::Blocked);
 }
 
 #[test]
 fn nobody_is_anonymous_by_name() {
     let limiter = RateLimiter::new(Store::near(&ManualClock::new()));
     now(limiter.block(Signal::key(Key::anonymous()), HOUR));
-    assert!(now(limiter.limit(&API, Subject::anonymous())).is_allowed());
+    assert!(now(limiter.try_limit(&API, Subject::anonymous())).is_allowed());
 }
 
 /// A user agent is looked at up to 1,024 bytes: the signal was not cut there, and matched nobody.
@@ -85,9 +85,9 @@ fn a_long_user_agent_is_blocked_as_it_is_seen() {
     let limiter = RateLimiter::new(Store::near(&ManualClock::new()));
     let long = "x".repeat(5000);
     now(limiter.block(Signal::user_agent(long.clone()), HOUR));
-    assert!(!now(limiter.acquire(&API, "eve").user_agent(long.clone()).send()).is_allowed());
+    assert!(!now(limiter.try_acquire(&API, "eve").user_agent(long.clone()).send()).is_allowed());
     now(limiter.unblock(Signal::user_agent(long.clone())));
-    assert!(now(limiter.acquire(&API, "eve").user_agent(long).send()).is_allowed());
+    assert!(now(limiter.try_acquire(&API, "eve").user_agent(long).send()).is_allowed());
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_block_of_nobody_yet_costs_others_nothing() {
     let store = Store::near(&ManualClock::new());
     let limiter = RateLimiter::new(Arc::clone(&store));
     now(limiter.unblock(Signal::key("eve")));
-    assert_eq!((limiter.stats().offenders, now(limiter.limit(&API, "eve")).is_allowed()), (0, true));
+    assert_eq!((limiter.stats().offenders, now(limiter.try_limit(&API, "eve")).is_allowed()), (0, true));
 }
 
 /// Blocks by hand and counted callers had one table: 150,000 keys that were denied twice each pushed 185 of 200 blocks out
@@ -112,8 +112,8 @@ fn no_flood_of_denials_ends_a_block_that_was_made_by_hand() {
     assert!(error.to_string().contains("100000 callers are blocked by hand already"), "{error}");
     for i in 0..20_000u64 {
         for _ in 0..3 {
-            assert!(!now(limiter.acquire(&API, i).cost(11).send()).is_allowed());
+            assert!(!now(limiter.try_acquire(&API, i).cost(11).send()).is_allowed());
         }
     }
-    assert!((0..100_000u64).all(|i| now(limiter.check(&API, ("held", i))).reason() == Reason::Blocked));
+    assert!((0..100_000u64).all(|i| now(limiter.try_check(&API, ("held", i))).reason() == Reason::Blocked));
 }

@@ -57,9 +57,10 @@ fn caller(policy: &Policy, key: u64) -> Subject {
     Subject::new((policy.name().as_str(), key))
 }
 
-fn charge<'a>(policy: &'a Policy, subject: Subject, ask: Ask) -> Charge<'a> {
+/// `ask` under the quota that applies, which may have no turns.
+fn charge<'a>(policy: &'a Policy, subject: Subject, ask: Ask, quota: &Quota) -> Charge<'a> {
     let charge = Charge::new(policy, subject).cost(ask.tokens());
-    match ask.max_wait() {
+    match ask.max_wait().filter(|_| quota.reservable() != Some(0)) {
         None => charge,
         Some(wait) if wait.as_micros() == u128::from(u64::MAX) => charge.reserve(),
         Some(wait) => charge.reserve_within(wait),
@@ -88,10 +89,11 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
             // Somebody else spends.
             0 => {
                 let caller = self::caller(policy, 2);
-                let ask = raw.ask(&on.limiter.quota(policy, caller.clone()));
+                let quota = on.limiter.quota(policy, caller.clone());
                 for side in [&on, &off] {
                     side.store.set_trip(Duration::ZERO, Duration::ZERO);
-                    drop(now(side.other.limit_all([charge(policy, caller.clone(), ask)])));
+                    let charge = charge(policy, caller.clone(), raw.ask(&quota), &quota);
+                    drop(now(async { Ok::<_, ()>(side.other.hold_all([charge]).await.map(|held| held.keep())) }));
                 }
             }
             1 => {
@@ -124,13 +126,14 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                 let scale = (quota.period().as_micros() as u64 / quota.rate()).clamp(2, 1 << 40);
                 let trip = |bits: u64| Duration::from_micros(if bits & 1 == 0 { 0 } else { (bits >> 1) % scale });
                 let (there, back) = (trip(raw.how.1 >> 8), trip(raw.how.1 >> 24));
-                let mut charges = vec![charge(policy, caller.clone(), raw.ask(&quota))];
+                let mut charges = vec![charge(policy, caller.clone(), raw.ask(&quota), &quota)];
                 let mut alone = key(bits >> 1) < 2;
                 for more in 0..(what == 11) as usize * (1 + (bits >> 30 & 1) as usize) {
                     let (bits, next) = (bits >> (32 + 6 * more), &policies[(bits >> 31) as usize % policies.len()]);
                     alone &= key(bits) < 2;
                     let who = subject(next, bits);
-                    charges.push(charge(next, who.clone(), raw.ask(&on.limiter.quota(next, who))));
+                    let quota = on.limiter.quota(next, who.clone());
+                    charges.push(charge(next, who, raw.ask(&quota), &quota));
                 }
                 on.store.set_trip(there, back);
                 on.store.asked();
@@ -158,21 +161,22 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
 /// Asked, and in hand one time in four, in some of these let go at once.
 fn decide(side: &mut Side, what: u8, charges: &[Charge<'_>]) -> (Decisions, usize) {
     let decisions = match what {
-        4 => now(side.limiter.check_all(charges.iter().cloned())),
-        5..=7 => match now(async { Ok::<_, ()>(side.limiter.hold_all(charges.iter().cloned()).await) }) {
+        4 => now(side.limiter.try_check_all(charges.iter().cloned())),
+        _ => match now(async { Ok::<_, ()>(side.limiter.hold_all(charges.iter().cloned()).await) }) {
             Ok(held) => {
                 let decisions = held.decisions().clone();
                 if what == 5 {
                     drop(held); // Given back.
-                } else {
+                } else if what <= 7 {
                     side.held.push(held.keep());
+                } else {
+                    drop(held.keep()); // Charged for good.
                 }
                 decisions
             }
             Err(tollgate::LimitError::Denied(denied)) => denied.into_decisions(),
             Err(error) => panic!("{error}"),
         },
-        _ => now(side.limiter.limit_all(charges.iter().cloned())),
     };
     (decisions, side.held.len())
 }

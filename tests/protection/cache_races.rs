@@ -29,12 +29,12 @@ fn denied_meanwhile(limiter: &RateLimiter, store: &Store, happens: impl FnOnce()
 }
 
 /// One is left of ten, so it is not known that two are denied.
-fn two(limiter: &RateLimiter) -> tollgate::DecisionsFuture {
-    limiter.limit_all([Charge::new(&API, "eve").cost(2)])
+fn two(limiter: &RateLimiter) -> tollgate::DecisionFuture<Result<tollgate::Decisions, tollgate::Error>> {
+    limiter.try_limit_all([Charge::new(&API, "eve").cost(2)])
 }
 
 fn nine(limiter: &RateLimiter) {
-    assert!(now(limiter.limit_all([Charge::new(&API, "eve").cost(9)])).is_allowed());
+    assert!(now(limiter.try_limit_all([Charge::new(&API, "eve").cost(9)])).is_allowed());
 }
 
 fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
@@ -52,7 +52,7 @@ fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
     assert_eq!(store.asked(), 0);
 
     let cases: [fn(&RateLimiter); 4] = [
-        |limiter| now(limiter.reset(&API, "eve")),
+        |limiter| assert!(now(limiter.reset(&API, "eve"))),
         // Nobody looks at whether it is done.
         |limiter| drop(limiter.reset(&API, "eve")),
         |limiter| now(limiter.set_quota(&API, Some(Quota::token_bucket(30, MINUTE)))),
@@ -87,11 +87,11 @@ fn of_two_answers_the_later_one_is_known_in_whatever_order_they_arrive() {
     for swapped in [false, true] {
         let (limiter, store, clock) = far();
         store.hold();
-        let mut first = Box::pin(limiter.limit_all([Charge::new(&API, "eve").cost(11)]));
+        let mut first = Box::pin(limiter.try_limit_all([Charge::new(&API, "eve").cost(11)]));
         assert!(poll(first.as_mut()).is_pending());
         let first_store_has_it = store.asked();
         clock.advance(SECOND);
-        let mut second = Box::pin(limiter.limit_all([Charge::new(&API, "eve").cost(10)]));
+        let mut second = Box::pin(limiter.try_limit_all([Charge::new(&API, "eve").cost(10)]));
         assert!(poll(second.as_mut()).is_pending());
         assert_eq!((first_store_has_it, store.asked()), (1, 1));
         store.let_go();
@@ -103,7 +103,7 @@ fn of_two_answers_the_later_one_is_known_in_whatever_order_they_arrive() {
             assert!(poll(answer.as_mut()).is_ready());
         }
         // The first saw a full bucket, the second an empty one.
-        assert!(!now(limiter.limit(&API, "eve")).is_allowed());
+        assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
         assert_eq!(store.asked(), 0, "{swapped}");
     }
 }

@@ -72,9 +72,9 @@ async fn each_kind_of_rule_denies_its_own_and_nobody_else_from_when_it_is_there_
 async fn a_label_of_ones_own_denies_from_a_call_and_a_layer() {
     let list = DenyList::from_iter([DenyRule::label("asn", "64496").unwrap()]);
     let limiter = RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(&list).build();
-    let denied = now(limiter.acquire(&API, "ada").label("asn", "64496").send());
+    let denied = now(limiter.try_acquire(&API, "ada").label("asn", "64496").send());
     assert_eq!((denied.reason(), denied.retry_after()), (Reason::DenyList, None));
-    assert!(now(limiter.acquire(&API, "ada").label("as", "64496").send()).is_allowed());
+    assert!(now(limiter.try_acquire(&API, "ada").label("as", "64496").send()).is_allowed());
     let layer = crate::app::layer(&limiter, &API).label("asn", |req| req.uri.query().map(str::to_owned));
     let app = crate::client::hello().layer(layer);
     for (query, status) in [("64496", 429), ("64497", 200)] {
@@ -91,7 +91,7 @@ async fn a_denied_caller_is_charged_under_no_policy_and_checks_say_so_too() {
     let limiter = RateLimiter::builder(Arc::clone(&store)).deny_list(&list).build();
     // One of the keys is enough.
     let charges = || [tollgate::Charge::new(&API, "ada"), tollgate::Charge::new(&other, "mallory")];
-    for decisions in [now(limiter.limit_all(charges())), now(limiter.check_all(charges()))] {
+    for decisions in [now(limiter.try_limit_all(charges())), now(limiter.try_check_all(charges()))] {
         assert!(decisions.iter().all(|decision| decision.reason() == Reason::DenyList && decision.remaining() == 0));
         assert_eq!(decisions.retry_after(), None);
     }

@@ -102,7 +102,7 @@ async fn every_family_of_headers_and_grpc_keep_the_secret_too() {
         HeaderFamily::XRateLimit(ResetUnit::Epoch),
         HeaderFamily::None,
     ] {
-        let client = serve(hello().layer(layer(&limiter, &API).headers(family))).await;
+        let client = serve(hello().layer(layer(&limiter, &API).headers(family).grpc())).await;
         let denied = client.send("GET", &CALLER).await;
         assert_eq!((denied.status, denied.retry_after()), (429, None));
         let blocked = client.get_as("eve").await;

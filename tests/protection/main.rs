@@ -16,6 +16,7 @@ mod client;
 #[path = "../model/random.rs"]
 mod random;
 
+mod agents;
 mod app;
 mod blocking;
 mod by_hand;
@@ -24,8 +25,10 @@ mod cache_histories;
 mod cache_races;
 mod deny;
 mod disclosure;
+mod lists;
 mod naive;
 mod quotas;
 mod spoofing;
 mod store;
 mod threads;
+mod unmatched;

@@ -25,7 +25,7 @@ fn a_key_goes_before_its_tier_a_tier_before_everybody_and_none_puts_back_what_wa
     let api = Policy::new("api", tens(100)).tier("free", tens(10));
     let limits = || {
         let limit = |subject: Subject| {
-            now(limiter.check(&api, subject.clone())).limit().min(limiter.quota(&api, subject).limit())
+            now(limiter.try_check(&api, subject.clone())).limit().min(limiter.quota(&api, subject).limit())
         };
         let free = |key: &str| Subject::new(key).tier("free");
         [
@@ -66,18 +66,18 @@ fn a_key_goes_before_its_tier_a_tier_before_everybody_and_none_puts_back_what_wa
 #[test]
 fn what_was_spent_stays_spent() {
     let (limiter, clock) = limiter();
-    now(limiter.acquire(&API, "ada").cost(10).send());
+    drop(now(limiter.try_acquire(&API, "ada").cost(10).send()));
     // Up: the room is there at once, less what was spent.
     now(limiter.set_quota(&API, Some(tens(100))));
     assert_eq!(now(limiter.remaining(&API, "ada")), 90);
-    now(limiter.acquire(&API, "ada").cost(90).send());
+    drop(now(limiter.try_acquire(&API, "ada").cost(90).send()));
     // Down: paid back as the faster quota pays. 100 in a minute are down to 5, and so one of 6 is there, after 57 s.
     now(limiter.set_quota(&API, Some(tens(6))));
-    assert_eq!(now(limiter.limit(&API, "ada")).retry_after(), Some(57 * SECOND));
+    assert_eq!(now(limiter.try_limit(&API, "ada")).retry_after(), Some(57 * SECOND));
     clock.advance(57 * SECOND - US);
-    assert!(!now(limiter.check(&API, "ada")).is_allowed());
+    assert!(!now(limiter.try_check(&API, "ada")).is_allowed());
     clock.advance(US);
-    assert!(now(limiter.limit(&API, "ada")).is_allowed());
+    assert!(now(limiter.try_limit(&API, "ada")).is_allowed());
     // Back again: what the row says, under the policy's own.
     now(limiter.set_quota(&API, None));
     assert_eq!(now(limiter.remaining(&API, "ada")), 4);
@@ -93,7 +93,7 @@ fn quotas_that_are_set_in_turn_admit_no_more_than_the_larger_one() {
     let mut admitted = 0;
     for second in 0..60 {
         now(limiter.set_quota(&API, Some(tens(if second % 2 == 0 { 60 } else { 1000 }))));
-        while now(limiter.limit(&API, "ada")).is_allowed() {
+        while now(limiter.try_limit(&API, "ada")).is_allowed() {
             admitted += 1;
         }
         clock.advance(SECOND);
@@ -179,7 +179,7 @@ fn whoever_reads_meanwhile_sees_one_quota_or_the_other() {
             scope.spawn(move || {
                 let mut seen = [false; 2];
                 while !done.load(Ordering::Relaxed) {
-                    let decision = now(limiter.acquire(&API, reader).cost(0).send());
+                    let decision = now(limiter.try_acquire(&API, reader).cost(0).send());
                     // Rate, capacity and period of one quota.
                     let quota = decision.quota();
                     let one = (quota.rate(), quota.limit(), quota.period()) == (10, 10, MINUTE);

@@ -82,7 +82,7 @@ async fn denials_block_the_address_that_was_denied_and_no_other() {
     for i in 0..10 {
         client.send("GET", &[&format!("x-forwarded-for: 198.51.100.{i}, 192.0.2.7")]).await;
     }
-    let reason = |address: &str| now(limiter.acquire(&API, "somebody").ip(ip(address)).check()).reason();
+    let reason = |address: &str| now(limiter.try_acquire(&API, "somebody").ip(ip(address)).check()).reason();
     assert_eq!(reason("192.0.2.7"), Reason::Blocked);
     for i in 0..10 {
         assert_eq!(reason(&format!("198.51.100.{i}")), Reason::WithinQuota);
@@ -98,9 +98,9 @@ async fn no_key_that_a_caller_chooses_is_taken_for_an_address_or_a_label() {
     limiter.block(Signal::ip(ip("192.0.2.7")), HOUR).await.unwrap();
     limiter.block(Signal::label("country", "KP"), HOUR).await.unwrap();
     for key in [tollgate::Key::from(ip("192.0.2.7")), ("ip", ip("192.0.2.7")).into(), "192.0.2.7".into(), "KP".into()] {
-        assert!(now(limiter.limit(&API, key)).is_allowed());
+        assert!(now(limiter.try_limit(&API, key)).is_allowed());
     }
     limiter.block(Signal::key(ip("192.0.2.8")), HOUR).await.unwrap();
-    assert!(now(limiter.acquire(&API, "ada").ip(ip("192.0.2.8")).send()).is_allowed());
-    assert!(!now(limiter.limit(&API, ip("192.0.2.8"))).is_allowed());
+    assert!(now(limiter.try_acquire(&API, "ada").ip(ip("192.0.2.8")).send()).is_allowed());
+    assert!(!now(limiter.try_limit(&API, ip("192.0.2.8"))).is_allowed());
 }

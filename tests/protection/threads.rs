@@ -43,11 +43,11 @@ fn decisions_blocks_and_changes_from_eight_threads_end_as_they_should() {
     assert_eq!(list.len(), 8);
     for thread in 0..8u64 {
         assert!(list.contains(&DenyRule::key(("denied", thread, ROUNDS - 1))));
-        assert_eq!(now(limiter.check(&API, ("denied", thread, ROUNDS - 1))).reason(), Reason::DenyList);
-        assert!(now(limiter.check(&API, ("denied", thread, ROUNDS - 2))).is_allowed());
-        assert_eq!(now(limiter.check(&API, ("blocked", thread))).reason(), Reason::Blocked);
-        assert_eq!(now(limiter.check(&API, ("let go", thread))).reason(), Reason::WithinQuota);
-        assert_eq!(now(limiter.check(&ONE, ("offender", thread))).reason(), Reason::Blocked);
+        assert_eq!(now(limiter.try_check(&API, ("denied", thread, ROUNDS - 1))).reason(), Reason::DenyList);
+        assert!(now(limiter.try_check(&API, ("denied", thread, ROUNDS - 2))).is_allowed());
+        assert_eq!(now(limiter.try_check(&API, ("blocked", thread))).reason(), Reason::Blocked);
+        assert_eq!(now(limiter.try_check(&API, ("let go", thread))).reason(), Reason::WithinQuota);
+        assert_eq!(now(limiter.try_check(&ONE, ("offender", thread))).reason(), Reason::Blocked);
         assert_eq!(limiter.quota(&API, ("quota", thread)).limit(), ROUNDS);
     }
     let stats = limiter.stats();
@@ -71,10 +71,10 @@ fn work(limiter: &RateLimiter, list: &DenyList, thread: u64, round: u64) {
     now(limiter.set_key_quota(&API, ("quota", thread), Some(Quota::token_bucket(round + 1, MINUTE))));
     now(limiter.block(Signal::key(("blocked", thread)), HOUR));
     let signals = Signals::new().ip(ip(&format!("192.0.2.{thread}")));
-    drop(now(limiter.limit_all([Charge::new(&ONE, ("offender", thread)).cost(2).signals(signals)])));
-    drop(now(limiter.limit_all([Charge::new(&API, "shared"), Charge::new(&API, ("own", thread, round))])));
-    drop(now(limiter.limit(&API, "shared")));
-    assert_eq!(now(limiter.check(&API, ("blocked", thread))).reason(), Reason::Blocked);
+    drop(now(limiter.try_limit_all([Charge::new(&ONE, ("offender", thread)).cost(2).signals(signals)])));
+    drop(now(limiter.try_limit_all([Charge::new(&API, "shared"), Charge::new(&API, ("own", thread, round))])));
+    drop(now(limiter.try_limit(&API, "shared")));
+    assert_eq!(now(limiter.try_check(&API, ("blocked", thread))).reason(), Reason::Blocked);
     assert_eq!(limiter.quota(&API, ("quota", thread)).limit(), round + 1);
     now(limiter.unblock(Signal::key(("let go", thread))));
     assert!(limiter.stats().offenders <= 32);

@@ -61,7 +61,7 @@ async fn charges_over_several_slots_are_all_or_none() {
             assert_eq!(spent(&backend, &wide).await, 3.0, "a refused call charged a row");
         }
         assert_eq!(spent(&backend, &narrow).await, 1.0);
-        backend.reset(&[wide.row, narrow.row]).await.unwrap();
+        assert_eq!(backend.reset(&[wide.row, narrow.row]).await.unwrap(), 2);
     }
 }
 

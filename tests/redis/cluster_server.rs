@@ -1,12 +1,13 @@
 //! A Redis cluster of one's own: three primaries, one of them with a replica if asked for.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use redis::Connection;
 use tollgate::Digest;
 use tollgate::backend::{RedisBackend, RedisBackendBuilder};
 
-use crate::server::{FREE, PATIENCE, Server};
+use crate::server::{FREE, PATIENCE, Server, is_redis_6};
 
 /// A running cluster. It ends with the test that started it.
 pub(crate) struct Cluster {
@@ -16,13 +17,21 @@ pub(crate) struct Cluster {
 
 pub(crate) const PRIMARIES: u16 = 3;
 
-const SLOTS: u16 = 16384;
+pub(crate) const SLOTS: u16 = 16384;
 
-/// The port that nodes talk on: by default 10000 higher than the other, which is not always there.
+/// The port that nodes talk on: by default 10000 higher than the other, which is not always there. Redis 6 has no
+/// other; if it is taken, the server does not start, and another pair is tried.
 const BUS: &str = "--cluster-port";
 
 /// What makes a server the node of a cluster.
-pub(crate) const NODE: [&str; 4] = ["--cluster-enabled", "yes", BUS, FREE];
+pub(crate) fn node() -> &'static [&'static str] {
+    const NODE: [&str; 4] = ["--cluster-enabled", "yes", BUS, FREE];
+    if is_redis_6() { &NODE[..2] } else { &NODE }
+}
+
+fn bus(node: &Server) -> String {
+    if is_redis_6() { (node.port() + 10_000).to_string() } else { node.setting(BUS).to_owned() }
+}
 
 impl Cluster {
     pub(crate) fn start() -> Cluster {
@@ -38,25 +47,23 @@ impl Cluster {
         let node_timeout = node_timeout.as_millis().to_string();
         // A node that is gone is to cost its own slots only.
         let rest = ["--cluster-require-full-coverage", "no", "--cluster-node-timeout", &node_timeout];
-        let arguments = [NODE.as_slice(), rest.as_slice()].concat();
+        let arguments = [node(), rest.as_slice()].concat();
         let cluster = Cluster { nodes: (0..nodes).map(|_| Server::with(&arguments)).collect() };
         for i in 0..PRIMARIES {
             let node = &mut cluster.nodes[usize::from(i)].admin();
-            let (first, last) = (i * SLOTS / PRIMARIES, (i + 1) * SLOTS / PRIMARIES - 1);
-            ask::<()>(node, &["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]);
+            add_slots(node, i * SLOTS / PRIMARIES..(i + 1) * SLOTS / PRIMARIES);
             // Nodes that agree from the beginning need not find out.
             ask::<()>(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(i + 1).to_string()]);
         }
         let first = &mut cluster.nodes[0].admin();
         for node in &cluster.nodes[1..] {
-            let (port, bus) = (node.port().to_string(), node.setting(BUS));
-            ask::<()>(first, &["CLUSTER", "MEET", "127.0.0.1", &port, bus]);
+            ask::<()>(first, &["CLUSTER", "MEET", "127.0.0.1", &node.port().to_string(), &bus(node)]);
         }
         let known = format!("cluster_known_nodes:{nodes}");
         cluster.wait_until("all know each other", |_, info| info.contains(&known));
         if let Some(replica) = cluster.nodes.get(usize::from(PRIMARIES)) {
             ask::<()>(&mut replica.admin(), &["CLUSTER", "REPLICATE", &cluster.id(0)]);
-            wait_until("the replica is in step", || info(first, "replication").contains("state=online"));
+            wait_until_in_step(&cluster.nodes[0], replica);
             cluster.wait_until("all know of the replica", |node, _| {
                 ask::<String>(&mut node.admin(), &["CLUSTER", "NODES"]).contains("slave")
             });
@@ -98,6 +105,25 @@ impl Cluster {
             self.nodes.iter().all(at)
         });
     }
+}
+
+/// Gives a node slots that no other has.
+pub(crate) fn add_slots(node: &mut Connection, slots: Range<u16>) {
+    redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots.collect::<Vec<_>>()).exec(node).unwrap();
+}
+
+/// Waits until a replica has all that its primary has. (`WAIT` waits for what its own connection wrote.)
+pub(crate) fn wait_until_in_step(primary: &Server, replica: &Server) {
+    let (primary, replica) = (&mut primary.admin(), &mut replica.admin());
+    let number = |text: &str, name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.and_then(|value| value.trim().parse::<u64>().ok())
+    };
+    wait_until("the replica is in step", || {
+        let written = number(&info(primary, "replication"), "master_repl_offset");
+        let there = info(replica, "replication");
+        there.contains("master_link_status:up") && number(&there, "slave_repl_offset") >= written
+    });
 }
 
 /// The slot of a key's rows, as the server counts them.

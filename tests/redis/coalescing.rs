@@ -112,17 +112,6 @@ async fn turns_are_promised_in_order() {
 }
 
 #[tokio::test]
-async fn who_left_before_his_turn_is_not_charged() {
-    let server = Server::start();
-    let backend = server.backend().await;
-    // On this runtime nothing is sent before the first await: of these, nobody is there any more by then.
-    (0..50).for_each(|_| drop(backend.acquire(&[take(1, 100, 1)])));
-    let (left, stayed) = (backend.acquire(&[take(1, 100, 1)]), backend.acquire(&[take(1, 100, 1)]));
-    drop(left);
-    assert_eq!(stayed.await.unwrap()[0].state.spent, 1.0);
-}
-
-#[tokio::test]
 async fn settlements_and_resets_are_carried_out_though_nobody_waits() {
     let server = Server::start();
     let backend = server.backend().await;

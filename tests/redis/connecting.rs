@@ -31,7 +31,7 @@ async fn a_process_that_connects_lazily_begins_in_its_failure_mode() {
     let limiter = RateLimiter::builder(backend).on_failure(FailureMode::fallback(0.5)).build();
     let mut admitted = 0;
     for _ in 0..8 {
-        admitted += u32::from(limiter.limit(&SLOW, "ada").await.unwrap().is_allowed());
+        admitted += u32::from(limiter.try_limit(&SLOW, "ada").await.unwrap().is_allowed());
     }
     assert_eq!(admitted, 2);
 }
@@ -42,7 +42,7 @@ async fn calls_of_a_thousand_charges_do_not_break_each_other() {
     let server = Server::start();
     let limiter = RateLimiter::new(RedisBackend::builder().deadline(PATIENCE).connect(&server.url()).await.unwrap());
     let calls: Vec<_> = (0..20u64)
-        .map(|call| limiter.limit_all((0..1000u64).map(|key| Charge::new(&SLOW, (call, key))).collect::<Vec<_>>()))
+        .map(|call| limiter.try_limit_all((0..1000u64).map(|key| Charge::new(&SLOW, (call, key))).collect::<Vec<_>>()))
         .collect();
     for call in calls {
         assert!(call.await.unwrap().is_allowed());

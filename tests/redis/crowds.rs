@@ -25,7 +25,7 @@ async fn spend(limiter: &RateLimiter) -> (u64, u64) {
             tokio::spawn(async move {
                 let (mut admitted, mut failed) = (0, 0);
                 loop {
-                    match limiter.limit(&TOLL, key).await {
+                    match limiter.try_limit(&TOLL, key).await {
                         Ok(decision) if decision.is_allowed() => admitted += 1,
                         Ok(_) => return (admitted, failed),
                         Err(error) => {
@@ -90,7 +90,7 @@ async fn a_crowd_in_front_of_a_dead_server_is_told_in_time() {
         .map(|key| {
             let limiter = application.deny.clone();
             tokio::spawn(async move {
-                let error = limiter.limit(&SLOW, key).await.unwrap_err();
+                let error = limiter.try_limit(&SLOW, key).await.unwrap_err();
                 (error.kind(), begin.elapsed())
             })
         })
@@ -135,6 +135,6 @@ async fn a_connection_of_ones_own() {
     assert_eq!(spend(&limiter).await, (TOKENS, 0));
     cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").exec(&mut server.admin()).unwrap();
     for _ in 0..10 {
-        assert_eq!(limiter.limit(&SLOW, 1).await.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert_eq!(limiter.try_limit(&SLOW, 1).await.unwrap_err().kind(), ErrorKind::Unavailable);
     }
 }

@@ -13,7 +13,7 @@ use tollgate::backend::{Backend, RedisBackend, RowId, Take, conformance};
 use tollgate::{PolicyName, Quota};
 
 use crate::cluster::{drain, key_on, slow, spent};
-use crate::cluster_server::{Cluster, ask, info};
+use crate::cluster_server::{Cluster, info, wait_until_in_step};
 use crate::server::{PATIENCE, Server};
 
 const DEADLINE: Duration = Duration::from_millis(500);
@@ -47,7 +47,7 @@ async fn gone(break_it: impl FnOnce(&mut Server)) {
         [1, 2].map(|i| Take::new(rows[i], &Quota::token_bucket(1_000_000, Duration::from_secs(1)), Ask::cost(1)));
     assert_eq!(conformance::spend(&backend, &[hit], 30).await, 30);
     // What the replica does not have yet would be forgiven.
-    assert_eq!(ask::<u64>(&mut cluster.nodes[0].admin(), &["WAIT", "1", "5000"]), 1);
+    wait_until_in_step(&cluster.nodes[0], &cluster.nodes[3]);
     // Nothing at all is to be granted twice: all of the node's script calls are over.
     break_it(&mut cluster.nodes[0]);
 

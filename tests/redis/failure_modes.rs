@@ -36,7 +36,7 @@ async fn start() -> (Server, RateLimiter) {
 }
 
 async fn until_redis_decides(limiter: &RateLimiter) {
-    while limiter.check(&SEARCH, "nobody").await.unwrap().decided_by() != DecidedBy::Backend {
+    while limiter.try_check(&SEARCH, "nobody").await.unwrap().decided_by() != DecidedBy::Backend {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -69,7 +69,7 @@ async fn deny_is_503_and_when_to_come_back() {
         assert!(problem["type"].as_str().unwrap().ends_with("#temporary-reduced-capacity"), "{problem}");
         assert!(!body.contains("127.0.0.1") && !body.contains("redis"), "nobody's business: {body}");
     }
-    let error = limiter.limit(&LOGIN, 1).await.unwrap_err();
+    let error = limiter.try_limit(&LOGIN, 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
 }
 
@@ -82,7 +82,7 @@ async fn allow_lets_everybody_pass_unseen() {
         let (status, _, body) = ask(&app).await;
         assert_eq!((status, body.as_str()), (StatusCode::OK, "hello"));
     }
-    let decision = limiter.acquire(&PAGES, 1).cost(1_000_000).await.unwrap();
+    let decision = limiter.try_acquire(&PAGES, 1).cost(1_000_000).await.unwrap();
     assert_eq!((decision.decided_by(), decision.reason()), (DecidedBy::Nobody, Reason::Unseen));
 }
 
@@ -102,8 +102,8 @@ async fn the_fallback_admits_its_share_and_no_more() {
     assert_eq!(passed, 3);
     // Asking takes nothing.
     for _ in 0..5 {
-        let decision = limiter.check(&SEARCH, 2).await.unwrap();
-        assert_eq!((decision.remaining(), decision.decided_by()), (2, DecidedBy::Fallback));
+        let decision = limiter.try_check(&SEARCH, 2).await.unwrap();
+        assert_eq!((decision.remaining(), decision.decided_by()), (3, DecidedBy::Fallback));
     }
 }
 
@@ -124,7 +124,7 @@ async fn of_several_rules_the_strictest_mode_counts() {
         statuses.push(ask(&two).await.0.as_u16());
     }
     assert_eq!(statuses, [200, 200, 200, 429, 429]);
-    let both = limiter.limit_all([Charge::new(&PAGES, 7), Charge::new(&SEARCH, 7).cost(4)]).await.unwrap();
+    let both = limiter.try_limit_all([Charge::new(&PAGES, 7), Charge::new(&SEARCH, 7).cost(4)]).await.unwrap();
     let told: Vec<_> = both.iter().map(|decision| (decision.decided_by(), decision.reason())).collect();
     assert_eq!(told, [(DecidedBy::Nobody, Reason::RefusedElsewhere), (DecidedBy::Fallback, Reason::CostTooLarge)]);
 }
@@ -138,7 +138,7 @@ async fn the_fallback_takes_all_or_nothing() {
     server.kill();
     drop(limiter);
     for _ in 0..5 {
-        all.limit_all([Charge::new(&SEARCH, 1), Charge::new(&other, 1).cost(2)]).await.unwrap();
+        drop(all.try_limit_all([Charge::new(&SEARCH, 1), Charge::new(&other, 1).cost(2)]).await.unwrap());
     }
     assert_eq!((all.remaining(&SEARCH, 1).await.unwrap(), all.remaining(&other, 1).await.unwrap()), (1, 0));
 }
@@ -178,7 +178,7 @@ async fn redis_decides_again_when_it_is_back_from_what_it_knew() {
     assert_eq!(before.decisions().get(0).unwrap().decided_by(), DecidedBy::Backend);
     server.signal("STOP");
     for _ in 0..10 {
-        let decision = limiter.limit(&SEARCH, 1).await.unwrap();
+        let decision = limiter.try_limit(&SEARCH, 1).await.unwrap();
         assert_eq!(decision.decided_by(), DecidedBy::Fallback);
     }
     // A charge that Redis made is Redis's to settle, also when it cannot.
@@ -209,25 +209,27 @@ async fn the_fallback_can_be_ones_own() {
     let own = std::sync::Arc::new(MemoryBackend::new());
     let limiter = modes(RateLimiter::builder(backend)).fallback_backend(std::sync::Arc::clone(&own)).build();
     server.kill();
-    limiter.limit(&SEARCH, 1).await.unwrap();
+    drop(limiter.try_limit(&SEARCH, 1).await.unwrap());
     assert_eq!(own.len(), 1);
 }
 
-/// What the block cache remembers needs no server.
+/// What the block cache remembers needs no server, for a second.
 #[tokio::test]
-async fn whoever_was_denied_before_an_outage_stays_so_and_without_the_cache_gets_the_error() {
+async fn whoever_was_denied_before_an_outage_stays_so_for_a_second_and_without_the_cache_gets_the_error() {
     let mut server = Server::start();
     let backend = server.backend().await;
     let cached = RateLimiter::new(backend.clone());
     let bare = RateLimiter::builder(backend).block_cache(0).build();
     let key = fresh();
     for _ in 0..=LIMIT {
-        cached.limit(&SLOW, key).await.unwrap();
+        drop(cached.try_limit(&SLOW, key).await.unwrap());
     }
-    assert_eq!(bare.limit(&SLOW, key).await.unwrap().decided_by(), DecidedBy::Backend);
+    assert_eq!(bare.try_limit(&SLOW, key).await.unwrap().decided_by(), DecidedBy::Backend);
     server.kill();
-    let denied = cached.limit(&SLOW, key).await.unwrap();
+    let denied = cached.try_limit(&SLOW, key).await.unwrap();
     assert_eq!((denied.is_allowed(), denied.decided_by()), (false, DecidedBy::BlockCache));
-    assert!(bare.limit(&SLOW, key).await.is_err());
-    assert!(cached.limit(&SLOW, fresh()).await.is_err());
+    assert!(bare.try_limit(&SLOW, key).await.is_err());
+    assert!(cached.try_limit(&SLOW, fresh()).await.is_err());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(cached.try_limit(&SLOW, key).await.is_err(), "it is not remembered any more");
 }

@@ -47,7 +47,7 @@ async fn a_server_that_forgets_its_scripts_is_told_again() {
     let key = fresh();
     for left in (0..10).rev() {
         redis::cmd("SCRIPT").arg("FLUSH").exec(&mut admin).unwrap();
-        assert_eq!(application.deny.limit(&SLOW, key).await.unwrap().remaining(), left);
+        assert_eq!(application.deny.try_limit(&SLOW, key).await.unwrap().remaining(), left);
     }
 }
 
@@ -84,11 +84,11 @@ async fn a_server_that_is_full() {
     let application = Application::on(&server.url()).await;
     let mut admin = server.admin();
     let key = fresh();
-    while application.deny.limit(&SLOW, key).await.unwrap().is_allowed() {}
+    while application.deny.try_limit(&SLOW, key).await.unwrap().is_allowed() {}
     redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1).exec(&mut admin).unwrap();
     assert_eq!(application.suffers(A_WHILE).await, [ErrorKind::Unavailable]);
     // A denial writes nothing, so it needs no memory: who is denied stays denied.
-    assert!(!application.allow.limit(&SLOW, key).await.unwrap().is_allowed());
+    assert!(!application.allow.try_limit(&SLOW, key).await.unwrap().is_allowed());
     redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(0).exec(&mut admin).unwrap();
     application.is_back().await;
 }

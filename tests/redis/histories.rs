@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algorithm::{Algorithm, Ask, Line, Micros, Receipt, State, Step, Verdict, settle, step, step_all};
+use tollgate::algorithm::{
+    Algorithm, Ask, Line, Micros, Receipt, State, Step, Verdict, settle, step, step_all, takes_effect,
+};
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RedisBackend, RowId, Steps, Take};
 use tollgate::{Digest, PolicyName, Quota, SECOND};
 
@@ -133,7 +135,8 @@ const KEYS: [u128; ROWS] = [1, 2, 1, 3, 4, 3];
 /// An operation under way, and what the answer is to be.
 enum Sent {
     Takes { expected: Vec<Step>, answer: BackendFuture<Steps> },
-    Posted(BackendFuture<()>),
+    Settled { expected: bool, answer: BackendFuture<bool> },
+    Reset(BackendFuture<usize>),
 }
 
 impl<'a> History<'a> {
@@ -273,21 +276,24 @@ impl<'a> History<'a> {
             7 => receipt.cost.saturating_add(raw.cost.1 % 100),
             _ => raw.cost.1,
         };
+        let expected = takes_effect(&quota, &self.model[row], &receipt, self.now, actual);
         self.model[row] = or_none(settle(&quota, &self.model[row], &receipt, self.now, actual));
         (self.dirty[row], self.by[row]) = (true, quota);
-        Sent::Posted(self.backend.settle(&[Adjustment { row: id(row), quota, receipt, actual }]))
+        let answer = self.backend.settle(&[Adjustment { row: id(row), quota, receipt, actual }]);
+        Sent::Settled { expected, answer }
     }
 
     fn reset(&mut self, row: usize) -> Sent {
         (self.model[row], self.dirty[row]) = (State::default(), true);
-        Sent::Posted(self.backend.reset(&[id(row)]))
+        Sent::Reset(self.backend.reset(&[id(row)]))
     }
 
     async fn compare(&mut self, burst: Vec<Sent>) {
         let alone = burst.len() == 1;
         for sent in burst {
             match sent {
-                Sent::Posted(done) => done.await.unwrap(),
+                Sent::Settled { expected, answer } => assert_eq!(answer.await.unwrap(), expected),
+                Sent::Reset(found) => assert!(found.await.unwrap() <= 1),
                 Sent::Takes { expected, answer } => {
                     let answer = answer.await.unwrap();
                     assert_eq!(answer.len(), expected.len());

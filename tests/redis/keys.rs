@@ -7,7 +7,7 @@ use redis::{Connection, cmd};
 use tollgate::backend::RedisBackend;
 use tollgate::{Charge, HOUR, Key, Policy, Quota, RateLimiter};
 
-use crate::cluster_server::NODE;
+use crate::cluster_server::{SLOTS, add_slots, node};
 use crate::outage::SLOW;
 use crate::proxy::Proxy;
 use crate::server::{PATIENCE, Server};
@@ -82,7 +82,7 @@ async fn no_two_keys_are_one() {
     let keys = nasty();
     for round in [true, false] {
         for (i, key) in keys.iter().enumerate() {
-            assert_eq!(limiter.limit(&ONCE, key).await.unwrap().is_allowed(), round, "key {i}: {key:?}");
+            assert_eq!(limiter.try_limit(&ONCE, key).await.unwrap().is_allowed(), round, "key {i}: {key:?}");
         }
     }
     let rows: usize = cmd("DBSIZE").query(&mut server.admin()).unwrap();
@@ -93,9 +93,9 @@ async fn no_two_keys_are_one() {
 /// one slot.
 #[tokio::test]
 async fn all_rows_of_a_key_are_in_one_slot() {
-    let server = Server::with(&NODE);
+    let server = Server::with(node());
     let mut admin = server.admin();
-    cmd("CLUSTER").arg("ADDSLOTSRANGE").arg(0).arg(16383).exec(&mut admin).unwrap();
+    add_slots(&mut admin, 0..SLOTS);
     wait_for_slots(&mut admin);
     let backend = RedisBackend::builder().deadline(PATIENCE).connect_cluster([server.url()]).await.unwrap();
     let limiter = RateLimiter::new(backend.clone());
@@ -105,7 +105,7 @@ async fn all_rows_of_a_key_are_in_one_slot() {
     for key in nasty() {
         // One call, decided in one slot or not at all: the server refuses a script with keys of several.
         let all = policies.iter().map(|policy| Charge::new(policy, &key));
-        assert!(limiter.limit_all(all).await.unwrap().is_allowed(), "{key:?}");
+        assert!(limiter.try_limit_all(all).await.unwrap().is_allowed(), "{key:?}");
         let of_key: HashSet<u16> = policies
             .iter()
             .map(|policy| {
@@ -138,9 +138,9 @@ async fn no_text_of_a_key_is_to_be_read() {
     let canary = "canary@example.com";
     let held = limiter.acquire(&SLOW, canary).cost(2).hold().await.unwrap().keep();
     held.settle(1).await.unwrap();
-    limiter.limit_all([Charge::new(&ONCE, canary), Charge::new(&SLOW, (canary, 7))]).await.unwrap();
-    limiter.limit_all([Charge::new(&ONCE, canary), Charge::new(&SLOW, canary.as_bytes())]).await.unwrap();
-    limiter.limit(&SLOW, 0xCA4A_2222_3333_4444_u64).await.unwrap();
+    drop(limiter.try_limit_all([Charge::new(&ONCE, canary), Charge::new(&SLOW, (canary, 7))]).await.unwrap());
+    drop(limiter.try_limit_all([Charge::new(&ONCE, canary), Charge::new(&SLOW, canary.as_bytes())]).await.unwrap());
+    drop(limiter.try_limit(&SLOW, 0xCA4A_2222_3333_4444_u64).await.unwrap());
     limiter.reset(&ONCE, "canary of a reset").await.unwrap();
     let mut all = proxy.heard();
     let mut admin = server.admin();
@@ -177,8 +177,8 @@ async fn secrets_and_prefixes_keep_applications_apart() {
     };
     for (prefix, secret) in [("a", None), ("b", None), ("a", Some([1; 16])), ("a", Some([2; 16])), ("a:b", None)] {
         let limiter = with(prefix, secret).await;
-        assert!(limiter.limit(&ONCE, "ada").await.unwrap().is_allowed(), "{prefix} {secret:?}");
+        assert!(limiter.try_limit(&ONCE, "ada").await.unwrap().is_allowed(), "{prefix} {secret:?}");
         // A second process of the same application does.
-        assert!(!with(prefix, secret).await.limit(&ONCE, "ada").await.unwrap().is_allowed(), "{prefix} {secret:?}");
+        assert!(!with(prefix, secret).await.try_limit(&ONCE, "ada").await.unwrap().is_allowed(), "{prefix} {secret:?}");
     }
 }

@@ -1,11 +1,14 @@
-//! The Redis backend on a real redis-server, started by each test on a port of its own.
+//! The Redis backend on a real server, started by each test on a port of its own: Debian's redis-server, or another Redis
+//! or Valkey that `TOLLGATE_REDIS_SERVER` names. `make servers` runs all tests on each of three.
 
+mod across_processes;
 mod cluster;
 mod cluster_server;
 mod coalescing;
 mod conformance;
 mod connecting;
 mod crowds;
+mod dropped;
 mod errors;
 mod expiry;
 mod failover;
@@ -16,8 +19,10 @@ mod histories;
 mod hostile;
 mod keys;
 mod least_privilege;
+mod messages;
 mod notices;
 mod outage;
+mod pauses;
 mod ports;
 mod processes;
 mod proxy;
@@ -26,9 +31,11 @@ mod proxy;
 #[path = "../model/random.rs"]
 mod random;
 mod regressions;
+mod resets;
 mod retries;
 mod roundings;
 mod rows;
+mod sentinel;
 mod server;
 mod set_clock;
 #[cfg(feature = "axum")]

@@ -33,7 +33,7 @@ async fn a_quota_that_one_sets_is_everybodys_within_a_second_and_what_was_spent_
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     let free = || Subject::new("ada").tier("free");
     let api = Policy::new("api", Quota::token_bucket(100, HOUR)).tier("free", Quota::token_bucket(10, HOUR));
-    other.acquire(&SEARCH, "ada").cost(3).await.unwrap();
+    drop(other.try_acquire(&SEARCH, "ada").cost(3).await.unwrap());
     one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
     assert_eq!(one.remaining(&SEARCH, "ada").await.unwrap(), 2, "here at once");
     let took = until(async || other.remaining(&SEARCH, "ada").await.unwrap() == 2).await;
@@ -86,23 +86,24 @@ async fn a_block_that_one_earns_holds_for_all() {
     };
     let (one, other) = (blocking(server.backend().await), blocking(server.backend().await));
     let ip = [192, 0, 2, 1].into();
-    one.acquire(&SEARCH, "eve").cost(100).ip(ip).await.unwrap();
+    drop(one.try_acquire(&SEARCH, "eve").cost(100).ip(ip).await.unwrap());
     for _ in 0..3 {
-        assert_eq!(one.acquire(&SEARCH, "eve").ip(ip).await.unwrap().reason(), Reason::QuotaExceeded);
+        assert_eq!(one.try_acquire(&SEARCH, "eve").ip(ip).await.unwrap().reason(), Reason::QuotaExceeded);
     }
-    assert_eq!(one.limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
+    assert_eq!(one.try_limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
     // By key, and by address under any key.
-    until(async || other.check(&SEARCH, "eve").await.unwrap().reason() == Reason::Blocked).await;
-    until(async || other.acquire(&SEARCH, "mallory").ip(ip).check().await.unwrap().reason() == Reason::Blocked).await;
-    let left = other.check(&SEARCH, "eve").await.unwrap().retry_after().unwrap();
+    until(async || other.try_check(&SEARCH, "eve").await.unwrap().reason() == Reason::Blocked).await;
+    until(async || other.try_acquire(&SEARCH, "mallory").ip(ip).check().await.unwrap().reason() == Reason::Blocked)
+        .await;
+    let left = other.try_check(&SEARCH, "eve").await.unwrap().retry_after().unwrap();
     assert!(left > 59 * MINUTE && left <= HOUR, "{left:?}");
     other.unblock(Signal::key("eve")).await.unwrap();
-    until(async || one.check(&SEARCH, "eve").await.unwrap().reason() == Reason::QuotaExceeded).await;
+    until(async || one.try_check(&SEARCH, "eve").await.unwrap().reason() == Reason::QuotaExceeded).await;
 
     // And by hand, under every policy, in processes that block nobody by themselves.
     let plain = limiter(&server).await;
     one.block(Signal::key("mallory"), DAY).await.unwrap();
-    until(async || plain.check(&SEARCH, "mallory").await.unwrap().reason() == Reason::Blocked).await;
+    until(async || plain.try_check(&SEARCH, "mallory").await.unwrap().reason() == Reason::Blocked).await;
 }
 
 #[tokio::test]
@@ -156,7 +157,7 @@ async fn when_the_server_cannot_be_told_nothing_has_changed() {
     assert_eq!(limiter.quota(&SEARCH, "ada").limit(), 100);
     // A block holds here all the same.
     assert!(limiter.block(Signal::key("eve"), HOUR).await.is_err());
-    assert_eq!(limiter.limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
+    assert_eq!(limiter.try_limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
     server.restart();
     until(async || limiter.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.is_ok()).await;
     assert_eq!(limiter.quota(&SEARCH, "ada").limit(), 5);
@@ -301,10 +302,10 @@ async fn whoever_is_let_go_is_let_go_everywhere_though_the_board_was_lost() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     one.block(Signal::key("eve"), DAY).await.unwrap();
-    until(async || other.check(&SEARCH, "eve").await.unwrap().reason() == Reason::Blocked).await;
+    until(async || other.try_check(&SEARCH, "eve").await.unwrap().reason() == Reason::Blocked).await;
     cmd("FLUSHALL").exec(&mut server.admin()).unwrap();
     one.unblock(Signal::key("eve")).await.unwrap();
-    until(async || other.check(&SEARCH, "eve").await.unwrap().is_allowed()).await;
+    until(async || other.try_check(&SEARCH, "eve").await.unwrap().is_allowed()).await;
 }
 
 /// Of ten thousand blocks that were earned at once, nine thousand were never shared, and operators were refused meanwhile.
@@ -319,7 +320,7 @@ async fn a_burst_of_blocks_is_shared_whole_and_stands_in_no_operators_way() {
     let (one, other) = (blocking(server.backend().await), blocking(server.backend().await));
     for begin in (0..10_000u64).step_by(500) {
         // More than the quota ever has.
-        let denials = (begin..begin + 500).map(|key| one.acquire(&ONE, key).cost(2).send());
+        let denials = (begin..begin + 500).map(|key| one.try_acquire(&ONE, key).cost(2).send());
         for denial in denials.collect::<Vec<_>>() {
             assert!(!denial.await.unwrap().is_allowed());
         }
@@ -347,14 +348,14 @@ async fn a_block_that_is_earned_during_an_outage_is_shared_afterwards() {
     let other = RateLimiter::new(backend().await);
     server.kill();
     for _ in 0..2 {
-        let denied = one.acquire(&SEARCH, "eve").cost(101).ip([192, 0, 2, 9].into()).await.unwrap();
+        let denied = one.try_acquire(&SEARCH, "eve").cost(101).ip([192, 0, 2, 9].into()).await.unwrap();
         assert_eq!(denied.reason(), Reason::CostTooLarge);
     }
-    assert_eq!(one.limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
+    assert_eq!(one.try_limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
     assert_eq!(one.stats().untold, 2);
     server.restart();
     until(async || {
-        let asked = other.acquire(&SEARCH, "ada").ip([192, 0, 2, 9].into()).check().await;
+        let asked = other.try_acquire(&SEARCH, "ada").ip([192, 0, 2, 9].into()).check().await;
         asked.is_ok_and(|decision| decision.reason() == Reason::Blocked)
     })
     .await;
@@ -369,11 +370,11 @@ async fn whoever_offends_elsewhere_again_is_blocked_longer() {
         RateLimiter::builder(backend).auto_block(rules).build()
     };
     let (one, other) = (blocking(server.backend().await), blocking(server.backend().await));
-    assert!(!one.acquire(&SEARCH, "eve").cost(101).await.unwrap().is_allowed());
-    until(async || other.check(&SEARCH, "eve").await.unwrap().reason() == Reason::Blocked).await;
-    until(async || other.check(&SEARCH, "eve").await.unwrap().is_allowed()).await;
-    assert!(!other.acquire(&SEARCH, "eve").cost(101).await.unwrap().is_allowed());
-    let left = other.check(&SEARCH, "eve").await.unwrap().retry_after().unwrap();
+    assert!(!one.try_acquire(&SEARCH, "eve").cost(101).await.unwrap().is_allowed());
+    until(async || other.try_check(&SEARCH, "eve").await.unwrap().reason() == Reason::Blocked).await;
+    until(async || other.try_check(&SEARCH, "eve").await.unwrap().is_allowed()).await;
+    assert!(!other.try_acquire(&SEARCH, "eve").cost(101).await.unwrap().is_allowed());
+    let left = other.try_check(&SEARCH, "eve").await.unwrap().retry_after().unwrap();
     assert!(left > Duration::from_secs(5), "{left:?}");
 }
 
@@ -392,12 +393,12 @@ async fn what_another_process_sets_and_blocks_holds_in_this_one() {
     // The process that did it is gone by now.
     until(async || here.remaining(&SEARCH, "ada").await.unwrap() == 5).await;
     until(async || {
-        let blocked = here.acquire(&SEARCH, "ada").ip([192, 0, 2, 1].into()).check().await.unwrap();
+        let blocked = here.try_acquire(&SEARCH, "ada").ip([192, 0, 2, 1].into()).check().await.unwrap();
         blocked.reason() == Reason::Blocked
     })
     .await;
     // The key, under the policies whose denials this process counts: it counts none.
-    assert_eq!(here.check(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
+    assert_eq!(here.try_check(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
 }
 
 /// Nothing, unless this process is the other one.
@@ -410,7 +411,7 @@ fn child() {
         let rules = AutoBlock::new([&SEARCH]).threshold(3).within(MINUTE).block_for(HOUR);
         let limiter = RateLimiter::builder(backend).auto_block(rules).build();
         for _ in 0..4 {
-            limiter.acquire(&SEARCH, "eve").cost(100).ip([192, 0, 2, 1].into()).await.unwrap();
+            drop(limiter.try_acquire(&SEARCH, "eve").cost(100).ip([192, 0, 2, 1].into()).await.unwrap());
         }
         limiter.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
     });

@@ -46,9 +46,9 @@ impl Application {
     /// kinds of errors that the callers got, each once.
     pub(crate) async fn suffers(&self, duration: Duration) -> Vec<ErrorKind> {
         let kinds = self.is_asked(duration).await;
-        let unseen = self.allow.limit(&SLOW, "ada").await.unwrap();
+        let unseen = self.allow.try_limit(&SLOW, "ada").await.unwrap();
         assert_eq!((unseen.is_allowed(), unseen.decided_by()), (true, DecidedBy::Nobody));
-        let local = self.fallback.limit(&SLOW, fresh()).await.unwrap();
+        let local = self.fallback.try_limit(&SLOW, fresh()).await.unwrap();
         assert_eq!((local.limit(), local.decided_by()), (LIMIT / 2, DecidedBy::Fallback));
         kinds
     }
@@ -63,7 +63,7 @@ impl Application {
                     let (mut slowest, mut kinds) = (Duration::ZERO, Vec::new());
                     while begin.elapsed() < duration {
                         let asked = Instant::now();
-                        let answer = deny.limit(&WIDE, 1).await;
+                        let answer = deny.try_limit(&WIDE, 1).await;
                         slowest = slowest.max(asked.elapsed());
                         kinds.extend(answer.err().map(|error| error.kind()));
                         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -93,7 +93,7 @@ impl Application {
         let mut times = Vec::new();
         for _ in 0..501 {
             let asked = Instant::now();
-            let error = self.deny.limit(&WIDE, 1).await.expect_err("the server is gone");
+            let error = self.deny.try_limit(&WIDE, 1).await.expect_err("the server is gone");
             times.push(asked.elapsed());
             assert_eq!(error.kind(), ErrorKind::Unavailable);
         }
@@ -105,7 +105,7 @@ impl Application {
     /// From now on it takes a second at most until the server decides again, exactly.
     pub(crate) async fn is_back(&self) {
         let begin = Instant::now();
-        while let Err(error) = self.deny.limit(&WIDE, 1).await {
+        while let Err(error) = self.deny.try_limit(&WIDE, 1).await {
             assert!(begin.elapsed() < BACK + SLACK, "still after {:?}: {error}", begin.elapsed());
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -117,7 +117,7 @@ impl Application {
         for limiter in [&self.deny, &self.allow, &self.fallback] {
             let key = fresh();
             for i in 0..2 * LIMIT {
-                let decision = limiter.limit(&SLOW, key).await.unwrap();
+                let decision = limiter.try_limit(&SLOW, key).await.unwrap();
                 assert_eq!((decision.is_allowed(), decision.decided_by()), (i < LIMIT, DecidedBy::Backend), "call {i}");
             }
         }

@@ -63,9 +63,9 @@ fn processes_agree_on_digests_and_a_secret_parts_them() {
         let also_keyed =
             RedisBackend::builder().deadline(PATIENCE).secret(secret).connect(&server.url()).await.unwrap();
         let also_keyed = RateLimiter::new(also_keyed);
-        assert!(one.limit(&SLOW, "ada").await.unwrap().is_allowed());
+        assert!(one.try_limit(&SLOW, "ada").await.unwrap().is_allowed());
         assert_eq!(other.remaining(&SLOW, "ada").await.unwrap(), 999);
-        assert!(keyed.limit(&SLOW, "ada").await.unwrap().is_allowed());
+        assert!(keyed.try_limit(&SLOW, "ada").await.unwrap().is_allowed());
         assert_eq!(also_keyed.remaining(&SLOW, "ada").await.unwrap(), 999, "a row of its own");
         assert_eq!(one.remaining(&SLOW, "ada").await.unwrap(), 999);
     });
@@ -119,7 +119,7 @@ fn child() {
 async fn until(limiter: &RateLimiter, policy: &Policy, end: Option<Instant>) -> usize {
     let mut admitted = 0;
     loop {
-        let allowed = limiter.limit(policy, "everybody's").await.unwrap().is_allowed();
+        let allowed = limiter.try_limit(policy, "everybody's").await.unwrap().is_allowed();
         admitted += usize::from(allowed);
         match end {
             Some(end) if Instant::now() >= end => return admitted,

@@ -124,7 +124,7 @@ fn mislead(mut socket: TcpStream, nonsense: &[u8], endless: bool, hangs_up: bool
     let mut buffer = [0; 64 * 1024];
     while let Ok(length @ 1..) = socket.read(&mut buffer) {
         let asked = String::from_utf8_lossy(&buffer[..length]);
-        let mut answer = b"+OK\r\n".repeat(asked.matches("SETINFO").count());
+        let mut answer = b"+OK\r\n".repeat(asked.matches("TIME").count());
         if asked.contains("GET\r\n") {
             answer.extend(b"$-1\r\n");
         }

@@ -18,7 +18,7 @@ async fn a_charge_that_timed_out_is_not_sent_again() {
     let charges: Vec<_> = (0..3)
         .map(|_| {
             let limiter = application.deny.clone();
-            tokio::spawn(async move { limiter.limit(&SLOW, key).await.unwrap_err().kind() })
+            tokio::spawn(async move { limiter.try_limit(&SLOW, key).await.unwrap_err().kind() })
         })
         .collect();
     let mut timed_out = 0;
@@ -27,7 +27,7 @@ async fn a_charge_that_timed_out_is_not_sent_again() {
     }
     assert!(timed_out > 0);
     for _ in 0..50 {
-        let refused = application.deny.limit(&SLOW, key).await.unwrap_err();
+        let refused = application.deny.try_limit(&SLOW, key).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Unavailable, "nothing was sent: {refused}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -50,7 +50,7 @@ async fn a_call_that_times_out_does_not_wait_for_the_probe() {
             tokio::spawn(async move {
                 tokio::time::sleep(i * DEADLINE * 8 / 10).await;
                 let asked = Instant::now();
-                limiter.limit(&SLOW, 1).await.unwrap_err();
+                limiter.try_limit(&SLOW, 1).await.unwrap_err();
                 asked.elapsed()
             })
         })
@@ -61,7 +61,7 @@ async fn a_call_that_times_out_does_not_wait_for_the_probe() {
     tokio::spawn(async move {
         tokio::time::sleep(DEADLINE * 12 / 10).await;
         loop {
-            let _ = probing.check(&SLOW, 2).await;
+            let _ = probing.try_check(&SLOW, 2).await;
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });
@@ -79,7 +79,7 @@ async fn what_was_posted_is_done_though_nobody_waits() {
     let application = Application::on(&server.url()).await;
     let (limiter, key) = (&application.deny, fresh());
     let held = limiter.acquire(&SLOW, key).cost(4).hold().await.unwrap();
-    limiter.acquire(&SLOW, key + 1).cost(4).await.unwrap();
+    drop(limiter.try_acquire(&SLOW, key + 1).cost(4).await.unwrap());
     drop(held);
     drop(limiter.reset(&SLOW, key + 1));
     let begin = Instant::now();
@@ -87,19 +87,6 @@ async fn what_was_posted_is_done_though_nobody_waits() {
         assert!(begin.elapsed() < Duration::from_secs(5));
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-}
-
-/// A decision that nobody waits for any more, and that was not sent yet, is not sent.
-#[tokio::test]
-async fn a_charge_that_nobody_waits_for_is_not_sent() {
-    let server = Server::start();
-    let application = Application::on(&server.url()).await;
-    let key = fresh();
-    // On one thread nothing is sent before we wait for something.
-    for _ in 0..5 {
-        drop(application.deny.limit(&SLOW, key));
-    }
-    assert_eq!(application.deny.remaining(&SLOW, key).await.unwrap(), LIMIT);
 }
 
 /// The runtime on which the backend was connected is gone: an error, no hang.
@@ -111,7 +98,7 @@ fn a_runtime_that_has_ended_is_told() {
     let limiter = tollgate::RateLimiter::new(backend);
     drop(runtime);
     let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let error = other.block_on(async { limiter.limit(&SLOW, 1).await }).unwrap_err();
+    let error = other.block_on(async { limiter.try_limit(&SLOW, 1).await }).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("runtime"), "{error}");
 }

@@ -1,7 +1,9 @@
-//! A redis-server of one's own.
+//! A redis-server of one's own: Debian's, or the one that `TOLLGATE_REDIS_SERVER` names.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use tollgate::backend::RedisBackend;
@@ -143,7 +145,11 @@ impl Drop for Server {
 }
 
 fn spawn(port: u16, directory: &Path, arguments: &[String]) -> Child {
-    let command = Command::new("redis-server")
+    // Empty: for a Sentinel, which does not start without a file to write to.
+    let settings = directory.join("settings.conf");
+    std::fs::OpenOptions::new().append(true).create(true).open(&settings).unwrap();
+    let command = Command::new(program())
+        .arg(settings)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .arg("--dir")
         .arg(directory)
@@ -151,5 +157,64 @@ fn spawn(port: u16, directory: &Path, arguments: &[String]) -> Child {
         .args(arguments)
         .stdout(Stdio::null())
         .spawn();
-    command.unwrap_or_else(|error| panic!("no redis-server: {error}. Install it: apt-get install redis-server"))
+    command.unwrap_or_else(|error| missing(&error))
+}
+
+/// The program that all tests start.
+fn program() -> OsString {
+    std::env::var_os(VARIABLE).unwrap_or_else(|| "redis-server".into())
+}
+
+fn missing(error: &std::io::Error) -> ! {
+    let program = program();
+    panic!("no server at {program:?}: {error}. Install it (apt-get install redis-server), or correct {VARIABLE}")
+}
+
+const VARIABLE: &str = "TOLLGATE_REDIS_SERVER";
+
+/// What the program calls itself: `Redis server v=7.0.15 sha=...`, `Valkey server v=9.1.2 sha=...`.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let output = Command::new(program()).arg("--version").output().unwrap_or_else(|error| missing(&error));
+    String::from_utf8(output.stdout).unwrap()
+});
+
+/// Whether the server is Redis 6: it lacks the settings `cluster-port` and `enable-debug-command`.
+pub(crate) fn is_redis_6() -> bool {
+    VERSION.starts_with("Redis server v=6.")
+}
+
+/// Whether the server is Redis 7.0: it knows no `CLIENT SETINFO`, and refuses a user who may run that.
+pub(crate) fn is_redis_7_0() -> bool {
+    VERSION.starts_with("Redis server v=7.0.")
+}
+
+/// Whether the server is built with TLS. Without certificates none starts; one that could use them does not say this.
+#[cfg(feature = "redis-tls")]
+pub(crate) fn has_tls() -> bool {
+    let output = Command::new(program()).args(["--port", "0", "--tls-port", "1", "--save", ""]).output();
+    let output = output.unwrap_or_else(|error| missing(&error));
+    assert!(!output.status.success(), "it runs without certificates");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    !["Failed finding TLS support", "Bad directive"].iter().any(|refusal| text.contains(refusal))
+}
+
+/// The tests that do not apply to every server, and why. Each of them asks the server first.
+#[cfg(feature = "redis-tls")]
+const NOT_EVERYWHERE: [(&str, &str); 1] =
+    [("tls::a_server_is_reached_over_tls_if_its_certificate_is_believed", "this server is built without TLS")];
+
+/// Whether a test applies to this server, which has what the test needs or not. If not, the output has the test's name
+/// and the reason; on Debian's server, which has everything, the test fails.
+#[cfg(feature = "redis-tls")]
+pub(crate) fn applies(test: &str, has_it: bool) -> bool {
+    if !has_it {
+        let (_, why) = NOT_EVERYWHERE.iter().find(|(name, _)| *name == test).expect("a test of the list");
+        assert!(std::env::var_os(VARIABLE).is_some(), "{test}: {why}");
+        // Past the harness, which shows only what a failed test prints.
+        use std::io::Write;
+        let mut output = std::io::stderr();
+        writeln!(output, "{test} does not apply: {why}: {}", VERSION.trim()).unwrap();
+    }
+    has_it
 }

@@ -42,7 +42,7 @@ async fn a_status_on_a_server_tells_its_rows_and_its_time() {
     // Spent by another process.
     let elsewhere = RateLimiter::new(server.backend().await);
     for (policy, cost) in POLICIES.iter().zip([10, 7, 4]) {
-        assert!(elsewhere.acquire(policy, "ada".to_owned()).cost(cost).await.unwrap().is_allowed());
+        assert!(elsewhere.try_acquire(policy, "ada".to_owned()).cost(cost).await.unwrap().is_allowed());
     }
     let keys = |server: &Server| redis::cmd("DBSIZE").query::<u64>(&mut server.admin()).unwrap();
     let before = keys(&server);
@@ -66,7 +66,7 @@ async fn a_status_on_a_server_tells_its_rows_and_its_time() {
     let quota = Quota::token_bucket(10, HOUR);
     let (spent, at) = (limits[0]["spent"].as_f64().unwrap(), Micros::new(limits[0]["ts"].as_u64().unwrap()));
     let state = State { spent, at, stamp: quota.stamp(), ..State::default() };
-    let answered = limiter.check(&POLICIES[0], "ada".to_owned()).await.unwrap();
+    let answered = limiter.try_check(&POLICIES[0], "ada".to_owned()).await.unwrap();
     let projected = step(&quota, &state, answered.step().now, Ask::cost(1));
     assert_eq!((projected.verdict, projected.state.spent), (answered.step().verdict, answered.step().state.spent));
 

@@ -44,8 +44,8 @@ async fn by_header_bearer_and_cookie() {
         ],
     )
     .await;
-    // The key is the source and the value's bytes, as a handler can name it; it is not told to anybody.
-    assert_eq!(limiter.remaining(&policy("five", 5), ("header", &b"k1"[..])).await.unwrap(), 2);
+    // The extractor makes the key of a value.
+    assert_eq!(limiter.remaining(&policy("five", 5), key::header("x-api-key").key("k1")).await.unwrap(), 2);
 
     let app = limited(&crate::app::limiter().0, key::bearer());
     assert_left(

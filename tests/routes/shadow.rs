@@ -107,7 +107,7 @@ async fn a_request_without_a_key_passes_too() {
 
 #[tokio::test]
 async fn a_grpc_request_passes_as_well() {
-    let app = hello().layer(layer(&limiter().0).shadow());
+    let app = hello().layer(layer(&limiter().0).shadow().grpc());
     for _ in 0..5 {
         let answer = call(&app, "POST /", &["x-user: ada", "content-type: application/grpc"]).await;
         assert_eq!((answer.status, answer.headers.contains_key("grpc-status")), (200, false));

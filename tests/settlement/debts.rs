@@ -14,15 +14,15 @@ async fn a_debt_is_paid_back_by_time_exactly() {
     let (limiter, clock) = limiter();
     let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().keep();
     usage.settle(12_000).await.unwrap();
-    let denied = limiter.limit(&TOKENS, "team").await.unwrap();
+    let denied = limiter.try_limit(&TOKENS, "team").await.unwrap();
     // 2,001 tokens come back in that time, at 0.36 s each: the debt, and the one that is asked for.
     let wait = 2001 * HOUR / 10_000;
     assert_eq!((denied.remaining(), denied.retry_after()), (0, Some(wait)));
     clock.advance(wait - MICRO);
-    assert!(!limiter.limit(&TOKENS, "team").await.unwrap().is_allowed());
+    assert!(!limiter.try_limit(&TOKENS, "team").await.unwrap().is_allowed());
     clock.advance(MICRO);
-    assert!(limiter.limit(&TOKENS, "team").await.unwrap().is_allowed());
-    assert!(!limiter.limit(&TOKENS, "team").await.unwrap().is_allowed());
+    assert!(limiter.try_limit(&TOKENS, "team").await.unwrap().is_allowed());
+    assert!(!limiter.try_limit(&TOKENS, "team").await.unwrap().is_allowed());
     // All of it, and not a microsecond before.
     clock.advance(HOUR - MICRO);
     assert_eq!(left(&limiter, &TOKENS).await, 9_999);
@@ -72,8 +72,8 @@ async fn a_response_can_make_debts_and_forget_them() {
     });
     let (one, service) = (limiter.acquire(&TEN, "team").hold().await.unwrap(), told(&layer));
     assert_eq!((ask(&service, "/202").await, ask(&service, "/205").await), (202, 429));
-    assert_eq!(limiter.limit(&TEN, "team").await.unwrap().retry_after(), Some(17 * 6 * SECOND));
+    assert_eq!(limiter.try_limit(&TEN, "team").await.unwrap().retry_after(), Some(17 * 6 * SECOND));
     // A charge under way when the other one was settled: given back, the debt is that much less.
     one.cancel().await.unwrap();
-    assert_eq!(limiter.limit(&TEN, "team").await.unwrap().retry_after(), Some(16 * 6 * SECOND));
+    assert_eq!(limiter.try_limit(&TEN, "team").await.unwrap().retry_after(), Some(16 * 6 * SECOND));
 }

@@ -31,18 +31,18 @@ impl Backend for Down {
         down()
     }
 
-    fn settle(&self, _settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
+    fn settle(&self, _settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
         down()
     }
 
-    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<()> {
+    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<usize> {
         down()
     }
 }
 
 /// Both kinds of error by `?`, and a charge in hand.
 async fn pass(limiter: &RateLimiter) -> Result<u64, LimitError> {
-    limiter.limit(&TEN, "team").await?.into_result()?;
+    limiter.try_limit(&TEN, "team").await?.into_result()?;
     let held = limiter.acquire(&TEN, "team").cost(4).hold().await?.keep();
     Ok(held.decisions().iter().next().unwrap().remaining())
 }

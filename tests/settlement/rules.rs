@@ -40,6 +40,21 @@ async fn each_rule_settles_in_its_own_way_or_the_layers() {
     }
 }
 
+/// An inner layer that skipped the request put an empty settlement in the place of the outer one.
+#[tokio::test]
+async fn an_inner_layer_that_charges_nothing_leaves_the_outer_settlement() {
+    let (limiter, _clock) = limiter();
+    let inner = RateLimitLayer::new(CALLS, |_: &Parts| Extraction::skip()).with_settlement().limiter(&limiter);
+    let handler = axum::routing::get(async |usage: tollgate::Settlement| {
+        usage.settle(900).await.map_err(|_| ()).is_ok().to_string()
+    });
+    let outer = RateLimitLayer::new(TOKENS, team).cost(|_| 100).with_settlement().limiter(&limiter);
+    let app = axum::Router::new().route("/", handler.layer(inner)).layer(outer);
+    let request = axum::http::Request::get("/").body(axum::body::Body::empty()).unwrap();
+    assert_eq!(tower::ServiceExt::oneshot(app, request).await.unwrap().status(), 200);
+    assert_eq!(spent(&limiter, [&TOKENS, &CALLS, &TEN]).await, [900, 0, 0]);
+}
+
 #[tokio::test]
 async fn a_rule_that_settles_leaves_the_others_alone() {
     let (limiter, _clock) = limiter();
@@ -114,7 +129,7 @@ async fn a_request_that_waited_for_its_turn_is_settled_too() {
     let layer = RateLimitLayer::new(TURNS, team).wait_up_to(MINUTE).limiter(&limiter);
     let settles = |response: &response::Parts| if response.status == 202 { Settle::Refund } else { Settle::Charge(3) };
     for (path, debt) in [("/202", 0), ("/200", 2)] {
-        assert!(limiter.limit(&TURNS, "team").await.unwrap().is_allowed());
+        assert!(limiter.try_limit(&TURNS, "team").await.unwrap().is_allowed());
         let service = told(&layer.clone().settle(settles));
         let waiting = tokio::spawn(async move { ask(&service, path).await });
         while clock.next_wake().is_none() {

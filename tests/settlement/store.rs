@@ -48,7 +48,7 @@ impl Store {
         })
     }
 
-    fn settled(&self, done: impl FnOnce() -> BackendFuture<()>) -> BackendFuture<()> {
+    fn settled<T: Send + 'static>(&self, done: impl FnOnce() -> BackendFuture<T>) -> BackendFuture<T> {
         let log = Arc::clone(&self.log);
         log.begun.fetch_add(1, Ordering::Relaxed);
         let answer = if self.fails {
@@ -71,11 +71,11 @@ impl Backend for Store {
         self.later(self.rows.peek(takes), || ())
     }
 
-    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
         self.settled(|| self.rows.settle(settlements))
     }
 
-    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
         self.settled(|| self.rows.reset(rows))
     }
 }

@@ -30,11 +30,11 @@ impl Backend for Broken {
         fail()
     }
 
-    fn settle(&self, _settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
+    fn settle(&self, _settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
         fail()
     }
 
-    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<()> {
+    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<usize> {
         fail()
     }
 }

@@ -86,8 +86,13 @@ impl Service<http::Request<tonic::body::Body>> for Echo {
     }
 }
 
-/// tonic's server with `layer` around the service, until the test's runtime ends.
+/// tonic's server with `layer`, which answers in gRPC, around the service, until the test's runtime ends.
 pub(crate) async fn serve(layer: RateLimitLayer) -> (SocketAddr, Echo) {
+    serve_as_it_is(layer.grpc()).await
+}
+
+/// The same with the layer as it is.
+pub(crate) async fn serve_as_it_is(layer: RateLimitLayer) -> (SocketAddr, Echo) {
     let (listener, address) = listen().await;
     let echo = Echo::default();
     let service = echo.clone();

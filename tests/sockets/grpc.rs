@@ -101,14 +101,29 @@ async fn of_a_burst_on_one_channel_exactly_the_limit_passes() {
 }
 
 #[tokio::test]
-async fn a_missing_key_is_the_clients_mistake_or_the_servers() {
+async fn point_3_a_call_that_does_not_say_who_asks_is_unauthenticated() {
     use tollgate::key::KeyExtractor;
     let (address, _echo) = serve(RateLimitLayer::new(THREE, key::header("x-api-key").or_reject())).await;
     let refused = Client::connect(address).await.say("hello").await.unwrap_err();
-    assert_eq!((refused.code(), pushback(&refused)), (Code::InvalidArgument, None));
+    assert_eq!((refused.code(), pushback(&refused)), (Code::Unauthenticated, None));
     assert!(refused.message().contains("who is asking") && refused.details().is_empty());
+}
+
+#[tokio::test]
+async fn an_extractors_error_is_the_servers_mistake() {
     let faulty = |_: &http::request::Parts| Err::<u64, _>(tollgate::KeyError::new("100 % of this\nis \u{e9}tat"));
     let (address, _echo) = serve(RateLimitLayer::new(THREE, faulty)).await;
     let refused = Client::connect(address).await.say("hello").await.unwrap_err();
     assert_eq!((refused.code(), refused.message()), (Code::Internal, "100 % of this\nis \u{e9}tat"));
+}
+
+#[tokio::test]
+async fn point_8_without_the_option_a_refusal_is_a_plain_429_and_the_option_is_named_once() {
+    let (limiter, _clock) = limiter();
+    let layer = RateLimitLayer::new(THREE, key::client_ip()).cost(|_| 4).limiter(&limiter);
+    let (address, _echo) = crate::echo::serve_as_it_is(layer).await;
+    let refused = Client::connect(address).await.say("hello").await.unwrap_err();
+    // What tonic makes of a body that is no message.
+    assert_eq!((refused.code(), pushback(&refused)), (Code::Internal, None));
+    assert_eq!(limiter.stats().mistakes.plain_grpc_refusals, 1);
 }

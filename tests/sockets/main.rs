@@ -5,9 +5,11 @@
 
 mod broken;
 mod bursts;
+mod chat;
 mod connections;
 mod echo;
 mod grpc;
 mod plain;
+mod point_3;
 mod retry_info;
 mod wire;

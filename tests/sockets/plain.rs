@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use axum::body::Bytes;
@@ -13,7 +14,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tollgate::key::PeerAddr;
-use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, key};
+use tollgate::{
+    MINUTE, MemoryBackend, Mistake, MistakeKind, Observed, Observer, Policy, Quota, RateLimitLayer, RateLimiter,
+    RouteLimits, key,
+};
 use tower::{Layer, service_fn};
 
 use crate::connections::{get, http1, http2, limiter, listen, text};
@@ -122,12 +126,81 @@ async fn the_address_is_what_the_acceptor_says() {
 }
 
 #[tokio::test]
-async fn an_acceptor_that_says_nothing_is_told_what_to_write() {
-    let address = serve(RateLimitLayer::new(TWO, key::client_ip()), |_| None).await;
-    let answer = http1(address).await.send_request(get(address, "/")).await.unwrap();
-    assert_eq!(answer.status(), 500);
-    let body = text(answer).await;
-    assert!(body.contains("PeerAddr"), "{body}");
+async fn point_3_without_an_address_the_client_gets_no_advice_and_the_log_all_of_it_once() {
+    #[derive(Default)]
+    struct Log(Mutex<Vec<(MistakeKind, String)>>);
+
+    impl Observer for Log {
+        fn decided(&self, _: &Observed<'_>) {}
+
+        fn mistake(&self, mistake: &Mistake) {
+            self.0.lock().unwrap().push((mistake.kind(), mistake.to_string()));
+        }
+    }
+
+    let log = Arc::new(Log::default());
+    let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&log)).build();
+    let layer = RateLimitLayer::new(TWO, key::client_ip()).limiter(&limiter).grpc();
+    let address = serve(layer, |_| None).await;
+    let mut sender = http1(address).await;
+    for content_type in ["text/plain", "application/grpc", "application/grpc"] {
+        let mut request = get(address, "/");
+        request.headers_mut().insert("content-type", content_type.parse().unwrap());
+        let answer = sender.send_request(request).await.unwrap();
+        let (status, grpc) = (answer.status().as_u16(), answer.headers().get("grpc-message").cloned());
+        let message = "the request has no peer address to limit by";
+        let body = text(answer).await;
+        if let Some(grpc) = grpc {
+            assert_eq!((status, grpc.to_str().unwrap(), &*body), (200, message, ""));
+        } else {
+            assert_eq!((status, content_type), (500, "text/plain"));
+            assert!(body.contains(message) && !body.contains("axum") && !body.contains("tollgate"), "{body}");
+        }
+    }
+    assert_eq!(limiter.stats().mistakes.missing_peers, 3);
+    let log = log.0.lock().unwrap();
+    let [(MistakeKind::MissingPeer, advice)] = &log[..] else { panic!("{log:?}") };
+    for remedy in ["feature `tonic`", "into_make_service_with_connect_info", "key::PeerAddr"] {
+        assert!(advice.contains(remedy), "{advice}");
+    }
+}
+
+#[tokio::test]
+async fn point_3_a_table_in_front_of_plain_hyper_goes_by_the_path() {
+    let limits = RouteLimits::new(key::client_ip())
+        .policy(TWO)
+        .policy(Policy::new("files", Quota::token_bucket(3, MINUTE)))
+        .policy(Policy::new("pictures", Quota::token_bucket(4, MINUTE)))
+        .default_policy(Policy::new("rest", Quota::token_bucket(9, MINUTE)));
+    let layer = limits.limiter(&limiter().0).table([
+        ("GET /words", "two"),
+        ("/files/{*path}", "files"),
+        ("/files/pictures/{*path}", "pictures"),
+        ("POST /files/a", "two"),
+        ("/users/{id}", "two"),
+    ]);
+    let address = serve(layer.clone(), |peer| Some(PeerAddr(peer))).await;
+    let mut sender = http2(address).await;
+    for (path, said) in [
+        ("/words", r#""two";r=1;t=30"#),
+        ("/words?many=7", r#""two";r=0;t=30"#),
+        ("/files/a", r#""files";r=2;t=40"#),
+        ("/files/pictures/a/b", r#""pictures";r=3;t=45"#),
+        ("/files/pictures", r#""files";r=1;t=20"#),
+        // Nothing below them, another spelling, and a parameter that only a router knows.
+        ("/files/", r#""rest";r=8;t=54"#),
+        ("/%77ords", r#""rest";r=7;t=47"#),
+        ("/users/7", r#""rest";r=6;t=40"#),
+    ] {
+        let response = sender.send_request(get(address, path)).await.unwrap();
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()["ratelimit"]),
+            (200, &said.parse().unwrap()),
+            "{path}"
+        );
+    }
+    assert_eq!(sender.send_request(get(address, "/words")).await.unwrap().status(), 429);
+    assert_eq!((layer.unused_lines(), layer.unmatched_requests()), (vec!["POST /files/a", "/users/{id}"], 3));
 }
 
 #[tokio::test]

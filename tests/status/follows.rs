@@ -206,7 +206,7 @@ async fn tokens_that_are_reserved_stand_as_spent() {
     let turns = Policy::new("turns", Quota::token_bucket(10, MINUTE).capacity(1).max_reserved(50));
     let app = Router::new().route("/rate-limit", status::of(&limiter, &turns, user));
     for _ in 0..4 {
-        limiter.acquire(&turns, "ada".to_owned()).reserve().await.unwrap();
+        limiter.acquire(&turns, "ada".to_owned()).reserve().await.unwrap().keep();
     }
     let told = status(&app, "ada").await;
     assert_eq!((told.spent, told.capacity, told.max_reserved), (4.0, 1.0, Some(50.0)));

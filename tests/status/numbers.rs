@@ -90,7 +90,7 @@ async fn windows_tell_where_they_begin() {
         assert!((0.0..60e6).contains(&start));
         starts.push(start);
         limiter.acquire(&fixed, user.to_owned()).cost(10).await.unwrap();
-        let retry = limiter.check(&fixed, user.to_owned()).await.unwrap().retry_after().unwrap();
+        let retry = limiter.try_check(&fixed, user.to_owned()).await.unwrap().retry_after().unwrap();
         assert_eq!((now + retry.as_micros() as f64 - start) % 60e6, 0.0);
     }
     // Each key has its own boundaries.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Router;
 use proptest::prelude::*;
 use tollgate::algorithm::{Algorithm, Ask, Micros, step};
-use tollgate::{Clock, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, status};
+use tollgate::{Charge, Clock, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, Reservation, status};
 
 use crate::app::{status, user};
 
@@ -84,11 +84,14 @@ proptest! {
                 clock.advance(Duration::from_micros(pass));
                 let now = limiter.now().await.unwrap();
                 for ask in [Ask::cost(cost), Ask::cost(cost).reserve()] {
-                    let call = limiter.acquire(&policy, "ada".to_owned()).cost(cost);
-                    let call = if ask.max_wait().is_some() { call.reserve().check() } else { call.check() };
-                    let answered = *call.await.unwrap().step();
+                    let charge = Charge::new(&policy, "ada".to_owned()).cost(cost);
+                    let charge = if ask.max_wait().is_some() { charge.reserve() } else { charge };
+                    let answered = *limiter.try_check_all([charge]).await.unwrap().get(0).unwrap().step();
                     let projected = step(&quota, &state, now, ask);
-                    assert_eq!((projected.verdict, projected.state.spent), (answered.verdict, answered.state.spent));
+                    // A check leaves out what it would charge.
+                    let charged = if projected.is_allowed() { cost as f64 } else { 0.0 };
+                    let left = (projected.state.spent - charged).max(0.0);
+                    assert_eq!((projected.verdict, left), (answered.verdict, answered.state.spent));
                 }
             }
         });
@@ -100,8 +103,10 @@ async fn befall(limiter: &RateLimiter, clock: &ManualClock, policy: &Policy, his
     let mut is_set = false;
     for event in history {
         match event {
-            Event::Spend(cost) => drop(limiter.acquire(policy, ada()).cost(cost).await),
-            Event::Reserve(cost) => drop(limiter.acquire(policy, ada()).cost(cost).reserve().await),
+            Event::Spend(cost) => drop(limiter.try_acquire(policy, ada()).cost(cost).await),
+            Event::Reserve(cost) => {
+                drop(limiter.acquire(policy, ada()).cost(cost).reserve().await.map(Reservation::keep))
+            }
             Event::GiveBack(cost, later) => {
                 if let Ok(held) = limiter.acquire(policy, ada()).cost(cost).hold().await {
                     clock.advance(Duration::from_micros(later));

@@ -159,11 +159,11 @@ impl Backend for Spy {
         self.rows.peek(takes)
     }
 
-    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
         self.rows.settle(settlements)
     }
 
-    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
         self.rows.reset(rows)
     }
 }

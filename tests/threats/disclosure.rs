@@ -91,18 +91,18 @@ impl Backend for Down {
         self.acquire(takes)
     }
 
-    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<()> {
-        BackendFuture::ready(Ok(()))
+    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<bool> {
+        BackendFuture::ready(Ok(true))
     }
 
-    fn reset(&self, _: &[RowId<'_>]) -> BackendFuture<()> {
-        BackendFuture::ready(Ok(()))
+    fn reset(&self, _: &[RowId<'_>]) -> BackendFuture<usize> {
+        BackendFuture::ready(Ok(0))
     }
 }
 
 #[tokio::test]
 async fn t22_a_store_that_is_down_does_not_show_where_it_is() {
-    let app = hello().layer(RateLimitLayer::new(ONE, key::global()).limiter(&RateLimiter::new(Down)));
+    let app = hello().layer(RateLimitLayer::new(ONE, key::global()).grpc().limiter(&RateLimiter::new(Down)));
     let handler = Error::new(ErrorKind::Unavailable, DETAILS).into_response();
     for answer in [
         send(&app, request::<&str, &str>("::1", &[])).await,
@@ -134,7 +134,7 @@ async fn t28_no_refusal_is_stored() {
                 (keyless, 400),
             ];
             for (layer, status) in layers {
-                let app = hello().layer(layer.headers(family));
+                let app = hello().layer(layer.headers(family).grpc());
                 let ask = async || send(&app, request("::1", &[("content-type", content_type)])).await;
                 ask().await;
                 let answer = ask().await;
@@ -153,8 +153,8 @@ async fn t28_no_refusal_is_stored() {
 async fn t28_no_refusal_from_a_handler_is_stored() {
     let (limiter, _backend, _clock) = limiter();
     limiter.limit(&ONE, "ada").await.unwrap();
-    let denied = limiter.limit(&ONE, "ada").await.unwrap().into_result().unwrap_err();
-    let down = RateLimiter::new(Down).limit(&ONE, "ada").await.unwrap_err();
+    let denied = limiter.try_limit(&ONE, "ada").await.unwrap().into_result().unwrap_err();
+    let down = RateLimiter::new(Down).try_limit(&ONE, "ada").await.unwrap_err();
     for (response, status) in [(denied.into_response(), 429), (down.into_response(), 503)] {
         assert_eq!(
             (response.status().as_u16(), &response.headers()["cache-control"]),

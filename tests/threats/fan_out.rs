@@ -17,7 +17,7 @@ async fn t20_a_batch_costs_what_is_in_it() {
     // The handler counts what it finds in the body, under the policy that single requests fall under.
     async fn batch(State(limiter): State<RateLimiter>, body: String) -> Result<StatusCode, LimitError> {
         let operations = body.lines().count() as u64;
-        limiter.acquire(&TEN, "ada").cost(operations).await?.into_result()?;
+        limiter.try_acquire(&TEN, "ada").cost(operations).await?.into_result()?;
         Ok(StatusCode::OK)
     }
     let (limiter, _backend, _clock) = limiter();
@@ -56,13 +56,13 @@ async fn t20_messages_of_one_connection_are_limited_one_by_one() {
     let socket = Key::from(("socket", 7));
     let mut answered = 0;
     for _ in 0..100 {
-        answered += u32::from(limiter.limit(&TEN, socket.clone()).await.unwrap().is_allowed());
+        answered += u32::from(limiter.try_limit(&TEN, socket.clone()).await.unwrap().is_allowed());
     }
     assert_eq!(answered, 10);
     clock.advance(MINUTE / 10);
-    assert!(limiter.check(&TEN, socket.clone()).await.unwrap().is_allowed(), "a look costs nothing");
-    assert!(limiter.limit(&TEN, socket.clone()).await.unwrap().is_allowed());
-    assert!(!limiter.limit(&TEN, socket).await.unwrap().is_allowed());
+    assert!(limiter.try_check(&TEN, socket.clone()).await.unwrap().is_allowed(), "a look costs nothing");
+    assert!(limiter.try_limit(&TEN, socket.clone()).await.unwrap().is_allowed());
+    assert!(!limiter.try_limit(&TEN, socket).await.unwrap().is_allowed());
 }
 
 async fn ask(app: &Router, body: String) -> Answer {

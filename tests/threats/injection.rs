@@ -89,7 +89,7 @@ async fn t21_nothing_that_a_client_sends_is_in_a_header_or_body() {
                 RateLimitLayer::new(ONE, by.clone()).shadow().shadow_header("x-shadow"),
             ];
             for layer in layers {
-                let app = hello().layer(layer.headers(family).limiter(&limiter));
+                let app = hello().layer(layer.headers(family).grpc().limiter(&limiter));
                 for method in [Method::GET, Method::from_bytes(MARK.as_bytes()).unwrap()] {
                     let answer = send(&app, marked(method, content_type)).await;
                     assert!(!answer.shows(MARK.as_bytes()), "{family:?} {content_type} {:?}", answer.headers);

@@ -48,7 +48,7 @@ fn app(one: Quota, other: Quota, jitter: Duration) -> (Router, ManualClock) {
     let layer =
         RateLimitLayer::new(Policy::new("one", one), key::global()).and(Policy::new("other", other), key::global());
     let cost = |req: &Parts| req.headers["x-cost"].to_str().unwrap().parse().unwrap();
-    (hello().layer(layer.cost(cost).retry_jitter(jitter).limiter(&limiter)), clock)
+    (hello().layer(layer.cost(cost).retry_jitter(jitter).grpc().limiter(&limiter)), clock)
 }
 
 async fn ask(app: &Router, cost: u64) -> Answer {

@@ -86,8 +86,8 @@ async fn t07_no_answer_status_or_description_shows_the_credential() {
 #[tokio::test]
 async fn t07_a_denial_from_a_handler_does_not_show_whom_it_denied() {
     let (limiter, _backend, _clock) = limiter();
-    let first = limiter.limit(&ONE, RAW).await.unwrap();
-    let denied = limiter.limit(&ONE, RAW).await.unwrap();
+    let first = limiter.try_limit(&ONE, RAW).await.unwrap();
+    let denied = limiter.try_limit(&ONE, RAW).await.unwrap();
     let mut shown = format!("{first:?} {denied:?} {:?}", limiter.value(&ONE, RAW).await.unwrap());
     let denied = denied.into_result().unwrap_err();
     shown += &format!("{denied:?} {denied}");

@@ -12,7 +12,7 @@ trap 'rm -rf "$log"' EXIT
 mkdir "$log/out"
 
 # The tests of each target in one go, by their exact names. Those that fail are seen in the log, not here.
-for target in $(awk '/^[a-z]/ && $1 != "doc" { print $1 }' "$list" | sort -u); do
+for target in $(awk '/^[a-z]/ && $1 != "doc" && $1 != "client" { print $1 }' "$list" | sort -u); do
     mapfile -t names < <(awk -v target="$target" '$1 == target { print $2 }' "$list" | sort -u)
     echo "threats: ${#names[@]} tests of $target" >&2
     if [ "$target" = lib ]; then which=(--lib); else which=(--test "$target"); fi
@@ -20,16 +20,27 @@ for target in $(awk '/^[a-z]/ && $1 != "doc" { print $1 }' "$list" | sort -u); d
         >"$log/out/$target" 2>"$log/err" </dev/null || tail -n 40 "$log/err" "$log/out/$target" >&2
 done
 
+# Those of the browser package, by files.
+mapfile -t files < <(awk '$1 == "client" { print $2 }' "$list" | sort -u)
+if ((${#files[@]})); then
+    echo "threats: ${files[*]} of the client" >&2
+    (cd client && npm ci --no-audit --no-fund && npm run build && npm run build:tests) >"$log/err" 2>&1 ||
+        tail -n 40 "$log/err" >&2
+fi
+for file in "${files[@]}"; do
+    (cd client && node --test --test-reporter=tap "build/tests/$file.test.js") | sed -n "s/^ok [0-9]* - /client $file /p"
+done | grep -Fxf "$list" >"$log/passed"
+
 # "target name" of each that passed.
 for file in "$log"/out/*; do
     awk -v target="$(basename "$file")" '$1 == "test" && $NF == "ok" { print target, $2 }' "$file"
-done >"$log/passed"
+done >>"$log/passed"
 
 awk -v passed="$log/passed" '
     BEGIN {
         while ((getline line < passed) > 0) { ok[line] = 1; tests++ }
         print "# Threats\n"
-        print "Thirty threats to a rate limiter in front of a service, what tollgate does about each, and the tests that hold it."
+        print "Threats to a rate limiter in front of a service, what tollgate does about each, and the tests that hold it."
         print "Made by `make threats` from `tests/threats/list.txt`, by running exactly these tests; not to be edited by hand.\n"
         print "| # | Threat | What tollgate does | Held by | Result |"
         print "| ---: | --- | --- | --- | --- |"
@@ -59,8 +70,8 @@ awk -v passed="$log/passed" '
             close($2)
             name = "`" $2 "`, " substr(heading, 3)
         } else {
-            here = ($1 " " $2) in ok
-            name = "`" $1 "::" $2 "`"
+            here = $0 in ok
+            name = "`" $1 "::" substr($0, length($1) + 2) "`"
         }
         found += here
         if (!here) { name = "**" name "**"; print "threats: not held: " $0 > "/dev/stderr" }

@@ -59,11 +59,11 @@ impl Backend for Later {
         self.keep_back(self.rows.peek(takes))
     }
 
-    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
         self.keep_back(self.rows.settle(settlements))
     }
 
-    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
         self.keep_back(self.rows.reset(rows))
     }
 }
@@ -96,11 +96,11 @@ impl Backend for Broken {
         self.fail()
     }
 
-    fn settle(&self, _settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
+    fn settle(&self, _settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
         self.fail()
     }
 
-    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<()> {
+    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<usize> {
         self.fail()
     }
 }

@@ -70,7 +70,7 @@ async fn who_leaves_from_the_midst_costs_nobody_a_turn() {
 #[tokio::test]
 async fn turns_before_one_that_somebody_holds_are_forfeited() {
     let queue = Queue::new();
-    let hold = || queue.limiter.acquire(&SEARCH, 7).reserve().hold();
+    let hold = || queue.limiter.hold_all([Charge::new(&SEARCH, 7).reserve()]);
     hold().await.unwrap().keep();
     let mut turns = Vec::new();
     for _ in 0..10 {
@@ -102,7 +102,7 @@ async fn turns_are_passed_on_to_those_of_the_same_size() {
 #[tokio::test]
 async fn whoever_holds_a_turn_may_cancel_keep_or_drop_it() {
     let queue = Queue::new();
-    let hold = || queue.limiter.acquire(&SEARCH, 7).reserve().hold();
+    let hold = || queue.limiter.hold_all([Charge::new(&SEARCH, 7).reserve()]);
     let first = hold().await.unwrap();
     assert!(first.delay().is_zero());
     first.keep();
@@ -140,5 +140,5 @@ async fn several_charges_in_hand_go_back_together() {
     // One that does not fit: neither is charged.
     let refused = queue.limiter.hold_all([Charge::new(&SEARCH, 7).reserve(), Charge::new(&DAILY, 7).cost(71)]).await;
     assert!(matches!(refused, Err(LimitError::Denied(_))), "{refused:?}");
-    assert_eq!(queue.limiter.acquire(&SEARCH, 7).reserve().check().await.unwrap().delay(), ms(200));
+    assert_eq!(queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap().delay(), ms(200));
 }

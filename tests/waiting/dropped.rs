@@ -15,7 +15,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use tokio::sync::Semaphore;
 use tollgate::algorithm::Micros;
-use tollgate::{Clock, ManualClock, Policy, RateLimitLayer, RateLimiter, SECOND, Settle};
+use tollgate::{Charge, Clock, ManualClock, Policy, RateLimitLayer, RateLimiter, SECOND, Settle};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -64,7 +64,7 @@ impl Trial {
     async fn new(polls_to_decide: usize) -> Trial {
         let clock = ManualClock::new();
         let limiter = RateLimiter::new(Later::new(&clock, polls_to_decide));
-        assert!(limiter.limit(&SEARCH, 7).await.unwrap().is_allowed());
+        assert!(limiter.try_limit(&SEARCH, 7).await.unwrap().is_allowed());
         Trial { begin: clock.now(), clock, limiter }
     }
 
@@ -83,7 +83,7 @@ impl Trial {
         assert_eq!(self.clock.next_wake(), None, "{told}: a timer still runs");
         let kept = matches!(reached, Reached::Deciding | Reached::Work);
         let turn = if kept { ms(200) } else { ms(100) };
-        let next = self.limiter.acquire(&SEARCH, 7).reserve().check().await.unwrap();
+        let next = self.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap();
         let expected = turn.saturating_sub(self.clock.now().since(self.begin));
         assert_eq!(next.delay(), expected, "{told}: the turn of the next caller");
     }
@@ -184,9 +184,9 @@ async fn a_reservation_that_is_waited_for_leaks_no_turn() {
     for deciding in 0..4 {
         for polls in 0..=deciding + 4 {
             let trial = Trial::new(deciding).await;
-            let hold = trial.limiter.acquire(&SEARCH, 7).reserve_within(5 * SECOND).hold();
+            let hold = trial.limiter.acquire(&SEARCH, 7).reserve_within(5 * SECOND);
             let mut call: Pin<Box<dyn Future<Output = ()>>> =
-                Box::pin(async move { drop(hold.await.unwrap().wait().await) });
+                Box::pin(async move { drop(hold.await.unwrap().wait().await.unwrap()) });
             let done = trial.poll(&mut call, &instants(deciding, polls), |_| {});
             assert_eq!(done, polls == deciding + 4);
             drop(call);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{Request, Response};
-use tollgate::{Policy, RateLimitLayer, RateLimitStatus, Reason, SECOND, Settle, Settlement};
+use tollgate::{Charge, Policy, RateLimitLayer, RateLimitStatus, Reason, SECOND, Settle, Settlement};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::queue::{Queue, SPACED, ms, request, response_at_once, send, settle};
@@ -47,7 +47,7 @@ async fn the_charge_of_who_waited_is_settled_by_its_response() {
     assert_eq!((queue.passed().len(), queue.next_wake()), (1, Some(ms(300))));
     queue.at(ms(300)).await;
     assert_eq!(queue.passed()[1..], [(1, ms(300))]);
-    assert_eq!(queue.limiter.acquire(&SEARCH, 7).reserve().check().await.unwrap().delay(), ms(300));
+    assert_eq!(queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap().delay(), ms(300));
 }
 
 #[tokio::test]

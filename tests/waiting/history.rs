@@ -160,10 +160,10 @@ impl History {
                 Box::pin(async move { waiting.await.is_ok() })
             }
             1 => {
-                let held = call.reserve_within(wait).hold();
+                let held = call.reserve_within(wait);
                 Box::pin(async move {
                     let Ok(held) = held.await else { return false };
-                    held.wait().await;
+                    held.wait().await.unwrap();
                     true
                 })
             }

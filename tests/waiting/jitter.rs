@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use http::request::Parts;
-use tollgate::{Policy, Quota, RateLimitLayer, SECOND};
+use tollgate::{Charge, Policy, Quota, RateLimitLayer, SECOND};
 use tower::Layer;
 
 use crate::queue::{Queue, ms, number, send};
@@ -42,6 +42,6 @@ async fn jitter_moves_no_turn() {
     let service = layer.wait_up_to(5 * SECOND).wait_jitter(3600 * SECOND).layer(queue.inner());
     let _answers: Vec<_> = (0..5).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
-    let next = queue.limiter.acquire(&SPACED, 7).reserve().check().await.unwrap();
+    let next = queue.limiter.try_check_all([Charge::new(&SPACED, 7).reserve()]).await.unwrap();
     assert_eq!(next.delay(), ms(500));
 }

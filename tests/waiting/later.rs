@@ -52,11 +52,11 @@ impl Backend for Later {
         self.rows.peek(takes)
     }
 
-    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
         self.keep_back(self.rows.settle(settlements))
     }
 
-    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
         self.keep_back(self.rows.reset(rows))
     }
 

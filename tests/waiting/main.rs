@@ -10,11 +10,14 @@ mod histories;
 mod history;
 mod jitter;
 mod later;
+mod pauses;
 mod places;
+mod point_1;
 mod queue;
 mod readiness;
 mod rules;
 mod turns;
+mod upstream;
 
 #[path = "../model/admitted.rs"]
 #[allow(dead_code)] // A turn is made in another way here.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{Request, Response};
-use tollgate::{LimitError, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, SECOND};
+use tollgate::{Charge, LimitError, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, SECOND};
 use tower::{Layer, service_fn};
 
 use crate::queue::{Queue, SPACED, at_once, ms, number, response_at_once, send, settle};
@@ -86,7 +86,7 @@ async fn nobody_waits_where_there_are_no_places() {
     assert_eq!(at_once(&service, 0).await.unwrap(), 200);
     assert_eq!(at_once(&service, 1).await.unwrap(), 429);
     // Nothing was promised either.
-    assert_eq!(queue.limiter.acquire(&SEARCH, 7).reserve().check().await.unwrap().delay(), ms(100));
+    assert_eq!(queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap().delay(), ms(100));
 }
 
 /// Found while this was written: whoever found no place took one for a moment, which whoever came then missed.

@@ -42,7 +42,7 @@ async fn a_denial_by_one_rule_charges_nobody_and_leaves_nobody_waiting() {
     // The budget is spent; it knows no turns.
     assert_eq!(at_once(&service, 3).await, Ok(429));
     assert_eq!(queue.limiter.waiting(), 2);
-    let turn = queue.limiter.acquire(&SEARCH, 7).reserve().check().await.unwrap();
+    let turn = queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap();
     assert_eq!(turn.delay(), ms(300));
 }
 
@@ -57,7 +57,7 @@ async fn who_leaves_gives_back_under_every_rule() {
     answers.iter().for_each(|answer| answer.abort());
     queue.at(ms(10)).await;
     assert_eq!(queue.limiter.remaining(&BUDGET, 7).await.unwrap(), 2);
-    let turn = queue.limiter.check_all([Charge::new(&SEARCH, 7).reserve(), Charge::new(&BUDGET, 7)]).await.unwrap();
+    let turn = queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve(), Charge::new(&BUDGET, 7)]).await.unwrap();
     assert_eq!(turn.delay(), ms(90));
 }
 
@@ -108,7 +108,7 @@ async fn shadow_mode_waits_for_nobody() {
     assert_eq!((queue.passed().len(), queue.limiter.waiting()), (12, 0));
     assert!(queue.passed().iter().all(|(_, instant)| instant.is_zero()));
     // It counted as if it were enforced, and said of the last one what would have become of it.
-    assert_eq!(queue.limiter.acquire(&SEARCH, 7).reserve().check().await.unwrap().delay(), ms(1100));
+    assert_eq!(queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap().delay(), ms(1100));
     let status = tower::service_fn(|req: http::Request<u64>| async move {
         let status = req.extensions().get::<RateLimitStatus>().unwrap();
         Ok::<_, std::convert::Infallible>(http::Response::new(status.is_shadowed()))

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use actix_extensible_rate_limit::backend::memory::InMemoryBackend;
 use actix_extensible_rate_limit::backend::{Backend as _, SimpleInput};
 use limitador::limit::{Context as Variables, Limit, Namespace};
-use tollgate::{Charge, Decision, HOUR, MemoryBackend, Policy, Quota, RateLimiter, SECOND};
+use tollgate::{Charge, HOUR, MemoryBackend, Policy, Quota, RateLimiter, SECOND};
 
 use crate::keys::Keys;
 use crate::rounds::{ROUND, interleaved, median, rounds, rounds_of};
@@ -172,14 +172,15 @@ pub fn limiters(kind: Kind, keys: usize, few: bool) -> Vec<Contestant> {
 
 fn tollgate(period: Duration, burst: u32, keys: usize) -> Contestant {
     let (limiter, policy) = ours(period, burst, keys);
-    let allowed = |decision: &Decision| decision.is_allowed();
-    Contestant::new("tollgate", move |key| limiter.limit_now(&policy, key).as_ref().is_some_and(allowed))
+    Contestant::new("tollgate", move |key| limiter.limit_now(&policy, key).is_ok())
 }
 
 /// The same as a future, which is ready at once.
 fn tollgate_awaited(period: Duration, burst: u32, keys: usize) -> Contestant {
     let (limiter, policy) = ours(period, burst, keys);
-    Contestant::new("tollgate, awaited", move |key| ready(limiter.limit(&policy, key)).expect("in memory").is_allowed())
+    Contestant::new("tollgate, awaited", move |key| {
+        ready(limiter.try_limit(&policy, key)).expect("in memory").is_allowed()
+    })
 }
 
 fn ours(period: Duration, burst: u32, keys: usize) -> (RateLimiter, Policy) {
@@ -196,7 +197,7 @@ pub fn rules(count: usize, keys: usize) -> [Contestant; 2] {
     let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(4 * keys * count).build());
     let ours = Contestant::new("tollgate", move |key| {
         let charges = policies.iter().map(|policy| Charge::new(policy, key));
-        ready(limiter.limit_all(charges)).expect("in memory").is_allowed()
+        ready(limiter.try_limit_all(charges)).expect("in memory").is_allowed()
     });
     let limiters: Vec<_> = (0..count).map(|_| governor::RateLimiter::keyed(governor_quota(period, burst))).collect();
     let theirs = Contestant::new("governor", move |key: &String| limiters.iter().all(|it| it.check_key(key).is_ok()));

@@ -375,11 +375,11 @@ impl Backend for Held {
         BackendFuture::ready(Ok(Steps::from(step)))
     }
 
-    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<()> {
-        BackendFuture::ready(Ok(()))
+    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<bool> {
+        BackendFuture::ready(Ok(true))
     }
 
-    fn reset(&self, _: &[RowId<'_>]) -> BackendFuture<()> {
-        BackendFuture::ready(Ok(()))
+    fn reset(&self, _: &[RowId<'_>]) -> BackendFuture<usize> {
+        BackendFuture::ready(Ok(0))
     }
 }

@@ -8,6 +8,7 @@ import { act, StrictMode, version, type ReactNode } from 'react';
 import { createRoot, hydrateRoot, type Root } from 'react-dom/client';
 import { renderToString } from 'react-dom/server';
 import { useCountdown, useRateLimit, type UseRateLimitOptions } from '../../src/react.js';
+import { createRateLimit } from '../../src/shared.js';
 import type { RateLimitStore } from '../../src/store.js';
 import { NOW, snapshot } from '../support.js';
 import { settle, world, type World } from '../world.js';
@@ -136,6 +137,72 @@ test(`React ${version}`, async (t) => {
     await page.pass(6000);
     assert.deepEqual(page.buttons(), ['send']);
     assert.deepEqual(urls, ['/own']);
+  });
+
+  await t.test('point 5b at login and logout, the state is of the user who asks now', async (t) => {
+    const { page, w } = await pageOf(t);
+    const asked: (string | null)[] = [];
+    const fetch = async (_url: unknown, init?: RequestInit): Promise<Response> => {
+      const user = new Headers(init?.headers).get('x-user');
+      asked.push(user);
+      return Response.json(user === 'ada' ? EMPTY : snapshot({}));
+    };
+    const as = (user: string): UseRateLimitOptions => ({ fetch, init: { headers: { 'x-user': user } } });
+    await page.show(<Send source="/login" options={as('ada')} />);
+    await page.pass(10);
+    assert.deepEqual(page.buttons(), ['again in 6 s']);
+    await page.show(<Send source="/login" options={as('ada')} />);
+    assert.deepEqual(asked, ['ada'], 'rendered again, the same request');
+
+    await page.show(<Send source="/login" options={as('grace')} />);
+    assert.deepEqual(page.buttons(), ['send'], 'nothing of the other user is left');
+    await page.pass(10);
+    assert.deepEqual(page.buttons(), ['send']);
+    await page.show(<Send source="/login" options={{ fetch }} />);
+    await page.pass(10);
+    assert.deepEqual(page.buttons(), ['send']);
+    await page.show(<Send source="/login" options={as('ada')} />);
+    await page.pass(10);
+    assert.deepEqual(page.buttons(), ['again in 6 s']);
+    assert.deepEqual(asked, ['ada', 'grace', null, 'ada']);
+    await page.show(null);
+    assert.equal(w.timers(), 0);
+  });
+
+  await t.test('point 5b where a cookie says who asks, the key does', async (t) => {
+    const { page } = await pageOf(t);
+    let cookie = 'ada';
+    const fetch = async (): Promise<Response> => Response.json(cookie === 'ada' ? EMPTY : snapshot({}));
+    await page.show(<Send source="/cookie" options={{ fetch, key: 'ada' }} />);
+    await page.pass(10);
+    assert.deepEqual(page.buttons(), ['again in 6 s']);
+    cookie = 'grace';
+    await page.show(<Send source="/cookie" options={{ fetch, key: 'grace' }} />);
+    await page.pass(10);
+    assert.deepEqual(page.buttons(), ['send']);
+  });
+
+  await t.test('point 5c a hook and a store without React share one state, until the last of them leaves', async (t) => {
+    const { page, urls, options, w } = await pageOf(t);
+    const vanilla = createRateLimit({ ...options, url: '/both' });
+    let calls = 0;
+    const stop = vanilla.subscribe(() => (calls += 1));
+    await page.show(<Send source="/both" options={options} />);
+    await page.pass(10);
+    assert.deepEqual(urls, ['/both']);
+    assert.deepEqual(page.buttons(), ['again in 6 s']);
+    await page.pass(6000);
+    assert.deepEqual(page.buttons(), ['send']);
+    calls = 0;
+    await act(() => vanilla.spend());
+    assert.deepEqual(page.buttons(), ['again in 6 s']);
+    assert.equal(calls, 1);
+
+    await page.show(null);
+    assert.equal(vanilla.getStatus().ok, false, 'one uses it still');
+    stop();
+    assert.equal(w.timers(), 0);
+    assert.equal(createRateLimit({ ...options, url: '/both' }).getStatus().known, false);
   });
 
   await t.test('a server renders it without asking, and the page takes that over', async (t) => {

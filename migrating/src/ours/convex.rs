@@ -14,7 +14,7 @@ pub async fn send(limiter: &RateLimiter, user: &str, text: &str) -> Result<(), L
 }
 
 pub async fn sign_up(limiter: &RateLimiter, name: &str) -> Result<(), LimitError> {
-    limiter.limit(&SIGN_UP, Subject::anonymous()).await?.into_result()?;
+    limiter.limit(&SIGN_UP, Subject::anonymous()).await?;
     insert_user(name).await;
     Ok(())
 }

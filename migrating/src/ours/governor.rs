@@ -19,7 +19,7 @@ impl Limits {
     /// Under both, or under neither. Of an error, `denied()` tells which, and `retry_after()` how long to wait.
     pub async fn search(&self, user: u64) -> Result<(), LimitError> {
         let charges = [Charge::new(&DAILY, user), Charge::new(&BURST, user)];
-        self.limiter.limit_all(charges).await?.into_result()?;
+        self.limiter.limit_all(charges).await?;
         Ok(())
     }
 

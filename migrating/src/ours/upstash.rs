@@ -9,7 +9,7 @@ use tollgate::{Policy, Quota, RateLimiter};
 static SEARCH: Policy = Policy::new("search", Quota::sliding_window(10, Duration::from_secs(10)));
 
 async fn search(State(limiter): State<RateLimiter>, Path(user): Path<String>) -> axum::response::Result<&'static str> {
-    limiter.limit(&SEARCH, user).await?.into_result()?;
+    limiter.limit(&SEARCH, user).await?;
     Ok("found")
 }
 

@@ -19,11 +19,11 @@ impl Backend for Down {
         down()
     }
 
-    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<()> {
+    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<bool> {
         down()
     }
 
-    fn reset(&self, _: &[RowId<'_>]) -> BackendFuture<()> {
+    fn reset(&self, _: &[RowId<'_>]) -> BackendFuture<usize> {
         down()
     }
 }

@@ -30,7 +30,8 @@ const redis = {
 } as unknown as Redis;
 
 before(async () => {
-  server = spawn("redis-server", ["--port", "0", "--unixsocket", path, "--save", ""], { stdio: "ignore" });
+  const program = process.env.TOLLGATE_REDIS_SERVER ?? "redis-server";
+  server = spawn(program, ["--port", "0", "--unixsocket", path, "--save", ""], { stdio: "ignore" });
   client.on("error", () => {}); // while it starts
   await client.connect();
 });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::backend::{BackendFuture, MemoryBackend};
+use crate::backend::{BackendFuture, MemoryBackend, OwnedTake};
 use crate::clock::{ManualClock, SystemClock};
 
 /// A backend, and how time passes for it.
@@ -32,27 +32,35 @@ async fn the_memory_backend_conforms_in_real_time() {
 #[tokio::test]
 async fn a_backend_that_posts_to_a_task_of_its_own_conforms() {
     let rows = Arc::new(MemoryBackend::new());
-    all(&Slow { rows, settles: How::Posted, resets: How::Posted }, tokio::time::sleep).await;
+    all(&Slow { rows, acquires: How::Posted, settles: How::Posted, resets: How::Posted }, tokio::time::sleep).await;
 }
 
 #[tokio::test]
-#[should_panic(expected = "stands at 1000, and not at 1700")]
+#[should_panic(expected = "stands at 1000, not at 1700")]
 async fn a_backend_that_settles_only_for_those_who_wait_does_not() {
-    let (rows, pass) = rows();
-    all(&Slow { rows, settles: How::Lazily, resets: How::Posted }, pass).await;
+    let rows = Arc::new(MemoryBackend::new());
+    all(&Slow { rows, acquires: How::Posted, settles: How::Lazily, resets: How::Posted }, tokio::time::sleep).await;
 }
 
 #[tokio::test]
-#[should_panic(expected = "stands at 2000, and not at 0")]
+#[should_panic(expected = "stands at 2000, not at 0")]
 async fn a_backend_that_resets_only_for_those_who_wait_does_not() {
     let rows = Arc::new(MemoryBackend::new());
-    all(&Slow { rows, settles: How::Posted, resets: How::Lazily }, tokio::time::sleep).await;
+    all(&Slow { rows, acquires: How::Posted, settles: How::Posted, resets: How::Lazily }, tokio::time::sleep).await;
 }
 
-/// Settles and resets in the future that it returns, or in a task of its own.
+#[tokio::test]
+#[should_panic(expected = "stands at 0, not at 3000")]
+async fn point_14_a_backend_that_charges_at_the_first_poll_does_not_conform() {
+    let (rows, pass) = rows();
+    all(&Slow { rows, acquires: How::Lazily, settles: How::Posted, resets: How::Posted }, pass).await;
+}
+
+/// Acquires, settles and resets in the future that it returns, or in a task of its own.
 #[derive(Debug)]
 struct Slow {
     rows: Arc<MemoryBackend>,
+    acquires: How,
     settles: How,
     resets: How,
 }
@@ -64,10 +72,10 @@ enum How {
 }
 
 impl How {
-    fn carry_out(
+    fn carry_out<T: Send + 'static>(
         self,
-        change: impl Future<Output = Result<(), crate::backend::Error>> + Send + 'static,
-    ) -> BackendFuture<()> {
+        change: impl Future<Output = Result<T, crate::backend::Error>> + Send + 'static,
+    ) -> BackendFuture<T> {
         match self {
             How::Lazily => BackendFuture::boxed(change),
             How::Posted => {
@@ -80,35 +88,40 @@ impl How {
 
 impl Backend for Slow {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        self.rows.acquire(takes)
+        let rows = Arc::clone(&self.rows);
+        let owned: Vec<_> = takes.iter().map(OwnedTake::of).collect();
+        self.acquires
+            .carry_out(async move { rows.acquire(&owned.iter().map(OwnedTake::take).collect::<Vec<_>>()).await })
     }
 
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
         self.rows.peek(takes)
     }
 
-    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
         let rows = Arc::clone(&self.rows);
         let each =
             settlements.iter().map(|one| (one.row.policy.clone(), one.row.key, one.quota, one.receipt, one.actual));
         let owned: Vec<_> = each.collect();
         self.settles.carry_out(async move {
+            let mut all = true;
             for (policy, key, quota, receipt, actual) in &owned {
                 let row = RowId { policy, key: *key };
-                rows.settle(&[Adjustment { row, quota: *quota, receipt: *receipt, actual: *actual }]).await?;
+                all &= rows.settle(&[Adjustment { row, quota: *quota, receipt: *receipt, actual: *actual }]).await?;
             }
-            Ok(())
+            Ok(all)
         })
     }
 
-    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
         let table = Arc::clone(&self.rows);
         let owned: Vec<_> = rows.iter().map(|row| (row.policy.clone(), row.key)).collect();
         self.resets.carry_out(async move {
+            let mut found = 0;
             for (policy, key) in &owned {
-                table.reset(&[RowId { policy, key: *key }]).await?;
+                found += table.reset(&[RowId { policy, key: *key }]).await?;
             }
-            Ok(())
+            Ok(found)
         })
     }
 }

@@ -66,7 +66,11 @@ impl<'a> Call<'a> {
         }
         numbers.sort_unstable();
         numbers.dedup();
-        Call { table, shards: numbers.into_iter().map(|number| table.lock(number)).collect(), busy }
+        let mut shards = SmallVec::new();
+        for number in numbers {
+            shards.push(table.lock(number));
+        }
+        Call { table, shards, busy }
     }
 
     /// Decides all takes at `now`. If all are granted and `store` is set, stores the rows.
@@ -208,7 +212,8 @@ impl<'a> Call<'a> {
             }
             Place::Found if state.stamp == 0 => {
                 shard.remove(key);
-                return shard.remove(key.carry());
+                shard.remove(key.carry());
+                return;
             }
             Place::New(_) if state.stamp == 0 && !row.has_carry => return,
             Place::New(Some(victim)) => shard.evict(victim),

@@ -95,12 +95,13 @@ impl Ledger {
 ///
 /// The policy that fills the table bears the cost: a clearly larger policy gives a row up, whatever that row denies; else
 /// the newcomer's own policy, or one that is not smaller, gives up a row that denies nothing. Rows that came while their
-/// policy was small are the last to go.
+/// policy was small are the last to go, and those of them that deny something stay while their policy is large.
 pub(super) struct Victim<'a> {
     ledger: &'a Ledger,
     policy: u32,
     size: u32,
-    is_small: bool,
+    /// The size up to which a policy's rows are senior.
+    small: u32,
     now: Micros,
     of_larger: Option<(Rank, RowKey)>,
     of_equal: Option<(Rank, RowKey)>,
@@ -112,19 +113,20 @@ type Rank = (bool, u32, bool, Micros, u64);
 
 impl<'a> Victim<'a> {
     pub(super) fn new(ledger: &'a Ledger, policy: u32, full: usize, now: Micros) -> Victim<'a> {
-        let size = ledger.size(policy);
-        let is_small = size as usize <= full / SENIOR_SHARE;
-        Victim { ledger, policy, size, is_small, now, of_larger: None, of_equal: None }
+        let small = (full / SENIOR_SHARE) as u32;
+        Victim { ledger, policy, size: ledger.size(policy), small, now, of_larger: None, of_equal: None }
     }
 
     pub(super) fn consider(&mut self, key: RowKey, row: &Row) {
         let size = if row.policy == self.policy { self.size } else { self.ledger.size(row.policy) };
         let denies = row.denies(self.now);
         let rank = (row.is_senior(), u32::MAX - size, denies, row.clear(), row.spent.to_bits());
-        if size > self.size + self.size / 8 + 8 {
+        // A flooded policy has juniors to give up: its first callers who are denied stay so.
+        let stays = row.is_senior() && denies && size > self.small;
+        if size > self.size + self.size / 8 + 8 && !stays {
             least(&mut self.of_larger, rank, key);
         }
-        if !denies && size >= self.size && (self.is_small || !row.is_senior()) {
+        if !denies && size >= self.size && (self.size <= self.small || !row.is_senior()) {
             // Among equals the largest policy has no part.
             least(&mut self.of_equal, (rank.0, 0, rank.2, rank.3, rank.4), key);
         }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use self::call::{Call, Place};
 use self::table::Table;
 use super::{Adjustment, Backend, BackendFuture, RowId, Steps, Take, Vitals};
-use crate::algorithm::{Micros, settle};
+use crate::algorithm::{Micros, settle, takes_effect};
 use crate::clock::{Clock, Sleep};
 use crate::policy::PolicyName;
 
@@ -39,7 +39,7 @@ pub use builder::MemoryBackendBuilder;
 /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::LimitError> {
 /// let rows = MemoryBackend::builder().max_rows(50_000).clock(ManualClock::new()).build();
 /// assert!(rows.is_empty());
 ///
@@ -97,19 +97,22 @@ impl MemoryBackend {
         call.decide(takes, now, store)
     }
 
-    fn settle_one(&self, settlement: &Adjustment<'_>) {
+    fn settle_one(&self, settlement: &Adjustment<'_>) -> bool {
         let Adjustment { row, quota, receipt, actual } = settlement;
         let mut call = Call::new(&self.table, std::iter::once(row));
         let now = self.clock.now();
         let mut row = call.load(self.table.keys().key(row), row, quota, now);
         if matches!(row.place, Place::Overflow(_)) && *actual <= receipt.cost {
-            return; // The shared row holds the spending of others: nothing is given back to it.
+            return false; // The shared row holds the spending of others: nothing is given back to it.
         }
-        let state = settle(&call.quota_of(&row, quota), &row.state, receipt, now, *actual);
+        let own = call.quota_of(&row, quota);
+        let takes_effect = takes_effect(&own, &row.state, receipt, now, *actual);
+        let state = settle(&own, &row.state, receipt, now, *actual);
         if state != row.state {
             row.state = state.or_none();
             call.store(&row, quota, now);
         }
+        takes_effect
     }
 }
 
@@ -122,21 +125,20 @@ impl Backend for MemoryBackend {
         BackendFuture::ready(Ok(self.decide(takes, false)))
     }
 
-    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
-        for settlement in settlements {
-            self.settle_one(settlement);
-        }
-        BackendFuture::ready(Ok(()))
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
+        let took_effect = settlements.iter().filter(|settlement| self.settle_one(settlement)).count();
+        BackendFuture::ready(Ok(took_effect == settlements.len()))
     }
 
-    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
+        let mut removed = 0;
         for row in rows {
             let key = self.table.keys().key(row);
             let mut shard = self.table.lock(self.table.shard_of(key));
-            shard.remove(key);
+            removed += usize::from(shard.remove(key));
             shard.remove(key.carry());
         }
-        BackendFuture::ready(Ok(()))
+        BackendFuture::ready(Ok(removed))
     }
 
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {

@@ -152,10 +152,13 @@ impl<'a> Shard<'a> {
         }
     }
 
-    pub(super) fn remove(&mut self, key: RowKey) {
-        if let Some(row) = self.rows.remove(key) {
+    /// Removes a row, and returns whether it was there.
+    pub(super) fn remove(&mut self, key: RowKey) -> bool {
+        let row = self.rows.remove(key);
+        if let Some(row) = &row {
             self.ledger().subtract(row.policy);
         }
+        row.is_some()
     }
 
     /// Drops a row that still counts, for the sake of another.
@@ -204,7 +207,7 @@ impl<'a> Shard<'a> {
         }
         let victim = orphan.or(victim.key());
         ledger.hand = hand;
-        clear.into_iter().for_each(|key| self.remove(key));
+        clear.into_iter().for_each(|key| _ = self.remove(key));
         match victim {
             _ if self.rows.len() + coming < full => Room::Free,
             Some(key) => Room::InPlaceOf(key),

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::script::DECISIONS;
 use super::wire::{Arguments, Foreign, Reply};
-use crate::algorithm::{Ask, Line, Quota, Receipt, State, settle, step_all};
+use crate::algorithm::{Ask, Line, Quota, Receipt, State, settle, step_all, takes_effect};
 use crate::backend::{Error, ErrorKind, Steps};
 
 /// An operation on its way, and who waits for its answer.
@@ -18,11 +18,20 @@ use crate::backend::{Error, ErrorKind, Steps};
 pub(super) struct Operation {
     pub(super) kind: Kind,
     pub(super) began: Instant,
-    pub(super) answer: oneshot::Sender<Result<Steps, Error>>,
+    pub(super) answer: oneshot::Sender<Result<Answer, Error>>,
+}
+
+/// The answer to an operation.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    /// Of a decision; empty for others.
+    pub(super) steps: Steps,
+    /// Whether a settlement took effect, or a reset found a row.
+    pub(super) took_effect: bool,
 }
 
 impl Operation {
-    /// Whether it is carried out whether or not somebody waits for it, however late: a settlement, a reset.
+    /// Whether it is carried out however late: a settlement, a reset.
     pub(super) fn is_posted(&self) -> bool {
         !matches!(self.kind, Kind::Decide { .. })
     }
@@ -30,11 +39,6 @@ impl Operation {
     /// Answers with an error. The receiver may have been dropped.
     pub(super) fn refuse(self, error: Error) {
         let _ = self.answer.send(Err(error));
-    }
-
-    /// Whether there is nobody left to carry it out for.
-    pub(super) fn is_abandoned(&self) -> bool {
-        !self.is_posted() && self.answer.is_closed()
     }
 }
 
@@ -160,9 +164,9 @@ impl Batch {
 
 /// Replays an operation on the rows as they were before the script ran, with the arithmetic that all backends share. It
 /// yields waits, retry times and rows. If its decision differs from the script's, the answer is an error.
-fn replayed(kind: &Kind, places: &[usize], reply: &mut Reply, done: bool) -> Result<Steps, Error> {
+fn replayed(kind: &Kind, places: &[usize], reply: &mut Reply, done: bool) -> Result<Answer, Error> {
     let Reply { now, rows, foreign, .. } = reply;
-    let mut steps = Steps::default();
+    let Answer { mut steps, mut took_effect } = Answer::default();
     match kind {
         Kind::Decide { takes, store, .. } => {
             let before: SmallVec<[State; 1]> = places.iter().map(|place| rows[*place]).collect();
@@ -174,14 +178,16 @@ fn replayed(kind: &Kind, places: &[usize], reply: &mut Reply, done: bool) -> Res
         }
         Kind::Settle { quota, receipt, actual, .. } => {
             let row = &mut rows[places[0]];
+            took_effect = takes_effect(quota, row, receipt, *now, *actual);
             *row = settle(quota, row, receipt, *now, *actual).or_none();
         }
         Kind::Reset { .. } => {
-            rows[places[0]] = State::default();
+            let before = foreign.len();
             foreign.retain(|(place, _)| *place != places[0]);
+            took_effect = std::mem::take(&mut rows[places[0]]) != State::default() || foreign.len() < before;
         }
     }
-    if steps.all_granted() == done { Ok(steps) } else { Err(disagreement()) }
+    if steps.all_granted() == done { Ok(Answer { steps, took_effect }) } else { Err(disagreement()) }
 }
 
 fn disagreement() -> Error {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::ConnectionLike;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
-use redis::{Client, IntoConnectionInfo};
+use redis::{AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, RedisResult};
 use tokio::time::timeout;
 
 use super::bulletin::Board;
 use super::lanes::Lanes;
-use super::link::{Link, Lost};
+use super::link::{Dial, Link, Lost};
 use super::{RedisBackend, error, link};
 use crate::algorithm::{Ask, Quota};
 use crate::backend::{Error, ErrorKind, RowId, Take};
@@ -86,7 +86,7 @@ impl RedisBackendBuilder {
     /// # async fn main() -> Result<(), tollgate::Error> {
     /// // Nobody listens there, and the program starts all the same.
     /// let limiter = RateLimiter::new(RedisBackend::builder().lazy().connect("redis://127.0.0.1:1").await?);
-    /// let error = limiter.limit(&API, "ada").await.unwrap_err();
+    /// let error = limiter.try_limit(&API, "ada").await.unwrap_err();
     /// assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout));
     /// # Ok(())
     /// # }
@@ -141,11 +141,64 @@ impl RedisBackendBuilder {
     /// # Panics
     /// As there.
     pub async fn connect(self, url: &str) -> Result<RedisBackend, Error> {
-        let info = url.into_connection_info().map_err(error::classify)?.set_tcp_settings(link::tcp());
-        link::choose_cryptography(url);
+        let info = read(url)?.set_tcp_settings(link::tcp());
+        // `CLIENT SETINFO` is not sent: from Redis 7.2 on, and on Valkey, a user with the documented permissions may not
+        // run it, and each connection would leave an entry in the server's ACL LOG.
+        let settings = info.redis_settings().clone().set_skip_set_lib_name();
+        let info = info.set_redis_settings(settings);
         let address = info.addr().to_string();
         let client = Client::open(info).map_err(error::classify)?;
-        self.tried(Link::Server(Box::new(Lost::new(client))), &address).await
+        let dial = Dial::new(move || {
+            let client = client.clone();
+            async move {
+                // The caller has its own deadline.
+                let config = AsyncConnectionConfig::new();
+                let config = config.set_connection_timeout(Some(link::CONNECT)).set_response_timeout(None);
+                client.get_multiplexed_async_connection_with_config(&config).await
+            }
+        });
+        self.tried(Link::Server(Box::new(Lost::new(dial))), &address).await
+    }
+
+    /// Connects by a function of your own, now and whenever the connection is lost: to the primary that Redis Sentinel
+    /// names, with a password that changes, with a certificate of the client.
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    ///
+    /// use redis::sentinel::{SentinelClient, SentinelServerType::Master}; // feature `sentinel` of the crate `redis`
+    /// use tokio::sync::Mutex;
+    /// use tollgate::backend::RedisBackend;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let sentinels = vec!["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
+    /// let client = Arc::new(Mutex::new(SentinelClient::build(sentinels, "mymaster".to_owned(), None, Master)?));
+    /// let backend = RedisBackend::builder()
+    ///     .connect_with(move || {
+    ///         let client = Arc::clone(&client);
+    ///         async move { client.lock().await.get_async_connection().await }
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The backend calls the function again after an error of the connection, and when the server has become a read-only
+    /// replica; calls never overlap. An attempt ends with the [deadline](RedisBackendBuilder::deadline) of the decision
+    /// that needs the connection. While the server is out of reach, one attempt at a time is made in the background and
+    /// has half a second, or the deadline if that is longer.
+    ///
+    /// # Errors
+    /// As [`RedisBackend::connect`].
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn connect_with<F>(self, connect: impl Fn() -> F + Send + Sync + 'static) -> Result<RedisBackend, Error>
+    where
+        F: Future<Output = RedisResult<MultiplexedConnection>> + Send + 'static,
+    {
+        self.tried(Link::Server(Box::new(Lost::new(Dial::new(connect)))), "connect_with").await
     }
 
     /// See [`RedisBackend::connect_cluster`].
@@ -169,12 +222,11 @@ impl RedisBackendBuilder {
         self,
         urls: impl IntoIterator<Item = U>,
     ) -> Result<RedisBackend, Error> {
-        let urls: Vec<String> = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
-        urls.iter().for_each(|url| link::choose_cryptography(url));
+        let infos = urls.into_iter().map(|url| read(url.as_ref())).collect::<Result<Vec<_>, _>>()?;
         // Without what else is in a URL: users and passwords.
-        let known = urls.iter().filter_map(|url| Some(url.as_str().into_connection_info().ok()?.addr().to_string()));
+        let known = infos.iter().map(|info| info.addr().to_string());
         let addresses = known.take(MOST_LISTED).collect::<Vec<_>>().join(", ");
-        let client = ClusterClientBuilder::new(urls)
+        let client = ClusterClientBuilder::new(infos)
             // The client would also send a charge again when its connection broke, though it may have happened.
             // Redirections are followed in `lanes`.
             .retries(0)
@@ -260,6 +312,32 @@ impl RedisBackendBuilder {
         let board = (!self.notices.is_zero()).then(board);
         RedisBackend { lanes, prefix: self.prefix, secret, board }
     }
+}
+
+/// The URL as the client reads it. Errors do not repeat it: it may contain a password, with or without a scheme.
+fn read(url: &str) -> Result<ConnectionInfo, Error> {
+    let info = url.into_connection_info().map_err(|failed| {
+        let is_scheme = |text: &&str| {
+            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+        };
+        let message = match url.split_once("://").map(|(scheme, _)| scheme).filter(is_scheme) {
+            None => {
+                "expected a URL such as `redis://127.0.0.1:6379`, found one without a scheme; write `redis://` before \
+                     the host, `rediss://` for TLS, or `unix://` before the path of a socket"
+                    .to_owned()
+            }
+            Some("redis" | "rediss" | "valkey" | "valkeys" | "unix" | "redis+unix" | "valkey+unix") => {
+                return error::classify(failed);
+            }
+            Some(other) => format!(
+                "expected a URL such as `redis://127.0.0.1:6379`, `rediss://` for TLS or `unix://` for a \
+                     socket, found `{other}://`"
+            ),
+        };
+        Error::new(ErrorKind::Protocol, message).with_source(failed)
+    })?;
+    link::choose_cryptography(&info);
+    Ok(info)
 }
 
 /// Nodes of a cluster that an error names.

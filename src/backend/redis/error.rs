@@ -24,15 +24,38 @@ pub(super) fn fault(error: &RedisError) -> Fault {
     }
 }
 
-/// The server's word for it. Before Redis 7, what a command of the script says is in the text of an `ERR`; before 7.2,
-/// a script's lack of a permission is only told in English.
+/// The server's code for it. A script that lacks a permission gets an `ERR` with one of two sentences: the first up to Redis
+/// 7.0, the second from 7.2 on and on Valkey. Before Redis 7, every error of a command in a script is an `ERR` whose text
+/// ends with it: `@user_script: 1: -OOM command ...`, `@user_script:1: WRONGTYPE Operation ...`.
 fn code(error: &RedisError) -> &str {
-    let code = error.code().unwrap_or_default();
-    if error.detail().is_some_and(|detail| detail.starts_with("The user executing the script can't")) {
+    let (code, detail) = (error.code().unwrap_or_default(), error.detail().unwrap_or_default());
+    if code != "ERR" {
+        return code;
+    }
+    if detail.contains("The user executing the script can't") || detail.starts_with("ACL failure in script") {
         return "NOPERM";
     }
-    let within = error.detail().filter(|detail| code == "ERR" && detail.starts_with("Error running script"));
-    within.and_then(|detail| detail.rsplit_once(": -")?.1.split(' ').next()).unwrap_or(code)
+    let within = detail.strip_prefix("Error running script").and_then(|text| text.rsplit_once("@user_script"));
+    let within = within.map(|(_, text)| text.trim_start_matches(|c: char| c.is_ascii_digit() || ": -".contains(c)));
+    within.and_then(|text| text.split(' ').next()).unwrap_or(code)
+}
+
+/// What a user lacks, and the rule that allows it. Up to Redis 7.0, the answer of a script does not name the command.
+fn missing_permission(error: &RedisError) -> String {
+    let detail = error.detail().unwrap_or_default();
+    let command = detail.split_once(" permissions to run ").and_then(|(_, rest)| rest.split('\'').nth(1));
+    let (lacks, allow) = match command {
+        Some(command) => (format!("it may not run `{command}`"), format!("`ACL SETUSER <user> +{command}` allows it")),
+        None if detail.contains("key") => (
+            "its key pattern has to begin with the backend's prefix".to_owned(),
+            "`ACL SETUSER <user> ~tollgate:*` allows it for the prefix `tollgate`, which is the default".to_owned(),
+        ),
+        None => ("it may not run a command of the script".to_owned(), "ACL LOG names it".to_owned()),
+    };
+    format!(
+        "the user lacks a permission: {lacks}; {allow}; all that it needs is under \"The user it needs\" in \
+         tollgate::docs::redis"
+    )
 }
 
 /// Whether a node of a cluster refused a command because its slot is elsewhere, or on its way.
@@ -57,12 +80,7 @@ pub(super) fn classify(error: RedisError) -> Error {
         ("CROSSSLOT", _) => {
             (Unsupported, "this is a cluster, and the backend was not told: connect with `connect_cluster`")
         }
-        ("NOPERM", _) => (
-            Protocol,
-            "the user lacks a permission: its key pattern has to begin with the backend's prefix (`tollgate` unless \
-             set), and it needs the commands under \"The user it needs\" in tollgate::docs::redis; ACL LOG names what \
-             was refused",
-        ),
+        ("NOPERM", _) => return Error::new(Protocol, missing_permission(&error)).with_source(error),
         ("NOAUTH" | "WRONGPASS", _) | (_, Kind::AuthenticationFailed) => {
             (Protocol, "user name or password are refused; check the URL")
         }
@@ -82,6 +100,9 @@ pub(super) fn classify(error: RedisError) -> Error {
         }
         (_, Kind::ClusterConnectionNotFound) => {
             (Unavailable, "no node of the cluster serves this slot at the moment; see CLUSTER INFO")
+        }
+        (_, Kind::MasterNameNotFoundBySentinel) => {
+            (Unavailable, "the Sentinels know no primary of this name that is up; check the name, and SENTINEL MASTERS")
         }
         (_, Kind::Server(_) | Kind::Extension) => (Protocol, "the server refused the script; the source has its words"),
         (_, Kind::Parse | Kind::UnexpectedReturnType) => {

@@ -33,7 +33,8 @@ pub fn decided(operations: &[Operation], reply: &[u8]) -> Answered {
         answers.push(receiver);
     }
     Batch::new(sent).answer(reply);
-    answers.into_iter().map(|mut answer| answer.try_recv().unwrap_or_else(|_| Err(super::ended()))).collect()
+    let answered = answers.into_iter().map(|mut answer| answer.try_recv().unwrap_or_else(|_| Err(super::ended())));
+    answered.map(|answer| answer.map(|answer| answer.steps)).collect()
 }
 
 /// The bytes of a script's reply, or the error that it is.

@@ -137,8 +137,8 @@ impl Lanes {
         }
     }
 
-    /// The next operations of a lane, for one of its calls; `None` ends that call. Operations whose callers have left
-    /// are not sent, settlements excepted.
+    /// The next operations of a lane, for one of its calls; `None` ends that call. An operation whose caller has dropped
+    /// the future is sent like any other: a charge is made when the call is made.
     ///
     /// `posted` are the rows of what the call posted before, and then of what it posts now.
     fn next(&self, lane: u16, sent: bool, posted: &mut Vec<Row>) -> Option<Batch> {
@@ -160,9 +160,6 @@ impl Lanes {
             }
             let Some(operation) = queue.waiting.pop_front() else { break };
             *waiting -= 1;
-            if operation.is_abandoned() {
-                continue;
-            }
             if !operation.is_posted() && now.saturating_duration_since(operation.began) > self.deadline / 2 {
                 // What would come back too late is not sent: it would be charged for nothing.
                 operation.refuse(queued(self.deadline));

@@ -11,14 +11,14 @@ use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::SingleNodeRoutingInfo;
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value};
+use redis::{Cmd, ConnectionInfo, FromRedisValue, Pipeline, RedisError, RedisResult, Value};
 use tokio::time::timeout;
 
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Where commands go.
 pub(super) enum Link {
-    Server(Box<Lost<Client>>),
+    Server(Box<Lost<Dial>>),
     Cluster(Arc<Lost<ClusterClient>>),
     /// Somebody else's, who sees to it that it stays.
     Given {
@@ -54,15 +54,31 @@ pub(super) trait Connect: Send + Sync {
     fn connect(&self) -> impl Future<Output = RedisResult<Self::Connection>> + Send;
 }
 
-impl Connect for Client {
+/// Connects to one server: by its address, or by the caller's function, which may look for the server first.
+pub(super) struct Dial(Box<dyn Fn() -> Dialled + Send + Sync>);
+
+type Dialled = Pin<Box<dyn Future<Output = RedisResult<MultiplexedConnection>> + Send>>;
+
+impl Dial {
+    pub(super) fn new<F>(connect: impl Fn() -> F + Send + Sync + 'static) -> Dial
+    where
+        F: Future<Output = RedisResult<MultiplexedConnection>> + Send + 'static,
+    {
+        Dial(Box::new(move || Box::pin(connect())))
+    }
+}
+
+impl Connect for Dial {
     type Connection = MultiplexedConnection;
 
     const LOOKS_AFTER_ITSELF: bool = false;
 
     async fn connect(&self) -> RedisResult<MultiplexedConnection> {
-        // Whoever calls has a deadline of his own.
-        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(None);
-        self.get_multiplexed_async_connection_with_config(&config).await
+        let mut connection = (self.0)().await?;
+        // A server that hangs accepts connections too. A charge that is sent there has an unknown outcome, so a question
+        // that changes nothing goes first. An error of the server is an answer.
+        connection.req_packed_command(&redis::cmd("TIME")).await?;
+        Ok(connection)
     }
 }
 
@@ -89,14 +105,16 @@ pub(super) fn tcp() -> TcpSettings {
 }
 
 /// Without a provider of cryptography, or with two that it could choose from, rustls panics.
-pub(super) fn choose_cryptography(url: &str) {
+pub(super) fn choose_cryptography(info: &ConnectionInfo) {
     #[cfg(feature = "redis-tls")]
-    if url.starts_with("rediss") && rustls::crypto::CryptoProvider::get_default().is_none() {
+    if matches!(info.addr(), redis::ConnectionAddr::TcpTls { .. })
+        && rustls::crypto::CryptoProvider::get_default().is_none()
+    {
         // Lost only against somebody who installs one at the same time.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
     #[cfg(not(feature = "redis-tls"))]
-    let _ = url;
+    let _ = info;
 }
 
 impl<C: Connect> Lost<C> {

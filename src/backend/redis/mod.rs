@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use self::batch::{Kind, Operation, Row};
+use self::batch::{Answer, Kind, Operation, Row};
 use self::bulletin::Board;
 use self::lanes::Lanes;
 use self::wire::VERSION;
@@ -44,7 +44,7 @@ pub use builder::RedisBackendBuilder;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::new(RedisBackend::connect("redis://127.0.0.1").await?);
-/// limiter.limit(&API, "ada").await?.into_result()?;
+/// limiter.limit(&API, "ada").await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -153,7 +153,7 @@ impl RedisBackend {
         let Some(first) = takes.first() else { return BackendFuture::ready(Ok(Steps::default())) };
         let lane = self.lane(first.row.key);
         if takes.iter().all(|take| self.lane(take.row.key) == lane) {
-            return self.send(lane, self.kind(takes, store), Instant::now());
+            return self.send(lane, self.kind(takes, store), Instant::now(), |answer| answer.steps);
         }
         let takes: Vec<OwnedTake> = takes.iter().map(OwnedTake::of).collect();
         // A task of its own: dropped half-way, some slots would be charged and others not.
@@ -174,7 +174,7 @@ impl RedisBackend {
             let here: Vec<Take<'_>> = slot.iter().map(|i| takes[*i].take()).collect();
             // After a denial the others are only asked what they would say.
             let charges = store && !denied;
-            let answer = self.send(lane(&slot[0]), self.kind(&here, charges), began).await;
+            let answer = self.send(lane(&slot[0]), self.kind(&here, charges), began, |answer| answer.steps).await;
             if answer.as_ref().is_ok_and(|answer| answer.all_granted()) {
                 granted.extend(slot);
                 charged.extend(slot.iter().filter(|_| charges));
@@ -215,21 +215,26 @@ impl RedisBackend {
         }
     }
 
-    /// Sends an operation at once; the future is its answer.
-    fn send(&self, lane: u16, kind: Kind, began: Instant) -> BackendFuture<Steps> {
+    /// Sends an operation at once; the future is what `read` takes of its answer.
+    fn send<T>(&self, lane: u16, kind: Kind, began: Instant, read: fn(Answer) -> T) -> BackendFuture<T>
+    where
+        T: 'static,
+    {
         let (answer, receiver) = oneshot::channel();
         self.lanes.send(lane, Operation { kind, began, answer });
-        BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(ended())) })
+        BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(ended())).map(read) })
     }
 
-    /// For operations that have no answer but that they are done.
-    fn all_done(&self, operations: impl Iterator<Item = (u16, Kind)>) -> BackendFuture<()> {
-        // All are on their way before any is waited for: they are carried out even if nobody does.
-        let sent: Vec<_> = operations.map(|(lane, kind)| self.send(lane, kind, Instant::now())).collect();
+    /// Sends settlements and resets. All are on their way before any is waited for: they are carried out even if the future is
+    /// dropped. The future returns how many of them took effect.
+    fn post(&self, operations: impl Iterator<Item = (u16, Kind)>) -> BackendFuture<usize> {
+        let sent: Vec<_> =
+            operations.map(|(lane, kind)| self.send(lane, kind, Instant::now(), |answer| answer.took_effect)).collect();
         BackendFuture::boxed(async move {
-            let mut result = Ok(());
+            let mut result = Ok(0);
             for done in sent {
-                result = result.and(done.await.map(|_| ()));
+                let took_effect = done.await;
+                result = result.and_then(|sum| took_effect.map(|took_effect| sum + usize::from(took_effect)));
             }
             result
         })
@@ -245,15 +250,17 @@ impl Backend for RedisBackend {
         self.decide(takes, false)
     }
 
-    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<()> {
-        self.all_done(settlements.iter().map(|settlement| {
+    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
+        let all = settlements.len();
+        let done = self.post(settlements.iter().map(|settlement| {
             let Adjustment { row, quota, receipt, actual } = *settlement;
             (self.lane(row.key), Kind::Settle { row: self.row(&row), quota, receipt, actual })
-        }))
+        }));
+        done.map(move |took_effect| took_effect == all)
     }
 
-    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<()> {
-        self.all_done(rows.iter().map(|row| (self.lane(row.key), Kind::Reset { row: self.row(row) })))
+    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
+        self.post(rows.iter().map(|row| (self.lane(row.key), Kind::Reset { row: self.row(row) })))
     }
 
     fn secret(&self) -> Option<Secret> {

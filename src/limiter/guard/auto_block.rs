@@ -10,6 +10,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// longer one, by key and by address. Off unless a limiter is [given one](crate::RateLimiterBuilder::auto_block).
 ///
 /// ```
+/// use std::net::IpAddr;
 /// use tollgate::{AutoBlock, MemoryBackend, Policy, Quota, RateLimiter, Reason, HOUR, MINUTE};
 ///
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
@@ -17,14 +18,19 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
 /// let limiter = RateLimiter::builder(MemoryBackend::new())
-///     .auto_block(AutoBlock::new([&LOGIN]).threshold(3).within(10 * MINUTE).block_for(HOUR))
+///     // By address alone: anybody can name Ada's account, and would have it blocked.
+///     .auto_block(AutoBlock::new([&LOGIN]).without_keys().threshold(3).within(10 * MINUTE).block_for(HOUR))
 ///     .build();
+/// let mallory: IpAddr = [192, 0, 2, 7].into();
 /// for _ in 0..8 {
-///     limiter.limit(&LOGIN, "ada").await?; // five are allowed, three denied
+///     drop(limiter.try_acquire(&LOGIN, ("ada", mallory)).ip(mallory).await?); // five are allowed, three denied
 /// }
-/// let blocked = limiter.limit(&LOGIN, "ada").await?;
+/// let blocked = limiter.try_acquire(&LOGIN, ("grace", mallory)).ip(mallory).await?;
 /// assert_eq!(blocked.reason(), Reason::Blocked);
 /// assert!(blocked.retry_after() > Some(59 * MINUTE));
+/// // Her own attempts, from her own address, are not blocked.
+/// let ada: IpAddr = [198, 51, 100, 1].into();
+/// assert!(limiter.try_acquire(&LOGIN, ("ada", ada)).ip(ada).await?.is_allowed());
 /// # Ok(())
 /// # }
 /// ```
@@ -52,6 +58,10 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// - **Which denials** count is told by policy, and a key is blocked under these policies. A limit on everybody
 ///   together ([`key::global`](crate::key::global)), or on those without a key, blocks nobody by key, but their
 ///   addresses, so it had better not be among them.
+/// - **Keys that anybody can name** (an account, a path, an unchecked header) must not be blocked: an attacker would run into
+///   the limit in the name of a victim, and have the victim blocked. Add
+///   [`without_keys`](AutoBlock::without_keys) unless every policy here counts by a key that was
+///   [verified](crate::key#which-keys-a-client-can-invent), or has the address in it.
 /// - **An address** is blocked for every call that tells it (see [`Signals`](crate::Signals)): many people may share
 ///   one. IPv6 counts by the first 64 bits.
 /// - A count begins with a denial and ends a window later; what is denied for being blocked, asked for by a
@@ -139,7 +149,7 @@ impl AutoBlock {
         self
     }
 
-    /// Does not block by key. It does by default.
+    /// Does not block by key. It does by default, which is right for verified keys only: see [above](AutoBlock).
     #[must_use]
     pub fn without_keys(mut self) -> AutoBlock {
         self.keys = false;
@@ -168,11 +178,38 @@ impl AutoBlock {
         self
     }
 
-    /// How many callers are remembered at most, at least 64: counted or blocked, 48 bytes each. Defaults to 100,000.
+    /// How many callers are remembered at most, at least 64: counted or blocked, 64 bytes
+    /// each, and for each block [what it shows](crate::Block) besides. Defaults to 100,000.
     #[must_use]
     pub fn max_entries(mut self, entries: usize) -> AutoBlock {
         self.max_entries = entries.max(64);
         self
+    }
+
+    /// The fields of a configuration that `new` changes, each with its old and its new value.
+    #[cfg(feature = "serde")]
+    pub(crate) fn differences(&self, new: &AutoBlock) -> Vec<(&'static str, String, String)> {
+        let escalation = |rules: &AutoBlock| match rules.escalation {
+            Some((factor, most)) => format!("{{ factor = {factor}, most = {most:?} }}"),
+            None => "off".to_owned(),
+        };
+        let fields = |rules: &AutoBlock| {
+            [
+                ("policies", format!("{:?}", rules.policies)),
+                ("threshold", rules.threshold.to_string()),
+                ("within", format!("{:?}", rules.window)),
+                ("block_for", format!("{:?}", rules.lasts)),
+                ("escalate", escalation(rules)),
+                ("reset_on_success", rules.forgive.to_string()),
+                ("keys", rules.keys.to_string()),
+                ("ips", rules.ips.to_string()),
+                ("user_agents", rules.user_agents.to_string()),
+                ("labels", format!("{:?}", rules.labels)),
+                ("max_entries", rules.max_entries.to_string()),
+            ]
+        };
+        let pairs = fields(self).into_iter().zip(fields(new));
+        pairs.filter(|(old, new)| old != new).map(|((field, old), (_, new))| (field, old, new)).collect()
     }
 
     /// Whether it blocks by this signal, which is no key.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::{Block, Made};
 use crate::algorithm::Micros;
 use crate::policy::Digest;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +11,8 @@ use crate::sync::{Map, Mutex, MutexGuard, PoisonError};
 /// By the local clock.
 #[derive(Default)]
 pub(in crate::limiter) struct Held {
-    /// When each block ends. Every call looks its caller up here.
-    until: Map<Digest, Micros>,
+    /// When each block ends, and who made it. Every call looks its caller up here.
+    until: Map<Digest, (Micros, Option<Made>)>,
     /// The same, ordered by end. Locked while a block is added or removed, which keeps both in step; calls never lock it.
     ends: Mutex<BTreeSet<(Micros, Digest)>>,
     /// Whether a block was ever added. Until then, calls skip the lookup.
@@ -25,15 +26,15 @@ impl Held {
     }
 
     /// Until when somebody is blocked, if they are.
-    pub(super) fn blocked(&self, id: Digest, now: Micros) -> Option<Micros> {
-        self.until.with(&id, |until| *until).filter(|until| *until > now)
+    pub(in crate::limiter) fn blocked(&self, id: Digest, now: Micros) -> Option<Micros> {
+        self.until.with(&id, |(until, _)| *until).filter(|until| *until > now)
     }
 
     /// Blocks somebody until then, replacing an earlier block; returns whether there was room. A block that has ended
     /// makes room for another.
     pub(in crate::limiter) fn block(&self, id: Digest, now: Micros, until: Micros) -> bool {
         let mut ends = self.ends();
-        if let Some(before) = self.until.with(&id, |until| *until) {
+        if let Some(before) = self.until.with(&id, |(until, _)| *until) {
             ends.remove(&(before, id));
         } else if ends.len() >= MOST {
             match ends.first() {
@@ -42,9 +43,14 @@ impl Held {
             }
         }
         ends.insert((until, id));
-        self.until.with_default(id, |end| *end = until);
+        self.until.with_default(id, |(end, _)| *end = until);
         self.any.store(true, Ordering::Release);
         true
+    }
+
+    /// Records that this process made the block.
+    pub(in crate::limiter) fn describe(&self, id: Digest, made: Made) {
+        self.until.with(&id, |(_, known)| *known = Some(made));
     }
 
     /// Lets somebody go.
@@ -53,9 +59,17 @@ impl Held {
     }
 
     fn remove(&self, ends: &mut BTreeSet<(Micros, Digest)>, id: Digest) {
-        if let Some(until) = self.until.with(&id, |until| *until) {
+        if let Some(until) = self.until.with(&id, |(until, _)| *until) {
             ends.remove(&(until, id));
             self.until.remove_if(&id, |_| true);
+        }
+    }
+
+    /// Adds those who are blocked to a list.
+    pub(super) fn list(&self, now: Micros, blocks: &mut Vec<Block>) {
+        for (until, digest) in self.ends().iter().rev().take_while(|(end, _)| *end > now) {
+            let made = self.until.with(digest, |(_, made)| made.clone()).flatten();
+            blocks.push(Made::listed(made, *digest, now, *until, None));
         }
     }
 

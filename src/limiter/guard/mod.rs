@@ -5,6 +5,7 @@ mod held;
 #[cfg(all(test, tollgate_models))]
 mod models;
 mod offenders;
+mod pauses;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,18 +14,21 @@ use smallvec::SmallVec;
 
 use self::held::Held;
 use self::offenders::Offenders;
+use self::pauses::Pauses;
 use super::deny::DenyList;
+use super::listing::Block;
 use crate::algorithm::{MINUTE, Micros};
 use crate::policy::{DenyRule, Digest, Key, PolicyName, Secret, Signal, Signals};
 
 pub use auto_block::AutoBlock;
 
-/// The deny list and the blocks of a limiter.
+/// The deny list, the blocks and the pauses of a limiter.
 pub(super) struct Guard {
     deny: Option<DenyList>,
     auto: Option<AutoBlock>,
     /// Blocks that are made by hand.
     pub(super) held: Held,
+    pub(super) pauses: Pauses,
     /// Made when it is needed.
     offenders: OnceLock<Offenders>,
 }
@@ -43,22 +47,46 @@ pub(super) struct Earned {
     pub(super) times: u32,
 }
 
+/// What this process knows of a block that it made.
+#[derive(Clone)]
+pub(super) struct Made {
+    pub(super) since: Micros,
+    pub(super) rule: Option<DenyRule>,
+}
+
+impl Made {
+    /// An entry of the list of blocks. `times`: `None` of a block by hand.
+    fn listed(made: Option<Made>, digest: Digest, now: Micros, until: Micros, times: Option<u32>) -> Block {
+        let (age, rule) = made.map_or((None, None), |made| (Some(now.since(made.since)), made.rule));
+        let (left, by_hand) = (until.since(now), times.is_none());
+        Block { digest, rule, age, left, times: times.unwrap_or(0), by_hand }
+    }
+}
+
 /// By what a caller may be blocked: each signal under the digest by which it is remembered.
 pub(super) type Known = SmallVec<[(Digest, Signal); 2]>;
 
 impl Guard {
     /// With room for those who will be counted.
     pub(super) fn new(deny: Option<DenyList>, auto: Option<AutoBlock>) -> Guard {
-        let guard = Guard { deny, auto, held: Held::default(), offenders: OnceLock::new() };
+        let guard = Guard { deny, auto, held: Held::default(), pauses: Pauses::default(), offenders: OnceLock::new() };
         if guard.auto.is_some() {
             guard.offenders();
         }
         guard
     }
 
+    pub(super) fn deny(&self) -> Option<&DenyList> {
+        self.deny.as_ref()
+    }
+
     /// Whether it has anything to say at all, or may have.
     pub(super) fn is_needed(&self) -> bool {
-        self.deny.is_some() || self.auto.is_some() || self.held.any() || self.offenders.get().is_some()
+        self.deny.is_some()
+            || self.auto.is_some()
+            || self.held.any()
+            || self.pauses.any()
+            || self.offenders.get().is_some()
     }
 
     /// Whether it makes a difference what else is known of a caller.
@@ -85,9 +113,9 @@ impl Guard {
         now: Micros,
     ) -> Option<Barred> {
         if let Some(deny) = self.deny.as_ref().filter(|deny| !deny.is_empty()) {
-            let found = deny
-                .find(None, signals)
-                .or_else(|| keys.clone().find_map(|(_, key, _)| deny.find(Some(key?), &Signals::default())));
+            let anonymous = Key::anonymous();
+            let of = |key: Option<&Key>| deny.find(Some(key.unwrap_or(&anonymous)), &Signals::default());
+            let found = deny.find(None, signals).or_else(|| keys.clone().find_map(|(_, key, _)| of(key)));
             if let Some(rule) = found {
                 return Some(Barred { rule, until: None });
             }
@@ -135,6 +163,7 @@ impl Guard {
         let mut counted: SmallVec<[Digest; 2]> = SmallVec::new();
         let mut count = |id: Digest, signal: Signal| {
             if let Some((lasts, times)) = self.offenders().denied(id, now, auto) {
+                self.offenders().describe(id, Made { since: now, rule: signal.to_listed() });
                 earned.push(Earned { id, signal, lasts, times });
             }
         };
@@ -182,6 +211,16 @@ impl Guard {
         }
     }
 
+    /// The blocks that hold.
+    pub(super) fn list(&self, now: Micros) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        self.held.list(now, &mut blocks);
+        if let Some(offenders) = self.offenders.get() {
+            offenders.list(now, &mut blocks);
+        }
+        blocks
+    }
+
     /// How many are counted, and how many are blocked.
     pub(super) fn len(&self, now: Micros) -> (usize, usize) {
         let (counted, blocked) = self.offenders.get().map_or((0, 0), |offenders| offenders.len(now));
@@ -202,5 +241,8 @@ const OF_OTHERS: usize = 100_000;
 
 /// Callers that can be blocked by hand at once.
 pub(super) const MOST_HELD: usize = held::MOST;
+
+/// Rows that can be paused at once.
+pub(super) const MOST_PAUSED: usize = pauses::MOST;
 
 debug_fields!(Guard, |guard| deny: guard.deny, auto: guard.auto);

@@ -8,7 +8,6 @@ use crate::sync::model::{every_order, thread};
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
-/// In two buckets.
 const ONE: Digest = Digest::from_bits(1);
 const OTHER: Digest = Digest::from_bits(2 | 1 << 64);
 
@@ -39,6 +38,9 @@ fn of_denials_at_once_as_many_as_earn_a_block_earn_one() {
 fn while_somebody_is_blocked_the_table_says_that_there_are_blocks() {
     every_order(|| {
         let offenders = offenders();
+        // In another bucket, so that no lock orders the two threads.
+        let mut others = (2..).map(Digest::from_bits);
+        let other = others.find(|id| offenders.bucket_number(*id) != offenders.bucket_number(ONE)).unwrap();
         offenders.block(ONE, NOW, NOW + HOUR, 1);
         let forgetting = {
             let offenders = Arc::clone(&offenders);
@@ -46,13 +48,13 @@ fn while_somebody_is_blocked_the_table_says_that_there_are_blocks() {
         };
         let blocking = {
             let offenders = Arc::clone(&offenders);
-            thread(move || offenders.block(OTHER, NOW, NOW + HOUR, 1))
+            thread(move || offenders.block(other, NOW, NOW + HOUR, 1))
         };
         forgetting.join().unwrap();
         blocking.join().unwrap();
         assert!(offenders.has_blocks());
         assert_eq!(offenders.len(NOW), (1, 1));
-        offenders.forget(OTHER);
+        offenders.forget(other);
         assert!(!offenders.has_blocks());
     });
 }

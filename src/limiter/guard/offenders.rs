@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use super::auto_block::AutoBlock;
+use super::{Block, Made};
 use crate::algorithm::{Micros, whole_micros};
 use crate::policy::{Digest, Placement};
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +27,7 @@ pub(super) struct Offenders {
 /// Entries among which an offender finds its place.
 const WAYS: usize = 8;
 
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Entry {
     id: u128,
     /// When the block ends; 0 = there was none.
@@ -40,6 +41,8 @@ struct Entry {
     /// Blocks in a row.
     times: u32,
     is_taken: bool,
+    /// Of a block that this process made. Boxed: few entries have one.
+    made: Option<Box<Made>>,
 }
 
 impl Offenders {
@@ -104,8 +107,29 @@ impl Offenders {
         let mut bucket = self.bucket(id);
         let entry = self.entry(&mut bucket, id, now);
         entry.count(now, self.window);
+        if entry.until <= now.get() {
+            entry.made = None;
+        }
         entry.times = entry.times.max(times);
         entry.block(entry.until.max(until.get()), &self.blocks);
+    }
+
+    /// Records that this process made the block.
+    pub(super) fn describe(&self, id: Digest, made: Made) {
+        if let Some(entry) = self.bucket(id).iter_mut().find(|entry| entry.is(id)) {
+            entry.made = Some(Box::new(made));
+        }
+    }
+
+    /// Adds those who are blocked to a list.
+    pub(super) fn list(&self, now: Micros, blocks: &mut Vec<Block>) {
+        for bucket in &self.buckets {
+            let bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
+            blocks.extend(bucket.iter().filter(|entry| entry.is_taken && entry.until > now.get()).map(|entry| {
+                let (digest, made) = (Digest::from_bits(entry.id), entry.made.as_deref().cloned());
+                Made::listed(made, digest, now, Micros::new(entry.until), Some(entry.times))
+            }));
+        }
     }
 
     /// Forgets somebody.
@@ -128,8 +152,11 @@ impl Offenders {
     }
 
     fn bucket(&self, id: Digest) -> MutexGuard<'_, [Entry; WAYS]> {
-        let number = self.placement.place(id) as usize % self.buckets.len();
-        self.buckets[number].lock().unwrap_or_else(PoisonError::into_inner)
+        self.buckets[self.bucket_number(id)].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn bucket_number(&self, id: Digest) -> usize {
+        self.placement.place(id) as usize % self.buckets.len()
     }
 
     /// The entry of an offender, in the place of the least one if it has none.

@@ -43,18 +43,18 @@ impl Backend for OneRow {
         BackendFuture::ready(Ok(step(&takes[0].quota, &row, NOW, takes[0].ask).into()))
     }
 
-    fn settle(&self, all: &[Adjustment<'_>]) -> BackendFuture<()> {
+    fn settle(&self, all: &[Adjustment<'_>]) -> BackendFuture<bool> {
         for one in all {
             self.0.settled.fetch_add(1, Ordering::Relaxed);
             let mut row = self.0.row.lock().unwrap();
             *row = settle(&one.quota, &row, &one.receipt, NOW, one.actual);
         }
-        BackendFuture::ready(Ok(()))
+        BackendFuture::ready(Ok(true))
     }
 
-    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<()> {
+    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<usize> {
         *self.0.row.lock().unwrap() = State::default();
-        BackendFuture::ready(Ok(()))
+        BackendFuture::ready(Ok(1))
     }
 
     fn is_remote(&self) -> bool {
@@ -79,7 +79,7 @@ fn once_somebody_is_blocked_no_call_overlooks_it() {
             thread(move || now(limiter.block(Signal::key("eve"), HOUR)))
         };
         // Two calls of one caller: who was kept out once is kept out again.
-        let kept_out = || now(limiter.check(&API, "eve")).reason() == Reason::Blocked;
+        let kept_out = || now(limiter.try_check(&API, "eve")).reason() == Reason::Blocked;
         let calls = [kept_out(), kept_out()];
         assert!(calls[1] || !calls[0]);
         blocking.join().unwrap();
@@ -95,10 +95,10 @@ fn once_a_quota_is_changed_no_call_overlooks_it() {
             let limiter = limiter.clone();
             thread(move || now(limiter.set_quota(&API, Some(Quota::token_bucket(9, HOUR)))))
         };
-        let limits = [(); 2].map(|()| now(limiter.limit(&API, "ada")).limit());
+        let limits = [(); 2].map(|()| now(limiter.try_limit(&API, "ada")).limit());
         assert!(limits[0] == 2 || limits[1] == 9, "{limits:?}");
         changing.join().unwrap();
-        assert_eq!(now(limiter.limit(&API, "ada")).limit(), 9);
+        assert_eq!(now(limiter.try_limit(&API, "ada")).limit(), 9);
     });
 }
 
@@ -158,15 +158,15 @@ fn after_a_reset_no_denial_from_before_it_is_remembered() {
     every_order(|| {
         let backend = OneRow::remote();
         // Elsewhere, so that it is not known here.
-        assert!(now(RateLimiter::new(backend.clone()).acquire(&API, "eve").cost(2)).is_allowed());
+        assert!(now(RateLimiter::new(backend.clone()).try_acquire(&API, "eve").cost(2)).is_allowed());
         let limiter = RateLimiter::builder(backend).block_cache(4).build();
         let asking = {
             let limiter = limiter.clone();
-            thread(move || drop(now(limiter.check(&API, "eve"))))
+            thread(move || drop(now(limiter.try_check(&API, "eve"))))
         };
         now(limiter.reset(&API, "eve"));
         asking.join().unwrap();
-        let decision = now(limiter.limit(&API, "eve"));
+        let decision = now(limiter.try_limit(&API, "eve"));
         assert!(decision.is_allowed() && decision.decided_by() == DecidedBy::Backend);
     });
 }
@@ -179,11 +179,11 @@ fn after_a_cancellation_no_denial_from_before_it_is_remembered() {
         let held = now(limiter.acquire(&API, "eve").cost(2).hold());
         let asking = {
             let limiter = limiter.clone();
-            thread(move || drop(now(limiter.check(&API, "eve"))))
+            thread(move || drop(now(limiter.try_check(&API, "eve"))))
         };
         now(held.cancel());
         asking.join().unwrap();
-        assert!(now(limiter.limit(&API, "eve")).is_allowed());
+        assert!(now(limiter.try_limit(&API, "eve")).is_allowed());
     });
 }
 
@@ -194,15 +194,15 @@ fn of_denials_at_once_one_blocks_and_is_told_once() {
         let rules = AutoBlock::of_names([API.name().clone()]).threshold(2).within(MINUTE).block_for(HOUR);
         let limiter =
             RateLimiter::builder(OneRow::default()).auto_block(rules).observer(Told(Arc::clone(&told))).build();
-        assert!(now(limiter.acquire(&API, "eve").cost(2)).is_allowed());
+        assert!(now(limiter.try_acquire(&API, "eve").cost(2)).is_allowed());
         let other = {
             let limiter = limiter.clone();
-            thread(move || now(limiter.limit(&API, "eve")).is_allowed())
+            thread(move || now(limiter.try_limit(&API, "eve")).is_allowed())
         };
-        assert!(!now(limiter.limit(&API, "eve")).is_allowed());
+        assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
         assert!(!other.join().unwrap());
         assert_eq!(told.load(std::sync::atomic::Ordering::Relaxed), 1);
-        assert_eq!(now(limiter.limit(&API, "eve")).reason(), Reason::Blocked);
+        assert_eq!(now(limiter.try_limit(&API, "eve")).reason(), Reason::Blocked);
     });
 }
 

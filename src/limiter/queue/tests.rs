@@ -163,15 +163,15 @@ fn a_departure_wakes_those_behind_it_that_have_asked_since_the_last() {
     let waker = |number| Waker::from(Arc::new(Note(number, Arc::clone(&woken))));
     let join = |number: usize| queues.join(&turn(7, 1, 1 + number as u64, number), &waker(number)).unwrap();
     let tickets: Vec<Ticket> = (0..100).map(join).collect();
-    queues.leave(&tickets[50]).unwrap();
+    drop(queues.leave(&tickets[50]).unwrap());
     assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), (51..100).collect::<Vec<_>>());
     for number in [3, 60, 77, 98] {
         let turn = queues.moved(&tickets[number], &waker(number));
         assert_eq!(turn.map(|turn| name(&turn).2), (number > 50).then(|| number - 1));
     }
-    queues.leave(&tickets[55]).unwrap();
+    drop(queues.leave(&tickets[55]).unwrap());
     assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), [60, 77, 98]);
-    queues.leave(&tickets[0]).unwrap();
+    drop(queues.leave(&tickets[0]).unwrap());
     assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), (1..50).collect::<Vec<_>>());
     // As it is by now: of three that left before it.
     assert_eq!(queues.moved(&tickets[99], &waker(99)).map(|turn| name(&turn).2), Some(96));

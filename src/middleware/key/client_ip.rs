@@ -7,22 +7,23 @@ use ::axum::extract::{ConnectInfo, connect_info::MockConnectInfo};
 use http::Extensions;
 use http::header::{FORWARDED, HeaderMap, HeaderName};
 use http::request::Parts;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 
 use super::super::headers::field_name;
 use super::forwarded::{address, entries, node};
 use super::request::only;
 use super::{Extraction, Found, KeyError, KeyExtractor};
-use crate::policy::{CidrError, Key, parse_network};
+use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network, parse_prefix};
 
 /// Counts by the address at the other end of the connection. No header is believed unless [told](ClientIp::trust).
 ///
 /// IPv4 addresses count one by one; of IPv6 the first 64 bits count, since whoever has one address of such a network
-/// has them all. IPv4 addresses that a dual-stack socket shows as IPv6 are IPv4.
+/// has them all. IPv4 addresses that a dual-stack socket shows as IPv6 are IPv4, and so are those that a NAT64 translator
+/// shows under its well-known prefix, `64:ff9b::/96`, or under [a prefix of yours](ClientIp::nat64).
 ///
 /// The server has to tell the address: axum by `into_make_service_with_connect_info::<SocketAddr>()`, tonic (feature
 /// `tonic`) by itself, others by a [`PeerAddr`] among the request's extensions. Without it every request is answered
-/// with 500 and what to do.
+/// with 500. What to do is not for clients: it is reported once as a [mistake](crate::Mistake).
 ///
 /// ```
 /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
@@ -37,7 +38,13 @@ use crate::policy::{CidrError, Key, parse_network};
 /// RateLimitLayer::new(quota, key::client_ip().trust(["192.0.2.0/24"]).from_header("cf-connecting-ip"));
 /// ```
 pub fn client_ip() -> ClientIp {
-    ClientIp { prefix_v4: 32, prefix_v6: 64, believe: Believe::Nobody, source: Source::XForwardedFor }
+    ClientIp {
+        prefix_v4: 32,
+        prefix_v6: 64,
+        nat64: Vec::new(),
+        believe: Believe::Nobody,
+        source: Source::XForwardedFor,
+    }
 }
 
 /// What [`client_ip`] makes: which address counts, how much of it, and whose word is taken for it.
@@ -49,6 +56,8 @@ pub fn client_ip() -> ClientIp {
 pub struct ClientIp {
     prefix_v4: u8,
     prefix_v6: u8,
+    /// The operator's own prefixes: IPv4 clients come as addresses in them.
+    nat64: Vec<Ipv6Net>,
     believe: Believe,
     source: Source,
 }
@@ -151,7 +160,7 @@ impl ClientIp {
         I::Item: AsRef<str>,
     {
         self.believe = Believe::Networks(parse_networks(networks)?);
-        Ok(self)
+        self.reachable()
     }
 
     /// Believes that a request has passed exactly so many proxies of yours, whatever their addresses: the client is the
@@ -219,6 +228,82 @@ impl ClientIp {
         self
     }
 
+    /// Maps the addresses in these NAT64 prefixes to the IPv4 addresses within them (RFC 6052): for translators that use
+    /// a prefix of yours, of 32, 40, 48, 56, 64 or 96 bits. Without this, all IPv4 clients behind such a translator are
+    /// one caller. The well-known prefix `64:ff9b::/96` is always mapped, except for private IPv4 addresses, which it may
+    /// not carry; name it here if your translator writes them.
+    ///
+    /// Keys, trusted proxies, deny rules and blocks of the layer go by the IPv4 address. Deny rules that name IPv6
+    /// networks inside such a prefix match no client: write the IPv4 networks.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tollgate::key;
+    ///
+    /// let (mut parts, ()) = Request::new(()).into_parts();
+    /// parts.extensions.insert(key::PeerAddr("[2001:db8:64::192.0.2.7]:50000".parse()?));
+    /// let clients = key::client_ip().nat64(["2001:db8:64::/96"]);
+    /// assert_eq!(clients.resolve(&parts), Some([192, 0, 2, 7].into()));
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If one of them is no such prefix, or a [trusted](ClientIp::trust) network lies within one; the message shows it. See
+    /// [`try_nat64`](ClientIp::try_nat64).
+    #[track_caller]
+    #[must_use]
+    pub fn nat64<I>(self, prefixes: I) -> ClientIp
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        match self.try_nat64(prefixes) {
+            Ok(client_ip) => client_ip,
+            Err(error) => panic!("tollgate: {error}"),
+        }
+    }
+
+    /// [`nat64`](ClientIp::nat64) for prefixes known only at run time.
+    ///
+    /// ```
+    /// use tollgate::key;
+    ///
+    /// assert!(key::client_ip().try_nat64(["2001:db8:64::/96"]).is_ok());
+    /// assert!(key::client_ip().try_nat64(["2001:db8:64::/95"]).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// If one of them is no such prefix, or a trusted network lies within one; the error shows it.
+    pub fn try_nat64<I>(mut self, prefixes: I) -> Result<ClientIp, CidrError>
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        self.nat64 = prefixes.into_iter().map(|prefix| parse_prefix(prefix.as_ref())).collect::<Result<_, _>>()?;
+        self.reachable()
+    }
+
+    /// This, unless it trusts a network in which no mapped address lies.
+    fn reachable(self) -> Result<ClientIp, CidrError> {
+        let Believe::Networks(networks) = &self.believe else { return Ok(self) };
+        for network in networks {
+            let within = |prefix: &&Ipv6Net| matches!(network, IpNet::V6(v6) if prefix.contains(v6));
+            if let Some(prefix) = self.nat64.iter().find(within) {
+                let problem = format_args!("lies within the NAT64 prefix {prefix}; write the IPv4 network instead");
+                return Err(CidrError::new(&network.to_string(), problem));
+            }
+        }
+        Ok(self)
+    }
+
+    /// The address that counts.
+    fn canonical(&self, address: IpAddr) -> IpAddr {
+        let address = canonical(address);
+        let IpAddr::V6(v6) = address else { return address };
+        let prefix = self.nat64.iter().find(|prefix| prefix.contains(&v6));
+        prefix.map_or(address, |prefix| IpAddr::V4(embedded(v6, prefix.prefix_len())))
+    }
+
     /// A test for [`skip`](crate::RateLimitLayer::skip): whether the client is in one of these networks.
     ///
     /// ```
@@ -245,6 +330,21 @@ impl ClientIp {
         }
     }
 
+    /// The key of requests from this address: its network, by the [prefixes](ClientIp::prefixes) that count. For
+    /// resetting it or looking at it; a deny list has [`DenyRule::network`](crate::DenyRule::network) for addresses.
+    ///
+    /// ```
+    /// use tollgate::{Key, key};
+    ///
+    /// let address = "2001:db8::7".parse()?;
+    /// assert_eq!(key::client_ip().key(address).to_text(), "2001:db8::/64");
+    /// assert_ne!(key::client_ip().key(address), Key::from(address)); // the whole address is another key
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn key(&self, address: IpAddr) -> Key {
+        Key::network(self.canonical(address), self.prefix_v4, self.prefix_v6)
+    }
+
     /// The client's address, canonical and whole; `None` if the server does not tell who is at the other end.
     ///
     /// ```
@@ -259,10 +359,10 @@ impl ClientIp {
     /// ```
     pub fn resolve(&self, parts: &Parts) -> Option<IpAddr> {
         let headers = &parts.headers;
-        let peer = peer(&parts.extensions)?.ip().to_canonical();
+        let peer = self.canonical(peer(&parts.extensions)?.ip());
         Some(match &self.believe {
             Believe::Nobody => peer,
-            Believe::Hops(hops) => self.written(headers).nth(hops - 1).flatten().unwrap_or(peer),
+            Believe::Hops(hops) => self.written(headers).nth(hops - 1).flatten().map_or(peer, |ip| self.canonical(ip)),
             Believe::Networks(networks) => {
                 let believed = |address: &IpAddr| networks.iter().any(|network| network.contains(address));
                 let mut client = peer;
@@ -270,7 +370,7 @@ impl ClientIp {
                 while believed(&client) {
                     // Never skip an entry that makes no sense: what is left of it is anybody's.
                     let Some(Some(address)) = written.next() else { break };
-                    client = address;
+                    client = self.canonical(address);
                 }
                 client
             }
@@ -296,13 +396,18 @@ impl KeyExtractor for ClientIp {
             return Extraction::Now(Found::Refuse(KeyError::new(UNTRUSTED)));
         }
         match self.resolve(parts) {
-            Some(address) => Key::network(address, self.prefix_v4, self.prefix_v6).into(),
-            None => Extraction::Now(Found::Refuse(KeyError::new(MISSING))),
+            Some(address) => self.key(address).into(),
+            None => Extraction::Now(Found::Refuse(KeyError::new(MISSING).with_fault(KeyFault::NoPeerAddress))),
         }
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.resolve(parts)
+    }
+
+    fn can_find(&self, key: &Key) -> bool {
+        let (v4, v6) = (u64::from(self.prefix_v4.min(32)), u64::from(self.prefix_v6.min(128)));
+        key.prefix().is_some_and(|(four, six)| four == Some(v4) || six == Some(v6))
     }
 }
 
@@ -355,10 +460,8 @@ fn parse_networks(networks: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<I
 const UNTRUSTED: &str = "tollgate: `client_ip()` is told to read a header but not whom to believe. Say which networks your \
     proxies are in with `.trust([..])`, or how many of them a request passes with `.trust_hops(n)`";
 
-const MISSING: &str = "tollgate: the request has no peer address to limit by. In axum, serve with \
-    `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`; with another server, insert \
-    `tollgate::key::PeerAddr` into the request's extensions; in tests, layer `axum::extract::connect_info::MockConnectInfo` \
-    outside the limiter";
+/// For clients. What to do about it is in the mistake that the limiter reports.
+const MISSING: &str = "the request has no peer address to limit by";
 
 #[cfg(test)]
 mod tests {

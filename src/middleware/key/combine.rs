@@ -7,14 +7,16 @@ use http::StatusCode;
 use http::request::Parts;
 
 use super::{Extraction, Found, KeyError, KeyExtractor};
-use crate::policy::Subject;
+use crate::policy::{Key, KeyFault, Subject};
 
 /// What [`KeyExtractor::or`] makes.
 ///
 /// ```
-/// use tollgate::key::{self, ClientIp, Header, KeyExtractor, Or};
+/// use tollgate::key::{self, ClientIp, Extension, KeyExtractor, Or};
 ///
-/// let either: Or<Header, ClientIp> = key::header("x-api-key").or(key::client_ip());
+/// struct User { id: u64 }
+/// let id: fn(&User) -> u64 = |user| user.id;
+/// let either: Or<Extension<User, fn(&User) -> u64>, ClientIp> = key::extension(id).or(key::client_ip());
 /// ```
 #[derive(Clone, Debug)]
 pub struct Or<A, B>(pub(super) A, pub(super) Arc<B>);
@@ -38,14 +40,25 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.0.address(parts).or_else(|| self.1.address(parts))
     }
+
+    fn can_find(&self, key: &Key) -> bool {
+        let both = *key == Key::anonymous();
+        if both { self.0.can_find(key) && self.1.can_find(key) } else { self.0.can_find(key) || self.1.can_find(key) }
+    }
+
+    fn missing_extension(&self, parts: &Parts) -> Option<&'static str> {
+        self.0.missing_extension(parts).or_else(|| self.1.missing_extension(parts))
+    }
 }
 
 /// What [`KeyExtractor::and`] makes.
 ///
 /// ```
-/// use tollgate::key::{self, And, Bearer, ClientIp, KeyExtractor};
+/// use tollgate::key::{self, And, ClientIp, Extension, KeyExtractor};
 ///
-/// let both: And<Bearer, ClientIp> = key::bearer().and(key::client_ip());
+/// struct User { id: u64 }
+/// let id: fn(&User) -> u64 = |user| user.id;
+/// let both: And<Extension<User, fn(&User) -> u64>, ClientIp> = key::extension(id).and(key::client_ip());
 /// ```
 #[derive(Clone, Debug)]
 pub struct And<A, B>(pub(super) A, pub(super) B);
@@ -61,15 +74,27 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for And<A, B> {
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.0.address(parts).or_else(|| self.1.address(parts))
     }
+
+    fn can_find(&self, key: &Key) -> bool {
+        // A caller that lacks one of the two has no key. A deny list finds credentials in pairs, too.
+        if *key == Key::anonymous() || key.source().is_some() {
+            return self.0.can_find(key) || self.1.can_find(key);
+        }
+        key.pair().is_some_and(|(first, second)| self.0.can_find(&first) && self.1.can_find(&second))
+    }
+
+    fn missing_extension(&self, parts: &Parts) -> Option<&'static str> {
+        self.0.missing_extension(parts).or_else(|| self.1.missing_extension(parts))
+    }
 }
 
 /// What [`KeyExtractor::map`] makes.
 ///
 /// ```
-/// use tollgate::key::{self, Bearer, KeyExtractor, Map};
+/// use tollgate::key::{self, ClientIp, KeyExtractor, Map};
 /// use tollgate::Subject;
 ///
-/// let changed: Map<Bearer, fn(Subject) -> Subject> = key::bearer().map(|subject| subject.tier("api"));
+/// let changed: Map<ClientIp, fn(Subject) -> Subject> = key::client_ip().map(|subject| subject.tier("visitor"));
 /// ```
 #[derive(Clone, Debug)]
 pub struct Map<A, F>(pub(super) A, pub(super) Arc<F>);
@@ -90,6 +115,10 @@ where
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.0.address(parts)
     }
+
+    fn missing_extension(&self, parts: &Parts) -> Option<&'static str> {
+        self.0.missing_extension(parts)
+    }
 }
 
 /// What [`KeyExtractor::or_reject`] makes.
@@ -97,7 +126,7 @@ where
 /// ```
 /// use tollgate::key::{self, Bearer, KeyExtractor, OrReject};
 ///
-/// let only_known: OrReject<Bearer> = key::bearer().or_reject();
+/// let only_known: OrReject<Bearer> = key::bearer().or_reject(); // inside of the layer that checked the token
 /// ```
 #[derive(Clone, Debug)]
 pub struct OrReject<A>(pub(super) A);
@@ -109,12 +138,20 @@ impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
                 return found;
             }
             let error = KeyError::new("the request does not say who is asking, which this service needs to know");
-            Found::Refuse(error.with_status(StatusCode::BAD_REQUEST))
+            Found::Refuse(error.with_status(StatusCode::BAD_REQUEST).with_fault(KeyFault::Anonymous))
         })
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.0.address(parts)
+    }
+
+    fn can_find(&self, key: &Key) -> bool {
+        *key != Key::anonymous() && self.0.can_find(key)
+    }
+
+    fn missing_extension(&self, parts: &Parts) -> Option<&'static str> {
+        self.0.missing_extension(parts)
     }
 }
 
@@ -123,7 +160,7 @@ impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
 /// ```
 /// use tollgate::key::{self, Bearer, KeyExtractor, OrSkip};
 ///
-/// let only_known: OrSkip<Bearer> = key::bearer().or_skip();
+/// let only_known: OrSkip<Bearer> = key::bearer().or_skip(); // inside of the layer that checked the token
 /// ```
 #[derive(Clone, Debug)]
 pub struct OrSkip<A>(pub(super) A);
@@ -135,6 +172,14 @@ impl<A: KeyExtractor> KeyExtractor for OrSkip<A> {
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.0.address(parts)
+    }
+
+    fn can_find(&self, key: &Key) -> bool {
+        *key != Key::anonymous() && self.0.can_find(key)
+    }
+
+    fn missing_extension(&self, parts: &Parts) -> Option<&'static str> {
+        self.0.missing_extension(parts)
     }
 }
 
@@ -163,7 +208,6 @@ fn both(first: Found, second: Found) -> Found {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Key;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 

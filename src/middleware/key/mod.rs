@@ -8,17 +8,45 @@
 //! | a credential | [`bearer`], [`header`], [`cookie`] |
 //! | a part of the route | `path` (feature `axum`) |
 //! | everybody together | [`global`] |
+//! | the server that a client sends to | [`host`] |
 //! | anything that axum can extract | `from_extractor` (feature `axum`) |
 //!
 //! They combine: [`or`](KeyExtractor::or) the next if this one finds nobody, [`and`](KeyExtractor::and) both as one
 //! key, [`map`](KeyExtractor::map) what was found. A caller without a key is anonymous, and all of those share one
 //! bucket, unless the extractor says [`or_reject`](KeyExtractor::or_reject) or [`or_skip`](KeyExtractor::or_skip).
+//!
+//! # Which keys a client can invent
+//!
+//! A limit holds only if a client cannot choose its key. One that can invent keys has a full bucket for each of them, and
+//! one that can name the key of another client can spend it, or have it [blocked](crate::AutoBlock).
+//!
+//! | key | who vouches for it | a client can |
+//! | --- | --- | --- |
+//! | [`client_ip`], behind proxies with [`ClientIp::trust`] | the connection, or a proxy of yours | use the addresses that it has |
+//! | [`extension`], if authentication put it there | your code | log in |
+//! | [`bearer`], [`header`], [`cookie`] inside of a layer that checked the credential and refused others | your code | log in |
+//! | [`bearer`], [`header`], [`cookie`] by themselves | nothing | **invent** a new one for each request |
+//! | `path`, a field of the body, a user name in a handler | nothing | **name** any of them |
+//! | [`global`] | nothing to choose | spend it for everybody |
+//!
+//! [`and`](KeyExtractor::and) does not help: a pair with an invented half is an invented key. `bearer().and(client_ip())`
+//! admits any number of requests from one address. [`or`](KeyExtractor::or) does not help either: a client that sends any
+//! header gets past the address. What helps:
+//!
+//! - Check the credential in a layer outside of the limiter, and count by what that layer found:
+//!   `extension(|user: &User| user.id).or(client_ip())`.
+//! - Where it can be checked only inside, limit by address as well, by a rule of its own:
+//!   `RateLimitLayer::new(PER_TOKEN, bearer().or_skip()).and(PER_ADDRESS, client_ip())`. A request has to pass both.
+//! - Count attempts on an account by account *and* address, as
+//!   [limits turned against others](crate::docs::limitations#limits-turned-against-others) shows, and block by address alone
+//!   ([`AutoBlock::without_keys`](crate::AutoBlock::without_keys)).
 
 #[cfg(feature = "axum")]
 mod axum;
 mod client_ip;
 mod combine;
 mod forwarded;
+mod host;
 #[cfg(feature = "axum")]
 mod path;
 mod request;
@@ -29,21 +57,21 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::StatusCode;
 use http::request::Parts;
 
-use crate::policy::{Key, Subject};
+use crate::policy::{Key, Source, Subject};
 
 #[cfg(feature = "axum")]
-pub(crate) use self::path::percent_decoded;
+pub(crate) use self::request::percent_decoded;
 #[cfg(feature = "axum")]
 pub use self::{
     axum::{FromExtractor, from_extractor},
     path::{PathParam, path},
 };
-pub use crate::policy::CidrError;
+pub use crate::policy::{CidrError, KeyError};
 pub use client_ip::{ClientIp, PeerAddr, client_ip};
 pub use combine::{And, Map, Or, OrReject, OrSkip};
+pub use host::{Host, host};
 pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, header};
 
 /// Finds out who is asking.
@@ -65,8 +93,9 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 /// RateLimitLayer::new(quota, key::client_ip());
 /// ```
 ///
-/// A closure returns what it owns; what it borrows from the request it makes a key of first: `.map(Key::from)`. Its
-/// argument needs its type, `|req: &Parts|`. An `async` answer is an [`Extraction::later`].
+/// A closure returns what it owns; what it borrows from the request it makes a key of first:
+/// `|req: &Parts| req.uri.query().map(Key::from)`. Without the `map` the compiler reports `lifetime may not live long
+/// enough`. Its argument needs its type, `|req: &Parts|`. An `async` answer is an [`Extraction::later`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not find the key of a request",
     note = "use a closure `|req: &http::request::Parts| ...` that returns a key, an `Option` of one, or a `Subject`",
@@ -111,6 +140,42 @@ pub trait KeyExtractor: Send + Sync + 'static {
         None
     }
 
+    /// Whether this extractor can find keys of this kind, with one content or another, where [`Key::anonymous`] stands for
+    /// callers without a key. A layer reports rules of a [deny list](crate::DenyList) with keys that none of its extractors
+    /// can find. `true`, the default, is right for an extractor that can find any key.
+    ///
+    /// ```
+    /// use tollgate::{Key, KeyExtractor, key};
+    ///
+    /// assert!(key::bearer().can_find(&key::bearer().key("sk_7f3a")));
+    /// assert!(!key::bearer().can_find(&Key::from("sk_7f3a"))); // a text is no token
+    /// ```
+    fn can_find(&self, key: &Key) -> bool {
+        let _ = key;
+        true
+    }
+
+    /// The type of the extension that this extractor counts by and the request lacks, if that is so: a layer reports it
+    /// once as a [mistake](crate::Mistake) if the caller is anonymous for want of it. An extractor around another one
+    /// passes its answer on. `None`, the default, means that no extension is missing.
+    ///
+    /// ```
+    /// use tollgate::{key, KeyExtractor};
+    ///
+    /// #[derive(Clone)]
+    /// struct User { id: u64 }
+    ///
+    /// let by_user = key::extension(|user: &User| user.id);
+    /// let (mut parts, ()) = http::Request::new(()).into_parts();
+    /// assert!(by_user.missing_extension(&parts).is_some_and(|wanted| wanted.ends_with("User")));
+    /// parts.extensions.insert(User { id: 7 });
+    /// assert_eq!(by_user.missing_extension(&parts), None);
+    /// ```
+    fn missing_extension(&self, parts: &Parts) -> Option<&'static str> {
+        let _ = parts;
+        None
+    }
+
     /// Who sent the request with these parts, key and tier, for a handler that limits, or looks, by itself and means
     /// the same callers as the layer. `None`: a rule with this extractor would not limit the request. (Handed on to a
     /// limiter, `None` would be the anonymous caller, which is somebody else.)
@@ -128,7 +193,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// async fn sign_up(State(limiter): State<RateLimiter>, parts: Parts) -> axum::response::Result<&'static str> {
     ///     if let Some(client) = caller().subject(&parts).await? {
-    ///         limiter.limit(&SIGNUP, client).await?.into_result()?;
+    ///         limiter.limit(&SIGNUP, client).await?;
     ///     }
     ///     Ok("welcome")
     /// }
@@ -162,9 +227,16 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// ```
     /// use tollgate::{key, key::KeyExtractor, Quota, RateLimitLayer, MINUTE};
     ///
-    /// // By API key where there is one, else by address.
-    /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), key::header("x-api-key").or(key::client_ip()));
+    /// #[derive(Clone)]
+    /// struct User { id: u64 } // put among the extensions by authentication, outside of this layer
+    ///
+    /// // Users by their id, all others by address.
+    /// let caller = key::extension(|user: &User| user.id).or(key::client_ip());
+    /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), caller);
     /// ```
+    ///
+    /// The first one must be a key that was verified. If a client can [invent](crate::key#which-keys-a-client-can-invent)
+    /// it, as an unchecked API key, it gets past the second.
     fn or<O: KeyExtractor>(self, other: O) -> Or<Self, O>
     where
         Self: Sized,
@@ -173,7 +245,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
     }
 
     /// Both together: the pair is the key. Whoever lacks one of them has none. The tier is the first one's, else the
-    /// other's.
+    /// other's. If a client can [invent](crate::key#which-keys-a-client-can-invent) one of them, it can invent the pair: to
+    /// apply two limits, add a [rule](crate::RateLimitLayer::and).
     ///
     /// ```
     /// use tollgate::{key, key::KeyExtractor, Quota, RateLimitLayer, MINUTE};
@@ -194,7 +267,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// ```
     /// use tollgate::{key, key::KeyExtractor, Quota, RateLimitLayer, MINUTE};
     ///
-    /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), key::bearer().map(|subject| subject.tier("api")));
+    /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), key::client_ip().map(|subject| subject.tier("visitor")));
     /// ```
     fn map<F>(self, change: F) -> Map<Self, F>
     where
@@ -204,8 +277,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Map(self, Arc::new(change))
     }
 
-    /// Requests without a key are answered with 400 and never reach the service. Without this they share the anonymous
-    /// bucket.
+    /// Requests without a key are answered with 400, by a [gRPC](crate::RateLimitLayer::grpc) layer with UNAUTHENTICATED, and
+    /// never reach the service. Without this they share the anonymous bucket.
     ///
     /// ```
     /// use http::Request;
@@ -254,6 +327,14 @@ impl KeyExtractor for Box<dyn KeyExtractor> {
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         (**self).address(parts)
+    }
+
+    fn can_find(&self, key: &Key) -> bool {
+        (**self).can_find(key)
+    }
+
+    fn missing_extension(&self, parts: &Parts) -> Option<&'static str> {
+        (**self).missing_extension(parts)
     }
 }
 
@@ -380,60 +461,6 @@ impl<A: Into<Found>> From<Result<A, KeyError>> for Found {
     }
 }
 
-/// The key could not be found, and going on without it would be wrong: the request is answered with this.
-///
-/// ```
-/// let error = tollgate::KeyError::new("no tenant: put the tenant layer outside the limiter");
-/// assert!(error.to_string().contains("tenant layer"));
-/// ```
-#[derive(Clone, Debug)]
-pub struct KeyError {
-    status: StatusCode,
-    message: String,
-}
-
-impl KeyError {
-    /// The service is not set up as the extractor needs it: 500. The message says what is missing and what to do. It is
-    /// shown to the client: no secrets.
-    pub fn new(message: impl Into<String>) -> KeyError {
-        KeyError { status: StatusCode::INTERNAL_SERVER_ERROR, message: message.into() }
-    }
-
-    /// The same with another status: 400 or 401 where the request lacks what it should bring.
-    ///
-    /// ```
-    /// use http::{request::Parts, StatusCode};
-    /// use tollgate::{KeyError, Quota, RateLimitLayer, MINUTE};
-    ///
-    /// fn tenant(req: &Parts) -> Result<String, KeyError> {
-    ///     let tenant = req.headers.get("x-tenant").and_then(|value| value.to_str().ok()).map(String::from);
-    ///     tenant.ok_or_else(|| KeyError::new("no tenant; send x-tenant").with_status(StatusCode::BAD_REQUEST))
-    /// }
-    /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), tenant);
-    ///
-    /// let (parts, ()) = http::Request::new(()).into_parts();
-    /// assert_eq!(tenant(&parts).unwrap_err().status(), 400);
-    /// ```
-    #[must_use]
-    pub fn with_status(mut self, status: StatusCode) -> KeyError {
-        self.status = status;
-        self
-    }
-
-    /// The status of the answer: 500 unless [said otherwise](KeyError::with_status).
-    pub const fn status(&self) -> StatusCode {
-        self.status
-    }
-}
-
-impl fmt::Display for KeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for KeyError {}
-
 /// Counts everybody under one key, [`Key::everybody`]: a limit on all requests together.
 ///
 /// ```
@@ -465,4 +492,13 @@ impl KeyExtractor for Global {
     fn extract(&self, _parts: &Parts) -> Extraction {
         Key::everybody().into()
     }
+
+    fn can_find(&self, key: &Key) -> bool {
+        *key == Key::everybody()
+    }
+}
+
+/// [`can_find`](KeyExtractor::can_find) of extractors that look at one place of a request, and may find nothing there.
+fn finds_at(source: Source, name: &str, key: &Key) -> bool {
+    *key == Key::anonymous() || key.source() == Some((source, name.as_bytes()))
 }

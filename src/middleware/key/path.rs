@@ -1,10 +1,13 @@
 //! Keys from the route that axum matched.
 
+use std::borrow::Cow;
+
 use axum::extract::{MatchedPath, OriginalUri};
 use http::request::Parts;
 
-use super::request::from_source;
-use super::{Extraction, KeyExtractor};
+use super::request::percent_decoded;
+use super::{Extraction, KeyExtractor, finds_at};
+use crate::policy::{Key, Source};
 
 /// Counts by a parameter of the route, `"id"` of `/users/{id}`, percent-decoded. Where the route has none of that name,
 /// the caller is anonymous. The layer has to be where axum has matched the route: within `Router::layer`, `route_layer`
@@ -39,33 +42,45 @@ pub struct PathParam {
     name: String,
 }
 
+impl PathParam {
+    /// The key of requests with this value, percent-decoded, in the path: for resetting it, looking at it, or denying it.
+    ///
+    /// ```
+    /// assert_eq!(tollgate::key::path("team").key("7").to_text(), "path(team):7");
+    /// ```
+    pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
+        Key::found(Source::Path, &self.name, value.as_ref())
+    }
+}
+
 impl KeyExtractor for PathParam {
     fn extract(&self, parts: &Parts) -> Extraction {
         let Some(route) = parts.extensions.get::<MatchedPath>() else { return None::<u64>.into() };
         // A nested router sees its own part of the path; the route is told whole.
         let path = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |uri| uri.path());
-        from_source("path", parameter(route.as_str(), path, &self.name).as_deref())
+        parameter(route.as_str(), path, &self.name).map(|value| self.key(value)).into()
+    }
+
+    fn can_find(&self, key: &Key) -> bool {
+        finds_at(Source::Path, &self.name, key)
     }
 }
 
 /// The value that `path` has for `{name}` or `{*name}` in `route`.
-fn parameter(route: &str, path: &str, name: &str) -> Option<Vec<u8>> {
+fn parameter<'a>(route: &str, path: &'a str, name: &str) -> Option<Cow<'a, [u8]>> {
     let mut rest = path;
     for pattern in route.split('/') {
         let segment = rest.split('/').next().unwrap_or("");
         match pattern.strip_prefix('{').and_then(|pattern| pattern.strip_suffix('}')) {
-            Some(wildcard) if wildcard.strip_prefix('*') == Some(name) => return Some(percent_decoded(rest)),
-            Some(parameter) if parameter == name => return Some(percent_decoded(segment)),
+            Some(wildcard) if wildcard.strip_prefix('*') == Some(name) => {
+                return Some(percent_decoded(rest.as_bytes()));
+            }
+            Some(parameter) if parameter == name => return Some(percent_decoded(segment.as_bytes())),
             _ => {}
         }
         rest = rest.get(segment.len() + 1..).unwrap_or("");
     }
     None
-}
-
-/// One spelling for all: `%61` is `a`.
-pub(crate) fn percent_decoded(text: &str) -> Vec<u8> {
-    percent_encoding::percent_decode_str(text).collect()
 }
 
 #[cfg(test)]
@@ -74,8 +89,9 @@ mod tests {
 
     #[test]
     fn a_path_parameter_is_read_by_its_place_in_the_route() {
-        let found =
-            |route, path, name| parameter(route, path, name).map(|value| String::from_utf8(value).expect("text"));
+        let found = |route, path, name| {
+            parameter(route, path, name).map(|value| String::from_utf8(value.into()).expect("text"))
+        };
         assert_eq!(found("/users/{id}", "/users/7", "id").as_deref(), Some("7"));
         assert_eq!(found("/users/{id}/x/{no}", "/users/7/x/8", "no").as_deref(), Some("8"));
         assert_eq!(found("/files/{*rest}", "/files/a/b", "rest").as_deref(), Some("a/b"));

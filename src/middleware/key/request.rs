@@ -1,16 +1,18 @@
 //! Keys from what a request carries: extensions, headers, credentials, cookies.
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use http::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderName};
 use http::request::Parts;
 
 use super::super::headers::field_name;
-use super::{Extraction, Found, KeyExtractor};
-use crate::policy::Key;
+use super::{Extraction, Found, KeyExtractor, finds_at};
+use crate::policy::{Key, Source};
 
 /// Counts by what an outer layer put among the request's extensions: a user, a session, a tenant. Without it the caller
-/// is anonymous.
+/// is anonymous, and the layer reports that once as a [mistake](crate::Mistake), unless `or`, `or_reject` or `or_skip` says
+/// what becomes of such callers.
 ///
 /// ```
 /// use tollgate::{key, Quota, RateLimitLayer, Subject, MINUTE};
@@ -56,26 +58,37 @@ where
             None => None::<u64>.into(),
         }
     }
+
+    fn missing_extension(&self, parts: &Parts) -> Option<&'static str> {
+        parts.extensions.get::<T>().is_none().then(std::any::type_name::<T>)
+    }
+
+    fn can_find(&self, key: &Key) -> bool {
+        // Users, not the credentials that they sent.
+        key.source().is_none()
+    }
 }
 
 /// Counts by the value of a header, an API key say. The value is hashed and kept nowhere.
 ///
-/// The key is `("header", value)`, and so on with the other sources, so that a token is not mistaken for a user of the
-/// same name. So a handler that means the same caller asks [`KeyExtractor::subject`](super::KeyExtractor::subject), or
-/// names the pair: under the bare value it would find another row.
+/// The key is of a type of its own that contains the header's name, so that a token is not mistaken for a user of the same
+/// name. A handler that means the same caller makes the key by [`Header::key`]: under the bare value it would find another row.
 ///
 /// A header that is missing, empty, or there more than once is nobody's: of two values, whoever checks the credential
 /// might read the other one.
 ///
+/// A client can [invent](crate::key#which-keys-a-client-can-invent) a value: each one is a caller of its own, unless a layer
+/// outside of the limiter checks it.
+///
 /// ```
 /// use http::Request;
-/// use tollgate::{key, Key, KeyExtractor};
+/// use tollgate::{key, KeyExtractor};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let (parts, ()) = Request::builder().header("x-api-key", "s3cr3t").body(())?.into_parts();
 /// let caller = key::header("x-api-key").subject(&parts).await?.expect("it does not skip");
-/// assert_eq!(caller.key(), Some(&Key::from(("header", b"s3cr3t"))));
+/// assert_eq!(caller.key(), Some(&key::header("x-api-key").key("s3cr3t")));
 /// # Ok(())
 /// # }
 /// ```
@@ -97,27 +110,47 @@ pub struct Header {
     name: HeaderName,
 }
 
+impl Header {
+    /// The key of requests with this value in the header: for resetting it, looking at it, or denying it.
+    ///
+    /// ```
+    /// use tollgate::{DenyRule, key};
+    ///
+    /// let by_key = key::header("x-api-key");
+    /// let revoked = DenyRule::key(by_key.key("k7"));
+    /// assert_eq!(by_key.key("k7").to_text(), "header(x-api-key):k7");
+    /// ```
+    pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
+        Key::found(Source::Header, self.name.as_str(), value.as_ref())
+    }
+}
+
 impl KeyExtractor for Header {
     fn extract(&self, parts: &Parts) -> Extraction {
-        from_source("header", only(&parts.headers, &self.name))
+        only(&parts.headers, &self.name).map(|value| self.key(value)).into()
+    }
+
+    fn can_find(&self, key: &Key) -> bool {
+        finds_at(Source::Header, self.name.as_str(), key)
     }
 }
 
 /// Counts by the token of `Authorization: Bearer` (RFC 6750, section 2.1). It is hashed and kept nowhere; whether it is
 /// valid, others decide.
 ///
-/// Put whatever checks it outside the limiter, or combine with [`client_ip`](super::client_ip): else each invented
-/// token is a caller of its own.
+/// A client can [invent](crate::key#which-keys-a-client-can-invent) a token: each one is a caller of its own, unless a layer
+/// outside of the limiter checks it. A limit by address is then a second rule; in one key with the token
+/// ([`and`](super::KeyExtractor::and)) it limits nothing.
 ///
 /// ```
 /// use http::Request;
-/// use tollgate::{key, Key, KeyExtractor};
+/// use tollgate::{key, KeyExtractor};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let (parts, ()) = Request::builder().header("authorization", "Bearer s3cr3t").body(())?.into_parts();
 /// let caller = key::bearer().subject(&parts).await?.expect("it does not skip");
-/// assert_eq!(caller.key(), Some(&Key::from(("bearer", b"s3cr3t"))));
+/// assert_eq!(caller.key(), Some(&key::bearer().key("s3cr3t")));
 /// # Ok(())
 /// # }
 /// ```
@@ -133,9 +166,33 @@ pub fn bearer() -> Bearer {
 #[derive(Clone, Copy, Debug)]
 pub struct Bearer;
 
+impl Bearer {
+    /// The key of requests with this token: for resetting it, looking at it, or denying it.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota, RateLimiter, MINUTE, key};
+    ///
+    /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # let limiter = RateLimiter::default();
+    /// assert_eq!(limiter.remaining(&API, key::bearer().key("sk_7f3a")).await?, 10);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn key(&self, token: impl AsRef<[u8]>) -> Key {
+        Key::found(Source::Bearer, "", token.as_ref())
+    }
+}
+
 impl KeyExtractor for Bearer {
     fn extract(&self, parts: &Parts) -> Extraction {
-        from_source("bearer", token(&parts.headers))
+        token(&parts.headers).map(|token| self.key(token)).into()
+    }
+
+    fn can_find(&self, key: &Key) -> bool {
+        finds_at(Source::Bearer, "", key)
     }
 }
 
@@ -145,21 +202,24 @@ fn token(headers: &HeaderMap) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"Bearer ") && !token.is_empty()).then_some(token)
 }
 
-/// Counts by the value of a cookie, a session say. It is hashed and kept nowhere. A cookie that is there more than
-/// once, with different values, is nobody's.
+/// Counts by the value of a cookie, such as a session. The value is hashed and not kept.
 ///
-/// Whether the session exists, others decide: put them outside the limiter and key by what they put into the request
-/// ([`extension`]), else each invented cookie is a caller of its own.
+/// All spellings that the `cookie` crate reads as one value are one key: percent escapes are decoded, in the name too,
+/// and surrounding quotes are removed. A cookie that is sent twice with one value counts once. With two different
+/// values the caller is anonymous, since the service might read either of them.
+///
+/// A client can [invent](crate::key#which-keys-a-client-can-invent) a cookie: each one is a caller of its own, unless a layer
+/// outside of the limiter checks the session. Then count by what that layer found ([`extension`]).
 ///
 /// ```
 /// use http::Request;
-/// use tollgate::{key, Key, KeyExtractor};
+/// use tollgate::{key, KeyExtractor};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let (parts, ()) = Request::builder().header("cookie", "theme=dark; session=s3cr3t").body(())?.into_parts();
 /// let caller = key::cookie("session").subject(&parts).await?.expect("it does not skip");
-/// assert_eq!(caller.key(), Some(&Key::from(("cookie", b"s3cr3t"))));
+/// assert_eq!(caller.key(), Some(&key::cookie("session").key("s3cr3t")));
 /// # Ok(())
 /// # }
 /// ```
@@ -177,26 +237,53 @@ pub struct Cookie {
     name: String,
 }
 
+impl Cookie {
+    /// The key of requests with this value in the cookie: for resetting it, looking at it, or denying it.
+    ///
+    /// ```
+    /// assert_eq!(tollgate::key::cookie("session").key("s7").to_text(), "cookie(session):s7");
+    /// ```
+    pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
+        Key::found(Source::Cookie, &self.name, without_quotes(value.as_ref()))
+    }
+}
+
 impl KeyExtractor for Cookie {
     fn extract(&self, parts: &Parts) -> Extraction {
         let lines = parts.headers.get_all(COOKIE).iter();
         let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
         let mut values = pairs.filter_map(|pair| {
             let equals = pair.iter().position(|byte| *byte == b'=')?;
-            (pair[..equals].trim_ascii() == self.name.as_bytes()).then(|| pair[equals + 1..].trim_ascii())
+            let is_named = *percent_decoded(pair[..equals].trim_ascii()) == *self.name.as_bytes();
+            is_named.then(|| cookie_value(pair[equals + 1..].trim_ascii()))
         });
         let value = values.next().filter(|value| !value.is_empty() && values.all(|other| other == *value));
-        from_source("cookie", value)
+        value.map(|value| self.key(&*value)).into()
+    }
+
+    fn can_find(&self, key: &Key) -> bool {
+        finds_at(Source::Cookie, &self.name, key)
     }
 }
 
-/// A value with where it came from, so that `header("x-user").or(bearer())` does not take a token for a user of that
-/// name.
-///
-/// It is the pair of the source's name (`"header"`, `"bearer"`, `"cookie"`, `"path"`) and the bytes: who asks a limiter
-/// about such a key from elsewhere makes it as `Key::from(("bearer", token.as_bytes()))`.
-pub(super) fn from_source(source: &'static str, value: Option<&[u8]>) -> Extraction {
-    value.map(|value| Key::from((source, value))).into()
+/// The value that a cookie's text stands for. The quotes are removed after decoding: some readers remove them before,
+/// others after, and what is one value to either of them must be one key.
+fn cookie_value(text: &[u8]) -> Cow<'_, [u8]> {
+    let decoded = percent_decoded(text);
+    let value = without_quotes(&decoded);
+    if value.len() == decoded.len() { decoded } else { value.to_vec().into() }
+}
+
+fn without_quotes(mut value: &[u8]) -> &[u8] {
+    while let Some(inner) = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")) {
+        value = inner;
+    }
+    value
+}
+
+/// One spelling for all: `%61` is `a`.
+pub(crate) fn percent_decoded(text: &[u8]) -> Cow<'_, [u8]> {
+    percent_encoding::percent_decode(text).into()
 }
 
 /// The header's value if it is there once and not empty.
@@ -225,8 +312,8 @@ mod tests {
     #[test]
     fn a_header_counts_if_it_is_there_once() {
         let api_key = || header("x-api-key");
-        assert_eq!(key(api_key(), &[("x-api-key", "k1")]), Some(Key::from(("header", b"k1"))));
-        assert_eq!(key(api_key(), &[("x-api-key", " k1 ")]), Some(Key::from(("header", b"k1"))));
+        assert_eq!(key(api_key(), &[("x-api-key", "k1")]), Some(api_key().key("k1")));
+        assert_eq!(key(api_key(), &[("x-api-key", " k1 ")]), Some(api_key().key("k1")));
         assert_eq!(key(api_key(), &[]), None);
         assert_eq!(key(api_key(), &[("x-api-key", "")]), None);
         assert_eq!(key(api_key(), &[("x-api-key", "k1"), ("x-api-key", "k2")]), None);
@@ -235,7 +322,7 @@ mod tests {
     #[test]
     fn a_bearer_token_is_read_whatever_the_case_of_its_scheme() {
         for value in ["Bearer t0", "bearer t0", "BEARER   t0"] {
-            assert_eq!(key(bearer(), &[("authorization", value)]), Some(Key::from(("bearer", b"t0"))), "{value}");
+            assert_eq!(key(bearer(), &[("authorization", value)]), Some(bearer().key("t0")), "{value}");
         }
         for value in ["Basic t0", "Bearer", "Bearer ", "Bearert0", ""] {
             assert_eq!(key(bearer(), &[("authorization", value)]), None, "{value}");
@@ -246,7 +333,7 @@ mod tests {
     #[test]
     fn a_cookie_is_found_among_others() {
         let session = || cookie("sid");
-        let one = Some(Key::from(("cookie", b"1")));
+        let one = Some(session().key("1"));
         assert_eq!(key(session(), &[("cookie", "a=b; sid=1; c=d")]), one);
         assert_eq!(key(session(), &[("cookie", "a=b"), ("cookie", "sid=1")]), one);
         assert_eq!(key(session(), &[("cookie", "sid=1; sid=1")]), one);

@@ -9,10 +9,10 @@ use redis::{Cmd, RedisResult, Value};
 use smallvec::smallvec;
 use tokio::sync::oneshot;
 
-use super::super::batch::{Kind, Operation, Row};
+use super::super::batch::{Answer, Kind, Operation, Row};
 use super::super::lanes::Lanes;
 use super::super::link::{Given, Link};
-use crate::backend::{Error, Steps};
+use crate::backend::Error;
 use crate::sync::Mutex;
 use crate::sync::model::orders_with_interruptions;
 use crate::sync::tasks::Handle;
@@ -69,7 +69,7 @@ fn lanes(server: &Server) -> Arc<Lanes> {
     Arc::new(Lanes::new(link, Duration::from_secs(3600), Handle::current()))
 }
 
-fn send(lanes: &Arc<Lanes>, kind: Kind) -> oneshot::Receiver<Result<Steps, Error>> {
+fn send(lanes: &Arc<Lanes>, kind: Kind) -> oneshot::Receiver<Result<Answer, Error>> {
     let (answer, answered) = oneshot::channel();
     lanes.send(0, Operation { kind, began: Instant::now(), answer });
     answered

@@ -107,7 +107,7 @@ fn observers() {
     let policy = Policy::new("bench", Quota::token_bucket(1, SECOND).capacity(4_000_000_000));
     let all = limiters.map(|(name, limiter)| {
         let policy = policy.clone();
-        Contestant::new(name, move |key| ready(limiter.limit(&policy, key)).expect("in memory").is_allowed())
+        Contestant::new(name, move |key| ready(limiter.try_limit(&policy, key)).expect("in memory").is_allowed())
     });
     let prometheus = PrometheusBuilder::new().build_recorder();
     for (i, it) in all.iter().enumerate() {

@@ -1,0 +1,123 @@
+/** Point 5a: of the responses of a whole page, a store applies those of its own policies. */
+
+import assert from 'node:assert/strict';
+import { mock, test } from 'node:test';
+import { createRateLimit } from '../src/index.js';
+import { NOW, snapshot } from './support.js';
+import { settle, world } from './world.js';
+
+/** Milliseconds since the epoch. */
+const BEGIN = NOW / 1000;
+
+function refusal(fields: Record<string, string>): Response {
+  return new Response(null, { status: 429, headers: fields });
+}
+
+test('point 5a headers of another policy change nothing', async (t) => {
+  const w = world(t);
+  w.store.subscribe(() => {});
+  await w.pass(10);
+  w.store.observe(new Response(null, { headers: { ratelimit: '"other";r=0;t=20' } }));
+  assert.deepEqual(w.store.getStatus(1), { ok: true, retryAt: null, known: true, error: null });
+  w.store.observe(new Response(null, { headers: { ratelimit: '"other";r=0;t=20, "chat";r=3;t=18' } }));
+  assert.equal(w.store.getStatus(3).ok, true);
+  assert.equal(w.store.getStatus(4).ok, false, 'its own item counts');
+});
+
+test('point 5a a refusal under another policy changes nothing and has nothing fetched', async (t) => {
+  const w = world(t);
+  w.store.subscribe(() => {});
+  await w.pass(10);
+  w.store.observe(refusal({ ratelimit: '"other";r=0;t=20', 'retry-after': '20' }));
+  await w.pass(10);
+  assert.equal(w.store.getStatus(1).ok, true);
+  assert.equal(w.urls.length, 1);
+});
+
+test('point 5a a refusal under another policy does not replace one of its own', async (t) => {
+  const w = world(t);
+  w.store.subscribe(() => {});
+  await w.pass(10);
+  w.answer = new Response(null, { status: 404 });
+  w.store.observe(refusal({ ratelimit: '"chat";r=4;t=9', 'retry-after': '9' }));
+  w.store.observe(refusal({ ratelimit: '"other";r=0;t=20', 'retry-after': '20' }));
+  await w.pass(10);
+  assert.equal(w.store.getStatus(1).retryAt, BEGIN + 10 + 9000);
+});
+
+test('point 5a until the snapshot names its policies, an item waits for that', async (t) => {
+  const w = world(t);
+  w.latency = [50, 50];
+  w.store.subscribe(() => {});
+  await w.pass(60);
+  w.store.observe(new Response(null, { headers: { ratelimit: '"chat";r=1;t=40, "other";r=0;t=900' } }));
+  w.store.observe(refusal({ ratelimit: '"other";r=0;t=20', 'retry-after': '20' }));
+  assert.equal(w.store.getStatus(2).ok, true, 'nothing is known: the server decides');
+  await w.pass(100);
+  assert.equal(w.store.getStatus(1).ok, true);
+  assert.equal(w.store.getStatus(2).retryAt, BEGIN + 60 + 40_000);
+});
+
+test('point 5a where the status endpoint names no policy, the option does', async (t) => {
+  const w = world(t, { policies: ['chat'] });
+  w.answer = new Response(null, { status: 404 });
+  w.store.subscribe(() => {});
+  await w.pass(10);
+  w.store.observe(refusal({ ratelimit: '"other";r=0;t=20', 'retry-after': '20' }));
+  assert.equal(w.store.getStatus(1).ok, true);
+  w.store.observe(refusal({ ratelimit: '"chat";r=0;t=6', 'retry-after': '6' }));
+  assert.equal(w.store.getStatus(1).retryAt, Date.now() + 6000);
+});
+
+test('point 5a observing the responses to its own requests too, a store gives up as often', async (t) => {
+  mock.timers.enable({ apis: ['setTimeout', 'Date'] });
+  t.after(() => mock.timers.reset());
+  let asked = 0;
+  const store = createRateLimit({
+    url: '/limits/chat',
+    monotonic: () => Date.now(),
+    fetch: async () => {
+      asked += 1;
+      const response = await Promise.resolve(refusal({}));
+      store.observe(response);
+      return response;
+    },
+  });
+  const stop = store.subscribe(() => {});
+  for (let i = 0; i < 900; i++) {
+    mock.timers.tick(100);
+    await settle();
+  }
+  assert.equal(asked, 6);
+  stop();
+});
+
+for (const [family, fields] of Object.entries({
+  none: {},
+  'X-RateLimit': { 'x-ratelimit-limit': '10', 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': '20' },
+  'draft 6': { 'ratelimit-limit': '10', 'ratelimit-remaining': '0', 'ratelimit-policy': '10;w=60' },
+  'RateLimit-Policy alone': { 'ratelimit-policy': '"other";q=5;w=60' },
+  'draft 7': { ratelimit: 'limit=10, remaining=0, reset=20' },
+})) {
+  test(`point 5a of headers without names (${family}) a refusal counts until the next snapshot`, async (t) => {
+    const w = world(t);
+    w.store.subscribe(() => {});
+    await w.pass(10);
+    w.store.observe(new Response(null, { headers: fields }));
+    assert.equal(w.store.getStatus(1).ok, true, 'not refused');
+
+    w.latency = [50, 50];
+    w.store.observe(refusal({ ...fields, 'retry-after': '20' }));
+    assert.equal(w.store.getStatus(1).retryAt, BEGIN + 10 + 20_000);
+    await w.pass(110);
+    assert.equal(w.urls.length, 2, 'asked whether it was refused by this limit');
+    assert.equal(w.store.getStatus(1).ok, true, 'it was another one');
+
+    w.answer = snapshot({ spent: 10, ts: Date.now() * 1000 });
+    const emptied = Date.now();
+    w.store.observe(refusal({ ...fields, 'retry-after': '20' }));
+    await w.pass(110);
+    const { retryAt } = w.store.getStatus(1);
+    assert.ok(retryAt !== null && retryAt - emptied <= 6050, 'it was this one, which knows the microsecond');
+  });
+}

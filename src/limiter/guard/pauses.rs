@@ -1,0 +1,79 @@
+//! Rows that are paused: nothing is charged to them before an instant.
+
+use std::collections::HashMap;
+
+use crate::algorithm::Micros;
+use crate::policy::Digest;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{PoisonError, RwLock};
+
+/// The end of each pause, by the local clock, under the digest of its row.
+#[derive(Debug, Default)]
+pub(in crate::limiter) struct Pauses {
+    until: RwLock<HashMap<Digest, Micros>>,
+    /// Whether there may be a pause. While there is none, calls skip the lookup.
+    any: AtomicBool,
+}
+
+impl Pauses {
+    /// Whether there may be a pause.
+    pub(in crate::limiter) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// Until when these rows are paused: the latest end counts. `None` if none of them is.
+    pub(in crate::limiter) fn until(&self, rows: impl Iterator<Item = Digest>, now: Micros) -> Option<Micros> {
+        if !self.any() {
+            return None;
+        }
+        let until = self.until.read().unwrap_or_else(PoisonError::into_inner);
+        rows.filter_map(|row| until.get(&row).copied()).max().filter(|until| *until > now)
+    }
+
+    /// Pauses a row, unless it is paused for longer already. Returns whether there was room.
+    pub(in crate::limiter) fn pause(&self, row: Digest, now: Micros, end: Micros) -> bool {
+        let mut until = self.until.write().unwrap_or_else(PoisonError::into_inner);
+        if until.len() >= MOST {
+            until.retain(|_, end| *end > now);
+        }
+        if until.len() >= MOST && !until.contains_key(&row) {
+            return false;
+        }
+        let kept = until.entry(row).or_insert(end);
+        *kept = end.max(*kept);
+        self.any.store(true, Ordering::Release);
+        true
+    }
+
+    /// Ends a row's pause.
+    pub(in crate::limiter) fn resume(&self, row: Digest) {
+        let mut until = self.until.write().unwrap_or_else(PoisonError::into_inner);
+        until.remove(&row);
+        self.any.store(!until.is_empty(), Ordering::Release);
+    }
+}
+
+/// Rows that can be paused at once.
+pub(in crate::limiter) const MOST: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn point_4_of_two_pauses_the_later_end_counts_and_ended_ones_make_room() {
+        let (pauses, now) = (Pauses::default(), Micros::new(1_000_000));
+        let until = |row: u128, now| pauses.until([Digest::from_bits(row)].into_iter(), now);
+        assert!(pauses.pause(Digest::from_bits(7), now, now.plus(9)));
+        assert!(pauses.pause(Digest::from_bits(7), now, now.plus(5)));
+        assert_eq!((until(7, now), until(8, now), until(7, now.plus(9))), (Some(now.plus(9)), None, None));
+        pauses.resume(Digest::from_bits(7));
+        assert!(!pauses.any());
+        for row in 0..MOST as u128 {
+            assert!(pauses.pause(Digest::from_bits(row), now, now.plus(1 + row as u64)));
+        }
+        assert!(!pauses.pause(Digest::from_bits(u128::MAX), now, now.plus(9)));
+        assert!(pauses.pause(Digest::from_bits(7), now, now.plus(99)), "it is paused already");
+        assert!(pauses.pause(Digest::from_bits(u128::MAX), now.plus(1), now.plus(9)));
+    }
+}

@@ -1,0 +1,252 @@
+//! Notices mistakes of the program while it runs: counts each, and reports it to the observers once.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+// The standard library's in the models of `proof/`, too: no decision depends on what is kept here.
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use super::mistake::{Mistake, MistakeKind, Mistakes};
+use super::{Inner, RateLimiter};
+use crate::algorithm::Quota;
+use crate::policy::{Decision, Policy, PolicyName, Reason, nearest};
+
+/// The mistakes that a limiter noticed, and the policies that it knows.
+#[derive(Debug, Default)]
+pub(super) struct Noticed {
+    counts: [AtomicU64; 7],
+    /// Hashes of the mistakes that were reported; 0 = free.
+    reported: Slots,
+    /// Identities of the policies that were compared with the others of their names.
+    compared: Slots,
+    comparisons: AtomicU64,
+    policies: Mutex<HashMap<PolicyName, Known>>,
+}
+
+/// The policies of one name: the quota of the first, and a hash of the quotas and tiers of each.
+#[derive(Debug)]
+struct Known {
+    quota: Quota,
+    hashes: Vec<u64>,
+}
+
+/// A small table that threads read and write without a lock.
+#[derive(Debug)]
+struct Slots(Box<[AtomicU64]>);
+
+impl Default for Slots {
+    fn default() -> Slots {
+        Slots((0..SLOTS).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl Noticed {
+    pub(super) fn counts(&self) -> Mistakes {
+        let of = |kind: MistakeKind| self.counts[kind as usize].load(Relaxed);
+        Mistakes {
+            policy_conflicts: of(MistakeKind::PolicyConflict),
+            unknown_tiers: of(MistakeKind::UnknownTier),
+            missing_extensions: of(MistakeKind::MissingExtension),
+            impossible_costs: of(MistakeKind::ImpossibleCost),
+            plain_grpc_refusals: of(MistakeKind::PlainGrpcRefusal),
+            unmatched_deny_rules: of(MistakeKind::UnmatchedDenyRule),
+            missing_peers: of(MistakeKind::MissingPeer),
+        }
+    }
+
+    /// Counts a mistake. Returns whether to report it: it was not reported before, and there is room to remember it.
+    fn count(&self, kind: MistakeKind, which: impl Hash) -> bool {
+        self.counts[kind as usize].fetch_add(1, Relaxed);
+        let hash = hash_of(&(kind, which)) | 1;
+        for probe in 0..PROBES {
+            let slot = &self.reported.0[(hash >> SHIFT).wrapping_add(probe) as usize % SLOTS];
+            // Read first: a write makes other threads wait for the cache line.
+            let known = match slot.load(Relaxed) {
+                0 => slot.compare_exchange(0, hash, Relaxed, Relaxed).err(),
+                known => Some(known),
+            };
+            match known {
+                None => return true,
+                Some(known) if known == hash => return false,
+                Some(_) => {}
+            }
+        }
+        false
+    }
+
+    /// Adds a policy to those of its name. Returns the quota of the first of them, if all of them have other quotas or
+    /// tiers than this one.
+    fn add(&self, policy: &Policy) -> Option<Quota> {
+        let hash = hash_of(&policy.content());
+        let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(known) = policies.get_mut(policy.name()) else {
+            if policies.len() < MOST_NAMES {
+                policies.insert(policy.name().clone(), Known { quota: *policy.quota(), hashes: vec![hash] });
+            }
+            return None;
+        };
+        if known.hashes.contains(&hash) || known.hashes.len() >= MOST_OF_A_NAME {
+            return None;
+        }
+        known.hashes.push(hash);
+        Some(known.quota)
+    }
+}
+
+impl Inner {
+    /// Compares a policy with the others of its name, once. Nearly all calls find that it was compared.
+    #[inline]
+    pub(super) fn see(&self, policy: &Policy) {
+        let identity = policy.identity();
+        let slot = &self.noticed.compared.0[(identity >> SHIFT) as usize % SLOTS];
+        if slot.load(Relaxed) != identity {
+            self.compare(policy, slot, identity);
+        }
+    }
+
+    #[cold]
+    fn compare(&self, policy: &Policy, slot: &AtomicU64, identity: u64) {
+        // A program that makes its policies anew for each call must not pay for that for ever.
+        if self.noticed.comparisons.fetch_add(1, Relaxed) < MOST_COMPARISONS {
+            slot.store(identity, Relaxed);
+            self.register(policy);
+        }
+    }
+
+    fn register(&self, policy: &Policy) {
+        let Some(other) = self.noticed.add(policy) else { return };
+        let (name, quota) = (policy.name(), policy.quota());
+        let differ = if other == *quota { "other tiers".to_owned() } else { format!("the quotas {other} and {quota}") };
+        self.mistake(MistakeKind::PolicyConflict, name.as_str(), || {
+            format!(
+                "two policies named {name:?} have {differ}, and share what their callers spend; \
+                 give one of them another name"
+            )
+        });
+    }
+
+    /// Counts a mistake, and reports it the first time.
+    #[cold]
+    pub(super) fn mistake(&self, kind: MistakeKind, which: impl Hash, message: impl FnOnce() -> String) {
+        if self.noticed.count(kind, which) && !self.observers.is_empty() {
+            let mistake = Mistake { kind, message: message() };
+            self.observers.iter().for_each(|observer| observer.mistake(&mistake));
+        }
+    }
+
+    /// A caller's tier is not among those of its policy.
+    #[cold]
+    pub(super) fn unknown_tier(&self, policy: &Policy, tier: &str) {
+        if policy.tiers().next().is_none() {
+            return; // One quota for all callers.
+        }
+        let name = policy.name();
+        self.mistake(MistakeKind::UnknownTier, (name.as_str(), tier), || {
+            let known = policy.tiers().map(|(known, _)| known);
+            let hint = match nearest(tier, known.clone()) {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => format!("there are {:?}", known.take(MOST_LISTED).collect::<Vec<_>>()),
+            };
+            let tier: String = tier.chars().take(MOST_SHOWN).collect();
+            let quota = policy.quota();
+            format!("policy {name:?} has no tier {tier:?}, so its callers have the policy's own quota, {quota}; {hint}")
+        });
+    }
+
+    /// A charge was denied, perhaps because its cost can never be granted.
+    pub(super) fn denied(&self, decision: &Decision) {
+        if matches!(decision.reason(), Reason::CostTooLarge | Reason::WaitTooLong) {
+            self.mistake(MistakeKind::ImpossibleCost, (decision.policy(), decision.quota().stamp()), || {
+                let (name, quota, cost) = (decision.policy(), decision.quota(), decision.cost());
+                let limit = decision.limit();
+                format!(
+                    "policy {name:?} can never grant a cost of {cost}: its quota {quota} holds {limit} at most; \
+                     raise its capacity, or lower the cost"
+                )
+            });
+        }
+    }
+}
+
+impl RateLimiter {
+    /// Compares policies with those of the same names that are in use.
+    pub(crate) fn register<'p>(&self, policies: impl Iterator<Item = &'p Policy>) {
+        policies.for_each(|policy| self.inner.register(policy));
+    }
+
+    /// Adds policies that replace those of the same names, as a reload does: no mistake if they differ.
+    #[cfg(feature = "serde")]
+    pub(crate) fn succeed<'p>(&self, policies: impl Iterator<Item = &'p Policy>) {
+        for policy in policies {
+            let _ = self.inner.noticed.add(policy);
+        }
+    }
+
+    /// A request lacks the extension of this type, by which it is to be counted.
+    #[cold]
+    pub(crate) fn missing_extension(&self, wanted: &'static str) {
+        self.inner.mistake(MistakeKind::MissingExtension, wanted, || {
+            format!(
+                "a request has no extension of type `{wanted}`, so it is counted in the one bucket of all anonymous \
+                 callers; put the layer that inserts it outside of the rate limiter (on an axum `Router`: add it \
+                 after), or use `.or(..)`, `.or_reject()` or `.or_skip()` for callers without it"
+            )
+        });
+    }
+
+    /// A request lacks the peer's address, by which it is to be counted.
+    #[cold]
+    pub(crate) fn missing_peer(&self) {
+        self.inner.mistake(MistakeKind::MissingPeer, (), || {
+            "a request has no peer address, so `key::client_ip()` cannot count it; with axum (feature `axum`), serve \
+             `app.into_make_service_with_connect_info::<SocketAddr>()`; with tonic, enable tollgate's feature `tonic`; with \
+             another server, insert `tollgate::key::PeerAddr` into the request's extensions; in tests, layer \
+             `axum::extract::connect_info::MockConnectInfo` outside of the limiter"
+                .to_owned()
+        });
+    }
+
+    /// A layer can never apply a rule of the deny list, for this reason. Each kind of rule is one mistake.
+    pub(crate) fn unmatched_deny_rule(&self, kind: &str, reason: String) {
+        self.inner.mistake(MistakeKind::UnmatchedDenyRule, kind, || reason);
+    }
+
+    /// A gRPC request was refused with a plain HTTP status.
+    #[cold]
+    pub(crate) fn plain_grpc_refusal(&self) {
+        self.inner.mistake(MistakeKind::PlainGrpcRefusal, (), || {
+            "a gRPC request over HTTP/2 was refused with a plain HTTP status, which gRPC clients take for INTERNAL or \
+             UNAVAILABLE; add `.grpc()` to the rate limit layer of gRPC services"
+                .to_owned()
+        });
+    }
+}
+
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+const SLOTS: usize = 256;
+
+/// Leaves the highest eight bits of a hash, for 256 slots.
+const SHIFT: u32 = 56;
+
+/// Slots at which a mistake is looked for.
+const PROBES: u64 = 8;
+
+/// Names of policies that are remembered: as many as a configuration may have.
+const MOST_NAMES: usize = 10_000;
+
+/// Different policies of one name that are distinguished.
+const MOST_OF_A_NAME: usize = 16;
+
+/// Some ten milliseconds in the life of a process.
+const MOST_COMPARISONS: u64 = 65_536;
+
+/// Tiers that a message lists.
+const MOST_LISTED: usize = 20;
+
+/// Characters of a tier's name that a message shows.
+const MOST_SHOWN: usize = 80;

@@ -1,0 +1,72 @@
+//! Keys by the server that a request is for: for layers around HTTP clients.
+
+use http::Uri;
+use http::request::Parts;
+
+use super::{Extraction, KeyExtractor};
+use crate::policy::Key;
+
+/// Counts by the host and port of the request's URI: for a layer around an HTTP client, where each server has a limit of
+/// its own.
+///
+/// The key is `("host", "api.example.com:443")`: the host in lower case, and the port, that of the scheme if the URI has
+/// none. A URI without a host, as a server receives it in HTTP/1.1, has no key. It is not for limits on callers: they
+/// choose the host that they name.
+///
+/// ```
+/// use http::Request;
+/// use tollgate::{key, Key, KeyExtractor};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// for uri in ["https://api.example.com/v1", "https://API.example.com:443/v2"] {
+///     let (parts, ()) = Request::get(uri).body(())?.into_parts();
+///     let server = key::host().subject(&parts).await?.expect("it does not skip");
+///     assert_eq!(server.key(), Some(&Key::from(("host", b"api.example.com:443"))));
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub fn host() -> Host {
+    Host
+}
+
+/// What [`host`] makes.
+///
+/// ```
+/// let by_server: tollgate::key::Host = tollgate::key::host();
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Host;
+
+impl KeyExtractor for Host {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        server(&parts.uri).map(|server| Key::from(("host", server.as_bytes()))).into()
+    }
+}
+
+fn server(uri: &Uri) -> Option<String> {
+    let host = uri.host()?.to_ascii_lowercase();
+    let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
+    Some(format!("{host}:{port}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn point_4_a_host_is_one_key_however_it_is_spelt() {
+        for (uri, expected) in [
+            ("http://api.example.com/a?b=c", Some("api.example.com:80")),
+            ("http://API.Example.com:80/", Some("api.example.com:80")),
+            ("http://ada:s3cr3t@api.example.com/", Some("api.example.com:80")),
+            ("https://api.example.com", Some("api.example.com:443")),
+            ("https://api.example.com:8443/", Some("api.example.com:8443")),
+            ("http://[2001:DB8::1]:3000/", Some("[2001:db8::1]:3000")),
+            ("/path", None),
+        ] {
+            assert_eq!(server(&uri.parse().expect("a URI")).as_deref(), expected, "{uri}");
+        }
+    }
+}

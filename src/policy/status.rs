@@ -1,0 +1,67 @@
+//! The numbers of a decision as clients read them: whole tokens and whole seconds.
+
+use std::time::Duration;
+
+use super::decision::Decision;
+
+/// How a limit stands after a [decision](Decision::status), in whole tokens and whole seconds: for JSON of your own.
+///
+/// With feature `serde` it can be serialized.
+///
+/// ```
+/// # use tollgate::{ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(2, HOUR));
+///
+/// let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
+/// let status = limiter.try_limit(&LOGIN, "ada").await?.status();
+/// assert_eq!((status.limit, status.remaining, status.reset, status.retry_after), (2, 1, 1800, None));
+///
+/// let status = limiter.try_acquire(&LOGIN, "ada").cost(2).await?.status();
+/// assert_eq!((status.remaining, status.retry_after), (1, Some(1800)));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Status {
+    /// Tokens: [`Decision::limit`].
+    pub limit: u64,
+    /// Whole tokens: [`Decision::remaining`].
+    pub remaining: u64,
+    /// Seconds, rounded up: [`Decision::reset`]. 0 if the whole limit is available.
+    pub reset: u64,
+    /// Seconds, rounded up and at least 1: [`Decision::retry_after`].
+    pub retry_after: Option<u64>,
+}
+
+impl Status {
+    pub(super) fn of(decision: &Decision) -> Status {
+        Status {
+            limit: decision.limit(),
+            remaining: decision.remaining(),
+            reset: seconds_up(decision.reset()),
+            retry_after: decision.retry_after().map(|wait| seconds_up(wait).max(1)),
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Status {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let Status { limit, remaining, reset, retry_after } = self;
+        let mut fields = serializer.serialize_struct("Status", 4)?;
+        fields.serialize_field("limit", limit)?;
+        fields.serialize_field("remaining", remaining)?;
+        fields.serialize_field("reset", reset)?;
+        fields.serialize_field("retry_after", retry_after)?;
+        fields.end()
+    }
+}
+
+/// Whole seconds, rounded up: a client that comes back early is refused again.
+pub(crate) const fn seconds_up(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add((duration.subsec_nanos() > 0) as u64)
+}

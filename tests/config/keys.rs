@@ -1,0 +1,47 @@
+//! Keys of the deny list in a file: each is of a type, and one that can match nothing is reported.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use axum::Router;
+use axum::routing::get;
+use tollgate::key;
+use tollgate::key::KeyExtractor;
+
+use crate::app::{call, limiter, toml};
+
+const FILE: &str = r#"
+    policies.default.quota = "100/min"
+    deny.keys = ["bearer:sk_leaked", "header(x-api-key):k7", "cookie(session):s7"]
+"#;
+
+#[tokio::test]
+async fn point_6_keys_of_a_file_deny_what_extractors_find() {
+    let config = toml(FILE);
+    let (limiter, _clock) = limiter(&config);
+    let by = key::bearer().or(key::header("x-api-key")).or(key::cookie("session"));
+    let app = Router::new().route("/", get(|| async {})).layer(config.layer(&limiter, by));
+    for (line, status) in [
+        ("authorization: Bearer sk_leaked", 429),
+        ("authorization: Bearer sk_good", 200),
+        ("x-api-key: k7", 429),
+        ("x-api-key: s7", 200),
+        ("cookie: session=s7", 429),
+        ("cookie: session=k7", 200),
+    ] {
+        assert_eq!(call(&app, "GET /", &[line]).await.status, status, "{line}");
+    }
+}
+
+#[test]
+fn point_6_a_file_with_a_key_that_no_extractor_finds_is_an_error_when_the_layer_is_built() {
+    for key in ["'\"sk_leaked\"'", "4711", "'header(x-key):sk_leaked'"] {
+        let config = toml(&format!("policies.default.quota = '1/min'\ndeny.keys = [{key}]"));
+        let (limiter, _clock) = limiter(&config);
+        let layer = config.layer(&limiter, key::bearer());
+        let app: Router = Router::new().route("/", get(|| async {}));
+        let panic = catch_unwind(AssertUnwindSafe(|| app.layer(layer))).expect_err(key);
+        let message = panic.downcast::<String>().unwrap();
+        assert!(message.contains("can never apply") && message.contains("bearer:…"), "{message}");
+        assert!(!message.contains("leaked") && !message.contains("4711"), "{message}");
+    }
+}

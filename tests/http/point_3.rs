@@ -1,0 +1,54 @@
+//! Issue 24, point 3: what a handler is given, and what its errors become.
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use tollgate::{
+    HOUR, KeyError, LimitError, Policy, Quota, RateLimitLayer, RateLimitStatus, RateLimiter, Settlement, key,
+};
+
+use crate::client::{limiter, serve};
+
+const LOGIN: Policy = Policy::new("login", Quota::token_bucket(2, HOUR));
+
+#[tokio::test]
+async fn point_3_a_handler_may_be_without_a_settlement_and_without_a_status() {
+    async fn tell(settlement: Option<Settlement>, status: Option<RateLimitStatus>) -> String {
+        format!("{} {}", settlement.is_some(), status.is_some())
+    }
+    let (limiter, _clock) = limiter();
+    let layer = || RateLimitLayer::new(LOGIN, key::global()).limiter(&limiter);
+    for (layer, given) in [(layer(), "false false"), (layer().with_settlement().with_status(), "true true")] {
+        let client = serve(Router::new().route("/", get(tell)).layer(layer)).await;
+        assert_eq!(String::from_utf8(client.get().await.body).unwrap(), given);
+    }
+}
+
+#[tokio::test]
+async fn point_3_a_handlers_key_error_answers_as_the_extractor_would() {
+    async fn unnamed(State(limiter): State<RateLimiter>) -> Result<(), LimitError> {
+        let name: Result<&str, KeyError> =
+            Err(KeyError::new("no name; send x-name").with_status(http::StatusCode::BAD_REQUEST));
+        limiter.limit(&LOGIN, name?).await?;
+        Ok(())
+    }
+    let (limiter, _clock) = limiter();
+    let client = serve(Router::new().route("/", get(unnamed)).with_state(limiter)).await;
+    let answer = client.get().await;
+    assert_eq!((answer.status, answer.problem()["detail"].as_str()), (400, Some("no name; send x-name")));
+}
+
+#[cfg(feature = "wait")]
+#[tokio::test]
+async fn point_3_a_handler_that_waits_without_reservations_answers_500_with_what_to_do() {
+    async fn patient(State(limiter): State<RateLimiter>) -> Result<(), LimitError> {
+        limiter.acquire(&LOGIN, "ada").wait_up_to(HOUR).await?;
+        Ok(())
+    }
+    let (limiter, _clock) = limiter();
+    let client = serve(Router::new().route("/", get(patient)).with_state(limiter)).await;
+    let answer = client.get().await;
+    let detail = answer.problem()["detail"].as_str().unwrap().to_owned();
+    assert_eq!(answer.status, 500);
+    assert!(detail.contains("login") && detail.contains("Quota::max_reserved"), "{detail}");
+}

@@ -1,0 +1,127 @@
+//! What happens to charges after they are made: settlements, refunds, cancelled reservations and resets.
+
+use std::sync::{Arc, Mutex};
+
+use metrics::set_default_local_recorder;
+use tollgate::observe::{Metrics, Tracing, names};
+use tollgate::{
+    Charge, FailureMode, LimitError, MINUTE, Observed, Observer, Policy, Quota, RateLimiter, Reset, Settled, Subject,
+};
+use tracing::Level;
+
+use crate::backends::Moody;
+use crate::exporter::{Page, builder};
+use crate::log::Log;
+
+static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE).max_reserved(10));
+static CALLS: Policy = Policy::new("calls", Quota::token_bucket(10, MINUTE));
+
+/// Writes down what it receives after decisions.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+impl Observer for Notes {
+    fn decided(&self, _: &Observed<'_>) {}
+
+    fn settled(&self, settled: &Settled<'_>) {
+        let (decision, actual) = (settled.decision(), settled.actual());
+        let (policy, by, cost) = (decision.policy(), decision.decided_by().as_str(), decision.cost());
+        self.0.lock().unwrap().push(format!("{policy} settled {by} {cost} -> {actual} {:?}", decision.key()));
+    }
+
+    fn reset(&self, reset: &Reset<'_>) {
+        self.0.lock().unwrap().push(format!("{} reset {:?}", reset.policy(), reset.key()));
+    }
+}
+
+/// Everything that can happen to a charge afterwards, once.
+async fn all(limiter: &RateLimiter) -> Result<(), LimitError> {
+    let hold = |cost| limiter.acquire(&API, "ada").cost(cost).hold();
+    let usage = hold(1).await?.keep();
+    usage.settle(3).await?;
+    usage.settle(2).await?; // It was settled already.
+    hold(2).await?.keep().settle(1).await?;
+    hold(1).await?.keep().settle(1).await?;
+    hold(1).await?.keep().refund().await?;
+    hold(1).await?.cancel().await?;
+    drop(hold(1).await?);
+    limiter.acquire(&API, "ada").cost(9).reserve().await?.cancel().await?;
+    drop(hold(1).await?.keep()); // It stays as it is.
+    hold(1).await?.keep().reset().await?;
+    limiter.reset(&API, "ada").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn point_14_observers_receive_settlements_refunds_cancels_and_resets() {
+    let notes = Notes::default();
+    let limiter = Moody::new().limiter().observer(notes.clone()).build();
+    all(&limiter).await.unwrap();
+    let key = limiter.digest(Subject::new("ada").key());
+    let settled = ["1 -> 3", "2 -> 1", "1 -> 1", "1 -> 0", "1 -> 0", "1 -> 0", "9 -> 0"];
+    let settled = settled.map(|change| format!("api settled backend {change} {key:?}"));
+    let resets = [(); 2].map(|()| format!("api reset {key:?}"));
+    assert_eq!(notes.take(), [&settled[..], &resets[..]].concat());
+}
+
+/// Of several charges each is notified by itself; one that nobody counted can be settled, too.
+#[tokio::test]
+async fn point_14_each_charge_of_a_call_is_settled_by_itself_whoever_decided_it() {
+    let notes = Notes::default();
+    let backend = Moody::new();
+    let limiter = backend.limiter().observer(notes.clone()).on_failure_of(&API, FailureMode::Allow);
+    let limiter = limiter.on_failure_of(&CALLS, FailureMode::fallback(1.0)).build();
+    let key = limiter.digest(Subject::new("ada").key());
+    let charges = || [Charge::new(&API, "ada"), Charge::new(&CALLS, "ada")];
+    let usage = limiter.hold_all(charges()).await.unwrap().keep();
+    usage.of(CALLS.name()).unwrap().settle(2).await.unwrap();
+    usage.refund().await.unwrap();
+    let expected = ["calls settled backend 1 -> 2", "api settled backend 1 -> 0"];
+    assert_eq!(notes.take(), expected.map(|text| format!("{text} {key:?}")));
+
+    backend.is_down(true);
+    drop(limiter.hold_all(charges()).await.unwrap());
+    let mut told = notes.take();
+    told.sort();
+    let expected = ["api settled nobody 1 -> 0", "calls settled fallback 1 -> 0"];
+    assert_eq!(told, expected.map(|text| format!("{text} {key:?}")));
+}
+
+#[tokio::test]
+async fn point_14_settlements_and_resets_are_events() {
+    let limiter = Moody::new().limiter().observer(Tracing::new()).build();
+    let key = limiter.digest(Subject::new("ada").key());
+    let log = Log::of(Level::TRACE);
+    let _listening = log.listen();
+    let usage = limiter.acquire(&API, "ada").cost(4).hold().await.unwrap().keep();
+    usage.settle(1).await.unwrap();
+    limiter.reset(&API, "ada").await.unwrap();
+    let lines: Vec<String> = log.take()[1..].iter().map(ToString::to_string).collect();
+    let settled = "settled message=settled policy=\"api\" decided_by=\"backend\" cost=4 actual=1";
+    assert_eq!(
+        lines,
+        [
+            format!("TRACE tollgate {settled} key={key:?}"),
+            format!("DEBUG tollgate reset message=reset policy=\"api\" key={key:?}")
+        ]
+    );
+}
+
+#[tokio::test]
+async fn point_14_settlements_and_resets_are_counted() {
+    let recorder = builder().build_recorder();
+    let _installed = set_default_local_recorder(&recorder);
+    let limiter = Moody::new().limiter().observer(Metrics::new()).build();
+    all(&limiter).await.unwrap();
+    let page = Page::read(&recorder.handle().render());
+    let settled = |change| page.sum(names::SETTLEMENTS, &[("policy", "api"), ("change", change)]);
+    assert_eq!(["more", "less", "same", "refund"].map(settled), [Some(1.0), Some(1.0), Some(1.0), Some(4.0)]);
+    assert_eq!(page.sum(names::SETTLEMENTS, &[]), Some(7.0));
+    assert_eq!(page.sum(names::RESETS, &[("policy", "api")]), Some(2.0));
+}

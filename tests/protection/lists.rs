@@ -1,0 +1,108 @@
+//! Lists of what was changed at run time: quotas that were set, and blocks.
+
+use tollgate::{
+    AutoBlock, Block, HOUR, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, SECOND, Signal, Subject,
+};
+
+use crate::app::{API, ip};
+use crate::support::now;
+
+static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
+
+fn limiter(auto: AutoBlock) -> (RateLimiter, ManualClock) {
+    let clock = ManualClock::new();
+    let backend = MemoryBackend::builder().clock(clock.clone()).build();
+    (RateLimiter::builder(backend).auto_block(auto).build(), clock)
+}
+
+/// Rule, age, time left, times, and whether it was made by hand; in the order of the rules.
+fn shown(limiter: &RateLimiter) -> Vec<(String, Option<u64>, u64, u32, bool)> {
+    let show = |block: Block| {
+        let rule = block.rule.map_or_else(|| "-".to_owned(), |rule| rule.to_string());
+        let age = block.age.map(|age| age.as_secs());
+        (rule, age, block.left.as_secs(), block.times, block.by_hand)
+    };
+    let mut shown: Vec<_> = limiter.blocks().into_iter().map(show).collect();
+    assert_eq!(shown.len(), limiter.stats().blocked);
+    shown.sort();
+    shown
+}
+
+#[test]
+fn point_14_set_quotas_are_listed_by_policy_tier_and_key_until_they_are_reverted() {
+    let tiers = Policy::new("tiers", Quota::token_bucket(5, MINUTE)).tier("pro", Quota::token_bucket(50, MINUTE));
+    let limiter = RateLimiter::default();
+    assert!(limiter.set_quotas().is_empty());
+    let quota = |rate| Some(Quota::token_bucket(rate, MINUTE));
+    now(limiter.set_key_quota(&tiers, "ada", quota(3)));
+    now(limiter.set_tier_quota(&tiers, "pro", quota(2)));
+    now(limiter.set_quota(&tiers, quota(1)));
+    now(limiter.set_quota(&API, quota(4)));
+    let set = limiter.set_quotas();
+    let shown: Vec<_> =
+        set.iter().map(|set| (set.policy.as_str(), set.tier.as_deref(), set.key, set.quota.limit())).collect();
+    let ada = limiter.digest(Subject::new("ada").key());
+    let expected = [
+        (API.name().as_str(), None, None, 4),
+        ("tiers", None, None, 1),
+        ("tiers", Some("pro"), None, 2),
+        ("tiers", None, Some(ada), 3),
+    ];
+    assert_eq!(shown, expected);
+    assert_eq!(set.len(), limiter.stats().changed_quotas);
+
+    now(limiter.set_tier_quota(&tiers, "pro", None));
+    now(limiter.set_key_quota(&tiers, "ada", None));
+    assert_eq!(limiter.set_quotas().len(), 2);
+}
+
+#[test]
+fn point_14_blocks_are_listed_until_they_end_whoever_made_them() {
+    let (limiter, clock) = limiter(AutoBlock::new([&LOGIN]).threshold(2).within(MINUTE).block_for(MINUTE));
+    now(limiter.block(Signal::ip(ip("192.0.2.7")), HOUR));
+    now(limiter.block(Signal::label("asn", "64496"), HOUR));
+    now(limiter.block(Signal::user_agent("curl/8.5.0"), SECOND));
+    clock.advance(SECOND);
+    // One charge and two denials: the key and the address earn a block.
+    for _ in 0..3 {
+        drop(now(limiter.try_acquire(&LOGIN, "mallory").ip(ip("198.51.100.9")).send()));
+    }
+    clock.advance(10 * SECOND);
+    let network = |text: &str| format!("network {text}");
+    let by_hand =
+        [("asn \"64496\"".to_owned(), Some(11), 3589, 0, true), (network("192.0.2.7/32"), Some(11), 3589, 0, true)];
+    let earned = [
+        ("-".to_owned(), Some(10), 50, 1, false), // of a key, only its digest
+        (network("198.51.100.9/32"), Some(10), 50, 1, false),
+    ];
+    let [key, address] = earned.clone();
+    let [label, other] = by_hand.clone();
+    assert_eq!(shown(&limiter), [key, label, other, address]);
+    let mallory = limiter.digest(Subject::new("mallory").key());
+    assert!(limiter.blocks().iter().any(|block| block.digest == mallory));
+
+    // A block that was lifted, or has ended, is listed no longer.
+    now(limiter.unblock(Signal::ip(ip("198.51.100.9"))));
+    clock.advance(50 * SECOND);
+    assert_eq!(shown(&limiter).len(), 2);
+    clock.advance(HOUR);
+    assert_eq!(limiter.blocks(), []);
+}
+
+#[test]
+fn point_14_a_list_of_blocks_shows_no_key_and_keeps_no_text_longer_than_a_rule() {
+    let (limiter, _clock) = limiter(AutoBlock::new([&LOGIN]).threshold(1).user_agents());
+    now(limiter.block(Signal::key("hunter2"), HOUR));
+    now(limiter.block(Signal::user_agent("x".repeat(257)), HOUR));
+    for _ in 0..2 {
+        drop(now(limiter.try_acquire(&LOGIN, "hunter2-earned").user_agent("y".repeat(1000)).send()));
+    }
+    let blocks = limiter.blocks();
+    assert_eq!(blocks.len(), 4);
+    let text = format!("{blocks:?}");
+    assert!(blocks.iter().all(|block| block.rule.is_none()), "{text}");
+    assert!(!text.contains("hunter2"), "{text}");
+    // As long as a rule may be.
+    now(limiter.block(Signal::user_agent("x".repeat(256)), HOUR));
+    assert_eq!(limiter.blocks().iter().filter(|block| block.rule.is_some()).count(), 1);
+}

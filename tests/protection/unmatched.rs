@@ -1,0 +1,230 @@
+//! Rules of deny lists that can match, rules that never can, and networks with the address of a host.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::http::request::Parts;
+use tollgate::key::KeyExtractor;
+use tollgate::{
+    DenyList, DenyRule, Key, ManualClock, Mistake, Observed, Observer, RateLimitLayer, RateLimiter, Reason, key,
+};
+
+use crate::app::API;
+use crate::client::{hello, serve};
+use crate::store::Store;
+use crate::support::now;
+
+fn limiter(list: &DenyList) -> RateLimiter {
+    RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(list).build()
+}
+
+fn rule(text: &str) -> DenyRule {
+    DenyRule::key(text.parse::<Key>().unwrap())
+}
+
+fn network(text: &str) -> DenyRule {
+    DenyRule::network(text).unwrap()
+}
+
+/// The router of a service behind a layer, or the panic of building it.
+fn build(layer: RateLimitLayer) -> Result<Router, String> {
+    let built = catch_unwind(AssertUnwindSafe(|| hello().layer(layer)));
+    built.map_err(|panic| *panic.downcast::<String>().unwrap())
+}
+
+fn built_with(list: &DenyList, by: impl KeyExtractor) -> Result<Router, String> {
+    build(RateLimitLayer::new(&API, by).limiter(&limiter(list)))
+}
+
+/// The keys that extractors of the crate find, in text form, with a request that has each and one that has another.
+fn found() -> Vec<(Box<dyn KeyExtractor>, &'static str, &'static str, &'static str)> {
+    vec![
+        (
+            Box::new(key::bearer()),
+            "bearer:sk_leaked",
+            "authorization: bearer  sk_leaked",
+            "authorization: Bearer sk_other",
+        ),
+        (Box::new(key::header("x-api-key")), "header(x-api-key):k7", "x-api-key: k7", "x-api-key: k8"),
+        (Box::new(key::header("x-api-key")), "header(X-Api-Key):\"k 7\"", "x-api-key: k 7", "x-api-key: k7"),
+        (Box::new(key::cookie("session")), "cookie(session):s7", "cookie: a=b; session=s7", "cookie: session=s8"),
+        (Box::new(key::header("x-a").or(key::bearer())), "bearer:t", "authorization: Bearer t", "x-a: t"),
+        (
+            Box::new(key::bearer().and(key::client_ip())),
+            "bearer:t",
+            "authorization: Bearer t",
+            "authorization: Bearer u",
+        ),
+        (
+            Box::new(key::bearer().and(key::client_ip())),
+            "(bearer:t, 127.0.0.1)",
+            "authorization: Bearer t",
+            "authorization: Bearer u",
+        ),
+        (Box::new(key::bearer().and(key::header("x-a")).or(key::client_ip())), "127.0.0.1", "x-a: 7", "no: header"),
+        (Box::new(key::bearer()), "anonymous", "x-user: 7", "authorization: Bearer t"),
+        (Box::new(key::global()), "everybody", "x-user: 7", ""),
+        (Box::new(crate::app::user), "\"7\"", "x-user: 7", "x-user: 8"),
+    ]
+}
+
+#[tokio::test]
+async fn point_6_a_rule_for_a_credential_denies_the_requests_that_have_it() {
+    for (by, text, denied, other) in found() {
+        let list = DenyList::from_iter([rule(text)]);
+        let client = serve(built_with(&list, by).unwrap()).await;
+        assert_eq!(client.send("GET", &[denied]).await.status, 429, "{text}");
+        // The address of the test is the same in each request, and so is everybody's key.
+        let expected = if matches!(text, "127.0.0.1" | "everybody") { 429 } else { 200 };
+        if !other.is_empty() {
+            assert_eq!(client.send("GET", &[other]).await.status, expected, "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn point_6_a_rule_for_a_path_parameter_denies_its_requests() {
+    let list = DenyList::from_iter([rule("path(team):\"a b\""), DenyRule::key(key::path("team").key("7"))]);
+    let layer = RateLimitLayer::new(&API, key::path("team")).limiter(&limiter(&list));
+    let app = Router::new().route("/{team}", axum::routing::get(|| async {})).layer(layer);
+    for (uri, status) in [("/a%20b", 429), ("/7", 429), ("/8", 200)] {
+        let request = axum::extract::Request::get(uri).body(axum::body::Body::empty()).unwrap();
+        assert_eq!(crate::client::oneshot(&app, request).await.status, status, "{uri}");
+    }
+}
+
+#[test]
+fn point_6_a_number_and_a_text_of_the_same_digits_are_two_rules() {
+    let limiter = limiter(&DenyList::from_iter([rule("7"), rule("\"8\"")]));
+    let reason = |key: Key| now(limiter.try_limit(&API, key)).reason();
+    assert_eq!((reason(Key::from(7)), reason(Key::from("7"))), (Reason::DenyList, Reason::WithinQuota));
+    assert_eq!((reason(Key::from(8)), reason(Key::from("8"))), (Reason::WithinQuota, Reason::DenyList));
+    // Only what a request brings is looked for inside of other keys.
+    assert_eq!(reason(Key::from(("ada", 7))), Reason::WithinQuota);
+}
+
+#[test]
+fn point_6_a_list_that_no_rule_of_the_layer_can_apply_is_an_error_when_it_is_built() {
+    let country = || DenyRule::country("KP").unwrap();
+    type By = fn() -> Box<dyn KeyExtractor>;
+    let cases: [(DenyRule, By, &[&str]); 12] = [
+        (network("192.0.2.0/24"), || Box::new(key::bearer()), &["network 192.0.2.0/24", ".client_ip("]),
+        (network("192.0.2.0/24"), || Box::new(crate::app::user), &["network 192.0.2.0/24", ".client_ip("]),
+        (country(), || Box::new(key::client_ip()), &["country \"KP\"", ".label_from_header(\"country\""]),
+        (DenyRule::key("sk_leaked"), || Box::new(key::bearer()), &["the kind a text", "bearer:…"]),
+        (DenyRule::key(4_711), || Box::new(key::header("x-user")), &["the kind a number"]),
+        (rule("bearer:sk_leaked"), || Box::new(key::header("x-api-key")), &["the kind bearer:…"]),
+        (rule("header(x-api-key):sk_leaked"), || Box::new(key::header("x-key")), &["the kind header(x-api-key):…"]),
+        (rule("cookie(sid):sk_leaked"), || Box::new(key::cookie("session").or(key::bearer())), &["cookie(sid):…"]),
+        (rule("2001:db8::7"), || Box::new(key::client_ip()), &["the kind IPv6/128"]),
+        (rule("192.0.2.0/24"), || Box::new(key::client_ip()), &["the kind IPv4/24"]),
+        (rule("anonymous"), || Box::new(key::bearer().or(key::client_ip())), &["the kind anonymous"]),
+        (rule("(bearer:t, 7)"), || Box::new(key::bearer().and(key::client_ip())), &["(bearer:…, a number)"]),
+    ];
+    for (rule, by, parts) in cases {
+        let error = built_with(&DenyList::from_iter([rule.clone()]), by()).unwrap_err();
+        assert!(
+            error.starts_with("tollgate: this layer can never apply some rules of its limiter's deny list: "),
+            "{error}"
+        );
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        assert!(error.contains(".ignore_unmatched_deny_rules()"), "{error}");
+        assert!(!error.contains("leaked") && !error.contains("4711"), "{error}");
+        // For a limiter whose other layers apply it.
+        let list = DenyList::from_iter([rule]);
+        let layer = RateLimitLayer::new(&API, by()).limiter(&limiter(&list));
+        assert!(build(layer.ignore_unmatched_deny_rules()).is_ok());
+    }
+}
+
+#[test]
+fn point_6_what_the_layer_knows_of_callers_makes_rules_match() {
+    let list = DenyList::from_iter([
+        network("192.0.2.0/24"),
+        DenyRule::country("KP").unwrap(),
+        DenyRule::label("asn", "64496").unwrap(),
+        DenyRule::user_agent("*bot*").unwrap(),
+        rule("bearer:sk_leaked"),
+    ]);
+    let layer = |by: Box<dyn KeyExtractor>| {
+        let layer = RateLimitLayer::new(&API, by).limiter(&limiter(&list));
+        layer.label_from_header("country", "cf-ipcountry").label("asn", |_: &Parts| None)
+    };
+    assert!(build(layer(Box::new(key::bearer())).client_ip(key::client_ip())).is_ok());
+    assert!(build(layer(Box::new(key::bearer().or(key::client_ip())))).is_ok());
+    assert!(build(layer(Box::new(crate::app::user)).client_ip(key::client_ip())).is_ok(), "a closure finds any key");
+    assert!(build(layer(Box::new(key::client_ip().map(|caller| caller)))).is_ok(), "as does a change");
+    assert!(build(layer(Box::new(key::client_ip()))).is_err());
+    // One of the rules is enough.
+    let two = layer(Box::new(key::client_ip()))
+        .and(tollgate::Policy::new("b", tollgate::Quota::per_minute(1)), key::bearer());
+    assert!(build(two).is_ok());
+    // Without a list, or without a rule on it, there is nothing to apply.
+    assert!(build(RateLimitLayer::new(&API, key::bearer())).is_ok());
+    assert!(built_with(&DenyList::new(), key::bearer()).is_ok());
+    // What authentication inserted is no credential: a revoked key went on working.
+    let by_user = || key::extension(|user: &String| user.clone());
+    assert!(built_with(&DenyList::from_iter([rule("header(x-api-key):k7")]), by_user()).is_err());
+    assert!(built_with(&DenyList::from_iter([rule("\"ada\"")]), by_user()).is_ok());
+}
+
+#[derive(Default)]
+struct Warnings(Mutex<Vec<String>>);
+
+impl Observer for Warnings {
+    fn decided(&self, _: &Observed<'_>) {}
+
+    fn mistake(&self, mistake: &Mistake) {
+        self.0.lock().unwrap().push(format!("{} / {mistake}", mistake.kind().as_str()));
+    }
+}
+
+#[tokio::test]
+async fn point_6_a_rule_added_while_the_layer_runs_is_reported_once_for_each_kind() {
+    let (list, warnings) = (DenyList::from_iter([rule("bearer:sk_leaked")]), Arc::new(Warnings::default()));
+    let limiter =
+        RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(&list).observer(Arc::clone(&warnings)).build();
+    let layer = RateLimitLayer::new(&API, key::bearer()).limiter(&limiter);
+    let client = serve(hello().layer(layer.clone())).await;
+    let seen = async || {
+        assert_eq!(client.send("GET", &[]).await.status, 200);
+        std::mem::take(&mut *warnings.0.lock().unwrap())
+    };
+    assert!(seen().await.is_empty());
+    list.extend([DenyRule::key("sk_leaked"), DenyRule::key("sk_other"), network("192.0.2.0/24")]);
+    // The layer was built: a program that runs goes on.
+    assert!(build(layer).is_ok());
+    let warned = seen().await;
+    assert_eq!(warned.len(), 2, "{warned:?}");
+    assert!(
+        warned[0].starts_with("unmatched_deny_rule / a key of the kind a text") && !warned[0].contains("sk_"),
+        "{warned:?}"
+    );
+    assert!(
+        warned[1].starts_with("unmatched_deny_rule / network 192.0.2.0/24: ") && warned[1].contains(".client_ip("),
+        "{warned:?}"
+    );
+    assert!(seen().await.is_empty());
+    list.extend([DenyRule::key("sk_third"), rule("bearer:sk_fourth")]);
+    assert!(seen().await.is_empty(), "of known kinds");
+    list.extend([rule("cookie(session):s7")]);
+    assert_eq!(seen().await.len(), 1);
+}
+
+#[test]
+fn point_15_a_denied_network_with_the_address_of_a_host_is_refused_with_both() {
+    for (text, network, address) in [
+        ("192.0.2.7/24", "192.0.2.0/24", "192.0.2.7"),
+        ("2001:db8::7/32", "2001:db8::/32", "2001:db8::7"),
+        ("::ffff:192.0.2.7/120", "192.0.2.0/24", "192.0.2.7"),
+    ] {
+        let error = DenyRule::network(text).unwrap_err().to_string();
+        let expected = format!(
+            "{text:?} is an address within a network; write {network:?} for the network, {address:?} for the address"
+        );
+        assert_eq!(error, expected);
+        assert_eq!(key::client_ip().try_trust([text]).unwrap_err().to_string(), expected);
+        assert!(DenyRule::network(network).is_ok() && DenyRule::network(address).is_ok());
+    }
+}

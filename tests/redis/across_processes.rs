@@ -1,0 +1,89 @@
+//! What one process gives back, resets or changes, the others admit within a second.
+
+use std::time::{Duration, Instant};
+
+use tollgate::{DAY, DecidedBy, Decision, Policy, Quota, RateLimiter, SECOND, Signal, Subject};
+
+use crate::server::Server;
+
+static API: Policy = Policy::new("api", Quota::token_bucket(1000, DAY));
+
+/// What a busy test machine adds to the stated second.
+const SLACK: Duration = SECOND;
+
+async fn ask(limiter: &RateLimiter) -> Decision {
+    limiter.try_limit(&API, "ada").await.unwrap()
+}
+
+/// Two limiters with connections of their own on one server, as in two processes. The first has spent everything and
+/// hands out the charge; the second remembers that it was denied.
+async fn two() -> (Server, RateLimiter, RateLimiter, tollgate::Settlement) {
+    let server = Server::start();
+    let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
+    let usage = one.acquire(&API, "ada").cost(1000).hold().await.unwrap().keep();
+    assert_eq!(ask(&other).await.decided_by(), DecidedBy::Backend);
+    let known = ask(&other).await;
+    assert_eq!((known.is_allowed(), known.decided_by()), (false, DecidedBy::BlockCache));
+    (server, one, other, usage)
+}
+
+/// Asks again and again until it is allowed. Asking does not prolong what is remembered.
+async fn is_admitted_within_a_second(limiter: &RateLimiter) {
+    let begin = Instant::now();
+    while !ask(limiter).await.is_allowed() {
+        assert!(begin.elapsed() < SECOND + SLACK, "still denied after {:?}", begin.elapsed());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn point_13_a_refund_in_one_process_reaches_another_within_a_second() {
+    let (_server, _one, other, usage) = two().await;
+    usage.refund().await.unwrap();
+    is_admitted_within_a_second(&other).await;
+}
+
+#[tokio::test]
+async fn point_13_a_settlement_in_one_process_reaches_another_within_a_second() {
+    let (_server, _one, other, usage) = two().await;
+    usage.settle(50).await.unwrap();
+    is_admitted_within_a_second(&other).await;
+    assert_eq!(other.remaining(&API, "ada").await.unwrap(), 949);
+}
+
+#[tokio::test]
+async fn point_13_a_reset_in_one_process_reaches_another_within_a_second() {
+    let (_server, one, other, _usage) = two().await;
+    one.reset(&API, "ada").await.unwrap();
+    is_admitted_within_a_second(&other).await;
+}
+
+#[tokio::test]
+async fn point_13_a_quota_raised_in_one_process_reaches_another_within_a_second() {
+    let (_server, one, other, _usage) = two().await;
+    one.set_quota(&API, Some(Quota::token_bucket(2000, DAY))).await.unwrap();
+    is_admitted_within_a_second(&other).await;
+}
+
+/// What one process sets and blocks, another lists: the quota and the end of the block, and no rule, since processes
+/// share digests only.
+#[tokio::test]
+async fn point_14_quotas_and_blocks_of_another_process_are_listed() {
+    let server = Server::start();
+    let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
+    one.set_key_quota(&API, "ada", Some(Quota::token_bucket(5, DAY))).await.unwrap();
+    one.block(Signal::ip([192, 0, 2, 7].into()), DAY).await.unwrap();
+    let begin = Instant::now();
+    while other.set_quotas().is_empty() || other.blocks().is_empty() {
+        assert!(begin.elapsed() < SECOND + SLACK);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(other.set_quotas(), one.set_quotas());
+    assert_eq!(other.set_quotas()[0].key, Some(other.digest(Subject::new("ada").key())));
+
+    let ([here], [there]) = (&one.blocks()[..], &other.blocks()[..]) else { panic!("one block each") };
+    assert_eq!(here.rule.as_ref().map(ToString::to_string).as_deref(), Some("network 192.0.2.7/32"));
+    assert!(here.age.is_some() && here.by_hand);
+    assert_eq!((there.digest, &there.rule, there.age, there.by_hand), (here.digest, &None, None, true));
+    assert!(there.left > DAY - 10 * SECOND && there.left <= DAY, "{:?}", there.left);
+}

@@ -1,0 +1,49 @@
+//! Pauses of processes that share a server: one is told to wait, and all do.
+
+use std::time::{Duration, Instant};
+
+use tollgate::{Policy, Quota, RateLimiter, Reason, SECOND};
+
+use crate::server::Server;
+
+static THEIRS: Policy = Policy::new("theirs", Quota::token_bucket(20, SECOND).capacity(1).max_reserved(200));
+
+#[tokio::test]
+async fn point_4_a_pause_of_one_process_holds_the_requests_that_wait_in_another() {
+    let server = Server::start();
+    let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..60 {
+        let call = other.acquire(&THEIRS, "host").wait_up_to(30 * SECOND);
+        calls.spawn(async move {
+            call.await.unwrap();
+            Instant::now()
+        });
+    }
+    one.pause(&THEIRS, "host", 3 * SECOND).await.unwrap();
+    let paused = Instant::now();
+    let denied = one.try_check(&THEIRS, "host").await.unwrap();
+    assert_eq!(denied.reason(), Reason::Blocked);
+    assert!(denied.retry_after().is_some_and(|wait| wait > 2 * SECOND && wait <= 3 * SECOND));
+    let mut sent = calls.join_all().await;
+    sent.sort();
+    let after: Vec<Duration> = sent.iter().map(|at| at.duration_since(paused)).collect();
+    // Within a second the other process has learned of it; it counts the time from then on.
+    let early = after.iter().filter(|after| **after < 3 * SECOND - Duration::from_millis(50)).count();
+    assert!(early <= 1 + 20 * 3 / 2, "{early} were sent during the pause: {after:?}");
+    assert_eq!(after.len(), 60);
+    // A process that comes later learns of pauses that last, and of their ends.
+    one.pause(&THEIRS, "host", 60 * SECOND).await.unwrap();
+    let third = RateLimiter::new(server.backend().await);
+    let is_paused = async |limiter: &RateLimiter| !limiter.try_check(&THEIRS, "host").await.unwrap().is_allowed();
+    for (limiter, paused) in [(&third, true), (&other, true), (&third, false)] {
+        if !paused {
+            other.resume(&THEIRS, "host").await.unwrap();
+        }
+        let begin = Instant::now();
+        while is_paused(limiter).await != paused {
+            assert!(begin.elapsed() < 2 * SECOND, "not within two seconds");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}

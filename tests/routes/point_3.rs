@@ -1,0 +1,64 @@
+//! Issue 25, point 3: where a table goes by the path, and where it does not, with axum.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::routing::get;
+use tollgate::{RouteLimits, key};
+use tower::{Layer, ServiceExt};
+
+use crate::app::{call, limiter, policy, told};
+
+fn limits() -> RouteLimits {
+    RouteLimits::new(key::global())
+        .policy(policy("one", 10))
+        .policy(policy("all", 20))
+        .default_policy(policy("rest", 1000))
+        .limiter(&limiter().0)
+}
+
+#[tokio::test]
+async fn point_3_below_a_wildcard_route_a_line_for_the_path_comes_first() {
+    let table = [("GET /files/a", "one"), ("/files/{*path}", "all"), ("/gone/{*rest}", "one")];
+    let files = Router::new().route("/files/{*path}", get(|| async {}).post(|| async {}));
+    let nested = Router::new().nest("/api", files.clone());
+    let app = files.layer(limits().table(table));
+    for (line, name) in [
+        ("GET /files/a", "one"),
+        ("GET /files/b", "all"),
+        ("GET /files/a/b", "all"),
+        // The line for the path is for another method.
+        ("POST /files/a", "all"),
+        // A path that the router has no route for, though a line is for it.
+        ("GET /gone/a", "rest"),
+    ] {
+        assert_eq!(told(&call(&app, line, &[]).await).0, name, "{line}");
+    }
+    // Of nested routers the path is the whole of it.
+    let table = [("/api/files/a", "one"), ("/files/a", "all")];
+    let layers = [nested.clone().layer(limits().table(table)), {
+        let inner = Router::new().route("/files/{*path}", get(|| async {})).layer(limits().table(table));
+        Router::new().nest("/api", inner)
+    }];
+    for app in layers {
+        assert_eq!(told(&call(&app, "GET /api/files/a", &[]).await).0, "one");
+        assert_eq!(told(&call(&app, "GET /api/files/b", &[]).await).0, "rest");
+    }
+}
+
+#[tokio::test]
+async fn point_3_around_a_whole_router_a_table_goes_by_the_path() {
+    let router = Router::new().route("/a", get(|| async {})).route("/users/{id}", get(|| async {}));
+    let layer = limits().table([("/a", "one"), ("/users/{id}", "one"), ("/users/{*rest}", "all")]);
+    let app = layer.layer(router);
+    for (path, policy) in [
+        ("/a", "\"one\";q=10;w=60"),
+        ("/users/7", "\"all\";q=20;w=60"),
+        ("/users/", "\"rest\";q=1000;w=60"),
+        ("/b/../a", "\"rest\";q=1000;w=60"),
+    ] {
+        let response = app.clone().oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(response.headers()["ratelimit-policy"], policy, "{path}");
+    }
+    assert_eq!((layer.unused_lines(), layer.unmatched_requests()), (vec!["/users/{id}"], 2));
+}

@@ -1,0 +1,168 @@
+//! A gRPC service with a method of each kind, `test.Chat`, that limits every message: written by hand, its messages are
+//! bytes. And its client.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Bytes;
+use http::uri::PathAndQuery;
+use tokio_stream::{Stream, StreamExt};
+use tollgate::{HOUR, Key, LimitError, Policy, Quota, RateLimitLayer, RateLimiter, key};
+use tonic::body::Body;
+use tonic::server::{Grpc, NamedService};
+use tonic::service::Routes;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Channel, Endpoint, Server};
+use tonic::{Request, Response, Status, Streaming};
+use tower::{Service, service_fn};
+
+use crate::connections::listen;
+use crate::echo::Raw;
+
+/// The methods, by their kinds.
+pub(crate) const UNARY: &str = "/test.Chat/Say";
+pub(crate) const UPLOAD: &str = "/test.Chat/Upload";
+pub(crate) const DOWNLOAD: &str = "/test.Chat/Download";
+pub(crate) const TALK: &str = "/test.Chat/Talk";
+
+/// Of each client, whatever its methods.
+pub(crate) const MESSAGES: Policy = Policy::new("messages", Quota::token_bucket(5, HOUR));
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chat {
+    pub(crate) limiter: RateLimiter,
+}
+
+impl Chat {
+    async fn say(self, request: Request<Bytes>) -> Result<Response<Bytes>, Status> {
+        self.limiter.limit(&MESSAGES, client(&request)?).await?;
+        Ok(Response::new(request.into_inner()))
+    }
+
+    async fn upload(self, request: Request<Streaming<Bytes>>) -> Result<Response<Bytes>, Status> {
+        let client = client(&request)?;
+        let mut messages = request.into_inner();
+        let mut last = Bytes::new();
+        while let Some(message) = messages.message().await? {
+            self.limiter.limit(&MESSAGES, &client).await?;
+            last = message;
+        }
+        Ok(Response::new(last))
+    }
+
+    async fn download(self, request: Request<Bytes>) -> Result<Response<Messages>, Status> {
+        let client = client(&request)?;
+        let many = request.get_ref().len();
+        let messages = tokio_stream::iter(vec![request.into_inner(); many]);
+        Ok(Response::new(Box::pin(messages.then(move |message| self.clone().passed(client.clone(), message)))))
+    }
+
+    async fn talk(self, request: Request<Streaming<Bytes>>) -> Result<Response<Messages>, Status> {
+        let client = client(&request)?;
+        let messages = request.into_inner();
+        Ok(Response::new(Box::pin(messages.then(move |message| {
+            let (chat, client) = (self.clone(), client.clone());
+            async move { chat.passed(client, message?).await }
+        }))))
+    }
+
+    async fn passed(self, client: Key, message: Bytes) -> Result<Bytes, Status> {
+        self.limiter.limit(&MESSAGES, client).await?;
+        Ok(message)
+    }
+}
+
+type Messages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
+
+/// As a layer with `key::client_ip()` counts it.
+fn client<T>(request: &Request<T>) -> Result<Key, LimitError> {
+    let address = request.remote_addr().ok_or(tollgate::KeyError::new("no address"))?;
+    Ok(key::client_ip().key(address.ip()))
+}
+
+impl NamedService for Chat {
+    const NAME: &'static str = "test.Chat";
+}
+
+impl Service<http::Request<Body>> for Chat {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let chat = self.clone();
+        let mut grpc = Grpc::new(Raw);
+        Box::pin(async move {
+            Ok(match request.uri().path() {
+                UNARY => grpc.unary(service_fn(|request| chat.clone().say(request)), request).await,
+                UPLOAD => grpc.client_streaming(service_fn(|request| chat.clone().upload(request)), request).await,
+                DOWNLOAD => grpc.server_streaming(service_fn(|request| chat.clone().download(request)), request).await,
+                TALK => grpc.streaming(service_fn(|request| chat.clone().talk(request)), request).await,
+                _ => Status::unimplemented("no such method").into_http(),
+            })
+        })
+    }
+}
+
+/// Serves until the test's runtime ends, with `layer` around tonic's router.
+pub(crate) async fn serve(layer: RateLimitLayer, routes: impl Into<Routes>) -> Client {
+    let (listener, address) = listen().await;
+    let server = Server::builder().layer(layer).add_routes(routes.into());
+    tokio::spawn(async move { server.serve_with_incoming(TcpIncoming::from(listener)).await.unwrap() });
+    Client::connect(address).await
+}
+
+impl From<Chat> for Routes {
+    fn from(chat: Chat) -> Routes {
+        Routes::new(chat)
+    }
+}
+
+/// A layer that limits nothing.
+pub(crate) fn idle() -> RateLimitLayer {
+    RateLimitLayer::new(MESSAGES, key::global()).skip(|_| true)
+}
+
+pub(crate) struct Client(tonic::client::Grpc<Channel>);
+
+impl Client {
+    pub(crate) async fn connect(address: SocketAddr) -> Client {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+        Client(tonic::client::Grpc::new(endpoint.connect().await.unwrap()))
+    }
+
+    /// Calls a method with so many messages, in whichever direction it streams them. Returns how many came back, and how
+    /// it ended.
+    pub(crate) async fn call(&mut self, method: &'static str, many: usize) -> (usize, Result<(), Status>) {
+        self.0.ready().await.unwrap();
+        let path = PathAndQuery::from_static(method);
+        let messages = tokio_stream::iter(vec![Bytes::from_static(b"m"); many]);
+        let answer = match method {
+            UPLOAD => return one(self.0.client_streaming(Request::new(messages), path, Raw).await),
+            DOWNLOAD => self.0.server_streaming(Request::new(vec![b'm'; many].into()), path, Raw).await,
+            TALK => self.0.streaming(Request::new(messages), path, Raw).await,
+            _ => return one(self.0.unary(Request::new(Bytes::from_static(b"m")), path, Raw).await),
+        };
+        let mut messages: Streaming<Bytes> = match answer {
+            Ok(response) => response.into_inner(),
+            Err(status) => return (0, Err(status)),
+        };
+        for came in 0.. {
+            match messages.message().await {
+                Ok(Some(_)) => {}
+                end => return (came, end.map(|_| ())),
+            }
+        }
+        unreachable!()
+    }
+}
+
+fn one(answer: Result<Response<Bytes>, Status>) -> (usize, Result<(), Status>) {
+    (answer.is_ok().into(), answer.map(|_| ()))
+}

@@ -1,0 +1,198 @@
+//! Issue 25, point 3: limits of a tonic server by method and by message, and errors that become statuses.
+
+use std::time::Duration;
+
+use tollgate::key::KeyExtractor;
+use tollgate::{
+    Error, ErrorKind, HOUR, KeyError, LimitError, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, key,
+};
+use tonic::service::Routes;
+use tonic::{Code, Status};
+
+use crate::chat::{Chat, Client, DOWNLOAD, MESSAGES, TALK, UNARY, UPLOAD, idle, serve};
+use crate::connections::limiter;
+use crate::retry_info::Details;
+
+const KINDS: [&str; 4] = [UNARY, UPLOAD, DOWNLOAD, TALK];
+const LINES: [(&str, &str); 3] =
+    [("/test.Chat/Upload", "upload"), ("POST /test.Chat/Talk", "talk"), ("/test.Chat/{*rest}", "chat")];
+
+fn limits(limiter: &RateLimiter) -> RouteLimits {
+    RouteLimits::new(key::client_ip())
+        .policy(Policy::new("upload", Quota::token_bucket(1, HOUR)))
+        .policy(Policy::new("talk", Quota::token_bucket(2, HOUR)))
+        .policy(Policy::new("chat", Quota::token_bucket(3, HOUR)))
+        .default_policy(Policy::new("rest", Quota::token_bucket(1, HOUR)))
+        .limiter(limiter)
+}
+
+/// Calls each method until it is refused. Returns the code of its last call that was not, how many those were, and the
+/// policy that refused.
+async fn until_refused(client: &mut Client, method: &'static str) -> (Code, usize, String) {
+    let mut last = Code::Unknown;
+    for admitted in 0..10 {
+        // No messages: their limit is another one.
+        match client.call(method, 0).await.1 {
+            Err(status) if status.code() == Code::ResourceExhausted => {
+                let policy = status.message().split('"').nth(1).unwrap_or_default().to_owned();
+                return (last, admitted, policy);
+            }
+            answer => last = answer.map_or_else(|status| status.code(), |()| Code::Ok),
+        }
+    }
+    panic!("{method} is not limited")
+}
+
+async fn each_method_has_its_limit(client: &mut Client) {
+    for (method, code, admitted, policy) in [
+        (UPLOAD, Code::Ok, 1, "upload"),
+        (TALK, Code::Ok, 2, "talk"),
+        // Both are the service's others, and share its bucket.
+        (DOWNLOAD, Code::Ok, 3, "chat"),
+        (UNARY, Code::Unknown, 0, "chat"),
+        ("/test.Chat/%53ay", Code::Unknown, 0, "chat"),
+    ] {
+        assert_eq!(until_refused(client, method).await, (code, admitted, policy.into()), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn point_3_a_table_around_a_tonic_server_limits_by_method_and_by_service() {
+    let (limiter, _clock) = limiter();
+    let layer = limits(&limiter).table(LINES).grpc();
+    let mut client = serve(layer.clone(), Chat::default()).await;
+    each_method_has_its_limit(&mut client).await;
+    assert_eq!((layer.unused_lines(), layer.unmatched_requests()), (vec![], 0));
+    // Another service, which is not there, and no path of this one.
+    for method in ["/test.Chatter/Say", "/test.Chat/", "/test.Chat"] {
+        let unlimited = client.call(method, 0).await.1.unwrap_err().code();
+        assert!([Code::Unimplemented, Code::ResourceExhausted].contains(&unlimited), "{method}");
+    }
+    assert_eq!(layer.unmatched_requests(), 3);
+}
+
+#[tokio::test]
+async fn point_3_a_table_inside_of_tonics_own_router_limits_by_method_and_by_service() {
+    let (limiter, _clock) = limiter();
+    let layer = limits(&limiter).table(LINES).grpc();
+    let routes: Routes = Routes::new(Chat::default()).into_axum_router().layer(layer.clone()).into();
+    let mut client = serve(idle(), routes).await;
+    each_method_has_its_limit(&mut client).await;
+    assert_eq!((layer.unused_lines(), layer.unmatched_requests()), (vec![], 0));
+}
+
+#[cfg(feature = "serde")]
+#[tokio::test]
+async fn point_3_a_file_limits_a_tonic_server_by_method_and_by_service() {
+    let (_, clock) = limiter();
+    let text = r#"
+        default = "rest"
+
+        [policies]
+        upload = { quota = "1/h" }
+        talk = { quota = "2/h" }
+        chat = { quota = "3/h" }
+        rest = { quota = "1/h" }
+
+        [routes]
+        "/test.Chat/Upload" = "upload"
+        "POST /test.Chat/Talk" = "talk"
+        "/test.Chat/{*rest}" = "chat"
+    "#;
+    let config = tollgate::Config::parse("limits.toml", text, |text| toml::from_str(text)).unwrap();
+    let limiter = config.limiter(tollgate::MemoryBackend::builder().clock(clock).build()).build();
+    let layer = config.layer(&limiter, key::client_ip()).grpc();
+    let mut client = serve(layer, Chat::default()).await;
+    each_method_has_its_limit(&mut client).await;
+}
+
+#[tokio::test]
+async fn point_3_every_message_of_a_stream_counts_and_a_denial_ends_it() {
+    for (method, came) in [(UPLOAD, 0), (DOWNLOAD, 5), (TALK, 5)] {
+        let (limiter, clock) = limiter();
+        let chat = Chat { limiter: limiter.clone() };
+        let mut client = serve(idle(), chat).await;
+        let (many, end) = client.call(method, 9).await;
+        let status = end.unwrap_err();
+        assert_eq!((many, status.code()), (came, Code::ResourceExhausted), "{method}");
+        assert_eq!(Details::decode(status.details()).retry_delay, HOUR / 5);
+        // A unary call is one message of the same client.
+        assert_eq!(client.call(UNARY, 1).await.1.unwrap_err().code(), Code::ResourceExhausted);
+        clock.advance(HOUR);
+        assert_eq!(client.call(UNARY, 1).await.0, 1);
+        let left = if method == UPLOAD { 1 } else { 4 };
+        let (many, end) = client.call(method, 4).await;
+        assert!(many == left && end.is_ok(), "{method}: {many} {end:?}");
+        assert_eq!(client.call(method, 1).await.1.unwrap_err().code(), Code::ResourceExhausted);
+    }
+}
+
+#[tokio::test]
+async fn point_3_a_layer_for_grpc_refuses_streams_of_all_kinds_before_their_first_message() {
+    let (limiter, _clock) = limiter();
+    let chat = Chat { limiter: limiter.clone() };
+    let calls = Policy::new("calls", Quota::token_bucket(1, MINUTE));
+    let layer = RateLimitLayer::new(calls, key::client_ip()).limiter(&limiter).grpc();
+    let mut client = serve(layer, chat).await;
+    assert!(client.call(TALK, 2).await.1.is_ok());
+    for method in KINDS {
+        let (came, end) = client.call(method, 2).await;
+        assert_eq!((came, end.unwrap_err().code()), (0, Code::ResourceExhausted), "{method}");
+    }
+    // Only the messages that were let in count.
+    assert_eq!(limiter.remaining(&MESSAGES, key::client_ip().key([127, 0, 0, 1].into())).await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn point_3_a_methods_denial_is_the_status_that_the_layer_would_send() {
+    let (limiter, clock) = limiter();
+    let layer = RateLimitLayer::new(MESSAGES, key::client_ip()).limiter(&limiter).grpc();
+    let mut behind = serve(layer, Chat::default()).await;
+    let mut inside = serve(idle(), Chat { limiter: limiter.clone() }).await;
+    for _ in 0..5 {
+        assert_eq!(inside.call(UNARY, 1).await.0, 1);
+    }
+    clock.advance(Duration::from_micros(1_234_567));
+    let [layers, methods] =
+        [behind.call(UNARY, 1).await, inside.call(UNARY, 1).await].map(|(_, answer)| answer.unwrap_err());
+    assert_eq!((methods.code(), methods.message()), (Code::ResourceExhausted, layers.message()));
+    assert_eq!(Details::decode(methods.details()), Details::decode(layers.details()));
+    for name in ["grpc-retry-pushback-ms", "retry-after", "ratelimit", "ratelimit-policy", "content-type"] {
+        let values = [&layers, &methods].map(|status| status.metadata().get(name).cloned());
+        assert!(values[0].is_some() && values[0] == values[1], "{name}: {values:?}");
+    }
+}
+
+#[tokio::test]
+async fn point_3_each_error_is_the_status_that_grpc_callers_expect() {
+    let secret = || Error::new(ErrorKind::Unavailable, "redis://10.0.0.7 refuses the connection");
+    let status = Status::from(secret());
+    assert_eq!((status.code(), Details::decode(status.details()).retry_delay), (Code::Unavailable, tollgate::SECOND));
+    assert!(!format!("{status:?}").contains("10.0.0.7"), "{status:?}");
+    assert_eq!(Status::from(LimitError::from(secret())).code(), Code::Unavailable);
+
+    let nobody = |_: &http::request::Parts| None::<u64>;
+    let (parts, ()) = http::Request::new(()).into_parts();
+    let anonymous = nobody.or_reject().subject(&parts).await.unwrap_err();
+    assert_eq!(anonymous.status(), 400);
+    let no_tenant = KeyError::new("no tenant; send x-tenant");
+    for (error, code) in [
+        (anonymous.clone(), Code::Unauthenticated),
+        (anonymous.with_status(http::StatusCode::FORBIDDEN), Code::PermissionDenied),
+        (no_tenant.clone().with_status(http::StatusCode::BAD_REQUEST), Code::InvalidArgument),
+        (no_tenant, Code::Internal),
+    ] {
+        let status = Status::from(error.clone());
+        assert_eq!((status.code(), status.message()), (code, &*error.to_string()));
+        assert!(status.details().is_empty());
+        assert_eq!(Status::from(LimitError::from(error)).code(), code);
+    }
+
+    let (limiter, _clock) = limiter();
+    let reserve = async || -> Result<(), Status> {
+        limiter.acquire(&MESSAGES, 7).wait_up_to(HOUR).await?;
+        Ok(())
+    };
+    let status = reserve().await.unwrap_err();
+    assert!(status.code() == Code::Internal && status.message().contains("max_reserved"), "{status:?}");
+}

@@ -1,0 +1,227 @@
+//! Issue 24, points 1, 3 and 15: a denial fails the call, and what a turn, a check and a denial report.
+
+use std::time::Duration;
+
+use tollgate::{
+    Charge, ErrorKind, HOUR, LimitError, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, SECOND,
+};
+
+static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+
+static EVEN: Policy = Policy::new("even", Quota::token_bucket(1, SECOND).capacity(0).max_reserved(10));
+
+fn limiter() -> RateLimiter {
+    RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build())
+}
+
+#[tokio::test]
+async fn point_1_each_short_call_fails_on_a_denial() {
+    async fn attempt(limiter: &RateLimiter) -> Result<(), LimitError> {
+        limiter.limit(&LOGIN, "ada").await?;
+        Ok(())
+    }
+    let limiter = limiter();
+    let mut admitted = 0;
+    for _ in 0..2000 {
+        admitted += u32::from(attempt(&limiter).await.is_ok());
+    }
+    assert_eq!(admitted, 5);
+    assert!(limiter.check(&LOGIN, "ada").await.is_err());
+    assert!(limiter.acquire(&LOGIN, "ada").await.is_err());
+    assert!(limiter.acquire(&LOGIN, "ada").check().await.is_err());
+    assert!(limiter.limit_all([Charge::new(&LOGIN, "ada")]).await.is_err());
+    assert!(limiter.check_all([Charge::new(&LOGIN, "ada")]).await.is_err());
+    assert!(limiter.limit_now(&LOGIN, "ada").is_err());
+}
+
+#[tokio::test]
+async fn point_1_each_try_call_returns_the_denial() {
+    let limiter = limiter();
+    assert_eq!(limiter.try_acquire(&LOGIN, "ada").cost(5).await.unwrap().remaining(), 0);
+    assert!(!limiter.try_limit(&LOGIN, "ada").await.unwrap().is_allowed());
+    assert!(!limiter.try_check(&LOGIN, "ada").await.unwrap().is_allowed());
+    assert!(!limiter.try_acquire(&LOGIN, "ada").await.unwrap().is_allowed());
+    assert!(!limiter.try_acquire(&LOGIN, "ada").check().await.unwrap().is_allowed());
+    assert!(!limiter.try_limit_all([Charge::new(&LOGIN, "ada")]).await.unwrap().is_allowed());
+    assert!(!limiter.try_check_all([Charge::new(&LOGIN, "ada")]).await.unwrap().is_allowed());
+    assert!(!limiter.try_limit_now(&LOGIN, "ada").unwrap().is_allowed());
+}
+
+#[tokio::test]
+async fn point_1_a_turn_is_held_and_not_taken_in_passing() {
+    let limiter = limiter();
+    let turn = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
+    assert_eq!(turn.delay(), SECOND);
+    assert!(turn.cancel().await.unwrap()); // The next caller has the same turn.
+    assert_eq!(limiter.acquire(&EVEN, "ada").reserve_within(SECOND).await.unwrap().delay(), SECOND);
+
+    // A call without a turn to hold promises none, not even if it need not wait.
+    static MAIL: Policy = Policy::new("mail", Quota::token_bucket(1, SECOND).max_reserved(10));
+    let charges = || [Charge::new(&MAIL, "ada").reserve()];
+    let Err(LimitError::Backend(error)) = limiter.limit_all(charges()).await else { panic!("it was taken") };
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("hold_all"), "{error}");
+    assert!(limiter.try_limit_all(charges()).await.is_err());
+    assert_eq!(limiter.remaining(&MAIL, "ada").await.unwrap(), 1);
+    assert_eq!(limiter.hold_all(charges()).await.unwrap().delay(), Duration::ZERO);
+}
+
+/// A job that slept for the delay and dropped the turn was not limited at all.
+#[tokio::test]
+async fn point_1_a_turn_that_is_dropped_stays_charged_unless_it_is_cancelled_or_waited_for() {
+    let limiter = limiter();
+    for seconds in 1..=3 {
+        let turn = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
+        assert_eq!(turn.delay(), SECOND * seconds);
+    }
+    assert!(limiter.acquire(&EVEN, "ada").reserve().await.unwrap().cancel().await.unwrap());
+    // Waiting is given up, and an answer that is never received.
+    drop(tokio::time::timeout(Duration::ZERO, limiter.acquire(&EVEN, "ada").reserve().await.unwrap().wait()).await);
+    drop(limiter.acquire(&EVEN, "ada").reserve());
+    let turn = limiter.acquire(&EVEN, "ada").reserve_within(4 * SECOND).await.unwrap();
+    assert_eq!(turn.delay(), 4 * SECOND);
+}
+
+#[tokio::test]
+async fn point_3_a_check_of_a_full_bucket_leaves_all_of_it() {
+    let limiter = limiter();
+    let full = limiter.try_check(&LOGIN, "ada").await.unwrap();
+    assert_eq!((full.remaining(), full.reset()), (5, Duration::ZERO));
+    // The time in which five tokens are paid back: as long as they last.
+    assert_eq!(full.window(), HOUR);
+}
+
+#[tokio::test]
+async fn point_3_a_check_shows_what_is_there_whatever_it_asks_for() {
+    static DAILY: Policy = Policy::new("daily", Quota::fixed_window(5, HOUR).start(Duration::ZERO));
+    static SLIDING: Policy = Policy::new("sliding", Quota::sliding_window(5, HOUR));
+    let limiter = limiter();
+    for policy in [&LOGIN, &DAILY, &SLIDING] {
+        limiter.acquire(policy, "ada").cost(2).await.unwrap();
+        let there = limiter.try_acquire(policy, "ada").cost(0).check().await.unwrap();
+        for (cost, allowed) in [(1, true), (3, true), (4, false), (6, false)] {
+            let check = limiter.try_acquire(policy, "ada").cost(cost).check().await.unwrap();
+            assert_eq!((check.remaining(), check.is_allowed()), (3, allowed), "{cost} of {:?}", policy.name());
+            assert_eq!(check.reset(), there.reset());
+            if allowed {
+                assert_eq!(check.window(), there.window());
+            }
+        }
+        let twice =
+            limiter.try_check_all([Charge::new(policy, "ada"), Charge::new(policy, "ada").cost(2)]).await.unwrap();
+        assert_eq!(twice.iter().map(|check| check.remaining()).collect::<Vec<_>>(), [3, 3]);
+        assert_eq!(limiter.remaining(policy, "ada").await.unwrap(), 3);
+    }
+    let turn = limiter.try_check_all([Charge::new(&EVEN, "ada").reserve()]).await.unwrap();
+    assert_eq!((turn.delay(), turn.get(0).unwrap().reset()), (SECOND, Duration::ZERO));
+}
+
+#[tokio::test]
+async fn point_3_a_status_is_in_whole_tokens_and_seconds_rounded_up() {
+    static CHAT: Policy = Policy::new("chat", Quota::token_bucket(3, SECOND).capacity(10));
+    let limiter = limiter();
+    let status = limiter.acquire(&CHAT, "ada").cost(4).await.unwrap().status();
+    assert_eq!((status.limit, status.remaining, status.reset, status.retry_after), (10, 6, 2, None));
+    let status = limiter.try_acquire(&CHAT, "ada").cost(7).await.unwrap().status();
+    assert_eq!((status.remaining, status.retry_after), (6, Some(1)));
+    #[cfg(feature = "serde")]
+    assert_eq!(
+        serde_json::to_value(status).unwrap(),
+        serde_json::json!({"limit": 10, "remaining": 6, "reset": 2, "retry_after": 1})
+    );
+}
+
+#[tokio::test]
+async fn point_3_a_handler_passes_key_errors_on() {
+    fn key(name: Option<&str>) -> Result<&str, tollgate::KeyError> {
+        name.ok_or_else(|| tollgate::KeyError::new("no name; send x-name"))
+    }
+    async fn handler(limiter: &RateLimiter, name: Option<&str>) -> Result<(), LimitError> {
+        limiter.limit(&LOGIN, key(name)?).await?;
+        Ok(())
+    }
+    let limiter = limiter();
+    assert!(handler(&limiter, Some("ada")).await.is_ok());
+    let error = handler(&limiter, None).await.unwrap_err();
+    assert!(matches!(error, LimitError::Key(_)));
+    assert_eq!(error.to_string(), "no name; send x-name");
+}
+
+#[tokio::test]
+async fn point_3_a_wait_without_reservations_is_an_error() {
+    let limiter = limiter();
+    let error = limiter.acquire(&LOGIN, "ada").wait_up_to(MINUTE).await.err().map(|error| error.to_string());
+    assert!(error.is_some_and(|text| text.contains("max_reserved")));
+
+    let is_mistake =
+        |error: &LimitError| matches!(error, LimitError::NoReservations(policy) if *policy == *LOGIN.name());
+    assert!(is_mistake(&limiter.acquire(&LOGIN, "ada").reserve().await.unwrap_err()));
+    assert!(is_mistake(&limiter.acquire(&LOGIN, "ada").reserve_within(MINUTE).await.unwrap_err()));
+    let both = [Charge::new(&EVEN, "ada").reserve(), Charge::new(&LOGIN, "ada").reserve()];
+    assert!(is_mistake(&limiter.hold_all(both).await.unwrap_err()));
+    assert_eq!(limiter.remaining(&LOGIN, "ada").await.unwrap(), 5, "nothing was taken");
+    // Where no call can wait, the mistake is seen as well.
+    let crowded = RateLimiter::builder(MemoryBackend::new()).max_waiting(0).build();
+    assert!(is_mistake(&crowded.acquire(&LOGIN, "ada").wait_up_to(MINUTE).await.unwrap_err()));
+}
+
+#[tokio::test]
+async fn point_3_a_quota_set_at_run_time_turns_no_wait_into_an_error() {
+    let limiter = limiter();
+    let plain = Quota::token_bucket(1, HOUR);
+    limiter.set_quota(&EVEN, Some(plain)).await.unwrap();
+    assert!(limiter.acquire(&EVEN, "ada").wait_up_to(MINUTE).await.is_ok());
+    let denied = limiter.acquire(&EVEN, "ada").wait_up_to(MINUTE).await.unwrap_err();
+    assert!(denied.denied().is_some(), "{denied}");
+    // And one with turns gives turns to a policy without.
+    limiter.set_quota(&LOGIN, Some(plain.max_reserved(2))).await.unwrap();
+    limiter.limit(&LOGIN, "ada").await.unwrap();
+    assert_eq!(limiter.acquire(&LOGIN, "ada").reserve().await.unwrap().delay(), HOUR);
+}
+
+#[tokio::test]
+async fn point_15_a_denial_of_a_quota_without_capacity_names_the_calls_that_wait() {
+    let denied = limiter().try_limit(&EVEN, "ada").await.unwrap().into_result().unwrap_err().to_string();
+    assert!(denied.contains("reserve()") && denied.contains("wait_up_to"), "{denied}");
+}
+
+#[tokio::test]
+async fn point_15_a_denial_has_its_wait_in_whole_seconds_and_milliseconds_rounded_up() {
+    static FAST: Policy = Policy::new("fast", Quota::token_bucket(3, SECOND).capacity(1));
+    let clock = ManualClock::new();
+    let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
+    limiter.limit(&FAST, "ada").await.unwrap();
+    let wait = async || {
+        let error = limiter.limit(&FAST, "ada").await.unwrap_err();
+        let denied = error.denied().unwrap();
+        (denied.retry_after().unwrap().as_micros(), denied.retry_after_millis(), denied.retry_after_secs())
+    };
+    assert_eq!(wait().await, (333_334, Some(334), Some(1)));
+    clock.advance(Duration::from_micros(333_333));
+    assert_eq!(wait().await, (1, Some(1), Some(1)));
+    // Waiting that long succeeds.
+    clock.advance(Duration::from_millis(1));
+    limiter.limit(&FAST, "ada").await.unwrap();
+
+    let never = limiter.acquire(&FAST, "ada").cost(2).await.unwrap_err();
+    let never = never.denied().unwrap();
+    assert_eq!((never.retry_after_secs(), never.retry_after_millis()), (None, None));
+}
+
+#[tokio::test]
+async fn point_15_a_cancelled_turn_reports_whether_it_came_back() {
+    let limiter = limiter();
+    let first = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
+    let second = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
+    assert!(!first.cancel().await.unwrap(), "another turn is promised behind it");
+    assert!(second.cancel().await.unwrap());
+    // Turns 1 and 3 are promised: the first is lost.
+    assert_eq!(limiter.acquire(&EVEN, "ada").reserve().await.unwrap().delay(), 2 * SECOND);
+
+    // A charge at once, and several: all of them came back, or not.
+    assert!(limiter.acquire(&LOGIN, "ada").cost(3).hold().await.unwrap().cancel().await.unwrap());
+    let lost = limiter.hold_all([Charge::new(&LOGIN, "ada"), Charge::new(&EVEN, "eve").reserve()]).await.unwrap();
+    limiter.acquire(&EVEN, "eve").reserve().await.unwrap().keep();
+    assert!(!lost.cancel().await.unwrap());
+    assert_eq!(limiter.remaining(&LOGIN, "ada").await.unwrap(), 5);
+}
