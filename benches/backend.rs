@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use divan::{Bencher, black_box};
 use tollgate::algorithm::Ask;
 use tollgate::backend::{Backend, RowId, Steps, Take};
-use tollgate::{Digest, HOUR, MINUTE, MemoryBackend, PolicyName, Quota};
+use tollgate::{HOUR, MINUTE, MemoryBackend, Quota, key::Digest, policy::PolicyName};
 
 const LARGE: Quota = Quota::token_bucket(1, MINUTE).capacity(100_000_000);
 const SMALL: Quota = Quota::token_bucket(1, HOUR);

@@ -45,7 +45,7 @@ use axum::http::header::{ACCEPT, HeaderValue, VARY};
 use axum::http::{HeaderMap, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tollgate::{HeaderFamily, MINUTE, Policy, Quota, RateLimitLayer, Refusal, ResetUnit, SECOND, key};
+use tollgate::{HeaderFamily, MINUTE, Policy, Quota, RateLimitLayer, Refusal, SECOND, key, middleware::ResetUnit};
 
 const API: Policy = Policy::new("api", Quota::token_bucket(3, MINUTE));
 

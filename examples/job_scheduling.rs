@@ -64,12 +64,12 @@ impl Queue {
         self.added += 1;
         println!("job {} runs in {:.1} s", self.added, turn.delay().as_secs_f64());
         // The turn is held as long as the job is in the queue: thrown away together, nobody has to think of giving it
-        // back. A queue in a database would store the time, and `keep()` the turn.
+        // back. A queue in a database would store the time, and `into_receipt()` the turn.
         self.jobs.insert((Instant::now() + turn.delay(), self.added), turn);
         Ok(())
     }
 
-    async fn cancel(&mut self, number: u32) -> Result<(), tollgate::Error> {
+    async fn cancel(&mut self, number: u32) -> Result<(), tollgate::backend::Error> {
         let entry = self.jobs.keys().copied().find(|(_, job)| *job == number);
         if let Some(turn) = entry.and_then(|entry| self.jobs.remove(&entry)) {
             // Dropping it would do the same, without reporting what became of the turn.
@@ -83,7 +83,7 @@ impl Queue {
     async fn run_next(&mut self) -> bool {
         let Some(((planned, number), turn)) = self.jobs.pop_first() else { return false };
         tokio::time::sleep_until(planned.into()).await;
-        turn.keep(); // from here on it is used up, whatever becomes of the job
+        turn.into_receipt(); // from here on it is used up, whatever becomes of the job
         let since = |instant: Instant| (instant - self.began).as_secs_f64();
         println!("at {:.1} s: job {number}, planned for {:.1} s", since(Instant::now()), since(planned));
         true

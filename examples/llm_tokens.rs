@@ -56,7 +56,7 @@ use axum::{Router, body::Body, extract::State};
 use futures_util::stream;
 use tokio::net::TcpListener;
 use tollgate::key::KeyExtractor;
-use tollgate::{DAY, Policy, Quota, RateLimitLayer, RateLimiter, Rule, SECOND, Settle, Settlement};
+use tollgate::{DAY, OnResponse, Policy, Quota, RateLimitLayer, RateLimiter, Receipt, Rule, SECOND};
 
 const TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(1000, DAY));
 const CALLS: Policy = Policy::new("calls", Quota::fixed_window(20, DAY));
@@ -72,8 +72,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let limits = RateLimitLayer::from(Rule::new(TOKENS, team.or_reject()).cost(|_| ESTIMATE))
         .rule(Rule::new(CALLS, team.or_reject()))
         // Of both rules. One that counts failures too has a `settle` of its own.
-        .settle(|response| if response.status.is_server_error() { Settle::Refund } else { Settle::Keep })
-        .with_settlement() // for `complete`
+        .on_response(|response| if response.status.is_server_error() { OnResponse::Refund } else { OnResponse::Keep })
+        .with_receipt() // for `complete`
         .limiter(&limiter); // which `balance` asks too
     let app = Router::new()
         .route("/complete", post(complete).layer(limits))
@@ -93,7 +93,7 @@ fn team(request: &Parts) -> Option<String> {
     request.headers.get("x-team")?.to_str().ok().map(String::from)
 }
 
-async fn complete(usage: Settlement, prompt: String) -> Result<Body, (StatusCode, &'static str)> {
+async fn complete(usage: Receipt, prompt: String) -> Result<Body, (StatusCode, &'static str)> {
     // Only the tokens are settled by the answer. The call was one call.
     Ok(streamed(Model::ask(&prompt)?, usage.of("tokens")))
 }
@@ -107,7 +107,7 @@ async fn batch(State(limiter): State<RateLimiter>, request: Parts, prompt: Strin
 
 /// The answer word by word, and at its end what it truly cost: whoever has read it all finds it settled. If the client
 /// leaves before, the stream is dropped with the settlement inside, and the estimate stays.
-fn streamed(model: Model, usage: Option<Settlement>) -> Body {
+fn streamed(model: Model, usage: Option<Receipt>) -> Body {
     Body::from_stream(stream::unfold((model, usage), |(mut model, usage)| async move {
         if let Some(word) = model.next().await {
             return Some((Ok::<_, Infallible>(word), (model, usage)));

@@ -53,7 +53,7 @@ use axum::extract::{ConnectInfo, Path, State};
 use axum::http::StatusCode;
 use axum::{Form, Router, routing::post};
 use tokio::net::TcpListener;
-use tollgate::{Charge, HOUR, LimitError, Policy, Quota, RateLimitLayer, RateLimiter, Settle, key};
+use tollgate::{Charge, HOUR, LimitError, OnResponse, Policy, Quota, RateLimitLayer, RateLimiter, key};
 
 /// It also locks out the owner of an account that somebody else guesses at, for twelve minutes an attempt. Yours may
 /// have a policy of its own for browsers that bring a cookie from an earlier login.
@@ -64,7 +64,7 @@ const CODE: Policy = Policy::new("code", Quota::token_bucket(3, HOUR));
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     // By account, not by address: else whoever has an account could reset the count of their address.
-    let codes = RateLimitLayer::new(CODE, key::path("account")).settle(Settle::reset_on_success);
+    let codes = RateLimitLayer::new(CODE, key::path("account")).on_response(OnResponse::reset_on_success);
     let app = Router::new()
         .route("/reset/{account}", post(reset).layer(codes))
         .route("/login", post(login))
@@ -119,7 +119,7 @@ async fn password_of(account: &str) -> Option<&'static str> {
     }
 }
 
-/// 2xx only for the right code: that is what `Settle::reset_on_success` goes by.
+/// 2xx only for the right code: that is what `OnResponse::reset_on_success` goes by.
 async fn reset(Path(account): Path<String>, code: String) -> (StatusCode, &'static str) {
     if account == "ada" && code == "271828" {
         (StatusCode::OK, "choose a new password\n")

@@ -32,7 +32,7 @@ use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tollgate::{HeaderFamily, Policy, Quota, RateLimitLayer, SECOND, Settle, key};
+use tollgate::{HeaderFamily, OnResponse, Policy, Quota, RateLimitLayer, SECOND, key};
 use tower::{Service, ServiceBuilder, ServiceExt};
 
 /// What the third party allows, and how many calls we have.
@@ -64,7 +64,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let client = ServiceBuilder::new().concurrency_limit(50).service(client);
     let limits = RateLimitLayer::new(THEIRS, key::host()) // each server by itself
         .wait_up_to(10 * SECOND)
-        .settle(Settle::pause_on_retry_after) // if they refuse all the same, requests that wait are held
+        .on_response(OnResponse::pause_on_retry_after) // if they refuse all the same, requests that wait are held
         .headers(HeaderFamily::None); // the response is theirs, and so are its headers
     let limited = ServiceBuilder::new().layer(limits).service(client.clone());
 

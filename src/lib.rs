@@ -47,7 +47,7 @@
 //!
 //! - **Check, then act.** Two requests see the same count, and both pass. Here, all charges of a request are decided
 //!   against one instant, and made all together or not at all: [`RateLimiter::limit_all`]. Attempts are charged before
-//!   they are made, and settled afterwards: [`Settle`], [`Settlement`].
+//!   they are made, and settled afterwards: [`OnResponse`], [`Receipt`].
 //! - **Memory.** A row for each key is what an attacker with many keys wants. Here, a key that was paid back has no
 //!   row, there is a [cap](MemoryBackendBuilder::max_rows), and under a flood a denied key stays denied.
 //! - **Whose address?** A header that clients write is no name. Here, the socket's address counts, until you say
@@ -68,7 +68,7 @@
 //!    [`RateLimitStatus`] tells the handler.
 //! 4. [`RateLimiter`]: the engine, for calls from handlers; [`Charge`], [`Decision`], [`Denied`].
 //! 5. [`ManualClock`], [`Clock`]: time, and how to test your own limits without waiting.
-//! 6. [`Reservation`], [`Settlement`], [`Settle`]: waiting for a turn, giving back, telling the true cost.
+//! 6. [`Reservation`], [`Receipt`], [`OnResponse`]: waiting for a turn, giving back, telling the true cost.
 //! 7. [`HeaderFamily`], [`Refusal`]: what clients are told, and refusals in your own words.
 //! 8. [`backend`]: where the numbers live. [`MemoryBackend`] here; `backend::RedisBackend` across machines (feature
 //!    `redis`); [`FailureMode`] for when it is away; and the contract for others.
@@ -113,7 +113,7 @@
 //! # Features
 //! | feature | default | adds | brings |
 //! | --- | --- | --- | --- |
-//! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] and [`Settlement`] as extractors, the peer address from `ConnectInfo`, `key::path`, `status` | axum 0.8 |
+//! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] and [`Receipt`] as extractors, the peer address from `ConnectInfo`, `key::path`, `status` | axum 0.8 |
 //! | `wait` | yes | waiting for a turn instead of being refused: `wait_up_to` | tokio's timer |
 //! | `redis` | | `backend::RedisBackend`: the same limits across machines; Rust 1.88 | redis 1.8, tokio |
 //! | `redis-tls` | | `redis`, and `rediss://` | rustls |
@@ -147,45 +147,38 @@ macro_rules! debug_fields {
 
 pub mod algorithm;
 pub mod backend;
-mod clock;
+pub mod clock;
 #[cfg(feature = "serde")]
 pub mod config;
 pub mod docs;
 #[cfg(all(tollgate_fuzzing, feature = "redis", feature = "serde"))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod limiter;
-mod middleware;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
+pub mod key;
+pub mod limiter;
+pub mod middleware;
 pub mod observe;
-mod policy;
+pub mod policy;
+pub mod protection;
 #[cfg(feature = "axum")]
 pub mod status;
 mod sync;
 
 #[doc(inline)]
-pub use algorithm::{DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, WEEK};
+pub use algorithm::{DAY, HOUR, MINUTE, Quota, SECOND, WEEK};
 #[doc(inline)]
-pub use backend::{Error, ErrorKind, MemoryBackend, MemoryBackendBuilder};
-pub use clock::{Clock, ManualClock, Sleep, SystemClock};
+pub use backend::MemoryBackend;
 #[cfg(feature = "serde")]
 #[doc(inline)]
-pub use config::{Config, ConfigError};
-#[cfg(feature = "wait")]
-pub use limiter::WaitFuture;
-pub use limiter::{
-    Acquire, AutoBlock, Block, Blocked, Charge, DecisionFuture, DenyList, Failed, FailureMode, HoldFuture, LimitError,
-    Mistake, MistakeKind, Mistakes, Observed, Observer, Outcome, RateLimiter, RateLimiterBuilder, Reservation, Reset,
-    SetQuota, SetQuotaError, Settled, Settlement, Snapshot, Stats,
-};
-pub use middleware::{
-    HeaderFamily, KeyExtractor, RateLimit, RateLimitLayer, RateLimitStatus, Refusal, RefusalBody, ResetUnit,
-    ResponseFuture, RouteLimits, Rule, Settle, is_cors_preflight, key,
-};
-pub use policy::{
-    Allowed, DecidedBy, Decision, Decisions, Denied, DenyRule, DenyRuleError, Digest, Key, KeyError, ParseKeyError,
-    ParseQuotaError, Policy, PolicyError, PolicyName, Reason, Secret, Signal, Signals, Status, Subject,
-};
+pub use config::Config;
+#[doc(inline)]
+pub use key::Key;
+#[doc(inline)]
+pub use limiter::{Charge, FailureMode, LimitError, RateLimiter, Receipt, Reservation};
+#[doc(inline)]
+pub use middleware::{HeaderFamily, OnResponse, RateLimitLayer, RateLimitStatus, Refusal, RouteLimits, Rule};
+#[doc(inline)]
+pub use policy::{Decision, Decisions, Denied, Policy, Reason, Subject};
 
 /// The README's code, compiled and run with the other examples.
 #[cfg(doctest)]

@@ -49,8 +49,8 @@ fn a_watched_decision_allocates_nothing() {
     use tollgate::observe::{Metrics, Tracing};
 
     struct Nothing;
-    impl tollgate::Observer for Nothing {
-        fn decided(&self, _: &tollgate::Observed<'_>) {}
+    impl tollgate::observe::Observer for Nothing {
+        fn decided(&self, _: &tollgate::observe::Decided<'_>) {}
     }
     let builder = || RateLimiter::builder(tollgate::MemoryBackend::new());
     let policy = Policy::new("three", Quota::token_bucket(3, HOUR));

@@ -13,7 +13,7 @@ use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full};
 use tokio::sync::mpsc;
-use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RefusalBody, key};
+use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, key, middleware::RefusalBody};
 use tower::{Layer, ServiceExt, service_fn};
 
 fn one() -> RateLimitLayer {

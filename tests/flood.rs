@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tollgate::{DAY, ManualClock, MemoryBackend, Policy, Quota, RateLimiter};
+use tollgate::{DAY, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 
 mod support;
 use support::now;

@@ -8,7 +8,11 @@ use std::time::{Duration, Instant};
 
 use tollgate::algorithm::{State, step};
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
-use tollgate::{AutoBlock, Clock, DAY, HOUR, MINUTE, ManualClock, Policy, Quota, RateLimiter, Reason, SECOND, Subject};
+use tollgate::{
+    DAY, HOUR, MINUTE, Policy, Quota, RateLimiter, Reason, SECOND, Subject,
+    clock::{Clock, ManualClock},
+    protection::AutoBlock,
+};
 
 #[allow(dead_code)] // More can be done with it than is done here.
 #[path = "protection/store.rs"]

@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use tollgate::{Charge, HOUR, ManualClock, MemoryBackend, Policy, Quota, RateLimiter};
+use tollgate::{Charge, HOUR, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 
 mod support;
 use support::now;

@@ -41,7 +41,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use tokio::net::TcpListener;
-use tollgate::{Config, ConfigError, MemoryBackend, RateLimiter, key};
+use tollgate::{Config, MemoryBackend, RateLimiter, config::ConfigError, key};
 
 /// What a reload needs: the configuration that the server started with, and the limiter that runs by it.
 struct Limits {

@@ -39,7 +39,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 use tollgate::key::{self, Extraction};
 use tollgate::observe::{Metrics, Tracing, names};
-use tollgate::{KeyExtractor, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter};
+use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, key::KeyExtractor};
 
 static API: Policy = Policy::new("api", Quota::token_bucket(3, MINUTE));
 

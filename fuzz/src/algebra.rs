@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use tollgate::Quota;
-use tollgate::algorithm::{Ask, Micros, Receipt, State, Step, Verdict, settle, step};
+use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, Step, Verdict, settle, step};
 
 use crate::admitted::{self, Turn};
 use crate::model::Model;
@@ -34,7 +34,7 @@ fn honest(u: &mut Unstructured<'_>) -> Result<()> {
         let answer = step(&quota, &state, now, ask);
         kept(&quota, &state, ask, &answer);
         in_range(&answer.state);
-        if let Some(receipt) = Receipt::new(ask.tokens(), &answer) {
+        if let Some(receipt) = ChargeRecord::new(ask.tokens(), &answer) {
             (state, promised) = (answer.state, receipt.due);
             turns.push(Turn::of(&receipt, now));
         } else if let Verdict::Deny { retry: Some(retry) } = answer.verdict {
@@ -66,7 +66,7 @@ fn any(u: &mut Unstructured<'_>) -> Result<()> {
         if is_honest {
             in_range(&answer.state);
         }
-        if let Some(receipt) = Receipt::new(ask.tokens(), &answer) {
+        if let Some(receipt) = ChargeRecord::new(ask.tokens(), &answer) {
             state = answer.state;
             last = Some(receipt);
         }

@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-use tollgate::config::{ConfigErrorKind, RawConfig};
-use tollgate::{Config, ConfigError, MemoryBackend, key};
+use tollgate::config::ConfigErrorKind;
+use tollgate::{Config, MemoryBackend, config::ConfigError, key};
 
 use crate::quotas::reads_back;
 
@@ -18,9 +18,9 @@ pub fn one(data: &[u8]) {
 
 fn read(text: &str) -> Result<Config, ConfigError> {
     if text.trim_start().starts_with('{') {
-        Config::parse(NAME, text, |text| serde_json::from_str::<RawConfig>(text))
+        Config::parse(NAME, text, |text| serde_json::from_str(text))
     } else {
-        Config::parse(NAME, text, |text| toml::from_str::<RawConfig>(text))
+        Config::parse(NAME, text, |text| toml::from_str(text))
     }
 }
 

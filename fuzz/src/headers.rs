@@ -5,7 +5,7 @@ use std::time::Duration;
 use arbitrary::{Result, Unstructured};
 use http::HeaderMap;
 use tollgate::algorithm::{Algorithm, State, step};
-use tollgate::{Decision, Decisions, HeaderFamily, Policy, Quota, ResetUnit, fuzzing};
+use tollgate::{Decision, Decisions, HeaderFamily, Policy, Quota, fuzzing, middleware::ResetUnit};
 
 use crate::raw;
 
@@ -54,7 +54,7 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
     let retry = decisions.retry_after();
     assert_eq!(one_number(&headers, "retry-after"), retry.map(seconds), "{decisions:?}");
     assert_eq!(headers.contains_key("cache-control"), !decisions.is_allowed(), "{headers:?}");
-    assert!(decisions.iter().all(|decision| decision.remaining() <= decision.limit()), "{decisions:?}");
+    assert!(decisions.iter().all(|decision| decision.remaining() <= decision.capacity()), "{decisions:?}");
     Ok(())
 }
 
@@ -67,7 +67,7 @@ fn draft_11(headers: &HeaderMap, decisions: &Decisions) {
     assert_eq!((policies.len(), limits.len()), (decisions.iter().count(), told.len()), "{headers:?}");
     for ((name, parameters), decision) in policies.iter().zip(decisions) {
         assert_eq!(name, decision.policy().as_str());
-        let expected = [("q", decision.limit()), ("w", seconds(window(decision.quota())))];
+        let expected = [("q", decision.capacity()), ("w", seconds(window(decision.quota())))];
         assert_eq!(parameters[..], expected.map(|(key, value)| (key.to_owned(), value)), "{decision:?}");
     }
     for ((name, parameters), decision) in limits.iter().zip(told) {
@@ -89,7 +89,7 @@ fn draft_11(headers: &HeaderMap, decisions: &Decisions) {
 fn three(headers: &HeaderMap, decisions: &Decisions, x: &str, epoch: bool) {
     let number = |name: &str| one_number(headers, &format!("{x}ratelimit-{name}")).expect("a field");
     let (limit, remaining, reset) = (number("limit"), number("remaining"), number("reset"));
-    let told = |decision: &Decision| (decision.limit(), decision.remaining());
+    let told = |decision: &Decision| (decision.capacity(), decision.remaining());
     let mut fits = decisions.iter().filter(|decision| told(decision) == (limit, remaining));
     let at = decisions.iter().next().expect("a decision").step().now;
     let found = fits.any(|decision| {
@@ -100,14 +100,14 @@ fn three(headers: &HeaderMap, decisions: &Decisions, x: &str, epoch: bool) {
         };
         let reset_fits = reset == if epoch { (at + wait).get().div_ceil(1_000_000) } else { seconds(wait) };
         // Only the drafts' family has a policy.
-        let policy = format!("{};w={}", decision.limit(), seconds(window(decision.quota())));
+        let policy = format!("{};w={}", decision.capacity(), seconds(window(decision.quota())));
         reset_fits && headers.get("ratelimit-policy").is_none_or(|text| text == policy.as_str())
     });
     assert!(found, "{headers:?} of {decisions:?}");
     assert_eq!(headers.contains_key("ratelimit-policy"), x.is_empty(), "{headers:?}");
     if decisions.is_allowed() {
         let share = |decision: &Decision| u128::from(decision.remaining()) * u128::from(limit);
-        let least = decisions.iter().all(|d| share(d) >= u128::from(remaining) * u128::from(d.limit()));
+        let least = decisions.iter().all(|d| share(d) >= u128::from(remaining) * u128::from(d.capacity()));
         assert!(least, "{headers:?} of {decisions:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 
 use arbitrary::{Arbitrary, Unstructured};
-use tollgate::{Key, Secret};
+use tollgate::{Key, key::Secret};
 
 /// Reads `data` as two typed keys.
 pub fn one(data: &[u8]) {

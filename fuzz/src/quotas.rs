@@ -26,7 +26,10 @@ pub fn reads_back(quota: &Quota) {
     assert_eq!(printed.parse().as_ref(), Ok(quota), "{printed}");
     let json = serde_json::to_string(quota).expect("text");
     assert_eq!(serde_json::from_str::<Quota>(&json).ok().as_ref(), Some(quota), "{json}");
-    assert!(quota.validate().is_err() || Policy::try_new(printed.clone(), *quota).is_ok(), "{printed}");
+    assert!(
+        tollgate::algorithm::validate(&quota).is_err() || Policy::try_new(printed.clone(), *quota).is_ok(),
+        "{printed}"
+    );
 }
 
 fn means_what_it_says(text: &str, quota: &Quota) {

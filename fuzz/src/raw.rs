@@ -32,13 +32,13 @@ pub fn quota(u: &mut Unstructured<'_>) -> Result<Quota> {
     };
     let quota = match shape >> 6 {
         0 => quota,
-        1 => quota.map(|quota| quota.seeded(shape.into())),
+        1 => quota.map(|quota| tollgate::algorithm::seeded(quota, shape.into())),
         _ => {
             let start = number(u)?;
             quota.and_then(|quota| quota.try_start(Duration::from_micros(start)))
         }
     };
-    quota.ok().filter(|quota| quota.validate().is_ok()).ok_or(arbitrary::Error::IncorrectFormat)
+    quota.ok().filter(|quota| tollgate::algorithm::validate(&quota).is_ok()).ok_or(arbitrary::Error::IncorrectFormat)
 }
 
 /// A number of any size: one byte says how large, so that small ones are as likely as others.
@@ -85,7 +85,7 @@ pub fn state(u: &mut Unstructured<'_>, quota: &Quota) -> Result<State> {
         Ok(Some(f64::from_bits(u.arbitrary()?)).filter(|number| number.is_finite()).unwrap_or(0.5))
     };
     let (spent, carry) = (tokens(shape & 1 == 0)?, if shape & 2 == 0 { 0.0 } else { tokens(shape & 4 == 0)? });
-    let stamp = if shape & 8 == 0 { quota.stamp() } else { u.arbitrary()? };
+    let stamp = if shape & 8 == 0 { tollgate::algorithm::stamp(&quota) } else { u.arbitrary()? };
     Ok(State { spent, at: instant(u)?, carry, stamp, clear: instant(u)? })
 }
 

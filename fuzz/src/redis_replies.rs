@@ -1,9 +1,9 @@
 //! What a Redis server replies: of any bytes there comes an error, or decisions whose numbers are in range.
 
 use arbitrary::{Result, Unstructured};
-use tollgate::algorithm::{Ask, Micros, Receipt, State, step};
+use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, step};
 use tollgate::fuzzing::{self, Operation, decided};
-use tollgate::{ErrorKind, PolicyName, Quota};
+use tollgate::{Quota, backend::ErrorKind, policy::PolicyName};
 
 use crate::raw;
 
@@ -89,7 +89,7 @@ fn answered(operations: &[Operation], reply: &[u8]) {
         let all_granted = steps.all_granted();
         for (step, (_, quota, ask)) in steps.iter().zip(takes) {
             let decision = fuzzing::decision(PolicyName::new("api"), *quota, ask.tokens(), *step, all_granted);
-            assert!(decision.remaining() <= decision.limit(), "{decision:?}");
+            assert!(decision.remaining() <= decision.capacity(), "{decision:?}");
             let (now, longest) = (step.now, Micros::MAX.since(step.now));
             let waits =
                 [decision.window(), decision.reset(), decision.delay(), decision.retry_after().unwrap_or_default()];
@@ -103,7 +103,7 @@ fn operation(u: &mut Unstructured<'_>) -> Result<Operation> {
     let quota = raw::quota(u)?;
     Ok(match shape & 7 {
         6 => {
-            let receipt = Receipt { cost: raw::number(u)?, state: raw::state(u, &quota)?, due: raw::instant(u)? };
+            let receipt = ChargeRecord { cost: raw::number(u)?, state: raw::state(u, &quota)?, due: raw::instant(u)? };
             Operation::Settle(shape >> 6, quota, receipt, raw::number(u)?)
         }
         7 => Operation::Reset(shape >> 6),

@@ -12,7 +12,7 @@ use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisFutu
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
 use tokio::time::timeout;
 use tollgate::backend::{RedisBackend, RedisBackendBuilder};
-use tollgate::{Policy, Quota, RateLimiter, Signal};
+use tollgate::{Policy, Quota, RateLimiter, protection::Signal};
 
 static API: Policy = Policy::new("api", Quota::token_bucket(10, Duration::from_secs(60)));
 
@@ -32,7 +32,7 @@ pub(crate) async fn ask(limiter: &RateLimiter, shape: u8) {
     for i in 0..=shape >> 2 & 3 {
         let answer = match shape >> (4 + i) & 1 {
             0 => limiter.try_limit(&API, u64::from(i)).await.map(|decision| {
-                assert!(decision.remaining() <= decision.limit(), "{decision:?}");
+                assert!(decision.remaining() <= decision.capacity(), "{decision:?}");
             }),
             _ => limiter.block(Signal::key(u64::from(i)), Duration::from_secs(60)).await.map(|_| ()),
         };

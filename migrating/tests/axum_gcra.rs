@@ -8,7 +8,7 @@ use axum_gcra::real_ip::RealIp;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::Full;
-use tollgate::{HOUR, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, SECOND, key};
+use tollgate::{HOUR, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, SECOND, clock::ManualClock, key};
 use tollgate_migrating::{ask, get as request, nobody, ours, theirs, with};
 use tower::{Layer, ServiceBuilder, ServiceExt};
 
@@ -165,7 +165,7 @@ async fn their_penalty_is_our_settlement() {
     let clock = ManualClock::new();
     let ours = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
     let policy = Policy::new("ten", Quota::token_bucket(1, SECOND).capacity(10));
-    let usage = ours.acquire(&policy, 1_u64).hold().await.unwrap().keep();
+    let usage = ours.acquire(&policy, 1_u64).hold().await.unwrap().into_receipt();
     usage.settle(1 + 4).await.unwrap();
     assert_eq!(ours.remaining(&policy, 1_u64).await.unwrap(), left as u64);
     usage.reset().await.unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::algorithm::Micros;
-use tollgate::{MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimiter};
+use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 use tollgate_migrating::ours;
 
 fn manual(clock: &ManualClock) -> RateLimiter {
@@ -50,7 +50,7 @@ async fn reservations_are_bounded_unless_told() {
             let mut turns = 0;
             while turns < 1000 {
                 match limiter.acquire(&policy, "ada").reserve().await {
-                    Ok(turn) => drop(turn.keep()),
+                    Ok(turn) => drop(turn.into_receipt()),
                     Err(_) => break,
                 }
                 turns += 1;

@@ -6,8 +6,9 @@ use axum::{Router, routing::get};
 use down::Down;
 use tollgate::algorithm::Micros;
 use tollgate::{
-    DAY, FailureMode, HOUR, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, Secret,
-    Settle, key,
+    DAY, FailureMode, HOUR, MINUTE, MemoryBackend, OnResponse, Policy, Quota, RateLimitLayer, RateLimiter,
+    clock::ManualClock,
+    key::{self, Secret},
 };
 use tollgate_migrating::{ask, get as request, ours, with};
 
@@ -100,7 +101,8 @@ async fn of_ipv6_64_bits_count_unless_told() {
 #[tokio::test]
 async fn what_failed_is_given_back_by_settle() {
     let layer = RateLimitLayer::new(Quota::fixed_window(1, HOUR), key::client_ip());
-    let app = bare().layer(layer.settle(|res| if res.status.as_u16() >= 400 { Settle::Refund } else { Settle::Keep }));
+    let app = bare()
+        .layer(layer.on_response(|res| if res.status.as_u16() >= 400 { OnResponse::Refund } else { OnResponse::Keep }));
     for _ in 0..5 {
         assert_eq!(ask(&app, request("/broken", "203.0.113.9")).await.status, 500);
     }

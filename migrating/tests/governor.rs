@@ -10,7 +10,7 @@ use std::time::Duration;
 use governor::clock::FakeRelativeClock;
 use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::DashMapStateStore;
-use tollgate::{DAY, LimitError, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, Reason, SECOND};
+use tollgate::{DAY, LimitError, MemoryBackend, Policy, Quota, RateLimiter, Reason, SECOND, clock::ManualClock};
 use tollgate_migrating::{ours, theirs};
 
 /// Both, on clocks that go by hand.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use axum::{Router, routing::get};
 use tollgate::{
-    HeaderFamily, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, ResetUnit, Secret, key,
+    HeaderFamily, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter,
+    key::{self, Secret},
+    middleware::ResetUnit,
 };
 use tollgate_migrating::{ask, get as request};
 use tower_governor::GovernorLayer;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::{Router, routing::get};
 use http::Method;
 use tollgate::key::ClientIp;
-use tollgate::{HOUR, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, key};
+use tollgate::{HOUR, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, clock::ManualClock, key};
 use tollgate_migrating::{Answer, ask, get as request, nobody, ours, theirs, with};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use axum::{Router, routing::get};
 use tollgate::algorithm::Micros;
-use tollgate::{HOUR, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, SECOND, key};
+use tollgate::{
+    HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, SECOND, clock::ManualClock, key,
+};
 use tollgate_migrating::{Answer, ask, get as request, nobody, ours, theirs, with};
 use tower_rate_limiter::{
     FixedWindow, GcraQuota, IpKeyExtractor, MemoryGcra, MemoryStore, TrustedProxyClientIpKeyExtractor,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use down::Down;
 use tollgate::algorithm::Micros;
-use tollgate::{FailureMode, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, SECOND};
+use tollgate::{FailureMode, MemoryBackend, Policy, Quota, RateLimiter, SECOND, clock::ManualClock};
 use tollgate_migrating::{ask, get as request, ours};
 
 fn manual(clock: &ManualClock) -> RateLimiter {

@@ -23,21 +23,21 @@ use super::{changed, cleared, is_foreign, roll, sliding_window, spent, when};
 /// What is needed to settle a charge later: its cost, and the row as the charge left it.
 ///
 /// ```
-/// use tollgate::algorithm::{step, Ask, Micros, Receipt, State};
+/// use tollgate::algorithm::{step, Ask, Micros, ChargeRecord, State};
 /// use tollgate::{Quota, SECOND};
 ///
 /// let quota = Quota::token_bucket(1, SECOND).max_reserved(1);
 /// let now = Micros::new(1_767_225_600_000_000);
 /// let first = step(&quota, &State::default(), now, Ask::cost(1));
 /// let turn = step(&quota, &first.state, now, Ask::cost(1).reserve());
-/// let receipt = Receipt::new(1, &turn).expect("granted");
+/// let receipt = ChargeRecord::new(1, &turn).expect("granted");
 /// assert_eq!((receipt.cost, receipt.state, receipt.due), (1, turn.state, now + SECOND));
 ///
 /// let denied = step(&quota, &turn.state, now, Ask::cost(1));
-/// assert_eq!(Receipt::new(1, &denied), None);
+/// assert_eq!(ChargeRecord::new(1, &denied), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Receipt {
+pub struct ChargeRecord {
     /// Tokens that were charged.
     pub cost: u64,
     /// The row just after the charge.
@@ -46,15 +46,15 @@ pub struct Receipt {
     pub due: Micros,
 }
 
-impl Receipt {
+impl ChargeRecord {
     /// The receipt for `cost` tokens granted by `step`; `None` if it was a denial.
-    pub fn new(cost: u64, step: &Step) -> Option<Receipt> {
+    pub fn new(cost: u64, step: &Step) -> Option<ChargeRecord> {
         let due = match step.verdict {
             Verdict::Allow => step.now,
             Verdict::Reserve { wait } => step.now + wait,
             Verdict::Deny { .. } => return None,
         };
-        Some(Receipt { cost, state: step.state, due })
+        Some(ChargeRecord { cost, state: step.state, due })
     }
 }
 
@@ -67,18 +67,18 @@ impl Receipt {
 /// to it, and it stays that quota's: its `clear` moves to when that one would be repaid.
 ///
 /// ```
-/// use tollgate::algorithm::{settle, step, Ask, Micros, Receipt, State};
+/// use tollgate::algorithm::{settle, step, Ask, Micros, ChargeRecord, State};
 /// use tollgate::{Quota, MINUTE};
 ///
 /// let quota = Quota::token_bucket(100_000, MINUTE);
 /// let now = Micros::new(1_700_000_000_000_000);
 /// let estimated = step(&quota, &State::default(), now, Ask::cost(1000));
-/// let receipt = Receipt::new(1000, &estimated).expect("allowed");
+/// let receipt = ChargeRecord::new(1000, &estimated).expect("allowed");
 ///
 /// assert_eq!(settle(&quota, &estimated.state, &receipt, now, 300).spent, 300.0);
 /// assert_eq!(settle(&quota, &estimated.state, &receipt, now, 1700).spent, 1700.0);
 /// ```
-pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actual: u64) -> State {
+pub fn settle(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> State {
     if state.stamp != quota.stamp() {
         if actual <= receipt.cost {
             // What another quota wrote is not this one's to give back.
@@ -96,7 +96,7 @@ pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actu
 /// there is nothing to settle, since `actual` is the cost.
 ///
 /// ```
-/// use tollgate::algorithm::{step, takes_effect, Ask, Micros, Receipt, State};
+/// use tollgate::algorithm::{step, takes_effect, Ask, Micros, ChargeRecord, State};
 /// use tollgate::{Quota, SECOND};
 ///
 /// let quota = Quota::token_bucket(1, SECOND).unlimited_reservations();
@@ -104,10 +104,10 @@ pub fn settle(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actu
 /// let turn = |row: &State| step(&quota, row, now, Ask::cost(2).reserve());
 /// let first = turn(&State::default());
 /// let last = turn(&first.state);
-/// let receipts = [first, last].map(|turn| Receipt::new(2, &turn).expect("granted"));
+/// let receipts = [first, last].map(|turn| ChargeRecord::new(2, &turn).expect("granted"));
 /// assert_eq!(receipts.map(|receipt| takes_effect(&quota, &last.state, &receipt, now, 0)), [false, true]);
 /// ```
-pub fn takes_effect(quota: &Quota, state: &State, receipt: &Receipt, now: Micros, actual: u64) -> bool {
+pub fn takes_effect(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> bool {
     let settled = |actual| settle(quota, state, receipt, now, actual);
     actual == receipt.cost || settled(actual) != settled(receipt.cost)
 }
@@ -125,7 +125,7 @@ pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
 }
 
 /// The same, of an own row that was rolled.
-fn settle_own(quota: &Quota, row: &State, receipt: &Receipt, now: Micros, actual: u64) -> State {
+fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> State {
     let row = *row;
     // A clock that stepped back: what the row was paid back up to then, the charge was too.
     let now = now.max(row.at);
@@ -177,7 +177,7 @@ fn settle_own(quota: &Quota, row: &State, receipt: &Receipt, now: Micros, actual
 }
 
 /// A window's count is not paid back bit by bit, so the charge is still there whole, in this window or the one before.
-fn settle_window(quota: &Quota, row: &State, receipt: &Receipt, now: Micros, wanted: f64) -> State {
+fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, wanted: f64) -> State {
     let then = sliding_window::roll(quota, &State { spent: wanted, carry: 0.0, ..receipt.state }, now);
     if row.spent < then.spent || row.carry < then.carry {
         return *row; // It was reset or evicted in between.
@@ -209,10 +209,10 @@ mod tests {
 
     const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
-    fn charge(quota: &Quota, state: &mut State, now: Micros, ask: Ask) -> Receipt {
+    fn charge(quota: &Quota, state: &mut State, now: Micros, ask: Ask) -> ChargeRecord {
         let step = step(quota, state, now, ask);
         *state = step.state;
-        Receipt::new(ask.tokens(), &step).expect("granted")
+        ChargeRecord::new(ask.tokens(), &step).expect("granted")
     }
 
     #[test]
@@ -364,7 +364,7 @@ mod tests {
             let settled = settle(
                 &quota,
                 &State { carry, ..state },
-                &Receipt { state: State { carry, ..first.state }, ..first },
+                &ChargeRecord { state: State { carry, ..first.state }, ..first },
                 NOW,
                 0,
             );

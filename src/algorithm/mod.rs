@@ -41,7 +41,7 @@ use std::time::Duration;
 pub(crate) use changed::{is_foreign, writer};
 pub use error::QuotaError;
 pub(crate) use give_back::carry_until;
-pub use give_back::{Receipt, settle, takes_effect};
+pub use give_back::{ChargeRecord, settle, takes_effect};
 pub(crate) use list::List;
 pub use micros::Micros;
 pub(crate) use micros::whole_micros;
@@ -342,6 +342,56 @@ fn within_own(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
         Algorithm::FixedWindow => row.spent <= level,
         Algorithm::SlidingWindow => sliding_window::within(quota, row, now, level),
     }
+}
+
+/// 32 bits that identify a quota: its rows carry them ([`State::stamp`]). Never 0. For authors of backends.
+///
+/// ```
+/// use tollgate::algorithm::stamp;
+/// use tollgate::{Quota, MINUTE};
+///
+/// let quota = Quota::token_bucket(10, MINUTE);
+/// assert_eq!(stamp(&quota), stamp(&"10/min".parse()?));
+/// assert_ne!(stamp(&quota), stamp(&quota.capacity(20)));
+/// # Ok::<(), tollgate::policy::ParseQuotaError>(())
+/// ```
+pub const fn stamp(quota: &Quota) -> u32 {
+    quota.stamp()
+}
+
+/// The quota with its boundaries fixed: at its `start`, else (a fixed window) where `seed`, a part of the key's digest, puts
+/// them. The stamp stays the same. For authors of backends; a [`Take`](crate::backend::Take) has it already.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::algorithm::seeded;
+/// use tollgate::{Quota, MINUTE};
+///
+/// let window = Quota::fixed_window(10, MINUTE);
+/// assert_eq!(window.phase(), None);
+/// assert_eq!(seeded(window, 90_000_000).phase(), Some(Duration::from_secs(30))); // microseconds, modulo the period
+/// assert_eq!(seeded(window.start(Duration::ZERO), 90_000_000), window.start(Duration::ZERO));
+/// ```
+#[must_use]
+pub const fn seeded(quota: Quota, seed: u64) -> Quota {
+    quota.seeded(seed)
+}
+
+/// Checks what only a finished quota shows: a capacity of 0 needs reservations. A policy does so itself.
+///
+/// ```
+/// use tollgate::algorithm::validate;
+/// use tollgate::{Quota, SECOND};
+///
+/// let turns = Quota::token_bucket(10, SECOND).capacity(0);
+/// assert!(validate(&turns).is_err());
+/// assert!(validate(&turns.max_reserved(50)).is_ok());
+/// ```
+///
+/// # Errors
+/// If the quota would refuse everything.
+pub const fn validate(quota: &Quota) -> Result<(), QuotaError> {
+    quota.validate()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use tollgate::backend::{conformance, MemoryBackend};
-//! use tollgate::ManualClock;
+//! use tollgate::clock::ManualClock;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
@@ -50,7 +50,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::{Adjustment, Backend, RowId, Steps, Take};
-use crate::algorithm::{Ask, HOUR, Line, Micros, Quota, Receipt, SECOND, State, Step, Verdict, roll, settle, step_all};
+use crate::algorithm::{
+    Ask, ChargeRecord, HOUR, Line, Micros, Quota, SECOND, State, Step, Verdict, roll, settle, step_all,
+};
 use crate::policy::{Digest, Key, PolicyName, Secret};
 
 /// All of the suite but what needs several threads ([`spend`] is for those). `pass` lets time go by, and lets tasks run
@@ -331,7 +333,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
         turns.push(ask(backend, &[take], true).await[0]);
     }
     for (turn, spent) in [(1, 4.0), (3, 3.0), (2, 2.0)] {
-        let receipt = Receipt::new(1, &turns[turn]).expect("it was granted");
+        let receipt = ChargeRecord::new(1, &turns[turn]).expect("it was granted");
         let last = [Adjustment { row: take.row, quota: take.quota, receipt, actual: 0 }];
         assert_eq!(backend.settle(&last).await.expect("settle"), turn > 1, "whether turn {turn} came back");
         assert_eq!(state_of(backend, &take).await.spent, spent, "turn {turn}");
@@ -377,7 +379,7 @@ pub async fn settles_and_resets_though_nobody_waits(backend: &dyn Backend, pass:
     let take = Take::new(fresh_row(&policy), &quota, Ask::cost(1000));
     let mut expected = 0.0;
     for actual in [1700, 300] {
-        let receipt = Receipt::new(1000, &ask(backend, &[take], true).await[0]).expect("it fits");
+        let receipt = ChargeRecord::new(1000, &ask(backend, &[take], true).await[0]).expect("it fits");
         drop(backend.settle(&[Adjustment { row: take.row, quota: take.quota, receipt, actual }]));
         expected += actual as f64;
         comes_to_stand_at(expected, backend, &take, &pass).await;
@@ -426,7 +428,7 @@ pub async fn bears_extremes(backend: &dyn Backend) {
 /// ```
 /// use tollgate::algorithm::Ask;
 /// use tollgate::backend::{conformance, MemoryBackend, RowId, Take};
-/// use tollgate::{Key, PolicyName, Quota, Secret, DAY};
+/// use tollgate::{key::Secret, policy::PolicyName, Key, Quota, DAY};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
@@ -459,8 +461,8 @@ async fn state_of(backend: &dyn Backend, take: &Take<'_>) -> State {
 }
 
 /// Settles what a take was granted.
-async fn settle_as(backend: &dyn Backend, take: &Take<'_>, step: &Step, actual: u64) -> Receipt {
-    let receipt = Receipt::new(take.ask.tokens(), step).expect("it was granted");
+async fn settle_as(backend: &dyn Backend, take: &Take<'_>, step: &Step, actual: u64) -> ChargeRecord {
+    let receipt = ChargeRecord::new(take.ask.tokens(), step).expect("it was granted");
     backend.settle(&[Adjustment { row: take.row, quota: take.quota, receipt, actual }]).await.expect("settle");
     receipt
 }

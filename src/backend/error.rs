@@ -12,7 +12,7 @@ use std::fmt;
 ///
 /// ```
 /// use std::error::Error as _;
-/// use tollgate::{Error, ErrorKind};
+/// use tollgate::backend::{Error, ErrorKind};
 ///
 /// let cause = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
 /// let error = Error::new(ErrorKind::Unavailable, "the store cannot be reached; check the address").with_source(cause);
@@ -30,7 +30,7 @@ pub struct Error {
 /// The kind of an [`Error`], for those who act on it.
 ///
 /// ```
-/// use tollgate::ErrorKind;
+/// use tollgate::backend::ErrorKind;
 ///
 /// assert_eq!(ErrorKind::Timeout.as_str(), "timeout");
 /// ```

@@ -11,7 +11,7 @@ use super::Error;
 ///
 /// ```
 /// use tollgate::backend::BackendFuture;
-/// use tollgate::{Error, ErrorKind};
+/// use tollgate::backend::{Error, ErrorKind};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Error> {

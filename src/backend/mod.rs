@@ -4,27 +4,27 @@
 //! the [arithmetic](crate::algorithm) on its rows and remembers the outcome. [`MemoryBackend`] is the one that comes
 //! with the crate.
 
-mod bulletin;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
 mod future;
 mod memory;
+mod notices;
 #[cfg(feature = "redis")]
 mod redis;
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::algorithm::{Ask, Micros, Quota, Receipt, Step};
+use crate::algorithm::{Ask, ChargeRecord, Micros, Quota, Step};
 use crate::clock::{Clock, Sleep};
 use crate::policy::{Decision, Digest, PolicyName, Secret};
 
 pub use crate::algorithm::Steps;
-pub use bulletin::{Bulletin, BulletinReader, Notice};
 pub use error::{Error, ErrorKind};
 pub use future::BackendFuture;
 pub use memory::{MemoryBackend, MemoryBackendBuilder};
+pub use notices::{Notice, NoticeChannel, NoticeSubscriber};
 #[cfg(all(tollgate_fuzzing, feature = "redis", feature = "serde"))]
 pub use redis::fuzzing::{Answered, Operation, decided, notices, value_of};
 #[cfg(feature = "redis")]
@@ -64,8 +64,8 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// use std::sync::Arc;
 /// use tollgate::algorithm::Micros;
-/// use tollgate::backend::{Adjustment, Backend, BackendFuture, Bulletin, RowId, Steps, Take, Vitals};
-/// use tollgate::{Clock, MemoryBackend, Policy, PolicyName, Quota, RateLimiter, Secret, Sleep, MINUTE};
+/// use tollgate::backend::{Adjustment, Backend, BackendFuture, NoticeChannel, RowId, Steps, Take, Health};
+/// use tollgate::{clock::{Clock, Sleep}, key::Secret, policy::PolicyName, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
 ///
 /// #[derive(Debug)]
 /// struct Counted<B> {
@@ -107,12 +107,12 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 ///         self.inner.is_remote()
 ///     }
 ///
-///     fn bulletin(&self) -> Option<Arc<dyn Bulletin>> {
-///         self.inner.bulletin()
+///     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
+///         self.inner.notice_channel()
 ///     }
 ///
-///     fn vitals(&self) -> Vitals {
-///         self.inner.vitals()
+///     fn health(&self) -> Health {
+///         self.inner.health()
 ///     }
 ///
 ///     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
@@ -175,7 +175,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     }
 
     /// A future that is done once the backend's time comes to `instant`, for a backend whose time does not run as the
-    /// machine's does, as under a [`ManualClock`](crate::ManualClock). `None`, the default, means that any timer will
+    /// machine's does, as under a [`ManualClock`](crate::clock::ManualClock). `None`, the default, means that any timer will
     /// do.
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         let _ = instant;
@@ -195,14 +195,14 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 
     /// Where limiters on it tell each other what changes at run time. `None`, the default: each limiter keeps that to
     /// itself.
-    fn bulletin(&self) -> Option<Arc<dyn Bulletin>> {
+    fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
         None
     }
 
     /// How it is doing, for whoever watches: what [`RateLimiter::stats`](crate::RateLimiter::stats) passes on. The
     /// default knows nothing.
-    fn vitals(&self) -> Vitals {
-        Vitals::default()
+    fn health(&self) -> Health {
+        Health::default()
     }
 
     /// The rows that it holds in this process for each policy, most first. Policies beyond a bound
@@ -218,12 +218,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 /// use tollgate::backend::Backend;
 /// use tollgate::MemoryBackend;
 ///
-/// let vitals = MemoryBackend::new().vitals();
-/// assert_eq!((vitals.rows, vitals.is_broken, vitals.untold), (Some(0), None, 0));
+/// let vitals = MemoryBackend::new().health();
+/// assert_eq!((vitals.rows, vitals.circuit_open, vitals.pending_notices), (Some(0), None, 0));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Vitals {
+pub struct Health {
     /// Rows that it holds in this process.
     pub rows: Option<usize>,
     /// Rows that it dropped to make room, before they were repaid.
@@ -231,11 +231,11 @@ pub struct Vitals {
     /// Charges of callers without a row of their own, decided on a row that several of them share.
     pub overflowed: Option<u64>,
     /// Whether it is out of reach and calls fail at once.
-    pub is_broken: Option<bool>,
-    /// Notices that are still to be [told](Bulletin::tell).
-    pub untold: usize,
+    pub circuit_open: Option<bool>,
+    /// Notices that are still to be [told](NoticeChannel::publish_later).
+    pub pending_notices: usize,
     /// Whether what others tell could not be read when that was tried last; `None` where nobody reads.
-    pub is_deaf: Option<bool>,
+    pub poll_failed: Option<bool>,
 }
 
 macro_rules! pass_on {
@@ -275,12 +275,12 @@ macro_rules! pass_on {
                 (**self).is_remote()
             }
 
-            fn bulletin(&self) -> Option<Arc<dyn Bulletin>> {
-                (**self).bulletin()
+            fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
+                (**self).notice_channel()
             }
 
-            fn vitals(&self) -> Vitals {
-                (**self).vitals()
+            fn health(&self) -> Health {
+                (**self).health()
             }
 
             fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
@@ -304,7 +304,7 @@ pass_on! {
 ///
 /// ```
 /// use tollgate::backend::RowId;
-/// use tollgate::{Key, PolicyName, Secret};
+/// use tollgate::{key::Secret, policy::PolicyName, Key};
 ///
 /// let (api, login) = (PolicyName::new("api"), PolicyName::new("login"));
 /// let key = Secret::random().digest(&Key::from("ada"));
@@ -337,10 +337,10 @@ impl RowId<'_> {
 /// ```
 /// use tollgate::algorithm::Ask;
 /// use tollgate::backend::{Backend, RowId, Take};
-/// use tollgate::{Key, MemoryBackend, PolicyName, Quota, Secret, DAY};
+/// use tollgate::{key::Secret, policy::PolicyName, Key, MemoryBackend, Quota, DAY};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// let (policy, key) = (PolicyName::new("daily"), Secret::random().digest(&Key::from("ada")));
 /// let take = Take::new(RowId { policy: &policy, key }, &Quota::fixed_window(500, DAY), Ask::cost(3));
 /// assert!(take.quota.phase().is_some()); // this key's days
@@ -399,19 +399,19 @@ impl OwnedTake {
 /// A charge to be settled: it was taken for so much, and truly cost `actual`.
 ///
 /// ```
-/// use tollgate::algorithm::{Ask, Receipt};
+/// use tollgate::algorithm::{Ask, ChargeRecord};
 /// use tollgate::backend::{Adjustment, Backend, RowId, Take};
-/// use tollgate::{Key, MemoryBackend, PolicyName, Quota, Secret, MINUTE};
+/// use tollgate::{key::Secret, policy::PolicyName, Key, MemoryBackend, Quota, MINUTE};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// let backend = MemoryBackend::new();
 /// let (policy, key) = (PolicyName::new("tokens"), Secret::random().digest(&Key::from("ada")));
 /// let row = RowId { policy: &policy, key };
 /// let take = Take::new(row, &Quota::token_bucket(1_000_000, MINUTE), Ask::cost(1000));
 /// let steps = backend.acquire(&[take]).await?;
 ///
-/// let receipt = Receipt::new(1000, &steps[0]).expect("granted");
+/// let receipt = ChargeRecord::new(1000, &steps[0]).expect("granted");
 /// backend.settle(&[Adjustment { row, quota: take.quota, receipt, actual: 501_000 }]).await?;
 /// assert!(backend.peek(&[take]).await?[0].state.spent > 400_000.0); // a little is paid back already
 /// # Ok(())
@@ -425,7 +425,7 @@ pub struct Adjustment<'a> {
     /// The quota under which it was charged, as in its [`Take`].
     pub quota: Quota,
     /// What the charge left.
-    pub receipt: Receipt,
+    pub receipt: ChargeRecord,
     /// Tokens that it truly cost.
     pub actual: u64,
 }

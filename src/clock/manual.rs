@@ -18,9 +18,9 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 /// moved there, in the order of their turns.
 ///
 /// ```
-/// use tollgate::{ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
+/// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// static RESET_MAIL: Policy = Policy::new("reset-mail", Quota::token_bucket(1, HOUR));
 ///
 /// let clock = ManualClock::new();
@@ -38,7 +38,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 #[cfg_attr(feature = "wait", doc = "```")]
 #[cfg_attr(not(feature = "wait"), doc = "```ignore")]
 /// use tollgate::algorithm::Micros;
-/// use tollgate::{Clock, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
+/// use tollgate::{clock::{Clock, ManualClock}, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
 ///
 /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).max_reserved(10));
 ///

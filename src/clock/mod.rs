@@ -22,7 +22,7 @@ pub use manual::ManualClock;
 /// ```
 /// use std::time::SystemTime;
 /// use tollgate::algorithm::Micros;
-/// use tollgate::{Clock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
+/// use tollgate::{clock::Clock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
 ///
 /// /// The operating system's time, as it is, steps and all.
 /// #[derive(Debug)]
@@ -38,7 +38,7 @@ pub use manual::ManualClock;
 /// static API: Policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// assert!(WallClock.sleep_until(WallClock.now()).is_none());
 /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(WallClock).build());
 /// assert!(limiter.try_limit(&API, "ada").await?.is_allowed());
@@ -60,7 +60,7 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 /// What is done once a clock has come to an instant.
 ///
 /// ```
-/// use tollgate::{Clock, ManualClock, Sleep, SECOND};
+/// use tollgate::{clock::{Clock, ManualClock, Sleep}, SECOND};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
@@ -91,7 +91,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 /// aligned to UTC, and a system clock that is set back locks nobody out.
 ///
 /// ```
-/// use tollgate::{Clock, SystemClock};
+/// use tollgate::clock::{Clock, SystemClock};
 ///
 /// let clock = SystemClock::new();
 /// let then = clock.now();

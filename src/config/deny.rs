@@ -2,7 +2,8 @@
 
 use super::raw::Node;
 use super::value::Value;
-use crate::policy::{DenyRule, DenyRuleError, Key};
+use crate::policy::deny_rule::DenyRuleError;
+use crate::policy::{DenyRule, Key};
 
 pub(super) fn read(value: &Value<'_>) -> Option<Vec<DenyRule>> {
     let mut fields = value.fields(r#"ips = ["192.0.2.0/24"]"#)?;

@@ -122,7 +122,7 @@ impl Error for ConfigError {
 ///
 /// ```
 /// use std::error::Error;
-/// use tollgate::{Config, ParseQuotaError};
+/// use tollgate::{policy::ParseQuotaError, Config};
 ///
 /// let text = r#"{"policies": {"api": {"quota": "0/min"}}}"#;
 /// let error = Config::parse("limits.json", text, |text| serde_json::from_str(text)).unwrap_err();

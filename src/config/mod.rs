@@ -54,7 +54,7 @@
 //!
 //! assert_eq!(config.policy("api").map(|api| api.quota_for(Some("premium")).limit()), Some(400));
 //! assert_eq!(config.deny_list().len(), 6);
-//! # Ok::<(), tollgate::ConfigError>(())
+//! # Ok::<(), tollgate::config::ConfigError>(())
 //! ```
 //!
 //! # The fields
@@ -67,7 +67,7 @@
 //! | `policies.NAME.tiers.TIER` | the quota of a tier's callers, of the same algorithm | the policy's own |
 //! | `default` | the policy of requests whose route no line names | the one named `default`, if there is one |
 //! | `routes."METHOD /route"`, `routes."/route"` | a policy's name, see [`RouteLimits`] | no line |
-//! | `deny.ips` | networks and addresses, see [`DenyRule`](crate::DenyRule) | none |
+//! | `deny.ips` | networks and addresses, see [`DenyRule`](crate::protection::DenyRule) | none |
 //! | `deny.user_agents` | user agents, `*` for any text | none |
 //! | `deny.countries` | two letters each, as the label `country` tells them | none |
 //! | `deny.keys` | keys in their [text form](crate::Key#text-form), and numbers; no message shows them | none |
@@ -118,15 +118,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use self::error::{Faults, Path};
+use self::raw::RawConfig;
 use self::routes::Policies;
 use self::value::Value;
 use crate::backend::Backend;
 use crate::limiter::{AutoBlock, DenyList, RateLimiter, RateLimiterBuilder};
-use crate::middleware::{KeyExtractor, RateLimitLayer, RouteLimits};
+use crate::middleware::key::KeyExtractor;
+use crate::middleware::{RateLimitLayer, RouteLimits};
 use crate::policy::Policy;
 
 pub use error::{ConfigError, ConfigErrorKind, ConfigFault};
-pub use raw::RawConfig;
 pub use reload::{QuotaChange, Reloaded};
 
 /// Policies, tiers, routes and deny lists that were read from a file and make sense together. See the [module](self)
@@ -151,7 +152,7 @@ pub use reload::{QuotaChange, Reloaded};
 /// let routes: Vec<_> = config.routes().map(|(line, policy)| (line, policy.name().as_str())).collect();
 /// assert_eq!(routes, [("POST /todos", "api")]);
 /// assert!(config.deny_list().len() == 1 && config.auto_block().is_some());
-/// # Ok::<(), tollgate::ConfigError>(())
+/// # Ok::<(), tollgate::config::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -184,8 +185,11 @@ impl Config {
     /// use tollgate::Config;
     ///
     /// let config = Config::read("limits.toml", |text| toml::from_str(text))?;
-    /// # Ok::<(), tollgate::ConfigError>(())
+    /// # Ok::<(), tollgate::config::ConfigError>(())
     /// ```
+    ///
+    /// `parse` is the `from_str` of a format of serde. Its result is checked here, so that an error lists all faults. It is
+    /// bounded: 64 MiB as it is held in memory (aliases of YAML count where they are used), and 16 levels of nesting.
     ///
     /// It blocks while it reads.
     ///
@@ -218,7 +222,7 @@ impl Config {
     /// let text = "policies.api.quota = '30/min'";
     /// let config = Config::parse("limits.toml", text, |text| toml::from_str(text))?;
     /// assert!(config.policy("api").is_some());
-    /// # Ok::<(), tollgate::ConfigError>(())
+    /// # Ok::<(), tollgate::config::ConfigError>(())
     /// ```
     ///
     /// # Errors
@@ -283,7 +287,7 @@ impl Config {
     /// let app: Router = Router::new()
     ///     .route("/todos", post(|| async {}))
     ///     .layer(config.layer(&limiter, key::client_ip()));
-    /// # Ok::<(), tollgate::ConfigError>(())
+    /// # Ok::<(), tollgate::config::ConfigError>(())
     /// ```
     #[must_use]
     pub fn layer(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RateLimitLayer {
@@ -300,7 +304,7 @@ impl Config {
     /// let limiter = config.limiter(MemoryBackend::new()).build();
     /// let limits = config.route_limits(&limiter, key::client_ip());
     /// let app: Router = Router::new().route("/search", get(|| async {}).layer(limits.route("search")));
-    /// # Ok::<(), tollgate::ConfigError>(())
+    /// # Ok::<(), tollgate::config::ConfigError>(())
     /// ```
     #[must_use]
     pub fn route_limits(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RouteLimits {
@@ -342,12 +346,32 @@ impl Config {
     }
 }
 
+/// Reads a configuration that is a field of your own, such as `limits: Config`. An error lists all faults, but only as
+/// text: use [`Config::read`] or [`Config::parse`] for a [`ConfigError`].
+///
+/// ```
+/// use tollgate::Config;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Settings {
+///     port: u16,
+///     limits: Config,
+/// }
+///
+/// let text = r#"{"port": 3000, "limits": {"policies": {"api": {"quota": "30/min"}}}}"#;
+/// let settings: Settings = serde_json::from_str(text)?;
+/// assert_eq!(settings.limits.policy("api").map(|api| api.quota().rate()), Some(30));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl<'de> serde::Deserialize<'de> for Config {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Config, D::Error> {
+        RawConfig::deserialize(deserializer)?.check("the configuration").map_err(serde::de::Error::custom)
+    }
+}
+
 impl RawConfig {
     /// Checks all of it; messages call it `name`.
-    ///
-    /// # Errors
-    /// If it is no configuration; all faults at once.
-    pub fn check(self, name: impl Into<String>) -> Result<Config, ConfigError> {
+    fn check(self, name: impl Into<String>) -> Result<Config, ConfigError> {
         let (name, faults) = (name.into(), Faults::default());
         match read(&self, &name, &faults) {
             Some(config) if faults.is_empty() => Ok(config),

@@ -5,28 +5,8 @@ use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
-/// A configuration that was read, but not looked at: what [`Config::read`](super::Config::read) has a format make of a
-/// text. It can be a field of your own configuration; [`check`](RawConfig::check) turns it into a
-/// [`Config`](super::Config).
-///
-/// ```
-/// use tollgate::config::RawConfig;
-///
-/// #[derive(serde::Deserialize)]
-/// struct Settings {
-///     port: u16,
-///     limits: RawConfig,
-/// }
-///
-/// let text = r#"{"port": 3000, "limits": {"policies": {"api": {"quota": "30/min"}}}}"#;
-/// let settings: Settings = serde_json::from_str(text)?;
-/// let config = settings.limits.check("settings.json")?;
-/// assert_eq!(config.policy("api").map(|api| api.quota().limit()), Some(30));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
-/// It takes whatever the format has, so that [`check`](RawConfig::check) can tell all faults at once. It is bounded: 64
-/// MiB as it is held in memory (aliases of YAML count where they are used), and 16 values in one another.
+/// A configuration that was read and not checked yet, so that a check can report all faults at once.
+#[allow(missing_debug_implementations)] // A deny list may have keys of callers in it.
 pub struct RawConfig(pub(super) Node);
 
 /// A value.
@@ -72,13 +52,6 @@ impl<'de> Deserialize<'de> for RawConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawConfig, D::Error> {
         let room = Cell::new(MOST_BYTES);
         Reader { room: &room, depth: 0 }.deserialize(deserializer).map(RawConfig)
-    }
-}
-
-/// A deny list may have keys of callers in it.
-impl fmt::Debug for RawConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RawConfig({})", self.0.kind())
     }
 }
 

@@ -18,7 +18,7 @@ impl Config {
     /// that were added to the list; quotas of single keys and blocks stay.
     ///
     /// ```
-    /// use tollgate::{Config, ConfigError, MemoryBackend};
+    /// use tollgate::{config::ConfigError, Config, MemoryBackend};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), ConfigError> {
@@ -75,7 +75,8 @@ impl Config {
                     continue;
                 }
                 let (was, is) = (limiter.quota_in_force(policy, tier), *quota);
-                let change = QuotaChange { policy: policy.name().clone(), tier: tier.map(str::to_owned), was, is };
+                let change =
+                    QuotaChange { policy: policy.name().clone(), tier: tier.map(str::to_owned), old: was, new: is };
                 let set = match tier {
                     Some(tier) => limiter.set_tier_quota(policy, tier, Some(is)).await,
                     None => limiter.set_quota(policy, Some(is)).await,
@@ -123,7 +124,7 @@ impl Config {
 /// of quotas and twenty of rules. It shows no key.
 ///
 /// ```
-/// use tollgate::{Config, ConfigError, MemoryBackend};
+/// use tollgate::{config::ConfigError, Config, MemoryBackend};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), ConfigError> {
@@ -197,7 +198,7 @@ impl fmt::Display for Reloaded {
 /// A quota that is another now.
 ///
 /// ```
-/// use tollgate::{Config, ConfigError, MemoryBackend, Quota};
+/// use tollgate::{config::ConfigError, Config, MemoryBackend, Quota};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), ConfigError> {
@@ -209,7 +210,7 @@ impl fmt::Display for Reloaded {
 ///
 /// let change = &reloaded.quotas()[0];
 /// assert_eq!((change.policy().as_str(), change.tier()), ("api", Some("free")));
-/// assert_eq!((change.was(), change.is()), (Quota::per_minute(60), Quota::per_minute(40)));
+/// assert_eq!((change.old(), change.new()), (Quota::per_minute(60), Quota::per_minute(40)));
 /// assert_eq!(change.to_string(), "policies.api.tiers.free: 60/min → 40/min");
 /// # Ok(())
 /// # }
@@ -218,8 +219,8 @@ impl fmt::Display for Reloaded {
 pub struct QuotaChange {
     policy: PolicyName,
     tier: Option<String>,
-    was: Quota,
-    is: Quota,
+    old: Quota,
+    new: Quota,
 }
 
 impl QuotaChange {
@@ -234,13 +235,13 @@ impl QuotaChange {
     }
 
     /// The quota that was in force.
-    pub const fn was(&self) -> Quota {
-        self.was
+    pub const fn old(&self) -> Quota {
+        self.old
     }
 
     /// The quota that is in force.
-    pub const fn is(&self) -> Quota {
-        self.is
+    pub const fn new(&self) -> Quota {
+        self.new
     }
 
     /// Where it stands in the file.
@@ -255,7 +256,7 @@ impl QuotaChange {
 
 impl fmt::Display for QuotaChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} → {}", self.path(), self.was, self.is)
+        write!(f, "{}: {} → {}", self.path(), self.old, self.new)
     }
 }
 

@@ -1,14 +1,17 @@
 //! A call with choices.
 
 use std::borrow::Cow;
+#[cfg(feature = "wait")]
+use std::future::Future;
 use std::future::IntoFuture;
 use std::net::IpAddr;
 use std::time::Duration;
 
 #[cfg(feature = "wait")]
-use super::WaitFuture;
-use super::future::Answer;
-use super::{Charge, Circumstances, DecisionFuture, HoldFuture, LimitError, RateLimiter};
+use super::Receipt;
+use super::future::Finish;
+use super::reservation::{held, reserved};
+use super::{CallContext, Charge, DecisionFuture, LimitError, RateLimiter, Reservation};
 use crate::policy::{Allowed, Signals};
 
 /// A call to a limiter in the making: `limiter.acquire(&policy, key).cost(3).await`.
@@ -17,7 +20,7 @@ use crate::policy::{Allowed, Signals};
 /// denial, and a `Result<Decision, Error>` after [`try_acquire`](RateLimiter::try_acquire).
 ///
 /// ```
-/// # use tollgate::{DenyList, DenyRule, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
+/// # use tollgate::{protection::{DenyList, DenyRule}, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(1000, MINUTE).max_reserved(500));
@@ -34,7 +37,7 @@ use crate::policy::{Allowed, Signals};
 /// assert!(tokens().cost(400).reserve_within(SECOND).await.is_err());
 /// let turn = tokens().cost(400).reserve().await?;
 /// assert!(turn.delay() > 11 * SECOND);
-/// turn.keep();
+/// turn.into_receipt();
 ///
 /// // In hand: given back if it is dropped.
 /// let usage = limiter.acquire(&TOKENS, "eve").cost(800).hold().await?;
@@ -52,11 +55,11 @@ use crate::policy::{Allowed, Signals};
 pub struct Acquire<'a, T = Result<Allowed, LimitError>> {
     limiter: &'a RateLimiter,
     charge: Charge<'a>,
-    finish: fn(Answer) -> T,
+    finish: Finish<T>,
 }
 
 impl<'a, T> Acquire<'a, T> {
-    pub(super) fn new(limiter: &'a RateLimiter, charge: Charge<'a>, finish: fn(Answer) -> T) -> Acquire<'a, T> {
+    pub(super) fn new(limiter: &'a RateLimiter, charge: Charge<'a>, finish: Finish<T>) -> Acquire<'a, T> {
         Acquire { limiter, charge, finish }
     }
 
@@ -67,7 +70,7 @@ impl<'a, T> Acquire<'a, T> {
         self
     }
 
-    /// The caller's address, for [deny lists](crate::DenyList) and [blocks](crate::AutoBlock).
+    /// The caller's address, for [deny lists](crate::protection::DenyList) and [blocks](crate::protection::AutoBlock).
     pub fn ip(self, address: IpAddr) -> Acquire<'a, T> {
         self.tell(|signals| signals.ip(address))
     }
@@ -90,8 +93,8 @@ impl<'a, T> Acquire<'a, T> {
     fn decide(self, take: bool) -> DecisionFuture<T> {
         let Charge { policy, subject, ask, signals } = self.charge;
         let none = Signals::new();
-        let around = Circumstances::of(take, signals.as_deref().unwrap_or(&none));
-        self.limiter.decide(&[(policy, &subject, ask)], around).finish(self.finish)
+        let around = CallContext::of(take, signals.as_deref().unwrap_or(&none));
+        self.limiter.decide(&[(policy, &subject, ask)], around).finish(self.limiter, self.finish)
     }
 
     fn tell(mut self, more: impl FnOnce(Signals) -> Signals) -> Acquire<'a, T> {
@@ -132,28 +135,28 @@ impl Acquire<'_> {
     ///
     /// # Errors
     /// If it is denied, the backend cannot decide, or the quota has no turns ([`LimitError::NoReservations`]).
-    pub fn reserve(self) -> HoldFuture {
-        self.limiter.hold_all([self.charge.reserve()]).reserved()
+    pub fn reserve(self) -> DecisionFuture<Result<Reservation, LimitError>> {
+        self.limiter.reserve_all(&[self.charge.reserve()], Duration::ZERO, reserved)
     }
 
     /// The same with a turn that is at most `wait` away (rounded up to whole microseconds).
     ///
     /// # Errors
     /// As [`reserve`](Acquire::reserve).
-    pub fn reserve_within(self, wait: Duration) -> HoldFuture {
-        self.limiter.hold_all([self.charge.reserve_within(wait)]).reserved()
+    pub fn reserve_within(self, wait: Duration) -> DecisionFuture<Result<Reservation, LimitError>> {
+        self.limiter.reserve_all(&[self.charge.reserve_within(wait)], Duration::ZERO, reserved)
     }
 
     /// Asks, and takes with the charge in hand: it is given back if the [`Reservation`](super::Reservation) is dropped,
     /// and its true cost can be told afterwards.
     ///
     /// Not for attempts that are to count whatever comes of them, such as logins: a client that leaves takes its
-    /// attempt back. There, [`limit`](RateLimiter::limit), or [`keep`](super::Reservation::keep) at once.
+    /// attempt back. There, [`limit`](RateLimiter::limit), or [`into_receipt`](super::Reservation::into_receipt) at once.
     ///
     /// # Errors
     /// If it is denied, or the backend cannot decide.
-    pub fn hold(self) -> HoldFuture {
-        self.limiter.hold_all([self.charge])
+    pub fn hold(self) -> DecisionFuture<Result<Reservation, LimitError>> {
+        self.limiter.reserve_all(&[self.charge], Duration::ZERO, held)
     }
 
     /// Asks, takes, and waits for the turn if it is at most `wait` away. The quota needs
@@ -193,15 +196,20 @@ impl Acquire<'_> {
     /// As [`reserve`](Acquire::reserve).
     ///
     /// # Panics
-    /// Outside of a tokio runtime, if it has to wait, unless the backend's [clock](crate::Clock) has its own way to.
+    /// Outside of a tokio runtime, if it has to wait, unless the backend's [clock](crate::clock::Clock) has its own way to.
     #[cfg(feature = "wait")]
-    pub fn wait_up_to(self, wait: Duration) -> WaitFuture {
+    pub fn wait_up_to(self, wait: Duration) -> impl Future<Output = Result<Receipt, LimitError>> + Send + use<> {
         let (limiter, charge) = (self.limiter, self.charge.reserve_within(wait));
         let place = limiter.place();
         let wait = if place.is_some() { wait } else { Duration::ZERO };
         // Without a place the call does not wait; without turns it fails either way.
         let charge = if place.is_some() || !limiter.has_turns(&charge) { charge } else { charge.at_once() };
-        WaitFuture::new(limiter.hold_up_to(&[charge], Some(wait)), place)
+        let (answer, last) = (limiter.reserve_all(&[charge], wait, held), limiter.latest(wait));
+        async move {
+            // Free again as soon as there is nothing to wait for.
+            let _place = place;
+            answer.await?.until(last).wait().await
+        }
     }
 }
 

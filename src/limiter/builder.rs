@@ -11,15 +11,15 @@ use super::noticed::Noticed;
 use super::overrides::Overrides;
 use super::queue::Queues;
 use super::{AutoBlock, DenyList, FailureMode, Inner, Observer, RateLimiter, turn};
-use crate::backend::{Backend, BulletinReader};
+use crate::backend::{Backend, NoticeSubscriber};
 use crate::policy::{Key, Policy, Secret};
 use crate::sync::atomic::AtomicUsize;
 
 /// Choices for a [`RateLimiter`].
 ///
 /// ```
-/// use tollgate::{AutoBlock, DenyList, DenyRule, FailureMode, MemoryBackend, Observed, Observer, Policy, Quota};
-/// use tollgate::{RateLimiter, Reason, Secret, HOUR, SECOND};
+/// use tollgate::{observe::{Decided, Observer}, protection::{AutoBlock, DenyList, DenyRule}, FailureMode, MemoryBackend, Policy, Quota};
+/// use tollgate::{key::Secret, RateLimiter, Reason, HOUR, SECOND};
 ///
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND));
@@ -27,13 +27,13 @@ use crate::sync::atomic::AtomicUsize;
 /// struct Log;
 ///
 /// impl Observer for Log {
-///     fn decided(&self, observed: &Observed<'_>) {
+///     fn decided(&self, observed: &Decided<'_>) {
 ///         println!("{} {}", observed.decision().policy(), observed.outcome().as_str());
 ///     }
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// let list = DenyList::from_iter([DenyRule::key("mallory")]);
 /// let limiter = RateLimiter::builder(MemoryBackend::new())
 ///     .secret(Secret::random())
@@ -105,7 +105,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// How many may wait for their turns at once, in layers and in [`wait_up_to`](crate::Acquire::wait_up_to). Defaults
+    /// How many may wait for their turns at once, in layers and in [`wait_up_to`](crate::limiter::Acquire::wait_up_to). Defaults
     /// to 10,000. Whoever comes when all places are taken is decided without waiting: allowed if it fits at once, else
     /// denied.
     ///
@@ -169,7 +169,7 @@ impl RateLimiterBuilder {
     pub fn build(self) -> RateLimiter {
         let guard = Guard::new(self.deny, self.auto_block);
         let block_cache = (self.backend.is_remote() && self.block_cache > 0).then(|| BlockCache::new(self.block_cache));
-        let bulletin = self.backend.bulletin();
+        let channel = self.backend.notice_channel();
         let hash = self.secret.unwrap_or_else(Secret::random);
         let inner = Arc::new(Inner {
             time: LocalTime::new(self.backend.clock()),
@@ -186,9 +186,9 @@ impl RateLimiterBuilder {
             observers: self.observers,
             noticed: Noticed::default(),
         });
-        if let Some(bulletin) = bulletin {
+        if let Some(channel) = channel {
             let reader: Weak<Inner> = Arc::downgrade(&inner);
-            bulletin.subscribe(reader as Weak<dyn BulletinReader>);
+            channel.subscribe(reader as Weak<dyn NoticeSubscriber>);
         }
         RateLimiter { inner }
     }

@@ -9,7 +9,7 @@ use crate::policy::{Policy, Signals, Subject};
 /// several of these together.
 ///
 /// ```
-/// # use tollgate::{Charge, Policy, Quota, RateLimiter, Signals, MINUTE, SECOND};
+/// # use tollgate::{protection::Signals, Charge, Policy, Quota, RateLimiter, MINUTE, SECOND};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::LimitError> {
 /// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(1000, MINUTE).max_reserved(500));
@@ -63,7 +63,7 @@ impl<'a> Charge<'a> {
         self
     }
 
-    /// What is known of the caller besides its key, for [deny lists](crate::DenyList) and [blocks](crate::AutoBlock).
+    /// What is known of the caller besides its key, for [deny lists](crate::protection::DenyList) and [blocks](crate::protection::AutoBlock).
     /// Of several charges in one call, the first that says something speaks for all.
     #[must_use]
     pub fn signals(mut self, signals: Signals) -> Charge<'a> {

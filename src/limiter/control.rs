@@ -9,7 +9,7 @@ use super::observer::{Blocked, Reset};
 use super::overrides::{Change, Whose};
 use super::{Inner, RateLimiter, SetQuotaError};
 use crate::algorithm::Quota;
-use crate::backend::{BackendFuture, BulletinReader, Error, ErrorKind, Notice, RowId, Vitals};
+use crate::backend::{BackendFuture, Error, ErrorKind, Health, Notice, NoticeSubscriber, RowId};
 use crate::policy::{Policy, PolicyName, Signal, Subject};
 use crate::sync::atomic::Ordering;
 
@@ -124,7 +124,7 @@ impl RateLimiter {
     /// Whether other processes may have set quotas that are not known here yet.
     #[cfg(feature = "serde")]
     pub(crate) fn shares_quotas(&self) -> bool {
-        self.inner.backend.bulletin().is_some()
+        self.inner.backend.notice_channel().is_some()
     }
 
     async fn change(&self, change: Change) -> Result<(), SetQuotaError> {
@@ -132,8 +132,8 @@ impl RateLimiter {
             return Err(SetQuotaError::TooMany);
         }
         let news = News::Quota(change);
-        // A bulletin tells us too, in the order in which others changed it.
-        if self.inner.backend.bulletin().is_none() {
+        // The channel delivers it to this limiter, too, in the order in which others changed it.
+        if self.inner.backend.notice_channel().is_none() {
             self.inner.learn([news.clone()], false);
         }
         self.inner.post(&news).await.map_err(SetQuotaError::Backend)
@@ -141,19 +141,19 @@ impl RateLimiter {
 
     /// Blocks a caller for so long from now on: whoever has that key (under every policy), address, user agent or
     /// label. On a backend that processes share, in all of them, within a second. Nobody is forgotten before their
-    /// time, whatever [automatic blocking](crate::AutoBlock) has to remember; at most 100,000 can be blocked at once.
+    /// time, whatever [automatic blocking](crate::protection::AutoBlock) has to remember; at most 100,000 can be blocked at once.
     /// The last call for a caller counts, also if it ends earlier.
     ///
     /// Calls of a blocked key that wait for their turns already are denied when these come. A server that asks a client to
     /// wait is a case for [`pause`](RateLimiter::pause).
     ///
     /// ```
-    /// use tollgate::{Policy, Quota, RateLimiter, Reason, Signal, DAY, MINUTE};
+    /// use tollgate::{protection::Signal, Policy, Quota, RateLimiter, Reason, DAY, MINUTE};
     ///
     /// static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::backend::Error> {
     /// let limiter = RateLimiter::default();
     /// limiter.block(Signal::key("mallory"), DAY).await?;
     /// assert_eq!(limiter.try_limit(&API, "mallory").await?.reason(), Reason::Blocked);
@@ -195,7 +195,7 @@ impl RateLimiter {
     /// server. See [`Stats`] for an example.
     pub fn stats(&self) -> Stats {
         let Inner { backend, guard, overrides, time, waiting, noticed, .. } = &*self.inner;
-        let Vitals { rows, evictions, overflowed, is_broken, untold, is_deaf, .. } = backend.vitals();
+        let Health { rows, evictions, overflowed, circuit_open, pending_notices, poll_failed, .. } = backend.health();
         let (offenders, blocked) = guard.len(time.now());
         let (waiting, changed_quotas) = (waiting.load(Ordering::Relaxed), overrides.len());
         let mistakes = noticed.counts();
@@ -203,13 +203,13 @@ impl RateLimiter {
             rows,
             evictions,
             overflowed,
-            is_broken,
+            circuit_open,
             waiting,
             offenders,
             blocked,
             changed_quotas,
-            untold,
-            is_deaf,
+            pending_notices,
+            poll_failed,
             mistakes,
         }
     }
@@ -238,7 +238,7 @@ impl RateLimiter {
 /// How a limiter is doing: what [`RateLimiter::stats`] returns.
 ///
 /// ```
-/// use tollgate::{Policy, Quota, RateLimiter, Signal, DAY, MINUTE};
+/// use tollgate::{protection::Signal, Policy, Quota, RateLimiter, DAY, MINUTE};
 ///
 /// static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
 ///
@@ -250,10 +250,10 @@ impl RateLimiter {
 /// limiter.set_quota(&API, Some(Quota::token_bucket(20, MINUTE))).await?;
 ///
 /// let stats = limiter.stats();
-/// assert_eq!((stats.rows, stats.waiting, stats.is_broken), (Some(1), 0, None));
+/// assert_eq!((stats.rows, stats.waiting, stats.circuit_open), (Some(1), 0, None));
 /// assert_eq!((stats.evictions, stats.overflowed), (Some(0), Some(0)));
-/// assert_eq!((stats.blocked, stats.offenders, stats.changed_quotas, stats.untold), (1, 0, 1, 0));
-/// assert_eq!(stats.is_deaf, None); // there is nobody to be told by
+/// assert_eq!((stats.blocked, stats.offenders, stats.changed_quotas, stats.pending_notices), (1, 0, 1, 0));
+/// assert_eq!(stats.poll_failed, None); // there is nobody to be told by
 /// # Ok(())
 /// # }
 /// ```
@@ -269,7 +269,7 @@ pub struct Stats {
     /// few mean that a policy is flooded with keys: see [`RateLimiter::rows_by_policy`]. `None` of a remote one.
     pub overflowed: Option<u64>,
     /// Whether the backend is out of reach and calls fail at once; `None` of one that cannot be.
-    pub is_broken: Option<bool>,
+    pub circuit_open: Option<bool>,
     /// How many wait for their turns.
     pub waiting: usize,
     /// How many callers are remembered for being denied, those included who are blocked for that.
@@ -279,13 +279,13 @@ pub struct Stats {
     /// How many quotas are changed at run time.
     pub changed_quotas: usize,
     /// How many earned blocks are still to be told to the other processes. It stays above 0 while they cannot be told.
-    pub untold: usize,
+    pub pending_notices: usize,
     /// Whether what other processes tell (quotas set, blocks) could not be read when that was tried last. While that is
     /// so, this process goes by what it knew. `None` where there is nothing to read: in memory, and of a backend that was
     /// told not to.
-    pub is_deaf: Option<bool>,
+    pub poll_failed: Option<bool>,
     /// Mistakes of the program that the limiter noticed: each number should be 0. See
-    /// [`Observer::mistake`](crate::Observer::mistake).
+    /// [`Observer::mistake`](crate::observe::Observer::mistake).
     pub mistakes: Mistakes,
 }
 
@@ -312,16 +312,16 @@ impl Inner {
 
     /// Tells the other limiters, if there can be any.
     pub(super) fn post(&self, news: &News) -> BackendFuture<()> {
-        match self.backend.bulletin() {
-            Some(bulletin) => bulletin.post(news.to_notice()),
+        match self.backend.notice_channel() {
+            Some(channel) => channel.publish(news.to_notice()),
             None => BackendFuture::ready(Ok(())),
         }
     }
 
     /// Tells the other limiters when that is possible; nobody waits for it.
     pub(super) fn tell(&self, news: &News) {
-        if let Some(bulletin) = self.backend.bulletin() {
-            bulletin.tell(news.to_notice());
+        if let Some(channel) = self.backend.notice_channel() {
+            channel.publish_later(news.to_notice());
         }
     }
 
@@ -350,8 +350,8 @@ impl Inner {
     }
 }
 
-impl BulletinReader for Inner {
-    fn read(&self, notices: Vec<Notice>, all: bool) {
+impl NoticeSubscriber for Inner {
+    fn receive(&self, notices: Vec<Notice>, all: bool) {
         self.learn(notices.iter().filter_map(News::of), all);
     }
 }

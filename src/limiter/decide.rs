@@ -10,7 +10,7 @@ use super::block_cache::Permit;
 use super::future::{Answer, DecisionFuture};
 use super::guard::{Barred, Known};
 use super::notices::News;
-use super::observer::{Blocked, Failed, Observed};
+use super::observer::{Blocked, Decided, Failed};
 use super::{Inner, RateLimiter};
 use crate::algorithm::{Ask, Steps};
 use crate::backend::{Error, ErrorKind, RowId, Take};
@@ -18,7 +18,7 @@ use crate::policy::{DecidedBy, Decision, Decisions, Key, Policy, Signals, Subjec
 
 /// The context of a call: everything but its charges.
 #[derive(Clone, Copy)]
-pub(crate) struct Circumstances<'a> {
+pub(crate) struct CallContext<'a> {
     /// Charge the rows, or only look at them.
     pub(crate) take: bool,
     /// Whether a denial is enforced, or only reported (shadow mode).
@@ -30,10 +30,10 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) signals: &'a Signals,
 }
 
-impl<'a> Circumstances<'a> {
+impl<'a> CallContext<'a> {
     /// Of a call that is enforced, can await a remote backend, and cannot be held.
-    pub(crate) fn of(take: bool, signals: &'a Signals) -> Circumstances<'a> {
-        Circumstances { take, enforced: true, waits: true, patience: Duration::ZERO, signals }
+    pub(crate) fn of(take: bool, signals: &'a Signals) -> CallContext<'a> {
+        CallContext { take, enforced: true, waits: true, patience: Duration::ZERO, signals }
     }
 }
 
@@ -69,10 +69,10 @@ impl RateLimiter {
     pub(crate) fn decide<'a>(
         &self,
         charges: &[(&'a Policy, &'a Subject, Ask)],
-        around: Circumstances<'_>,
+        around: CallContext<'_>,
     ) -> DecisionFuture<Answer> {
         let Inner { backend, guard, overrides, block_cache, time, .. } = &*self.inner;
-        let Circumstances { take, enforced, waits, patience, signals } = around;
+        let CallContext { take, enforced, waits, patience, signals } = around;
         let mut call = Call { take, enforced, began: None, permit: None, caller: None };
 
         // 1. Resolve the row and its quotas: those set at run time, else the tier's, else the policy's own.
@@ -248,7 +248,8 @@ impl RateLimiter {
         let Inner { guard, time, observers, .. } = &*self.inner;
         if decided.is_allowed() {
             // A decision that failed open is no evidence of good behaviour, nor is a charge of cost 0.
-            let is_evidence = |decision: &&Decision| decision.decided_by() != DecidedBy::Nobody && decision.cost() > 0;
+            let is_evidence =
+                |decision: &&Decision| decision.decided_by() != DecidedBy::FailOpen && decision.cost() > 0;
             let seen = decided.iter().filter(is_evidence);
             return guard.allowed(seen.map(|decision| (decision.policy(), decision.key())), &caller.known);
         }
@@ -267,7 +268,7 @@ impl RateLimiter {
         let observers = &self.inner.observers;
         let latency = call.began.map(|began| began.elapsed());
         for decision in decided {
-            let observed = Observed { decision, latency, check: !call.take, enforced: call.enforced };
+            let observed = Decided { decision, latency, check: !call.take, enforced: call.enforced };
             observers.iter().for_each(|observer| observer.decided(&observed));
         }
     }

@@ -15,7 +15,7 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// edited while it is in use; clones are the same list.
 ///
 /// ```
-/// use tollgate::{DenyList, DenyRule, Policy, Quota, RateLimiter, Reason, MemoryBackend, MINUTE};
+/// use tollgate::{protection::{DenyList, DenyRule}, Policy, Quota, RateLimiter, Reason, MemoryBackend, MINUTE};
 ///
 /// static API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
 ///
@@ -36,7 +36,7 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// The list by itself:
 ///
 /// ```
-/// use tollgate::{DenyList, DenyRule, Key, Signals};
+/// use tollgate::{protection::{DenyList, DenyRule, Signals}, Key};
 ///
 /// let list = DenyList::new();
 /// assert_eq!(list.extend([DenyRule::key("mallory"), DenyRule::key("eve"), DenyRule::key("eve")]), 2);
@@ -46,7 +46,7 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 ///
 /// list.replace([DenyRule::network("192.0.2.0/24")?]); // as a file that was read again says
 /// assert!(list.find(Some(&Key::from("mallory")), &Signals::new()).is_none());
-/// # Ok::<(), tollgate::DenyRuleError>(())
+/// # Ok::<(), tollgate::protection::DenyRuleError>(())
 /// ```
 ///
 /// Whoever is on it is answered without asking the backend. Clients get the 429 of any denial that waiting does not
@@ -56,7 +56,7 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// keeps nobody out by it either.
 ///
 /// What is known of a caller comes with the request ([`RateLimitLayer::client_ip`](crate::RateLimitLayer::client_ip),
-/// [`label`](crate::RateLimitLayer::label)) or the call ([`Acquire::ip`](crate::Acquire::ip)). A user agent and a
+/// [`label`](crate::RateLimitLayer::label)) or the call ([`Acquire::ip`](crate::limiter::Acquire::ip)). A user agent and a
 /// country are what the client, or the CDN in front of the service, says they are: they keep out who does not hide.
 ///
 /// # Rules that can never match
@@ -69,12 +69,12 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// A layer that can never apply a rule panics when it is put around a service, with a message that contains the rule and
 /// what to add: networks need [`client_ip`](crate::RateLimitLayer::client_ip) or a key with an address, countries and labels need
 /// [`label_from_header`](crate::RateLimitLayer::label_from_header) or [`label`](crate::RateLimitLayer::label), and a key needs
-/// an extractor that [can find](crate::KeyExtractor::can_find) its kind. Closures, extractors with [`map`] and extractors of
+/// an extractor that [can find](crate::key::KeyExtractor::can_find) its kind. Closures, extractors with [`map`] and extractors of
 /// your own can find any key, so for them a wrong type is not noticed. A rule that is added while the layer is in use is reported
-/// to [observers](crate::Observer::mistake) instead, once for each kind. Rules that another layer or a handler applies are [accepted
+/// to [observers](crate::observe::Observer::mistake) instead, once for each kind. Rules that another layer or a handler applies are [accepted
 /// on request](crate::RateLimitLayer::ignore_unmatched_deny_rules).
 ///
-/// [`map`]: crate::KeyExtractor::map
+/// [`map`]: crate::key::KeyExtractor::map
 #[derive(Clone, Default)]
 pub struct DenyList {
     shared: Arc<Shared>,

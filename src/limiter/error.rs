@@ -35,7 +35,7 @@ pub enum LimitError {
     Denied(Denied),
     /// The backend could not decide.
     Backend(Error),
-    /// The handler's own [key extraction](crate::KeyExtractor::subject) found no key: for `?` beside the limiter's calls.
+    /// The handler's own [key extraction](crate::key::KeyExtractor::subject) found no key: for `?` beside the limiter's calls.
     Key(KeyError),
     /// The call waits for a turn or reserves one, and the quota of this policy has none. It is an error even when the
     /// tokens are there at once, so that the first call shows it.

@@ -21,7 +21,7 @@ use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::builder(RedisBackend::connect("redis://127.0.0.1").await?)
 ///     .on_failure(FailureMode::fallback(0.25)) // four processes: each allows a quarter by itself
 ///     .on_failure_of(&SEARCH, FailureMode::Allow)
@@ -139,5 +139,5 @@ impl Failure {
 fn unseen(take: &Take<'_>, all_granted: bool) -> Decision {
     let now = Micros::from(SystemTime::now());
     let step = step(&take.quota, &State::default(), now, Ask::cost(0));
-    take.decision(&step, all_granted).by(DecidedBy::Nobody)
+    take.decision(&step, all_granted).by(DecidedBy::FailOpen)
 }

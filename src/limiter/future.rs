@@ -1,6 +1,6 @@
 //! Decisions on their way.
 
-use std::convert::identity;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -22,7 +22,7 @@ use crate::policy::{Allowed, Decision, Decisions};
 /// The charges are made when the call is, not when this is awaited, in memory and on Redis; dropping it takes nothing back.
 ///
 /// ```
-/// # use tollgate::{DecisionFuture, LimitError, Policy, Quota, RateLimiter, MINUTE};
+/// # use tollgate::{limiter::DecisionFuture, LimitError, Policy, Quota, RateLimiter, MINUTE};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), LimitError> {
 /// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
@@ -35,26 +35,23 @@ use crate::policy::{Allowed, Decision, Decisions};
 /// ```
 ///
 /// Polled again after it has answered, it panics, as futures may.
-#[derive(Debug)]
-#[must_use = "the answer says whether to go on"]
-pub struct DecisionFuture<T = Result<Allowed, LimitError>> {
-    state: State,
-    finish: fn(Answer) -> T,
-}
+#[must_use = "await it: it returns whether to go on"]
+pub struct DecisionFuture<T = Result<Allowed, LimitError>>(State<T>);
 
-/// What was decided, before it is made into what the caller awaits.
+/// The answer to a call, before it is made into what the caller awaits.
 pub(super) type Answer = Result<Decisions, Error>;
 
-#[derive(Debug)]
+/// Makes the answer to a call into what the caller awaits.
+pub(super) type Finish<T> = fn(&RateLimiter, Answer) -> T;
+
 #[allow(clippy::large_enum_variant)] // The large one is the usual one, and a box would be an allocation.
-enum State {
+enum State<T> {
     /// `None` once it was taken.
-    Ready(Option<Result<Decisions, Error>>),
-    Pending(Box<Pending>),
+    Ready(Option<T>),
+    Pending(Box<Pending>, Finish<T>),
 }
 
 /// A call that waits for a remote backend.
-#[derive(Debug)]
 struct Pending {
     limiter: RateLimiter,
     takes: SmallVec<[OwnedTake; 1]>,
@@ -65,7 +62,7 @@ struct Pending {
 
 /// The decision on the only charge of a call.
 #[inline]
-pub(super) fn only(answer: Answer) -> Result<Decision, Error> {
+pub(super) fn only(_: &RateLimiter, answer: Answer) -> Result<Decision, Error> {
     match answer?.into_only() {
         Some(decision) => Ok(decision),
         None => unreachable!("one charge, one decision"),
@@ -74,21 +71,23 @@ pub(super) fn only(answer: Answer) -> Result<Decision, Error> {
 
 /// The same, with a denial as an error.
 #[inline]
-pub(super) fn only_allowed(answer: Answer) -> Result<Allowed, LimitError> {
-    Ok(only(answer)?.into_result()?)
+pub(super) fn only_allowed(limiter: &RateLimiter, answer: Answer) -> Result<Allowed, LimitError> {
+    Ok(only(limiter, answer)?.into_result()?)
 }
 
 /// The decisions on all charges of a call, with a denial as an error.
-pub(super) fn all_allowed(answer: Answer) -> Result<Allowed<Decisions>, LimitError> {
+pub(super) fn all_allowed(_: &RateLimiter, answer: Answer) -> Result<Allowed<Decisions>, LimitError> {
     Ok(answer?.into_result()?)
 }
 
-impl DecisionFuture<Answer> {
+impl<T> DecisionFuture<T> {
     #[inline]
-    pub(super) fn ready(answer: Answer) -> DecisionFuture<Answer> {
-        DecisionFuture { state: State::Ready(Some(answer)), finish: identity }
+    pub(super) fn ready(answer: T) -> DecisionFuture<T> {
+        DecisionFuture(State::Ready(Some(answer)))
     }
+}
 
+impl DecisionFuture<Answer> {
     pub(super) fn pending(
         limiter: &RateLimiter,
         call: Call,
@@ -97,22 +96,25 @@ impl DecisionFuture<Answer> {
     ) -> DecisionFuture<Answer> {
         let takes = takes.iter().map(OwnedTake::of).collect();
         let pending = Pending { limiter: limiter.clone(), takes, call: Some(call), steps };
-        DecisionFuture { state: State::Pending(Box::new(pending)), finish: identity }
+        DecisionFuture(State::Pending(Box::new(pending), |_, answer| answer))
     }
 
     /// The same, which returns what `finish` makes of the answer.
     #[inline]
-    pub(super) fn finish<T>(self, finish: fn(Answer) -> T) -> DecisionFuture<T> {
-        DecisionFuture { state: self.state, finish }
+    pub(super) fn finish<T>(self, limiter: &RateLimiter, finish: Finish<T>) -> DecisionFuture<T> {
+        DecisionFuture(match self.0 {
+            State::Ready(answer) => State::Ready(answer.map(|answer| finish(limiter, answer))),
+            State::Pending(pending, _) => State::Pending(pending, finish),
+        })
     }
 
     /// The answer if it is there already, else the future to wait for.
     #[inline]
     #[allow(clippy::result_large_err)] // It is moved once, and a box would be an allocation.
     pub(crate) fn try_ready(self) -> Result<Answer, DecisionFuture<Answer>> {
-        match self.state {
+        match self.0 {
             State::Ready(Some(answer)) => Ok(answer),
-            state => Err(DecisionFuture { state, ..self }),
+            state => Err(DecisionFuture(state)),
         }
     }
 }
@@ -122,18 +124,28 @@ impl<T> Future for DecisionFuture<T> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = match &mut self.state {
+        let answer = match &mut self.0 {
             State::Ready(answer) => answer.take(),
-            State::Pending(pending) => {
+            State::Pending(pending, finish) => {
                 let Pending { limiter, takes, call, steps } = &mut **pending;
                 let steps = ready!(Pin::new(steps).poll(context));
                 let takes: SmallVec<[Take<'_>; 4]> = takes.iter().map(OwnedTake::take).collect();
-                call.take().map(|call| limiter.conclude(&call, &takes, steps))
+                call.take().map(|call| finish(limiter, limiter.conclude(&call, &takes, steps)))
             }
         };
         match answer {
-            Some(answer) => Poll::Ready((self.finish)(answer)),
+            Some(answer) => Poll::Ready(answer),
             None => panic!("a DecisionFuture was polled after it had answered"),
         }
+    }
+}
+
+/// What it returns is not pinned while it waits inside.
+impl<T> Unpin for DecisionFuture<T> {}
+
+impl<T> fmt::Debug for DecisionFuture<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_ready = matches!(self.0, State::Ready(_));
+        f.debug_struct("DecisionFuture").field("is_ready", &is_ready).finish_non_exhaustive()
     }
 }

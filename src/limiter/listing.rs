@@ -36,14 +36,14 @@ impl RateLimiter {
     }
 
     /// The blocks that hold in this process now, in no order: at most 100,000 made [by hand](RateLimiter::block), and
-    /// as many earned by denials as there are [entries](crate::AutoBlock::max_entries). A caller that is blocked both
+    /// as many earned by denials as there are [entries](crate::protection::AutoBlock::max_entries). A caller that is blocked both
     /// ways is listed twice. The list is made when this is called: its length is the number of blocks.
     ///
     /// ```
-    /// use tollgate::{RateLimiter, Signal, HOUR};
+    /// use tollgate::{protection::Signal, RateLimiter, HOUR};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::backend::Error> {
     /// let limiter = RateLimiter::default();
     /// limiter.block(Signal::ip([192, 0, 2, 7].into()), HOUR).await?;
     /// let [block] = &limiter.blocks()[..] else { panic!("one block") };

@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-/// A mistake of the program that a limiter noticed while it ran, as an [`Observer`](crate::Observer) receives it.
+/// A mistake of the program that a limiter noticed while it ran, as an [`Observer`](crate::observe::Observer) receives it.
 ///
-/// Each mistake is reported once for each limiter, and 256 of them at most; [`Stats::mistakes`](crate::Stats) counts all
+/// Each mistake is reported once for each limiter, and 256 of them at most; [`Stats::mistakes`](crate::limiter::Stats) counts all
 /// of them. Its `Display` says what was found and how to fix it. It never shows a key.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use tollgate::{MemoryBackend, Mistake, MistakeKind, Observed, Observer, Policy, Quota, RateLimiter, Subject, MINUTE};
+/// use tollgate::{observe::{Decided, Mistake, MistakeKind, Observer}, MemoryBackend, Policy, Quota, RateLimiter, Subject, MINUTE};
 ///
 /// #[derive(Default)]
 /// struct Log(Mutex<Vec<(MistakeKind, String)>>);
 ///
 /// impl Observer for Log {
-///     fn decided(&self, _: &Observed<'_>) {}
+///     fn decided(&self, _: &Decided<'_>) {}
 ///
 ///     fn mistake(&self, mistake: &Mistake) {
 ///         self.0.lock().unwrap().push((mistake.kind(), mistake.to_string()));
@@ -58,7 +58,7 @@ impl fmt::Display for Mistake {
 /// The kinds of [`Mistake`].
 ///
 /// ```
-/// assert_eq!(tollgate::MistakeKind::UnknownTier.as_str(), "unknown_tier");
+/// assert_eq!(tollgate::observe::MistakeKind::UnknownTier.as_str(), "unknown_tier");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -75,7 +75,7 @@ pub enum MistakeKind {
     /// A gRPC request was refused with a plain HTTP status, by a layer without
     /// [`grpc`](crate::RateLimitLayer::grpc).
     PlainGrpcRefusal,
-    /// A [deny list](crate::DenyList) has a rule that a layer in use can never apply.
+    /// A [deny list](crate::protection::DenyList) has a rule that a layer in use can never apply.
     UnmatchedDenyRule,
     /// A request has no peer address, by which [`key::client_ip`](crate::key::client_ip) counts it, so it was refused: the
     /// server does not pass the address on.
@@ -98,7 +98,7 @@ impl MistakeKind {
     }
 }
 
-/// How often a limiter noticed each kind of [`Mistake`]: [`Stats::mistakes`](crate::Stats::mistakes).
+/// How often a limiter noticed each kind of [`Mistake`]: [`Stats::mistakes`](crate::limiter::Stats::mistakes).
 ///
 /// ```
 /// use tollgate::RateLimiter;

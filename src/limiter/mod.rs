@@ -7,28 +7,26 @@ mod builder;
 mod charge;
 mod control;
 mod decide;
-mod deny;
+pub(crate) mod deny;
 mod error;
 mod failure;
 mod future;
-mod guard;
-mod listing;
+pub(crate) mod guard;
+pub(crate) mod listing;
 mod local;
-mod mistake;
+pub(crate) mod mistake;
 #[cfg(all(test, tollgate_models))]
 mod models;
 mod noticed;
 mod notices;
-mod observer;
+pub(crate) mod observer;
 mod overrides;
 mod pause;
 mod queue;
+mod receipt;
 mod reservation;
-mod settlement;
 mod snapshot;
 mod turn;
-#[cfg(feature = "wait")]
-mod wait;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +35,7 @@ use smallvec::SmallVec;
 
 use self::block_cache::BlockCache;
 use self::failure::Failure;
-use self::future::Answer;
+use self::future::{Answer, Finish};
 use self::guard::Guard;
 use self::local::LocalTime;
 use self::noticed::Noticed;
@@ -52,22 +50,20 @@ pub use acquire::Acquire;
 pub use builder::RateLimiterBuilder;
 pub use charge::Charge;
 pub use control::Stats;
-pub(crate) use decide::Circumstances;
-pub use deny::DenyList;
+pub(crate) use decide::CallContext;
+pub(crate) use deny::DenyList;
 pub use error::LimitError;
 pub use failure::FailureMode;
 pub use future::DecisionFuture;
-pub use guard::AutoBlock;
-pub use listing::{Block, SetQuota};
-pub use mistake::{Mistake, MistakeKind, Mistakes};
-pub use observer::{Blocked, Failed, Observed, Observer, Outcome, Reset, Settled};
+pub(crate) use guard::AutoBlock;
+
+pub use listing::SetQuota;
+pub(crate) use observer::Observer;
 pub use overrides::SetQuotaError;
-pub use reservation::{HoldFuture, Reservation};
-pub use settlement::Settlement;
+pub use receipt::Receipt;
+pub use reservation::Reservation;
 pub use snapshot::Snapshot;
 pub(crate) use turn::Place;
-#[cfg(feature = "wait")]
-pub use wait::WaitFuture;
 
 /// Limits callers, from any handler: by a policy, under a key, on a backend.
 ///
@@ -136,7 +132,7 @@ impl RateLimiter {
     /// A limiter on `backend`, with a random secret.
     ///
     /// ```
-    /// use tollgate::{ManualClock, MemoryBackend, RateLimiter};
+    /// use tollgate::{clock::ManualClock, MemoryBackend, RateLimiter};
     ///
     /// let clock = ManualClock::new();
     /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock).build());
@@ -184,7 +180,7 @@ impl RateLimiter {
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::backend::Error> {
     /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
     ///
     /// let limiter = RateLimiter::default();
@@ -199,7 +195,7 @@ impl RateLimiter {
     ///
     /// ```compile_fail
     /// #![deny(unused_must_use)]
-    /// # use tollgate::{Error, Policy, RateLimiter};
+    /// # use tollgate::{backend::Error, Policy, RateLimiter};
     /// async fn login(limiter: &RateLimiter, policy: &Policy) -> Result<(), Error> {
     ///     limiter.try_limit(policy, "ada").await?;
     ///     Ok(())
@@ -237,9 +233,9 @@ impl RateLimiter {
     /// If the backend cannot decide, or is a remote one.
     pub fn try_limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Decision, Error> {
         let none = Signals::new();
-        let around = Circumstances { waits: false, ..Circumstances::of(true, &none) };
+        let around = CallContext { waits: false, ..CallContext::of(true, &none) };
         let answer = self.decide(&[(policy, &subject.into(), Ask::cost(1))], around).try_ready();
-        future::only(answer.unwrap_or_else(|_| Err(decide::cannot_wait())))
+        future::only(self, answer.unwrap_or_else(|_| Err(decide::cannot_wait())))
     }
 
     /// What [`limit`](RateLimiter::limit) would answer, without taking anything. Of a layer's callers: name them as
@@ -270,7 +266,7 @@ impl RateLimiter {
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::backend::Error> {
     /// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
     /// let limiter = RateLimiter::default();
     /// assert_eq!(limiter.try_check(&LOGIN, "ada@example.com").await?.remaining(), 5);
@@ -309,7 +305,7 @@ impl RateLimiter {
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::backend::Error> {
     /// # static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE));
     /// let limiter = RateLimiter::default();
     /// assert!(!limiter.try_acquire(&CHAT, "ada").cost(11).await?.is_allowed());
@@ -351,7 +347,7 @@ impl RateLimiter {
         &self,
         charges: impl IntoIterator<Item = Charge<'a>>,
     ) -> DecisionFuture<Result<Allowed<Decisions>, LimitError>> {
-        self.at_once(charges).finish(future::all_allowed)
+        self.at_once(charges).finish(self, future::all_allowed)
     }
 
     /// [`limit_all`](RateLimiter::limit_all) that returns a denial as [`Decisions`].
@@ -374,7 +370,7 @@ impl RateLimiter {
         &self,
         charges: impl IntoIterator<Item = Charge<'a>>,
     ) -> DecisionFuture<Result<Allowed<Decisions>, LimitError>> {
-        self.try_check_all(charges).finish(future::all_allowed)
+        self.try_check_all(charges).finish(self, future::all_allowed)
     }
 
     /// [`check_all`](RateLimiter::check_all) that returns a denial as [`Decisions`].
@@ -382,7 +378,7 @@ impl RateLimiter {
     /// ```
     /// # use tollgate::{Charge, Policy, Quota, RateLimiter, MINUTE};
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::backend::Error> {
     /// # static USER: Policy = Policy::new("user", Quota::token_bucket(10, MINUTE));
     /// # static GLOBAL: Policy = Policy::new("global", Quota::token_bucket(1, MINUTE));
     /// let limiter = RateLimiter::default();
@@ -424,9 +420,12 @@ impl RateLimiter {
     /// # Errors
     /// If one of them is denied, the backend cannot decide, or a charge [reserves](Charge::reserve) a turn of a quota
     /// that has none ([`LimitError::NoReservations`]).
-    pub fn hold_all<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> HoldFuture {
+    pub fn hold_all<'a>(
+        &self,
+        charges: impl IntoIterator<Item = Charge<'a>>,
+    ) -> DecisionFuture<Result<Reservation, LimitError>> {
         let charges: Charges<'a> = charges.into_iter().collect();
-        self.hold_up_to(&charges, None)
+        self.reserve_all(&charges, Duration::ZERO, reservation::held)
     }
 
     /// Whole tokens that `subject` could spend at once now. If the backend is down and the policy's [failure
@@ -434,7 +433,7 @@ impl RateLimiter {
     /// [`try_check`](RateLimiter::try_check) tells who decided.
     ///
     /// Of a layer's caller, `subject` is the same key **and the same tier**, best as the layer's extractor makes them, of a
-    /// request ([`KeyExtractor::subject`](crate::KeyExtractor::subject)) or of a value (`key::client_ip().key(address)`,
+    /// request ([`KeyExtractor::subject`](crate::key::KeyExtractor::subject)) or of a value (`key::client_ip().key(address)`,
     /// `key::bearer().key(token)`): without the tier it is the policy's own quota that is told of, and `"7"` is another key than
     /// `7`. `None` is the anonymous bucket. If nothing ever seems to be spent,
     /// the layer was not [given this limiter](crate::RateLimitLayer::limiter).
@@ -481,7 +480,7 @@ impl RateLimiter {
     /// # static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10_000, MINUTE));
     /// let limiter = RateLimiter::default();
     /// limiter.acquire(&CHAT, "ada").cost(10_000).await?;
-    /// let snapshot = limiter.value(&CHAT, "ada").await?; // of a token: `key::bearer().key("sk_7f3a")`
+    /// let snapshot = limiter.snapshot(&CHAT, "ada").await?; // of a token: `key::bearer().key("sk_7f3a")`
     /// assert_eq!(snapshot.available(snapshot.now() + MINUTE / 4), 2_500);
     /// # Ok(())
     /// # }
@@ -489,7 +488,7 @@ impl RateLimiter {
     ///
     /// # Errors
     /// If the backend cannot tell.
-    pub async fn value(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Snapshot, Error> {
+    pub async fn snapshot(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Snapshot, Error> {
         let decision = self.try_acquire(policy, subject).cost(0).check().await?;
         Ok(Snapshot::of(&decision))
     }
@@ -499,11 +498,11 @@ impl RateLimiter {
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::backend::Error> {
     /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
     ///
     /// let limiter = RateLimiter::default();
-    /// let snapshot = limiter.value(&API, "ada").await?;
+    /// let snapshot = limiter.snapshot(&API, "ada").await?;
     /// assert_eq!(snapshot.available(limiter.now().await?), 10);
     /// # Ok(())
     /// # }
@@ -565,15 +564,19 @@ impl RateLimiter {
         }
     }
 
-    /// Takes charges in hand that a pause holds for `wait` at most. `None`: one that is there already denies them, and one
-    /// that comes before their turn holds them until it ends.
-    fn hold_up_to(&self, charges: &[Charge<'_>], wait: Option<Duration>) -> HoldFuture {
+    /// Takes charges in hand. A pause that is there already holds them for `patience` at most, and denies them if it lasts
+    /// longer.
+    fn reserve_all(
+        &self,
+        charges: &[Charge<'_>],
+        patience: Duration,
+        finish: Finish<Result<Reservation, LimitError>>,
+    ) -> DecisionFuture<Result<Reservation, LimitError>> {
         let mut turns = charges.iter().filter(|charge| charge.reserves());
         if let Some(charge) = turns.find(|charge| !self.has_turns(charge)) {
-            return HoldFuture::failed(LimitError::NoReservations(charge.policy.name().clone()));
+            return DecisionFuture::ready(Err(LimitError::NoReservations(charge.policy.name().clone())));
         }
-        let last = wait.map(|wait| self.latest(wait));
-        HoldFuture::new(self, self.decide_charges(charges, true, wait.unwrap_or_default()), last)
+        self.decide_charges(charges, true, patience).finish(self, finish)
     }
 
     fn decide_charges(&self, charges: &[Charge<'_>], take: bool, patience: Duration) -> DecisionFuture<Answer> {
@@ -582,7 +585,7 @@ impl RateLimiter {
         let signals = charges.iter().find_map(|charge| charge.signals.as_deref()).unwrap_or(&none);
         let charges: SmallVec<[_; 4]> =
             charges.iter().map(|charge| (charge.policy, &charge.subject, charge.ask)).collect();
-        self.decide(&charges, Circumstances { patience, ..Circumstances::of(take, signals) })
+        self.decide(&charges, CallContext { patience, ..CallContext::of(take, signals) })
     }
 
     /// Whether the policy's quota allows reservations, as written or as set at run time. A quota that was set without
@@ -597,7 +600,7 @@ impl RateLimiter {
     /// what [`Decision::key`], logs and the rows of a backend ([`RowId`]) name the key by.
     ///
     /// ```
-    /// use tollgate::{Key, MemoryBackend, RateLimiter, Secret};
+    /// use tollgate::{key::Secret, Key, MemoryBackend, RateLimiter};
     ///
     /// let limiter = || RateLimiter::builder(MemoryBackend::new()).secret(Secret::new([7; 16])).build();
     /// assert_eq!(limiter().digest(Some(&Key::from("ada"))), limiter().digest(Some(&Key::from("ada"))));
@@ -661,7 +664,7 @@ mod tests {
         }
         assert!(!limiter.try_limit(&api, free.clone()).await.unwrap().is_allowed());
         let upgraded = limiter.try_limit(&api, premium.clone()).await.unwrap();
-        assert_eq!((upgraded.limit(), upgraded.remaining()), (100, 89));
+        assert_eq!((upgraded.capacity(), upgraded.remaining()), (100, 89));
         // Back again: paid back as the faster quota pays, so when that one would be repaid all of it is there.
         clock.advance(MINUTE);
         assert_eq!(limiter.remaining(&api, free).await.unwrap(), 10);
@@ -723,7 +726,7 @@ mod tests {
     async fn a_snapshot_projects_itself() {
         let (limiter, clock) = limiter();
         limiter.acquire(&API, 1).cost(10).await.unwrap();
-        let snapshot = limiter.value(&API, 1).await.unwrap();
+        let snapshot = limiter.snapshot(&API, 1).await.unwrap();
         assert_eq!(snapshot.available(snapshot.now()), 0);
         assert_eq!(snapshot.available(snapshot.now() + MINUTE / 2), 5);
         clock.advance(MINUTE / 2);
@@ -792,6 +795,6 @@ mod tests {
         assert!(!far.try_limit_now(&one, "ada").unwrap().is_allowed());
         // A quota that was set applies.
         near.set_quota(&one, Some(Quota::token_bucket(5, MINUTE))).await.unwrap();
-        assert_eq!(near.try_limit_now(&one, "bob").unwrap().limit(), 5);
+        assert_eq!(near.try_limit_now(&one, "bob").unwrap().capacity(), 5);
     }
 }

@@ -158,7 +158,7 @@ impl Inner {
         if matches!(decision.reason(), Reason::CostTooLarge | Reason::WaitTooLong) {
             self.mistake(MistakeKind::ImpossibleCost, (decision.policy(), decision.quota().stamp()), || {
                 let (name, quota, cost) = (decision.policy(), decision.quota(), decision.cost());
-                let limit = decision.limit();
+                let limit = decision.capacity();
                 format!(
                     "policy {name:?} can never grant a cost of {cost}: its quota {quota} holds {limit} at most; \
                      raise its capacity, or lower the cost"

@@ -12,13 +12,13 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// use std::sync::Arc;
-/// use tollgate::{MemoryBackend, Observed, Observer, Policy, Quota, RateLimiter, MINUTE};
+/// use tollgate::{observe::{Decided, Observer}, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
 ///
 /// #[derive(Default)]
 /// struct Denials(AtomicU64);
 ///
 /// impl Observer for Denials {
-///     fn decided(&self, observed: &Observed<'_>) {
+///     fn decided(&self, observed: &Decided<'_>) {
 ///         if !observed.decision().is_allowed() {
 ///             self.0.fetch_add(1, Ordering::Relaxed);
 ///         }
@@ -28,7 +28,7 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 /// static API: Policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// let denials = Arc::new(Denials::default());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&denials)).build();
 /// for _ in 0..2 {
@@ -46,7 +46,7 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 /// limiter without observers spends nothing on them. `tollgate::observe` has observers for `tracing` and `metrics`.
 pub trait Observer: Send + Sync + 'static {
     /// A charge was decided; each charge of a call by itself.
-    fn decided(&self, observed: &Observed<'_>);
+    fn decided(&self, observed: &Decided<'_>);
 
     /// The backend could not decide a charge. If its [failure mode](crate::FailureMode) has an answer,
     /// [`decided`](Observer::decided) is called too. Does nothing by default. See [`Failed`] for an example.
@@ -61,14 +61,14 @@ pub trait Observer: Send + Sync + 'static {
     }
 
     /// A charge was settled in this process: its true cost was reported, or it was given back by a
-    /// [refund](crate::Settlement::refund) or by a [reservation](crate::Reservation) that was cancelled or dropped. Does
+    /// [refund](crate::Receipt::refund) or by a [reservation](crate::Reservation) that was cancelled or dropped. Does
     /// nothing by default. See [`Settled`] for an example.
     fn settled(&self, settled: &Settled<'_>) {
         let _ = settled;
     }
 
     /// What a key spent under a policy was forgotten, by [`RateLimiter::reset`](crate::RateLimiter::reset) or
-    /// [`Settlement::reset`](crate::Settlement::reset) in this process. Does nothing by default. See [`Reset`] for an
+    /// [`Receipt::reset`](crate::Receipt::reset) in this process. Does nothing by default. See [`Reset`] for an
     /// example.
     fn reset(&self, reset: &Reset<'_>) {
         let _ = reset;
@@ -82,7 +82,7 @@ pub trait Observer: Send + Sync + 'static {
 }
 
 impl<O: Observer + ?Sized> Observer for Arc<O> {
-    fn decided(&self, observed: &Observed<'_>) {
+    fn decided(&self, observed: &Decided<'_>) {
         (**self).decided(observed);
     }
 
@@ -110,12 +110,12 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
 /// A decision as an [`Observer`] is told of it, with the time that it was waited for.
 ///
 /// ```
-/// use tollgate::{Observed, Observer, Outcome};
+/// use tollgate::observe::{Decided, Observer, Outcome};
 ///
 /// struct Slow;
 ///
 /// impl Observer for Slow {
-///     fn decided(&self, observed: &Observed<'_>) {
+///     fn decided(&self, observed: &Decided<'_>) {
 ///         let counts = !observed.is_check() && observed.is_enforced() && observed.outcome() != Outcome::Denied;
 ///         if let Some(latency) = observed.latency().filter(|latency| counts && latency.as_millis() > 20) {
 ///             eprintln!("{} took {latency:?}", observed.decision().policy());
@@ -125,21 +125,21 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
 /// # use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
 /// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Slow).build();
 /// assert!(limiter.try_limit(&API, "ada").await?.is_allowed());
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Observed<'a> {
+pub struct Decided<'a> {
     pub(super) decision: &'a Decision,
     pub(super) latency: Option<Duration>,
     pub(super) check: bool,
     pub(super) enforced: bool,
 }
 
-impl<'a> Observed<'a> {
+impl<'a> Decided<'a> {
     /// The decision: policy, key digest, cost, what is left, the reason, who decided.
     pub const fn decision(&self) -> &'a Decision {
         self.decision
@@ -174,7 +174,7 @@ impl<'a> Observed<'a> {
 /// What became of a charge.
 ///
 /// ```
-/// use tollgate::Outcome;
+/// use tollgate::observe::Outcome;
 ///
 /// let all = [Outcome::Allowed, Outcome::Reserved, Outcome::Denied];
 /// assert_eq!(all.map(Outcome::as_str), ["allowed", "reserved", "denied"]);
@@ -204,12 +204,12 @@ impl Outcome {
 /// A charge that the backend could not decide, as an [`Observer`] is told of it.
 ///
 /// ```
-/// use tollgate::{ErrorKind, Failed, Observed, Observer};
+/// use tollgate::{backend::ErrorKind, observe::{Decided, Failed, Observer}};
 ///
 /// struct Alarm;
 ///
 /// impl Observer for Alarm {
-///     fn decided(&self, _: &Observed<'_>) {}
+///     fn decided(&self, _: &Decided<'_>) {}
 ///
 ///     fn failed(&self, failed: &Failed<'_>) {
 ///         if failed.error().kind() != ErrorKind::Unavailable {
@@ -220,7 +220,7 @@ impl Outcome {
 /// # use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
 /// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Alarm).build();
 /// assert!(limiter.try_limit(&API, "ada").await?.is_allowed());
 /// # Ok(())
@@ -250,7 +250,7 @@ impl<'a> Failed<'a> {
         self.error
     }
 
-    /// The time from the call to the error. `None` as [of a decision](Observed::latency).
+    /// The time from the call to the error. `None` as [of a decision](Decided::latency).
     pub const fn latency(&self) -> Option<Duration> {
         self.latency
     }
@@ -260,19 +260,19 @@ impl<'a> Failed<'a> {
 ///
 /// Observers are notified when the settlement is made. A remote backend may still fail to carry it out, and of a charge
 /// that cost less, a part may have been paid back already: see
-/// [what can be given back](crate::Settlement#what-can-be-given-back).
+/// [what can be given back](crate::Receipt#what-can-be-given-back).
 ///
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU64, Ordering};
-/// use tollgate::{MemoryBackend, Observed, Observer, Policy, Quota, RateLimiter, Settled, MINUTE};
+/// use tollgate::{observe::{Decided, Observer, Settled}, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
 ///
 /// /// The tokens that callers truly used.
 /// #[derive(Default)]
 /// struct Bill(AtomicU64);
 ///
 /// impl Observer for Bill {
-///     fn decided(&self, _: &Observed<'_>) {}
+///     fn decided(&self, _: &Decided<'_>) {}
 ///
 ///     fn settled(&self, settled: &Settled<'_>) {
 ///         println!("{}: {} became {}", settled.decision().policy(), settled.decision().cost(), settled.actual());
@@ -286,7 +286,7 @@ impl<'a> Failed<'a> {
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let bill = Arc::new(Bill::default());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&bill)).build();
-/// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.keep();
+/// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.into_receipt();
 /// usage.settle(1700).await?;
 /// assert_eq!(bill.0.load(Ordering::Relaxed), 1700);
 /// # Ok(())
@@ -314,13 +314,13 @@ impl<'a> Settled<'a> {
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use tollgate::{Digest, MemoryBackend, Observed, Observer, Policy, Quota, RateLimiter, Reset, Subject, HOUR};
+/// use tollgate::{key::Digest, observe::{Decided, Observer, Reset}, MemoryBackend, Policy, Quota, RateLimiter, Subject, HOUR};
 ///
 /// #[derive(Default)]
 /// struct Audit(Mutex<Vec<(String, Digest)>>);
 ///
 /// impl Observer for Audit {
-///     fn decided(&self, _: &Observed<'_>) {}
+///     fn decided(&self, _: &Decided<'_>) {}
 ///
 ///     fn reset(&self, reset: &Reset<'_>) {
 ///         self.0.lock().unwrap().push((reset.policy().to_string(), reset.key()));
@@ -330,7 +330,7 @@ impl<'a> Settled<'a> {
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// let audit = Arc::new(Audit::default());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&audit)).build();
 /// limiter.reset(&LOGIN, "ada").await?;
@@ -361,13 +361,13 @@ impl<'a> Reset<'a> {
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use tollgate::{Blocked, MemoryBackend, Observed, Observer, RateLimiter, Signal, DAY};
+/// use tollgate::{observe::{Blocked, Decided, Observer}, protection::Signal, MemoryBackend, RateLimiter, DAY};
 ///
 /// #[derive(Default)]
 /// struct Log(Mutex<Vec<String>>);
 ///
 /// impl Observer for Log {
-///     fn decided(&self, _: &Observed<'_>) {}
+///     fn decided(&self, _: &Decided<'_>) {}
 ///
 ///     fn blocked(&self, blocked: &Blocked<'_>) {
 ///         let line = format!("{} for {:?}, {} times", blocked.rule(), blocked.lasts(), blocked.times());
@@ -376,7 +376,7 @@ impl<'a> Reset<'a> {
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// let log = Arc::new(Log::default());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&log)).build();
 /// limiter.block(Signal::ip([192, 0, 2, 7].into()), DAY).await?;

@@ -141,7 +141,7 @@ const MOST: usize = 100_000;
 /// `source()` is what caused that.
 ///
 /// ```
-/// # use tollgate::{Policy, Quota, RateLimiter, SetQuotaError, MINUTE};
+/// # use tollgate::{limiter::SetQuotaError, Policy, Quota, RateLimiter, MINUTE};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));

@@ -27,10 +27,10 @@ impl RateLimiter {
     /// the quota's reservations, behind calls that were promised later turns before the pause began. A call that does not
     /// fit then is denied.
     ///
-    /// The layer pauses its key by [`Settle::Pause`](crate::Settle::Pause).
+    /// The layer pauses its key by [`OnResponse::Pause`](crate::OnResponse::Pause).
     ///
     /// ```
-    /// use tollgate::{ManualClock, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
+    /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
     ///
     /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(50));
     ///
@@ -63,7 +63,7 @@ impl RateLimiter {
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, DAY, SECOND};
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::backend::Error> {
     /// # static CALLS: Policy = Policy::new("calls", Quota::token_bucket(10, SECOND));
     /// let limiter = RateLimiter::default();
     /// limiter.pause(&CALLS, "api.example.com", DAY).await?;

@@ -8,12 +8,12 @@ use std::time::Duration;
 use super::future::Answer;
 use super::queue::{Queues, Ticket};
 use super::turn::Turn;
-use super::{DecisionFuture, LimitError, RateLimiter, Settlement};
+use super::{DecisionFuture, LimitError, RateLimiter, Receipt};
 use crate::algorithm::Micros;
 use crate::backend::BackendFuture;
 use crate::policy::{DecidedBy, Decision, Decisions};
 
-/// Charges that were made and are still in hand: [kept](Reservation::keep) when the work is done, given back when this
+/// Charges that were made and are still in hand: [kept](Reservation::into_receipt) when the work is done, given back when this
 /// is [cancelled](Reservation::cancel).
 ///
 /// Dropped, a charge that was [held](crate::RateLimiter::hold_all) is given back. A turn that was
@@ -34,16 +34,16 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// assert!(second.decisions().is_allowed());
 ///
 /// assert!(second.cancel().await?); // the next caller gets that turn
-/// first.keep();
+/// first.into_receipt();
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// A turn that has not come yet goes back only if nobody reserved after it: those behind keep the times that they were
 /// promised, so the turn would be empty. Else it is forfeited. What a charge gives back after its turn is said of
-/// [`Settlement`](Settlement#what-can-be-given-back).
+/// [`Receipt`](Receipt#what-can-be-given-back).
 #[derive(Debug)]
-#[must_use = "call `wait` for its turn; a charge that was held is given back when it is dropped, unless `keep` is called"]
+#[must_use = "call `wait` for its turn; a charge that was held is given back when it is dropped, unless `into_receipt` is called"]
 pub struct Reservation {
     limiter: RateLimiter,
     decisions: Decisions,
@@ -97,6 +97,13 @@ impl Reservation {
         }
     }
 
+    /// The same, which fails if a pause would move the charges past `last`.
+    #[cfg(feature = "wait")]
+    pub(super) fn until(mut self, last: Micros) -> Reservation {
+        self.last = Some(last);
+        self
+    }
+
     /// The decisions on the charges, all granted.
     pub fn decisions(&self) -> &Decisions {
         &self.decisions
@@ -119,7 +126,7 @@ impl Reservation {
     }
 
     /// The charges stay. What is returned can tell their true cost, or be dropped.
-    pub fn keep(mut self) -> Settlement {
+    pub fn into_receipt(mut self) -> Receipt {
         self.open = false;
         self.leave(Queues::go)
     }
@@ -154,12 +161,12 @@ impl Reservation {
     /// backend cannot decide then.
     ///
     /// # Panics
-    /// Outside of a tokio runtime, unless the backend's [clock](crate::Clock) has its own way to wait.
+    /// Outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) has its own way to wait.
     #[cfg(feature = "wait")]
-    pub async fn wait(mut self) -> Result<Settlement, LimitError> {
+    pub async fn wait(mut self) -> Result<Receipt, LimitError> {
         self.returns = true;
         std::future::poll_fn(|context| self.poll_turn(context)).await?;
-        Ok(self.keep())
+        Ok(self.into_receipt())
     }
 
     /// Ready when the turn has come and the charges are made: a turn that comes during a pause is given back, and the
@@ -216,9 +223,9 @@ impl Reservation {
     }
 
     /// Out of the queue, in one way or the other, and what is left to settle then.
-    fn leave(&mut self, way: Way) -> Settlement {
+    fn leave(&mut self, way: Way) -> Receipt {
         self.leave_queue(way);
-        Settlement::new(&self.limiter, std::mem::replace(&mut self.decisions, Decisions::from_iter([])))
+        Receipt::new(&self.limiter, std::mem::replace(&mut self.decisions, Decisions::from_iter([])))
     }
 
     fn leave_queue(&mut self, way: Way) {
@@ -242,82 +249,14 @@ impl Drop for Reservation {
     }
 }
 
-/// Charges in hand, on their way: see [`Acquire::hold`](super::Acquire::hold) and
-/// [`Acquire::reserve`](super::Acquire::reserve).
-///
-/// The charges are made when the call is, not when this is awaited. Dropped with the answer inside, it gives them back,
-/// reserved turns too.
-/// Dropped while a remote backend decides, it does not: the charges stay, since their answer, which says what to give
-/// back, is not received.
-///
-/// ```
-/// # use tollgate::{HoldFuture, Policy, Quota, RateLimiter, MINUTE};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-/// # let limiter = RateLimiter::default();
-/// let answer: HoldFuture = limiter.acquire(&API, "ada").hold();
-/// drop(answer); // in memory it was there already: given back
-/// assert_eq!(limiter.remaining(&API, "ada").await?, 10);
-/// # Ok(())
-/// # }
-/// ```
-///
-/// Polled again after it has answered, it panics, as futures may.
-#[derive(Debug)]
-#[must_use = "a reservation that is dropped is given back at once"]
-pub struct HoldFuture {
-    kind: Kind,
-    /// Whether the reservation is given back if it is dropped.
-    returns: bool,
+/// Charges that are given back if the reservation is dropped.
+pub(super) fn held(limiter: &RateLimiter, answer: Answer) -> Result<Reservation, LimitError> {
+    Ok(Reservation::new(limiter, answer?.into_result()?.into_inner(), Duration::ZERO, None))
 }
 
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant)] // The future moves once.
-enum Kind {
-    /// `None` once it was taken.
-    Ready(Option<Result<Reservation, LimitError>>),
-    Pending(RateLimiter, DecisionFuture<Answer>, Option<Micros>),
-}
-
-impl HoldFuture {
-    /// Nothing was asked.
-    pub(super) fn failed(error: LimitError) -> HoldFuture {
-        HoldFuture { kind: Kind::Ready(Some(Err(error))), returns: true }
-    }
-
-    pub(super) fn new(limiter: &RateLimiter, decisions: DecisionFuture<Answer>, last: Option<Micros>) -> HoldFuture {
-        let kind = match decisions.try_ready() {
-            Ok(answer) => Kind::Ready(Some(held(limiter, answer, last))),
-            Err(decisions) => Kind::Pending(limiter.clone(), decisions, last),
-        };
-        HoldFuture { kind, returns: true }
-    }
-
-    /// The same for a turn whose waiting the caller does itself: dropping it keeps the charge.
-    pub(super) fn reserved(self) -> HoldFuture {
-        HoldFuture { returns: false, ..self }
-    }
-}
-
-impl Future for HoldFuture {
-    type Output = Result<Reservation, LimitError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = match &mut self.kind {
-            Kind::Ready(answer) => {
-                answer.take().unwrap_or_else(|| panic!("a HoldFuture was polled after it had answered"))
-            }
-            Kind::Pending(limiter, decisions, last) => held(limiter, ready!(Pin::new(decisions).poll(context)), *last),
-        };
-        let returns = self.returns;
-        Poll::Ready(answer.map(|mut reservation| {
-            reservation.returns = returns;
-            reservation
-        }))
-    }
-}
-
-fn held(limiter: &RateLimiter, answer: Answer, last: Option<Micros>) -> Result<Reservation, LimitError> {
-    Ok(Reservation::new(limiter, answer?.into_result()?.into_inner(), Duration::ZERO, last))
+/// A turn whose waiting the caller does itself: dropping it keeps the charge.
+pub(super) fn reserved(limiter: &RateLimiter, answer: Answer) -> Result<Reservation, LimitError> {
+    let mut reservation = held(limiter, answer)?;
+    reservation.returns = false;
+    Ok(reservation)
 }

@@ -15,7 +15,7 @@ use crate::policy::{Decision, PolicyName, Reason};
 /// # async fn main() -> Result<(), tollgate::LimitError> {
 /// let limiter = RateLimiter::default();
 /// limiter.acquire(&API, "ada").cost(10).await?;
-/// let snapshot = limiter.value(&API, "ada").await?;
+/// let snapshot = limiter.snapshot(&API, "ada").await?;
 /// assert_eq!(snapshot.available(snapshot.now()), 0);
 /// assert_eq!(snapshot.available(snapshot.now() + MINUTE / 2), 5);
 /// # Ok(())
@@ -69,7 +69,7 @@ impl Snapshot {
         self.now
     }
 
-    /// Of a caller on a [deny list](crate::DenyList), or [blocked](crate::AutoBlock): until then nothing is allowed,
+    /// Of a caller on a [deny list](crate::protection::DenyList), or [blocked](crate::protection::AutoBlock): until then nothing is allowed,
     /// whatever the quota says; [`Micros::MAX`] if it is for good.
     pub const fn not_before(&self) -> Option<Micros> {
         self.not_before
@@ -95,7 +95,7 @@ impl Snapshot {
     /// # async fn main() -> Result<(), tollgate::LimitError> {
     /// let limiter = RateLimiter::default();
     /// limiter.acquire(&API, "ada").cost(10).await?;
-    /// let snapshot = limiter.value(&API, "ada").await?;
+    /// let snapshot = limiter.snapshot(&API, "ada").await?;
     ///
     /// // What a page that counts down wants to know: when do three fit?
     /// let later = snapshot.project(snapshot.state().at, Ask::cost(3));
@@ -135,7 +135,7 @@ impl Snapshot {
     /// - `not_before`, only if there is one: [`not_before`](Snapshot::not_before).
     ///
     /// ```
-    /// use tollgate::{ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
+    /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
     ///
     /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
     ///
@@ -143,7 +143,7 @@ impl Snapshot {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
     /// limiter.acquire(&API, "ada").cost(3).await?;
-    /// let json: serde_json::Value = serde_json::from_str(&limiter.value(&API, "ada").await?.to_json())?;
+    /// let json: serde_json::Value = serde_json::from_str(&limiter.snapshot(&API, "ada").await?.to_json())?;
     /// assert_eq!((&json["policy"], &json["capacity"]), (&"api".into(), &10.into()));
     /// assert_eq!((&json["spent"], &json["now"]), (&3.into(), &1_767_225_600_000_000_u64.into()));
     /// # Ok(())

@@ -74,7 +74,7 @@ impl RateLimiter {
     /// How many wait for their turns at the moment, in layers and in [`wait_up_to`](super::Acquire::wait_up_to).
     ///
     /// ```
-    /// use tollgate::{ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
+    /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
     ///
     /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).capacity(0).max_reserved(10));
     ///

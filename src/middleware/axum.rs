@@ -7,12 +7,12 @@ use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 
-use super::key::KeyError;
 use super::refusal::{Cause, refuse};
 use super::status::RateLimitStatus;
 use crate::backend::Error;
-use crate::limiter::{LimitError, Settlement};
+use crate::limiter::{LimitError, Receipt};
 use crate::policy::Denied;
+use crate::policy::KeyError;
 
 /// 429 with the headers and the body that the layer would send.
 ///
@@ -82,11 +82,11 @@ impl<S: Sync> FromRequestParts<S> for RateLimitStatus {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Settlement {
+impl<S: Sync> FromRequestParts<S> for Receipt {
     type Rejection = KeyError;
 
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Settlement, KeyError> {
-        extension(parts, "Settlement", "with_settlement")
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Receipt, KeyError> {
+        extension(parts, "Receipt", "with_receipt")
     }
 }
 
@@ -99,11 +99,11 @@ impl<S: Sync> OptionalFromRequestParts<S> for RateLimitStatus {
     }
 }
 
-/// `None` if the layer does not have [`with_settlement`](super::RateLimitLayer::with_settlement).
-impl<S: Sync> OptionalFromRequestParts<S> for Settlement {
+/// `None` if the layer does not have [`with_receipt`](super::RateLimitLayer::with_receipt).
+impl<S: Sync> OptionalFromRequestParts<S> for Receipt {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Option<Settlement>, Infallible> {
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Option<Receipt>, Infallible> {
         Ok(parts.extensions.get().cloned())
     }
 }

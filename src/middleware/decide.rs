@@ -7,17 +7,17 @@ use http::request::Parts;
 use smallvec::SmallVec;
 
 use super::headers::{HeaderFamily, Report};
-use super::key::{Extraction, Found, KeyError};
+use super::key::{Extraction, Found};
+use super::on_response::Unsettled;
 use super::refusal::{Cause, random_up_to};
 use super::rule::Rule;
-use super::settle::Unsettled;
 use super::shared::Shared;
 use super::soon::Soon;
 use super::status::RateLimitStatus;
 use crate::algorithm::{Ask, Micros};
 use crate::backend::Error;
-use crate::limiter::{Circumstances, Place, Reservation, Settlement};
-use crate::policy::{Decisions, KeyFault, Policy, Signals, Subject};
+use crate::limiter::{CallContext, Place, Receipt, Reservation};
+use crate::policy::{Decisions, KeyError, KeyFault, Policy, Signals, Subject};
 
 /// What becomes of a request.
 #[allow(clippy::large_enum_variant)] // Moved once or twice; a box would be an allocation for each request.
@@ -150,7 +150,7 @@ impl Shared {
         let charges = lines.iter().map(|line| (self.policy(line), &line.subject, ask(line.cost)));
         let charges: SmallVec<[_; 2]> = charges.collect();
         let patience = wait.filter(|_| place.is_some()).unwrap_or_default();
-        let around = Circumstances { enforced, patience, ..Circumstances::of(true, signals) };
+        let around = CallContext { enforced, patience, ..CallContext::of(true, signals) };
         let place = place.map(|place| (place, self.limiter.latest(patience)));
         match self.limiter.decide(&charges, around).try_ready() {
             Ok(answer) => Soon::Now(self.verdict(answer, enforced, place)),
@@ -210,7 +210,7 @@ impl Shared {
     }
 
     fn unsettled(self: &Arc<Self>, decisions: Decisions) -> Unsettled {
-        Unsettled { shared: Arc::clone(self), charges: Settlement::new(&self.limiter, decisions) }
+        Unsettled { shared: Arc::clone(self), charges: Receipt::new(&self.limiter, decisions) }
     }
 
     pub(super) fn is_enforced(&self, lines: &[Line]) -> bool {

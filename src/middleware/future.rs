@@ -15,13 +15,13 @@ use tower_service::Service;
 use super::body::RefusalBody;
 use super::decide::{Pass, Verdict};
 use super::headers::Report;
+use super::on_response::Unsettled;
 use super::refusal::{Cause, refuse};
-use super::settle::Unsettled;
 use super::shared::Shared;
 use super::soon::Later;
 use super::status::RateLimitStatus;
 use crate::backend::BackendFuture;
-use crate::limiter::{Place, Reservation, Settlement};
+use crate::limiter::{Place, Receipt, Reservation};
 
 pin_project! {
     /// The future of [`RateLimit`](super::RateLimit): the inner service's response, or a refusal.
@@ -87,7 +87,7 @@ impl<S: Service<Request<B>> + Clone, B> State<S, B> {
             }
         }
         if let Some(Unsettled { charges, .. }) = unsettled.as_ref().filter(|unsettled| unsettled.shared.settlement) {
-            if !charges.decisions().is_empty() || parts.extensions.get::<Settlement>().is_none() {
+            if !charges.decisions().is_empty() || parts.extensions.get::<Receipt>().is_none() {
                 parts.extensions.insert(charges.clone());
             }
         }
@@ -134,7 +134,7 @@ where
                     match came {
                         Ok(()) => {
                             let pass = shared.pass(reservation.decisions(), true);
-                            let unsettled = Some(Unsettled { shared, charges: reservation.keep() });
+                            let unsettled = Some(Unsettled { shared, charges: reservation.into_receipt() });
                             State::inner(Pass { unsettled, ..pass }, &mut service, parts, body)
                         }
                         Err(error) => {

@@ -64,7 +64,7 @@ pub enum HeaderFamily {
 /// What `X-RateLimit-Reset` counts.
 ///
 /// ```
-/// use tollgate::{key, HeaderFamily, Quota, RateLimitLayer, ResetUnit, MINUTE};
+/// use tollgate::{key, middleware::ResetUnit, HeaderFamily, Quota, RateLimitLayer, MINUTE};
 ///
 /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip())
 ///     .headers(HeaderFamily::XRateLimit(ResetUnit::Epoch));
@@ -146,14 +146,14 @@ impl Report {
             ResetUnit::Seconds => whole_seconds(until),
             ResetUnit::Epoch => (decision.step().now + until).get().div_ceil(1_000_000),
         };
-        let values = [decision.limit(), decision.remaining(), reset].map(number);
+        let values = [decision.capacity(), decision.remaining(), reset].map(number);
         // A reset would promise a success that never comes.
         let never = decision.is_violated() && decision.retry_after().is_none();
         let count = if never { 2 } else { 3 };
         let mut fields: SmallVec<_> = names.map(HeaderName::from_static).into_iter().zip(values).take(count).collect();
         if with_policy {
             let window = whole_seconds(decision.quota().window());
-            fields.push((RATELIMIT_POLICY, value(format!("{};w={window}", decision.limit()))));
+            fields.push((RATELIMIT_POLICY, value(format!("{};w={window}", decision.capacity()))));
         }
         Report { fields, single: true }
     }

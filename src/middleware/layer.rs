@@ -13,10 +13,10 @@ use tower_layer::Layer;
 
 use super::headers::{HeaderFamily, field_name};
 use super::key::{ClientIp, KeyExtractor};
+use super::on_response::OnResponse;
 use super::refusal::Refusal;
 use super::rule::Rule;
 use super::service::RateLimit;
-use super::settle::Settle;
 use super::shared::Shared;
 use super::soon::{Cost, Soon};
 use crate::limiter::RateLimiter;
@@ -140,11 +140,11 @@ impl RateLimitLayer {
     }
 
     /// Requests for which `skip` says yes pass unlimited and uncharged: health checks, an allow list, CORS preflights
-    /// ([`is_cors_preflight`](crate::is_cors_preflight)). Said several times, each counts.
+    /// ([`is_cors_preflight`](crate::middleware::is_cors_preflight)). Said several times, each counts.
     ///
     /// ```
     /// # use http::request::Parts;
-    /// # use tollgate::{is_cors_preflight, key, Quota, RateLimitLayer, MINUTE};
+    /// # use tollgate::{key, middleware::is_cors_preflight, Quota, RateLimitLayer, MINUTE};
     /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip())
     ///     .skip(|req: &Parts| req.uri.path() == "/health")
     ///     .skip(is_cors_preflight)
@@ -156,11 +156,11 @@ impl RateLimitLayer {
         self
     }
 
-    /// Whose address [deny lists](crate::DenyList) and [blocks](crate::AutoBlock) go by. Defaults to what the first
+    /// Whose address [deny lists](crate::protection::DenyList) and [blocks](crate::protection::AutoBlock) go by. Defaults to what the first
     /// rule counts by that has a [`client_ip`](crate::key::client_ip) in its key; without one they know of no address.
     ///
     /// ```
-    /// use tollgate::{key, DenyList, DenyRule, MemoryBackend, Quota, RateLimitLayer, RateLimiter, MINUTE};
+    /// use tollgate::{key, protection::{DenyList, DenyRule}, MemoryBackend, Quota, RateLimitLayer, RateLimiter, MINUTE};
     ///
     /// let list = DenyList::from_iter([DenyRule::network("192.0.2.0/24")?, DenyRule::country("KP")?]);
     /// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
@@ -169,7 +169,7 @@ impl RateLimitLayer {
     ///     .limiter(&limiter)
     ///     .client_ip(key::client_ip().trust(["10.0.0.0/8"]))
     ///     .label_from_header("country", "cf-ipcountry");
-    /// # Ok::<(), tollgate::DenyRuleError>(())
+    /// # Ok::<(), tollgate::protection::DenyRuleError>(())
     /// ```
     #[must_use]
     pub fn client_ip(mut self, client_ip: ClientIp) -> RateLimitLayer {
@@ -222,12 +222,12 @@ impl RateLimitLayer {
         })
     }
 
-    /// Accepts rules of the [deny list](crate::DenyList) that this layer can never apply: networks where no address is
+    /// Accepts rules of the [deny list](crate::protection::DenyList) that this layer can never apply: networks where no address is
     /// known, labels that are not set, keys of a kind that none of its extractors finds. Without this the layer panics when it
     /// is put around a service. For limiters of which another layer, or a handler, applies those rules.
     ///
     /// ```
-    /// use tollgate::{key, DenyList, DenyRule, MemoryBackend, Quota, RateLimitLayer, RateLimiter, MINUTE};
+    /// use tollgate::{key, protection::{DenyList, DenyRule}, MemoryBackend, Quota, RateLimitLayer, RateLimiter, MINUTE};
     ///
     /// let list = DenyList::from_iter([DenyRule::key(key::bearer().key("sk_leaked"))]);
     /// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
@@ -275,7 +275,7 @@ impl RateLimitLayer {
     /// # Panics
     /// When a service gets the layer, if the quota of a policy or of a tier can never grant the cost. (A quota that is
     /// too small for a cost that a closure returns is found by the first such request: it is refused without
-    /// `Retry-After`, and reported once as a [mistake](crate::Mistake).)
+    /// `Retry-After`, and reported once as a [mistake](crate::observe::Mistake).)
     #[must_use]
     pub fn fixed_cost(mut self, tokens: u64) -> RateLimitLayer {
         self.change().cost = Cost::Fixed(tokens);
@@ -304,37 +304,37 @@ impl RateLimitLayer {
     }
 
     /// What becomes of the charges, by the response, under every rule that does not say otherwise itself
-    /// ([`Rule::settle`]). It is asked once for each of these charges.
+    /// ([`Rule::on_response`]). It is asked once for each of these charges.
     ///
     /// ```
-    /// use tollgate::{key, Quota, RateLimitLayer, Settle, MINUTE};
+    /// use tollgate::{key, Quota, RateLimitLayer, OnResponse, MINUTE};
     ///
     /// // Only what was found counts.
     /// RateLimitLayer::new(Quota::token_bucket(100, MINUTE), key::client_ip())
-    ///     .settle(|res| if res.status == 404 { Settle::Refund } else { Settle::Keep });
+    ///     .on_response(|res| if res.status == 404 { OnResponse::Refund } else { OnResponse::Keep });
     /// ```
     ///
     /// Where there is no response (the handler panics, the inner service fails, a timeout outside of this layer or the
-    /// client itself gives up), the charge is kept. A charge that a [`Settlement`](crate::Settlement) has settled
-    /// already stays so, but for [`Settle::Reset`]. The response's `RateLimit` headers tell the state before it was
+    /// client itself gives up), the charge is kept. A charge that a [`Receipt`](crate::Receipt) has settled
+    /// already stays so, but for [`OnResponse::Reset`]. The response's `RateLimit` headers tell the state before it was
     /// settled.
     #[must_use]
-    pub fn settle(
+    pub fn on_response(
         mut self,
-        settle: impl Fn(&http::response::Parts) -> Settle + Send + Sync + 'static,
+        settle: impl Fn(&http::response::Parts) -> OnResponse + Send + Sync + 'static,
     ) -> RateLimitLayer {
         self.change().settle = Some(Arc::new(settle));
         self
     }
 
-    /// Puts a [`Settlement`](crate::Settlement) among the extensions of each request that goes on: for handlers and
+    /// Puts a [`Receipt`](crate::Receipt) among the extensions of each request that goes on: for handlers and
     /// streaming bodies that know the true cost in the end. Off unless asked for: it allocates.
     ///
     /// ```
     /// use axum::{routing::post, Router};
-    /// use tollgate::{key, Policy, Quota, RateLimitLayer, Settlement, MINUTE};
+    /// use tollgate::{key, Policy, Quota, RateLimitLayer, Receipt, MINUTE};
     ///
-    /// async fn complete(usage: Settlement, prompt: String) -> String {
+    /// async fn complete(usage: Receipt, prompt: String) -> String {
     ///     let answer = prompt.to_uppercase();
     ///     let _ = usage.settle(answer.len() as u64).await; // a backend that is down keeps the estimate
     ///     answer
@@ -344,11 +344,11 @@ impl RateLimitLayer {
     /// let app: Router = Router::new().route("/", post(complete)).layer(
     ///     RateLimitLayer::new(TOKENS, key::client_ip())
     ///         .cost(|_| 1000)
-    ///         .with_settlement(),
+    ///         .with_receipt(),
     /// );
     /// ```
     #[must_use]
-    pub fn with_settlement(mut self) -> RateLimitLayer {
+    pub fn with_receipt(mut self) -> RateLimitLayer {
         self.change().settlement = true;
         self
     }
@@ -369,13 +369,13 @@ impl RateLimitLayer {
     /// that is made ready. If its client leaves, those behind it move up, and the last turn goes to whoever comes next:
     /// see [`Reservation`](crate::Reservation). Of several rules, the last turn counts: a rule whose turn
     /// came earlier is no longer paced by it. How many wait at once, or for a remote backend's answer, is
-    /// [bounded](crate::RateLimiterBuilder::max_waiting).
+    /// [bounded](crate::limiter::RateLimiterBuilder::max_waiting).
     ///
     /// It works on the client's side too, around an HTTP client: see [`docs::outgoing`](crate::docs::outgoing).
     ///
     /// # Panics
     /// If no policy of the rules so far can be reserved: nothing would ever wait. And at a request that has to wait
-    /// outside of a tokio runtime, unless the backend's [clock](crate::Clock) has its own way to.
+    /// outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) has its own way to.
     #[cfg(feature = "wait")]
     #[track_caller]
     #[must_use]
@@ -458,13 +458,13 @@ impl RateLimitLayer {
 
     /// Shadow mode for all but a share of keys, from 0.0 to 1.0, for which the limit is enforced: so it can be rolled
     /// out step by step. They are always the same keys (of the first rule) for one
-    /// [secret](crate::RateLimiterBuilder::secret), and a larger share includes the smaller one; a limiter with a
+    /// [secret](crate::limiter::RateLimiterBuilder::secret), and a larger share includes the smaller one; a limiter with a
     /// random secret draws them anew in each process, and so do two layers that have each a limiter of their own: give
     /// them [one](RateLimitLayer::limiter). Callers without a key are one key, within the share or not. Where the first rule skips a request, the next one's key counts; one that is refused for want
     /// of a key is not among them below 1.0.
     ///
     /// ```
-    /// use tollgate::{key, MemoryBackend, Quota, RateLimitLayer, RateLimiter, Secret, MINUTE};
+    /// use tollgate::{key::{self, Secret}, MemoryBackend, Quota, RateLimitLayer, RateLimiter, MINUTE};
     ///
     /// // The same tenth of all callers in each process, and after a restart.
     /// # fn secret_of_all_processes() -> [u8; 16] { [7; 16] }
@@ -499,7 +499,7 @@ impl RateLimitLayer {
     ///
     /// ```
     /// use axum::{body::Body, extract::Request, routing::get, Router};
-    /// use tollgate::{key, HeaderFamily, Quota, RateLimitLayer, ResetUnit, MINUTE};
+    /// use tollgate::{key, middleware::ResetUnit, HeaderFamily, Quota, RateLimitLayer, MINUTE};
     /// use tower::ServiceExt;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -533,7 +533,7 @@ impl RateLimitLayer {
     /// ```
     ///
     /// Without it, gRPC requests are refused as any other, with 429, which gRPC clients take for INTERNAL or UNAVAILABLE. The first
-    /// one over HTTP/2 is reported as a [mistake](crate::Mistake).
+    /// one over HTTP/2 is reported as a [mistake](crate::observe::Mistake).
     #[must_use]
     pub fn grpc(mut self) -> RateLimitLayer {
         self.change().grpc = true;
@@ -559,18 +559,18 @@ impl RateLimitLayer {
     /// for path in ["/search", "/search/all"] {
     ///     app.clone().oneshot(Request::get(path).body(Body::empty())?).await?;
     /// }
-    /// assert_eq!(layer.unused_lines(), ["GET /serach/all"]);
+    /// assert_eq!(layer.unused_routes(), ["GET /serach/all"]);
     /// assert_eq!(layer.unmatched_requests(), 1); // without a default policy, they are not limited
     /// # Ok(())
     /// # }
     /// ```
-    pub fn unused_lines(&self) -> Vec<&str> {
+    pub fn unused_routes(&self) -> Vec<&str> {
         self.shared.tables().flat_map(|table| table.unused()).collect()
     }
 
     /// How many requests no line of the [tables](super::RouteLimits::table) that this layer chooses by applied to. The
     /// [default policy](super::RouteLimits::default_policy) limits them; without one, nothing does. See
-    /// [`unused_lines`](RateLimitLayer::unused_lines) for an example.
+    /// [`unused_routes`](RateLimitLayer::unused_routes) for an example.
     pub fn unmatched_requests(&self) -> u64 {
         self.shared.tables().map(|table| table.unmatched()).sum()
     }

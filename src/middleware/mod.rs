@@ -9,7 +9,7 @@
 //!    by a clone of it that is made ready then; if its client leaves, the turn is given back. Denied: it is answered
 //!    with 429 here (of a gRPC service with RESOURCE_EXHAUSTED), the inner service is not touched and the body is not
 //!    read.
-//! 4. On the way back [`settle`](RateLimitLayer::settle) says what becomes of each charge, and the response gets its
+//! 4. On the way back [`settle`](RateLimitLayer::on_response) says what becomes of each charge, and the response gets its
 //!    headers.
 
 #[cfg(feature = "axum")]
@@ -22,15 +22,15 @@ mod fuzzing;
 mod grpc;
 mod headers;
 mod items;
-pub mod key;
+pub(crate) mod key;
 mod layer;
+mod on_response;
 mod problem;
 mod refusal;
 mod retry_after;
 mod routes;
 mod rule;
 mod service;
-mod settle;
 mod shared;
 mod soon;
 #[cfg(feature = "axum")]
@@ -46,13 +46,12 @@ pub use future::ResponseFuture;
 #[cfg(all(tollgate_fuzzing, feature = "redis", feature = "serde"))]
 pub use fuzzing::sent;
 pub use headers::{HeaderFamily, ResetUnit};
-pub use key::KeyExtractor;
 pub use layer::RateLimitLayer;
+pub use on_response::OnResponse;
 pub use refusal::Refusal;
 pub use routes::{RouteLimits, is_cors_preflight};
 pub use rule::Rule;
 pub use service::RateLimit;
-pub use settle::Settle;
 pub use status::RateLimitStatus;
 #[cfg(feature = "serde")]
 pub(crate) use table::parse_line;

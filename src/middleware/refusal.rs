@@ -10,11 +10,11 @@ use http::{Response, StatusCode, Version};
 
 use super::headers::{HeaderFamily, Report, retry_later};
 use super::items::whole_seconds;
-use super::key::KeyError;
 use super::shared::Shared;
 use super::{grpc, problem};
 use crate::backend::Error;
 use crate::limiter::LimitError;
+use crate::policy::KeyError;
 use crate::policy::{Decisions, KeyFault};
 
 /// Why a request is not let through: for [`on_refusal`](super::RateLimitLayer::on_refusal).

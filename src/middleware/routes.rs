@@ -144,7 +144,7 @@ impl RouteLimits {
     ///
     /// # Mistakes
     /// A table does not know the routes of the router: a route that is misspelt, or has another name for a parameter
-    /// (`/users/{user}` for `/users/{id}`), applies to no request. [`RateLimitLayer::unused_lines`] lists such lines
+    /// (`/users/{user}` for `/users/{id}`), applies to no request. [`RateLimitLayer::unused_routes`] lists such lines
     /// once requests came, in a test for instance, and [`RateLimitLayer::unmatched_requests`] counts the requests that
     /// no line applies to. With a [default policy](RouteLimits::default_policy) they are limited all the same.
     ///
@@ -239,7 +239,7 @@ impl fmt::Debug for RouteLimits {
 ///
 /// ```
 /// use http::Request;
-/// use tollgate::is_cors_preflight;
+/// use tollgate::middleware::is_cors_preflight;
 ///
 /// let (mut parts, ()) = Request::options("/todos")
 ///     .header("origin", "https://example.com")

@@ -8,7 +8,7 @@ use http::request::Parts;
 
 use super::items::PolicyItems;
 use super::key::KeyExtractor;
-use super::settle::{Settle, SettleFn};
+use super::on_response::{OnResponse, OnResponseFn};
 use super::soon::{Cost, Soon};
 use super::table::Table;
 use crate::policy::Policy;
@@ -19,7 +19,7 @@ use crate::policy::Policy;
 ///
 /// ```
 /// use http::request::Parts;
-/// use tollgate::{key, Policy, Quota, RateLimitLayer, Rule, Settle, DAY, MINUTE};
+/// use tollgate::{key, Policy, Quota, RateLimitLayer, Rule, OnResponse, DAY, MINUTE};
 ///
 /// const TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(100_000, MINUTE));
 /// const CALLS: Policy = Policy::new("calls", Quota::fixed_window(500, DAY));
@@ -28,8 +28,8 @@ use crate::policy::Policy;
 ///
 /// let team = || key::extension(|team: &Team| team.0); // put there by authentication
 /// let layer = RateLimitLayer::from(Rule::new(TOKENS, team()).cost(|req: &Parts| estimate(req)))
-///     .rule(Rule::new(CALLS, team()).settle(|res| {
-///         if res.status.is_server_error() { Settle::Refund } else { Settle::Keep }
+///     .rule(Rule::new(CALLS, team()).on_response(|res| {
+///         if res.status.is_server_error() { OnResponse::Refund } else { OnResponse::Keep }
 ///     }));
 /// ```
 #[derive(Clone)]
@@ -39,7 +39,7 @@ pub struct Rule {
     pub(super) choose: Arc<ChooseFn>,
     pub(super) key: Arc<dyn KeyExtractor>,
     pub(super) cost: Option<Cost>,
-    pub(super) settle: Option<Arc<SettleFn>>,
+    pub(super) settle: Option<Arc<OnResponseFn>>,
     /// The table that it chooses by, if it does.
     pub(super) table: Option<Arc<Table>>,
 }
@@ -84,7 +84,7 @@ impl Rule {
     /// What a request costs under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost), which counts
     /// under every rule that has none of its own. A constant is a [`fixed_cost`](Rule::fixed_cost). The capacity has to
     /// hold the dearest request, of each tier too: one that costs more is refused without `Retry-After`, and reported
-    /// once as a [mistake](crate::Mistake).
+    /// once as a [mistake](crate::observe::Mistake).
     ///
     /// ```
     /// use http::request::Parts;
@@ -138,16 +138,19 @@ impl Rule {
         self
     }
 
-    /// What becomes of this rule's charge, by the response. Defaults to the [layer's](super::RateLimitLayer::settle).
+    /// What becomes of this rule's charge, by the response. Defaults to the [layer's](super::RateLimitLayer::on_response).
     ///
     /// ```
-    /// use tollgate::{key, Quota, Rule, Settle, MINUTE};
+    /// use tollgate::{key, Quota, Rule, OnResponse, MINUTE};
     ///
     /// Rule::new(Quota::token_bucket(10, MINUTE), key::client_ip())
-    ///     .settle(|res| if res.status.is_server_error() { Settle::Refund } else { Settle::Keep });
+    ///     .on_response(|res| if res.status.is_server_error() { OnResponse::Refund } else { OnResponse::Keep });
     /// ```
     #[must_use]
-    pub fn settle(mut self, settle: impl Fn(&http::response::Parts) -> Settle + Send + Sync + 'static) -> Rule {
+    pub fn on_response(
+        mut self,
+        settle: impl Fn(&http::response::Parts) -> OnResponse + Send + Sync + 'static,
+    ) -> Rule {
         self.settle = Some(Arc::new(settle));
         self
     }

@@ -18,7 +18,7 @@ use super::soon::Soon;
 ///
 /// ```
 /// use http::{Request, Response};
-/// use tollgate::{key, Quota, RateLimit, RateLimitLayer, ResponseFuture, MINUTE};
+/// use tollgate::{key, middleware::{RateLimit, ResponseFuture}, Quota, RateLimitLayer, MINUTE};
 /// use tower::{Layer, Service};
 ///
 /// # #[tokio::main(flavor = "current_thread")]

@@ -12,9 +12,9 @@ use http::{HeaderName, Response};
 use super::headers::HeaderFamily;
 use super::items::PolicyItems;
 use super::key::ClientIp;
+use super::on_response::OnResponseFn;
 use super::refusal::Refusal;
 use super::rule::{Prepared, Rule};
-use super::settle::SettleFn;
 use super::soon::Cost;
 use super::unmatched::UnmatchedRules;
 use crate::algorithm::Quota;
@@ -31,7 +31,7 @@ pub(super) struct Shared {
     pub(super) labels: Vec<(Cow<'static, str>, Arc<LabelFn>)>,
     /// Of the rules that have none of their own.
     pub(super) cost: Cost,
-    pub(super) settle: Option<Arc<SettleFn>>,
+    pub(super) settle: Option<Arc<OnResponseFn>>,
     /// How long a request may wait for its turn.
     pub(super) wait: Option<Duration>,
     pub(super) wait_jitter: Duration,
@@ -125,7 +125,7 @@ impl Shared {
     }
 
     /// How the charge of a decision is settled by the response, if it is.
-    pub(super) fn settle_of(&self, decision: &Decision) -> Option<&SettleFn> {
+    pub(super) fn settle_of(&self, decision: &Decision) -> Option<&OnResponseFn> {
         self.made_by(decision)?.0.settle.as_deref().or(self.settle.as_deref())
     }
 

@@ -13,7 +13,7 @@ use super::shared::Shared;
 use super::soon::Soon;
 use crate::algorithm::{Ask, Micros};
 use crate::backend::Error;
-use crate::limiter::{Circumstances, Snapshot};
+use crate::limiter::{CallContext, Snapshot};
 use crate::policy::Signals;
 
 impl RateLimitLayer {
@@ -82,7 +82,7 @@ impl Shared {
     ) -> Result<Vec<Snapshot>, Error> {
         let asked = lines.into_iter().map(|line| (self.policy(line), &line.subject, Ask::cost(0)));
         let asked: Vec<_> = asked.collect();
-        let around = Circumstances::of(false, signals);
+        let around = CallContext::of(false, signals);
         let decided = self.limiter.decide(&asked, around);
         Ok(decided.await?.iter().map(Snapshot::of).collect())
     }

@@ -4,11 +4,11 @@ use ::tonic::Status;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 
-use super::key::KeyError;
 use super::refusal::{Cause, refuse};
 use crate::backend::Error;
 use crate::limiter::LimitError;
 use crate::policy::Denied;
+use crate::policy::KeyError;
 
 /// RESOURCE_EXHAUSTED, with the metadata and the `google.rpc.RetryInfo` that a [layer](crate::RateLimitLayer::grpc) would
 /// send.
@@ -47,7 +47,7 @@ impl From<Error> for Status {
 }
 
 /// What the layer would answer where its own extractor finds no key: UNAUTHENTICATED for
-/// [`or_reject`](crate::KeyExtractor::or_reject), else the code for the error's [status](KeyError::status).
+/// [`or_reject`](crate::key::KeyExtractor::or_reject), else the code for the error's [status](KeyError::status).
 impl From<KeyError> for Status {
     fn from(error: KeyError) -> Status {
         status(&Cause::NoKey(error))

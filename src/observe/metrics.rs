@@ -8,7 +8,8 @@ use metrics::{Counter, Key, KeyName, Label, Level, Metadata, Recorder, SharedStr
 use super::names;
 use super::per_policy::PerPolicy;
 use super::series::{Change, Count, Series};
-use crate::limiter::{Blocked, Failed, Observed, Observer, RateLimiter, Reset, Settled, Stats};
+use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settled};
+use crate::limiter::{RateLimiter, Stats};
 use crate::policy::PolicyName;
 
 /// Counts and times what a limiter decides, by the facade [`metrics`](https://docs.rs/metrics): for Prometheus, or
@@ -88,7 +89,7 @@ impl Metrics {
     /// Sets the gauges to how the limiter is now. To be called whenever they are read: for each scrape, or every few
     /// seconds. It is cheap.
     pub fn sample(&self, limiter: &RateLimiter) {
-        let Stats { rows, evictions, overflowed, is_broken, waiting, blocked, changed_quotas, mistakes, .. } =
+        let Stats { rows, evictions, overflowed, circuit_open, waiting, blocked, changed_quotas, mistakes, .. } =
             limiter.stats();
         let by_policy = limiter.rows_by_policy();
         with_recorder(|recorder| {
@@ -98,7 +99,7 @@ impl Metrics {
                 (names::BLOCKED, Some(blocked as f64)),
                 (names::CHANGED_QUOTAS, Some(changed_quotas as f64)),
                 (names::ROWS, rows.map(|rows| rows as f64)),
-                (names::BACKEND_BROKEN, is_broken.map(|is_broken| f64::from(u8::from(is_broken)))),
+                (names::BACKEND_BROKEN, circuit_open.map(|circuit_open| f64::from(u8::from(circuit_open)))),
             ];
             for (name, value) in gauges {
                 if let Some(value) = value {
@@ -180,7 +181,7 @@ impl Metrics {
 }
 
 impl Observer for Metrics {
-    fn decided(&self, observed: &Observed<'_>) {
+    fn decided(&self, observed: &Decided<'_>) {
         let policy = observed.decision().policy();
         self.increment(policy, Count::of(observed));
         if let Some(latency) = observed.latency().filter(|_| !observed.is_check()) {
@@ -201,7 +202,7 @@ impl Observer for Metrics {
     }
 
     fn settled(&self, settled: &Settled<'_>) {
-        self.increment(settled.decision().policy(), Count::Settlement(Change::of(settled)));
+        self.increment(settled.decision().policy(), Count::Receipt(Change::of(settled)));
     }
 
     fn reset(&self, reset: &Reset<'_>) {

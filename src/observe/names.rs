@@ -48,8 +48,8 @@ pub const SETTLEMENTS: &str = "tollgate_settlements_total";
 /// Counter: rows that were reset in this process. Label `policy`.
 pub const RESETS: &str = "tollgate_resets_total";
 
-/// Counter: mistakes of the program that requests showed, as [`Stats::mistakes`](crate::Stats) counts them. Label `kind`:
-/// one of [`MistakeKind::as_str`](crate::MistakeKind::as_str). Each is logged once, with what to do, as the event `mistake`
+/// Counter: mistakes of the program that requests showed, as [`Stats::mistakes`](crate::limiter::Stats) counts them. Label `kind`:
+/// one of [`MistakeKind::as_str`](crate::observe::MistakeKind::as_str). Each is logged once, with what to do, as the event `mistake`
 /// of `Tracing`.
 pub const MISTAKES: &str = "tollgate_mistakes_total";
 

@@ -7,7 +7,7 @@ use metrics::{Counter, Histogram, SharedString};
 
 use super::names;
 use crate::backend::ErrorKind;
-use crate::limiter::{Observed, Outcome, Settled};
+use crate::limiter::observer::{Decided, Outcome, Settled};
 use crate::policy::{DecidedBy, Reason};
 
 /// The series of a policy. Each is empty as long as there is no exporter that keeps it.
@@ -56,7 +56,7 @@ pub(super) enum Count {
     Decision { outcome: Outcome, reason: Reason, decided_by: DecidedBy, enforced: bool },
     Check(Outcome),
     Error(ErrorKind),
-    Settlement(Change),
+    Receipt(Change),
     Reset,
 }
 
@@ -90,7 +90,7 @@ impl Change {
 }
 
 impl Count {
-    pub(super) fn of(observed: &Observed<'_>) -> Count {
+    pub(super) fn of(observed: &Decided<'_>) -> Count {
         let (decision, outcome) = (observed.decision(), observed.outcome());
         if observed.is_check() {
             return Count::Check(outcome);
@@ -113,7 +113,7 @@ impl Count {
             }
             Count::Check(outcome) => (names::CHECKS, vec![("outcome", outcome.as_str().into())]),
             Count::Error(kind) => (names::BACKEND_ERRORS, vec![("kind", kind.as_str().into())]),
-            Count::Settlement(change) => (names::SETTLEMENTS, vec![("change", change.as_str().into())]),
+            Count::Receipt(change) => (names::SETTLEMENTS, vec![("change", change.as_str().into())]),
             Count::Reset => (names::RESETS, Vec::new()),
         }
     }

@@ -9,7 +9,8 @@ use tracing::{Level, enabled, event, field};
 use super::per_policy::PerPolicy;
 use super::sample::Sample;
 use crate::clock::{Clock, SystemClock};
-use crate::limiter::{Blocked, Failed, Mistake, Observed, Observer, Reset, Settled};
+use crate::limiter::mistake::Mistake;
+use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settled};
 
 /// Logs what a limiter decides, as events of [`tracing`](https://docs.rs/tracing) under the target `tollgate`.
 ///
@@ -20,7 +21,7 @@ use crate::limiter::{Blocked, Failed, Mistake, Observed, Observer, Reset, Settle
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Tracing::new()).build();
 ///
 /// // Louder, rarer, and by a clock that a test moves.
-/// let tracing = Tracing::new().level(tracing::Level::WARN).per_second(1).clock(tollgate::ManualClock::new());
+/// let tracing = Tracing::new().level(tracing::Level::WARN).per_second(1).clock(tollgate::clock::ManualClock::new());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(tracing).build();
 /// assert_eq!(Tracing::TARGET, "tollgate"); // for filters: `tollgate=warn`
 /// ```
@@ -102,7 +103,7 @@ impl Tracing {
         sample.pass(self.clock.now(), self.per_second)
     }
 
-    fn denied(&self, observed: &Observed<'_>) {
+    fn denied(&self, observed: &Decided<'_>) {
         let policy = observed.decision().policy();
         let Some(suppressed) = self.pass(&self.denials.of(policy, |_| Sample::default())) else { return };
         match self.level {
@@ -130,7 +131,7 @@ macro_rules! decision {
             decided_by = decision.decided_by().as_str(),
             cost = decision.cost(),
             remaining = decision.remaining(),
-            limit = decision.limit(),
+            limit = decision.capacity(),
             retry_after_ms = decision.retry_after().map(millis),
             latency_us = $observed.latency().map(micros),
             key = ?decision.key(),
@@ -144,7 +145,7 @@ macro_rules! decision {
 use decision;
 
 impl Observer for Tracing {
-    fn decided(&self, observed: &Observed<'_>) {
+    fn decided(&self, observed: &Decided<'_>) {
         if observed.is_check() {
             decision!(Level::TRACE, "checked", observed);
         } else if observed.decision().is_allowed() {

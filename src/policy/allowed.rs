@@ -10,7 +10,7 @@ use super::decision::Decision;
 /// dereferences to the decision. Unlike a decision it may be ignored: there is nothing left to check.
 ///
 /// ```
-/// # use tollgate::{Allowed, Decision, LimitError, Policy, Quota, RateLimiter, HOUR};
+/// # use tollgate::{policy::Allowed, Decision, LimitError, Policy, Quota, RateLimiter, HOUR};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), LimitError> {
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));

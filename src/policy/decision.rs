@@ -9,7 +9,7 @@ use super::deny_rule::DenyRule;
 use super::digest::Digest;
 use super::name::PolicyName;
 use super::reason::{DecidedBy, Reason};
-use super::status::Status;
+use super::summary::Summary;
 use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_change, roll, roll_if_own, when};
 
 /// The answer to one charge: an admission, or a denial, which is not an error here.
@@ -20,7 +20,7 @@ use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_chan
 /// ```
 /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, MINUTE));
 ///
 /// let limiter = RateLimiter::default();
@@ -35,7 +35,7 @@ use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_chan
 /// What a log line, a header or a handler may want to know of it:
 ///
 /// ```
-/// # use tollgate::{DecidedBy, Key, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
+/// # use tollgate::{clock::ManualClock, policy::DecidedBy, Key, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::LimitError> {
 /// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE).max_reserved(5));
@@ -116,8 +116,8 @@ impl Decision {
     /// The same, decided by somebody else. What nobody saw is within no quota.
     pub(crate) fn by(mut self, decided_by: DecidedBy) -> Decision {
         self.decided_by = decided_by;
-        if decided_by == DecidedBy::Nobody && self.reason == Reason::WithinQuota {
-            self.reason = Reason::Unseen;
+        if decided_by == DecidedBy::FailOpen && self.reason == Reason::WithinQuota {
+            self.reason = Reason::FailOpen;
         }
         self
     }
@@ -133,7 +133,7 @@ impl Decision {
     /// have been.
     #[inline]
     pub fn is_allowed(&self) -> bool {
-        matches!(self.reason, Reason::WithinQuota | Reason::Reserved | Reason::Unseen)
+        matches!(self.reason, Reason::WithinQuota | Reason::Reserved | Reason::FailOpen)
     }
 
     /// Whether this quota, a deny list or a block stood in the way.
@@ -179,7 +179,7 @@ impl Decision {
     }
 
     /// The most tokens that can be spent at once: [`Quota::limit`] of the [quota](Decision::quota) that applied.
-    pub const fn limit(&self) -> u64 {
+    pub const fn capacity(&self) -> u64 {
         self.quota.limit()
     }
 
@@ -252,8 +252,8 @@ impl Decision {
     }
 
     /// The limit in whole tokens and whole seconds, for JSON of your own.
-    pub fn status(&self) -> Status {
-        Status::of(self)
+    pub fn summary(&self) -> Summary {
+        Summary::of(self)
     }
 
     /// `Ok` if allowed, else the error to return from a handler. [`limit`](crate::RateLimiter::limit) and the other calls

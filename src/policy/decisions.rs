@@ -8,15 +8,15 @@ use smallvec::SmallVec;
 use super::allowed::Allowed;
 use super::decision::Decision;
 use super::reason::{DecidedBy, Reason};
-use super::status::seconds_up;
+use super::summary::seconds_up;
 use crate::algorithm::List;
 
 /// The answers to several charges that were decided together: all of them were spent, or none.
 ///
 /// ```
-/// # use tollgate::{Charge, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
+/// # use tollgate::{clock::ManualClock, Charge, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// static USER: Policy = Policy::new("user", Quota::token_bucket(10, MINUTE));
 /// static GLOBAL: Policy = Policy::new("global", Quota::token_bucket(1, MINUTE));
 ///
@@ -117,7 +117,7 @@ impl Decisions {
     pub fn tightest(&self) -> Option<&Decision> {
         // a / b < c / d, without dividing by a limit of 0.
         self.iter().min_by(|one, other| {
-            let product = |a: &Decision, b: &Decision| u128::from(a.remaining()) * u128::from(b.limit());
+            let product = |a: &Decision, b: &Decision| u128::from(a.remaining()) * u128::from(b.capacity());
             product(one, other).cmp(&product(other, one))
         })
     }
@@ -172,7 +172,7 @@ impl<'a> IntoIterator for &'a Decisions {
 /// With feature `axum` it is a response too: 429 with the same headers and body as the layer's.
 ///
 /// ```
-/// # use tollgate::{Denied, LimitError, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
+/// # use tollgate::{clock::ManualClock, Denied, LimitError, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), LimitError> {
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
@@ -254,7 +254,7 @@ impl fmt::Display for Decisions {
                         f,
                         " has {} tokens at once, less than the {} asked for: take a turn with `reserve()` or a longer \
                          `wait_up_to()`",
-                        decision.limit(),
+                        decision.capacity(),
                         decision.cost()
                     )?;
                 }

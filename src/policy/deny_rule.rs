@@ -11,10 +11,10 @@ use super::nat64::canonical;
 use super::network::{CidrError, parse_network};
 use super::pattern::Pattern;
 
-/// One line of a [deny list](crate::DenyList): whom it is about.
+/// One line of a [deny list](crate::protection::DenyList): whom it is about.
 ///
 /// ```
-/// use tollgate::DenyRule;
+/// use tollgate::protection::DenyRule;
 ///
 /// let rules = [
 ///     DenyRule::key("mallory@example.com"),
@@ -25,7 +25,7 @@ use super::pattern::Pattern;
 /// ];
 /// assert_eq!(rules[1].to_string(), "network 192.0.2.0/24");
 /// assert_eq!(rules[3].to_string(), "country \"KP\"");
-/// # Ok::<(), tollgate::DenyRuleError>(())
+/// # Ok::<(), tollgate::protection::DenyRuleError>(())
 /// ```
 ///
 /// Neither its `Display` nor its `Debug` shows a key.
@@ -44,7 +44,7 @@ impl DenyRule {
     /// The longest pattern, label name and value, in bytes.
     ///
     /// ```
-    /// use tollgate::DenyRule;
+    /// use tollgate::protection::DenyRule;
     ///
     /// assert!(DenyRule::user_agent(&"x".repeat(DenyRule::MAX_LENGTH)).is_ok());
     /// assert!(DenyRule::user_agent(&"x".repeat(DenyRule::MAX_LENGTH + 1)).is_err());
@@ -56,7 +56,7 @@ impl DenyRule {
     /// [`cookie`] or `path` find are denied also where they are only a part of the key, as in `bearer().and(client_ip())`.
     ///
     /// ```
-    /// use tollgate::{DenyList, DenyRule, Key, Signals, key};
+    /// use tollgate::{key, protection::{DenyList, DenyRule, Signals}, Key};
     ///
     /// let list = DenyList::from_iter([DenyRule::key(key::bearer().key("sk_leaked")), DenyRule::key(42_u64)]);
     /// assert!(list.contains(&DenyRule::key("bearer:sk_leaked".parse::<Key>()?)));
@@ -65,7 +65,7 @@ impl DenyRule {
     /// let caller = Key::from((key::bearer().key("sk_leaked"), key::client_ip().key([192, 0, 2, 7].into())));
     /// assert!(list.find(Some(&caller), &Signals::new()).is_some());
     /// assert_eq!(DenyRule::key("mallory@example.com").to_string(), "key"); // and not whose
-    /// # Ok::<(), tollgate::ParseKeyError>(())
+    /// # Ok::<(), tollgate::key::ParseKeyError>(())
     /// ```
     ///
     /// [`bearer`]: crate::key::bearer
@@ -78,7 +78,7 @@ impl DenyRule {
     /// One address. An IPv4 address that is written as IPv6 is IPv4, in NAT64's well-known prefix too.
     ///
     /// ```
-    /// use tollgate::DenyRule;
+    /// use tollgate::protection::DenyRule;
     ///
     /// let rule = DenyRule::ip("::ffff:192.0.2.7".parse()?);
     /// assert_eq!(rule.to_string(), "network 192.0.2.7/32");
@@ -92,11 +92,11 @@ impl DenyRule {
     /// `"192.0.2.7/24"`, is an error, since it may be meant as either.
     ///
     /// ```
-    /// use tollgate::DenyRule;
+    /// use tollgate::protection::DenyRule;
     ///
     /// assert_eq!(DenyRule::network("2001:db8::/32")?.to_string(), "network 2001:db8::/32");
     /// assert!(DenyRule::network("example.com").is_err());
-    /// # Ok::<(), tollgate::DenyRuleError>(())
+    /// # Ok::<(), tollgate::protection::DenyRuleError>(())
     /// ```
     ///
     /// # Errors
@@ -113,13 +113,13 @@ impl DenyRule {
     /// as `a*b*`, are tried one after the other, each in up to a microsecond: dozens of them, not thousands.
     ///
     /// ```
-    /// use tollgate::{DenyList, DenyRule, Signals};
+    /// use tollgate::protection::{DenyList, DenyRule, Signals};
     ///
     /// let list = DenyList::from_iter([DenyRule::user_agent("*gptbot/*")?]);
     /// let bot = Signals::new().user_agent("Mozilla/5.0 (compatible; GPTBot/1.2)");
     /// assert!(list.find(None, &bot).is_some());
     /// assert!(DenyRule::user_agent("*").is_err()); // everybody
-    /// # Ok::<(), tollgate::DenyRuleError>(())
+    /// # Ok::<(), tollgate::protection::DenyRuleError>(())
     /// ```
     ///
     /// # Errors
@@ -149,11 +149,11 @@ impl DenyRule {
     /// A country, as the [label](DenyRule::label) of that name says it: two letters (ISO 3166-1), `T1`, `XX`.
     ///
     /// ```
-    /// use tollgate::DenyRule;
+    /// use tollgate::protection::DenyRule;
     ///
     /// assert_eq!(DenyRule::country("kp")?, DenyRule::label("country", "KP")?);
     /// assert!(DenyRule::country("PRK").is_err());
-    /// # Ok::<(), tollgate::DenyRuleError>(())
+    /// # Ok::<(), tollgate::protection::DenyRuleError>(())
     /// ```
     ///
     /// # Errors
@@ -169,12 +169,12 @@ impl DenyRule {
     /// Anything else that is known of a caller, by name and value; case does not count in the value.
     ///
     /// ```
-    /// use tollgate::{DenyList, DenyRule, Signals};
+    /// use tollgate::protection::{DenyList, DenyRule, Signals};
     ///
     /// let list = DenyList::from_iter([DenyRule::label("asn", "as64496")?]);
     /// assert!(list.find(None, &Signals::new().label("asn", "AS64496")).is_some());
     /// assert!(DenyRule::label("asn", "").is_err());
-    /// # Ok::<(), tollgate::DenyRuleError>(())
+    /// # Ok::<(), tollgate::protection::DenyRuleError>(())
     /// ```
     ///
     /// # Errors
@@ -242,7 +242,7 @@ impl fmt::Debug for DenyRule {
 /// Its message is whole by itself; where a [`CidrError`](crate::key::CidrError) is behind it, that is the `source()`.
 ///
 /// ```
-/// use tollgate::DenyRule;
+/// use tollgate::protection::DenyRule;
 ///
 /// let error = DenyRule::country("Germany").unwrap_err();
 /// assert_eq!(error.to_string(), r#"country "Germany": write two letters or digits, as in "KP" or "T1""#);

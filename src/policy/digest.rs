@@ -13,7 +13,7 @@ use super::name::PolicyName;
 /// Two keys share a digest with a chance of 2^-126 a pair; who does not know the secret cannot look for such a pair.
 ///
 /// ```
-/// use tollgate::{Digest, Key, PolicyName, Secret};
+/// use tollgate::{key::{Digest, Secret}, policy::PolicyName, Key};
 ///
 /// let digest = Secret::new(*b"sixteen bytes...").digest(&Key::from("ada"));
 /// assert_eq!(Digest::from_bits(digest.to_bits()), digest);
@@ -41,13 +41,13 @@ impl Digest {
 
     /// The digest of the same key's row under `policy`: in a table of all policies, one row each.
     #[must_use]
-    pub fn under(self, policy: &PolicyName) -> Digest {
+    pub(crate) fn under(self, policy: &PolicyName) -> Digest {
         // The digest is pseudo-random already; 128 bits for each name keep the policies' rows apart.
         Digest::from_bits(self.to_bits() ^ policy.bits())
     }
 
     /// 64 of the bits, for whatever has to differ from key to key.
-    pub const fn seed(self) -> u64 {
+    pub(crate) const fn seed(self) -> u64 {
         self.low
     }
 }
@@ -62,7 +62,7 @@ impl fmt::Debug for Digest {
 /// one; so do processes whose logs are to show the same digests. Its `Debug` shows nothing.
 ///
 /// ```
-/// use tollgate::{Key, Secret};
+/// use tollgate::{key::Secret, Key};
 ///
 /// let (one, other) = (Secret::new([7; 16]), Secret::random());
 /// assert_eq!(one.digest(&Key::from(42)), Secret::new([7; 16]).digest(&Key::from(42)));

@@ -55,7 +55,7 @@ use super::nat64::canonical;
 /// assert_eq!("7".parse::<Key>()?, Key::from(7));
 /// assert_eq!("\"7\"".parse::<Key>()?, Key::from("7"));
 /// assert_eq!(Key::from(("ada", 7)).to_text(), "(\"ada\", 7)");
-/// # Ok::<(), tollgate::ParseKeyError>(())
+/// # Ok::<(), tollgate::key::ParseKeyError>(())
 /// ```
 ///
 /// Up to 64 bytes need no allocation: of text 56; of a tuple, 56 for its parts, of which an IPv4 network takes 8, an

@@ -7,7 +7,7 @@ use http::StatusCode;
 /// The key could not be found, and going on without it would be wrong: the request is answered with this.
 ///
 /// ```
-/// let error = tollgate::KeyError::new("no tenant: put the tenant layer outside the limiter");
+/// let error = tollgate::key::KeyError::new("no tenant: put the tenant layer outside the limiter");
 /// assert!(error.to_string().contains("tenant layer"));
 /// ```
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl KeyError {
     ///
     /// ```
     /// use http::{request::Parts, StatusCode};
-    /// use tollgate::{KeyError, Quota, RateLimitLayer, MINUTE};
+    /// use tollgate::{key::KeyError, Quota, RateLimitLayer, MINUTE};
     ///
     /// fn tenant(req: &Parts) -> Result<String, KeyError> {
     ///     let tenant = req.headers.get("x-tenant").and_then(|value| value.to_str().ok()).map(String::from);

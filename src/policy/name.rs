@@ -12,14 +12,14 @@ use crate::algorithm::Words;
 /// The name of a policy: 1 to 128 printable ASCII characters, shown in `RateLimit-Policy` and `RateLimit`.
 ///
 /// ```
-/// use tollgate::PolicyName;
+/// use tollgate::policy::PolicyName;
 ///
 /// const LOGIN: PolicyName = PolicyName::new("login");
 /// assert_eq!(LOGIN.as_str(), "login");
 /// assert_eq!(PolicyName::try_new(String::from("login"))?, LOGIN);
 /// assert!(PolicyName::try_new("two\nlines").is_err());
 /// assert!(PolicyName::try_new("x".repeat(PolicyName::MAX_LENGTH + 1)).is_err());
-/// # Ok::<(), tollgate::PolicyError>(())
+/// # Ok::<(), tollgate::policy::PolicyError>(())
 /// ```
 #[derive(Clone)]
 pub struct PolicyName(Text);

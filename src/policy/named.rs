@@ -14,7 +14,7 @@ use crate::algorithm::{Quota, QuotaError};
 /// tier's room is there at once. Under a smaller quota it has spent no more than that one's capacity, from its first
 /// request there on and also when it comes back: [tiers and routes](crate::docs::tiers_and_routes). Two policies of one
 /// limiter share rows exactly if they have the same name; that they have other quotas or tiers is reported once as a
-/// [mistake](crate::Mistake).
+/// [mistake](crate::observe::Mistake).
 ///
 /// ```
 /// use tollgate::{Policy, Quota, HOUR, MINUTE};
@@ -89,7 +89,7 @@ impl Policy {
     }
 
     /// Adds a quota for callers of one tier. Callers of a tier that is not added have the policy's own quota, and
-    /// that is reported once as a [mistake](crate::Mistake) if the policy has other tiers; each policy of a layer needs the
+    /// that is reported once as a [mistake](crate::observe::Mistake) if the policy has other tiers; each policy of a layer needs the
     /// tier for itself.
     ///
     /// It is not `const`: a policy with tiers that layers and handlers name is a `static LazyLock`.
@@ -274,7 +274,7 @@ impl From<&Policy> for Policy {
 ///
 /// ```
 /// use std::error::Error;
-/// use tollgate::{Policy, Quota, QuotaError, HOUR};
+/// use tollgate::{policy::QuotaError, Policy, Quota, HOUR};
 ///
 /// let error = Policy::try_new("login", Quota::token_bucket(5, HOUR).capacity(0)).unwrap_err();
 /// assert!(error.to_string().starts_with("policy \"login\": capacity is 0 and nothing may be reserved"));

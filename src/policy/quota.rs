@@ -72,7 +72,7 @@ impl fmt::Display for Quota {
 ///
 /// ```
 /// use std::error::Error;
-/// use tollgate::{Quota, QuotaError};
+/// use tollgate::{policy::QuotaError, Quota};
 ///
 /// let error = "0/min".parse::<Quota>().unwrap_err();
 /// assert_eq!(error.to_string(), r#"quota "0/min": rate is 0; it must be from 1 to 999999999999999 tokens"#);

@@ -10,11 +10,11 @@ use super::key::Key;
 use super::nat64::canonical;
 use super::pattern::Pattern;
 
-/// What is known of a caller besides its key, for [deny lists](crate::DenyList) and [automatic
-/// blocking](crate::AutoBlock): address, user agent, country or other labels.
+/// What is known of a caller besides its key, for [deny lists](crate::protection::DenyList) and [automatic
+/// blocking](crate::protection::AutoBlock): address, user agent, country or other labels.
 ///
 /// ```
-/// use tollgate::{DenyList, DenyRule, Signals};
+/// use tollgate::protection::{DenyList, DenyRule, Signals};
 ///
 /// let list = DenyList::from_iter([DenyRule::country("KP")?]);
 /// let caller = Signals::new()
@@ -23,7 +23,7 @@ use super::pattern::Pattern;
 ///     .country("kp")
 ///     .label("asn", "64496");
 /// assert_eq!(list.find(None, &caller).map(|rule| rule.to_string()), Some("country \"KP\"".into()));
-/// # Ok::<(), tollgate::DenyRuleError>(())
+/// # Ok::<(), tollgate::protection::DenyRuleError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Signals {
@@ -83,10 +83,10 @@ const LONGEST_USER_AGENT: usize = 1024;
 /// One thing by which a caller can be blocked.
 ///
 /// ```
-/// use tollgate::{RateLimiter, Signal, HOUR};
+/// use tollgate::{protection::Signal, RateLimiter, HOUR};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::default();
 /// limiter.block(Signal::ip([192, 0, 2, 7].into()), HOUR).await?;
 /// limiter.unblock(Signal::ip([192, 0, 2, 7].into())).await?;

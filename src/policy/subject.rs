@@ -35,7 +35,7 @@ impl Subject {
     }
 
     /// The tier the caller belongs to (a `String` or a `&'static str`): it chooses the policy's quota. A tier that the
-    /// policy does not know chooses the policy's own, and is reported once as a [mistake](crate::Mistake).
+    /// policy does not know chooses the policy's own, and is reported once as a [mistake](crate::observe::Mistake).
     #[must_use]
     pub fn tier(mut self, tier: impl Into<Cow<'static, str>>) -> Subject {
         self.tier = Some(tier.into());

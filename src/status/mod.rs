@@ -14,7 +14,7 @@
 //!     .route("/time", status::time(&limiter));
 //! ```
 //!
-//! `GET /rate-limit` answers a [snapshot](crate::Snapshot::to_json) of the caller's own limit:
+//! `GET /rate-limit` answers a [snapshot](crate::limiter::Snapshot::to_json) of the caller's own limit:
 //!
 //! ```json
 //! {"policy":"chat","algorithm":"token_bucket","rate":10,"period":60000000,"capacity":20,"start":0,"max_reserved":0,
@@ -25,7 +25,7 @@
 //! by the arithmetic of [`algorithm`](crate::algorithm), which the browser package `tollgate-client` does in
 //! TypeScript, to the same last bit. So it need not ask again while it waits, only after others may have spent.
 //!
-//! A caller who is [blocked](crate::AutoBlock), or on a [deny list](crate::DenyList), is told `not_before` as well:
+//! A caller who is [blocked](crate::protection::AutoBlock), or on a [deny list](crate::protection::DenyList), is told `not_before` as well:
 //! nothing is allowed before that instant, whatever the rest says. It does not say why.
 //!
 //! # Whose limit
@@ -63,12 +63,13 @@ use axum::routing::{MethodRouter, get};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
 use crate::limiter::{RateLimiter, Snapshot};
-use crate::middleware::{KeyExtractor, RateLimitLayer};
+use crate::middleware::RateLimitLayer;
+use crate::middleware::key::KeyExtractor;
 use crate::policy::Policy;
 
-pub use named::of_whomever_the_client_names;
+pub use named::of_subject;
 
-/// How the caller's limit under one policy stands: a [snapshot](crate::Snapshot::to_json). See the [module](self).
+/// How the caller's limit under one policy stands: a [snapshot](crate::limiter::Snapshot::to_json). See the [module](self).
 ///
 /// A caller whom `key` [skips](crate::key::Extraction::skip) has no limit and is answered as by [`of_layer`]; one whom
 /// it refuses, or a backend that cannot tell, as the layer would.

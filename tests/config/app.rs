@@ -5,23 +5,19 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::routing::get;
-use tollgate::config::RawConfig;
-use tollgate::{Config, ConfigError, ManualClock, MemoryBackend, RateLimiter, Subject};
+use tollgate::{Config, MemoryBackend, RateLimiter, Subject, clock::ManualClock, config::ConfigError};
 use tower::ServiceExt;
 
 use crate::answer::Answer;
 
 /// By the format that the name's end tells.
 pub(crate) fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
-    type Cause = Box<dyn std::error::Error + Send + Sync>;
-    Config::parse(name, text, |text| -> Result<RawConfig, Cause> {
-        Ok(match name.rsplit_once('.').expect("an ending").1 {
-            "toml" => toml::from_str(text)?,
-            "yaml" => yaml_serde::from_str(text)?,
-            "json" => serde_json::from_str(text)?,
-            other => panic!("{other:?} is no format"),
-        })
-    })
+    match name.rsplit_once('.').expect("an ending").1 {
+        "toml" => Config::parse(name, text, |text| toml::from_str(text)),
+        "yaml" => Config::parse(name, text, |text| yaml_serde::from_str(text)),
+        "json" => Config::parse(name, text, |text| serde_json::from_str(text)),
+        other => panic!("{other:?} is no format"),
+    }
 }
 
 pub(crate) fn toml(text: &str) -> Config {

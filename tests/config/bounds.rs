@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Instant;
 
-use tollgate::config::{ConfigErrorKind, RawConfig};
+use tollgate::config::ConfigErrorKind;
 use tollgate::{Config, key};
 
 use crate::app::{limiter, parse};
@@ -48,20 +48,21 @@ fn a_text_of_over_16_mib_is_refused() {
 fn a_tree_of_over_64_mib_is_refused_while_it_is_read() {
     // Two bytes of text for a value each: it is the values that take the room.
     let text = format!("{{\"policies\": [{}1]}}", "1,".repeat(4_000_000));
-    let error = serde_json::from_str::<RawConfig>(&text).unwrap_err().to_string();
+    let error = serde_json::from_str::<Config>(&text).unwrap_err().to_string();
     assert!(error.starts_with("the configuration takes more than 64 MiB of memory"), "{error}");
     // Few values, but the one long text again and again.
     let uses = ["*long"; 100].join(", ");
     let text = format!("long: &long {}\nuses: [{uses}]\n", "x".repeat(1 << 20));
-    let error = yaml_serde::from_str::<RawConfig>(&text).unwrap_err().to_string();
+    let error = yaml_serde::from_str::<Config>(&text).unwrap_err().to_string();
     assert!(error.contains("the configuration takes more than 64 MiB of memory"), "{error}");
 }
 
 #[test]
 fn a_tree_of_more_than_sixteen_values_in_one_another_is_refused_while_it_is_read() {
     let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-    assert!(serde_json::from_str::<RawConfig>(&nested(16)).is_ok());
-    let error = serde_json::from_str::<RawConfig>(&nested(17)).unwrap_err().to_string();
+    let error = serde_json::from_str::<Config>(&nested(16)).unwrap_err().to_string();
+    assert!(error.contains("expected a table"), "read, and not a configuration: {error}");
+    let error = serde_json::from_str::<Config>(&nested(17)).unwrap_err().to_string();
     assert!(error.starts_with("more than 16 values are in one another"), "{error}");
 }
 

@@ -3,7 +3,11 @@
 use std::error::Error;
 
 use tollgate::config::ConfigErrorKind;
-use tollgate::{Config, DenyRuleError, ParseQuotaError, PolicyError, QuotaError};
+use tollgate::{
+    Config,
+    policy::{ParseQuotaError, PolicyError, QuotaError},
+    protection::DenyRuleError,
+};
 
 use crate::app::parse;
 
@@ -69,8 +73,6 @@ fn no_message_and_no_debug_shows_a_key() {
     ] {
         let error = parse("limits.json", text).unwrap_err();
         assert!(!format!("{error} {error:?}").contains(secret), "{error}");
-        let raw: tollgate::config::RawConfig = serde_json::from_str(text).unwrap();
-        assert!(!format!("{raw:?}").contains(secret));
     }
     let text = r#"{"policies": {"api": {"quota": "1/s"}}, "deny": {"keys": ["bearer:hunter2"]}}"#;
     assert!(!format!("{:?}", parse("limits.json", text).unwrap()).contains(secret));

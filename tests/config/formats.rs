@@ -1,7 +1,6 @@
 //! The same configuration in each format.
 
-use tollgate::config::RawConfig;
-use tollgate::{Config, DAY, DenyRule, HOUR, MINUTE, Policy, Quota};
+use tollgate::{Config, DAY, HOUR, MINUTE, Policy, Quota, protection::DenyRule};
 
 use crate::app::parse;
 
@@ -159,7 +158,7 @@ fn the_same_configuration_is_the_same_in_toml_yaml_and_json() {
         }
 
         let web = config.policy("web").unwrap();
-        let blocks = tollgate::AutoBlock::new([web])
+        let blocks = tollgate::protection::AutoBlock::new([web])
             .threshold(5)
             .within(10 * MINUTE)
             .block_for(DAY)
@@ -192,8 +191,12 @@ fn what_is_not_said_is_as_the_page_says() {
     let config = parse("limits.yaml", "policies: {api: {quota: 2/s}}\nauto_block: {policies: [api]}").unwrap();
     assert!(config.default_policy().is_none());
     let api = config.policy("api").unwrap();
-    assert_eq!(config.auto_block(), Some(&tollgate::AutoBlock::new([api])));
-    let said = tollgate::AutoBlock::new([api]).threshold(30).within(10 * MINUTE).block_for(DAY).max_entries(100_000);
+    assert_eq!(config.auto_block(), Some(&tollgate::protection::AutoBlock::new([api])));
+    let said = tollgate::protection::AutoBlock::new([api])
+        .threshold(30)
+        .within(10 * MINUTE)
+        .block_for(DAY)
+        .max_entries(100_000);
     assert_eq!(config.auto_block(), Some(&said));
 }
 
@@ -202,14 +205,16 @@ fn it_can_be_part_of_another_configuration() {
     #[derive(serde::Deserialize)]
     struct Settings {
         port: u16,
-        limits: RawConfig,
-        others: Option<RawConfig>,
+        limits: Config,
+        others: Option<Config>,
     }
-    let text = "port = 3000\n[limits.policies.api]\nquota = \"60/mim\"\n[others.policies.api]\nquota = \"60/min\"\n";
+    let text = "port = 3000\n[limits.policies.api]\nquota = \"60/min\"\n";
     let settings: Settings = toml::from_str(text).unwrap();
-    assert_eq!((settings.port, settings.others.unwrap().check("app.toml").unwrap().policies().count()), (3000, 1));
-    let error = settings.limits.check("app.toml: limits").unwrap_err().to_string();
-    assert!(error.starts_with("app.toml: limits: policies.api.quota: quota \"60/mim\""), "{error}");
+    assert_eq!((settings.port, settings.limits.policies().count(), settings.others.is_none()), (3000, 1, true));
+    let text = "port = 3000\n[limits.policies.api]\nquota = \"60/mim\"\n[limits.policies.login]\nquota = \"5/hm\"\n";
+    let error = toml::from_str::<Settings>(text).err().expect("two faults").to_string();
+    assert!(error.contains("policies.api.quota: quota \"60/mim\""), "{error}");
+    assert!(error.contains("policies.login.quota: quota \"5/hm\""), "{error}");
 }
 
 #[test]

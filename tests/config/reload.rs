@@ -1,6 +1,9 @@
 //! What a reload changes, and what not: in decisions, and over HTTP.
 
-use tollgate::{DenyRule, Key, MINUTE, Quota, RateLimiter, Signals, Subject};
+use tollgate::{
+    Key, MINUTE, Quota, RateLimiter, Subject,
+    protection::{DenyRule, Signals},
+};
 
 use crate::app::{app, call, limiter, parse, told, toml};
 
@@ -149,7 +152,7 @@ async fn what_was_set_by_hand_gives_way_but_for_single_keys() {
     limiter.set_key_quota(api, Subject::anonymous(), quota(4)).await.unwrap();
     let reloaded = config.reload(&limiter, &config).await.unwrap();
     let told: Vec<_> =
-        reloaded.quotas().iter().map(|change| (change.tier(), change.was().rate(), change.is().rate())).collect();
+        reloaded.quotas().iter().map(|change| (change.tier(), change.old().rate(), change.new().rate())).collect();
     assert_eq!(told, [(Some("free"), 2, 60), (Some("premium"), 1, 200), (None, 1, 30)]);
     let rate = |subject: Subject| limiter.quota(api, subject).rate();
     assert_eq!((rate(Subject::new("kim")), rate(Subject::new("kim").tier("free"))), (30, 60));

@@ -6,10 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use tollgate::backend::{
-    Adjustment, Backend, BackendFuture, Bulletin, BulletinReader, MemoryBackend, Notice, RowId, Steps, Take,
+    Adjustment, Backend, BackendFuture, MemoryBackend, Notice, NoticeChannel, NoticeSubscriber, RowId, Steps, Take,
 };
 use tollgate::config::ConfigErrorKind;
-use tollgate::{Config, Error, ErrorKind, RateLimiter, SetQuotaError};
+use tollgate::{
+    Config, RateLimiter,
+    backend::{Error, ErrorKind},
+    limiter::SetQuotaError,
+};
 
 use crate::app::toml;
 
@@ -23,7 +27,7 @@ struct Shared {
 #[derive(Default)]
 struct Board {
     notices: Mutex<BTreeMap<Vec<u8>, Notice>>,
-    readers: Mutex<Vec<Weak<dyn BulletinReader>>>,
+    readers: Mutex<Vec<Weak<dyn NoticeSubscriber>>>,
     posted: AtomicUsize,
     /// It takes so many notices.
     room: AtomicUsize,
@@ -38,7 +42,7 @@ impl Shared {
     /// Tells the last who subscribed what stands; it does not come with the subscription, as from a remote one.
     fn tell_the_last(&self) {
         let all = self.board.notices.lock().unwrap().values().cloned().collect();
-        self.board.readers.lock().unwrap().last().unwrap().upgrade().unwrap().read(all, true);
+        self.board.readers.lock().unwrap().last().unwrap().upgrade().unwrap().receive(all, true);
     }
 }
 
@@ -59,23 +63,23 @@ impl Backend for Shared {
         self.rows.reset(rows)
     }
 
-    fn bulletin(&self) -> Option<Arc<dyn Bulletin>> {
-        Some(Arc::clone(&self.board) as Arc<dyn Bulletin>)
+    fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
+        Some(Arc::clone(&self.board) as Arc<dyn NoticeChannel>)
     }
 }
 
-impl Bulletin for Board {
-    fn post(&self, notice: Notice) -> BackendFuture<()> {
+impl NoticeChannel for Board {
+    fn publish(&self, notice: Notice) -> BackendFuture<()> {
         if self.posted.fetch_add(1, Ordering::Relaxed) >= self.room.load(Ordering::Relaxed) {
             return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the board is away")));
         }
         self.notices.lock().unwrap().insert(notice.topic.clone(), notice.clone());
         let readers = self.readers.lock().unwrap().clone();
-        readers.iter().filter_map(Weak::upgrade).for_each(|reader| reader.read(vec![notice.clone()], false));
+        readers.iter().filter_map(Weak::upgrade).for_each(|reader| reader.receive(vec![notice.clone()], false));
         BackendFuture::ready(Ok(()))
     }
 
-    fn subscribe(&self, reader: Weak<dyn BulletinReader>) {
+    fn subscribe(&self, reader: Weak<dyn NoticeSubscriber>) {
         self.readers.lock().unwrap().push(reader);
     }
 }
@@ -150,12 +154,12 @@ async fn a_board_that_is_away_leaves_the_deny_list_and_the_next_reload_goes_on()
     let cause = error.source().unwrap().source().unwrap();
     assert!(matches!(cause.downcast_ref(), Some(SetQuotaError::Backend(_))), "{cause:?}");
     assert_eq!(rates(&config, &limiter), (10, 40));
-    assert!(config.deny_list().contains(&tollgate::DenyRule::key("k10")));
+    assert!(config.deny_list().contains(&tollgate::protection::DenyRule::key("k10")));
 
     backend.board.room.store(usize::MAX, Ordering::Relaxed);
     config.reload(&limiter, &file(30, 40)).await.unwrap();
     assert_eq!(rates(&config, &limiter), (30, 40));
-    assert!(config.deny_list().contains(&tollgate::DenyRule::key("k30")));
+    assert!(config.deny_list().contains(&tollgate::protection::DenyRule::key("k30")));
 }
 
 #[tokio::test]
@@ -197,7 +201,7 @@ impl Backend for Slow {
         self.0.reset(rows)
     }
 
-    fn bulletin(&self) -> Option<Arc<dyn Bulletin>> {
+    fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
         Some(Arc::new(SlowBoard(Arc::clone(&self.0.board))))
     }
 }
@@ -205,16 +209,16 @@ impl Backend for Slow {
 #[derive(Debug)]
 struct SlowBoard(Arc<Board>);
 
-impl Bulletin for SlowBoard {
-    fn post(&self, notice: Notice) -> BackendFuture<()> {
-        let posted = self.0.post(notice);
+impl NoticeChannel for SlowBoard {
+    fn publish(&self, notice: Notice) -> BackendFuture<()> {
+        let posted = self.0.publish(notice);
         BackendFuture::boxed(async move {
             tokio::task::yield_now().await;
             posted.await
         })
     }
 
-    fn subscribe(&self, reader: Weak<dyn BulletinReader>) {
+    fn subscribe(&self, reader: Weak<dyn NoticeSubscriber>) {
         self.0.subscribe(reader);
     }
 }

@@ -7,8 +7,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tollgate::key::{self, KeyExtractor};
 use tollgate::{
-    Error, ErrorKind, KeyError, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimitStatus,
-    RateLimiter, Settlement, status,
+    MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimitStatus, RateLimiter, Receipt,
+    backend::{Error, ErrorKind},
+    clock::ManualClock,
+    key::KeyError,
+    status,
 };
 use tower::ServiceExt;
 
@@ -64,15 +67,14 @@ pub(crate) async fn extractors(list: &mut List) {
 
     let app = Router::new().route("/", get(|_: RateLimitStatus| async {}));
     list.answer("a handler that wants a status, and no layer", ask(&app, "text/plain").await).await;
-    let app = Router::new().route("/", get(|_: Settlement| async {}));
+    let app = Router::new().route("/", get(|_: Receipt| async {}));
     list.answer("a handler that wants its charges, and no layer", ask(&app, "text/plain").await).await;
 }
 
 pub(crate) async fn status_endpoints(list: &mut List) {
     list.part("Status endpoints: responses");
     let limiter = limiter();
-    let app =
-        Router::new().route("/", status::of_whomever_the_client_names(&limiter, API, |name: &str| name.to_owned()));
+    let app = Router::new().route("/", status::of_subject(&limiter, API, |name: &str| name.to_owned()));
     list.answer("nobody is named", ask(&app, "text/plain").await).await;
     let app = Router::new().route("/", status::of(&limiter, API, key::client_ip()));
     list.answer("a server that does not tell its peers", ask(&app, "text/plain").await).await;

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use tollgate::backend::RedisBackend;
 use tollgate::{
-    DenyList, DenyRule, FailureMode, MINUTE, MemoryBackend, Policy, PolicyName, Quota, RateLimitLayer, RateLimiter,
-    RouteLimits, Rule, SECOND, WEEK, key, status,
+    FailureMode, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, Rule, SECOND, WEEK,
+    key,
+    policy::PolicyName,
+    protection::{DenyList, DenyRule},
+    status,
 };
 
 use crate::list::List;

@@ -2,7 +2,9 @@
 
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{
-    Charge, DAY, DenyList, DenyRule, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, SECOND, Signal,
+    Charge, DAY, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, SECOND,
+    clock::ManualClock,
+    protection::{DenyList, DenyRule, Signal},
 };
 
 use crate::list::List;

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use axum::response::Response;
 use http_body_util::BodyExt;
 use tollgate::key::CidrError;
-use tollgate::{ParseQuotaError, PolicyError, QuotaError};
+use tollgate::policy::{ParseQuotaError, PolicyError, QuotaError};
 
 #[derive(Default)]
 pub(crate) struct List(String);

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use tollgate::backend::RedisBackend;
-use tollgate::{Charge, Error, FailureMode, MINUTE, Policy, Quota, RateLimiter};
+use tollgate::{Charge, FailureMode, MINUTE, Policy, Quota, RateLimiter, backend::Error};
 
 use crate::list::List;
 

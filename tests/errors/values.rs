@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{DAY, DenyRule, Key, MINUTE, Policy, PolicyName, Quota, SECOND, WEEK, key};
+use tollgate::{DAY, Key, MINUTE, Policy, Quota, SECOND, WEEK, key, policy::PolicyName, protection::DenyRule};
 
 use crate::list::List;
 
@@ -16,7 +16,7 @@ pub(crate) fn quotas(list: &mut List) {
     list.error("a period of nanoseconds", Quota::try_token_bucket(1, nanos));
     list.error("too large a capacity", Quota::token_bucket(1, SECOND).try_capacity(most + 1));
     list.error("a capacity that takes too long", Quota::token_bucket(1, WEEK).try_capacity(most));
-    list.error("a capacity of 0", Quota::token_bucket(10, MINUTE).capacity(0).validate());
+    list.error("a capacity of 0", tollgate::algorithm::validate(&Quota::token_bucket(10, MINUTE).capacity(0)));
     list.error("too many reservations", Quota::token_bucket(1, SECOND).try_max_reserved(most + 1));
     list.error("reservations that take too long", Quota::fixed_window(1, DAY).try_max_reserved(most));
     list.error("a sliding window's capacity", Quota::sliding_window(10, MINUTE).try_capacity(20));

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::routing::any;
-use tollgate::{ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, key};
+use tollgate::{MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, clock::ManualClock, key};
 use tower::ServiceExt;
 
 use crate::answer::Answer;

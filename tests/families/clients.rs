@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::HeaderMap;
-use tollgate::{HeaderFamily, MINUTE, Quota, ResetUnit};
+use tollgate::{HeaderFamily, MINUTE, Quota, middleware::ResetUnit};
 
 use crate::app::{app, layer, take};
 

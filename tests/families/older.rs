@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{DAY, HOUR, HeaderFamily, MINUTE, Policy, Quota, RateLimitLayer, ResetUnit, key};
+use tollgate::{DAY, HOUR, HeaderFamily, MINUTE, Policy, Quota, RateLimitLayer, key, middleware::ResetUnit};
 
 use crate::app::{app, cost, layer, limiter, lines, take};
 

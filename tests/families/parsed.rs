@@ -11,7 +11,8 @@ use axum::routing::any;
 use proptest::prelude::*;
 use tollgate::algorithm::Algorithm;
 use tollgate::{
-    Decisions, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimitStatus, RateLimiter, Refusal, key,
+    Decisions, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimitStatus, RateLimiter, Refusal, clock::ManualClock,
+    key,
 };
 use tower::ServiceExt;
 
@@ -103,7 +104,7 @@ fn check(rules: Vec<(String, Quota)>, asked: Vec<(u64, u64)>) -> Result<usize, T
         let expected: Vec<_> = decisions
             .iter()
             .map(|decision| {
-                (decision.policy().as_str().to_owned(), decision.limit(), seconds(window(decision.quota())))
+                (decision.policy().as_str().to_owned(), decision.capacity(), seconds(window(decision.quota())))
             })
             .collect();
         prop_assert_eq!(answer.policies(), expected);

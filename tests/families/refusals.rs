@@ -3,7 +3,7 @@
 use axum::body::Bytes;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use axum::http::{Response, StatusCode};
-use tollgate::{HeaderFamily, MINUTE, Quota, RateLimitLayer, Refusal, ResetUnit};
+use tollgate::{HeaderFamily, MINUTE, Quota, RateLimitLayer, Refusal, middleware::ResetUnit};
 
 use crate::app::{app, layer, lines, take};
 

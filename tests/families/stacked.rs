@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::routing::any;
-use tollgate::{HeaderFamily, MINUTE, Quota, RateLimitLayer, ResetUnit};
+use tollgate::{HeaderFamily, MINUTE, Quota, RateLimitLayer, middleware::ResetUnit};
 
 use crate::app::{app, layer, lines, take};
 

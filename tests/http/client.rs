@@ -7,7 +7,7 @@ use axum::extract::Request;
 use axum::routing::any;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tollgate::{ManualClock, MemoryBackend, RateLimiter};
+use tollgate::{MemoryBackend, RateLimiter, clock::ManualClock};
 use tower::ServiceExt;
 
 use crate::answer::Answer;

@@ -73,9 +73,9 @@ async fn point_2_a_reset_of_another_row_does_not_look_like_success() {
     assert!(limiter.reset(&API, 1).await.unwrap());
     assert!(!limiter.reset(&API, 1).await.unwrap(), "it is gone");
 
-    let work = limiter.acquire(&API, 7).hold().await.unwrap().keep();
+    let work = limiter.acquire(&API, 7).hold().await.unwrap().into_receipt();
     assert!(work.reset().await.unwrap());
-    let work = limiter.acquire(&API, 7).hold().await.unwrap().keep();
+    let work = limiter.acquire(&API, 7).hold().await.unwrap().into_receipt();
     assert!(limiter.reset(&API, 7).await.unwrap());
     assert!(!work.reset().await.unwrap());
 }

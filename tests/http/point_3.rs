@@ -4,7 +4,8 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
 use tollgate::{
-    HOUR, KeyError, LimitError, Policy, Quota, RateLimitLayer, RateLimitStatus, RateLimiter, Settlement, key,
+    HOUR, LimitError, Policy, Quota, RateLimitLayer, RateLimitStatus, RateLimiter, Receipt,
+    key::{self, KeyError},
 };
 
 use crate::client::{limiter, serve};
@@ -13,12 +14,12 @@ const LOGIN: Policy = Policy::new("login", Quota::token_bucket(2, HOUR));
 
 #[tokio::test]
 async fn point_3_a_handler_may_be_without_a_settlement_and_without_a_status() {
-    async fn tell(settlement: Option<Settlement>, status: Option<RateLimitStatus>) -> String {
+    async fn tell(settlement: Option<Receipt>, status: Option<RateLimitStatus>) -> String {
         format!("{} {}", settlement.is_some(), status.is_some())
     }
     let (limiter, _clock) = limiter();
     let layer = || RateLimitLayer::new(LOGIN, key::global()).limiter(&limiter);
-    for (layer, given) in [(layer(), "false false"), (layer().with_settlement().with_status(), "true true")] {
+    for (layer, given) in [(layer(), "false false"), (layer().with_receipt().with_status(), "true true")] {
         let client = serve(Router::new().route("/", get(tell)).layer(layer)).await;
         assert_eq!(String::from_utf8(client.get().await.body).unwrap(), given);
     }

@@ -8,7 +8,11 @@ use axum::extract::Request;
 use axum::http::request::Parts;
 use proptest::prelude::*;
 use tollgate::algorithm::Micros;
-use tollgate::{Clock, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, key};
+use tollgate::{
+    MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter,
+    clock::{Clock, ManualClock},
+    key,
+};
 
 use crate::answer::Answer;
 use crate::client::{hello, oneshot};

@@ -9,7 +9,10 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::routing::post;
-use tollgate::{KeyError, MINUTE, Policy, Quota, RateLimitLayer, key};
+use tollgate::{
+    MINUTE, Policy, Quota, RateLimitLayer,
+    key::{self, KeyError},
+};
 
 use crate::client::{hello, limiter, oneshot, serve};
 

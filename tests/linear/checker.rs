@@ -6,9 +6,14 @@
 
 use std::time::Duration;
 
-use tollgate::algorithm::{Ask, Micros, Receipt, State, Step, Verdict, settle, step};
+use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, Step, Verdict, settle, step};
 use tollgate::backend::{Adjustment, Backend, RowId, Take};
-use tollgate::{Clock, Digest, MINUTE, ManualClock, MemoryBackend, PolicyName, Quota};
+use tollgate::{
+    MINUTE, MemoryBackend, Quota,
+    clock::{Clock, ManualClock},
+    key::Digest,
+    policy::PolicyName,
+};
 
 /// The numbers of a clock that counts what begins and what ends, in the order in which that happens.
 pub(crate) trait Ticks {
@@ -34,7 +39,7 @@ enum What {
     },
     Settle {
         row: usize,
-        receipt: Receipt,
+        receipt: ChargeRecord,
         actual: u64,
     },
     Reset {
@@ -89,7 +94,7 @@ pub(crate) fn act(
     };
     let policy = PolicyName::new("any");
     let id = |row: usize| RowId { policy: &policy, key: Digest::from_bits(0x9e37_79b9_7f4a_7c15 * (1 + row as u128)) };
-    let mut open: Vec<(usize, Receipt)> = Vec::new();
+    let mut open: Vec<(usize, ChargeRecord)> = Vec::new();
     let mut events = Vec::new();
     for _ in 0..acts {
         let kind = below(10);
@@ -130,7 +135,7 @@ pub(crate) fn act(
                     let receipts = charges
                         .iter()
                         .zip(steps.iter())
-                        .map(|((row, cost), step)| (*row, Receipt::new(*cost, step).expect("it was granted")));
+                        .map(|((row, cost), step)| (*row, ChargeRecord::new(*cost, step).expect("it was granted")));
                     open.extend(receipts);
                 }
                 let answers = steps.iter().map(|step| step.verdict).collect();

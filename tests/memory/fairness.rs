@@ -1,6 +1,6 @@
 //! A flood under one policy: the callers of all others do not notice it.
 
-use tollgate::{DAY, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimiter};
+use tollgate::{DAY, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 
 use crate::support::now;
 

@@ -1,6 +1,6 @@
 //! Callers without a row of their own: limited together, and charged what they truly cost.
 
-use tollgate::{DAY, ManualClock, MemoryBackend, Policy, Quota, RateLimiter};
+use tollgate::{DAY, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 
 use crate::support::now;
 
@@ -21,7 +21,7 @@ fn surcharges_of_a_caller_without_a_row_are_charged() {
     let mut used = 0;
     for _ in 0..10_000 {
         if now(limiter.try_acquire(&policy, "ada").cost(0).check()).is_allowed() {
-            now(now(limiter.acquire(&policy, "ada").cost(0).hold()).keep().settle(1000));
+            now(now(limiter.acquire(&policy, "ada").cost(0).hold()).into_receipt().settle(1000));
             used += 1000;
         }
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tollgate::{HOUR, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimiter};
+use tollgate::{HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 
 use crate::support::now;
 
@@ -21,8 +21,9 @@ fn after_1100_quotas() -> RateLimiter {
 fn after_1100_quotas_reservations_keep_their_bound() {
     let limiter = after_1100_quotas();
     let policy = Policy::new("turns", Quota::token_bucket(1, MINUTE).max_reserved(2));
-    let granted =
-        (0..50).filter(|_| ready(limiter.acquire(&policy, "ada").reserve()).map(|turn| turn.keep()).is_ok()).count();
+    let granted = (0..50)
+        .filter(|_| ready(limiter.acquire(&policy, "ada").reserve()).map(|turn| turn.into_receipt()).is_ok())
+        .count();
     assert_eq!(granted, 3, "one token and two reserved turns");
 }
 
@@ -30,7 +31,7 @@ fn after_1100_quotas_reservations_keep_their_bound() {
 fn after_1100_quotas_a_debt_takes_as_long_as_it_takes() {
     let limiter = after_1100_quotas();
     let policy = Policy::new("debt", Quota::token_bucket(9, MINUTE));
-    let usage = now(limiter.acquire(&policy, "ada").hold()).keep();
+    let usage = now(limiter.acquire(&policy, "ada").hold()).into_receipt();
     now(usage.settle(900));
     let denied = now(limiter.try_limit(&policy, "ada"));
     let wait = denied.retry_after().expect("it is repaid some time");
@@ -41,7 +42,7 @@ fn after_1100_quotas_a_debt_takes_as_long_as_it_takes() {
 fn after_1100_quotas_a_refund_returns_the_tokens() {
     let limiter = after_1100_quotas();
     let policy = Policy::new("refund", Quota::token_bucket(10, HOUR));
-    let usage = now(limiter.acquire(&policy, "ada").cost(10).hold()).keep();
+    let usage = now(limiter.acquire(&policy, "ada").cost(10).hold()).into_receipt();
     now(usage.refund());
     assert_eq!(now(limiter.remaining(&policy, "ada")), 10);
 }
@@ -51,7 +52,7 @@ fn after_1100_quotas_large_reservations_keep_their_bound() {
     let limiter = after_1100_quotas();
     let policy = Policy::new("tokens", Quota::token_bucket(1000, MINUTE).max_reserved(9000));
     let granted = (0..50)
-        .filter(|_| ready(limiter.acquire(&policy, "ada").cost(1000).reserve()).map(|turn| turn.keep()).is_ok())
+        .filter(|_| ready(limiter.acquire(&policy, "ada").cost(1000).reserve()).map(|turn| turn.into_receipt()).is_ok())
         .count();
     assert_eq!(granted, 10, "10,000 tokens");
 }
@@ -65,8 +66,9 @@ fn after_1100_changes_of_a_quota_the_next_one_counts() {
         assert!(now(limiter.try_limit(&policy, "ada")).is_allowed());
     }
     now(limiter.set_quota(&policy, Some(Quota::token_bucket(5, HOUR).max_reserved(2))));
-    let granted =
-        (0..50).filter(|_| ready(limiter.acquire(&policy, "eve").reserve()).map(|turn| turn.keep()).is_ok()).count();
+    let granted = (0..50)
+        .filter(|_| ready(limiter.acquire(&policy, "eve").reserve()).map(|turn| turn.into_receipt()).is_ok())
+        .count();
     assert_eq!(granted, 7);
 }
 

@@ -1,6 +1,6 @@
 //! What was admitted, and whether that is within the bound of its quota, in exact arithmetic.
 
-use tollgate::algorithm::{Algorithm, Micros, Receipt};
+use tollgate::algorithm::{Algorithm, ChargeRecord, Micros};
 
 use crate::model::Model;
 
@@ -15,7 +15,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    pub(crate) fn of(receipt: &Receipt, now: Micros) -> Turn {
+    pub(crate) fn of(receipt: &ChargeRecord, now: Micros) -> Turn {
         let (cost, due) = (i128::from(receipt.cost), i128::from(receipt.due.get()));
         Turn { due, cost, used: cost, reserved: receipt.due > now }
     }

@@ -65,7 +65,7 @@ pub(crate) fn tiny() -> impl Strategy<Value = Quota> {
             };
             let quota = quota.capacity(capacity);
             let quota = reserved.map_or(quota.unlimited_reservations(), |tokens| quota.max_reserved(tokens));
-            quota.validate().is_ok().then_some(quota)
+            tollgate::algorithm::validate(&quota).is_ok().then_some(quota)
         },
     )
 }
@@ -105,7 +105,7 @@ fn reserving(plain: impl Strategy<Value = Option<Quota>>) -> impl Strategy<Value
             Some(tokens) => quota.try_max_reserved(tokens).ok()?,
             None => quota.unlimited_reservations(),
         };
-        quota.validate().is_ok().then_some(quota)
+        tollgate::algorithm::validate(&quota).is_ok().then_some(quota)
     })
 }
 

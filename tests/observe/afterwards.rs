@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use metrics::set_default_local_recorder;
 use tollgate::observe::{Metrics, Tracing, names};
 use tollgate::{
-    Charge, FailureMode, LimitError, MINUTE, Observed, Observer, Policy, Quota, RateLimiter, Reset, Settled, Subject,
+    Charge, FailureMode, LimitError, MINUTE, Policy, Quota, RateLimiter, Subject,
+    observe::{Decided, Observer, Reset, Settled},
 };
 use tracing::Level;
 
@@ -27,7 +28,7 @@ impl Notes {
 }
 
 impl Observer for Notes {
-    fn decided(&self, _: &Observed<'_>) {}
+    fn decided(&self, _: &Decided<'_>) {}
 
     fn settled(&self, settled: &Settled<'_>) {
         let (decision, actual) = (settled.decision(), settled.actual());
@@ -43,17 +44,17 @@ impl Observer for Notes {
 /// Everything that can happen to a charge afterwards, once.
 async fn all(limiter: &RateLimiter) -> Result<(), LimitError> {
     let hold = |cost| limiter.acquire(&API, "ada").cost(cost).hold();
-    let usage = hold(1).await?.keep();
+    let usage = hold(1).await?.into_receipt();
     usage.settle(3).await?;
     usage.settle(2).await?; // It was settled already.
-    hold(2).await?.keep().settle(1).await?;
-    hold(1).await?.keep().settle(1).await?;
-    hold(1).await?.keep().refund().await?;
+    hold(2).await?.into_receipt().settle(1).await?;
+    hold(1).await?.into_receipt().settle(1).await?;
+    hold(1).await?.into_receipt().refund().await?;
     hold(1).await?.cancel().await?;
     drop(hold(1).await?);
     limiter.acquire(&API, "ada").cost(9).reserve().await?.cancel().await?;
-    drop(hold(1).await?.keep()); // It stays as it is.
-    hold(1).await?.keep().reset().await?;
+    drop(hold(1).await?.into_receipt()); // It stays as it is.
+    hold(1).await?.into_receipt().reset().await?;
     limiter.reset(&API, "ada").await?;
     Ok(())
 }
@@ -79,7 +80,7 @@ async fn point_14_each_charge_of_a_call_is_settled_by_itself_whoever_decided_it(
     let limiter = limiter.on_failure_of(&CALLS, FailureMode::fallback(1.0)).build();
     let key = limiter.digest(Subject::new("ada").key());
     let charges = || [Charge::new(&API, "ada"), Charge::new(&CALLS, "ada")];
-    let usage = limiter.hold_all(charges()).await.unwrap().keep();
+    let usage = limiter.hold_all(charges()).await.unwrap().into_receipt();
     usage.of(CALLS.name()).unwrap().settle(2).await.unwrap();
     usage.refund().await.unwrap();
     let expected = ["calls settled backend 1 -> 2", "api settled backend 1 -> 0"];
@@ -99,7 +100,7 @@ async fn point_14_settlements_and_resets_are_events() {
     let key = limiter.digest(Subject::new("ada").key());
     let log = Log::of(Level::TRACE);
     let _listening = log.listen();
-    let usage = limiter.acquire(&API, "ada").cost(4).hold().await.unwrap().keep();
+    let usage = limiter.acquire(&API, "ada").cost(4).hold().await.unwrap().into_receipt();
     usage.settle(1).await.unwrap();
     limiter.reset(&API, "ada").await.unwrap();
     let lines: Vec<String> = log.take()[1..].iter().map(ToString::to_string).collect();

@@ -3,8 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take, Vitals};
-use tollgate::{Clock, Error, ErrorKind, ManualClock, MemoryBackend, PolicyName, RateLimiter, RateLimiterBuilder};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, Health, RowId, Steps, Take};
+use tollgate::{
+    MemoryBackend, RateLimiter,
+    backend::{Error, ErrorKind},
+    clock::{Clock, ManualClock},
+    limiter::RateLimiterBuilder,
+    policy::PolicyName,
+};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Moody {
@@ -66,9 +72,9 @@ impl Backend for Moody {
         Some(Arc::new(self.clock.clone()))
     }
 
-    fn vitals(&self) -> Vitals {
-        let mut vitals = self.memory.vitals();
-        vitals.is_broken = Some(self.down.load(Ordering::Relaxed));
+    fn health(&self) -> Health {
+        let mut vitals = self.memory.health();
+        vitals.circuit_open = Some(self.down.load(Ordering::Relaxed));
         vitals
     }
 

@@ -7,7 +7,8 @@ use metrics::set_default_local_recorder;
 use metrics_exporter_prometheus::PrometheusRecorder;
 use tollgate::observe::{Metrics, names};
 use tollgate::{
-    AutoBlock, Charge, DenyList, DenyRule, FailureMode, HOUR, MINUTE, Policy, Quota, RateLimiter, Reservation, Signal,
+    Charge, FailureMode, HOUR, MINUTE, Policy, Quota, RateLimiter, Reservation,
+    protection::{AutoBlock, DenyList, DenyRule, Signal},
 };
 
 use crate::backends::Moody;
@@ -41,7 +42,7 @@ async fn each_charge_is_counted_once_by_what_became_of_it() {
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
     let limiter = Moody::new().limiter().deny_list(&list).observer(Metrics::new()).build();
     for _ in 0..4 {
-        drop(limiter.acquire(&TWO, "ada").reserve().await.map(Reservation::keep));
+        drop(limiter.acquire(&TWO, "ada").reserve().await.map(Reservation::into_receipt));
     }
     drop(limiter.try_limit(&TWO, "mallory").await.unwrap());
     drop(limiter.try_acquire(&TWO, "ada").cost(9).await.unwrap());

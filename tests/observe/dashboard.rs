@@ -6,7 +6,7 @@ use std::sync::Arc;
 use metrics::set_default_local_recorder;
 use serde_json::Value;
 use tollgate::observe::{Metrics, names};
-use tollgate::{FailureMode, HOUR, Policy, Quota, Signal};
+use tollgate::{FailureMode, HOUR, Policy, Quota, protection::Signal};
 
 use crate::backends::Moody;
 use crate::exporter::{Page, builder};

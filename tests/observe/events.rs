@@ -6,8 +6,8 @@ use http::{Request, Response};
 use metrics::set_default_local_recorder;
 use tollgate::observe::{Metrics, Tracing, names};
 use tollgate::{
-    AutoBlock, DenyList, DenyRule, FailureMode, HOUR, MINUTE, Policy, Quota, RateLimitLayer, SECOND, Signal, Subject,
-    key,
+    FailureMode, HOUR, MINUTE, Policy, Quota, RateLimitLayer, SECOND, Subject, key,
+    protection::{AutoBlock, DenyList, DenyRule, Signal},
 };
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tollgate::algorithm::Micros;
 use tollgate::observe::Tracing;
-use tollgate::{AutoBlock, Clock, HOUR, Policy, Quota, SECOND};
+use tollgate::{HOUR, Policy, Quota, SECOND, clock::Clock, protection::AutoBlock};
 use tracing::{Dispatch, Level};
 
 use crate::backends::Moody;

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use tollgate::{
-    AutoBlock, Blocked, Charge, Failed, FailureMode, HOUR, MINUTE, Observed, Observer, Policy, Quota, Signal,
+    Charge, FailureMode, HOUR, MINUTE, Policy, Quota,
+    observe::{Blocked, Decided, Failed, Observer},
+    protection::{AutoBlock, Signal},
 };
 
 use crate::backends::Moody;
@@ -26,7 +28,7 @@ impl Notes {
 }
 
 impl Observer for Notes {
-    fn decided(&self, observed: &Observed<'_>) {
+    fn decided(&self, observed: &Decided<'_>) {
         let decision = observed.decision();
         let check = if observed.is_check() { "check " } else { "" };
         let (policy, outcome, cost) = (decision.policy(), observed.outcome().as_str(), decision.cost());
@@ -79,7 +81,7 @@ async fn who_only_asks_is_told_as_such() {
     drop(limiter.try_acquire(&API, 7).cost(6).check().await.unwrap());
     drop(limiter.try_check_all([Charge::new(&API, 7), Charge::new(&LOGIN, 7)]).await.unwrap());
     limiter.remaining(&API, 7).await.unwrap();
-    limiter.value(&API, 7).await.unwrap();
+    limiter.snapshot(&API, 7).await.unwrap();
     assert_eq!(
         notes.take(),
         [

@@ -1,7 +1,7 @@
 //! The bound, over every interval of a history, in exact arithmetic: what a quota is for.
 
 use proptest::prelude::*;
-use tollgate::algorithm::{Receipt, State, step};
+use tollgate::algorithm::{ChargeRecord, State, step};
 
 use crate::admitted::{Turn, check};
 use crate::model::Model;
@@ -23,7 +23,7 @@ proptest! {
             now = raw.moved(&quota, now, promised);
             let ask = raw.ask(&quota);
             let step = step(&quota, &state, now, ask);
-            if let Some(receipt) = Receipt::new(ask.tokens(), &step) {
+            if let Some(receipt) = ChargeRecord::new(ask.tokens(), &step) {
                 state = step.state;
                 promised = receipt.due;
                 turns.push(Turn::of(&receipt, now));

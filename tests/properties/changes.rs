@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algorithm::{Algorithm, Ask, Micros, Receipt, State, Verdict, settle, step};
+use tollgate::algorithm::{Algorithm, Ask, ChargeRecord, Micros, State, Verdict, settle, step};
 use tollgate::{MINUTE, Quota, SECOND};
 
 use crate::decisions::kept;
@@ -28,7 +28,9 @@ fn period() -> impl Strategy<Value = Duration> {
 fn several<S: Strategy<Value = Quota>>(quota: S) -> impl Strategy<Value = Vec<Quota>> {
     // Ten bits cannot tell all quotas apart; those that share them are one to the row.
     prop::collection::vec(quota, 2..=4).prop_filter("different stamps", |quotas| {
-        (1..quotas.len()).all(|i| quotas[..i].iter().all(|other| other.stamp() != quotas[i].stamp()))
+        (1..quotas.len()).all(|i| {
+            quotas[..i].iter().all(|other| tollgate::algorithm::stamp(&other) != tollgate::algorithm::stamp(&quotas[i]))
+        })
     })
 }
 
@@ -113,7 +115,7 @@ fn play(
 ) -> Result<Vec<Charge>, TestCaseError> {
     let (mut state, mut now, mut promised) = (State::default(), begin, begin);
     let mut charges: Vec<Charge> = Vec::new();
-    let mut open: Vec<(usize, Quota, Receipt)> = Vec::new();
+    let mut open: Vec<(usize, Quota, ChargeRecord)> = Vec::new();
     for raw in history {
         let (what, which) = raw.what;
         let quota = quotas[(raw.how.1 >> 32) as usize % quotas.len()];
@@ -133,7 +135,8 @@ fn play(
             let before = state;
             state = settle(&quota, &before, &receipt, now, actual);
             charges[i].used = actual.min(receipt.cost);
-            let is_foreign = before.stamp != quota.stamp() && now < before.clear && before.spent > 0.0;
+            let is_foreign =
+                before.stamp != tollgate::algorithm::stamp(&quota) && now < before.clear && before.spent > 0.0;
             if is_foreign && actual <= receipt.cost {
                 prop_assert_eq!(state, before, "another quota's row gives nothing back");
             }
@@ -149,7 +152,7 @@ fn play(
         if let Verdict::Reserve { wait: time } | Verdict::Deny { retry: Some(time) } = step.verdict {
             promised = now + time;
         }
-        if let Some(receipt) = Receipt::new(ask.tokens(), &step) {
+        if let Some(receipt) = ChargeRecord::new(ask.tokens(), &step) {
             open.push((charges.len(), quota, receipt));
             charges.push(Charge { at: now, used: receipt.cost });
             state = step.state;
@@ -206,9 +209,9 @@ proptest! {
     ) {
         let look = |quota: &Quota, before: &State, ask: Ask, step: &tollgate::algorithm::Step| {
             let now = step.now;
-            let is_foreign = before.stamp != quota.stamp() && before.stamp != 0
+            let is_foreign = before.stamp != tollgate::algorithm::stamp(&quota) && before.stamp != 0
                 && (before.spent > 0.0 || before.carry > 0.0 && before.stamp & 7 == 3) && now < before.clear;
-            if before.stamp != quota.stamp() {
+            if before.stamp != tollgate::algorithm::stamp(&quota) {
                 kept(quota, before, &ask, step)?;
             }
             if is_foreign {
@@ -245,7 +248,7 @@ proptest! {
         let look = |quota: &Quota, before: &State, _: Ask, step: &tollgate::algorithm::Step| {
             let owed = before.spent + if before.stamp & 7 == 3 { before.carry } else { 0.0 };
             let room = quota.limit().saturating_sub(owed as u64);
-            prop_assert!(before.stamp == quota.stamp() || most(quota, before, step.now) >= room);
+            prop_assert!(before.stamp == tollgate::algorithm::stamp(&quota) || most(quota, before, step.now) >= room);
             Ok(())
         };
         play(&quotas, begin, &history, Kind::Any, look)?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algorithm::{Algorithm, Ask, Micros, Receipt, State, Verdict, settle, step};
+use tollgate::algorithm::{Algorithm, Ask, ChargeRecord, Micros, State, Verdict, settle, step};
 use tollgate::{Quota, SECOND};
 
 use crate::admitted::{Turn, check};
@@ -59,7 +59,7 @@ proptest! {
             now = then;
             let ask = Ask::cost(raw.tokens(&quota));
             let step = step(&quota, &state, now, ask);
-            if let Some(receipt) = Receipt::new(ask.tokens(), &step) {
+            if let Some(receipt) = ChargeRecord::new(ask.tokens(), &step) {
                 state = step.state;
                 turns.push(Turn::of(&receipt, now));
             }
@@ -82,13 +82,13 @@ proptest! {
             }
             latest = latest.max(now);
             if what > 8 && !open.is_empty() && quota.algorithm() == Algorithm::FixedWindow {
-                let (turn, receipt): (usize, Receipt) = open.remove(pick as usize % open.len());
+                let (turn, receipt): (usize, ChargeRecord) = open.remove(pick as usize % open.len());
                 state = settle(&quota, &state, &receipt, now, 0);
                 turns[turn].1 = 0;
             }
             let ask = Ask::cost(raw.tokens(&quota));
             let step = step(&quota, &state, now, ask);
-            if let Some(receipt) = Receipt::new(ask.tokens(), &step) {
+            if let Some(receipt) = ChargeRecord::new(ask.tokens(), &step) {
                 state = step.state;
                 open.push((turns.len(), receipt));
                 turns.push((now, model.units(receipt.cost)));
@@ -109,7 +109,7 @@ proptest! {
             now = jumped(&raw, &quota, now);
             let ask = raw.ask(&quota);
             let step = step(&quota, &state, now, ask);
-            if let Some(receipt) = Receipt::new(ask.tokens(), &step) {
+            if let Some(receipt) = ChargeRecord::new(ask.tokens(), &step) {
                 state = step.state;
                 open.push(receipt);
             }
@@ -143,7 +143,7 @@ fn a_step_back_keeps_promised_turns() {
     let state = step(&quota, &State::default(), NOW, Ask::cost(5000).reserve()).state;
     let before = Micros::new(NOW.get() - 20_000);
     let next = step(&quota, &state, before, Ask::cost(1).reserve());
-    assert!(Receipt::new(1, &next).is_some_and(|next| next.due > NOW + 5 * SECOND), "{next:?}");
+    assert!(ChargeRecord::new(1, &next).is_some_and(|next| next.due > NOW + 5 * SECOND), "{next:?}");
 }
 
 /// Moves on as in any history, or jumps.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::algorithm::{Ask, Micros, Receipt, State, settle, step};
+use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, settle, step};
 
 use crate::admitted::{Turn, check};
 use crate::model::Model;
@@ -43,7 +43,7 @@ struct History {
     now: Micros,
     turns: Vec<Turn>,
     /// Of each charge that is not settled: its turn, and its receipt.
-    open: Vec<(usize, Receipt)>,
+    open: Vec<(usize, ChargeRecord)>,
 }
 
 /// Goes on from `history` in every way, and checks where `depth` operations end.
@@ -73,7 +73,7 @@ fn explore(history: &History, depth: u32) -> u64 {
 /// `None` if it is denied, or the same as a plain charge.
 fn charged(history: &History, ask: Ask) -> Option<History> {
     let step = step(&history.quota, &history.state, history.now, ask);
-    let receipt = Receipt::new(ask.tokens(), &step)?;
+    let receipt = ChargeRecord::new(ask.tokens(), &step)?;
     if ask.max_wait().is_some() && receipt.due == history.now {
         return None;
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::Quota;
-use tollgate::algorithm::{Ask, Micros, Receipt, State, Verdict, settle, step};
+use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, Verdict, settle, step};
 
 use crate::random::cases;
 
@@ -26,9 +26,9 @@ proptest! {
     ) {
         let (cost, taken, due) = receipt;
         let step = step(&quota, &state, now, ask);
-        let _ = settle(&quota, &state, &Receipt { cost, state: taken, due }, now, actual);
-        let _ = settle(&quota, &step.state, &Receipt { cost, state: step.state, due }, now, actual);
-        let _ = settle(&quota, &step.state, &Receipt { cost, state: step.state, due: now }, now, actual);
+        let _ = settle(&quota, &state, &ChargeRecord { cost, state: taken, due }, now, actual);
+        let _ = settle(&quota, &step.state, &ChargeRecord { cost, state: step.state, due }, now, actual);
+        let _ = settle(&quota, &step.state, &ChargeRecord { cost, state: step.state, due: now }, now, actual);
     }
 
     /// A row in range stays in range: what is stored is finite, counted exactly and not negative, and no answer lies
@@ -40,7 +40,7 @@ proptest! {
         now in instant(),
         asks in prop::collection::vec((ask(), instant(), number()), 1..6),
     ) {
-        let (mut state, mut now) = (State { stamp: quota.stamp(), ..state }, now);
+        let (mut state, mut now) = (State { stamp: tollgate::algorithm::stamp(&quota), ..state }, now);
         for (ask, then, actual) in asks {
             let step = step(&quota, &state, now, ask);
             in_range(&step.state)?;
@@ -52,7 +52,7 @@ proptest! {
                 Verdict::Deny { retry: Some(retry) } => prop_assert!(now + retry < Micros::MAX && !retry.is_zero()),
                 Verdict::Deny { retry: None } => {}
             }
-            if let Some(receipt) = Receipt::new(ask.tokens(), &step) {
+            if let Some(receipt) = ChargeRecord::new(ask.tokens(), &step) {
                 state = settle(&quota, &step.state, &receipt, then, actual);
                 in_range(&state)?;
             }

@@ -6,7 +6,7 @@
 
 use proptest::prelude::*;
 use tollgate::Quota;
-use tollgate::algorithm::{Ask, Micros, Receipt, State, Verdict, settle, step};
+use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, Verdict, settle, step};
 
 use crate::admitted::{Turn, check};
 use crate::model::Model;
@@ -62,7 +62,7 @@ proptest! {
         }
         let Some((ask, first)) = turns.first().copied() else { return Ok(()) };
         for (ask, step) in turns.iter().rev() {
-            let receipt = Receipt::new(ask.tokens(), step).expect("reserved");
+            let receipt = ChargeRecord::new(ask.tokens(), step).expect("reserved");
             state = settle(&quota, &state, &receipt, now, 0);
         }
         prop_assert_eq!(step(&quota, &state, now, ask).verdict, first.verdict);
@@ -84,11 +84,11 @@ proptest! {
         if ask.tokens() > quota.limit() {
             return Ok(());
         }
-        let receipt = Receipt::new(ask.tokens(), &granted).expect("reserved");
+        let receipt = ChargeRecord::new(ask.tokens(), &granted).expect("reserved");
         let later = now + std::time::Duration::from_micros((wait.as_micros() * u128::from(part) / 1000) as u64);
         let cancelled = settle(&quota, &granted.state, &receipt, later, 0);
         let next = step(&quota, &cancelled, later, ask);
-        prop_assert_eq!(Receipt::new(ask.tokens(), &next).map(|receipt| receipt.due), Some(receipt.due));
+        prop_assert_eq!(ChargeRecord::new(ask.tokens(), &next).map(|receipt| receipt.due), Some(receipt.due));
     }
 
     /// Settled at once, a charge is as if it had been taken for its true cost in the first place; so are several, the
@@ -105,7 +105,7 @@ proptest! {
         for (cost, actual) in costs {
             let cost = cost % (quota.limit() + 1);
             let step = step(&quota, &state, now, Ask::cost(cost));
-            if let Some(receipt) = Receipt::new(cost, &step) {
+            if let Some(receipt) = ChargeRecord::new(cost, &step) {
                 state = step.state;
                 receipts.push((receipt, actual % (cost + 1)));
             }
@@ -122,7 +122,7 @@ proptest! {
     #[test]
     fn a_lost_row_gives_nothing_back(quota in paying_back(), now in begin(), costs in any::<(u64, u64)>()) {
         let cost = 1 + costs.0 % quota.limit().max(1);
-        let Some(receipt) = Receipt::new(cost, &step(&quota, &State::default(), now, Ask::cost(cost))) else { return Ok(()) };
+        let Some(receipt) = ChargeRecord::new(cost, &step(&quota, &State::default(), now, Ask::cost(cost))) else { return Ok(()) };
         let anew = step(&quota, &State::default(), now, Ask::cost(costs.1 % cost)).state;
         prop_assert_eq!(settle(&quota, &anew, &receipt, now, 0), anew);
     }
@@ -137,7 +137,7 @@ proptest! {
     ) {
         let (state, now) = charge_all(&quota, begin, &history);
         let granted = step(&quota, &state, now, Ask::cost(0));
-        let Some(receipt) = Receipt::new(0, &granted) else { return Ok(()) };
+        let Some(receipt) = ChargeRecord::new(0, &granted) else { return Ok(()) };
         let settled = settle(&quota, &granted.state, &receipt, now, more);
         prop_assert_eq!(settled.spent, granted.state.spent + more as f64);
         prop_assert_eq!(most(&quota, &settled, now), most(&quota, &granted.state, now).saturating_sub(more));
@@ -147,14 +147,14 @@ proptest! {
 /// Charges and settles at random, then checks every interval of what was truly used.
 fn mixed(quota: &Quota, begin: Micros, history: &[Raw], debts: bool) -> Result<(), TestCaseError> {
     let (mut state, mut now, mut promised) = (State::default(), begin, begin);
-    let (mut turns, mut open) = (Vec::<Turn>::new(), Vec::<(usize, Receipt)>::new());
+    let (mut turns, mut open) = (Vec::<Turn>::new(), Vec::<(usize, ChargeRecord)>::new());
     for raw in history {
         now = raw.moved(quota, now, promised);
         let (what, pick) = raw.what;
         if what < 7 || open.is_empty() {
             let ask = raw.ask(quota);
             let step = step(quota, &state, now, ask);
-            if let Some(receipt) = Receipt::new(ask.tokens(), &step) {
+            if let Some(receipt) = ChargeRecord::new(ask.tokens(), &step) {
                 state = step.state;
                 promised = receipt.due;
                 open.push((turns.len(), receipt));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::algorithm::{Ask, Micros, Receipt, State, Verdict, settle, step};
+use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, Verdict, settle, step};
 use tollgate::{DAY, Quota, SECOND};
 
 use crate::decisions::kept;
@@ -10,9 +10,9 @@ use crate::decisions::kept;
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
 /// The row after `ask` at `now`, and its receipt.
-fn charge(quota: &Quota, state: &State, now: Micros, ask: Ask) -> (State, Receipt) {
+fn charge(quota: &Quota, state: &State, now: Micros, ask: Ask) -> (State, ChargeRecord) {
     let step = step(quota, state, now, ask);
-    (step.state, Receipt::new(ask.tokens(), &step).expect("granted"))
+    (step.state, ChargeRecord::new(ask.tokens(), &step).expect("granted"))
 }
 
 fn promise_is_kept(quota: &Quota, state: &State, now: Micros, ask: Ask) {

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use tollgate::{DenyList, DenyRule, Signals};
+use tollgate::protection::{DenyList, DenyRule, Signals};
 
 /// The shortest of many look-ups of a user agent of 1 KiB that matches none of so many patterns.
 fn shortest(patterns: usize, agent: &str) -> Duration {

@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::http::request::Parts;
-use tollgate::{Blocked, MINUTE, Observed, Observer, Policy, Quota, RateLimitLayer, RateLimiter, Subject, key};
+use tollgate::{
+    MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, Subject, key,
+    observe::{Blocked, Decided, Observer},
+};
 
 use crate::client::{Client, hello, serve};
 
@@ -63,7 +66,7 @@ impl Spy {
 }
 
 impl Observer for Spy {
-    fn decided(&self, observed: &Observed<'_>) {
+    fn decided(&self, observed: &Decided<'_>) {
         let decision = observed.decision();
         let rule = decision.denied_rule().map(ToString::to_string);
         self.decided.lock().unwrap().push((decision.reason().as_str(), rule));

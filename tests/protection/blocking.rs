@@ -5,8 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tollgate::{
-    AutoBlock, Blocked, Charge, DAY, DenyList, FailureMode, HOUR, Key, MINUTE, ManualClock, Observed, Observer, Policy,
-    Quota, RateLimiter, Reason, SECOND, Signal, Subject, key,
+    Charge, DAY, FailureMode, HOUR, Key, MINUTE, Policy, Quota, RateLimiter, Reason, SECOND, Subject,
+    clock::ManualClock,
+    key,
+    observe::{Blocked, Decided, Observer},
+    protection::{AutoBlock, DenyList, Signal},
 };
 
 use crate::app::{API, ONE, Spy, US, behind, ip, layer};
@@ -297,7 +300,7 @@ fn several_rules_in_one_request_count_once_for_each_key() {
     let scene = scene(three(&[&ONE, &API]));
     let call = || {
         let charges = [
-            Charge::new(&ONE, "eve").cost(2).signals(tollgate::Signals::new().ip(ip("192.0.2.7"))),
+            Charge::new(&ONE, "eve").cost(2).signals(tollgate::protection::Signals::new().ip(ip("192.0.2.7"))),
             Charge::new(&API, "eve").cost(11),
             Charge::new(&ONE, "bob").cost(2),
         ];
@@ -351,13 +354,13 @@ async fn denials_of_turns_count_and_turns_that_are_given_back_do_not() {
         // Taken, and given back.
         now(now(scene.limiter.acquire(&queue, "ada").reserve()).cancel());
         drop(scene.limiter.acquire(&queue, "ada").wait_up_to(SECOND));
-        let usage = now(scene.limiter.acquire(&queue, "ada").hold()).keep();
+        let usage = now(scene.limiter.acquire(&queue, "ada").hold()).into_receipt();
         now(usage.settle(1000));
         now(usage.reset());
     }
     assert_eq!(scene.limiter.stats().offenders, 0);
     for _ in 0..3 {
-        now(scene.limiter.acquire(&queue, "eve").reserve()).keep();
+        now(scene.limiter.acquire(&queue, "eve").reserve()).into_receipt();
     }
     let denied = scene.limiter.acquire(&queue, "eve").reserve().await.unwrap_err();
     let reason = denied.denied().and_then(|denied| denied.decisions().get(0)).map(|decision| decision.reason());
@@ -381,7 +384,7 @@ fn denials_of_a_fallback_count_and_what_passes_unseen_does_not() {
         .build();
     store.fails.store(true, Ordering::Relaxed);
     for _ in 0..10 {
-        assert_eq!(now(limiter.try_limit(&API, "ada")).reason(), Reason::Unseen);
+        assert_eq!(now(limiter.try_limit(&API, "ada")).reason(), Reason::FailOpen);
     }
     assert_eq!(limiter.stats().offenders, 0);
     for expected in
@@ -421,7 +424,7 @@ fn one_who_was_let_go_begins_anew() {
 struct Forever(DenyList);
 
 impl Observer for Forever {
-    fn decided(&self, _observed: &Observed<'_>) {}
+    fn decided(&self, _observed: &Decided<'_>) {}
 
     fn blocked(&self, blocked: &Blocked<'_>) {
         self.0.insert(blocked.rule().clone());

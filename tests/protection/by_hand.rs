@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::{
-    AutoBlock, HOUR, Key, MINUTE, ManualClock, Policy, Quota, RateLimiter, Reason, Signal, Signals, Subject,
+    HOUR, Key, MINUTE, Policy, Quota, RateLimiter, Reason, Subject,
+    clock::ManualClock,
+    protection::{AutoBlock, Signal, Signals},
 };
 
 use crate::app::{API, Spy, US, ip};

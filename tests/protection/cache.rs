@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::{
-    Charge, DAY, DecidedBy, HOUR, MINUTE, ManualClock, Policy, Quota, RateLimiter, Reason, SECOND, Secret, Settlement,
-    Signal, Subject,
+    Charge, DAY, HOUR, MINUTE, Policy, Quota, RateLimiter, Reason, Receipt, SECOND, Subject, clock::ManualClock,
+    key::Secret, policy::DecidedBy, protection::Signal,
 };
 
 use crate::app::{API, US, ip};
@@ -95,7 +95,7 @@ fn point_13_a_denial_is_remembered_for_a_second_however_long_the_window_is() {
 #[test]
 fn point_13_what_another_process_gives_back_is_admitted_a_second_later() {
     let slow = Policy::new("slow", Quota::token_bucket(1, DAY).capacity(1000));
-    let cases: [fn(&RateLimiter, &Policy, Settlement); 4] = [
+    let cases: [fn(&RateLimiter, &Policy, Receipt); 4] = [
         |_, _, usage| now(usage.refund()),
         |_, _, usage| now(usage.settle(50)),
         |_, _, usage| assert!(now(usage.reset())),
@@ -106,7 +106,7 @@ fn point_13_what_another_process_gives_back_is_admitted_a_second_later() {
         let store = Store::far(&clock);
         let limiter = || RateLimiter::builder(Arc::clone(&store)).secret(Secret::new([7; 16])).build();
         let (one, other) = (limiter(), limiter());
-        let usage = now(other.acquire(&slow, "eve").cost(1000).hold()).keep();
+        let usage = now(other.acquire(&slow, "eve").cost(1000).hold()).into_receipt();
         assert!(!now(one.try_limit(&slow, "eve")).is_allowed());
         gives_back(&other, &slow, usage);
         clock.advance(SECOND - US);
@@ -123,7 +123,7 @@ fn a_backend_in_this_process_and_a_cache_of_nothing_are_asked_each_time() {
         let limiter = RateLimiter::builder(Arc::clone(&store)).block_cache(rows).build();
         drop(now(limiter.try_acquire(&API, "eve").cost(10).send()));
         for _ in 0..10 {
-            assert_eq!(now(limiter.try_limit(&API, "eve")).decided_by(), tollgate::DecidedBy::Backend);
+            assert_eq!(now(limiter.try_limit(&API, "eve")).decided_by(), tollgate::policy::DecidedBy::Backend);
         }
         assert_eq!(store.asked(), 11);
     }
@@ -160,7 +160,7 @@ fn a_turn_that_would_be_granted_is_asked_for() {
     for seconds in 1..=3 {
         let turn = now(limiter.acquire(&QUEUE, "eve").reserve_within(3 * SECOND));
         assert_eq!(turn.delay(), seconds * SECOND);
-        turn.keep();
+        turn.into_receipt();
     }
     assert_eq!(store.asked(), 3);
     assert!(ready(limiter.acquire(&QUEUE, "eve").reserve()).is_err());
@@ -200,7 +200,7 @@ fn what_is_given_back_reset_or_changed_here_is_seen_at_once() {
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
         assert_eq!(store.asked(), 0, "known");
     };
-    let usage = now(limiter.acquire(&API, "eve").cost(10).hold()).keep();
+    let usage = now(limiter.acquire(&API, "eve").cost(10).hold()).into_receipt();
     denied();
     now(usage.settle(9));
     assert!(now(limiter.try_limit(&API, "eve")).is_allowed());
@@ -218,7 +218,7 @@ fn what_is_given_back_reset_or_changed_here_is_seen_at_once() {
     now(limiter.set_key_quota(&API, "eve", Some(Quota::token_bucket(13, MINUTE))));
     assert!(now(limiter.try_acquire(&API, "eve").cost(2).send()).is_allowed());
     denied();
-    let usage = now(limiter.acquire(&QUEUE, "eve").hold()).keep();
+    let usage = now(limiter.acquire(&QUEUE, "eve").hold()).into_receipt();
     assert!(!now(limiter.try_limit(&QUEUE, "eve")).is_allowed());
     now(usage.reset());
     assert!(now(limiter.try_limit(&QUEUE, "eve")).is_allowed());
@@ -232,7 +232,7 @@ fn a_row_that_another_tier_saw_is_asked_for() {
     // From a whole second on a row is clear, so everything is paid back at one.
     clock.advance(SECOND / 2);
     let pro = || Subject::new("eve").tier("pro");
-    now(limiter.acquire(&api, pro()).cost(200).hold()).keep();
+    now(limiter.acquire(&api, pro()).cost(200).hold()).into_receipt();
     assert!(!now(limiter.try_limit(&api, pro())).is_allowed());
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     // Of 6 in half a second 200 would be paid back in 17 seconds; of 200 they are in half a second.
@@ -257,7 +257,7 @@ fn spending_under_another_tier_is_learnt_where_a_row_is_known() {
 fn a_higher_true_cost_under_another_tier_is_seen_at_once() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND)).tier("pro", Quota::token_bucket(200, SECOND));
     let (limiter, _store, clock) = far();
-    let usage = now(limiter.acquire(&api, Subject::new("eve").tier("pro")).hold()).keep();
+    let usage = now(limiter.acquire(&api, Subject::new("eve").tier("pro")).hold()).into_receipt();
     drop(now(limiter.try_acquire(&api, "eve").cost(5).send()));
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     now(usage.settle(2));
@@ -278,7 +278,7 @@ fn turns_that_come_and_go_are_asked_for() {
     let ask = || {
         ready(async { limiter.acquire(&policy, "eve").cost(2).reserve_within(MS * 10).await }).map(|held| {
             let decided_by = held.decisions().get(0).map(|decision| decision.decided_by());
-            drop(held.keep());
+            drop(held.into_receipt());
             decided_by
         })
     };
@@ -286,7 +286,7 @@ fn turns_that_come_and_go_are_asked_for() {
     assert!(ask().is_err());
     store.set_trip(Duration::ZERO, Duration::ZERO);
     clock.advance(MS * 95);
-    assert_eq!(ask().unwrap(), Some(tollgate::DecidedBy::Backend));
+    assert_eq!(ask().unwrap(), Some(tollgate::policy::DecidedBy::Backend));
 }
 
 /// Each block emptied the cache: who has many keys blocked keeps it empty.

@@ -10,7 +10,10 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use tollgate::algorithm::{Ask, Micros, State, Step};
 use tollgate::{
-    Charge, Clock, DecidedBy, Decisions, ManualClock, Policy, Quota, RateLimiter, Secret, Settlement, Subject,
+    Charge, Decisions, Policy, Quota, RateLimiter, Receipt, Subject,
+    clock::{Clock, ManualClock},
+    key::Secret,
+    policy::DecidedBy,
 };
 
 use crate::random::{Raw, begin, bucket, cases, history, sliding, tiny, window};
@@ -23,7 +26,7 @@ struct Side {
     other: RateLimiter,
     store: Arc<Store>,
     clock: ManualClock,
-    held: Vec<Settlement>,
+    held: Vec<Receipt>,
 }
 
 impl Side {
@@ -93,7 +96,9 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                 for side in [&on, &off] {
                     side.store.set_trip(Duration::ZERO, Duration::ZERO);
                     let charge = charge(policy, caller.clone(), raw.ask(&quota), &quota);
-                    drop(now(async { Ok::<_, ()>(side.other.hold_all([charge]).await.map(|held| held.keep())) }));
+                    drop(now(async {
+                        Ok::<_, ()>(side.other.hold_all([charge]).await.map(|held| held.into_receipt()))
+                    }));
                 }
             }
             1 => {
@@ -112,7 +117,7 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
             3 => {
                 // Another number of tokens, in the same algorithm; one time in two what the program says.
                 let other = quota.try_capacity(1 + (bits >> 8) % 9).ok().filter(|_| bits >> 20 & 1 == 0);
-                let other = other.filter(|quota| quota.validate().is_ok());
+                let other = other.filter(|quota| tollgate::algorithm::validate(&quota).is_ok());
                 for limiter in [&on.limiter, &on.other, &off.limiter, &off.other] {
                     match bits >> 24 & 3 {
                         0 => now(limiter.set_quota(policy, other)),
@@ -168,9 +173,9 @@ fn decide(side: &mut Side, what: u8, charges: &[Charge<'_>]) -> (Decisions, usiz
                 if what == 5 {
                     drop(held); // Given back.
                 } else if what <= 7 {
-                    side.held.push(held.keep());
+                    side.held.push(held.into_receipt());
                 } else {
-                    drop(held.keep()); // Charged for good.
+                    drop(held.into_receipt()); // Charged for good.
                 }
                 decisions
             }

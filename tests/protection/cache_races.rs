@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use tollgate::{Charge, MINUTE, ManualClock, Quota, RateLimiter, SECOND};
+use tollgate::{Charge, MINUTE, Quota, RateLimiter, SECOND, clock::ManualClock};
 
 use crate::app::API;
 use crate::store::Store;
@@ -29,7 +29,9 @@ fn denied_meanwhile(limiter: &RateLimiter, store: &Store, happens: impl FnOnce()
 }
 
 /// One is left of ten, so it is not known that two are denied.
-fn two(limiter: &RateLimiter) -> tollgate::DecisionFuture<Result<tollgate::Decisions, tollgate::Error>> {
+fn two(
+    limiter: &RateLimiter,
+) -> tollgate::limiter::DecisionFuture<Result<tollgate::Decisions, tollgate::backend::Error>> {
     limiter.try_limit_all([Charge::new(&API, "eve").cost(2)])
 }
 
@@ -75,7 +77,7 @@ fn a_denial_from_before_a_settlement_is_not_learnt_after_it() {
             if cancel {
                 drop(held);
             } else {
-                now(held.keep().settle(1));
+                now(held.into_receipt().settle(1));
             }
         });
         assert!(now(two(&limiter)).is_allowed());

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use tollgate::{DenyList, DenyRule, MINUTE, ManualClock, Policy, Quota, RateLimiter, Reason};
+use tollgate::{
+    MINUTE, Policy, Quota, RateLimiter, Reason,
+    clock::ManualClock,
+    protection::{DenyList, DenyRule},
+};
 
 use crate::app::{API, Spy, behind, ip};
 use crate::store::Store;

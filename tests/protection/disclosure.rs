@@ -4,7 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderMap;
-use tollgate::{DenyList, DenyRule, HOUR, HeaderFamily, ManualClock, RateLimiter, ResetUnit, SECOND, Signal};
+use tollgate::{
+    HOUR, HeaderFamily, RateLimiter, SECOND,
+    clock::ManualClock,
+    middleware::ResetUnit,
+    protection::{DenyList, DenyRule, Signal},
+};
 
 use crate::answer::Answer;
 use crate::app::{API, US, behind, ip, layer};

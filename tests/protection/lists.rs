@@ -1,7 +1,9 @@
 //! Lists of what was changed at run time: quotas that were set, and blocks.
 
 use tollgate::{
-    AutoBlock, Block, HOUR, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, SECOND, Signal, Subject,
+    HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, SECOND, Subject,
+    clock::ManualClock,
+    protection::{AutoBlock, Block, Signal},
 };
 
 use crate::app::{API, ip};

@@ -4,7 +4,10 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use proptest::prelude::*;
-use tollgate::{DenyList, DenyRule, Key, Signals};
+use tollgate::{
+    Key,
+    protection::{DenyList, DenyRule, Signals},
+};
 
 use crate::random::cases;
 

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use tollgate::{HOUR, MINUTE, ManualClock, Policy, Quota, RateLimiter, SECOND, SetQuotaError, Subject};
+use tollgate::{HOUR, MINUTE, Policy, Quota, RateLimiter, SECOND, Subject, clock::ManualClock, limiter::SetQuotaError};
 
 use crate::app::{API, US, behind};
 use crate::client::serve;
@@ -25,7 +25,7 @@ fn a_key_goes_before_its_tier_a_tier_before_everybody_and_none_puts_back_what_wa
     let api = Policy::new("api", tens(100)).tier("free", tens(10));
     let limits = || {
         let limit = |subject: Subject| {
-            now(limiter.try_check(&api, subject.clone())).limit().min(limiter.quota(&api, subject).limit())
+            now(limiter.try_check(&api, subject.clone())).capacity().min(limiter.quota(&api, subject).limit())
         };
         let free = |key: &str| Subject::new(key).tier("free");
         [

@@ -2,8 +2,10 @@
 
 use tollgate::key::KeyExtractor;
 use tollgate::{
-    AutoBlock, DenyList, DenyRule, HOUR, MINUTE, ManualClock, Policy, Quota, RateLimitLayer, RateLimiter, Reason,
-    Signal, key,
+    HOUR, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, Reason,
+    clock::ManualClock,
+    key,
+    protection::{AutoBlock, DenyList, DenyRule, Signal},
 };
 
 use crate::app::{API, ip};

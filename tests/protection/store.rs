@@ -5,8 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tollgate::backend::{Adjustment, Backend, BackendFuture, Bulletin, RowId, Steps, Take, Vitals};
-use tollgate::{Clock, Error, ErrorKind, ManualClock, MemoryBackend, PolicyName, Secret, Sleep};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, Health, NoticeChannel, RowId, Steps, Take};
+use tollgate::{
+    MemoryBackend,
+    backend::{Error, ErrorKind},
+    clock::{Clock, ManualClock, Sleep},
+    key::Secret,
+    policy::PolicyName,
+};
 
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -124,12 +130,12 @@ impl Backend for Store {
         self.is_remote
     }
 
-    fn bulletin(&self) -> Option<Arc<dyn Bulletin>> {
-        self.rows.bulletin()
+    fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
+        self.rows.notice_channel()
     }
 
-    fn vitals(&self) -> Vitals {
-        self.rows.vitals()
+    fn health(&self) -> Health {
+        self.rows.health()
     }
 
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {

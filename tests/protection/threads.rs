@@ -5,7 +5,9 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use tollgate::{
-    AutoBlock, Charge, DenyList, DenyRule, HOUR, MINUTE, ManualClock, Quota, RateLimiter, Reason, Signal, Signals,
+    Charge, HOUR, MINUTE, Quota, RateLimiter, Reason,
+    clock::ManualClock,
+    protection::{AutoBlock, DenyList, DenyRule, Signal, Signals},
 };
 
 use crate::app::{API, ONE, Spy, ip};

@@ -7,7 +7,11 @@ use axum::Router;
 use axum::http::request::Parts;
 use tollgate::key::KeyExtractor;
 use tollgate::{
-    DenyList, DenyRule, Key, ManualClock, Mistake, Observed, Observer, RateLimitLayer, RateLimiter, Reason, key,
+    Key, RateLimitLayer, RateLimiter, Reason,
+    clock::ManualClock,
+    key,
+    observe::{Decided, Mistake, Observer},
+    protection::{DenyList, DenyRule},
 };
 
 use crate::app::API;
@@ -173,7 +177,7 @@ fn point_6_what_the_layer_knows_of_callers_makes_rules_match() {
 struct Warnings(Mutex<Vec<String>>);
 
 impl Observer for Warnings {
-    fn decided(&self, _: &Observed<'_>) {}
+    fn decided(&self, _: &Decided<'_>) {}
 
     fn mistake(&self, mistake: &Mistake) {
         self.0.lock().unwrap().push(format!("{} / {mistake}", mistake.kind().as_str()));

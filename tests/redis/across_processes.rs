@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::{DAY, DecidedBy, Decision, Policy, Quota, RateLimiter, SECOND, Signal, Subject};
+use tollgate::{DAY, Decision, Policy, Quota, RateLimiter, SECOND, Subject, policy::DecidedBy, protection::Signal};
 
 use crate::server::Server;
 
@@ -17,10 +17,10 @@ async fn ask(limiter: &RateLimiter) -> Decision {
 
 /// Two limiters with connections of their own on one server, as in two processes. The first has spent everything and
 /// hands out the charge; the second remembers that it was denied.
-async fn two() -> (Server, RateLimiter, RateLimiter, tollgate::Settlement) {
+async fn two() -> (Server, RateLimiter, RateLimiter, tollgate::Receipt) {
     let server = Server::start();
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
-    let usage = one.acquire(&API, "ada").cost(1000).hold().await.unwrap().keep();
+    let usage = one.acquire(&API, "ada").cost(1000).hold().await.unwrap().into_receipt();
     assert_eq!(ask(&other).await.decided_by(), DecidedBy::Backend);
     let known = ask(&other).await;
     assert_eq!((known.is_allowed(), known.decided_by()), (false, DecidedBy::BlockCache));

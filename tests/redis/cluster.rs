@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::algorithm::Ask;
 use tollgate::backend::{Backend, RedisBackend, RowId, Take, conformance};
-use tollgate::{DAY, Digest, HOUR, PolicyName, Quota};
+use tollgate::{DAY, HOUR, Quota, key::Digest, policy::PolicyName};
 
 use crate::cluster_server::{Cluster, ask, owner, slot, wait_until};
 

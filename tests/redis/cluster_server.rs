@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use redis::Connection;
-use tollgate::Digest;
 use tollgate::backend::{RedisBackend, RedisBackendBuilder};
+use tollgate::key::Digest;
 
 use crate::server::{FREE, PATIENCE, Server, is_redis_6};
 

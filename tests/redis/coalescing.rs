@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use tollgate::algorithm::{Ask, Receipt, Verdict};
+use tollgate::algorithm::{Ask, ChargeRecord, Verdict};
 use tollgate::backend::{Adjustment, Backend, RedisBackend, RowId, Take};
-use tollgate::{DAY, Digest, ErrorKind, PolicyName, Quota};
+use tollgate::{DAY, Quota, backend::ErrorKind, key::Digest, policy::PolicyName};
 
 use crate::cluster_server::{ask, info};
 use crate::server::Server;
@@ -78,7 +78,7 @@ async fn settlements_and_resets_keep_their_place() {
     for round in 0..50 {
         let one = take(round, 3, 3);
         let step = backend.acquire(&[one]).await.unwrap()[0];
-        let receipt = Receipt::new(3, &step).unwrap();
+        let receipt = ChargeRecord::new(3, &step).unwrap();
         let denied = backend.acquire(&[one]);
         let settled = backend.settle(&[Adjustment { row: one.row, quota: one.quota, receipt, actual: 0 }]);
         let granted = backend.acquire(&[one]);
@@ -118,7 +118,7 @@ async fn settlements_and_resets_are_carried_out_though_nobody_waits() {
     let (one, other) = (take(1, 10, 4), take(2, 10, 4));
     let step = backend.acquire(&[one]).await.unwrap()[0];
     assert!(backend.acquire(&[other]).await.unwrap().all_granted());
-    let receipt = Receipt::new(4, &step).unwrap();
+    let receipt = ChargeRecord::new(4, &step).unwrap();
     drop(backend.settle(&[Adjustment { row: one.row, quota: one.quota, receipt, actual: 1 }]));
     drop(backend.reset(&[other.row]));
     let peeks = [one, other].map(|take| Take { ask: take.ask.for_cost(0), ..take });

@@ -1,7 +1,7 @@
 //! What is noticed when a backend is connected, and what it does not take to begin.
 
 use tollgate::backend::RedisBackend;
-use tollgate::{Charge, ErrorKind, FailureMode, HOUR, Policy, Quota, RateLimiter};
+use tollgate::{Charge, FailureMode, HOUR, Policy, Quota, RateLimiter, backend::ErrorKind};
 
 use crate::ports::free_port;
 use crate::server::{PATIENCE, Server};

@@ -27,12 +27,12 @@ async fn an_idle_server_holds_no_row_of_ours() {
     for policy in &policies {
         for key in 0..50 {
             // Into debt, which is paid back too.
-            limiter.acquire(policy, key).hold().await.unwrap().keep().settle(3 + key % 4).await.unwrap();
+            limiter.acquire(policy, key).hold().await.unwrap().into_receipt().settle(3 + key % 4).await.unwrap();
             for _ in 0..6 {
                 let call = limiter.acquire(policy, key);
                 let has_turns = policy.quota().reservable() != Some(0);
                 let held = if has_turns { call.reserve().await } else { call.hold().await };
-                drop(held.map(|held| held.keep()));
+                drop(held.map(|held| held.into_receipt()));
             }
         }
     }
@@ -82,7 +82,7 @@ async fn a_row_stays_as_long_as_it_is_worth_something() {
         assert!(limiter.try_limit(&one, 1).await.unwrap().is_allowed());
         assert!(limiter.try_limit_all([Charge::new(&one, 2), Charge::new(&two, 2)]).await.unwrap().is_allowed());
     }
-    limiter.acquire(&one, 3).hold().await.unwrap().keep().settle(6).await.unwrap();
+    limiter.acquire(&one, 3).hold().await.unwrap().into_receipt().settle(6).await.unwrap();
     let mut full = 0;
     while full < 3 {
         full = 0;

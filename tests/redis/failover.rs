@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tollgate::algorithm::Ask;
 use tollgate::backend::{Backend, RedisBackend, RowId, Take, conformance};
-use tollgate::{PolicyName, Quota};
+use tollgate::{Quota, policy::PolicyName};
 
 use crate::cluster::{drain, key_on, slow, spent};
 use crate::cluster_server::{Cluster, info, wait_until_in_step};
@@ -116,9 +116,9 @@ async fn a_charge_whose_connection_broke_is_not_sent_again() {
     let builder = RedisBackend::builder().deadline(Duration::from_secs(2)).lazy();
     let backend = builder.connect_cluster([format!("redis://127.0.0.1:{port}")]).await.unwrap();
     let policy = PolicyName::new("once");
-    let row = RowId { policy: &policy, key: tollgate::Digest::from_bits(7) };
+    let row = RowId { policy: &policy, key: tollgate::key::Digest::from_bits(7) };
     let answer = backend.acquire(&[Take::new(row, &slow(10), Ask::cost(1))]).await;
-    assert_eq!(answer.unwrap_err().kind(), tollgate::ErrorKind::Unavailable);
+    assert_eq!(answer.unwrap_err().kind(), tollgate::backend::ErrorKind::Unavailable);
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(calls.load(Ordering::SeqCst), 1, "charged again, though it may have been charged");
 }

@@ -12,7 +12,8 @@ use axum::routing::get;
 use http_body_util::BodyExt;
 use tollgate::backend::{ErrorKind, MemoryBackend, RedisBackend};
 use tollgate::{
-    Charge, DecidedBy, FailureMode, HOUR, Policy, Quota, RateLimitLayer, RateLimiter, RateLimiterBuilder, Reason, key,
+    Charge, FailureMode, HOUR, Policy, Quota, RateLimitLayer, RateLimiter, Reason, key, limiter::RateLimiterBuilder,
+    policy::DecidedBy,
 };
 use tower::ServiceExt;
 
@@ -83,7 +84,7 @@ async fn allow_lets_everybody_pass_unseen() {
         assert_eq!((status, body.as_str()), (StatusCode::OK, "hello"));
     }
     let decision = limiter.try_acquire(&PAGES, 1).cost(1_000_000).await.unwrap();
-    assert_eq!((decision.decided_by(), decision.reason()), (DecidedBy::Nobody, Reason::Unseen));
+    assert_eq!((decision.decided_by(), decision.reason()), (DecidedBy::FailOpen, Reason::FailOpen));
 }
 
 #[tokio::test]
@@ -126,7 +127,7 @@ async fn of_several_rules_the_strictest_mode_counts() {
     assert_eq!(statuses, [200, 200, 200, 429, 429]);
     let both = limiter.try_limit_all([Charge::new(&PAGES, 7), Charge::new(&SEARCH, 7).cost(4)]).await.unwrap();
     let told: Vec<_> = both.iter().map(|decision| (decision.decided_by(), decision.reason())).collect();
-    assert_eq!(told, [(DecidedBy::Nobody, Reason::RefusedElsewhere), (DecidedBy::Fallback, Reason::CostTooLarge)]);
+    assert_eq!(told, [(DecidedBy::FailOpen, Reason::RefusedElsewhere), (DecidedBy::Fallback, Reason::CostTooLarge)]);
 }
 
 #[tokio::test]
@@ -152,14 +153,14 @@ async fn what_the_fallback_charged_is_settled_there() {
     assert_eq!((held.decisions().get(0).unwrap().decided_by(), left().await), (DecidedBy::Fallback, 1));
     drop(held);
     assert_eq!(left().await, 3);
-    let kept = limiter.acquire(&SEARCH, 1).cost(1).hold().await.unwrap().keep();
+    let kept = limiter.acquire(&SEARCH, 1).cost(1).hold().await.unwrap().into_receipt();
     kept.settle(3).await.unwrap();
     assert_eq!(left().await, 0);
     // The row in Redis cannot be reset, and that is told; the one here is.
     limiter.reset(&SEARCH, 1).await.unwrap_err();
     assert_eq!(left().await, 3);
-    let later = limiter.acquire(&SEARCH, 1).cost(3).hold().await.unwrap().keep();
-    let unseen = limiter.acquire(&PAGES, 1).cost(3).hold().await.unwrap().keep();
+    let later = limiter.acquire(&SEARCH, 1).cost(3).hold().await.unwrap().into_receipt();
+    let unseen = limiter.acquire(&PAGES, 1).cost(3).hold().await.unwrap().into_receipt();
     // Redis is back: it knows nothing of these charges, and is told nothing of their true cost.
     server.restart();
     until_redis_decides(&limiter).await;
@@ -174,7 +175,7 @@ async fn what_the_fallback_charged_is_settled_there() {
 #[tokio::test]
 async fn redis_decides_again_when_it_is_back_from_what_it_knew() {
     let (server, limiter) = start().await;
-    let before = limiter.acquire(&SEARCH, 1).cost(8).hold().await.unwrap().keep();
+    let before = limiter.acquire(&SEARCH, 1).cost(8).hold().await.unwrap().into_receipt();
     assert_eq!(before.decisions().get(0).unwrap().decided_by(), DecidedBy::Backend);
     server.signal("STOP");
     for _ in 0..10 {
@@ -182,7 +183,7 @@ async fn redis_decides_again_when_it_is_back_from_what_it_knew() {
         assert_eq!(decision.decided_by(), DecidedBy::Fallback);
     }
     // A charge that Redis made is Redis's to settle, also when it cannot.
-    let lost = limiter.acquire(&PAGES, 1).hold().await.unwrap().keep();
+    let lost = limiter.acquire(&PAGES, 1).hold().await.unwrap().into_receipt();
     assert!(lost.settle(0).await.is_ok(), "nobody saw it, nobody settles it");
     server.signal("CONT");
     until_redis_decides(&limiter).await;
@@ -196,7 +197,7 @@ async fn redis_decides_again_when_it_is_back_from_what_it_knew() {
 #[tokio::test]
 async fn a_settlement_that_does_not_reach_redis_is_an_error() {
     let (mut server, limiter) = start().await;
-    let charged = limiter.acquire(&SEARCH, 1).cost(8).hold().await.unwrap().keep();
+    let charged = limiter.acquire(&SEARCH, 1).cost(8).hold().await.unwrap().into_receipt();
     server.kill();
     assert_eq!(charged.settle(2).await.unwrap_err().kind(), ErrorKind::Unavailable);
     assert!(charged.is_settled(), "it is not tried again: it may have got through");

@@ -1,9 +1,9 @@
 //! Keys of ours that hold something else: an error of the operations that name them says so, whatever it is.
 
 use proptest::prelude::*;
-use tollgate::algorithm::{Ask, Micros, Receipt, State};
+use tollgate::algorithm::{Ask, ChargeRecord, Micros, State};
 use tollgate::backend::{Adjustment, Backend, RedisBackend, RowId, Take};
-use tollgate::{Digest, ErrorKind, HOUR, MINUTE, PolicyName, Quota};
+use tollgate::{HOUR, MINUTE, Quota, backend::ErrorKind, key::Digest, policy::PolicyName};
 
 use crate::random::cases;
 use crate::rows::{self, OURS};
@@ -24,7 +24,7 @@ fn takes() -> [Take<'static>; 4] {
 }
 
 /// Every operation on the row; what may fail fails as `Protocol`, and nothing hangs or panics.
-async fn bear(backend: &RedisBackend, take: &Take<'static>, receipt: &Receipt) -> Result<(), ErrorKind> {
+async fn bear(backend: &RedisBackend, take: &Take<'static>, receipt: &ChargeRecord) -> Result<(), ErrorKind> {
     let settlement = Adjustment { row: take.row, quota: take.quota, receipt: *receipt, actual: 1 };
     let kinds = [
         backend.peek(&[*take]).await.err(),
@@ -66,7 +66,7 @@ fn any_forty_bytes_are_borne() {
     // Anything; numbers of any size, some of them none; what a row could be.
     let odd =
         prop_oneof![any::<f64>(), prop::sample::select(vec![-1.0, 0.5, 1e300, f64::NAN, f64::INFINITY, 9e15, 1.7e15])];
-    let stamp = prop_oneof![any::<u32>(), (0..4usize).prop_map(|i| takes()[i].quota.stamp())];
+    let stamp = prop_oneof![any::<u32>(), (0..4usize).prop_map(|i| tollgate::algorithm::stamp(&takes()[i].quota))];
     let row = (odd.clone(), odd.clone(), odd, stamp, any::<u32>()).prop_map(|(spent, at, carry, stamp, expires)| {
         let numbers = [spent, at, carry].into_iter().flat_map(f64::to_le_bytes);
         let seconds = [stamp, expires].into_iter().flat_map(u32::to_le_bytes);
@@ -78,10 +78,14 @@ fn any_forty_bytes_are_borne() {
     let mut runner = proptest::test_runner::TestRunner::new(cases(1500));
     let outcome = runner.run(&histories, |(bytes, i)| {
         let take = &takes()[i];
-        let state =
-            State { spent: 2.0, at: Micros::new(1_700_000_000_000_000), stamp: take.quota.stamp(), ..State::default() };
+        let state = State {
+            spent: 2.0,
+            at: Micros::new(1_700_000_000_000_000),
+            stamp: tollgate::algorithm::stamp(&take.quota),
+            ..State::default()
+        };
         window.borrow_mut().write(&name, &bytes);
-        let borne = runtime.block_on(bear(&backend, take, &Receipt { cost: 2, state, due: state.at }));
+        let borne = runtime.block_on(bear(&backend, take, &ChargeRecord { cost: 2, state, due: state.at }));
         prop_assert_eq!(borne, Ok(()));
         runtime.block_on(async {
             // What may be somebody else's is not removed.

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::algorithm::{
-    Algorithm, Ask, Line, Micros, Receipt, State, Step, Verdict, settle, step, step_all, takes_effect,
+    Algorithm, Ask, ChargeRecord, Line, Micros, State, Step, Verdict, settle, step, step_all, takes_effect,
 };
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RedisBackend, RowId, Steps, Take};
-use tollgate::{Digest, PolicyName, Quota, SECOND};
+use tollgate::{Quota, SECOND, key::Digest, policy::PolicyName};
 
 use crate::random::{Raw, begin, cases, history, quota, sized, tiny};
 use crate::rows::{bytes, or_none, row, stored};
@@ -74,7 +74,7 @@ fn extreme() -> impl Strategy<Value = Quota> {
                 Some(tokens) => quota.try_max_reserved(tokens).ok()?,
                 None => quota.unlimited_reservations(),
             };
-            quota.validate().is_ok().then_some(quota)
+            tollgate::algorithm::validate(&quota).is_ok().then_some(quota)
         },
     )
 }
@@ -119,7 +119,7 @@ struct History<'a> {
     /// The quotas by which rows were last written, and the second at which the server drops each.
     by: [Quota; ROWS],
     expires: [u32; ROWS],
-    receipts: Vec<(usize, Quota, Receipt)>,
+    receipts: Vec<(usize, Quota, ChargeRecord)>,
     now: Micros,
     promised: Micros,
     /// Whether any operation may be under any quota.
@@ -227,7 +227,7 @@ impl<'a> History<'a> {
             if let Verdict::Reserve { wait: time } | Verdict::Deny { retry: Some(time) } = step.verdict {
                 self.promised = self.now + time;
             }
-            if let Some(receipt) = Receipt::new(take.ask.tokens(), step) {
+            if let Some(receipt) = ChargeRecord::new(take.ask.tokens(), step) {
                 // Also of charges that were refused together with others: whoever settles these gives away nothing.
                 let row = rows[steps.iter().position(|other| std::ptr::eq(other, step)).unwrap()];
                 self.receipts.push((row, take.quota, receipt));
@@ -365,7 +365,7 @@ fn id(row: usize) -> RowId<'static> {
 /// Whether a row is dropped before it is worth nothing.
 fn early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
     // Settled under another tier, a row keeps its own; when it ends is reckoned by the other, and loss forgives.
-    row.stamp == quota.stamp()
+    row.stamp == tollgate::algorithm::stamp(&quota)
         && worthless(quota, row, now).is_none_or(|clear| f64::from(expires) * 1e6 < clear)
         && expires < u32::MAX
 }
@@ -374,7 +374,7 @@ fn early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
 /// of the clock may be forgiven already, and is kept for a clock that comes to its senses; a window that began before
 /// the epoch counts as whole, and one that another quota's row began in its middle does too.
 fn late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
-    if row.stamp != quota.stamp() {
+    if row.stamp != tollgate::algorithm::stamp(&quota) {
         return false;
     }
     let slack = if quota.algorithm() == Algorithm::FixedWindow { quota.period().as_micros() as f64 } else { 0.0 };

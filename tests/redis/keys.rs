@@ -136,7 +136,7 @@ async fn no_text_of_a_key_is_to_be_read() {
     let backend = RedisBackend::builder().deadline(PATIENCE).connect(&proxy.url()).await.unwrap();
     let limiter = RateLimiter::new(backend);
     let canary = "canary@example.com";
-    let held = limiter.acquire(&SLOW, canary).cost(2).hold().await.unwrap().keep();
+    let held = limiter.acquire(&SLOW, canary).cost(2).hold().await.unwrap().into_receipt();
     held.settle(1).await.unwrap();
     drop(limiter.try_limit_all([Charge::new(&ONCE, canary), Charge::new(&SLOW, (canary, 7))]).await.unwrap());
     drop(limiter.try_limit_all([Charge::new(&ONCE, canary), Charge::new(&SLOW, canary.as_bytes())]).await.unwrap());
@@ -170,7 +170,7 @@ async fn secrets_and_prefixes_keep_applications_apart() {
     let with = |prefix: &str, secret: Option<[u8; 16]>| {
         let mut builder = RedisBackend::builder().deadline(PATIENCE).prefix(prefix);
         if let Some(secret) = secret {
-            builder = builder.secret(tollgate::Secret::new(secret));
+            builder = builder.secret(tollgate::key::Secret::new(secret));
         }
         let url = server.url();
         async move { RateLimiter::new(builder.connect(&url).await.unwrap()) }

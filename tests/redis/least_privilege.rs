@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{Connection, cmd};
 use tollgate::backend::{Error, ErrorKind, RedisBackend, conformance};
-use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter, SetQuotaError, Signal};
+use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter, limiter::SetQuotaError, protection::Signal};
 
 use crate::cluster_server::{SLOTS, add_slots, node};
 use crate::keys::wait_for_slots;
@@ -120,8 +120,8 @@ async fn to_follow_what_others_change_some_of_them_will_do() {
         let limiter = RateLimiter::new(connect(&server).await.unwrap());
         tokio::time::sleep(Duration::from_millis(700)).await;
         // Who may not read goes on by the program's.
-        assert_eq!(limiter.try_limit(&SLOW, fresh()).await.unwrap().limit(), limit, "without {without:?}");
-        assert_eq!(limiter.stats().is_deaf, Some(!without.is_empty()));
+        assert_eq!(limiter.try_limit(&SLOW, fresh()).await.unwrap().capacity(), limit, "without {without:?}");
+        assert_eq!(limiter.stats().poll_failed, Some(!without.is_empty()));
         // The server's log names the command.
         let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();
         assert_eq!(format!("{refused:?}").contains(&format!("{without:?}")), !without.is_empty(), "{refused:?}");
@@ -141,7 +141,7 @@ async fn the_pattern_has_to_be_the_prefix() {
     for _ in 0..20 {
         assert_eq!(limiter.try_limit(&SLOW, 1).await.unwrap_err().kind(), ErrorKind::Protocol);
     }
-    assert_eq!(limiter.stats().is_broken, Some(false));
+    assert_eq!(limiter.stats().circuit_open, Some(false));
 }
 
 #[tokio::test]
@@ -188,7 +188,7 @@ async fn use_it(admin: &mut Connection, backend: &RedisBackend) -> Result<(), Er
     drop(limiter.try_limit_all(both()).await?);
     drop(limiter.try_check_all(both()).await?);
     let held = match limiter.hold_all(both()).await {
-        Ok(held) => held.keep(),
+        Ok(held) => held.into_receipt(),
         Err(tollgate::LimitError::Backend(error)) => return Err(error),
         Err(denied) => panic!("{denied}"),
     };

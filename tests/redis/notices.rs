@@ -4,7 +4,11 @@ use std::time::{Duration, Instant};
 
 use redis::cmd;
 use tollgate::backend::RedisBackend;
-use tollgate::{AutoBlock, DAY, HOUR, MINUTE, Policy, Quota, RateLimiter, Reason, SetQuotaError, Signal, Subject};
+use tollgate::{
+    DAY, HOUR, MINUTE, Policy, Quota, RateLimiter, Reason, Subject,
+    limiter::SetQuotaError,
+    protection::{AutoBlock, Signal},
+};
 
 use crate::server::{PATIENCE, Server};
 
@@ -332,7 +336,7 @@ async fn a_burst_of_blocks_is_shared_whole_and_stands_in_no_operators_way() {
         assert!(begin.elapsed() < 5 * SOON, "{} of them, {:?}", other.stats().blocked, one.stats());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(one.stats().untold, 0);
+    assert_eq!(one.stats().pending_notices, 0);
 }
 
 /// What could not be told is told when the server is back.
@@ -352,7 +356,7 @@ async fn a_block_that_is_earned_during_an_outage_is_shared_afterwards() {
         assert_eq!(denied.reason(), Reason::CostTooLarge);
     }
     assert_eq!(one.try_limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
-    assert_eq!(one.stats().untold, 2);
+    assert_eq!(one.stats().pending_notices, 2);
     server.restart();
     until(async || {
         let asked = other.try_acquire(&SEARCH, "ada").ip([192, 0, 2, 9].into()).check().await;

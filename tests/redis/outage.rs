@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tollgate::backend::{ErrorKind, RedisBackend};
-use tollgate::{DecidedBy, FailureMode, HOUR, Policy, Quota, RateLimiter};
+use tollgate::{FailureMode, HOUR, Policy, Quota, RateLimiter, policy::DecidedBy};
 
 /// Slow enough that nothing comes back while a test runs.
 pub(crate) static SLOW: Policy = Policy::new("slow", Quota::token_bucket(LIMIT, HOUR));
@@ -47,9 +47,9 @@ impl Application {
     pub(crate) async fn suffers(&self, duration: Duration) -> Vec<ErrorKind> {
         let kinds = self.is_asked(duration).await;
         let unseen = self.allow.try_limit(&SLOW, "ada").await.unwrap();
-        assert_eq!((unseen.is_allowed(), unseen.decided_by()), (true, DecidedBy::Nobody));
+        assert_eq!((unseen.is_allowed(), unseen.decided_by()), (true, DecidedBy::FailOpen));
         let local = self.fallback.try_limit(&SLOW, fresh()).await.unwrap();
-        assert_eq!((local.limit(), local.decided_by()), (LIMIT / 2, DecidedBy::Fallback));
+        assert_eq!((local.capacity(), local.decided_by()), (LIMIT / 2, DecidedBy::Fallback));
         kinds
     }
 

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tollgate::backend::RedisBackend;
-use tollgate::{DAY, Policy, Quota, RateLimiter, SECOND, Secret};
+use tollgate::{DAY, Policy, Quota, RateLimiter, SECOND, key::Secret};
 
 use crate::server::{PATIENCE, Server};
 

@@ -1,8 +1,8 @@
 //! Where the script decided otherwise than the crate: each of these once failed.
 
-use tollgate::algorithm::{Ask, Micros, Receipt, State, settle, step};
+use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, settle, step};
 use tollgate::backend::{Adjustment, Backend, RedisBackend, RowId, Take};
-use tollgate::{Digest, HOUR, MINUTE, Policy, PolicyName, Quota, RateLimiter, SECOND};
+use tollgate::{HOUR, MINUTE, Policy, Quota, RateLimiter, SECOND, key::Digest, policy::PolicyName};
 
 use crate::rows::{self, or_none};
 use crate::server::Server;
@@ -38,7 +38,7 @@ impl Row {
         self.clock.set(now);
     }
 
-    pub(crate) async fn take(&mut self, quota: &Quota, ask: Ask) -> Option<Receipt> {
+    pub(crate) async fn take(&mut self, quota: &Quota, ask: Ask) -> Option<ChargeRecord> {
         let take = Take::new(ROW, quota, ask);
         let answer = self.backend.acquire(&[take]).await.unwrap()[0];
         let expected = step(&take.quota, &self.model, self.now, ask);
@@ -48,10 +48,10 @@ impl Row {
             self.model = or_none(expected.state);
         }
         self.compare();
-        Receipt::new(ask.tokens(), &answer)
+        ChargeRecord::new(ask.tokens(), &answer)
     }
 
-    pub(crate) async fn settle(&mut self, quota: &Quota, receipt: Receipt, actual: u64) {
+    pub(crate) async fn settle(&mut self, quota: &Quota, receipt: ChargeRecord, actual: u64) {
         let quota = Take::new(ROW, quota, Ask::cost(0)).quota;
         self.backend.settle(&[Adjustment { row: ROW, quota, receipt, actual }]).await.unwrap();
         self.model = or_none(settle(&quota, &self.model, &receipt, self.now, actual));

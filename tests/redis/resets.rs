@@ -2,7 +2,11 @@
 
 use tollgate::algorithm::Ask;
 use tollgate::backend::{Backend, RowId, Take};
-use tollgate::{Digest, HOUR, Policy, PolicyName, Quota, RateLimiter, key};
+use tollgate::{
+    HOUR, Policy, Quota, RateLimiter,
+    key::{self, Digest},
+    policy::PolicyName,
+};
 
 use crate::rows::OURS;
 use crate::server::Server;

@@ -7,7 +7,11 @@ use redis::sentinel::{SentinelClient, SentinelServerType};
 use tokio::sync::Mutex;
 use tollgate::algorithm::Ask;
 use tollgate::backend::{Backend, RedisBackend, RedisBackendBuilder, RowId, Take, conformance};
-use tollgate::{Digest, Error, ErrorKind, PolicyName};
+use tollgate::{
+    backend::{Error, ErrorKind},
+    key::Digest,
+    policy::PolicyName,
+};
 
 use crate::cluster::{drain, slow, spent};
 use crate::cluster_server::{ask, info, wait_until, wait_until_in_step};

@@ -65,7 +65,7 @@ async fn a_status_on_a_server_tells_its_rows_and_its_time() {
     // What is told foretells what is answered.
     let quota = Quota::token_bucket(10, HOUR);
     let (spent, at) = (limits[0]["spent"].as_f64().unwrap(), Micros::new(limits[0]["ts"].as_u64().unwrap()));
-    let state = State { spent, at, stamp: quota.stamp(), ..State::default() };
+    let state = State { spent, at, stamp: tollgate::algorithm::stamp(&quota), ..State::default() };
     let answered = limiter.try_check(&POLICIES[0], "ada".to_owned()).await.unwrap();
     let projected = step(&quota, &state, answered.step().now, Ask::cost(1));
     assert_eq!((projected.verdict, projected.state.spent), (answered.step().verdict, answered.step().state.spent));

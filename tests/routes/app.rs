@@ -8,7 +8,7 @@ use axum::extract::Request;
 use axum::http::request::Parts;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tollgate::{ManualClock, MemoryBackend, Policy, Quota, RateLimiter};
+use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 use tower::ServiceExt;
 
 use crate::answer::Answer;

@@ -5,7 +5,11 @@ use axum::http::request::Parts;
 use axum::routing::get;
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::key::{Extraction, KeyExtractor};
-use tollgate::{Error, ErrorKind, RateLimitLayer, RateLimitStatus, RateLimiter, RouteLimits, key};
+use tollgate::{
+    RateLimitLayer, RateLimitStatus, RateLimiter, RouteLimits,
+    backend::{Error, ErrorKind},
+    key,
+};
 
 use crate::app::{call, policy, user};
 

@@ -8,7 +8,7 @@ use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::routing::{any, get};
 use tollgate::key::{KeyExtractor, PeerAddr};
-use tollgate::{Policy, RateLimitLayer, RateLimitStatus, Subject, is_cors_preflight, key};
+use tollgate::{Policy, RateLimitLayer, RateLimitStatus, Subject, key, middleware::is_cors_preflight};
 
 use crate::answer::Answer;
 use crate::app::{call, limiter, policy, send, told, user};

@@ -10,7 +10,10 @@ use axum::middleware::{self, Next};
 use axum::routing::get;
 use axum::{Extension, Router};
 use tollgate::key::KeyExtractor;
-use tollgate::{KeyError, RateLimitLayer, RateLimiter, Subject, key};
+use tollgate::{
+    RateLimitLayer, RateLimiter, Subject,
+    key::{self, KeyError},
+};
 
 use crate::app::{call, header, limiter, policy, told};
 

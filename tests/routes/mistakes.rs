@@ -10,8 +10,10 @@ use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn};
 use axum::routing::{get, post};
 use tollgate::{
-    Charge, KeyExtractor, MINUTE, ManualClock, MemoryBackend, Mistake, MistakeKind, Observed, Observer, Policy, Quota,
-    RateLimitLayer, RateLimiter, RouteLimits, Rule, Subject, key,
+    Charge, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, Rule, Subject,
+    clock::ManualClock,
+    key::{self, KeyExtractor},
+    observe::{Decided, Mistake, MistakeKind, Observer},
 };
 
 use crate::app::{call, policy, told, user};
@@ -33,7 +35,7 @@ impl Reports {
 }
 
 impl Observer for Reports {
-    fn decided(&self, _: &Observed<'_>) {}
+    fn decided(&self, _: &Decided<'_>) {}
 
     fn mistake(&self, mistake: &Mistake) {
         self.0.lock().unwrap().push((mistake.kind(), mistake.to_string()));
@@ -248,13 +250,13 @@ async fn point_5_lines_that_no_request_used_are_listed_and_unmatched_requests_co
         .route("/users/{id}", get(|| async {}))
         .route("/search", get(|| async {}))
         .layer(layer.clone());
-    assert_eq!(layer.unused_lines(), ["POST /todo", "/users/{id}", "GET /search"]);
+    assert_eq!(layer.unused_routes(), ["POST /todo", "/users/{id}", "GET /search"]);
     for line in ["POST /todos", "GET /users/7", "HEAD /search", "POST /todos", "GET /nowhere"] {
         call(&app, line, &[]).await;
     }
-    assert_eq!((layer.unused_lines(), layer.unmatched_requests()), (vec!["POST /todo"], 3));
+    assert_eq!((layer.unused_routes(), layer.unmatched_requests()), (vec!["POST /todo"], 3));
     let none = RateLimitLayer::new(policy("api", 1), user);
-    assert_eq!((none.unused_lines(), none.unmatched_requests()), (Vec::<&str>::new(), 0));
+    assert_eq!((none.unused_routes(), none.unmatched_requests()), (Vec::<&str>::new(), 0));
 }
 
 #[test]
@@ -342,7 +344,7 @@ async fn point_8_a_grpc_content_type_does_not_turn_a_refusal_into_a_success() {
 
 #[tokio::test]
 async fn point_8_what_never_fits_has_no_reset_in_any_family_of_headers() {
-    use tollgate::{HeaderFamily, ResetUnit};
+    use tollgate::{HeaderFamily, middleware::ResetUnit};
     let limiter = Reports::default().limiter();
     for (family, told) in [
         (HeaderFamily::Draft11, vec!["ratelimit-policy: \"api\";q=1;w=60", "ratelimit: \"api\";r=1"]),

@@ -60,5 +60,5 @@ async fn point_3_around_a_whole_router_a_table_goes_by_the_path() {
         let response = app.clone().oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
         assert_eq!(response.headers()["ratelimit-policy"], policy, "{path}");
     }
-    assert_eq!((layer.unused_lines(), layer.unmatched_requests()), (vec!["/users/{id}"], 2));
+    assert_eq!((layer.unused_routes(), layer.unmatched_requests()), (vec!["/users/{id}"], 2));
 }

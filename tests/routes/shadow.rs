@@ -3,7 +3,9 @@
 use axum::Router;
 use axum::routing::any;
 use tollgate::key::KeyExtractor;
-use tollgate::{HeaderFamily, MINUTE, Policy, Quota, RateLimitLayer, RateLimitStatus, RateLimiter, ResetUnit, key};
+use tollgate::{
+    HeaderFamily, MINUTE, Policy, Quota, RateLimitLayer, RateLimitStatus, RateLimiter, key, middleware::ResetUnit,
+};
 
 use crate::app::{call, header, limiter, policy, user};
 
@@ -71,7 +73,7 @@ async fn whom_it_counts_and_denies_is_exactly_whom_the_enforced_limit_does() {
 
         // And the rows are the same, to the microsecond.
         for name in ["ada", "bob", "cyd", "dan"] {
-            let (one, other) = (real.value(&USER, name).await.unwrap(), shadow.value(&USER, name).await.unwrap());
+            let (one, other) = (real.snapshot(&USER, name).await.unwrap(), shadow.snapshot(&USER, name).await.unwrap());
             assert_eq!(one.available(one.now()), other.available(other.now()), "{name}");
         }
         let rows = (real.remaining(&ALL, "global").await.unwrap(), shadow.remaining(&ALL, "global").await.unwrap());

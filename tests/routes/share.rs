@@ -6,7 +6,11 @@ use std::panic::catch_unwind;
 use axum::Router;
 use axum::routing::get;
 use tollgate::key::KeyExtractor;
-use tollgate::{ManualClock, MemoryBackend, RateLimitLayer, RateLimiter, Secret, key};
+use tollgate::{
+    MemoryBackend, RateLimitLayer, RateLimiter,
+    clock::ManualClock,
+    key::{self, Secret},
+};
 
 use crate::app::{call, limiter, policy, user};
 

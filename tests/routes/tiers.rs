@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::http::request::Parts;
 use axum::routing::{get, post};
-use tollgate::{MINUTE, ManualClock, Policy, Quota, RateLimiter, RouteLimits, SECOND, Subject};
+use tollgate::{MINUTE, Policy, Quota, RateLimiter, RouteLimits, SECOND, Subject, clock::ManualClock};
 
 use crate::app::{Server, header, limiter, policy, serve, told, user};
 

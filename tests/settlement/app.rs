@@ -5,7 +5,7 @@ use std::future::Future;
 
 use axum::http::request::Parts;
 use axum::http::{Request, Response, StatusCode};
-use tollgate::{HOUR, MINUTE, Policy, Quota, RateLimit, RateLimitLayer, RateLimiter, Settlement};
+use tollgate::{HOUR, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, Receipt, middleware::RateLimit};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 pub(crate) const TEN: Policy = Policy::new("ten", Quota::token_bucket(10, MINUTE));
@@ -30,10 +30,10 @@ pub(crate) fn behind<F, H>(
 ) -> RateLimit<impl Service<Request<()>, Response = Response<()>, Error = Infallible> + Clone + use<F, H>>
 where
     F: Future<Output = StatusCode>,
-    H: Fn(Settlement) -> F + Clone,
+    H: Fn(Receipt) -> F + Clone,
 {
     layer.layer(service_fn(move |request: Request<()>| {
-        let usage = request.extensions().get::<Settlement>().cloned().expect("a handle");
+        let usage = request.extensions().get::<Receipt>().cloned().expect("a handle");
         let answer = handle(usage);
         async move { Ok(status(answer.await)) }
     }))

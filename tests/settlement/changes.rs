@@ -3,13 +3,13 @@
 
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, SECOND, Settle, Settlement, Subject};
+use tollgate::{MINUTE, OnResponse, Policy, Quota, RateLimitLayer, RateLimiter, Receipt, SECOND, Subject};
 
 use crate::app::{TEN, TOKENS, ask, behind, left, team, told};
 use crate::client::limiter;
 
-async fn take(limiter: &RateLimiter, policy: &Policy, cost: u64) -> Settlement {
-    limiter.acquire(policy, "team").cost(cost).hold().await.unwrap().keep()
+async fn take(limiter: &RateLimiter, policy: &Policy, cost: u64) -> Receipt {
+    limiter.acquire(policy, "team").cost(cost).hold().await.unwrap().into_receipt()
 }
 
 #[tokio::test]
@@ -36,8 +36,8 @@ async fn what_time_has_paid_back_is_not_given_twice() {
 async fn a_response_that_comes_after_the_refill_gives_nothing_twice() {
     let (limiter, clock) = limiter();
     let passes = clock.clone();
-    let layer = RateLimitLayer::new(TEN, team).cost(|_| 10).with_settlement().limiter(&limiter);
-    let service = behind(&layer.settle(|_| Settle::Refund), move |_| {
+    let layer = RateLimitLayer::new(TEN, team).cost(|_| 10).with_receipt().limiter(&limiter);
+    let service = behind(&layer.on_response(|_| OnResponse::Refund), move |_| {
         passes.advance(MINUTE);
         let limiter = limiter.clone();
         async move {
@@ -119,7 +119,7 @@ async fn after_a_downgrade_nothing_is_given_back() {
     for (actual, remaining) in [(0, 2), (3, 2), (5, 2), (6, 1), (900, 0)] {
         let (limiter, _clock) = limiter();
         let plans = plans();
-        let usage = limiter.acquire(&plans, premium()).cost(5).hold().await.unwrap().keep();
+        let usage = limiter.acquire(&plans, premium()).cost(5).hold().await.unwrap().into_receipt();
         take(&limiter, &plans, 3).await;
         usage.settle(actual).await.unwrap();
         assert_eq!(limiter.remaining(&plans, "team").await.unwrap(), remaining, "{actual}");
@@ -130,9 +130,9 @@ async fn after_a_downgrade_nothing_is_given_back() {
 async fn a_response_after_a_change_of_plan_gives_nothing_back() {
     let (limiter, _clock) = limiter();
     let plan = |req: &Parts| if req.uri.path() == "/201" { premium() } else { Subject::new("team") };
-    let layer = RateLimitLayer::new(plans(), plan).limiter(&limiter).with_settlement();
+    let layer = RateLimitLayer::new(plans(), plan).limiter(&limiter).with_receipt();
     let other = told(&layer);
-    let service = behind(&layer.settle(|_| Settle::Refund), move |_| {
+    let service = behind(&layer.on_response(|_| OnResponse::Refund), move |_| {
         let other = other.clone();
         async move {
             assert_eq!(ask(&other, "/201").await, 201);

@@ -71,7 +71,7 @@ async fn a_cost_that_never_fits_is_refused_in_words_and_without_a_time() {
 async fn a_cost_of_nothing_passes_unless_there_is_debt() {
     let (limiter, clock) = limiter();
     let service = told(&RateLimitLayer::new(TEN, team).cost(|_| 0).limiter(&limiter));
-    let usage = limiter.acquire(&TEN, "team").cost(10).hold().await.unwrap().keep();
+    let usage = limiter.acquire(&TEN, "team").cost(10).hold().await.unwrap().into_receipt();
     for _ in 0..20 {
         assert_eq!(ask(&service, "/200").await, 200);
     }

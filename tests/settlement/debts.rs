@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{HOUR, MINUTE, Policy, Quota, RateLimitLayer, SECOND, Settle};
+use tollgate::{HOUR, MINUTE, OnResponse, Policy, Quota, RateLimitLayer, SECOND};
 
 use crate::app::{TEN, TOKENS, ask, behind, left, team, told};
 use crate::client::limiter;
@@ -12,7 +12,7 @@ const MICRO: Duration = Duration::from_micros(1);
 #[tokio::test]
 async fn a_debt_is_paid_back_by_time_exactly() {
     let (limiter, clock) = limiter();
-    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().keep();
+    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
     usage.settle(12_000).await.unwrap();
     let denied = limiter.try_limit(&TOKENS, "team").await.unwrap();
     // 2,001 tokens come back in that time, at 0.36 s each: the debt, and the one that is asked for.
@@ -34,7 +34,7 @@ async fn a_debt_is_paid_back_by_time_exactly() {
 async fn a_debt_of_several_windows_takes_as_many() {
     const WINDOW: Policy = Policy::new("window", Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
     let (limiter, clock) = limiter();
-    let usage = limiter.acquire(&WINDOW, "team").hold().await.unwrap().keep();
+    let usage = limiter.acquire(&WINDOW, "team").hold().await.unwrap().into_receipt();
     usage.settle(35).await.unwrap();
     // The clock begins on a boundary. 25, 15 and 5 stand after each.
     for remaining in [0, 0, 0, 5, 10] {
@@ -46,7 +46,7 @@ async fn a_debt_of_several_windows_takes_as_many() {
 #[tokio::test]
 async fn a_debt_refuses_the_next_request_with_the_time_that_it_takes() {
     let (limiter, clock) = limiter();
-    let layer = RateLimitLayer::new(TEN, team).with_settlement().limiter(&limiter);
+    let layer = RateLimitLayer::new(TEN, team).with_receipt().limiter(&limiter);
     let service = behind(&layer, |usage| async move {
         usage.settle(15).await.unwrap();
         axum::http::StatusCode::OK
@@ -65,11 +65,12 @@ async fn a_debt_refuses_the_next_request_with_the_time_that_it_takes() {
 #[tokio::test]
 async fn a_response_can_make_debts_and_forget_them() {
     let (limiter, _clock) = limiter();
-    let layer = RateLimitLayer::new(TEN, team).limiter(&limiter).settle(|response| match response.status.as_u16() {
-        202 => Settle::Charge(25),
-        205 => Settle::Reset,
-        _ => Settle::Keep,
-    });
+    let layer =
+        RateLimitLayer::new(TEN, team).limiter(&limiter).on_response(|response| match response.status.as_u16() {
+            202 => OnResponse::Charge(25),
+            205 => OnResponse::Reset,
+            _ => OnResponse::Keep,
+        });
     let (one, service) = (limiter.acquire(&TEN, "team").hold().await.unwrap(), told(&layer));
     assert_eq!((ask(&service, "/202").await, ask(&service, "/205").await), (202, 429));
     assert_eq!(limiter.try_limit(&TEN, "team").await.unwrap().retry_after(), Some(17 * 6 * SECOND));

@@ -12,7 +12,7 @@ use axum::routing::get;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tollgate::{RateLimitLayer, RateLimiter, Settle, Settlement};
+use tollgate::{OnResponse, RateLimitLayer, RateLimiter, Receipt};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::app::{TEN, left, team};
@@ -21,8 +21,8 @@ use crate::client::{limiter, serve};
 /// Layers that would settle if they could: by the response, and by a handle that is dropped with the request.
 fn layers(limiter: &RateLimiter) -> [RateLimitLayer; 3] {
     let layer = RateLimitLayer::new(TEN, team).limiter(limiter);
-    let reset = layer.clone().settle(|_| Settle::Reset).with_settlement();
-    [layer.clone().settle(|_| Settle::Refund), layer.with_settlement(), reset]
+    let reset = layer.clone().on_response(|_| OnResponse::Reset).with_receipt();
+    [layer.clone().on_response(|_| OnResponse::Refund), layer.with_receipt(), reset]
 }
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<()>, &'static str>> + Send>>;
@@ -111,15 +111,15 @@ async fn gone(handler: mpsc::Receiver<()>) {
 #[tokio::test]
 async fn a_handle_that_is_dropped_keeps_the_charge() {
     let (limiter, _clock) = limiter();
-    let layer = RateLimitLayer::new(TEN, team).cost(|_| 4).with_settlement().limiter(&limiter);
+    let layer = RateLimitLayer::new(TEN, team).cost(|_| 4).with_receipt().limiter(&limiter);
     let inner = service_fn(|request: Request<()>| async move {
-        let usage = request.extensions().get::<Settlement>().cloned().unwrap();
+        let usage = request.extensions().get::<Receipt>().cloned().unwrap();
         drop((usage.clone(), request));
         assert!(!usage.is_settled());
         drop(usage);
         Ok::<_, Infallible>(Response::new(()))
     });
     layer.layer(inner).oneshot(Request::new(())).await.unwrap();
-    drop(limiter.acquire(&TEN, "team").cost(3).hold().await.unwrap().keep());
+    drop(limiter.acquire(&TEN, "team").cost(3).hold().await.unwrap().into_receipt());
     assert_eq!(left(&limiter, &TEN).await, 3);
 }

@@ -7,7 +7,10 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
-use tollgate::{Error, ErrorKind, LimitError, Quota, RateLimitLayer, RateLimiter, SECOND};
+use tollgate::{
+    LimitError, Quota, RateLimitLayer, RateLimiter, SECOND,
+    backend::{Error, ErrorKind},
+};
 
 use crate::answer::Answer;
 use crate::app::{TEN, team};
@@ -43,7 +46,7 @@ impl Backend for Down {
 /// Both kinds of error by `?`, and a charge in hand.
 async fn pass(limiter: &RateLimiter) -> Result<u64, LimitError> {
     limiter.try_limit(&TEN, "team").await?.into_result()?;
-    let held = limiter.acquire(&TEN, "team").cost(4).hold().await?.keep();
+    let held = limiter.acquire(&TEN, "team").cost(4).hold().await?.into_receipt();
     Ok(held.decisions().iter().next().unwrap().remaining())
 }
 
@@ -129,7 +132,7 @@ async fn a_charge_in_hand_is_denied_in_the_same_words() {
     let shut = tollgate::Policy::new("shut", Quota::token_bucket(1, SECOND));
     let ten = &TEN;
     let charges = || [tollgate::Charge::new(ten, "team"), tollgate::Charge::new(&shut, "team")];
-    limiter.hold_all(charges()).await.unwrap().keep();
+    limiter.hold_all(charges()).await.unwrap().into_receipt();
     let refused = limiter.hold_all(charges()).await.unwrap_err();
     assert_eq!(refused.to_string(), "rate limit exceeded: \"shut\"; retry after 1s");
     // The one that fitted was not charged.

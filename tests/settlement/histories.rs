@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tollgate::algorithm::Micros;
-use tollgate::{MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, SECOND, Settlement};
+use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimiter, Receipt, SECOND, clock::ManualClock};
 
 use crate::bound::{Used, check};
 
@@ -52,7 +52,7 @@ fn cases(cases: u32) -> ProptestConfig {
 
 /// A charge that is open.
 struct Charged {
-    usage: Settlement,
+    usage: Receipt,
     cost: u64,
     /// In the record of what was used.
     place: usize,
@@ -63,13 +63,13 @@ fn play(policy: &Policy, acts: &[Act]) -> (Vec<Used>, u64, u64) {
     let mut time = Micros::new(1_700_000_000_000_000);
     let clock = ManualClock::at(time);
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
-    let (mut used, mut open, mut closed) = (Vec::new(), Vec::<Charged>::new(), Vec::<Settlement>::new());
+    let (mut used, mut open, mut closed) = (Vec::new(), Vec::<Charged>::new(), Vec::<Receipt>::new());
     let mut sum = 0;
     for act in acts {
         match *act {
             Act::Charge(cost) => {
                 let Ok(held) = ready(limiter.acquire(policy, "team").cost(cost).hold()) else { continue };
-                open.push(Charged { usage: held.keep(), cost, place: used.len() });
+                open.push(Charged { usage: held.into_receipt(), cost, place: used.len() });
                 used.push(Used { at: time, tokens: cost });
                 sum += cost;
             }
@@ -142,7 +142,7 @@ fn out_of_order_nothing_is_forfeited() {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
     let policy = Policy::new("any", Quota::token_bucket(10_000, MINUTE));
     let [oldest, middle, newest] =
-        [(); 3].map(|()| ready(limiter.acquire(&policy, "team").cost(1000).hold()).unwrap().keep());
+        [(); 3].map(|()| ready(limiter.acquire(&policy, "team").cost(1000).hold()).unwrap().into_receipt());
     for (usage, spent) in [(&middle, 2300), (&oldest, 1600), (&newest, 900)] {
         now(usage.settle(300));
         assert_eq!(10_000 - now(limiter.remaining(&policy, "team")), spent);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
-use tollgate::{HOUR, Policy, Quota, RateLimitLayer, Settle, key};
+use tollgate::{HOUR, OnResponse, Policy, Quota, RateLimitLayer, key};
 
 use crate::client::{Client, limiter, serve};
 
@@ -63,21 +63,22 @@ async fn holds(layer: RateLimitLayer) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parallel_guesses_cannot_slip_through() {
-    holds(RateLimitLayer::new(LOGIN, key::client_ip()).settle(Settle::reset_on_success)).await;
+    holds(RateLimitLayer::new(LOGIN, key::client_ip()).on_response(OnResponse::reset_on_success)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parallel_guesses_cannot_slip_through_a_closure() {
     let settle = |response: &axum::http::response::Parts| {
-        if response.status == StatusCode::OK { Settle::Reset } else { Settle::Keep }
+        if response.status == StatusCode::OK { OnResponse::Reset } else { OnResponse::Keep }
     };
-    holds(RateLimitLayer::new(LOGIN, key::client_ip()).settle(settle)).await;
+    holds(RateLimitLayer::new(LOGIN, key::client_ip()).on_response(settle)).await;
 }
 
 #[tokio::test]
 async fn only_a_2xx_is_a_success() {
     let (limiter, _clock) = limiter();
-    let layer = RateLimitLayer::new(LOGIN, crate::app::team).settle(Settle::reset_on_success).limiter(&limiter);
+    let layer =
+        RateLimitLayer::new(LOGIN, crate::app::team).on_response(OnResponse::reset_on_success).limiter(&limiter);
     let service = crate::app::told(&layer);
     for (path, left) in [("/204", 5), ("/302", 4), ("/500", 3), ("/299", 5), ("/404", 4), ("/200", 5)] {
         crate::app::ask(&service, path).await;

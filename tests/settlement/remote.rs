@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use axum::Router;
 use axum::http::{Request, StatusCode};
 use axum::routing::get;
-use tollgate::{ManualClock, RateLimitLayer, RateLimiter, Rule, Settle};
+use tollgate::{OnResponse, RateLimitLayer, RateLimiter, Rule, clock::ManualClock};
 use tower::ServiceExt;
 
 use crate::app::{CALLS, TEN, ask, behind, left, team, told};
@@ -25,10 +25,10 @@ fn remote(polls: usize, fails: bool) -> (RateLimiter, Arc<Log>) {
 #[tokio::test]
 async fn a_response_comes_when_its_settlements_are_confirmed() {
     for polls in 0..5 {
-        for (verdict, remaining) in [(Settle::Refund, 10), (Settle::Charge(7), 3), (Settle::Reset, 10)] {
+        for (verdict, remaining) in [(OnResponse::Refund, 10), (OnResponse::Charge(7), 3), (OnResponse::Reset, 10)] {
             let (limiter, log) = remote(polls, false);
-            let layer = RateLimitLayer::new(TEN, team).rule(Rule::new(CALLS, team).settle(|_| Settle::Refund));
-            let service = told(&layer.settle(move |_| verdict).limiter(&limiter));
+            let layer = RateLimitLayer::new(TEN, team).rule(Rule::new(CALLS, team).on_response(|_| OnResponse::Refund));
+            let service = told(&layer.on_response(move |_| verdict).limiter(&limiter));
             let request = Request::builder().uri("/202").body(()).unwrap();
             let mut response = pin!(service.oneshot(request));
             let mut asked = 0;
@@ -50,8 +50,8 @@ async fn a_response_comes_when_its_settlements_are_confirmed() {
 async fn a_response_that_keeps_its_charges_waits_for_nothing() {
     let (limiter, log) = remote(2, false);
     let layer = RateLimitLayer::new(TEN, team).cost(|_| 4).limiter(&limiter);
-    for verdict in [Settle::Keep, Settle::Charge(4)] {
-        assert_eq!(ask(&told(&layer.clone().settle(move |_| verdict)), "/200").await, 200);
+    for verdict in [OnResponse::Keep, OnResponse::Charge(4)] {
+        assert_eq!(ask(&told(&layer.clone().on_response(move |_| verdict)), "/200").await, 200);
     }
     assert_eq!((log.begun.load(Ordering::Relaxed), left(&limiter, &TEN).await), (0, 2));
 }
@@ -59,7 +59,7 @@ async fn a_response_that_keeps_its_charges_waits_for_nothing() {
 #[tokio::test]
 async fn a_client_that_leaves_while_it_is_confirmed_does_not_undo_it() {
     let (limiter, log) = remote(3, false);
-    let service = told(&RateLimitLayer::new(TEN, team).settle(|_| Settle::Refund).limiter(&limiter));
+    let service = told(&RateLimitLayer::new(TEN, team).on_response(|_| OnResponse::Refund).limiter(&limiter));
     let request = Request::builder().uri("/200").body(()).unwrap();
     let mut response = Box::pin(service.oneshot(request));
     while log.begun.load(Ordering::Relaxed) == 0 {
@@ -73,14 +73,17 @@ async fn a_client_that_leaves_while_it_is_confirmed_does_not_undo_it() {
 async fn a_backend_that_cannot_settle_changes_no_response() {
     let mut answers = Vec::new();
     for (polls, fails) in [(0, false), (0, true), (2, true)] {
-        for verdict in [Settle::Keep, Settle::Refund, Settle::Charge(5), Settle::Reset] {
+        for verdict in [OnResponse::Keep, OnResponse::Refund, OnResponse::Charge(5), OnResponse::Reset] {
             let (limiter, log) = remote(polls, fails);
-            let layer = RateLimitLayer::new(TEN, team).settle(move |_| verdict).limiter(&limiter);
+            let layer = RateLimitLayer::new(TEN, team).on_response(move |_| verdict).limiter(&limiter);
             let app = Router::new().route("/", get(async || (StatusCode::ACCEPTED, [("x-made", "by hand")], "hello")));
             let mut answer = serve(app.layer(layer)).await.get().await;
             answer.headers.remove("date");
-            assert_eq!(log.confirmed.load(Ordering::Relaxed), usize::from(verdict != Settle::Keep));
-            assert_eq!(left(&limiter, &TEN).await < 10, fails || !matches!(verdict, Settle::Refund | Settle::Reset));
+            assert_eq!(log.confirmed.load(Ordering::Relaxed), usize::from(verdict != OnResponse::Keep));
+            assert_eq!(
+                left(&limiter, &TEN).await < 10,
+                fails || !matches!(verdict, OnResponse::Refund | OnResponse::Reset)
+            );
             answers.push((answer.status, answer.headers, answer.body));
         }
     }
@@ -92,7 +95,7 @@ async fn a_backend_that_cannot_settle_changes_no_response() {
 async fn a_handle_tells_whether_the_backend_has_it() {
     for fails in [false, true] {
         let (limiter, _log) = remote(2, fails);
-        let layer = RateLimitLayer::new(TEN, team).with_settlement().limiter(&limiter);
+        let layer = RateLimitLayer::new(TEN, team).with_receipt().limiter(&limiter);
         let service = behind(&layer, move |usage| async move {
             assert_eq!(usage.settle(3).await.is_err(), fails);
             // It is not to be sent again: it may have got through.

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::http::response;
 use tollgate::key::Extraction;
-use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, Rule, Settle};
+use tollgate::{MINUTE, OnResponse, Policy, Quota, RateLimitLayer, RateLimiter, Rule};
 
 use crate::app::{ANOTHER, CALLS, TEN, TOKENS, ask, behind, left, team, told};
 use crate::client::limiter;
@@ -20,17 +20,17 @@ async fn spent(limiter: &RateLimiter, policies: [&Policy; 3]) -> [u64; 3] {
     spent
 }
 
-fn refund_errors(response: &response::Parts) -> Settle {
-    if response.status.is_server_error() { Settle::Refund } else { Settle::Keep }
+fn refund_errors(response: &response::Parts) -> OnResponse {
+    if response.status.is_server_error() { OnResponse::Refund } else { OnResponse::Keep }
 }
 
 #[tokio::test]
 async fn each_rule_settles_in_its_own_way_or_the_layers() {
     let (limiter, _clock) = limiter();
-    let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(|_| 100).settle(|_| Settle::Charge(170)))
-        .rule(Rule::new(CALLS, team).settle(refund_errors))
+    let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(|_| 100).on_response(|_| OnResponse::Charge(170)))
+        .rule(Rule::new(CALLS, team).on_response(refund_errors))
         .and(TEN, team)
-        .settle(|response| if response.status == 500 { Settle::Reset } else { Settle::Charge(3) })
+        .on_response(|response| if response.status == 500 { OnResponse::Reset } else { OnResponse::Charge(3) })
         .limiter(&limiter);
     let service = told(&layer);
     for (path, expected) in [("/200", [170, 1, 3]), ("/404", [340, 2, 6]), ("/500", [510, 2, 0]), ("/200", [680, 3, 3])]
@@ -44,11 +44,11 @@ async fn each_rule_settles_in_its_own_way_or_the_layers() {
 #[tokio::test]
 async fn an_inner_layer_that_charges_nothing_leaves_the_outer_settlement() {
     let (limiter, _clock) = limiter();
-    let inner = RateLimitLayer::new(CALLS, |_: &Parts| Extraction::skip()).with_settlement().limiter(&limiter);
-    let handler = axum::routing::get(async |usage: tollgate::Settlement| {
+    let inner = RateLimitLayer::new(CALLS, |_: &Parts| Extraction::skip()).with_receipt().limiter(&limiter);
+    let handler = axum::routing::get(async |usage: tollgate::Receipt| {
         usage.settle(900).await.map_err(|_| ()).is_ok().to_string()
     });
-    let outer = RateLimitLayer::new(TOKENS, team).cost(|_| 100).with_settlement().limiter(&limiter);
+    let outer = RateLimitLayer::new(TOKENS, team).cost(|_| 100).with_receipt().limiter(&limiter);
     let app = axum::Router::new().route("/", handler.layer(inner)).layer(outer);
     let request = axum::http::Request::get("/").body(axum::body::Body::empty()).unwrap();
     assert_eq!(tower::ServiceExt::oneshot(app, request).await.unwrap().status(), 200);
@@ -58,7 +58,7 @@ async fn an_inner_layer_that_charges_nothing_leaves_the_outer_settlement() {
 #[tokio::test]
 async fn a_rule_that_settles_leaves_the_others_alone() {
     let (limiter, _clock) = limiter();
-    let layer = RateLimitLayer::new(TOKENS, team).rule(Rule::new(CALLS, team).settle(|_| Settle::Refund));
+    let layer = RateLimitLayer::new(TOKENS, team).rule(Rule::new(CALLS, team).on_response(|_| OnResponse::Refund));
     let service = told(&layer.and(TEN, team).limiter(&limiter));
     assert_eq!(ask(&service, "/200").await, 200);
     assert_eq!(spent(&limiter, [&TOKENS, &CALLS, &TEN]).await, [1, 0, 1]);
@@ -73,14 +73,14 @@ async fn a_rule_that_is_skipped_settles_nothing_and_shifts_nothing() {
         if req.uri.path() == "/200" { Extraction::skip() } else { Extraction::from("team") }
     };
     let (limiter, _clock) = limiter();
-    let skipped = Rule::new(TEN, unless_200).settle(move |_| {
+    let skipped = Rule::new(TEN, unless_200).on_response(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
-        Settle::Reset
+        OnResponse::Reset
     });
     let layer = RateLimitLayer::from(skipped)
-        .rule(Rule::new(TOKENS, team).settle(|_| Settle::Charge(20)))
-        .rule(Rule::new(CALLS, team).settle(|_| Settle::Charge(30)))
-        .rule(Rule::new(ANOTHER, team).settle(|_| Settle::Refund))
+        .rule(Rule::new(TOKENS, team).on_response(|_| OnResponse::Charge(20)))
+        .rule(Rule::new(CALLS, team).on_response(|_| OnResponse::Charge(30)))
+        .rule(Rule::new(ANOTHER, team).on_response(|_| OnResponse::Refund))
         .limiter(&limiter);
     limiter.acquire(&TEN, "team").cost(5).await.unwrap();
     let service = told(&layer);
@@ -97,7 +97,7 @@ async fn a_handle_finds_the_charge_of_a_policy_by_its_name() {
     let (limiter, _clock) = limiter();
     let skip = |_: &Parts| Extraction::skip();
     let layer = RateLimitLayer::new(ANOTHER, skip).and(TOKENS, team).and(CALLS, team).limiter(&limiter);
-    let service = behind(&layer.cost(|_| 10).with_settlement(), |usage| async move {
+    let service = behind(&layer.cost(|_| 10).with_receipt(), |usage| async move {
         assert!(usage.of("another").is_none() && usage.of("else").is_none());
         usage.of("calls").unwrap().refund().await.unwrap();
         usage.of("tokens").unwrap().settle(17).await.unwrap();
@@ -111,7 +111,7 @@ async fn a_handle_finds_the_charge_of_a_policy_by_its_name() {
 #[tokio::test]
 async fn a_handle_can_forget_one_policy_and_keep_the_others() {
     let (limiter, _clock) = limiter();
-    let layer = RateLimitLayer::new(TEN, team).and(CALLS, team).with_settlement().limiter(&limiter);
+    let layer = RateLimitLayer::new(TEN, team).and(CALLS, team).with_receipt().limiter(&limiter);
     limiter.acquire(&TEN, "team").cost(8).await.unwrap();
     let service = behind(&layer, |usage| async move {
         usage.of("ten").unwrap().reset().await.unwrap();
@@ -127,10 +127,11 @@ async fn a_request_that_waited_for_its_turn_is_settled_too() {
     const TURNS: Policy = Policy::new("turns", Quota::token_bucket(1, MINUTE).max_reserved(5));
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(TURNS, team).wait_up_to(MINUTE).limiter(&limiter);
-    let settles = |response: &response::Parts| if response.status == 202 { Settle::Refund } else { Settle::Charge(3) };
+    let settles =
+        |response: &response::Parts| if response.status == 202 { OnResponse::Refund } else { OnResponse::Charge(3) };
     for (path, debt) in [("/202", 0), ("/200", 2)] {
         assert!(limiter.try_limit(&TURNS, "team").await.unwrap().is_allowed());
-        let service = told(&layer.clone().settle(settles));
+        let service = told(&layer.clone().on_response(settles));
         let waiting = tokio::spawn(async move { ask(&service, path).await });
         while clock.next_wake().is_none() {
             tokio::task::yield_now().await;
@@ -151,9 +152,9 @@ async fn a_request_that_is_refused_settles_nothing() {
     let (limiter, _clock) = limiter();
     const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
     // By the 429 that the layer makes itself, it would be refunded, and the next request let through.
-    let layer = RateLimitLayer::new(ONE, team).and(TEN, team).limiter(&limiter).settle(move |response| {
+    let layer = RateLimitLayer::new(ONE, team).and(TEN, team).limiter(&limiter).on_response(move |response| {
         count.fetch_add(1, Ordering::Relaxed);
-        if response.status == 429 { Settle::Reset } else { Settle::Keep }
+        if response.status == 429 { OnResponse::Reset } else { OnResponse::Keep }
     });
     let service = told(&layer);
     for (path, status) in [("/200", 200), ("/200", 429), ("/200", 429)] {

@@ -7,14 +7,14 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::routing::get;
-use tollgate::{ManualClock, RateLimitLayer, RateLimiter, Settle, Settlement};
+use tollgate::{OnResponse, RateLimitLayer, RateLimiter, Receipt, clock::ManualClock};
 
 use crate::app::{TEN, ask, behind, left, team, told};
 use crate::client::{limiter, serve};
 use crate::store::Store;
 
 /// All that a handle can do, for a request of which nothing was charged.
-async fn use_all(usage: Settlement) -> StatusCode {
+async fn use_all(usage: Receipt) -> StatusCode {
     assert_eq!(usage.decisions().iter().count(), 0);
     assert!(usage.is_settled() && usage.of("ten").is_none());
     usage.settle(1000).await.unwrap();
@@ -26,7 +26,7 @@ async fn use_all(usage: Settlement) -> StatusCode {
 #[tokio::test]
 async fn what_would_have_been_refused_has_nothing_to_settle() {
     let (limiter, _clock) = limiter();
-    let layer = RateLimitLayer::new(TEN, team).with_settlement().shadow().limiter(&limiter);
+    let layer = RateLimitLayer::new(TEN, team).with_receipt().shadow().limiter(&limiter);
     limiter.acquire(&TEN, "team").cost(10).await.unwrap();
     for _ in 0..3 {
         assert_eq!(ask(&behind(&layer, use_all), "/").await, 200);
@@ -36,15 +36,15 @@ async fn what_would_have_been_refused_has_nothing_to_settle() {
 
 #[tokio::test]
 async fn what_would_have_been_refused_is_not_settled_by_its_response_either() {
-    for verdict in [Settle::Refund, Settle::Charge(5), Settle::Reset] {
+    for verdict in [OnResponse::Refund, OnResponse::Charge(5), OnResponse::Reset] {
         let (limiter, _clock) = limiter();
         // Found here: with a handle in the request it was asked, and its answer thrown away.
-        let layer = RateLimitLayer::new(TEN, team).shadow().limiter(&limiter).settle(move |response| {
+        let layer = RateLimitLayer::new(TEN, team).shadow().limiter(&limiter).on_response(move |response| {
             assert_ne!(response.status, 202, "asked what becomes of nothing");
             verdict
         });
         limiter.acquire(&TEN, "team").cost(10).await.unwrap();
-        for layer in [layer.clone(), layer.with_settlement()] {
+        for layer in [layer.clone(), layer.with_receipt()] {
             assert_eq!(ask(&told(&layer), "/202").await, 202);
             assert_eq!(left(&limiter, &TEN).await, 0, "{verdict:?}");
         }
@@ -55,9 +55,9 @@ async fn what_would_have_been_refused_is_not_settled_by_its_response_either() {
 async fn in_shadow_mode_what_was_charged_is_settled_as_ever() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).shadow().limiter(&limiter);
-    assert_eq!(ask(&told(&layer.clone().settle(|_| Settle::Refund)), "/200").await, 200);
+    assert_eq!(ask(&told(&layer.clone().on_response(|_| OnResponse::Refund)), "/200").await, 200);
     assert_eq!(left(&limiter, &TEN).await, 10);
-    let service = behind(&layer.with_settlement(), |usage| async move {
+    let service = behind(&layer.with_receipt(), |usage| async move {
         usage.settle(7).await.unwrap();
         StatusCode::OK
     });
@@ -68,7 +68,7 @@ async fn in_shadow_mode_what_was_charged_is_settled_as_ever() {
 #[tokio::test]
 async fn a_request_that_is_skipped_has_a_handle_for_its_extractor() {
     let (limiter, _clock) = limiter();
-    let layer = RateLimitLayer::new(TEN, team).with_settlement().limiter(&limiter).skip(|_: &Parts| true);
+    let layer = RateLimitLayer::new(TEN, team).with_receipt().limiter(&limiter).skip(|_: &Parts| true);
     let client = serve(Router::new().route("/", get(use_all)).layer(layer)).await;
     assert_eq!(client.get().await.status, 200);
     assert_eq!(left(&limiter, &TEN).await, 10);
@@ -77,12 +77,12 @@ async fn a_request_that_is_skipped_has_a_handle_for_its_extractor() {
 #[tokio::test]
 async fn without_a_handle_a_handler_that_wants_one_says_how_to_get_it() {
     let (limiter, _clock) = limiter();
-    let layer = RateLimitLayer::new(TEN, team).settle(|_| Settle::Keep).limiter(&limiter);
+    let layer = RateLimitLayer::new(TEN, team).on_response(|_| OnResponse::Keep).limiter(&limiter);
     let client = serve(Router::new().route("/", get(use_all)).layer(layer)).await;
     let answer = client.get().await;
     let detail = answer.problem()["detail"].as_str().unwrap().to_owned();
     assert_eq!(answer.status, 500);
-    assert!(detail.contains(".with_settlement()"), "{detail}");
+    assert!(detail.contains(".with_receipt()"), "{detail}");
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn what_was_not_charged_asks_no_backend() {
     let store = Store { fails: true, ..Store::new(ManualClock::new(), 2) };
     let log = Arc::clone(&store.log);
     let limiter = RateLimiter::new(store);
-    let layer = RateLimitLayer::new(TEN, team).with_settlement().skip(|_: &Parts| true).limiter(&limiter);
+    let layer = RateLimitLayer::new(TEN, team).with_receipt().skip(|_: &Parts| true).limiter(&limiter);
     assert_eq!(ask(&behind(&layer, use_all), "/").await, 200);
     assert_eq!(log.begun.load(Ordering::Relaxed), 0);
 }
@@ -101,9 +101,9 @@ async fn a_closure_is_asked_once_a_response() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let (limiter, _clock) = limiter();
-    let layer = RateLimitLayer::new(TEN, team).limiter(&limiter).settle(move |_| {
+    let layer = RateLimitLayer::new(TEN, team).limiter(&limiter).on_response(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
-        Settle::Refund
+        OnResponse::Refund
     });
     for requests in 1..=20 {
         assert_eq!(ask(&told(&layer), "/200").await, 200);

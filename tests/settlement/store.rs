@@ -6,7 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
-use tollgate::{Error, ErrorKind, ManualClock, MemoryBackend};
+use tollgate::{
+    MemoryBackend,
+    backend::{Error, ErrorKind},
+    clock::ManualClock,
+};
 
 #[derive(Debug)]
 pub(crate) struct Store {

@@ -13,7 +13,7 @@ use http_body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tollgate::{RateLimitLayer, RateLimiter, Settlement};
+use tollgate::{RateLimitLayer, RateLimiter, Receipt};
 
 use crate::app::{TOKENS, left, team};
 use crate::client::{Client, limiter, serve};
@@ -24,7 +24,7 @@ const ESTIMATE: u64 = 1000;
 struct Answer {
     chunks: mpsc::Receiver<Bytes>,
     tokens: u64,
-    usage: Settlement,
+    usage: Receipt,
     /// Says that it was dropped.
     _dropped: mpsc::Sender<Infallible>,
 }
@@ -54,11 +54,11 @@ async fn answering() -> (Client, RateLimiter, mpsc::Sender<Bytes>, mpsc::Receive
     let (speak, chunks) = mpsc::channel(1);
     let (dropped, gone) = mpsc::channel(1);
     let once = Arc::new(Mutex::new(Some((chunks, dropped))));
-    let answer = move |usage: Settlement| async move {
+    let answer = move |usage: Receipt| async move {
         let (chunks, dropped) = once.lock().unwrap().take().expect("one request");
         Body::new(Answer { chunks, tokens: 0, usage, _dropped: dropped })
     };
-    let layer = RateLimitLayer::new(TOKENS, team).cost(|_| ESTIMATE).with_settlement().limiter(&limiter);
+    let layer = RateLimitLayer::new(TOKENS, team).cost(|_| ESTIMATE).with_receipt().limiter(&limiter);
     let client = serve(Router::new().route("/", get(answer)).layer(layer)).await;
     (client, limiter, speak, gone)
 }
@@ -107,8 +107,8 @@ async fn a_stream_that_is_cut_keeps_the_estimate() {
 async fn what_a_stream_really_took_decides_who_comes_next() {
     // Ten estimates fit; nine true lengths of 1,100 do, and a tenth estimate does not.
     let (limiter, _clock) = limiter();
-    let layer = RateLimitLayer::new(TOKENS, team).cost(|_| ESTIMATE).with_settlement().limiter(&limiter);
-    let handler = async |usage: Settlement| {
+    let layer = RateLimitLayer::new(TOKENS, team).cost(|_| ESTIMATE).with_receipt().limiter(&limiter);
+    let handler = async |usage: Receipt| {
         usage.settle(1100).await.unwrap();
         assert!(usage.is_settled());
     };

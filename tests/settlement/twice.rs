@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use axum::http::StatusCode;
-use tollgate::{Charge, RateLimitLayer, Settle};
+use tollgate::{Charge, OnResponse, RateLimitLayer};
 
 use crate::app::{CALLS, TOKENS, ask, behind, left, team};
 use crate::client::limiter;
@@ -12,7 +12,7 @@ use crate::client::limiter;
 #[tokio::test]
 async fn a_charge_is_settled_once() {
     let (limiter, _clock) = limiter();
-    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().keep();
+    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
     let clone = usage.clone();
     clone.settle(300).await.unwrap();
     assert!(usage.is_settled() && clone.is_settled());
@@ -24,13 +24,13 @@ async fn a_charge_is_settled_once() {
     assert_eq!(left(&limiter, &TOKENS).await, 9700);
 
     // Told what it was charged for, it is settled too.
-    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().keep();
+    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
     usage.settle(1000).await.unwrap();
     usage.refund().await.unwrap();
     assert_eq!((usage.is_settled(), left(&limiter, &TOKENS).await), (true, 8700));
 
     // And by a reset, which forgets the others too.
-    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().keep();
+    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
     usage.reset().await.unwrap();
     usage.settle(1700).await.unwrap();
     assert_eq!((usage.is_settled(), left(&limiter, &TOKENS).await), (true, 10_000));
@@ -39,7 +39,7 @@ async fn a_charge_is_settled_once() {
 #[tokio::test]
 async fn what_is_settled_is_settled_by_the_call() {
     let (limiter, _clock) = limiter();
-    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().keep();
+    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
     drop(usage.settle(1700));
     assert_eq!(left(&limiter, &TOKENS).await, 8300);
     drop(usage.reset());
@@ -50,7 +50,7 @@ async fn what_is_settled_is_settled_by_the_call() {
 async fn of_two_threads_exactly_one_wins() {
     let (limiter, _clock) = limiter();
     for round in 0..500 {
-        let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().keep();
+        let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
         let barrier = Barrier::new(2);
         thread::scope(|scope| {
             for actual in [300, 1700] {
@@ -72,7 +72,7 @@ async fn of_two_threads_exactly_one_wins() {
 async fn each_charge_of_a_call_is_settled_for_itself() {
     let (limiter, _clock) = limiter();
     let charges = limiter.hold_all([Charge::new(&TOKENS, "team").cost(1000), Charge::new(&CALLS, "team").cost(10)]);
-    let usage = charges.await.unwrap().keep();
+    let usage = charges.await.unwrap().into_receipt();
     let (tokens, calls) = (usage.of("tokens").unwrap(), usage.of("calls").unwrap());
     assert!(usage.of("else").is_none() && tokens.of("calls").is_none() && tokens.of("tokens").is_some());
     tokens.settle(300).await.unwrap();
@@ -86,11 +86,12 @@ async fn each_charge_of_a_call_is_settled_for_itself() {
 /// The handler settled by its handle; then the response is looked at.
 #[tokio::test]
 async fn what_the_handler_settled_the_response_only_resets() {
-    let verdicts = [(Settle::Keep, 1700), (Settle::Refund, 1700), (Settle::Charge(5), 1700), (Settle::Reset, 0)];
+    let verdicts =
+        [(OnResponse::Keep, 1700), (OnResponse::Refund, 1700), (OnResponse::Charge(5), 1700), (OnResponse::Reset, 0)];
     for (verdict, spent) in verdicts {
         let (limiter, _clock) = limiter();
-        let layer = RateLimitLayer::new(TOKENS, team).cost(|_| 1000).with_settlement().limiter(&limiter);
-        let service = behind(&layer.settle(move |_| verdict), |usage| async move {
+        let layer = RateLimitLayer::new(TOKENS, team).cost(|_| 1000).with_receipt().limiter(&limiter);
+        let service = behind(&layer.on_response(move |_| verdict), |usage| async move {
             usage.settle(1700).await.unwrap();
             StatusCode::OK
         });
@@ -102,13 +103,16 @@ async fn what_the_handler_settled_the_response_only_resets() {
 /// The response settled; then the handle that a body might hold is used.
 #[tokio::test]
 async fn what_the_response_settled_the_handle_only_resets() {
-    for (verdict, spent) in
-        [(Settle::Keep, 1700), (Settle::Refund, 0), (Settle::Charge(5), 5), (Settle::Charge(1000), 1000)]
-    {
+    for (verdict, spent) in [
+        (OnResponse::Keep, 1700),
+        (OnResponse::Refund, 0),
+        (OnResponse::Charge(5), 5),
+        (OnResponse::Charge(1000), 1000),
+    ] {
         let (limiter, _clock) = limiter();
-        let layer = RateLimitLayer::new(TOKENS, team).cost(|_| 1000).with_settlement().limiter(&limiter);
+        let layer = RateLimitLayer::new(TOKENS, team).cost(|_| 1000).with_receipt().limiter(&limiter);
         let (send, mut handles) = tokio::sync::mpsc::unbounded_channel();
-        let service = behind(&layer.settle(move |_| verdict), move |usage| {
+        let service = behind(&layer.on_response(move |_| verdict), move |usage| {
             send.send(usage).unwrap();
             async { StatusCode::OK }
         });

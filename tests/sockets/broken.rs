@@ -4,7 +4,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
-use tollgate::{Error, ErrorKind, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, key};
+use tollgate::{
+    MINUTE, Policy, Quota, RateLimitLayer, RateLimiter,
+    backend::{Error, ErrorKind},
+    key,
+};
 use tonic::Code;
 
 use crate::echo::{Client, serve};

@@ -78,7 +78,7 @@ type Messages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
 /// As a layer with `key::client_ip()` counts it.
 fn client<T>(request: &Request<T>) -> Result<Key, LimitError> {
-    let address = request.remote_addr().ok_or(tollgate::KeyError::new("no address"))?;
+    let address = request.remote_addr().ok_or(tollgate::key::KeyError::new("no address"))?;
     Ok(key::client_ip().key(address.ip()))
 }
 

@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
-use tollgate::{ManualClock, MemoryBackend, RateLimiter};
+use tollgate::{MemoryBackend, RateLimiter, clock::ManualClock};
 
 /// A limiter in memory, and the clock that it goes by.
 pub(crate) fn limiter() -> (RateLimiter, ManualClock) {

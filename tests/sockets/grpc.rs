@@ -111,7 +111,7 @@ async fn point_3_a_call_that_does_not_say_who_asks_is_unauthenticated() {
 
 #[tokio::test]
 async fn an_extractors_error_is_the_servers_mistake() {
-    let faulty = |_: &http::request::Parts| Err::<u64, _>(tollgate::KeyError::new("100 % of this\nis \u{e9}tat"));
+    let faulty = |_: &http::request::Parts| Err::<u64, _>(tollgate::key::KeyError::new("100 % of this\nis \u{e9}tat"));
     let (address, _echo) = serve(RateLimitLayer::new(THREE, faulty)).await;
     let refused = Client::connect(address).await.say("hello").await.unwrap_err();
     assert_eq!((refused.code(), refused.message()), (Code::Internal, "100 % of this\nis \u{e9}tat"));

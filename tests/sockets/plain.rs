@@ -15,8 +15,8 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tollgate::key::PeerAddr;
 use tollgate::{
-    MINUTE, MemoryBackend, Mistake, MistakeKind, Observed, Observer, Policy, Quota, RateLimitLayer, RateLimiter,
-    RouteLimits, key,
+    MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, key,
+    observe::{Decided, Mistake, MistakeKind, Observer},
 };
 use tower::{Layer, service_fn};
 
@@ -131,7 +131,7 @@ async fn point_3_without_an_address_the_client_gets_no_advice_and_the_log_all_of
     struct Log(Mutex<Vec<(MistakeKind, String)>>);
 
     impl Observer for Log {
-        fn decided(&self, _: &Observed<'_>) {}
+        fn decided(&self, _: &Decided<'_>) {}
 
         fn mistake(&self, mistake: &Mistake) {
             self.0.lock().unwrap().push((mistake.kind(), mistake.to_string()));
@@ -200,7 +200,7 @@ async fn point_3_a_table_in_front_of_plain_hyper_goes_by_the_path() {
         );
     }
     assert_eq!(sender.send_request(get(address, "/words")).await.unwrap().status(), 429);
-    assert_eq!((layer.unused_lines(), layer.unmatched_requests()), (vec!["POST /files/a", "/users/{id}"], 3));
+    assert_eq!((layer.unused_routes(), layer.unmatched_requests()), (vec!["POST /files/a", "/users/{id}"], 3));
 }
 
 #[tokio::test]

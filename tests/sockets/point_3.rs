@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tollgate::key::KeyExtractor;
 use tollgate::{
-    Error, ErrorKind, HOUR, KeyError, LimitError, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, key,
+    HOUR, LimitError, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits,
+    backend::{Error, ErrorKind},
+    key::{self, KeyError},
 };
 use tonic::service::Routes;
 use tonic::{Code, Status};
@@ -62,7 +64,7 @@ async fn point_3_a_table_around_a_tonic_server_limits_by_method_and_by_service()
     let layer = limits(&limiter).table(LINES).grpc();
     let mut client = serve(layer.clone(), Chat::default()).await;
     each_method_has_its_limit(&mut client).await;
-    assert_eq!((layer.unused_lines(), layer.unmatched_requests()), (vec![], 0));
+    assert_eq!((layer.unused_routes(), layer.unmatched_requests()), (vec![], 0));
     // Another service, which is not there, and no path of this one.
     for method in ["/test.Chatter/Say", "/test.Chat/", "/test.Chat"] {
         let unlimited = client.call(method, 0).await.1.unwrap_err().code();
@@ -78,7 +80,7 @@ async fn point_3_a_table_inside_of_tonics_own_router_limits_by_method_and_by_ser
     let routes: Routes = Routes::new(Chat::default()).into_axum_router().layer(layer.clone()).into();
     let mut client = serve(idle(), routes).await;
     each_method_has_its_limit(&mut client).await;
-    assert_eq!((layer.unused_lines(), layer.unmatched_requests()), (vec![], 0));
+    assert_eq!((layer.unused_routes(), layer.unmatched_requests()), (vec![], 0));
 }
 
 #[cfg(feature = "serde")]

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::request::Parts;
 use tollgate::algorithm::{Algorithm, Micros, State};
-use tollgate::{ManualClock, MemoryBackend, Quota, RateLimiter};
+use tollgate::{MemoryBackend, Quota, RateLimiter, clock::ManualClock};
 use tower::ServiceExt;
 
 use crate::answer::Answer;
@@ -137,7 +137,7 @@ impl Told {
 
     /// The row, the same way.
     pub(crate) fn state(&self) -> State {
-        let (at, own) = (Micros::new(self.ts as u64), self.quota().stamp());
+        let (at, own) = (Micros::new(self.ts as u64), tollgate::algorithm::stamp(&self.quota()));
         // Which other quota wrote the row does not matter, only its algorithm: the low three bits.
         let stamp = self.written_by.as_ref().map_or(own, |writer| {
             let tag = ["token_bucket", "fixed_window", "sliding_window"].iter().position(|name| name == writer);

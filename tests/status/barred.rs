@@ -9,8 +9,11 @@ use axum::extract::{ConnectInfo, Request};
 use axum::routing::post;
 use tollgate::algorithm::{Ask, Micros, Verdict};
 use tollgate::{
-    AutoBlock, DenyList, DenyRule, HOUR, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer,
-    RateLimiter, RouteLimits, SECOND, Signal, key, status,
+    HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, SECOND,
+    clock::ManualClock,
+    key,
+    protection::{AutoBlock, DenyList, DenyRule, Signal},
+    status,
 };
 
 use crate::app::{Told, call, limiter, limits, send, status, text, user};
@@ -125,7 +128,7 @@ async fn a_key_that_is_blocked_under_one_route_is_told_so_there_only() {
 async fn a_snapshot_projects_a_block_too() {
     let (limiter, _clock) = limiter();
     limiter.block(Signal::key("ada"), 30 * SECOND).await.unwrap();
-    let blocked = limiter.value(&API, "ada").await.unwrap();
+    let blocked = limiter.snapshot(&API, "ada").await.unwrap();
     let begin = blocked.now();
     assert_eq!(blocked.not_before(), Some(begin + 30 * SECOND));
     // Nobody looked at the row: all of it counts as spent, and five tokens are back when the block ends.
@@ -141,7 +144,7 @@ async fn a_snapshot_projects_a_block_too() {
 
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
     let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
-    let denied = limiter.value(&API, "mallory").await.unwrap();
+    let denied = limiter.snapshot(&API, "mallory").await.unwrap();
     assert_eq!(denied.not_before(), Some(Micros::MAX));
     assert_eq!(denied.available(denied.now() + HOUR), 0);
     assert_eq!(denied.project(denied.now() + HOUR, Ask::cost(1)).verdict, Verdict::Deny { retry: None });

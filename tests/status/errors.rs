@@ -9,7 +9,10 @@ use http::Response;
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::key::{Extraction, KeyExtractor};
 use tollgate::{
-    Error, ErrorKind, FailureMode, KeyError, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, key, status,
+    FailureMode, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter,
+    backend::{Error, ErrorKind},
+    key::{self, KeyError},
+    status,
 };
 
 use crate::app::{call, status, text, user};

@@ -5,7 +5,7 @@ use axum::http::request::Parts;
 use axum::routing::post;
 use tollgate::key::{Extraction, KeyExtractor};
 use tollgate::{
-    DAY, MINUTE, ManualClock, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, Subject, key, status,
+    DAY, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, Subject, clock::ManualClock, key, status,
 };
 
 use crate::app::{Told, call, limiter, limits, status, statuses, text, user};
@@ -206,7 +206,7 @@ async fn tokens_that_are_reserved_stand_as_spent() {
     let turns = Policy::new("turns", Quota::token_bucket(10, MINUTE).capacity(1).max_reserved(50));
     let app = Router::new().route("/rate-limit", status::of(&limiter, &turns, user));
     for _ in 0..4 {
-        limiter.acquire(&turns, "ada".to_owned()).reserve().await.unwrap().keep();
+        limiter.acquire(&turns, "ada".to_owned()).reserve().await.unwrap().into_receipt();
     }
     let told = status(&app, "ada").await;
     assert_eq!((told.spent, told.capacity, told.max_reserved), (4.0, 1.0, Some(50.0)));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Router;
 use tollgate::algorithm::Micros;
-use tollgate::{MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, SECOND, status};
+use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimiter, SECOND, clock::ManualClock, status};
 
 use crate::app::{Told, call, limiter, status, text, user};
 
@@ -20,7 +20,7 @@ async fn a_snapshot_is_spelt_like_this() {
         text(&answer),
         r#"{"policy":"chat","algorithm":"token_bucket","rate":10,"period":60000000,"capacity":20,"start":0,"max_reserved":0,"spent":4,"previous":0,"ts":1767225600000000,"now":1767225600123456}"#
     );
-    assert_eq!(limiter.value(&chat, "ada".to_owned()).await.unwrap().to_json(), text(&answer));
+    assert_eq!(limiter.snapshot(&chat, "ada".to_owned()).await.unwrap().to_json(), text(&answer));
 }
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn the_largest_numbers_are_exact() {
         assert_eq!((numbers, told.max_reserved), (expected, reserved));
         let phase = quota.phase().unwrap_or_default().as_micros() as f64;
         assert_eq!(told.start, phase);
-        let state = *limiter.value(&policy, "ada".to_owned()).await.unwrap().state();
+        let state = *limiter.snapshot(&policy, "ada".to_owned()).await.unwrap().state();
         assert_eq!((told.ts as u64, told.spent), (state.at.get(), state.spent));
     }
 }
@@ -61,7 +61,7 @@ async fn a_bucket_has_no_start_and_no_window_before() {
     limiter.acquire(&bucket, "ada".to_owned()).cost(3).await.unwrap();
     clock.advance(SECOND);
     early.cancel().await.unwrap();
-    assert!(limiter.value(&bucket, "ada".to_owned()).await.unwrap().state().carry > 0.0);
+    assert!(limiter.snapshot(&bucket, "ada".to_owned()).await.unwrap().state().carry > 0.0);
     let told = status(&app, "ada").await;
     assert_eq!((told.start, told.previous), (0.0, 0.0));
 }

@@ -5,7 +5,11 @@ use std::time::Duration;
 use axum::Router;
 use proptest::prelude::*;
 use tollgate::algorithm::{Algorithm, Ask, Micros, step};
-use tollgate::{Charge, Clock, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, Reservation, status};
+use tollgate::{
+    Charge, MemoryBackend, Policy, Quota, RateLimiter, Reservation,
+    clock::{Clock, ManualClock},
+    status,
+};
 
 use crate::app::{status, user};
 
@@ -105,7 +109,7 @@ async fn befall(limiter: &RateLimiter, clock: &ManualClock, policy: &Policy, his
         match event {
             Event::Spend(cost) => drop(limiter.try_acquire(policy, ada()).cost(cost).await),
             Event::Reserve(cost) => {
-                drop(limiter.acquire(policy, ada()).cost(cost).reserve().await.map(Reservation::keep))
+                drop(limiter.acquire(policy, ada()).cost(cost).reserve().await.map(Reservation::into_receipt))
             }
             Event::GiveBack(cost, later) => {
                 if let Ok(held) = limiter.acquire(policy, ada()).cost(cost).hold().await {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use axum::Router;
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
-use tollgate::{MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, Snapshot, status};
+use tollgate::{
+    MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, clock::ManualClock, limiter::Snapshot, status,
+};
 
 use crate::app::{call, user};
 
@@ -47,8 +49,8 @@ impl Backend for Watched {
         self.wrote().reset(rows)
     }
 
-    fn vitals(&self) -> tollgate::backend::Vitals {
-        self.rows.vitals()
+    fn health(&self) -> tollgate::backend::Health {
+        self.rows.health()
     }
 }
 
@@ -56,7 +58,7 @@ async fn values(limiter: &RateLimiter) -> Vec<Snapshot> {
     let mut values = Vec::new();
     for policy in &POLICIES {
         for user in ["ada", "grace", "nobody"] {
-            values.push(limiter.value(policy, user.to_owned()).await.unwrap());
+            values.push(limiter.snapshot(policy, user.to_owned()).await.unwrap());
         }
     }
     values

@@ -13,7 +13,7 @@ use axum::routing::any;
 use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
-use tollgate::{MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimiter};
+use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 use tower::ServiceExt;
 
 /// One request a minute: whoever gets a second one through is another caller, or got past the limit.

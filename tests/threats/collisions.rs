@@ -6,7 +6,10 @@ use axum::Router;
 use axum::http::request::Parts;
 use proptest::prelude::*;
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
-use tollgate::{Digest, KeyExtractor, MemoryBackend, RateLimitLayer, RateLimiter, key};
+use tollgate::{
+    MemoryBackend, RateLimitLayer, RateLimiter,
+    key::{self, Digest, KeyExtractor},
+};
 
 use crate::client::{ONE, hello, limiter, request, send};
 

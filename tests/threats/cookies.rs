@@ -5,7 +5,10 @@ use axum::routing::get;
 use axum::{Router, body::Body, http::Request};
 use axum_extra::extract::cookie::CookieJar;
 use proptest::prelude::*;
-use tollgate::{KeyExtractor, RateLimitLayer, RateLimiter, key};
+use tollgate::{
+    RateLimitLayer, RateLimiter,
+    key::{self, KeyExtractor},
+};
 use tower::ServiceExt;
 
 use crate::client::{ONE, limiter, parts};

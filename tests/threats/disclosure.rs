@@ -8,8 +8,10 @@ use axum::response::IntoResponse;
 use axum::routing::post;
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{
-    Error, ErrorKind, HOUR, HeaderFamily, KeyExtractor, Policy, Quota, RateLimitLayer, RateLimiter, Refusal, ResetUnit,
-    key,
+    HOUR, HeaderFamily, Policy, Quota, RateLimitLayer, RateLimiter, Refusal,
+    backend::{Error, ErrorKind},
+    key::{self, KeyExtractor},
+    middleware::ResetUnit,
 };
 
 use crate::client::{Answer, ONE, hello, limiter, request, send};

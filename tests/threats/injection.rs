@@ -3,7 +3,10 @@
 use axum::http::Method;
 use proptest::prelude::*;
 use tollgate::{
-    HeaderFamily, KeyExtractor, MINUTE, Policy, PolicyName, Quota, RateLimitLayer, ResetUnit, RouteLimits, Subject, key,
+    HeaderFamily, MINUTE, Policy, Quota, RateLimitLayer, RouteLimits, Subject,
+    key::{self, KeyExtractor},
+    middleware::ResetUnit,
+    policy::PolicyName,
 };
 
 use crate::client::{ONE, hello, limiter, request, send};

@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::http::Method;
 use axum::routing::{any, get, post};
-use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, is_cors_preflight, key};
+use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, key, middleware::is_cors_preflight};
 
 use crate::client::{ONE, hello, limiter, request, send};
 

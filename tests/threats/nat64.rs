@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use axum::Router;
 use tollgate::key::client_ip;
 use tollgate::{
-    DenyList, DenyRule, HOUR, Key, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, Reason, Signal, key,
+    HOUR, Key, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, Reason, key,
+    protection::{DenyList, DenyRule, Signal},
 };
 
 use crate::client::{ONE, hello, limiter, parts, request, send};

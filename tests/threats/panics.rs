@@ -8,8 +8,9 @@ use axum::http::request::Parts;
 use tollgate::algorithm::Micros;
 use tollgate::key::Extraction;
 use tollgate::{
-    Clock, KeyExtractor, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits,
-    key,
+    MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits,
+    clock::{Clock, ManualClock},
+    key::{self, KeyExtractor},
 };
 
 use crate::client::{hello, limiter, request, send};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tollgate::key::{ClientIp, Extraction, Found, client_ip};
-use tollgate::{Key, KeyExtractor};
+use tollgate::{Key, key::KeyExtractor};
 
 use crate::client::parts;
 

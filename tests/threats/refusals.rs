@@ -14,7 +14,10 @@ use axum::http::request::Parts;
 use axum::routing::post;
 use http_body::Frame;
 use tollgate::key::Extraction;
-use tollgate::{KeyExtractor, RateLimitLayer, key};
+use tollgate::{
+    RateLimitLayer,
+    key::{self, KeyExtractor},
+};
 
 use crate::client::{ONE, limiter, request, send};
 

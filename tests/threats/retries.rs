@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::request::Parts;
 use proptest::prelude::*;
-use tollgate::{MINUTE, ManualClock, Policy, Quota, RateLimitLayer, SECOND, key};
+use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, SECOND, clock::ManualClock, key};
 
 use crate::client::{Answer, hello, limiter, request, send};
 

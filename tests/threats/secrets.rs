@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use axum::extract::Request;
 use tollgate::key::{Extraction, Found};
-use tollgate::{Key, KeyExtractor, RateLimitLayer, RateLimitStatus, Refusal, RouteLimits, Secret, Subject, key};
+use tollgate::{
+    Key, RateLimitLayer, RateLimitStatus, Refusal, RouteLimits, Subject,
+    key::{self, KeyExtractor, Secret},
+};
 
 use crate::client::{ONE, hello, limiter, request, send};
 
@@ -88,7 +91,7 @@ async fn t07_a_denial_from_a_handler_does_not_show_whom_it_denied() {
     let (limiter, _backend, _clock) = limiter();
     let first = limiter.try_limit(&ONE, RAW).await.unwrap();
     let denied = limiter.try_limit(&ONE, RAW).await.unwrap();
-    let mut shown = format!("{first:?} {denied:?} {:?}", limiter.value(&ONE, RAW).await.unwrap());
+    let mut shown = format!("{first:?} {denied:?} {:?}", limiter.snapshot(&ONE, RAW).await.unwrap());
     let denied = denied.into_result().unwrap_err();
     shown += &format!("{denied:?} {denied}");
     let limits = RouteLimits::new(key::header("x-api-key")).policy(ONE);

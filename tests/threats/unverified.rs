@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use tollgate::{
-    AutoBlock, HOUR, KeyExtractor, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, Rule, key,
+    HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, Rule,
+    key::{self, KeyExtractor},
+    protection::AutoBlock,
 };
 
 use crate::client::{ONE, hello, limiter, request, send};

@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
-use tollgate::{Error, ErrorKind, ManualClock, MemoryBackend, RateLimiter};
+use tollgate::{
+    MemoryBackend, RateLimiter,
+    backend::{Error, ErrorKind},
+    clock::ManualClock,
+};
 
 /// Limiters whose answers are there at once, and after a while. Their clocks stand still.
 pub(crate) fn limiters() -> [RateLimiter; 2] {

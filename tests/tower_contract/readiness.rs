@@ -9,7 +9,10 @@ use http::request::Parts;
 use http::{Request, Response};
 use tokio::sync::{Notify, Semaphore};
 use tollgate::key::Extraction;
-use tollgate::{KeyError, MINUTE, Policy, Quota, RateLimitLayer, key};
+use tollgate::{
+    MINUTE, Policy, Quota, RateLimitLayer,
+    key::{self, KeyError},
+};
 use tower::buffer::Buffer;
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt};

@@ -3,7 +3,10 @@
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
-use tollgate::{MINUTE, Policy, Quota, RateLimit, RateLimitLayer, RefusalBody, key};
+use tollgate::{
+    MINUTE, Policy, Quota, RateLimitLayer, key,
+    middleware::{RateLimit, RefusalBody},
+};
 use tower::{Layer, ServiceExt};
 
 use crate::backends::limiters;
@@ -26,7 +29,7 @@ const _: () = {
     handed_to_any_thread::<RateLimit<Strict>>();
     handed_to_any_thread::<RateLimitLayer>();
     const fn sent<T: Send + 'static>() {}
-    sent::<tollgate::ResponseFuture<Strict, ()>>();
+    sent::<tollgate::middleware::ResponseFuture<Strict, ()>>();
     sent::<RefusalBody<Full<Bytes>>>();
 };
 

@@ -4,7 +4,7 @@ use axum::body::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use tollgate::{ErrorKind, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, key};
+use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, backend::ErrorKind, key};
 use tower::{Layer, ServiceExt};
 
 use crate::backends::Broken;

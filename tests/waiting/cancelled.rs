@@ -71,7 +71,7 @@ async fn who_leaves_from_the_midst_costs_nobody_a_turn() {
 async fn turns_before_one_that_somebody_holds_are_forfeited() {
     let queue = Queue::new();
     let hold = || queue.limiter.hold_all([Charge::new(&SEARCH, 7).reserve()]);
-    hold().await.unwrap().keep();
+    hold().await.unwrap().into_receipt();
     let mut turns = Vec::new();
     for _ in 0..10 {
         turns.push(hold().await.unwrap());
@@ -105,7 +105,7 @@ async fn whoever_holds_a_turn_may_cancel_keep_or_drop_it() {
     let hold = || queue.limiter.hold_all([Charge::new(&SEARCH, 7).reserve()]);
     let first = hold().await.unwrap();
     assert!(first.delay().is_zero());
-    first.keep();
+    first.into_receipt();
 
     let cancelled = hold().await.unwrap();
     assert_eq!(cancelled.delay(), ms(100));
@@ -119,7 +119,7 @@ async fn whoever_holds_a_turn_may_cancel_keep_or_drop_it() {
     drop(cancelled.cancel());
     let kept = hold().await.unwrap();
     assert_eq!(kept.delay(), ms(100));
-    drop(kept.keep());
+    drop(kept.into_receipt());
     assert_eq!(hold().await.unwrap().delay(), ms(200));
 }
 

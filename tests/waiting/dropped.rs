@@ -15,7 +15,10 @@ use std::time::Duration;
 use http::{Request, Response};
 use tokio::sync::Semaphore;
 use tollgate::algorithm::Micros;
-use tollgate::{Charge, Clock, ManualClock, Policy, RateLimitLayer, RateLimiter, SECOND, Settle};
+use tollgate::{
+    Charge, OnResponse, Policy, RateLimitLayer, RateLimiter, SECOND,
+    clock::{Clock, ManualClock},
+};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -130,7 +133,7 @@ async fn response(deciding: usize, refund: bool, polls: usize) -> (Reached, bool
     let layer = RateLimitLayer::new(SEARCH, |_: &http::request::Parts| 7)
         .limiter(&trial.limiter)
         .wait_up_to(5 * SECOND)
-        .settle(move |_| if refund { Settle::Refund } else { Settle::Keep });
+        .on_response(move |_| if refund { OnResponse::Refund } else { OnResponse::Keep });
     let mut service = layer.layer(limited);
     let response = service.ready().await.unwrap().call(Request::new(()));
     let mut response: Pin<Box<dyn Future<Output = ()> + '_>> = Box::pin(async move {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{Request, Response};
-use tollgate::{Charge, Policy, RateLimitLayer, RateLimitStatus, Reason, SECOND, Settle, Settlement};
+use tollgate::{Charge, OnResponse, Policy, RateLimitLayer, RateLimitStatus, Reason, Receipt, SECOND};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::queue::{Queue, SPACED, ms, request, response_at_once, send, settle};
@@ -17,7 +17,7 @@ async fn who_waited_brings_its_status_and_its_charge() {
     let queue = Queue::new();
     let inner = service_fn(|req: Request<u64>| async move {
         let status = req.extensions().get::<RateLimitStatus>().expect("a status");
-        let charge = req.extensions().get::<Settlement>().expect("a settlement");
+        let charge = req.extensions().get::<Receipt>().expect("a settlement");
         if *req.body() == 1 {
             assert_eq!(status.tightest().map(|decision| decision.reason()), Some(Reason::Reserved));
             charge.refund().await.unwrap();
@@ -25,7 +25,7 @@ async fn who_waited_brings_its_status_and_its_charge() {
         Ok::<_, Infallible>(Response::new(()))
     });
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
-    let service = layer.with_status().with_settlement().layer(inner);
+    let service = layer.with_status().with_receipt().layer(inner);
     let answers = [send(&service, 0), send(&service, 1)];
     queue.at(Duration::ZERO).await;
     queue.at(ms(100)).await;
@@ -40,7 +40,7 @@ async fn who_waited_brings_its_status_and_its_charge() {
 async fn the_charge_of_who_waited_is_settled_by_its_response() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
-    let service = layer.settle(|_| Settle::Charge(3)).layer(queue.inner());
+    let service = layer.on_response(|_| OnResponse::Charge(3)).layer(queue.inner());
     // The first settles at once: its three tokens, then the turn of the second.
     let _answers = [send(&service, 0), send(&service, 1)];
     queue.at(Duration::ZERO).await;

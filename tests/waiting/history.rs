@@ -10,7 +10,10 @@ use http::Response;
 use http::request::Parts;
 use proptest::prelude::*;
 use tollgate::algorithm::{Ask, Micros};
-use tollgate::{Clock, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter};
+use tollgate::{
+    MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter,
+    clock::{Clock, ManualClock},
+};
 use tower::{Layer, Service, service_fn};
 
 use crate::admitted::{Turn, check};

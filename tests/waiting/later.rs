@@ -6,7 +6,10 @@ use std::task::{Context, Poll};
 
 use tollgate::algorithm::Micros;
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
-use tollgate::{ManualClock, MemoryBackend, Sleep};
+use tollgate::{
+    MemoryBackend,
+    clock::{ManualClock, Sleep},
+};
 
 /// Decides and settles at the call, as the contract says, and keeps the answer back for so many polls.
 #[derive(Debug)]

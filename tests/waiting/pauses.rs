@@ -3,7 +3,8 @@
 use http::request::Parts;
 use http::{Request, Response};
 use tollgate::{
-    Charge, LimitError, MINUTE, Policy, Quota, RateLimitLayer, Reason, SECOND, Settle, Signal, key::KeyExtractor,
+    Charge, LimitError, MINUTE, OnResponse, Policy, Quota, RateLimitLayer, Reason, SECOND, key::KeyExtractor,
+    protection::Signal,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -197,8 +198,8 @@ async fn point_4_after_a_429_nothing_is_sent_before_retry_after() {
             let (inner, number, clock) = (inner.clone(), *request.body(), clock.clone());
             async move {
                 inner.oneshot(request).await.unwrap();
-                let now = tollgate::Clock::now(&clock);
-                tollgate::Clock::sleep_until(&clock, now + ms(350)).unwrap().await;
+                let now = tollgate::clock::Clock::now(&clock);
+                tollgate::clock::Clock::sleep_until(&clock, now + ms(350)).unwrap().await;
                 let refused = Response::builder().header("date", "Sun, 06 Nov 1994 08:49:37 GMT");
                 let refused = refused.status(429).header("retry-after", retry_after);
                 let response = if number == 2 { refused.body(()) } else { Ok(Response::new(())) };
@@ -206,7 +207,7 @@ async fn point_4_after_a_429_nothing_is_sent_before_retry_after() {
             }
         });
         let server = tower::ServiceBuilder::new().concurrency_limit(2).service(server);
-        let service = layer(&queue).wait_up_to(MINUTE).settle(Settle::pause_on_retry_after).layer(server);
+        let service = layer(&queue).wait_up_to(MINUTE).on_response(OnResponse::pause_on_retry_after).layer(server);
         let answers: Vec<_> = (0..20).map(|number| send(&service, number)).collect();
         for at in (0..10_000).step_by(10) {
             queue.at(ms(at)).await;

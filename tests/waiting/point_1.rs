@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tollgate::{
-    Charge, ErrorKind, HOUR, LimitError, MINUTE, ManualClock, MemoryBackend, Policy, Quota, RateLimiter, SECOND,
+    Charge, HOUR, LimitError, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, SECOND, backend::ErrorKind,
+    clock::ManualClock,
 };
 
 static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
@@ -120,9 +121,9 @@ async fn point_3_a_check_shows_what_is_there_whatever_it_asks_for() {
 async fn point_3_a_status_is_in_whole_tokens_and_seconds_rounded_up() {
     static CHAT: Policy = Policy::new("chat", Quota::token_bucket(3, SECOND).capacity(10));
     let limiter = limiter();
-    let status = limiter.acquire(&CHAT, "ada").cost(4).await.unwrap().status();
+    let status = limiter.acquire(&CHAT, "ada").cost(4).await.unwrap().summary();
     assert_eq!((status.limit, status.remaining, status.reset, status.retry_after), (10, 6, 2, None));
-    let status = limiter.try_acquire(&CHAT, "ada").cost(7).await.unwrap().status();
+    let status = limiter.try_acquire(&CHAT, "ada").cost(7).await.unwrap().summary();
     assert_eq!((status.remaining, status.retry_after), (6, Some(1)));
     #[cfg(feature = "serde")]
     assert_eq!(
@@ -133,8 +134,8 @@ async fn point_3_a_status_is_in_whole_tokens_and_seconds_rounded_up() {
 
 #[tokio::test]
 async fn point_3_a_handler_passes_key_errors_on() {
-    fn key(name: Option<&str>) -> Result<&str, tollgate::KeyError> {
-        name.ok_or_else(|| tollgate::KeyError::new("no name; send x-name"))
+    fn key(name: Option<&str>) -> Result<&str, tollgate::key::KeyError> {
+        name.ok_or_else(|| tollgate::key::KeyError::new("no name; send x-name"))
     }
     async fn handler(limiter: &RateLimiter, name: Option<&str>) -> Result<(), LimitError> {
         limiter.limit(&LOGIN, key(name)?).await?;
@@ -221,7 +222,7 @@ async fn point_15_a_cancelled_turn_reports_whether_it_came_back() {
     // A charge at once, and several: all of them came back, or not.
     assert!(limiter.acquire(&LOGIN, "ada").cost(3).hold().await.unwrap().cancel().await.unwrap());
     let lost = limiter.hold_all([Charge::new(&LOGIN, "ada"), Charge::new(&EVEN, "eve").reserve()]).await.unwrap();
-    limiter.acquire(&EVEN, "eve").reserve().await.unwrap().keep();
+    limiter.acquire(&EVEN, "eve").reserve().await.unwrap().into_receipt();
     assert!(!lost.cancel().await.unwrap());
     assert_eq!(limiter.remaining(&LOGIN, "ada").await.unwrap(), 5);
 }

@@ -10,7 +10,10 @@ use http::request::Parts;
 use http::{Request, Response};
 use tokio::task::JoinHandle;
 use tollgate::algorithm::Micros;
-use tollgate::{Clock, ManualClock, MemoryBackend, Quota, RateLimiter, SECOND};
+use tollgate::{
+    MemoryBackend, Quota, RateLimiter, SECOND,
+    clock::{Clock, ManualClock},
+};
 use tower::{Service, ServiceExt};
 
 /// One after the other, 100 ms apart.

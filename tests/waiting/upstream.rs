@@ -14,7 +14,7 @@ use http_body_util::Empty;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::task::JoinSet;
-use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, SECOND, Settle, key};
+use tollgate::{MINUTE, OnResponse, Policy, Quota, RateLimitLayer, SECOND, key};
 use tower::{Layer, ServiceExt};
 
 use crate::queue::ms;
@@ -124,7 +124,8 @@ async fn point_4_one_429_of_a_server_holds_the_queue_until_its_retry_after() {
     };
     let url = serve(Router::new().route("/", get(handler))).await;
     let theirs = Policy::new("theirs", Quota::token_bucket(RATE, SECOND).capacity(1).max_reserved(100));
-    let layer = RateLimitLayer::new(theirs, key::host()).wait_up_to(MINUTE).settle(Settle::pause_on_retry_after);
+    let layer =
+        RateLimitLayer::new(theirs, key::host()).wait_up_to(MINUTE).on_response(OnResponse::pause_on_retry_after);
     // Of another server, whose requests share the layer, none is held.
     let other_arrivals: Arc<Mutex<Vec<Instant>>> = Arc::default();
     let noted = Arc::clone(&other_arrivals);

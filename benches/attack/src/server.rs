@@ -28,7 +28,7 @@ use tokio::runtime::RuntimeMetrics;
 use tokio::sync::Semaphore;
 use tokio_io_timeout::TimeoutStream;
 use tollgate::key::{self, PeerAddr};
-use tollgate::{AutoBlock, DAY, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, SECOND};
+use tollgate::{DAY, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, SECOND, protection::AutoBlock};
 use tower::ServiceExt;
 
 use crate::Result;

@@ -15,8 +15,9 @@ use http::{Request, Response};
 use http_body_util::Empty;
 use tollgate::key::{self, KeyExtractor, PeerAddr};
 use tollgate::{
-    Charge, HOUR, HeaderFamily, Key, MemoryBackend, Observed, Observer, Policy, Quota, RateLimitLayer, RateLimiter,
-    SECOND, Secret,
+    Charge, HOUR, HeaderFamily, Key, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, SECOND,
+    key::Secret,
+    observe::{Decided, Observer},
 };
 use tower_layer::Layer;
 use tower_service::Service;
@@ -97,7 +98,7 @@ fn observed(times: u64) {
     #[derive(Debug)]
     struct Nothing;
     impl Observer for Nothing {
-        fn decided(&self, observed: &Observed<'_>) {
+        fn decided(&self, observed: &Decided<'_>) {
             black_box(observed.decision());
         }
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tollgate::algorithm::{Algorithm, Ask, Micros, State, Step, Verdict, step};
+use tollgate::algorithm::{self, Algorithm, Ask, Micros, State, Step, Verdict, step};
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{Policy, Quota, RateLimiter};
 
@@ -27,7 +27,7 @@ fn main() {
         // A history of a few decisions, so that rows are such as histories leave; or a row out of nowhere.
         let mut now = instant(&mut random);
         let mut state = if random.one_in(2) { State::default() } else { row(&mut random, &quota, now) };
-        state.stamp = quota.stamp();
+        state.stamp = algorithm::stamp(&quota);
         if random.one_in(2) {
             state = foreign(&mut random, &quota, now).unwrap_or(state);
         }
@@ -93,7 +93,7 @@ impl Shown {
     fn of(quota: &Quota, state: &State) -> Shown {
         let writer = writer(state.stamp);
         let owed = state.spent + if writer == Algorithm::SlidingWindow { state.carry } else { 0.0 };
-        let is_foreign = state.stamp != quota.stamp() && state.stamp != 0 && owed > 0.0;
+        let is_foreign = state.stamp != algorithm::stamp(&quota) && state.stamp != 0 && owed > 0.0;
         if !is_foreign {
             let previous = if quota.algorithm() == Algorithm::SlidingWindow { state.carry } else { 0.0 };
             return Shown { previous: format!("{previous:?}"), clear: "null".into(), written_by: "null".into() };
@@ -155,7 +155,7 @@ fn quota(random: &mut Random) -> Option<Quota> {
         2 => quota.try_max_reserved(random.near(rate).min(Quota::MAX_TOKENS)).ok()?,
         _ => quota,
     };
-    quota.validate().ok()?;
+    algorithm::validate(&quota).ok()?;
     if quota.algorithm() == Algorithm::FixedWindow { Some(phased(random, quota)) } else { Some(quota) }
 }
 
@@ -183,11 +183,11 @@ fn row(random: &mut Random, quota: &Quota, now: Micros) -> State {
     let mut at = Micros::new(at);
     if quota.algorithm() != Algorithm::TokenBucket && !random.one_in(4) {
         // A boundary; of a sliding window, another row would be ignored.
-        let fresh = State { at, stamp: quota.stamp(), ..State::default() };
+        let fresh = State { at, stamp: algorithm::stamp(&quota), ..State::default() };
         at = step(quota, &fresh, at, Ask::cost(0)).state.at;
     }
     let carry = if quota.algorithm() == Algorithm::SlidingWindow { random.spent(quota.limit()) } else { 0.0 };
-    State { spent: random.spent(quota.limit()), at, carry, stamp: quota.stamp(), ..State::default() }
+    State { spent: random.spent(quota.limit()), at, carry, stamp: algorithm::stamp(&quota), ..State::default() }
 }
 
 /// A row of another quota: of a history of its own, or any, and clear when it may be or whenever.
@@ -224,7 +224,7 @@ fn foreign(random: &mut Random, quota: &Quota, now: Micros) -> Option<State> {
     if state.clear <= now {
         state.clear = Micros::new((now.get() / 1_000_000 + 1 + random.below(1000)) * 1_000_000);
     }
-    (state.stamp != quota.stamp()).then_some(state)
+    (state.stamp != algorithm::stamp(&quota)).then_some(state)
 }
 
 fn instant(random: &mut Random) -> Micros {
@@ -354,7 +354,7 @@ impl Reader {
 
     fn available(&self, state: &State, now: Micros) -> u64 {
         *self.held.lock().expect("one thread") = Some(Step { verdict: Verdict::Allow, state: *state, now });
-        let future = std::pin::pin!(self.limiter.value(&self.policy, 1u64));
+        let future = std::pin::pin!(self.limiter.snapshot(&self.policy, 1u64));
         match future.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(snapshot)) => snapshot.available(now),
             other => panic!("a backend that answers at once: {other:?}"),

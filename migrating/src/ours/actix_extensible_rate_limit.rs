@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 
 use axum::{Router, routing::get};
 use tokio::net::TcpListener;
-use tollgate::{HeaderFamily, MINUTE, Policy, Quota, RateLimitLayer, ResetUnit, Settle, key};
+use tollgate::{HeaderFamily, MINUTE, OnResponse, Policy, Quota, RateLimitLayer, key, middleware::ResetUnit};
 
 const API: Policy = Policy::new("api", Quota::fixed_window(5, MINUTE));
 
 pub fn limits() -> RateLimitLayer {
     RateLimitLayer::new(API, key::client_ip())
         .headers(HeaderFamily::XRateLimit(ResetUnit::Seconds))
-        .settle(|response| if response.status.is_server_error() { Settle::Refund } else { Settle::Keep })
+        .on_response(|response| if response.status.is_server_error() { OnResponse::Refund } else { OnResponse::Keep })
 }
 
 pub async fn serve(listener: TcpListener) -> std::io::Result<()> {

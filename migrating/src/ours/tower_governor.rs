@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::http::Response;
 use axum::routing::{get, post};
 use tokio::net::TcpListener;
-use tollgate::{HeaderFamily, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, Refusal, ResetUnit, key};
+use tollgate::{HeaderFamily, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, Refusal, key, middleware::ResetUnit};
 
 const API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE).capacity(5)); // one token every two seconds
 const LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, MINUTE).capacity(3));

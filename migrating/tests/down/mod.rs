@@ -1,7 +1,7 @@
 //! A backend whose server is down.
 
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
-use tollgate::{Error, ErrorKind};
+use tollgate::backend::{Error, ErrorKind};
 
 #[derive(Debug)]
 pub struct Down;

@@ -35,7 +35,7 @@ pub const WEEK: Duration = Duration::from_secs(604_800);
 /// assert_eq!(Quota::token_bucket(10, MINUTE).algorithm(), Algorithm::TokenBucket);
 /// assert_eq!(Quota::fixed_window(10, MINUTE).algorithm(), Algorithm::FixedWindow);
 /// assert_eq!("10/min sliding".parse::<Quota>()?.algorithm(), Algorithm::SlidingWindow);
-/// # Ok::<(), tollgate::ParseQuotaError>(())
+/// # Ok::<(), tollgate::policy::ParseQuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -106,7 +106,7 @@ impl Algorithm {
 /// let per_day = Quota::fixed_window(1000, DAY).start(8 * tollgate::HOUR); // days that begin at 08:00 UTC
 /// let strict = Quota::sliding_window(100, MINUTE);
 /// assert!(Quota::try_token_bucket(0, MINUTE).is_err());
-/// # Ok::<(), tollgate::ParseQuotaError>(())
+/// # Ok::<(), tollgate::policy::ParseQuotaError>(())
 /// ```
 ///
 /// A `const` that cannot work does not compile:
@@ -229,7 +229,7 @@ impl Quota {
     /// [`Quota::token_bucket`] for values known only at run time.
     ///
     /// ```
-    /// use tollgate::{Quota, QuotaError, MINUTE};
+    /// use tollgate::{policy::QuotaError, Quota, MINUTE};
     ///
     /// fn from_settings(per_minute: u64, burst: u64) -> Result<Quota, QuotaError> {
     ///     Quota::try_token_bucket(per_minute, MINUTE)?.try_capacity(burst)
@@ -504,34 +504,15 @@ impl Quota {
     }
 
     /// 32 bits that tell this quota from another: a row remembers under which one it was written. Never 0.
-    ///
-    /// ```
-    /// use tollgate::{Quota, MINUTE};
-    ///
-    /// let quota = Quota::token_bucket(10, MINUTE);
-    /// assert_eq!(quota.stamp(), "10/min".parse::<Quota>()?.stamp());
-    /// assert_ne!(quota.stamp(), quota.capacity(20).stamp());
-    /// # Ok::<(), tollgate::ParseQuotaError>(())
-    /// ```
-    pub const fn stamp(&self) -> u32 {
+    pub(crate) const fn stamp(&self) -> u32 {
         self.stamp
     }
 
     /// This quota with its boundaries fixed: at its `start`, else (a fixed window) where `seed`, a key's digest, puts
     /// them. The stamp stays: it says which quota was chosen, not for which key.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::{Quota, MINUTE};
-    ///
-    /// let window = Quota::fixed_window(10, MINUTE);
-    /// assert_eq!(window.phase(), None);
-    /// assert_eq!(window.seeded(90_000_000).phase(), Some(Duration::from_secs(30))); // microseconds, modulo the period
-    /// assert_eq!(window.start(Duration::ZERO).seeded(90_000_000), window.start(Duration::ZERO));
-    /// ```
     #[must_use]
     #[inline]
-    pub const fn seeded(mut self, seed: u64) -> Quota {
+    pub(crate) const fn seeded(mut self, seed: u64) -> Quota {
         if self.wants_seed() {
             self.start = seed % self.period;
             self.phase = Phase::Seed;
@@ -546,17 +527,9 @@ impl Quota {
 
     /// What only the finished quota can tell: a capacity of 0 needs reservations.
     ///
-    /// ```
-    /// use tollgate::{Quota, SECOND};
-    ///
-    /// let turns = Quota::token_bucket(10, SECOND).capacity(0);
-    /// assert!(turns.validate().is_err());
-    /// assert!(turns.max_reserved(50).validate().is_ok());
-    /// ```
-    ///
     /// # Errors
     /// If the quota would refuse everything.
-    pub const fn validate(&self) -> Result<(), QuotaError> {
+    pub(crate) const fn validate(&self) -> Result<(), QuotaError> {
         if self.capacity == 0 && self.max_reserved == 0 {
             return Err(QuotaError::without_value(
                 "capacity is 0 and nothing may be reserved: every request would be refused; raise it, or allow reservations",

@@ -9,7 +9,7 @@ use crate::clock::{Clock, SystemClock};
 /// Choices for a [`MemoryBackend`].
 ///
 /// ```
-/// use tollgate::{ManualClock, MemoryBackend};
+/// use tollgate::{clock::ManualClock, MemoryBackend};
 ///
 /// let backend = MemoryBackend::builder().max_rows(5).clock(ManualClock::new()).build();
 /// assert_eq!(backend.max_rows(), 16); // the least

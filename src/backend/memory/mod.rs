@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use self::call::{Call, Place};
 use self::table::Table;
-use super::{Adjustment, Backend, BackendFuture, RowId, Steps, Take, Vitals};
+use super::{Adjustment, Backend, BackendFuture, Health, RowId, Steps, Take};
 use crate::algorithm::{Micros, settle, takes_effect};
 use crate::clock::{Clock, Sleep};
 use crate::policy::PolicyName;
@@ -34,7 +34,7 @@ pub use builder::MemoryBackendBuilder;
 ///   deadlock.
 ///
 /// ```
-/// use tollgate::{ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
+/// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
 ///
 /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 ///
@@ -149,9 +149,9 @@ impl Backend for MemoryBackend {
         self.has_own_clock.then(|| Arc::clone(&self.clock))
     }
 
-    fn vitals(&self) -> Vitals {
+    fn health(&self) -> Health {
         let (evictions, overflowed) = self.table.pressure();
-        Vitals { rows: Some(self.len()), evictions: Some(evictions), overflowed: Some(overflowed), ..Vitals::default() }
+        Health { rows: Some(self.len()), evictions: Some(evictions), overflowed: Some(overflowed), ..Health::default() }
     }
 
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::script::DECISIONS;
 use super::wire::{Arguments, Foreign, Reply};
-use crate::algorithm::{Ask, Line, Quota, Receipt, State, settle, step_all, takes_effect};
+use crate::algorithm::{Ask, ChargeRecord, Line, Quota, State, settle, step_all, takes_effect};
 use crate::backend::{Error, ErrorKind, Steps};
 
 /// An operation on its way, and who waits for its answer.
@@ -46,7 +46,7 @@ impl Operation {
 #[derive(Debug)]
 pub(super) enum Kind {
     Decide { rows: SmallVec<[Row; 1]>, takes: SmallVec<[(Quota, Ask); 1]>, store: bool },
-    Settle { row: Row, quota: Quota, receipt: Receipt, actual: u64 },
+    Settle { row: Row, quota: Quota, receipt: ChargeRecord, actual: u64 },
     Reset { row: Row },
 }
 

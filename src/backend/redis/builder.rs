@@ -8,9 +8,9 @@ use redis::cluster::ClusterClientBuilder;
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, RedisResult};
 use tokio::time::timeout;
 
-use super::bulletin::Board;
 use super::lanes::Lanes;
 use super::link::{Dial, Link, Lost};
+use super::notices::Board;
 use super::{RedisBackend, error, link};
 use crate::algorithm::{Ask, Quota};
 use crate::backend::{Error, ErrorKind, RowId, Take};
@@ -24,7 +24,7 @@ use crate::sync::tasks::Handle;
 /// use tollgate::backend::RedisBackend;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// let backend = RedisBackend::builder()
 ///     .prefix("shop:limits")
 ///     .deadline(Duration::from_millis(30))
@@ -78,12 +78,12 @@ impl RedisBackendBuilder {
     ///
     /// ```
     /// use tollgate::backend::RedisBackend;
-    /// use tollgate::{ErrorKind, Policy, Quota, RateLimiter, MINUTE};
+    /// use tollgate::{backend::ErrorKind, Policy, Quota, RateLimiter, MINUTE};
     ///
     /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::backend::Error> {
     /// // Nobody listens there, and the program starts all the same.
     /// let limiter = RateLimiter::new(RedisBackend::builder().lazy().connect("redis://127.0.0.1:1").await?);
     /// let error = limiter.try_limit(&API, "ada").await.unwrap_err();
@@ -104,7 +104,7 @@ impl RedisBackendBuilder {
     ///
     /// ```
     /// use tollgate::backend::RedisBackend;
-    /// use tollgate::Secret;
+    /// use tollgate::key::Secret;
     ///
     /// # fn secret_of_all_processes() -> [u8; 16] { [7; 16] }
     /// let builder = RedisBackend::builder().secret(Secret::new(secret_of_all_processes()));
@@ -207,7 +207,7 @@ impl RedisBackendBuilder {
     /// use tollgate::backend::RedisBackend;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::backend::Error> {
     /// let backend = RedisBackend::builder().prefix("shop:limits").connect_cluster(["redis://10.0.0.5:6379"]).await?;
     /// # Ok(())
     /// # }

@@ -6,8 +6,8 @@ use redis::{FromRedisValue, Value};
 use tokio::sync::oneshot;
 
 use super::batch::{Batch, Kind, Operation as Sent, Row};
-use super::{bulletin, error};
-use crate::algorithm::{Ask, Quota, Receipt};
+use super::{error, notices};
+use crate::algorithm::{Ask, ChargeRecord, Quota};
 use crate::backend::{Error, Notice, Steps};
 
 /// What is asked of rows, which are told apart by a number.
@@ -16,7 +16,7 @@ pub enum Operation {
     /// An acquire, or a peek.
     Decide(Vec<(u8, Quota, Ask)>, bool),
     /// A settlement.
-    Settle(u8, Quota, Receipt, u64),
+    Settle(u8, Quota, ChargeRecord, u64),
     /// A reset.
     Reset(u8),
 }
@@ -45,7 +45,7 @@ pub fn value_of(reply: Value) -> Result<Vec<u8>, Error> {
 
 /// What a board of notices says; `None` if it is none.
 pub fn notices(reply: Value) -> Option<Vec<Notice>> {
-    bulletin::page(reply).map(|page| page.notices)
+    notices::page(reply).map(|page| page.notices)
 }
 
 fn kind(operation: &Operation) -> Kind {

@@ -304,7 +304,7 @@ impl Lanes {
     }
 
     /// Whether calls fail at once, at least those of some slots.
-    pub(super) fn is_broken(&self) -> bool {
+    pub(super) fn circuit_open(&self) -> bool {
         self.breakers.iter().any(|breaker| breaker.why().is_some())
     }
 

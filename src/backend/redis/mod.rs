@@ -6,7 +6,6 @@
 mod batch;
 mod breaker;
 mod builder;
-mod bulletin;
 mod error;
 #[cfg(all(tollgate_fuzzing, feature = "serde"))]
 pub(super) mod fuzzing;
@@ -14,6 +13,7 @@ mod lanes;
 mod link;
 #[cfg(all(test, tollgate_models))]
 mod models;
+mod notices;
 mod script;
 mod slot;
 mod wire;
@@ -24,11 +24,13 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 
 use self::batch::{Answer, Kind, Operation, Row};
-use self::bulletin::Board;
 use self::lanes::Lanes;
+use self::notices::Board;
 use self::wire::VERSION;
-use super::{Adjustment, Backend, BackendFuture, Bulletin, Error, ErrorKind, OwnedTake, RowId, Steps, Take, Vitals};
-use crate::algorithm::{Receipt, Step};
+use super::{
+    Adjustment, Backend, BackendFuture, Error, ErrorKind, Health, NoticeChannel, OwnedTake, RowId, Steps, Take,
+};
+use crate::algorithm::{ChargeRecord, Step};
 use crate::policy::{Digest, PolicyName, Secret};
 
 pub use builder::RedisBackendBuilder;
@@ -90,14 +92,14 @@ impl RedisBackend {
     /// All charges of one key are in one slot and decided together. Charges of several keys in one call are acquired
     /// slot by slot, and given back if a later one is denied: it never admits too much, but what was given back may
     /// have stood in another call's way for a moment, and what [cannot be given
-    /// back](crate::Settlement#what-can-be-given-back) is lost.
+    /// back](crate::Receipt#what-can-be-given-back) is lost.
     ///
     /// ```no_run
     /// use tollgate::backend::RedisBackend;
     /// use tollgate::RateLimiter;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::backend::Error> {
     /// let nodes = ["redis://10.0.0.5:6379", "redis://10.0.0.6:6379"];
     /// let limiter = RateLimiter::new(RedisBackend::connect_cluster(nodes).await?);
     /// # Ok(())
@@ -202,7 +204,7 @@ impl RedisBackend {
     fn give_back(&self, takes: &[OwnedTake], charged: &[usize], steps: &[Option<Step>]) {
         for i in charged.iter().rev() {
             let OwnedTake { policy, key, quota, ask } = &takes[*i];
-            let Some(receipt) = steps[*i].and_then(|step| Receipt::new(ask.tokens(), &step)) else { continue };
+            let Some(receipt) = steps[*i].and_then(|step| ChargeRecord::new(ask.tokens(), &step)) else { continue };
             drop(self.settle(&[Adjustment { row: RowId { policy, key: *key }, quota: *quota, receipt, actual: 0 }]));
         }
     }
@@ -271,13 +273,13 @@ impl Backend for RedisBackend {
         true
     }
 
-    fn bulletin(&self) -> Option<Arc<dyn Bulletin>> {
-        self.board.clone().map(|board| Arc::new(board) as Arc<dyn Bulletin>)
+    fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
+        self.board.clone().map(|board| Arc::new(board) as Arc<dyn NoticeChannel>)
     }
 
-    fn vitals(&self) -> Vitals {
-        let (untold, is_deaf) = self.board.as_ref().map_or((0, None), |board| board.health());
-        Vitals { is_broken: Some(self.lanes.is_broken()), untold, is_deaf, ..Vitals::default() }
+    fn health(&self) -> Health {
+        let (pending_notices, poll_failed) = self.board.as_ref().map_or((0, None), |board| board.health());
+        Health { circuit_open: Some(self.lanes.circuit_open()), pending_notices, poll_failed, ..Health::default() }
     }
 }
 

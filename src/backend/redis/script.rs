@@ -14,7 +14,7 @@ pub(super) static DECISIONS: LazyLock<Script> = LazyLock::new(|| {
 });
 
 /// Keeps the board of notices.
-pub(super) static BULLETIN: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("bulletin.lua").to_owned()));
+pub(super) static NOTICES: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("notices.lua").to_owned()));
 
 /// Hashed once in a process.
 #[derive(Debug)]

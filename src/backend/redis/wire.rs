@@ -22,7 +22,7 @@
 //! type), its first byte (1), zeros.
 
 use super::batch::Kind;
-use crate::algorithm::{Algorithm, MOST_SPENT, Micros, Quota, Receipt, State};
+use crate::algorithm::{Algorithm, ChargeRecord, MOST_SPENT, Micros, Quota, State};
 use crate::backend::{Error, ErrorKind};
 
 /// Defines constants, and the table by which the script gets them under the same names.
@@ -82,7 +82,7 @@ impl Arguments {
                     self.numbers([counted(ask.tokens()), ask.max_wait_micros().map_or(-1.0, counted)]);
                 }
             }
-            Kind::Settle { quota, receipt: Receipt { cost, state, due }, actual, .. } => {
+            Kind::Settle { quota, receipt: ChargeRecord { cost, state, due }, actual, .. } => {
                 self.row_and_quota(rows[0], quota);
                 // What is charged more stays exact if it is sent by itself: `actual` may be larger than a double counts.
                 let (cost, actual) = if actual < cost { (*cost, *actual) } else { (0, actual - cost) };

@@ -7,16 +7,16 @@ use crate::algorithm::{DAY, MINUTE};
 use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 
 /// Blocks callers who are denied again and again: whoever is denied `threshold` times within a time is blocked for a
-/// longer one, by key and by address. Off unless a limiter is [given one](crate::RateLimiterBuilder::auto_block).
+/// longer one, by key and by address. Off unless a limiter is [given one](crate::limiter::RateLimiterBuilder::auto_block).
 ///
 /// ```
 /// use std::net::IpAddr;
-/// use tollgate::{AutoBlock, MemoryBackend, Policy, Quota, RateLimiter, Reason, HOUR, MINUTE};
+/// use tollgate::{protection::AutoBlock, MemoryBackend, Policy, Quota, RateLimiter, Reason, HOUR, MINUTE};
 ///
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::builder(MemoryBackend::new())
 ///     // By address alone: anybody can name Ada's account, and would have it blocked.
 ///     .auto_block(AutoBlock::new([&LOGIN]).without_keys().threshold(3).within(10 * MINUTE).block_for(HOUR))
@@ -38,7 +38,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// Everything that can be said:
 ///
 /// ```
-/// use tollgate::{AutoBlock, Policy, PolicyName, Quota, DAY, HOUR, MINUTE};
+/// use tollgate::{policy::PolicyName, protection::AutoBlock, Policy, Quota, DAY, HOUR, MINUTE};
 ///
 /// let login = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// let rules = AutoBlock::new([&login])
@@ -62,7 +62,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 ///   the limit in the name of a victim, and have the victim blocked. Add
 ///   [`without_keys`](AutoBlock::without_keys) unless every policy here counts by a key that was
 ///   [verified](crate::key#which-keys-a-client-can-invent), or has the address in it.
-/// - **An address** is blocked for every call that tells it (see [`Signals`](crate::Signals)): many people may share
+/// - **An address** is blocked for every call that tells it (see [`Signals`](crate::protection::Signals)): many people may share
 ///   one. IPv6 counts by the first 64 bits.
 /// - A count begins with a denial and ends a window later; what is denied for being blocked, asked for by a
 ///   [`check`](crate::RateLimiter::check), or not enforced does not count.
@@ -179,7 +179,7 @@ impl AutoBlock {
     }
 
     /// How many callers are remembered at most, at least 64: counted or blocked, 64 bytes
-    /// each, and for each block [what it shows](crate::Block) besides. Defaults to 100,000.
+    /// each, and for each block [what it shows](crate::protection::Block) besides. Defaults to 100,000.
     #[must_use]
     pub fn max_entries(mut self, entries: usize) -> AutoBlock {
         self.max_entries = entries.max(64);

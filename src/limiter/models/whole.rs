@@ -140,7 +140,7 @@ fn a_charge_is_settled_once_by_however_many_clones() {
     every_order(|| {
         let backend = OneRow::default();
         let limiter = RateLimiter::new(backend.clone());
-        let usage = now(limiter.acquire(&API, "ada").cost(2).hold()).keep();
+        let usage = now(limiter.acquire(&API, "ada").cost(2).hold()).into_receipt();
         let other = {
             let usage = usage.clone();
             thread(move || now(usage.settle(1)))
@@ -211,7 +211,7 @@ fn of_denials_at_once_one_blocks_and_is_told_once() {
 struct Told(Arc<std::sync::atomic::AtomicUsize>);
 
 impl Observer for Told {
-    fn decided(&self, _observed: &Observed<'_>) {}
+    fn decided(&self, _observed: &Decided<'_>) {}
 
     fn blocked(&self, _blocked: &Blocked<'_>) {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -23,7 +23,7 @@ use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network
 ///
 /// The server has to tell the address: axum by `into_make_service_with_connect_info::<SocketAddr>()`, tonic (feature
 /// `tonic`) by itself, others by a [`PeerAddr`] among the request's extensions. Without it every request is answered
-/// with 500. What to do is not for clients: it is reported once as a [mistake](crate::Mistake).
+/// with 500. What to do is not for clients: it is reported once as a [mistake](crate::observe::Mistake).
 ///
 /// ```
 /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
@@ -85,10 +85,10 @@ impl ClientIp {
     ///
     /// ```
     /// use http::Request;
-    /// use tollgate::{key, Key, KeyExtractor};
+    /// use tollgate::{key::{self, KeyExtractor}, Key};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::KeyError> {
+    /// # async fn main() -> Result<(), tollgate::key::KeyError> {
     /// let (mut parts, ()) = Request::new(()).into_parts();
     /// parts.extensions.insert(key::PeerAddr(([192, 0, 2, 7], 50_000).into()));
     /// let caller = key::client_ip().prefixes(24, 48).subject(&parts).await?.expect("it does not skip");
@@ -331,7 +331,7 @@ impl ClientIp {
     }
 
     /// The key of requests from this address: its network, by the [prefixes](ClientIp::prefixes) that count. For
-    /// resetting it or looking at it; a deny list has [`DenyRule::network`](crate::DenyRule::network) for addresses.
+    /// resetting it or looking at it; a deny list has [`DenyRule::network`](crate::protection::DenyRule::network) for addresses.
     ///
     /// ```
     /// use tollgate::{Key, key};

@@ -15,7 +15,7 @@ use crate::policy::Key;
 ///
 /// ```
 /// use http::Request;
-/// use tollgate::{key, Key, KeyExtractor};
+/// use tollgate::{key::{self, KeyExtractor}, Key};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

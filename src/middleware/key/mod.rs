@@ -1,45 +1,4 @@
-//! Keys from requests: the extractor trait, and the extractors that come with the crate.
-//!
-//! | who | extractor |
-//! | --- | --- |
-//! | whatever your own code knows | a closure over the request's parts |
-//! | a user or session put there by authentication | [`extension`] |
-//! | the address at the other end | [`client_ip`], behind proxies [`ClientIp::trust`] |
-//! | a credential | [`bearer`], [`header`], [`cookie`] |
-//! | a part of the route | `path` (feature `axum`) |
-//! | everybody together | [`global`] |
-//! | the server that a client sends to | [`host`] |
-//! | anything that axum can extract | `from_extractor` (feature `axum`) |
-//!
-//! They combine: [`or`](KeyExtractor::or) the next if this one finds nobody, [`and`](KeyExtractor::and) both as one
-//! key, [`map`](KeyExtractor::map) what was found. A caller without a key is anonymous, and all of those share one
-//! bucket, unless the extractor says [`or_reject`](KeyExtractor::or_reject) or [`or_skip`](KeyExtractor::or_skip).
-//!
-//! # Which keys a client can invent
-//!
-//! A limit holds only if a client cannot choose its key. One that can invent keys has a full bucket for each of them, and
-//! one that can name the key of another client can spend it, or have it [blocked](crate::AutoBlock).
-//!
-//! | key | who vouches for it | a client can |
-//! | --- | --- | --- |
-//! | [`client_ip`], behind proxies with [`ClientIp::trust`] | the connection, or a proxy of yours | use the addresses that it has |
-//! | [`extension`], if authentication put it there | your code | log in |
-//! | [`bearer`], [`header`], [`cookie`] inside of a layer that checked the credential and refused others | your code | log in |
-//! | [`bearer`], [`header`], [`cookie`] by themselves | nothing | **invent** a new one for each request |
-//! | `path`, a field of the body, a user name in a handler | nothing | **name** any of them |
-//! | [`global`] | nothing to choose | spend it for everybody |
-//!
-//! [`and`](KeyExtractor::and) does not help: a pair with an invented half is an invented key. `bearer().and(client_ip())`
-//! admits any number of requests from one address. [`or`](KeyExtractor::or) does not help either: a client that sends any
-//! header gets past the address. What helps:
-//!
-//! - Check the credential in a layer outside of the limiter, and count by what that layer found:
-//!   `extension(|user: &User| user.id).or(client_ip())`.
-//! - Where it can be checked only inside, limit by address as well, by a rule of its own:
-//!   `RateLimitLayer::new(PER_TOKEN, bearer().or_skip()).and(PER_ADDRESS, client_ip())`. A request has to pass both.
-//! - Count attempts on an account by account *and* address, as
-//!   [limits turned against others](crate::docs::limitations#limits-turned-against-others) shows, and block by address alone
-//!   ([`AutoBlock::without_keys`](crate::AutoBlock::without_keys)).
+//! Key extractors: the trait, and those that come with the crate. See [`key`](crate::key).
 
 #[cfg(feature = "axum")]
 mod axum;
@@ -59,7 +18,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 
-use crate::policy::{Key, Source, Subject};
+use crate::policy::{Key, KeyError, Source, Subject};
 
 #[cfg(feature = "axum")]
 pub(crate) use self::request::percent_decoded;
@@ -68,7 +27,6 @@ pub use self::{
     axum::{FromExtractor, from_extractor},
     path::{PathParam, path},
 };
-pub use crate::policy::{CidrError, KeyError};
 pub use client_ip::{ClientIp, PeerAddr, client_ip};
 pub use combine::{And, Map, Or, OrReject, OrSkip};
 pub use host::{Host, host};
@@ -107,15 +65,15 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// takes time is an [`Extraction::later`]. See [`Extraction`] for an example.
     fn extract(&self, parts: &Parts) -> Extraction;
 
-    /// The client's address, if this extractor looks at it: what [deny lists](crate::DenyList) and
-    /// [blocks](crate::AutoBlock) go by unless the layer is [told](crate::RateLimitLayer::client_ip) another. `None`,
+    /// The client's address, if this extractor looks at it: what [deny lists](crate::protection::DenyList) and
+    /// [blocks](crate::protection::AutoBlock) go by unless the layer is [told](crate::RateLimitLayer::client_ip) another. `None`,
     /// the default, means that it does not.
     ///
     /// ```
     /// use std::net::IpAddr;
     /// use http::request::Parts;
     /// use tollgate::key::{self, ClientIp, Extraction};
-    /// use tollgate::{Key, KeyExtractor};
+    /// use tollgate::{key::KeyExtractor, Key};
     ///
     /// /// Each application of a customer by itself, on each of its addresses.
     /// struct Application(ClientIp);
@@ -141,11 +99,11 @@ pub trait KeyExtractor: Send + Sync + 'static {
     }
 
     /// Whether this extractor can find keys of this kind, with one content or another, where [`Key::anonymous`] stands for
-    /// callers without a key. A layer reports rules of a [deny list](crate::DenyList) with keys that none of its extractors
+    /// callers without a key. A layer reports rules of a [deny list](crate::protection::DenyList) with keys that none of its extractors
     /// can find. `true`, the default, is right for an extractor that can find any key.
     ///
     /// ```
-    /// use tollgate::{Key, KeyExtractor, key};
+    /// use tollgate::{key::{self, KeyExtractor}, Key};
     ///
     /// assert!(key::bearer().can_find(&key::bearer().key("sk_7f3a")));
     /// assert!(!key::bearer().can_find(&Key::from("sk_7f3a"))); // a text is no token
@@ -156,11 +114,11 @@ pub trait KeyExtractor: Send + Sync + 'static {
     }
 
     /// The type of the extension that this extractor counts by and the request lacks, if that is so: a layer reports it
-    /// once as a [mistake](crate::Mistake) if the caller is anonymous for want of it. An extractor around another one
+    /// once as a [mistake](crate::observe::Mistake) if the caller is anonymous for want of it. An extractor around another one
     /// passes its answer on. `None`, the default, means that no extension is missing.
     ///
     /// ```
-    /// use tollgate::{key, KeyExtractor};
+    /// use tollgate::key::{self, KeyExtractor};
     ///
     /// #[derive(Clone)]
     /// struct User { id: u64 }
@@ -352,7 +310,7 @@ where
 ///
 /// ```
 /// use http::request::Parts;
-/// use tollgate::{key::Extraction, Key, KeyExtractor, Quota, RateLimitLayer, MINUTE};
+/// use tollgate::{key::{Extraction, KeyExtractor}, Key, Quota, RateLimitLayer, MINUTE};
 ///
 /// /// By tenant; the health check is nobody's.
 /// struct Tenant;
@@ -378,7 +336,7 @@ pub enum Extraction {
 /// Who was found to be asking: a caller, nobody whom the rule is about, or a reason not to go on.
 ///
 /// ```
-/// use tollgate::{key::Found, KeyError, Subject};
+/// use tollgate::{key::{Found, KeyError}, Subject};
 ///
 /// assert!(matches!(Found::from(42), Found::Subject(_)));
 /// assert!(matches!(Found::from(Subject::new(42).tier("free")), Found::Subject(_)));
@@ -469,7 +427,7 @@ impl<A: Into<Found>> From<Result<A, KeyError>> for Found {
 /// static ALL: Policy = Policy::new("all", Quota::token_bucket(1000, SECOND));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::default();
 /// let layer = RateLimitLayer::new(&ALL, key::global()).limiter(&limiter);
 /// assert_eq!(limiter.remaining(&ALL, Key::everybody()).await?, 1000); // the bucket of that layer

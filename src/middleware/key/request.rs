@@ -11,7 +11,7 @@ use super::{Extraction, Found, KeyExtractor, finds_at};
 use crate::policy::{Key, Source};
 
 /// Counts by what an outer layer put among the request's extensions: a user, a session, a tenant. Without it the caller
-/// is anonymous, and the layer reports that once as a [mistake](crate::Mistake), unless `or`, `or_reject` or `or_skip` says
+/// is anonymous, and the layer reports that once as a [mistake](crate::observe::Mistake), unless `or`, `or_reject` or `or_skip` says
 /// what becomes of such callers.
 ///
 /// ```
@@ -82,7 +82,7 @@ where
 ///
 /// ```
 /// use http::Request;
-/// use tollgate::{key, KeyExtractor};
+/// use tollgate::key::{self, KeyExtractor};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -114,7 +114,7 @@ impl Header {
     /// The key of requests with this value in the header: for resetting it, looking at it, or denying it.
     ///
     /// ```
-    /// use tollgate::{DenyRule, key};
+    /// use tollgate::{key, protection::DenyRule};
     ///
     /// let by_key = key::header("x-api-key");
     /// let revoked = DenyRule::key(by_key.key("k7"));
@@ -144,7 +144,7 @@ impl KeyExtractor for Header {
 ///
 /// ```
 /// use http::Request;
-/// use tollgate::{key, KeyExtractor};
+/// use tollgate::key::{self, KeyExtractor};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -175,7 +175,7 @@ impl Bearer {
     /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::backend::Error> {
     /// # let limiter = RateLimiter::default();
     /// assert_eq!(limiter.remaining(&API, key::bearer().key("sk_7f3a")).await?, 10);
     /// # Ok(())
@@ -213,7 +213,7 @@ fn token(headers: &HeaderMap) -> Option<&[u8]> {
 ///
 /// ```
 /// use http::Request;
-/// use tollgate::{key, KeyExtractor};
+/// use tollgate::key::{self, KeyExtractor};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::row::RowKey;
 use super::*;
-use crate::algorithm::{Ask, HOUR, Quota, Receipt, State, Step, step};
+use crate::algorithm::{Ask, ChargeRecord, HOUR, Quota, State, Step, step};
 use crate::policy::Digest;
 use crate::sync::model::{every_order, orders_with_interruptions, thread};
 
@@ -205,7 +205,7 @@ fn on_backend(backend: &MemoryBackend, quota: &Quota, [a, b]: [Digest; 2], befor
     let policy = P;
     let row = RowId { policy: &policy, key: a };
     let settle = |actual| {
-        let receipt = Receipt::new(2, before).expect("it was granted");
+        let receipt = ChargeRecord::new(2, before).expect("it was granted");
         backend.settle_one(&Adjustment { row, quota: quota.seeded(row.digest().seed()), receipt, actual });
     };
     match act {
@@ -233,7 +233,7 @@ fn one_after_the_other(quota: &Quota, acts: &[Act; 3], order: &[usize; 3]) -> ([
             }
             granted
         };
-        let receipt = Receipt::new(2, &before).expect("it was granted");
+        let receipt = ChargeRecord::new(2, &before).expect("it was granted");
         match acts[*place] {
             Act::One(cost) => answers[*place] = charge([cost, 0]),
             Act::Both(_) => answers[*place] = charge([1, 1]),

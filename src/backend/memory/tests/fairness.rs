@@ -57,7 +57,7 @@ fn rows_are_counted_by_policy_whatever_is_added_and_removed() {
             match below(10) {
                 0 => _ = bench.backend.reset(&[takes[0].row]),
                 1 | 2 if steps.all_granted() => {
-                    let receipt = Receipt::new(takes[0].ask.tokens(), &steps[0]).expect("it was granted");
+                    let receipt = ChargeRecord::new(takes[0].ask.tokens(), &steps[0]).expect("it was granted");
                     let Take { row, quota, .. } = takes[0];
                     bench.backend.settle_one(&Adjustment { row, quota, receipt, actual: below(5) });
                 }

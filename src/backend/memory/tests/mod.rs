@@ -6,7 +6,7 @@ use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use super::*;
-use crate::algorithm::{Ask, HOUR, MINUTE, Quota, Receipt, SECOND, Step, roll};
+use crate::algorithm::{Ask, ChargeRecord, HOUR, MINUTE, Quota, SECOND, Step, roll};
 use crate::clock::ManualClock;
 use crate::policy::{Digest, Key, PolicyName, Secret};
 
@@ -38,7 +38,7 @@ impl Bench {
     fn give_back(&self, key: u64, quota: &Quota, charged: &Step, cost: u64, actual: u64) {
         let policy = P;
         let row = RowId { policy: &policy, key: self.key(key) };
-        let receipt = Receipt::new(cost, charged).expect("it was granted");
+        let receipt = ChargeRecord::new(cost, charged).expect("it was granted");
         self.backend.settle_one(&Adjustment { row, quota: quota.seeded(row.digest().seed()), receipt, actual });
     }
 }
@@ -373,7 +373,7 @@ fn the_cap_holds_with_carry_rows_and_calls_of_many_rows() {
             .collect();
         let steps = bench.backend.decide(&takes, true);
         if steps.all_granted() {
-            let receipt = Receipt::new(1, &steps[0]).expect("it was granted");
+            let receipt = ChargeRecord::new(1, &steps[0]).expect("it was granted");
             bench.backend.settle_one(&Adjustment { row: takes[0].row, quota: takes[0].quota, receipt, actual: 0 });
         }
         assert!(bench.backend.len() <= 64, "{} rows", bench.backend.len());

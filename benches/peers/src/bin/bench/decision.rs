@@ -6,7 +6,10 @@
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tollgate::observe::{Metrics, Tracing};
-use tollgate::{MemoryBackend, Observed, Observer, Policy, Quota, RateLimiter, SECOND};
+use tollgate::{
+    MemoryBackend, Policy, Quota, RateLimiter, SECOND,
+    observe::{Decided, Observer},
+};
 use tollgate_peers::{
     Contestant, Keys, Kind, ROUND, decisions, interleaved, limiters, quick, ratio, ready, refused_to_allowed, rounds,
     rules, spread,
@@ -130,5 +133,5 @@ fn observers() {
 struct Nothing;
 
 impl Observer for Nothing {
-    fn decided(&self, _: &Observed<'_>) {}
+    fn decided(&self, _: &Decided<'_>) {}
 }

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use tollgate::{DenyList, DenyRule, Signals};
+use tollgate::protection::{DenyList, DenyRule, Signals};
 
 const ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_millis(40);

@@ -13,11 +13,11 @@ use tokio::time::{sleep, timeout};
 
 use super::error::{Fault, classify, fault};
 use super::lanes::Lanes;
-use super::script::BULLETIN;
+use super::script::NOTICES;
 use super::slot;
-use crate::backend::{BackendFuture, Bulletin, BulletinReader, Error, ErrorKind, Notice};
+use crate::backend::{BackendFuture, Error, ErrorKind, Notice, NoticeChannel, NoticeSubscriber};
 
-/// See [`Bulletin`].
+/// See [`NoticeChannel`].
 pub(super) struct Board {
     lanes: Arc<Lanes>,
     keys: [String; 3],
@@ -34,7 +34,7 @@ pub(super) struct Board {
 
 #[derive(Default)]
 struct Readers {
-    all: Vec<Weak<dyn BulletinReader>>,
+    all: Vec<Weak<dyn NoticeSubscriber>>,
     /// Those who were told nothing yet.
     new: bool,
     /// A task reads the board.
@@ -42,7 +42,7 @@ struct Readers {
     /// Whether it could not, the last time.
     deaf: bool,
     /// Notices that nobody waits for, and by when they are over.
-    untold: VecDeque<(Notice, Option<Instant>)>,
+    pending_notices: VecDeque<(Notice, Option<Instant>)>,
 }
 
 /// Up to where.
@@ -96,7 +96,7 @@ impl Board {
     /// were last told. Whether more is to be told besides.
     async fn exchange(&self, notices: &[Notice]) -> Result<bool, Error> {
         let mut told = self.told.lock().await;
-        let mut untold = Vec::new();
+        let mut pending_notices = Vec::new();
         {
             let mut readers = self.readers();
             if std::mem::take(&mut readers.new) {
@@ -104,14 +104,14 @@ impl Board {
             }
             if notices.is_empty() {
                 let now = Instant::now();
-                readers.untold.retain(|(_, until)| until.is_none_or(|until| until > now));
-                untold.extend(readers.untold.iter().take(TOGETHER).map(|(notice, until)| Notice {
+                readers.pending_notices.retain(|(_, until)| until.is_none_or(|until| until > now));
+                pending_notices.extend(readers.pending_notices.iter().take(TOGETHER).map(|(notice, until)| Notice {
                     lasts: until.map(|until| until.saturating_duration_since(now)),
                     ..notice.clone()
                 }));
             }
         }
-        let mut posted = if untold.is_empty() { notices } else { &untold };
+        let mut posted = if pending_notices.is_empty() { notices } else { &pending_notices };
         let (mut collected, mut anew) = (Vec::new(), false);
         loop {
             let answer = self.ask(&told, std::mem::take(&mut posted)).await;
@@ -141,14 +141,14 @@ impl Board {
         }
         let rest = {
             let mut readers = self.readers();
-            let told = untold.len().min(readers.untold.len());
-            readers.untold.drain(..told);
-            !readers.untold.is_empty()
+            let told = pending_notices.len().min(readers.pending_notices.len());
+            readers.pending_notices.drain(..told);
+            !readers.pending_notices.is_empty()
         };
         if anew || !collected.is_empty() {
             let readers: Vec<_> = self.readers().all.iter().filter_map(Weak::upgrade).collect();
             for reader in readers {
-                reader.read(collected.clone(), anew);
+                reader.receive(collected.clone(), anew);
             }
         }
         Ok(rest)
@@ -158,7 +158,7 @@ impl Board {
         let link = &self.lanes.link;
         let mut in_full = false;
         loop {
-            let mut command = BULLETIN.command(in_full);
+            let mut command = NOTICES.command(in_full);
             command.arg(self.keys.len()).arg(&self.keys).arg(&told.epoch).arg(told.version).arg(&told.floor);
             notices.iter().for_each(|notice| add(&mut command, notice));
             let number = link.number();
@@ -185,7 +185,7 @@ impl Board {
     /// reads it.
     pub(super) fn health(&self) -> (usize, Option<bool>) {
         let readers = self.readers();
-        (readers.untold.len(), readers.reading.then_some(readers.deaf))
+        (readers.pending_notices.len(), readers.reading.then_some(readers.deaf))
     }
 
     fn readers(&self) -> std::sync::MutexGuard<'_, Readers> {
@@ -193,8 +193,8 @@ impl Board {
     }
 }
 
-impl Bulletin for Arc<Board> {
-    fn post(&self, notice: Notice) -> BackendFuture<()> {
+impl NoticeChannel for Arc<Board> {
+    fn publish(&self, notice: Notice) -> BackendFuture<()> {
         let unavailable = |message| BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, message)));
         if self.lanes.is_broken_at(self.slot) {
             let message = "the Redis server did not answer a moment ago; nobody was told, so say it again when it does";
@@ -216,15 +216,15 @@ impl Bulletin for Arc<Board> {
         BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(super::ended())) })
     }
 
-    fn tell(&self, notice: Notice) {
+    fn publish_later(&self, notice: Notice) {
         let until = notice.lasts.and_then(|lasts| Instant::now().checked_add(lasts));
         let mut readers = self.readers();
-        if readers.untold.len() >= MOST_UNTOLD {
+        if readers.pending_notices.len() >= MOST_UNTOLD {
             // The oldest is over first, if all last as long.
-            readers.untold.pop_front();
+            readers.pending_notices.pop_front();
         }
-        readers.untold.push_back((notice, until));
-        let first = readers.untold.len() == 1;
+        readers.pending_notices.push_back((notice, until));
+        let first = readers.pending_notices.len() == 1;
         drop(readers);
         // Those that come until then are told with it; if it cannot be told, whoever reads the board tries again.
         if first && !self.lanes.is_broken_at(self.slot) {
@@ -233,7 +233,7 @@ impl Bulletin for Arc<Board> {
         }
     }
 
-    fn subscribe(&self, reader: Weak<dyn BulletinReader>) {
+    fn subscribe(&self, reader: Weak<dyn NoticeSubscriber>) {
         let mut readers = self.readers();
         readers.all.push(reader);
         readers.new = true;

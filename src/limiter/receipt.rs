@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{RateLimiter, Settled};
-use crate::algorithm::Receipt;
+use super::RateLimiter;
+use super::observer::Settled;
+use crate::algorithm::ChargeRecord;
 use crate::backend::{Adjustment, BackendFuture, RowId};
 use crate::policy::{DecidedBy, Decision, Decisions};
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +16,8 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// A charge that was made for an estimate, and can be told its true cost: at the end of a stream, say.
 ///
 /// Dropped, it keeps the charge as it is. Clones settle the same charge, and a charge is settled once: whatever comes
-/// after that does nothing. From the [layer](crate::RateLimitLayer::with_settlement) it comes among the request's
-/// extensions; from a limiter by [`Reservation::keep`](super::Reservation::keep).
+/// after that does nothing. From the [layer](crate::RateLimitLayer::with_receipt) it comes among the request's
+/// extensions; from a limiter by [`Reservation::into_receipt`](super::Reservation::into_receipt).
 ///
 /// ```
 /// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
@@ -26,7 +27,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();
-/// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.keep();
+/// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.into_receipt();
 /// // ... the answer was longer than estimated:
 /// usage.settle(1700).await?;
 /// assert_eq!(limiter.remaining(&TOKENS, "team").await?, 8300);
@@ -42,7 +43,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// of the key's quota nothing is given back; after a reset, nothing unless as much was spent anew since. The bound of
 /// the quota holds in any case.
 #[derive(Clone)]
-pub struct Settlement {
+pub struct Receipt {
     held: Arc<Held>,
     /// The charges that this settles: one, or all.
     charges: Range<usize>,
@@ -57,15 +58,15 @@ struct Held {
 
 type Charges<'a> = SmallVec<[Adjustment<'a>; 2]>;
 
-impl Settlement {
+impl Receipt {
     /// For decisions that were all granted.
-    pub(crate) fn new(limiter: &RateLimiter, decisions: Decisions) -> Settlement {
+    pub(crate) fn new(limiter: &RateLimiter, decisions: Decisions) -> Receipt {
         let settled: SmallVec<_> = decisions.iter().map(|_| AtomicBool::new(false)).collect();
         let charges = 0..settled.len();
-        Settlement { held: Arc::new(Held { limiter: limiter.clone(), decisions, settled }), charges }
+        Receipt { held: Arc::new(Held { limiter: limiter.clone(), decisions, settled }), charges }
     }
 
-    /// The decisions on the charges that were made together. [`of`](Settlement::of) does not narrow them.
+    /// The decisions on the charges that were made together. [`of`](Receipt::of) does not narrow them.
     pub fn decisions(&self) -> &Decisions {
         &self.held.decisions
     }
@@ -81,7 +82,7 @@ impl Settlement {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let limiter = RateLimiter::default();
     /// let charges = [Charge::new(&TOKENS, "team").cost(1000), Charge::new(&CALLS, "team")];
-    /// let usage = limiter.hold_all(charges).await?.keep();
+    /// let usage = limiter.hold_all(charges).await?.into_receipt();
     /// if let Some(tokens) = usage.of(TOKENS.name()) {
     ///     tokens.settle(300).await?;
     /// }
@@ -90,19 +91,19 @@ impl Settlement {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn of(&self, policy: impl AsRef<str>) -> Option<Settlement> {
+    pub fn of(&self, policy: impl AsRef<str>) -> Option<Receipt> {
         let policy = policy.as_ref();
         let index = self.held.decisions.iter().position(|decision| decision.policy().as_str() == policy)?;
         self.charges.contains(&index).then(|| self.at(index))
     }
 
     /// The same for the charge of one rule.
-    pub(crate) fn at(&self, index: usize) -> Settlement {
-        Settlement { held: Arc::clone(&self.held), charges: index..index + 1 }
+    pub(crate) fn at(&self, index: usize) -> Receipt {
+        Receipt { held: Arc::clone(&self.held), charges: index..index + 1 }
     }
 
     /// The true cost: each charge becomes one of `actual` tokens, unless it was settled before. Where several rules
-    /// charged, settle [the one](Settlement::of) that counts tokens: this would make as many calls of 1,700 tokens.
+    /// charged, settle [the one](Receipt::of) that counts tokens: this would make as many calls of 1,700 tokens.
     ///
     /// It is settled when this is called, also if the future is dropped; awaiting it tells whether the backend has it.
     ///
@@ -112,7 +113,7 @@ impl Settlement {
         self.adjust(actual).map(drop)
     }
 
-    /// [`settle`](Settlement::settle); returns whether every charge became one of `actual` tokens as far as the rules
+    /// [`settle`](Receipt::settle); returns whether every charge became one of `actual` tokens as far as the rules
     /// allow: `false` if what one of them was to give back is forfeited.
     pub(super) fn adjust(&self, actual: u64) -> BackendFuture<bool> {
         let inner = &*self.held.limiter.inner;
@@ -143,7 +144,7 @@ impl Settlement {
         done.map(move |done| done && locally)
     }
 
-    /// The charge was for nothing: as [`settle(0)`](Settlement::settle).
+    /// The charge was for nothing: as [`settle(0)`](Receipt::settle).
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
@@ -151,7 +152,7 @@ impl Settlement {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
     /// # let limiter = RateLimiter::default();
-    /// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.keep();
+    /// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.into_receipt();
     /// assert!(!usage.is_settled());
     /// usage.refund().await?;
     /// assert_eq!((usage.is_settled(), limiter.remaining(&TOKENS, "team").await?), (true, 10_000));
@@ -179,7 +180,7 @@ impl Settlement {
     ///
     /// let limiter = RateLimiter::default();
     /// limiter.limit(&LOGIN, "ada@example.com").await?; // wrong
-    /// let attempt = limiter.acquire(&LOGIN, "ada@example.com").hold().await?.keep();
+    /// let attempt = limiter.acquire(&LOGIN, "ada@example.com").hold().await?.into_receipt();
     /// attempt.reset().await?; // right
     /// assert_eq!(limiter.remaining(&LOGIN, "ada@example.com").await?, 5);
     /// # Ok(())
@@ -202,9 +203,9 @@ impl Settlement {
     }
 
     /// The charge to settle, for the first call that settles it.
-    fn open(&self, index: usize) -> Option<(&Decision, Receipt)> {
+    fn open(&self, index: usize) -> Option<(&Decision, ChargeRecord)> {
         let decision = self.held.decisions.get(index)?;
-        let receipt = Receipt::new(decision.cost(), decision.step())?;
+        let receipt = ChargeRecord::new(decision.cost(), decision.step())?;
         let first = !self.held.settled[index].swap(true, Ordering::Relaxed);
         first.then_some((decision, receipt))
     }
@@ -216,9 +217,9 @@ impl Settlement {
     }
 }
 
-impl fmt::Debug for Settlement {
+impl fmt::Debug for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settlement")
+        f.debug_struct("Receipt")
             .field("decisions", self.decisions())
             .field("is_settled", &self.is_settled())
             .finish_non_exhaustive()

@@ -4,29 +4,29 @@ use std::time::Duration;
 
 use super::decision::Decision;
 
-/// How a limit stands after a [decision](Decision::status), in whole tokens and whole seconds: for JSON of your own.
+/// How a limit stands after a [decision](Decision::summary), in whole tokens and whole seconds: for JSON of your own.
 ///
 /// With feature `serde` it can be serialized.
 ///
 /// ```
-/// # use tollgate::{ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
+/// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(2, HOUR));
 ///
 /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
-/// let status = limiter.try_limit(&LOGIN, "ada").await?.status();
-/// assert_eq!((status.limit, status.remaining, status.reset, status.retry_after), (2, 1, 1800, None));
+/// let summary = limiter.try_limit(&LOGIN, "ada").await?.summary();
+/// assert_eq!((summary.limit, summary.remaining, summary.reset, summary.retry_after), (2, 1, 1800, None));
 ///
-/// let status = limiter.try_acquire(&LOGIN, "ada").cost(2).await?.status();
-/// assert_eq!((status.remaining, status.retry_after), (1, Some(1800)));
+/// let summary = limiter.try_acquire(&LOGIN, "ada").cost(2).await?.summary();
+/// assert_eq!((summary.remaining, summary.retry_after), (1, Some(1800)));
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct Status {
-    /// Tokens: [`Decision::limit`].
+pub struct Summary {
+    /// Tokens: [`Decision::capacity`].
     pub limit: u64,
     /// Whole tokens: [`Decision::remaining`].
     pub remaining: u64,
@@ -36,10 +36,10 @@ pub struct Status {
     pub retry_after: Option<u64>,
 }
 
-impl Status {
-    pub(super) fn of(decision: &Decision) -> Status {
-        Status {
-            limit: decision.limit(),
+impl Summary {
+    pub(super) fn of(decision: &Decision) -> Summary {
+        Summary {
+            limit: decision.capacity(),
             remaining: decision.remaining(),
             reset: seconds_up(decision.reset()),
             retry_after: decision.retry_after().map(|wait| seconds_up(wait).max(1)),
@@ -48,11 +48,11 @@ impl Status {
 }
 
 #[cfg(feature = "serde")]
-impl serde::Serialize for Status {
+impl serde::Serialize for Summary {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct;
-        let Status { limit, remaining, reset, retry_after } = self;
-        let mut fields = serializer.serialize_struct("Status", 4)?;
+        let Summary { limit, remaining, reset, retry_after } = self;
+        let mut fields = serializer.serialize_struct("Summary", 4)?;
         fields.serialize_field("limit", limit)?;
         fields.serialize_field("remaining", remaining)?;
         fields.serialize_field("reset", reset)?;

@@ -11,7 +11,7 @@ use super::BackendFuture;
 /// # Contract
 /// - One notice stands under each topic: the one that was posted last. It stands until it is withdrawn or its time is
 ///   over. A board holds so many of them; of those that it has no room for, notices with a time go first.
-/// - Whoever [subscribes](Bulletin::subscribe) is told all notices that stand, and then each that is posted, by
+/// - Whoever [subscribes](NoticeChannel::subscribe) is told all notices that stand, and then each that is posted, by
 ///   anybody, in the order in which that was done and within a time that the board states. When it cannot tell what was
 ///   missed, it tells all of them anew.
 /// - **Posting is posted**: it is carried out even if the future is dropped. When the future is done, the poster's own
@@ -21,14 +21,14 @@ use super::BackendFuture;
 /// ```
 /// use std::collections::BTreeMap;
 /// use std::sync::{Arc, Mutex, Weak};
-/// use tollgate::backend::{BackendFuture, Bulletin, BulletinReader, Notice};
+/// use tollgate::backend::{BackendFuture, NoticeChannel, NoticeSubscriber, Notice};
 ///
 /// /// A board in one process: notices by topic, and who is told. A real one withdraws them when their time is over.
 /// #[derive(Default)]
-/// struct Board(Mutex<(BTreeMap<Vec<u8>, Notice>, Vec<Weak<dyn BulletinReader>>)>);
+/// struct Board(Mutex<(BTreeMap<Vec<u8>, Notice>, Vec<Weak<dyn NoticeSubscriber>>)>);
 ///
-/// impl Bulletin for Board {
-///     fn post(&self, notice: Notice) -> BackendFuture<()> {
+/// impl NoticeChannel for Board {
+///     fn publish(&self, notice: Notice) -> BackendFuture<()> {
 ///         let readers = {
 ///             let (notices, readers) = &mut *self.0.lock().unwrap();
 ///             notices.insert(notice.topic.clone(), notice.clone());
@@ -36,15 +36,15 @@ use super::BackendFuture;
 ///             readers.clone()
 ///         };
 ///         for reader in readers.iter().filter_map(Weak::upgrade) {
-///             reader.read(vec![notice.clone()], false);
+///             reader.receive(vec![notice.clone()], false);
 ///         }
 ///         BackendFuture::ready(Ok(()))
 ///     }
 ///
-///     fn subscribe(&self, reader: Weak<dyn BulletinReader>) {
+///     fn subscribe(&self, reader: Weak<dyn NoticeSubscriber>) {
 ///         let (notices, readers) = &mut *self.0.lock().unwrap();
 ///         if let Some(reader) = reader.upgrade() {
-///             reader.read(notices.values().cloned().collect(), true);
+///             reader.receive(notices.values().cloned().collect(), true);
 ///         }
 ///         readers.push(reader);
 ///     }
@@ -56,8 +56,8 @@ use super::BackendFuture;
 /// #[derive(Default)]
 /// struct Reader(Mutex<Vec<Notice>>);
 ///
-/// impl BulletinReader for Reader {
-///     fn read(&self, notices: Vec<Notice>, all: bool) {
+/// impl NoticeSubscriber for Reader {
+///     fn receive(&self, notices: Vec<Notice>, all: bool) {
 ///         let mut known = self.0.lock().unwrap();
 ///         if all {
 ///             known.clear();
@@ -67,37 +67,37 @@ use super::BackendFuture;
 /// }
 ///
 /// let (board, reader) = (Board::default(), Arc::new(Reader::default()));
-/// let told: Arc<dyn BulletinReader> = Arc::clone(&reader) as _;
+/// let told: Arc<dyn NoticeSubscriber> = Arc::clone(&reader) as _;
 /// board.subscribe(Arc::downgrade(&told));
-/// board.tell(Notice { topic: b"limits".to_vec(), text: Some("another quota".into()), lasts: None });
+/// board.publish_later(Notice { topic: b"limits".to_vec(), text: Some("another quota".into()), lasts: None });
 /// assert_eq!(reader.0.lock().unwrap().len(), 1);
 /// ```
-pub trait Bulletin: fmt::Debug + Send + Sync + 'static {
+pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
     /// Posts a notice in the place of the one that stands under its topic.
     ///
     /// # Errors
     /// The future's, if the board cannot be reached: others may have been told, or not.
-    fn post(&self, notice: Notice) -> BackendFuture<()>;
+    fn publish(&self, notice: Notice) -> BackendFuture<()>;
 
     /// Posts a notice that nobody waits for, as soon as that is possible: it is tried again while it fails, as long as
     /// the board has room to remember it. By default it is posted once.
-    fn tell(&self, notice: Notice) {
-        drop(self.post(notice));
+    fn publish_later(&self, notice: Notice) {
+        drop(self.publish(notice));
     }
 
     /// Tells `reader` what stands and what is posted, until that is gone: it is held weakly.
-    fn subscribe(&self, reader: Weak<dyn BulletinReader>);
+    fn subscribe(&self, reader: Weak<dyn NoticeSubscriber>);
 }
 
-/// Whoever is told what is posted on a board: a limiter, which [subscribes](Bulletin::subscribe) when it is built.
+/// Whoever is told what is posted on a board: a limiter, which [subscribes](NoticeChannel::subscribe) when it is built.
 ///
-/// See [`Bulletin`] for an example.
-pub trait BulletinReader: Send + Sync + 'static {
+/// See [`NoticeChannel`] for an example.
+pub trait NoticeSubscriber: Send + Sync + 'static {
     /// These notices were posted. `all`: they are all that stand, and whatever else was told before does not any more.
-    fn read(&self, notices: Vec<Notice>, all: bool);
+    fn receive(&self, notices: Vec<Notice>, all: bool);
 }
 
-/// A line on a [board](Bulletin): what is so, about what, for how long.
+/// A line on a [board](NoticeChannel): what is so, about what, for how long.
 ///
 /// ```
 /// use tollgate::backend::Notice;
