@@ -1,4 +1,5 @@
-//! Rate limiting for [Tower] and [axum]: exact, bounded in memory, with headers that clients can rely on.
+//! Rate limiting for [Tower] and [axum]: limits per user, IP address or tenant, by request or by cost, in one process or
+//! across many with Redis.
 //!
 //! ```
 //! use axum::{routing::get, Router};
@@ -21,9 +22,10 @@
 //! # });
 //! ```
 //!
-//! Each client address may send 20 requests at once, and 10 a minute on the whole. Whoever sends more gets 429 with a
-//! `Retry-After` that is right to the second, and never reaches the handler. From a handler the same engine is a call,
-//! by any key, for any number of limits at once:
+//! Each client address can send a burst of 20 requests, and 10 per minute on average. Further requests get 429 with a
+//! correct `Retry-After`, and never reach the handler.
+//!
+//! Handlers call the same limiter, with any key, and with several limits at once:
 //!
 //! ```
 //! use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, HOUR, MINUTE};
@@ -35,78 +37,57 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let limiter = RateLimiter::default();
-//! limiter.limit(&LOGIN, "ada@example.com").await?;
+//! limiter.limit(&LOGIN, "ada@example.com").await?; // fails if it is denied
 //! // Both are charged, or neither.
 //! limiter.limit_all([Charge::new(&CHAT, 7).cost(1200), Charge::new(&DAILY, 7)]).await?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! # Why a limiter is not a counter
-//! Five things go wrong with a counter and a timer. What the crate does instead, and where it is said:
+//! # Where to start
 //!
-//! - **Check, then act.** Two requests see the same count, and both pass. Here, all charges of a request are decided
-//!   against one instant, and made all together or not at all: [`RateLimiter::limit_all`]. Attempts are charged before
-//!   they are made, and settled afterwards: [`OnResponse`], [`Receipt`].
-//! - **Memory.** A row for each key is what an attacker with many keys wants. Here, a key that was paid back has no
-//!   row, there is a [cap](MemoryBackendBuilder::max_rows), and under a flood a denied key stays denied.
-//! - **Whose address?** A header that clients write is no name. Here, the socket's address counts, until you say
-//!   [which proxies](docs::proxies) are believed.
-//! - **When to come back.** A time that is too early is a second refusal. Here, waiting exactly `Retry-After` succeeds
-//!   if nobody else spends meanwhile: [what it promises](docs::choosing#what-retry-after-promises).
-//! - **An outage.** A limiter that cannot ask its server must not take the service with it, nor stand open by
-//!   accident. Here, that is [a choice for each policy](FailureMode), and 503 is never told as 429.
-//!
-//! What that costs and what is still not there is in [limitations](docs::limitations); why it is done so in
-//! [design](docs::design).
-//!
-//! # What is where, in reading order
-//! 1. [`Quota`], [`Policy`]: how much how fast, and what it is called; quotas by tier. [`docs::choosing`] finds the
-//!    numbers.
-//! 2. [`Key`], [`Subject`], [`key`]: whom a policy counts, and how a request tells.
-//! 3. [`RateLimitLayer`]: limits in front of a service, of one or several [`Rule`]s; [`RouteLimits`]: by route;
-//!    [`RateLimitStatus`] tells the handler.
-//! 4. [`RateLimiter`]: the engine, for calls from handlers; [`Charge`], [`Decision`], [`Denied`].
-//! 5. [`ManualClock`], [`Clock`]: time, and how to test your own limits without waiting.
-//! 6. [`Reservation`], [`Receipt`], [`OnResponse`]: waiting for a turn, giving back, telling the true cost.
-//! 7. [`HeaderFamily`], [`Refusal`]: what clients are told, and refusals in your own words.
-//! 8. [`backend`]: where the numbers live. [`MemoryBackend`] here; `backend::RedisBackend` across machines (feature
-//!    `redis`); [`FailureMode`] for when it is away; and the contract for others.
-//! 9. [`DenyList`], [`AutoBlock`]: whom to deny whatever the limits say. [`RateLimiter::set_quota`]: limits changed
-//!    while they hold.
-//! 10. `config`: all of these from a TOML, YAML or JSON file, read again while the program runs (feature `serde`).
-//! 11. `status`: endpoints that tell clients how their limits stand, for a countdown instead of an error (feature
-//!     `axum`).
-//! 12. [`Observer`]: who is told of every decision; `observe` has two, for logs (feature `tracing`) and for metrics
-//!     (feature `metrics`).
-//! 13. [`algorithm`]: the arithmetic by itself, pure functions of numbers.
+//! | you want to | see |
+//! | --- | --- |
+//! | limit requests to a service | [`RateLimitLayer`]; by route: [`RouteLimits`]; several limits: [`Rule`] |
+//! | find the caller in a request | [`key`]: addresses, users, tokens, headers, your own closure |
+//! | choose an algorithm and numbers | [`Quota`], [`docs::choosing`] |
+//! | give plans different limits | [`Policy::tier`](policy::Policy::tier), [`Subject::tier`](policy::Subject::tier), [`docs::tiers_and_routes`] |
+//! | limit from a handler | [`RateLimiter`], [`Charge`], [`LimitError`] |
+//! | charge by cost, and correct it afterwards | [`RateLimitLayer::cost`], [`Receipt`], [`OnResponse`] |
+//! | delay calls instead of denying them | [`Reservation`], `wait_up_to` (feature `wait`) |
+//! | share limits between processes | `backend::RedisBackend` (feature `redis`), [`FailureMode`] |
+//! | change the response to refused requests | [`Refusal`], [`HeaderFamily`] |
+//! | deny or block callers | [`protection`] |
+//! | log and measure | [`observe`] |
+//! | read limits from a file, change them at run time | `config` (feature `serde`), [`RateLimiter::set_quota`] |
+//! | show clients a countdown | `status` (feature `axum`) |
+//! | test your limits | [`clock::ManualClock`], [`docs::testing`] |
 //!
 //! # Pages
-//! | page | says |
+//! | page | topic |
 //! | --- | --- |
-//! | [`docs::choosing`] | which algorithm and which numbers; the worst window, and how to get a strict limit |
-//! | [`docs::tiers_and_routes`] | plans, routes, several rules at once, limits changed while they hold, a file |
+//! | [`docs::choosing`] | algorithms, numbers, the worst window, strict limits |
+//! | [`docs::tiers_and_routes`] | plans, routes, several rules, limits that change at run time, files |
 //! | [`docs::cookbook`] | ten limits that services need: failed logins, sign-ups, model tokens, plans, ... |
-//! | [`docs::outgoing`] | a client that keeps to another server's limit: its quota, its keys, what a 429 does |
-//! | `docs::axum` | where axum users stumble: layer order, 404s, shared state (feature `axum`) |
-//! | `docs::grpc` | methods, statuses, streams, limits by message (feature `tonic`) |
+//! | [`docs::outgoing`] | a client that stays within another server's limit |
+//! | `docs::axum` | layer order, 404s, shared state (feature `axum`) |
+//! | `docs::grpc` | methods, statuses, streams (feature `tonic`) |
 //! | [`docs::hyper`] | servers without axum |
 //! | [`docs::testing`] | tests of your own limits |
-//! | [`docs::proxies`] | whose address it is behind nginx, Envoy, a CDN; limits at the edge and here |
-//! | `docs::redis` | what a server needs, and what an outage does (feature `redis`) |
-//! | [`docs::observing`] | logs, metrics for Prometheus, what to alert on |
-//! | [`docs::migrating`] | from other crates and services: their code, ours, what changes |
-//! | [`docs::mistakes`] | limits that are written wrongly, and what you see then |
-//! | [`docs::limitations`] | what is not there; what a restart, an eviction, a stepping clock cost |
-//! | [`docs::design`] | how it is built, and why not otherwise |
+//! | [`docs::proxies`] | client addresses behind nginx, Envoy or a CDN |
+//! | `docs::redis` | what a server needs; outages (feature `redis`) |
+//! | [`docs::observing`] | logs, metrics, alerts |
+//! | [`docs::migrating`] | from other libraries and services |
+//! | [`docs::mistakes`] | wrongly written limits, and how they show |
+//! | [`docs::limitations`] | what is missing; what a restart or an eviction costs |
+//! | [`docs::glossary`] | the terms that these pages use |
+//! | [`docs::design`] | how the crate is built, and why |
 //!
-//! # Which algorithm
-//! A [token bucket](Quota::token_bucket), unless you know why not: smooth, with a burst that you choose. Over any time
-//! it admits at most `capacity + rate * time / period`. A [sliding window](Quota::sliding_window) admits at most its
-//! limit in each window of the clock, and lets no burst through on both sides of a boundary. A
-//! [fixed window](Quota::fixed_window) is for budgets that people read: so many a day, unused ones rolling over if you
-//! like.
-//! What each admits in the worst window, and how to get less, is in [`docs::choosing`].
+//! # Algorithms
+//! Use a [token bucket](Quota::token_bucket) unless you have a reason not to: it is smooth, allows a burst that you choose, and
+//! admits at most `capacity + rate * time / period` in any interval. A [sliding window](Quota::sliding_window) admits at most
+//! its limit in each window of the clock, and no bursts on both sides of a window's boundary. A
+//! [fixed window](Quota::fixed_window) suits budgets that people read, such as 500 per day, optionally with rollover.
 //!
 #![doc = include_str!("docs/plots/algorithms.svg")]
 //!
@@ -114,17 +95,17 @@
 //! | feature | default | adds | brings |
 //! | --- | --- | --- | --- |
 //! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] and [`Receipt`] as extractors, the peer address from `ConnectInfo`, `key::path`, `status` | axum 0.8 |
-//! | `wait` | yes | waiting for a turn instead of being refused: `wait_up_to` | tokio's timer |
-//! | `redis` | | `backend::RedisBackend`: the same limits across machines; Rust 1.88 | redis 1.8, tokio |
+//! | `wait` | yes | waiting until a reservation is due: `wait_up_to` | tokio's timer |
+//! | `redis` | | `backend::RedisBackend`: limits shared by many processes; Rust 1.88 | redis 1.8, tokio |
 //! | `redis-tls` | | `redis`, and `rediss://` | rustls |
-//! | `serde` | | [`Quota`] as text or table in any format, and `config`: policies, routes, deny lists from a file | serde |
+//! | `serde` | | [`Quota`] as text or table in any format, and `config` | serde |
 //! | `tonic` | | the peer address from tonic's connection info, denials and errors as `tonic::Status` | tonic 0.14 |
 //! | `uuid` | | `Uuid` as a key | uuid 1 |
 //! | `tracing` | | `observe::Tracing`: decisions as events, denials sampled | tracing |
 //! | `metrics` | | `observe::Metrics`: counters, latencies and gauges, with a dashboard | metrics 0.24 |
-//! | `conformance` | | the suite that every backend must pass; outside semver | |
+//! | `conformance` | | the tests that every backend must pass; not covered by semver | |
 //!
-//! Features only add. Without any there is no axum and no runtime in the tree. Rust 1.85 or newer.
+//! Features only add. Without features there is no axum and no async runtime in the dependency tree. Rust 1.85 or newer.
 //!
 //! [Tower]: https://docs.rs/tower
 //! [axum]: https://docs.rs/axum

@@ -1,4 +1,4 @@
-//! What the pages on other limiters show, and the README says of them, is what `migrating/` compiles and runs.
+//! What the pages on other limiters show, and PROOF.md says of them, is what `migrating/` compiles and runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,11 +82,11 @@ fn every_test_that_the_front_page_names_is_there() {
     }
 }
 
-/// And the README names tests, and tables of the benchmarks.
+/// PROOF.md names tests, and tables of the benchmarks.
 #[test]
-fn every_claim_of_the_readme_names_what_shows_it() {
-    let readme = read("README.md");
-    let (_, table) = readme.split_once("\n## Beside others\n").expect("the comparison");
+fn every_claim_of_the_comparison_names_what_shows_it() {
+    let page = read("PROOF.md");
+    let (_, table) = page.split_once("\n## Beside other crates\n").expect("the comparison");
     let (table, _) = table.split_once("\n## ").expect("what comes after it");
     let tests: String =
         IN_RUST.iter().chain(&IN_TYPESCRIPT).map(|it| read(&format!("migrating/tests/{it}.rs"))).collect();
@@ -98,13 +98,13 @@ fn every_claim_of_the_readme_names_what_shows_it() {
         let shown = row.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
         let test_names: Vec<String> = quoted(shown).collect();
         for name in &test_names {
-            assert!(tests.contains(&format!("fn {name}(")), "README.md names `{name}`");
+            assert!(tests.contains(&format!("fn {name}(")), "PROOF.md names `{name}`");
         }
         let table_names: Vec<&str> = shown.split('"').skip(1).step_by(2).collect();
         for name in &table_names {
-            assert!(tables.contains(&format!("\n## {name}\n")), "README.md names the table {name:?}");
+            assert!(tables.contains(&format!("\n## {name}\n")), "PROOF.md names the table {name:?}");
         }
-        assert!(test_names.len() + table_names.len() > 0, "README.md: what shows {row:?}");
+        assert!(test_names.len() + table_names.len() > 0, "PROOF.md: what shows {row:?}");
     }
 }
 

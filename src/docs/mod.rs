@@ -62,5 +62,8 @@ pub mod mistakes {}
 #[doc = include_str!("limitations.md")]
 pub mod limitations {}
 
+#[doc = include_str!("glossary.md")]
+pub mod glossary {}
+
 #[doc = include_str!("design.md")]
 pub mod design {}

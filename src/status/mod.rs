@@ -67,7 +67,7 @@ use crate::middleware::RateLimitLayer;
 use crate::middleware::key::KeyExtractor;
 use crate::policy::Policy;
 
-pub use named::of_subject;
+pub use named::of_any_caller;
 
 /// How the caller's limit under one policy stands: a [snapshot](crate::limiter::Snapshot::to_json). See the [module](self).
 ///

@@ -23,7 +23,7 @@ use crate::policy::{KeyError, Policy};
 ///
 /// let limiter = RateLimiter::default();
 /// let operators: Router = Router::new()
-///     .route("/limits/chat", status::of_subject(&limiter, &CHAT, |name: &str| name.to_owned()));
+///     .route("/limits/chat", status::of_any_caller(&limiter, &CHAT, |name: &str| name.to_owned()));
 /// // .layer(operators_only)
 /// ```
 ///
@@ -32,7 +32,7 @@ use crate::policy::{KeyError, Policy};
 /// # Panics
 /// As [`of`](super::of).
 #[track_caller]
-pub fn of_subject<S, R, F>(limiter: &RateLimiter, policy: impl Into<Policy>, subject: F) -> MethodRouter<S>
+pub fn of_any_caller<S, R, F>(limiter: &RateLimiter, policy: impl Into<Policy>, subject: F) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,
     R: Into<Found>,

@@ -74,7 +74,7 @@ pub(crate) async fn extractors(list: &mut List) {
 pub(crate) async fn status_endpoints(list: &mut List) {
     list.part("Status endpoints: responses");
     let limiter = limiter();
-    let app = Router::new().route("/", status::of_subject(&limiter, API, |name: &str| name.to_owned()));
+    let app = Router::new().route("/", status::of_any_caller(&limiter, API, |name: &str| name.to_owned()));
     list.answer("nobody is named", ask(&app, "text/plain").await).await;
     let app = Router::new().route("/", status::of(&limiter, API, key::client_ip()));
     list.answer("a server that does not tell its peers", ask(&app, "text/plain").await).await;

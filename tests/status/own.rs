@@ -133,8 +133,8 @@ async fn only_the_endpoint_with_the_frightening_name_believes_the_client() {
     limiter.acquire(&API, "ada+x@example.com").cost(7).await.unwrap();
     limiter.acquire(&API, 42).cost(3).await.unwrap();
     let app = Router::new()
-        .route("/text", status::of_subject(&limiter, &API, |name: &str| name.to_owned()))
-        .route("/number", status::of_subject(&limiter, &API, |name: &str| name.parse::<u64>().ok()))
+        .route("/text", status::of_any_caller(&limiter, &API, |name: &str| name.to_owned()))
+        .route("/number", status::of_any_caller(&limiter, &API, |name: &str| name.parse::<u64>().ok()))
         .route("/own", status::of(&limiter, &API, key::bearer().or_reject()));
     assert_eq!(spent(&app, "GET /text?key=ada%2Bx%40example.com", &[]).await, 7.0);
     assert_eq!(spent(&app, "GET /number?key=42", &[]).await, 3.0);

@@ -2,17 +2,17 @@
 //!
 //! Each part is measured by a process of its own, `bench print PART`. What it prints stands in `RESULTS.md` after that,
 //! each part with the machine, the day and the commit that it is from; parts that were not measured stay as they were.
-//! The figures of the README's comparison are taken from there.
+//! The figures of PROOF.md are taken from there.
 //! `TOLLGATE_BENCH=quick` only tries whether everything runs, and keeps nothing.
 
 mod allocations;
 mod decision;
 mod deny;
+mod figures;
 mod http;
 mod layer;
 mod memory;
 mod plots;
-mod readme;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -64,7 +64,7 @@ fn main() {
     let arguments: Vec<_> = env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["print", wanted] => PARTS.iter().filter(|(name, ..)| *name == wanted).for_each(|(.., print)| print()),
-        ["readme"] => readme::write(),
+        ["readme"] => figures::write(),
         ["grow", limiter, keys] => memory::grow(limiter, keys.parse().expect("a number")),
         ["serve", stack, kind] => http::run(stack, kind),
         ref wanted => measure(wanted),
@@ -93,7 +93,7 @@ fn measure(wanted: &[&str]) {
         }
     }
     if !quick() {
-        readme::write();
+        figures::write();
     }
 }
 

@@ -1,4 +1,4 @@
-//! The figures of the README's comparison: cells of `RESULTS.md`, so that none of them is typed by hand.
+//! The figures of the comparison in PROOF.md: cells of `RESULTS.md`, so that none of them is typed by hand.
 
 use std::fs;
 use std::path::Path;
@@ -7,9 +7,9 @@ use std::path::Path;
 pub(crate) fn write() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let results = fs::read_to_string(here.join("RESULTS.md")).expect("what was measured");
-    let path = here.join("../../README.md");
-    let readme = fs::read_to_string(&path).expect("the README");
-    let (before, rest) = readme.split_once(BEGIN).expect("the mark where figures begin");
+    let path = here.join("../../PROOF.md");
+    let page = fs::read_to_string(&path).expect("PROOF.md");
+    let (before, rest) = page.split_once(BEGIN).expect("the mark where figures begin");
     let (_, after) = rest.split_once(END).expect("the mark where they end");
     fs::write(path, format!("{before}{BEGIN}\n{}{END}{after}", table(&results))).expect("a file to write to");
 }

@@ -1,0 +1,63 @@
+//! Figures in the docs are those of `benches/peers/RESULTS.md`, which `make bench` writes.
+
+use std::fs;
+use std::path::Path;
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect(path)
+}
+
+/// The cells of each row of the tables in `text`.
+fn rows(text: &str) -> Vec<Vec<String>> {
+    let cells = |row: &str| row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
+    text.lines().filter(|line| line.starts_with('|')).map(cells).collect()
+}
+
+fn section(results: &str, title: &str) -> String {
+    let (_, rest) = results.split_once(&format!("\n## {title}\n")).unwrap_or_else(|| panic!("no table {title:?}"));
+    rest.split("\n## ").next().unwrap_or_default().to_owned()
+}
+
+fn figures_of_the_comparison() -> Vec<Vec<String>> {
+    let page = read("PROOF.md");
+    let (_, block) = page.split_once("<!-- figures").expect("the mark where figures begin");
+    rows(block.split_once("<!-- /figures -->").expect("the mark where they end").0)
+}
+
+#[test]
+fn the_comparison_has_the_figures_of_the_results() {
+    let results = read("benches/peers/RESULTS.md");
+    let figures = figures_of_the_comparison();
+    assert!(figures.len() > 8, "{figures:?}");
+    for figure in &figures[2..] {
+        let (title, numbers) = figure.split_last().expect("cells");
+        let table = rows(&section(&results, title.trim_matches('"')));
+        for number in numbers[1..].iter().filter(|number| *number != "–") {
+            let measured = |cell: &String| cell.split(' ').next() == Some(number);
+            assert!(table.iter().flatten().any(measured), "PROOF.md: {number} of {figure:?} is not in the results");
+        }
+    }
+}
+
+#[test]
+fn the_readme_has_the_first_figures_of_the_comparison() {
+    let readme = rows(&read("README.md"));
+    let row = readme.iter().find(|row| row[0].starts_with("nanoseconds per decision")).expect("the row");
+    let figures = figures_of_the_comparison();
+    assert_eq!(row[1..], figures[2][1..5], "README.md and PROOF.md");
+}
+
+#[test]
+fn a_row_in_memory_costs_what_was_measured() {
+    let results = rows(&section(&read("benches/peers/RESULTS.md"), "Memory and the longest call"));
+    let mut compared = 0;
+    for row in rows(&read("src/docs/choosing/costs.md")) {
+        let keys = row[0].replace(',', "");
+        let Some(measured) = results.iter().find(|other| other[0] == "tollgate" && other[1] == keys) else { continue };
+        let (keys, each): (f64, f64) = (keys.parse().expect("a number"), measured[2].parse().expect("bytes"));
+        let expected = [format!("{each:.0}"), format!("{:.0} MB", keys * each / 1e6)];
+        assert_eq!(row[1..], expected, "costs.md: {row:?}");
+        compared += 1;
+    }
+    assert_eq!(compared, 2, "rows of costs.md");
+}
