@@ -61,7 +61,7 @@ pub(crate) use words::Words;
 /// let now = Micros::new(1_767_225_600_000_000);
 /// let row = step(&quota, &State::default(), now, Ask::cost(3)).state;
 /// assert_eq!((row.spent, row.at, row.carry), (3.0, now, 0.0));
-/// assert_eq!(row.stamp, quota.stamp());
+/// assert_eq!(row.stamp, tollgate::algorithm::stamp(&quota));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
@@ -72,7 +72,7 @@ pub struct State {
     /// Sliding window: the count of the window before. Other algorithms: tokens given back so far, which late
     /// give-backs need to know. Mostly 0.
     pub carry: f64,
-    /// The [stamp](Quota::stamp) of the quota under which the row was written.
+    /// The [stamp](crate::algorithm::stamp) of the quota under which the row was written.
     pub stamp: u32,
     /// An instant, in whole seconds, from which nothing of `spent` stands any more under the quota that wrote the
     /// row: never too early, and not much too late. A backend may store a later one, except of a sliding window,

@@ -12,7 +12,7 @@ use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_o
 ///
 /// The returned row is to be stored if the verdict is not a denial.
 ///
-/// A quota whose boundaries are not fixed has them aligned to UTC here; see [`Quota::seeded`].
+/// A quota whose boundaries are not fixed has them aligned to UTC here; see [`algorithm::seeded`](crate::algorithm::seeded).
 ///
 /// - Decisions agree with exact arithmetic, except within 10^-6 token of the boundary (and, where `rate / period` in
 ///   lowest terms exceeds 2^32 tokens, within the relative precision of an `f64`, 2^-52).

@@ -326,7 +326,7 @@ impl RowId<'_> {
         self.key.under(self.policy)
     }
 
-    /// A quota whose [boundaries](Quota::seeded) are this row's, if nothing else says where they lie.
+    /// A quota whose [boundaries](crate::algorithm::seeded) are this row's, if nothing else says where they lie.
     pub(crate) fn seeded(&self, quota: &Quota) -> Quota {
         if quota.wants_seed() { quota.seeded(self.digest().seed()) } else { *quota }
     }
@@ -357,7 +357,7 @@ pub struct Take<'a> {
     /// The row.
     pub row: RowId<'a>,
     /// The quota, its window boundaries fixed by the row's digest if nothing else fixes them
-    /// ([`Quota::seeded`]).
+    /// ([`algorithm::seeded`](crate::algorithm::seeded)).
     pub quota: Quota,
     /// The cost, and whether the caller would wait.
     pub ask: Ask,

@@ -1,16 +1,13 @@
 //! A call with choices.
 
 use std::borrow::Cow;
-#[cfg(feature = "wait")]
-use std::future::Future;
-use std::future::IntoFuture;
+use std::future::{Future, IntoFuture};
 use std::net::IpAddr;
 use std::time::Duration;
 
 #[cfg(feature = "wait")]
 use super::Receipt;
 use super::future::Finish;
-use super::reservation::{held, reserved};
 use super::{CallContext, Charge, DecisionFuture, LimitError, RateLimiter, Reservation};
 use crate::policy::{Allowed, Signals};
 
@@ -135,16 +132,21 @@ impl Acquire<'_> {
     ///
     /// # Errors
     /// If it is denied, the backend cannot decide, or the quota has no turns ([`LimitError::NoReservations`]).
-    pub fn reserve(self) -> DecisionFuture<Result<Reservation, LimitError>> {
-        self.limiter.reserve_all(&[self.charge.reserve()], Duration::ZERO, reserved)
+    pub fn reserve(self) -> impl Future<Output = Result<Reservation, LimitError>> + Send + use<> {
+        let held = self.limiter.hold_all([self.charge.reserve()]);
+        async { held.await.map(Reservation::kept) }
     }
 
     /// The same with a turn that is at most `wait` away (rounded up to whole microseconds).
     ///
     /// # Errors
     /// As [`reserve`](Acquire::reserve).
-    pub fn reserve_within(self, wait: Duration) -> DecisionFuture<Result<Reservation, LimitError>> {
-        self.limiter.reserve_all(&[self.charge.reserve_within(wait)], Duration::ZERO, reserved)
+    pub fn reserve_within(
+        self,
+        wait: Duration,
+    ) -> impl Future<Output = Result<Reservation, LimitError>> + Send + use<> {
+        let held = self.limiter.hold_all([self.charge.reserve_within(wait)]);
+        async { held.await.map(Reservation::kept) }
     }
 
     /// Asks, and takes with the charge in hand: it is given back if the [`Reservation`](super::Reservation) is dropped,
@@ -156,7 +158,7 @@ impl Acquire<'_> {
     /// # Errors
     /// If it is denied, or the backend cannot decide.
     pub fn hold(self) -> DecisionFuture<Result<Reservation, LimitError>> {
-        self.limiter.reserve_all(&[self.charge], Duration::ZERO, held)
+        self.limiter.hold_all([self.charge])
     }
 
     /// Asks, takes, and waits for the turn if it is at most `wait` away. The quota needs
@@ -204,7 +206,7 @@ impl Acquire<'_> {
         let wait = if place.is_some() { wait } else { Duration::ZERO };
         // Without a place the call does not wait; without turns it fails either way.
         let charge = if place.is_some() || !limiter.has_turns(&charge) { charge } else { charge.at_once() };
-        let (answer, last) = (limiter.reserve_all(&[charge], wait, held), limiter.latest(wait));
+        let (answer, last) = (limiter.reserve_all(&[charge], wait), limiter.latest(wait));
         async move {
             // Free again as soon as there is nothing to wait for.
             let _place = place;

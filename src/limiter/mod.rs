@@ -35,7 +35,7 @@ use smallvec::SmallVec;
 
 use self::block_cache::BlockCache;
 use self::failure::Failure;
-use self::future::{Answer, Finish};
+use self::future::Answer;
 use self::guard::Guard;
 use self::local::LocalTime;
 use self::noticed::Noticed;
@@ -425,7 +425,7 @@ impl RateLimiter {
         charges: impl IntoIterator<Item = Charge<'a>>,
     ) -> DecisionFuture<Result<Reservation, LimitError>> {
         let charges: Charges<'a> = charges.into_iter().collect();
-        self.reserve_all(&charges, Duration::ZERO, reservation::held)
+        self.reserve_all(&charges, Duration::ZERO)
     }
 
     /// Whole tokens that `subject` could spend at once now. If the backend is down and the policy's [failure
@@ -570,13 +570,12 @@ impl RateLimiter {
         &self,
         charges: &[Charge<'_>],
         patience: Duration,
-        finish: Finish<Result<Reservation, LimitError>>,
     ) -> DecisionFuture<Result<Reservation, LimitError>> {
         let mut turns = charges.iter().filter(|charge| charge.reserves());
         if let Some(charge) = turns.find(|charge| !self.has_turns(charge)) {
             return DecisionFuture::ready(Err(LimitError::NoReservations(charge.policy.name().clone())));
         }
-        self.decide_charges(charges, true, patience).finish(self, finish)
+        self.decide_charges(charges, true, patience).finish(self, reservation::held)
     }
 
     fn decide_charges(&self, charges: &[Charge<'_>], take: bool, patience: Duration) -> DecisionFuture<Answer> {

@@ -104,6 +104,12 @@ impl Reservation {
         self
     }
 
+    /// The same, which keeps the charges if it is dropped: its caller does the waiting.
+    pub(super) fn kept(mut self) -> Reservation {
+        self.returns = false;
+        self
+    }
+
     /// The decisions on the charges, all granted.
     pub fn decisions(&self) -> &Decisions {
         &self.decisions
@@ -252,11 +258,4 @@ impl Drop for Reservation {
 /// Charges that are given back if the reservation is dropped.
 pub(super) fn held(limiter: &RateLimiter, answer: Answer) -> Result<Reservation, LimitError> {
     Ok(Reservation::new(limiter, answer?.into_result()?.into_inner(), Duration::ZERO, None))
-}
-
-/// A turn whose waiting the caller does itself: dropping it keeps the charge.
-pub(super) fn reserved(limiter: &RateLimiter, answer: Answer) -> Result<Reservation, LimitError> {
-    let mut reservation = held(limiter, answer)?;
-    reservation.returns = false;
-    Ok(reservation)
 }

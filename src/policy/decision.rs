@@ -26,7 +26,7 @@ use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_chan
 /// let limiter = RateLimiter::default();
 /// let decision = limiter.try_limit(&LOGIN, "ada@example.com").await?;
 /// assert!(decision.is_allowed());
-/// assert_eq!((decision.limit(), decision.remaining()), (5, 4));
+/// assert_eq!((decision.capacity(), decision.remaining()), (5, 4));
 /// assert_eq!(decision.retry_after(), None);
 /// # Ok(())
 /// # }
@@ -265,7 +265,7 @@ impl Decision {
     ///
     /// async fn attempt(limiter: &RateLimiter) -> Result<u64, LimitError> {
     ///     let decision = limiter.try_limit(&LOGIN, "ada").await?;
-    ///     println!("{} of {} left", decision.remaining(), decision.limit());
+    ///     println!("{} of {} left", decision.remaining(), decision.capacity());
     ///     Ok(decision.into_result()?.remaining())
     /// }
     /// # #[tokio::main(flavor = "current_thread")]

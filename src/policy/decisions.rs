@@ -183,7 +183,7 @@ impl<'a> IntoIterator for &'a Decisions {
 /// assert_eq!(denied.to_string(), "rate limit exceeded: \"login\"; retry after 3600s");
 /// assert_eq!(denied.retry_after(), Some(HOUR));
 /// assert_eq!((denied.retry_after_secs(), denied.retry_after_millis()), (Some(3600), Some(3_600_000)));
-/// assert_eq!(denied.decisions().tightest().map(|decision| decision.limit()), Some(1));
+/// assert_eq!(denied.decisions().tightest().map(|decision| decision.capacity()), Some(1));
 /// assert_eq!(denied.into_decisions().iter().count(), 1);
 /// # Ok(())
 /// # }

@@ -229,7 +229,7 @@ impl From<Quota> for Policy {
     /// Named from itself, `"10/min burst 20"`.
     ///
     /// # Panics
-    /// If the quota refuses everything, see [`Quota::validate`].
+    /// If the quota refuses everything, see [`algorithm::validate`](crate::algorithm::validate).
     #[track_caller]
     fn from(quota: Quota) -> Policy {
         match Policy::try_new(quota.to_string(), quota) {

@@ -90,7 +90,7 @@ async fn point_14_each_charge_of_a_call_is_settled_by_itself_whoever_decided_it(
     drop(limiter.hold_all(charges()).await.unwrap());
     let mut told = notes.take();
     told.sort();
-    let expected = ["api settled nobody 1 -> 0", "calls settled fallback 1 -> 0"];
+    let expected = ["api settled fail_open 1 -> 0", "calls settled fallback 1 -> 0"];
     assert_eq!(told, expected.map(|text| format!("{text} {key:?}")));
 }
 

@@ -80,10 +80,10 @@ impl Algorithm {
         matches!(self, Algorithm::SlidingWindow)
     }
 
-    /// The lowest bits of a [stamp](Quota::stamp), which hold the [`tag`](Algorithm::tag): enough for seven algorithms.
+    /// The lowest bits of a [stamp](crate::algorithm::stamp), which hold the [`tag`](Algorithm::tag): enough for seven algorithms.
     pub(crate) const TAG_BITS: u32 = 3;
 
-    /// The number of the algorithm in a [stamp](Quota::stamp). Never 0.
+    /// The number of the algorithm in a [stamp](crate::algorithm::stamp). Never 0.
     pub(crate) const fn tag(self) -> u32 {
         self as u32 + 1
     }
@@ -486,7 +486,7 @@ impl Quota {
     }
 
     /// Where window boundaries lie after the epoch, modulo the period; `None` = nothing says so, neither
-    /// [`start`](Quota::start) nor [a key](Quota::seeded).
+    /// [`start`](Quota::start) nor [a key](crate::algorithm::seeded).
     pub const fn phase(&self) -> Option<Duration> {
         match self.phase {
             Phase::Nobody => None,
@@ -520,7 +520,7 @@ impl Quota {
         self
     }
 
-    /// Whether [`seeded`](Quota::seeded) changes it.
+    /// Whether [`seeded`](crate::algorithm::seeded) changes it.
     pub(crate) const fn wants_seed(&self) -> bool {
         !matches!(self.phase, Phase::Start) && matches!(self.algorithm, Algorithm::FixedWindow)
     }
