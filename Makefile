@@ -53,6 +53,7 @@ features:
 
 docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
+	scripts/links.py "$${CARGO_TARGET_DIR:-target}/doc/tollgate"
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --no-default-features
 

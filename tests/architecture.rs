@@ -80,6 +80,38 @@ fn what_decides_is_written_once_and_called_by_few() {
     }
 }
 
+/// What an application needs; everything else is in the modules.
+const MAX_ROOT_ITEMS: usize = 40;
+
+#[test]
+fn the_crate_root_has_at_most_forty_items() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
+    let items = root_items(&fs::read_to_string(source).expect("a readable file"));
+    assert!(items.len() > 20 && items.len() <= MAX_ROOT_ITEMS, "{}: {items:?}", items.len());
+}
+
+#[test]
+fn items_at_the_root_are_counted_as_modules_and_by_name() {
+    let text = "pub mod a;\n#[doc(hidden)]\npub mod hidden;\nmod b;\npub use a::{C,\n    D};\npub use b::E;\n";
+    assert_eq!(root_items(text), ["a", "C", "D", "E"]);
+}
+
+/// Modules and re-exports, those of `#[doc(hidden)]` left out.
+fn root_items(text: &str) -> Vec<String> {
+    let mut items = Vec::new();
+    for statement in text.replace("#[doc(hidden)]\npub mod", "mod").split_inclusive(';') {
+        let code: String = statement.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        if let Some((_, name)) = code.split_once("pub mod ") {
+            items.push(name.trim_end_matches(';').to_owned());
+        } else if let Some((_, path)) = code.split_once("pub use ") {
+            let names = path.rsplit_once('{').map_or(path.rsplit("::").next(), |(_, names)| Some(names));
+            let names = names.unwrap_or_default().trim_end_matches([';', '}']);
+            items.extend(names.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()));
+        }
+    }
+    items
+}
+
 #[test]
 fn a_second_implementation_and_another_caller_are_caught() {
     let counted = |text: &str| definitions_and_calls(text, "step");
