@@ -1,10 +1,10 @@
-//! Why a quota was refused.
+//! The error of an invalid quota.
 
 use std::fmt;
 
 use super::words::Words;
 
-/// Why a quota was refused: which value, and what it may be.
+/// An invalid quota: names the value and what it may be.
 ///
 /// ```
 /// use tollgate::{Quota, MINUTE};
@@ -14,7 +14,6 @@ use super::words::Words;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaError {
-    /// The message: what comes before the value, the value where it is a number, and what comes after it.
     before: &'static str,
     value: Option<u64>,
     after: &'static str,
@@ -29,7 +28,7 @@ impl QuotaError {
         QuotaError { before: message, value: None, after: "" }
     }
 
-    /// For constructors that are `const`, and cannot return it.
+    /// Panics with the message, for `const` constructors.
     #[track_caller]
     pub(crate) const fn panic(&self) -> ! {
         let words = Words::new().text(self.before);
@@ -53,7 +52,6 @@ impl fmt::Display for QuotaError {
 
 impl std::error::Error for QuotaError {}
 
-/// After a capacity and after reservations.
 pub(super) const TOO_MANY: &str = "; it must be at most 999999999999999 tokens";
 pub(super) const TOO_LONG: &str =
     "; at this rate it takes over 285 years to be paid back, so lower it or raise the rate";

@@ -1,24 +1,23 @@
-//! Texts that are put together in a `const`, where nothing is allocated and numbers have no `Display`: what a `const`
-//! constructor panics with names the value, as the error of its `try_` twin does.
+//! Messages built in a `const`, without allocation or `Display`, so that a panic of a `const` constructor names the
+//! value as the error of its `try_` variant does.
 
-/// Some printable ASCII, as it is put together.
+/// A message of printable ASCII.
 pub(crate) struct Words {
     bytes: [u8; LONGEST],
     length: usize,
 }
 
 impl Words {
-    /// Begins as every panic of the crate does.
+    /// The prefix of every panic message of the crate.
     pub(crate) const fn new() -> Words {
         Words { bytes: [0; LONGEST], length: 0 }.text("tollgate: ")
     }
 
-    /// Goes on with a text; what is not printable ASCII shows as `?`.
+    /// Appends text; anything but printable ASCII becomes `?`.
     pub(crate) const fn text(self, text: &str) -> Words {
         self.bytes(text.as_bytes())
     }
 
-    /// The same of bytes.
     pub(crate) const fn bytes(mut self, bytes: &[u8]) -> Words {
         let mut i = 0;
         while i < bytes.len() && self.length < LONGEST {
@@ -29,14 +28,13 @@ impl Words {
         self
     }
 
-    /// Goes on with a number.
     pub(crate) const fn number(self, number: u64) -> Words {
         let rest = if number < 10 { self } else { self.number(number / 10) };
         let digits = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
         rest.text(digits[(number % 10) as usize])
     }
 
-    /// Says it.
+    /// Panics with the message.
     #[track_caller]
     #[allow(clippy::uninlined_format_args)] // The one form that a `const` takes.
     pub(crate) const fn panic(&self) -> ! {
@@ -47,7 +45,7 @@ impl Words {
     }
 }
 
-/// Bytes. The longest name that is quoted, and what is said of it, has room.
+/// In bytes: enough for the longest quoted name and the text around it.
 const LONGEST: usize = 240;
 
 #[cfg(test)]
