@@ -1,4 +1,4 @@
-//! `[auto_block]`: whom to block for being denied again and again.
+//! `[auto_block]`: temporary blocks for repeated denials.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) fn read(value: &Value<'_>, known: &Policies<'_>) -> Option<AutoBlock>
         value.fault("it would block nobody: keys and ips are false, user_agents and labels not asked for");
     }
 
-    // Each `fold` sets what is there and leaves the default otherwise.
+    // Each `fold` sets a configured value and otherwise keeps the default.
     let rules = threshold.into_iter().fold(AutoBlock::of_names(names?), AutoBlock::threshold);
     let rules = within.into_iter().fold(rules, AutoBlock::within);
     let rules = block_for.into_iter().fold(rules, AutoBlock::block_for);
@@ -53,7 +53,7 @@ fn escalate(value: &Value<'_>, block_for: Duration) -> Option<(u32, Duration)> {
     let factor = fields.need("factor", "2").and_then(|value| value.number(2, u32::MAX));
     let most = fields.need("most", "\"30 d\"").and_then(|value| {
         let most = value.duration()?;
-        // A block that cannot grow: one of the two is a slip.
+        // Blocks could not grow, so one of the two values is a mistake.
         if most < block_for {
             value.fault("it is shorter than block_for (1 d unless said); write a longer time");
         }
@@ -71,6 +71,6 @@ fn label(value: &Value<'_>) -> Option<String> {
     Some(label.to_owned())
 }
 
-/// What [`AutoBlock::max_entries`] takes, and half a gigabyte.
+/// The range of [`AutoBlock::max_entries`]; the maximum takes half a gigabyte.
 const LEAST_ENTRIES: usize = 64;
 const MOST_ENTRIES: usize = 10_000_000;

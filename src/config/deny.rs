@@ -1,4 +1,4 @@
-//! `[deny]`: whom to deny whatever the limits say.
+//! `[deny]`: the deny list.
 
 use super::raw::Node;
 use super::value::Value;
@@ -35,11 +35,11 @@ fn list(value: &Value<'_>, rule: impl Fn(&str) -> Result<DenyRule, DenyRuleError
     value.list(|value| value.accept(rule(value.text()?)))
 }
 
-/// A key in its text form, or a number. No message shows one.
+/// A key in its text form, or a number. Messages never show a key.
 fn key(value: &Value<'_>) -> Option<DenyRule> {
     match value.node {
         Node::Integer(number) => Some(DenyRule::key(*number)),
-        // Where the format has its own quotes, this would be read as a text.
+        // In formats with their own quotes, this would be read as a text.
         Node::Text(text) if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && !text.is_empty() => value
             .refuse("expected a key, found a number in quotes; write it without quotes for the number, as '\"7\"' for the text"),
         Node::Text(text) => value.accept(text.parse::<Key>()).map(DenyRule::key),
@@ -53,10 +53,9 @@ fn labels(value: &Value<'_>) -> Option<Vec<DenyRule>> {
     Some(labels.into_iter().filter_map(rules).flatten().collect())
 }
 
-/// A deny list finds one among so many as fast as among ten.
 const MOST_RULES: usize = 100_000;
 
-/// Their automaton takes some bytes for each byte of them, and is made anew when they change.
+/// Their automaton takes some bytes per byte of pattern and is rebuilt when they change.
 const MOST_PATTERNS: usize = 1_000;
 
 /// Each of these is searched for separately, which takes up to a microsecond.

@@ -1,4 +1,4 @@
-//! `[policies]`: quotas, and those of tiers.
+//! `[policies]`: quotas of policies and tiers.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::value::Value;
 use crate::algorithm::Quota;
 use crate::policy::Policy;
 
-/// All policies that make sense, by name.
+/// All valid policies, by name.
 pub(super) fn read(value: &Value<'_>) -> Option<BTreeMap<String, Policy>> {
     let entries = value.entries(r#"api = { quota = "60/min" }"#)?;
     if entries.is_empty() {
@@ -30,7 +30,7 @@ fn policy(name: &str, value: &Value<'_>) -> Option<Policy> {
     let own = fields.need("quota", "\"60/min\"").and_then(|value| quota::read(&value));
     let tiers = fields.take("tiers").and_then(|value| tiers(&value));
     fields.end();
-    // Whatever the quotas are, the name is right or wrong.
+    // Checks the name even if the quota is invalid.
     let mut policy = value.accept(Policy::try_new(name, own.unwrap_or(STAND_IN)))?;
     own?;
     for (tier, value, quota) in tiers.unwrap_or_default() {
@@ -39,7 +39,7 @@ fn policy(name: &str, value: &Value<'_>) -> Option<Policy> {
     Some(policy)
 }
 
-/// Tiers in the order of their names.
+/// Tiers, ordered by name.
 fn tiers<'n>(value: &Value<'n>) -> Option<Vec<(&'n str, Value<'n>, Quota)>> {
     let entries = value.entries(r#"premium = "200/min""#)?;
     if entries.len() > MOST_TIERS {
@@ -58,13 +58,12 @@ fn tiers<'n>(value: &Value<'n>) -> Option<Vec<(&'n str, Value<'n>, Quota)>> {
     Some(tiers)
 }
 
-/// For looking at the rest of a policy whose quota is none.
+/// For checking the rest of a policy with an invalid quota.
 const STAND_IN: Quota = Quota::per_minute(1);
 
-/// With their tiers' quotas they have room among those that a limiter changes at run time.
 const MOST_POLICIES: usize = 10_000;
 
-/// They are looked through one by one at each decision.
+/// A decision searches them one by one.
 const MOST_TIERS: usize = 100;
 
 /// Half of what a limiter can change at run time.

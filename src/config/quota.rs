@@ -18,8 +18,7 @@ impl Serialize for Quota {
     }
 }
 
-/// From text, or from a table: `algorithm` (`token_bucket`, `fixed_window`, `sliding_window`), `rate`, `period`, and if
-/// wanted `capacity`, `max_reserved` (a number or `"unlimited"`), `start`. Durations are texts such as `"30s"`.
+/// From text or from a [table](crate::config#fields).
 ///
 /// ```
 /// use tollgate::{Quota, DAY};
@@ -40,7 +39,6 @@ impl<'de> Deserialize<'de> for Quota {
     }
 }
 
-/// As text, or as a table.
 pub(super) fn read(value: &Value<'_>) -> Option<Quota> {
     match value.node {
         Node::Text(text) => value.accept(text.parse::<Quota>()),
@@ -72,7 +70,7 @@ fn algorithm(value: &Value<'_>) -> Option<Algorithm> {
     })
 }
 
-/// `Some(None)` = without bound.
+/// `Some(None)` = no bound.
 fn reserved(value: &Value<'_>) -> Option<Option<u64>> {
     match value.node {
         Node::Text(text) if text == "unlimited" => Some(None),
@@ -83,7 +81,7 @@ fn reserved(value: &Value<'_>) -> Option<Option<u64>> {
     }
 }
 
-/// A duration of any length: 0 is midnight UTC, and more than a period goes round.
+/// A duration of any length, modulo the period; 0 is midnight UTC.
 fn start(value: &Value<'_>) -> Option<Duration> {
     match value.node {
         Node::Text(text) => parse_duration(text).or_else(|| value.duration()),

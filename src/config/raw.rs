@@ -1,15 +1,14 @@
-//! A configuration as a format reads it: a tree of values, of which nothing is known yet.
+//! A configuration as parsed by a format: a tree of unchecked values.
 
 use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
-/// A configuration that was read and not checked yet, so that a check can report all faults at once.
+/// A configuration before its check, which reports all faults together.
 #[allow(missing_debug_implementations)] // A deny list may have keys of callers in it.
 pub struct RawConfig(pub(super) Node);
 
-/// A value.
 pub(super) enum Node {
     Nothing,
     Bool(bool),
@@ -17,12 +16,12 @@ pub(super) enum Node {
     Float(f64),
     Text(String),
     List(Vec<Node>),
-    /// In the order of the file; a name may be there twice, if the format lets it.
+    /// In the order of the file; with duplicates if the format allows them.
     Table(Vec<(String, Node)>),
 }
 
 impl Node {
-    /// What it is, without what is in it.
+    /// The type of the value, without the value.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Node::Nothing => "an empty value",
@@ -35,7 +34,7 @@ impl Node {
     }
 }
 
-/// What it is, for messages.
+/// The value, for messages.
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -58,13 +57,12 @@ impl<'de> Deserialize<'de> for RawConfig {
 /// Reads one value.
 #[derive(Clone, Copy)]
 struct Reader<'r> {
-    /// Bytes that may still be taken.
     room: &'r Cell<usize>,
     depth: usize,
 }
 
 impl Reader<'_> {
-    /// Takes room for a value and `more` bytes.
+    /// Counts the memory of a value with `more` bytes of text.
     fn takes<E: Error>(self, more: usize) -> Result<(), E> {
         let Some(rest) = self.room.get().checked_sub(size_of::<(String, Node)>() + more) else {
             return Err(E::custom(format_args!(
@@ -76,7 +74,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Makes room for a list or a table, and reads what is inside.
+    /// A reader for the items of a list or a table.
     fn deeper<E: Error>(self) -> Result<Self, E> {
         if self.depth == MOST_DEPTH {
             return Err(E::custom(format_args!(
@@ -166,7 +164,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
         let inside = self.deeper()?;
         let mut entries = Vec::new();
         while let Some(name) = map.next_key_seed(inside)? {
-            // YAML takes `404:` for a number and `true:` for a truth; here they are names like any other.
+            // YAML reads `404:` as a number and `true:` as a boolean; here they are names.
             let name = match name {
                 Node::Text(name) => name,
                 Node::Integer(number) => number.to_string(),
@@ -179,7 +177,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
-/// Enough to recognise a text by.
+/// The beginning of a text, for messages.
 pub(super) fn shortened(text: &str) -> String {
     let mut start: String = text.chars().take(LONGEST_QUOTE).collect();
     if start.len() < text.len() {
@@ -188,11 +186,11 @@ pub(super) fn shortened(text: &str) -> String {
     start
 }
 
-/// Characters of a text that messages show.
+/// In characters.
 const LONGEST_QUOTE: usize = 80;
 
-/// What a tree may take. A hundred thousand networks take a tenth of it.
+/// Memory of a tree. A hundred thousand networks take a tenth of it.
 const MOST_BYTES: usize = 64 << 20;
 
-/// A field of a tier's quota is the sixth.
+/// The deepest valid value, a field of a tier's quota, is at level 6.
 const MOST_DEPTH: usize = 16;

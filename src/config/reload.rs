@@ -1,4 +1,4 @@
-//! Another version of a configuration, put in force while the program runs.
+//! Applies a new version of a configuration while the program runs.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -12,10 +12,11 @@ use crate::limiter::{RateLimiter, SetQuotaError};
 use crate::policy::{DenyRule, PolicyName};
 
 impl Config {
-    /// Puts `new` in force on `limiter`, which runs by this configuration: the quotas of policies and tiers, and the
-    /// rules of the deny list. What callers have spent stays spent. Whatever was
-    /// [set](RateLimiter::set_quota) by hand meanwhile, for a policy or a tier, gives way to the file, and so do rules
-    /// that were added to the list; quotas of single keys and blocks stay.
+    /// Applies `new` to `limiter`, which was built from this configuration: sets the quotas of policies and tiers, and
+    /// the rules of the deny list. What callers have spent stays spent.
+    ///
+    /// The file replaces quotas that were [set](RateLimiter::set_quota) by hand for a policy or a tier, and rules added
+    /// to the list; quotas of single keys and blocks stay.
     ///
     /// ```
     /// use tollgate::{config::ConfigError, Config, MemoryBackend};
@@ -30,26 +31,23 @@ impl Config {
     /// assert_eq!(reloaded.to_string(), "policies.api.quota: 30/min → 20/min");
     ///
     /// let error = config.reload(&limiter, &read(r#"{"policies": {"web": {"quota": "20/min"}}}"#)?).await.unwrap_err();
-    /// assert!(error.to_string().starts_with("limits.json: policies.api: it is missing"));
+    /// assert!(error.to_string().starts_with("limits.json: policies.api: missing"));
     /// # Ok(())
     /// # }
     /// ```
     ///
-    /// **On a backend that processes share** the quotas hold in all of them, whatever their own files say: reload in
-    /// one of them, or the same file in each. They outlive the program: one that starts with another file should reload
-    /// that (`config.reload(&limiter, &config)`), or what was set before is in force. Deny lists are each process's
-    /// own.
+    /// **On a shared backend** the quotas apply to all processes, whatever their own files contain: reload in one of
+    /// them, or the same file in each. They also outlive the program: after a start with another file, apply that
+    /// (`config.reload(&limiter, &config)`), or the old quotas stay in force. Deny lists belong to each process.
     ///
-    /// A policy's tiers are told before its own quota, so no tier's caller has the wrong one meanwhile; requests that
-    /// come during a reload may find some policies as they were and others as they will be.
+    /// The tiers of a policy are set before its own quota, so that no tier has a wrong quota in between. Requests
+    /// during a reload may see old quotas in some policies and new ones in others.
     ///
     /// # Errors
-    /// - If something else changed than can while a program runs ([`ConfigErrorKind::Restart`]): policies or tiers came
-    ///   or went, an algorithm, the default policy, routes, automatic blocking. All such changes are told, and nothing
-    ///   has changed.
-    /// - If another reload is under way ([`ConfigErrorKind::Busy`]); nothing has changed by this one.
-    /// - If the limiter cannot be told a quota ([`ConfigErrorKind::Limiter`]). Those before it are in force; reload
-    ///   again.
+    /// - [`ConfigErrorKind::Restart`] if a change needs a restart: policies or tiers added or removed, algorithms, the
+    ///   default policy, routes, automatic blocking. The error lists all such changes, and nothing is applied.
+    /// - [`ConfigErrorKind::Busy`] if another reload is in progress. Nothing is applied.
+    /// - [`ConfigErrorKind::Limiter`] if the limiter cannot set a quota. Earlier quotas are in force; reload again.
     pub async fn reload(&self, limiter: &RateLimiter, new: &Config) -> Result<Reloaded, ConfigError> {
         let faults = Faults::default();
         restart::compare(self, new, &faults);
@@ -63,11 +61,11 @@ impl Config {
 
         let mut reloaded = Reloaded { quotas: Vec::new(), added: Vec::new(), removed: Vec::new() };
         for (policy, wanted) in self.policies().zip(new.policies()) {
-            // Whether a quota has to be set, for all that is known here.
+            // A shared backend may hold quotas that are not known here.
             let differs = |tier: Option<&str>, quota: &Quota| {
                 limiter.shares_quotas() || limiter.quota_in_force(policy, tier) != *quota
             };
-            // A policy's own quota, once set, counts for every tier that has none set for itself: so it is set last.
+            // Set last, since it applies to all tiers that have no quota set yet.
             let all = differs(None, wanted.quota());
             let tiers = wanted.tiers().map(|(tier, quota)| (Some(tier), quota));
             for (tier, quota) in tiers.chain([(None, wanted.quota())]) {
@@ -89,7 +87,7 @@ impl Config {
                     reloaded.quotas.push(change);
                 }
             }
-            // What another version of the file said of tiers that are gone.
+            // Tiers of an earlier version of the file.
             for tier in limiter.changed_tiers(policy.name()) {
                 if !wanted.tiers().any(|(known, _)| known == tier) {
                     limiter.set_tier_quota(policy, &tier, None).await.map_err(|error| {
@@ -104,7 +102,7 @@ impl Config {
         let will: HashSet<Arc<DenyRule>> = new.deny.rules().into_iter().collect();
         reloaded.added = will.difference(&was).cloned().collect();
         reloaded.removed = was.difference(&will).cloned().collect();
-        // A program that uses the new policies, too, makes no mistake.
+        // Use of the new policies is not reported as a mistake.
         limiter.succeed(new.policies());
         if reloaded.added.len() + reloaded.removed.len() > 0 {
             self.deny.replace(will.into_iter().map(Arc::unwrap_or_clone));
@@ -112,7 +110,6 @@ impl Config {
         Ok(reloaded)
     }
 
-    /// The error of a reload that stopped at a quota.
     fn not_set(&self, path: &Path, what: String, cause: SetQuotaError) -> ConfigError {
         let faults = Faults::default();
         faults.add_cause(path, format!("{what}: {cause}; reload again"), cause);
@@ -120,8 +117,8 @@ impl Config {
     }
 }
 
-/// What a [reload](Config::reload) changed. Its `Display` has a line for each change, at most twenty
-/// of quotas and twenty of rules. It shows no key.
+/// The changes of a [reload](Config::reload). `Display` writes one line per change, up to twenty quotas and twenty
+/// rules, and never shows a key.
 ///
 /// ```
 /// use tollgate::{config::ConfigError, Config, MemoryBackend};
@@ -148,17 +145,17 @@ pub struct Reloaded {
 }
 
 impl Reloaded {
-    /// The quotas that are others now.
+    /// The changed quotas.
     pub fn quotas(&self) -> &[QuotaChange] {
         &self.quotas
     }
 
-    /// The rules of the deny list that are new.
+    /// The rules added to the deny list.
     pub fn rules_added(&self) -> impl ExactSizeIterator<Item = &DenyRule> {
         self.added.iter().map(|rule| &**rule)
     }
 
-    /// The rules of the deny list that are gone.
+    /// The rules removed from the deny list.
     pub fn rules_removed(&self) -> impl ExactSizeIterator<Item = &DenyRule> {
         self.removed.iter().map(|rule| &**rule)
     }
@@ -180,7 +177,7 @@ impl fmt::Display for Reloaded {
         }
         let mut rules = BTreeMap::new();
         for (rules_of, what) in [(&self.added, "added"), (&self.removed, "removed")] {
-            // Keys all read the same.
+            // All rules for keys read the same.
             rules_of.iter().for_each(|rule| *rules.entry((what, rule.to_string())).or_insert(0) += 1);
         }
         let more = rules.len().saturating_sub(MOST_TOLD);
@@ -195,7 +192,7 @@ impl fmt::Display for Reloaded {
     }
 }
 
-/// A quota that is another now.
+/// A changed quota.
 ///
 /// ```
 /// use tollgate::{config::ConfigError, Config, MemoryBackend, Quota};
@@ -229,22 +226,21 @@ impl QuotaChange {
         &self.policy
     }
 
-    /// The tier, if it is not the policy's own quota.
+    /// The tier; `None` for the policy's own quota.
     pub fn tier(&self) -> Option<&str> {
         self.tier.as_deref()
     }
 
-    /// The quota that was in force.
+    /// The quota before the reload.
     pub const fn old(&self) -> Quota {
         self.old
     }
 
-    /// The quota that is in force.
+    /// The quota after the reload.
     pub const fn new(&self) -> Quota {
         self.new
     }
 
-    /// Where it stands in the file.
     fn path(&self) -> Path {
         let path = Path::FILE.field("policies").field(self.policy.as_str());
         match &self.tier {
@@ -260,7 +256,7 @@ impl fmt::Display for QuotaChange {
     }
 }
 
-/// Held by the one reload that is under way; given back when that is done, or dropped.
+/// Marks a reload as in progress; dropped when it is done.
 struct Turn<'a>(&'a AtomicBool);
 
 impl<'a> Turn<'a> {
@@ -275,5 +271,5 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Quotas that a message tells, and rules.
+/// Quotas, and rules, shown by `Display`.
 const MOST_TOLD: usize = 20;

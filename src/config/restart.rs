@@ -1,4 +1,4 @@
-//! What a configuration cannot change while the program runs: whatever layers were built of.
+//! Changes that need a restart: those of values that layers were built from.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::Config;
 use super::error::{Faults, Path};
 use crate::policy::PolicyName;
 
-/// What of `new` a program that runs by `old` cannot have without a restart.
+/// Adds a fault for each change from `old` to `new` that needs a restart.
 pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
     let by_name = |config| Config::policies(config).map(|policy| (policy.name().as_str(), policy));
     compare_names(&Path::FILE.field("policies"), by_name(old), by_name(new), faults, |path, old, new| {
@@ -36,7 +36,7 @@ pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
     }
 }
 
-/// No name may come or go; of those that stay, `compare` looks at both values.
+/// Adds a fault for each added or removed name; calls `compare` for the others.
 fn compare_names<'c, T>(
     path: &Path,
     old: impl Iterator<Item = (&'c str, T)>,

@@ -1,4 +1,4 @@
-//! `default` and `[routes]`: which policy a route has.
+//! `default` and `[routes]`: the policies of routes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,7 +14,7 @@ pub(super) fn default<'n>(value: Option<Value<'n>>, policies: &Policies<'n>) -> 
     }
 }
 
-/// Lines and the names of their policies.
+/// Route lines and the names of their policies.
 pub(super) fn read<'n>(value: &Value<'n>, policies: &Policies<'n>) -> Option<BTreeMap<String, String>> {
     let entries = value.entries(r#""POST /todos" = "api""#)?;
     if entries.len() > MOST_ROUTES {
@@ -38,11 +38,10 @@ pub(super) fn read<'n>(value: &Value<'n>, policies: &Policies<'n>) -> Option<BTr
     Some(lines)
 }
 
-/// The names that others may name: those of the policies in the file, whether these make sense or not.
+/// The names of all policies in the file, valid or not.
 pub(super) struct Policies<'n>(BTreeSet<&'n str>);
 
 impl<'n> Policies<'n> {
-    /// Of the table of policies, if it is one.
     pub(super) fn of(value: Option<&Value<'n>>) -> Policies<'n> {
         match value.map(|value| value.node) {
             Some(Node::Table(entries)) => Policies(entries.iter().map(|(name, _)| name.as_str()).collect()),
@@ -50,7 +49,7 @@ impl<'n> Policies<'n> {
         }
     }
 
-    /// The name of a policy, whether it is there or not; if not, that is a fault.
+    /// The name of a policy; an unknown one is returned too, with a fault.
     pub(super) fn name(&self, value: &Value<'n>) -> Option<&'n str> {
         let name = value.text()?;
         if !self.0.contains(name) {
@@ -61,7 +60,6 @@ impl<'n> Policies<'n> {
     }
 }
 
-/// The policy that is the default one unless another is named.
 const DEFAULT: &str = "default";
 
 const MOST_ROUTES: usize = 10_000;

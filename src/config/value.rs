@@ -1,4 +1,4 @@
-//! Values of one kind out of a tree, and what is wrong with those that are of another.
+//! Typed access to the values of a tree, with faults for those of another type.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -10,7 +10,7 @@ use super::raw::{Node, shortened};
 use crate::algorithm::Quota;
 use crate::policy::parse_duration;
 
-/// A value and its place. What reads it adds to the faults what is wrong with it.
+/// A value and its path. Its methods add a fault if it is invalid.
 pub(super) struct Value<'n> {
     pub(super) node: &'n Node,
     pub(super) path: Path,
@@ -18,23 +18,23 @@ pub(super) struct Value<'n> {
 }
 
 impl<'n> Value<'n> {
-    /// The value that all others are in.
+    /// The root of the tree.
     pub(super) fn file(node: &'n Node, faults: &'n Faults) -> Value<'n> {
         Value { node, path: Path::FILE, faults }
     }
 
-    /// Something is wrong with it.
+    /// Adds a fault.
     pub(super) fn fault(&self, message: impl fmt::Display) {
         self.faults.add(&self.path, message);
     }
 
-    /// [`fault`](Value::fault) where nothing can be made of it.
+    /// Adds a fault and returns `None`.
     pub(super) fn refuse<T>(&self, message: impl fmt::Display) -> Option<T> {
         self.fault(message);
         None
     }
 
-    /// What was made of it, if that is no error.
+    /// The result, or a fault for its error.
     pub(super) fn accept<T>(&self, result: Result<T, impl Error + Send + Sync + 'static>) -> Option<T> {
         result.map_err(|error| self.faults.add_cause(&self.path, error.to_string(), error)).ok()
     }
@@ -56,7 +56,6 @@ impl<'n> Value<'n> {
         }
     }
 
-    /// A whole number within bounds.
     pub(super) fn number<T>(&self, least: T, most: T) -> Option<T>
     where
         T: Copy + PartialOrd + fmt::Display + TryFrom<i128>,
@@ -70,7 +69,7 @@ impl<'n> Value<'n> {
         })
     }
 
-    /// A duration, not of 0.
+    /// A duration above 0.
     pub(super) fn duration(&self) -> Option<Duration> {
         let node = self.node;
         let time = match node {
@@ -89,10 +88,10 @@ impl<'n> Value<'n> {
         }
     }
 
-    /// What `read` makes of each item of a list; all that it can.
+    /// The items of a list for which `read` returns a value.
     pub(super) fn list<T>(&self, mut read: impl FnMut(Value<'n>) -> Option<T>) -> Option<Vec<T>> {
         let Node::List(items) = self.node else {
-            // Not the value: it may be the key of a caller.
+            // Not the value, which may be a caller's key.
             let kind = self.node.kind();
             return self.refuse(format_args!("{kind} is no list; write it in brackets, as in [\"a\", \"b\"]"));
         };
@@ -100,7 +99,7 @@ impl<'n> Value<'n> {
         Some(items.filter_map(|(i, node)| read(Value { node, path: self.path.item(i), ..*self })).collect())
     }
 
-    /// The entries of a table, each once.
+    /// The entries of a table, without duplicates.
     pub(super) fn entries(&self, example: &str) -> Option<Vec<(&'n str, Value<'n>)>> {
         let Node::Table(entries) = self.node else {
             return self.refuse(format_args!("{} is no table; write one, as in {{ {example} }}", self.node));
@@ -118,14 +117,14 @@ impl<'n> Value<'n> {
         Some(once)
     }
 
-    /// The entries of a table of which the fields are known.
+    /// The entries of a table with known field names.
     pub(super) fn fields(&self, example: &str) -> Option<Fields<'n>> {
         let entries = self.entries(example)?;
         Some(Fields { path: self.path.clone(), faults: self.faults, entries, known: Vec::new() })
     }
 }
 
-/// A table of which the fields are known. What was not asked for at the end is a fault.
+/// A table with known field names. Entries that have not been taken at the [end](Fields::end) are faults.
 pub(super) struct Fields<'n> {
     path: Path,
     faults: &'n Faults,
@@ -134,14 +133,14 @@ pub(super) struct Fields<'n> {
 }
 
 impl<'n> Fields<'n> {
-    /// The field's value, if it is there.
+    /// The value of an optional field.
     pub(super) fn take(&mut self, name: &'static str) -> Option<Value<'n>> {
         self.known.push(name);
         let at = self.entries.iter().position(|(known, _)| *known == name)?;
         Some(self.entries.remove(at).1)
     }
 
-    /// [`take`](Fields::take) of a field that has to be there.
+    /// The value of a required field.
     pub(super) fn need(&mut self, name: &'static str, example: &str) -> Option<Value<'n>> {
         let value = self.take(name);
         if value.is_none() {
@@ -150,7 +149,7 @@ impl<'n> Fields<'n> {
         value
     }
 
-    /// To be called when all fields have been asked for.
+    /// Adds a fault for each unknown field. Call this after taking all fields.
     pub(super) fn end(self) {
         for (_, value) in self.entries {
             let known = listed(self.known.iter().copied());
@@ -159,7 +158,7 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// `is "a"`, `are "a", "b"`, as the end of a sentence; the first twenty.
+/// The first twenty names, as `"a", "b"`; `none` without names.
 pub(super) fn listed<'t>(names: impl IntoIterator<Item = &'t str>) -> String {
     let mut names: Vec<&str> = names.into_iter().collect();
     names.sort_unstable();
@@ -172,5 +171,4 @@ pub(super) fn listed<'t>(names: impl IntoIterator<Item = &'t str>) -> String {
     }
 }
 
-/// Names that a message lists.
 const MOST_LISTED: usize = 20;
