@@ -18,7 +18,6 @@ pub(crate) fn is_foreign(quota: &Quota, state: &State, now: Micros) -> bool {
     state.stamp != quota.stamp() && stands(state, now)
 }
 
-/// Whether the row still owes something under the quota that wrote it.
 fn stands(state: &State, now: Micros) -> bool {
     state.stamp != 0 && owed(state) > 0.0 && now < state.clear
 }
@@ -39,7 +38,6 @@ fn owed(state: &State) -> f64 {
 enum Reading {
     /// Paid back by the faster of two token buckets.
     Faster,
-    /// Read like an own row.
     Own,
     /// Counts stay whole until the row expires.
     Whole,

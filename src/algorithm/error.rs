@@ -8,7 +8,6 @@ use super::words::Words;
 ///
 /// ```
 /// use tollgate::{Quota, MINUTE};
-///
 /// let error = Quota::try_token_bucket(0, MINUTE).unwrap_err();
 /// assert_eq!(error.to_string(), "rate is 0; it must be from 1 to 999999999999999 tokens");
 /// ```

@@ -55,7 +55,6 @@ pub(super) fn instant(quota: &Quota, index: u64, offset: u64) -> Micros {
     Micros::new(u64::try_from(later.saturating_sub(period)).unwrap_or(u64::MAX))
 }
 
-/// Microseconds from the start of its window to `instant`.
 pub(super) fn offset(quota: &Quota, instant: Micros) -> u64 {
     (instant.get() + quota.period_micros() - quota.start_micros()) % quota.period_micros()
 }

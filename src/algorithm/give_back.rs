@@ -19,22 +19,7 @@
 use super::{Algorithm, MOST_SPENT, Micros, Quota, State, Step, Verdict};
 use super::{changed, cleared, is_foreign, roll, sliding_window, spent, when};
 
-/// The data for settling a charge later: its cost, and the row just after it.
-///
-/// ```
-/// use tollgate::algorithm::{step, Ask, Micros, ChargeRecord, State};
-/// use tollgate::{Quota, SECOND};
-///
-/// let quota = Quota::token_bucket(1, SECOND).max_reserved(1);
-/// let now = Micros::new(1_767_225_600_000_000);
-/// let first = step(&quota, &State::default(), now, Ask::cost(1));
-/// let reserved = step(&quota, &first.state, now, Ask::cost(1).reserve());
-/// let receipt = ChargeRecord::new(1, &reserved).expect("granted");
-/// assert_eq!((receipt.cost, receipt.state, receipt.due), (1, reserved.state, now + SECOND));
-///
-/// let denied = step(&quota, &reserved.state, now, Ask::cost(1));
-/// assert_eq!(ChargeRecord::new(1, &denied), None);
-/// ```
+/// The data for settling a charge later: its cost, and the row just after it. See [`settle`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChargeRecord {
     /// Tokens charged.
@@ -66,13 +51,13 @@ impl ChargeRecord {
 /// it; it stays the other quota's, and `clear` moves to when that quota would be repaid.
 ///
 /// ```
-/// use tollgate::algorithm::{settle, step, Ask, Micros, ChargeRecord, State};
-/// use tollgate::{Quota, MINUTE};
+/// use tollgate::{algorithm::{settle, step, Ask, Micros, ChargeRecord, State}, Quota, MINUTE};
 ///
 /// let quota = Quota::token_bucket(100_000, MINUTE);
 /// let now = Micros::new(1_700_000_000_000_000);
 /// let estimated = step(&quota, &State::default(), now, Ask::cost(1000));
 /// let receipt = ChargeRecord::new(1000, &estimated).expect("allowed");
+/// assert_eq!((receipt.cost, receipt.state, receipt.due), (1000, estimated.state, now));
 ///
 /// assert_eq!(settle(&quota, &estimated.state, &receipt, now, 300).spent, 300.0);
 /// assert_eq!(settle(&quota, &estimated.state, &receipt, now, 1700).spent, 1700.0);
@@ -95,8 +80,7 @@ pub fn settle(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros,
 /// `actual` equals the cost, so that there is nothing to settle.
 ///
 /// ```
-/// use tollgate::algorithm::{step, takes_effect, Ask, Micros, ChargeRecord, State};
-/// use tollgate::{Quota, SECOND};
+/// use tollgate::{algorithm::{step, takes_effect, Ask, Micros, ChargeRecord, State}, Quota, SECOND};
 ///
 /// let quota = Quota::token_bucket(1, SECOND).unlimited_reservations();
 /// let now = Micros::new(1_700_000_000_000_000);
@@ -105,6 +89,10 @@ pub fn settle(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros,
 /// let last = reserve(&first.state);
 /// let receipts = [first, last].map(|step| ChargeRecord::new(2, &step).expect("granted"));
 /// assert_eq!(receipts.map(|receipt| takes_effect(&quota, &last.state, &receipt, now, 0)), [false, true]);
+/// assert_eq!(receipts[1].due, now + 3 * SECOND);
+///
+/// let denied = step(&quota, &last.state, now, Ask::cost(1));
+/// assert_eq!(ChargeRecord::new(1, &denied), None);
 /// ```
 pub fn takes_effect(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> bool {
     let settled = |actual| settle(quota, state, receipt, now, actual);
@@ -123,7 +111,6 @@ pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
     when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)
 }
 
-/// [`settle`] for a rolled own row.
 fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> State {
     let row = *row;
     // After a clock that stepped back: the charge was paid back up to the same instant as the row.
@@ -221,7 +208,6 @@ mod tests {
         let receipt = charge(&quota, &mut state, NOW, Ask::cost(10));
         let later = NOW + MINUTE;
         charge(&quota, &mut state, later, Ask::cost(10));
-        // The first ten have already been paid back.
         assert_eq!(settle(&quota, &state, &receipt, later, 0).spent, 10.0);
     }
 
@@ -234,7 +220,6 @@ mod tests {
         let later = NOW + Duration::from_millis(30);
         let settled = settle(&quota, &state, &receipt, later, 0);
         assert_eq!((settled.spent, settled.at), (0.0, later));
-        // Exactly what was spent later remains.
         charge(&quota, &mut state, later, Ask::cost(3));
         let settled = settle(&quota, &state, &receipt, later, 0);
         assert_eq!((settled.spent, settled.at), (3.0, later));
@@ -259,7 +244,6 @@ mod tests {
         let quota = Quota::token_bucket(10, MINUTE);
         let mut state = State::default();
         charge(&quota, &mut state, NOW, Ask::cost(5));
-        // Half a token has been paid back, and still is after a refund of three.
         let later = NOW + Duration::from_secs(3);
         let receipt = charge(&quota, &mut state, later, Ask::cost(4));
         let settled = settle(&quota, &state, &receipt, later, 1);
@@ -311,7 +295,6 @@ mod tests {
         let first = charge(&quota, &mut state, NOW, Ask::cost(5));
         let second = charge(&quota, &mut state, NOW, Ask::cost(5));
         state = settle(&quota, &state, &first, NOW, 0);
-        // The refill pays back the second charge, now the only one.
         let later = NOW + Duration::from_secs(30);
         charge(&quota, &mut state, later, Ask::cost(10));
         assert_eq!(settle(&quota, &state, &second, later, 0).spent, 10.0);
@@ -348,7 +331,6 @@ mod tests {
         assert_eq!((state.spent, state.carry), (6.0, 5.0));
         let charged = charge(&quota, &mut state, NOW, Ask::cost(4));
         charge(&quota, &mut state, NOW, Ask::cost(1));
-        // The six before it are paid back; this charge is not.
         assert_eq!(settle(&quota, &state, &charged, NOW + Duration::from_secs(36), 0).spent, 1.0);
     }
 
@@ -430,7 +412,6 @@ mod tests {
             assert_eq!((settled.spent, settled.stamp, settled.at), (spent, large.stamp(), state.at), "{actual}");
             assert!(settled.clear >= state.clear, "{actual}");
         }
-        // Once it has expired, it is charged like an own row.
         let settled = settle(&small, &state, &receipt, state.clear, 6);
         assert_eq!((settled.spent, settled.stamp, settled.at), (1.0, small.stamp(), state.clear));
     }
@@ -453,7 +434,6 @@ mod tests {
                 let settled = settle(&reader, &state, &receipt, NOW, 1 + more);
                 assert_eq!((settled.spent, settled.stamp), ((spent + more) as f64, writer.stamp()));
                 let needed = super::super::when(&writer, &settled, NOW, 0.0).expect("before the end of time");
-                // A window repays its last tokens all together.
                 let early = if writer.algorithm() == Algorithm::FixedWindow { MINUTE } else { Duration::ZERO };
                 assert!(settled.clear + early >= needed, "{writer:?} {spent} + {more}: {settled:?}, {needed:?}");
             }
@@ -500,7 +480,6 @@ mod tests {
         assert_eq!((settled.spent, settled.carry), (1.0, 8.0));
         let settled = settle(&quota, &state, &first, later, 0);
         assert_eq!((settled.spent, settled.carry), (3.0, 0.0));
-        // The row was evicted in between, and its carry belongs to other charges.
         let other = State { carry: 5.0, ..state };
         assert_eq!(settle(&quota, &other, &first, later, 0), other);
     }

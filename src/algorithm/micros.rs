@@ -68,7 +68,6 @@ impl Micros {
         if seconds < u32::MAX as u64 { seconds as u32 } else { u32::MAX }
     }
 
-    /// The inverse of [`to_seconds`](Micros::to_seconds).
     pub(crate) const fn from_seconds(seconds: u32) -> Micros {
         if seconds == u32::MAX { Micros::MAX } else { Micros(seconds as u64 * 1_000_000) }
     }

@@ -8,8 +8,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tollgate::algorithm::{step, Ask, Micros, State, Verdict};
-//! use tollgate::{Quota, MINUTE};
+//! use tollgate::{algorithm::{step, Ask, Micros, State, Verdict}, Quota, MINUTE};
 //!
 //! let quota = Quota::token_bucket(10, MINUTE);
 //! let now = Micros::new(1_700_000_000_000_000);
@@ -53,9 +52,7 @@ pub(crate) use words::Words;
 /// The stored state of one key under one policy. The default is that of a new key.
 ///
 /// ```
-/// use tollgate::algorithm::{step, Ask, Micros, State};
-/// use tollgate::{Quota, MINUTE};
-///
+/// use tollgate::{algorithm::{step, Ask, Micros, State}, Quota, MINUTE};
 /// let quota = Quota::token_bucket(10, MINUTE);
 /// let now = Micros::new(1_767_225_600_000_000);
 /// let row = step(&quota, &State::default(), now, Ask::cost(3)).state;
@@ -80,7 +77,6 @@ pub struct State {
 }
 
 impl State {
-    /// The row, or the default if it holds nothing.
     pub(crate) fn or_none(self) -> State {
         if self.spent == 0.0 && self.carry == 0.0 { State::default() } else { self }
     }
@@ -93,9 +89,7 @@ impl State {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::algorithm::Ask;
-/// use tollgate::SECOND;
-///
+/// use tollgate::{algorithm::Ask, SECOND};
 /// assert_eq!(Ask::cost(3).max_wait(), None);
 /// assert_eq!(Ask::cost(3).wait_up_to(5 * SECOND).max_wait(), Some(5 * SECOND));
 /// assert_eq!(Ask::cost(3).reserve().for_cost(7).tokens(), 7);
@@ -165,8 +159,7 @@ impl fmt::Debug for Ask {
 /// The answer to an [`Ask`].
 ///
 /// ```
-/// use tollgate::algorithm::{step, Ask, Micros, State, Verdict};
-/// use tollgate::{Quota, SECOND};
+/// use tollgate::{algorithm::{step, Ask, Micros, State, Verdict}, Quota, SECOND};
 ///
 /// let quota = Quota::token_bucket(1, SECOND).max_reserved(1);
 /// let now = Micros::new(1_767_225_600_000_000);
@@ -196,17 +189,7 @@ pub enum Verdict {
     },
 }
 
-/// A verdict and the resulting row.
-///
-/// ```
-/// use tollgate::algorithm::{step, Ask, Micros, State};
-/// use tollgate::{Quota, MINUTE};
-///
-/// let now = Micros::new(1_767_225_600_000_000);
-/// let step = step(&Quota::token_bucket(10, MINUTE), &State::default(), now, Ask::cost(11));
-/// assert!(!step.is_allowed());
-/// assert_eq!((step.state.spent, step.now), (0.0, now)); // a denial spends nothing
-/// ```
+/// A verdict and the resulting row. See [`step()`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// The answer.
@@ -225,7 +208,6 @@ impl Step {
     }
 }
 
-/// The row with its expiry filled in.
 fn cleared(quota: &Quota, row: State) -> State {
     let clear = match quota.algorithm() {
         Algorithm::TokenBucket => token_bucket::clear(quota, row.spent, row.at),
@@ -280,7 +262,6 @@ fn roll_within(quota: &Quota, row: &State, now: Micros) -> State {
     }
 }
 
-/// Tokens outstanding at `now` in a rolled own row.
 fn spent(quota: &Quota, row: &State, now: Micros) -> f64 {
     match quota.algorithm() {
         Algorithm::TokenBucket => token_bucket::spent(quota, row, now),
@@ -341,9 +322,7 @@ fn within_own(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
 /// 32 bits that identify a quota in its rows ([`State::stamp`]). Never 0. For authors of backends.
 ///
 /// ```
-/// use tollgate::algorithm::stamp;
-/// use tollgate::{Quota, MINUTE};
-///
+/// use tollgate::{algorithm::stamp, Quota, MINUTE};
 /// let quota = Quota::token_bucket(10, MINUTE);
 /// assert_eq!(stamp(&quota), stamp(&"10/min".parse()?));
 /// assert_ne!(stamp(&quota), stamp(&quota.capacity(20)));
@@ -359,9 +338,7 @@ pub const fn stamp(quota: &Quota) -> u32 {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::algorithm::seeded;
-/// use tollgate::{Quota, MINUTE};
-///
+/// use tollgate::{algorithm::seeded, Quota, MINUTE};
 /// let window = Quota::fixed_window(10, MINUTE);
 /// assert_eq!(window.phase(), None);
 /// assert_eq!(seeded(window, 90_000_000).phase(), Some(Duration::from_secs(30))); // microseconds, modulo the period
@@ -375,9 +352,7 @@ pub const fn seeded(quota: Quota, seed: u64) -> Quota {
 /// Checks a finished quota: a capacity of 0 needs reservations. Policies call this themselves.
 ///
 /// ```
-/// use tollgate::algorithm::validate;
-/// use tollgate::{Quota, SECOND};
-///
+/// use tollgate::{algorithm::validate, Quota, SECOND};
 /// let quota = Quota::token_bucket(10, SECOND).capacity(0);
 /// assert!(validate(&quota).is_err());
 /// assert!(validate(&quota.max_reserved(50)).is_ok());
@@ -446,7 +421,6 @@ mod tests {
         let century = NOW + Duration::from_secs(100 * 365 * 86_400);
         let state = step(&quota, &State::default(), century, Ask::cost(10)).state;
         assert!(step(&quota, &state, NOW, Ask::cost(10)).is_allowed());
-        // Not if it is ahead by less than a refill.
         let state = step(&quota, &State::default(), NOW + MINUTE, Ask::cost(10)).state;
         let denied = step(&quota, &state, NOW, Ask::cost(1));
         assert_eq!(denied.verdict, Verdict::Deny { retry: Some(Duration::from_secs(66)) });
@@ -461,7 +435,6 @@ mod tests {
         };
         assert_eq!(stands(5.0, NOW + MINUTE), (5.0, true));
         assert_eq!(stands(5.0, NOW + MINUTE + micro), (0.0, false));
-        // Reservations for two minutes.
         assert_eq!(stands(20.0, NOW + 2 * MINUTE), (20.0, true));
         assert_eq!(stands(20.0, NOW + 2 * MINUTE + micro), (0.0, false));
     }
@@ -474,7 +447,6 @@ mod tests {
 
     #[test]
     fn a_window_is_forgiven_beyond_a_refill() {
-        // It takes two windows to fill.
         let quota = Quota::fixed_window(10, MINUTE).capacity(20).start(Duration::ZERO);
         let now = Micros::new(1_700_000_040_000_000);
         let spent = |windows: u32| {
@@ -562,7 +534,6 @@ mod tests {
         let (ask, near) = (Ask::cost(25).wait_up_to(Duration::from_secs(90)), Duration::from_secs(90));
         assert_eq!(step(&quota, &state, begin, ask).verdict, Verdict::Deny { retry: Some(near) });
         assert_eq!(step(&quota, &state, begin + near, ask).verdict, Verdict::Reserve { wait: near });
-        // It is never due within one window.
         let ask = Ask::cost(25).wait_up_to(MINUTE);
         assert_eq!(step(&quota, &state, begin, ask).verdict, Verdict::Deny { retry: None });
     }

@@ -41,7 +41,6 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
         // Later in this window, when less of the previous one counts.
         instant(quota, window, out_of_view(quota, state.carry, room))
     } else {
-        // In the next window, of which this one is the previous.
         instant(quota, window + 1, out_of_view(quota, state.spent, level))
     };
     let then = then.max(now);
@@ -110,7 +109,6 @@ mod tests {
         for (seconds, stands) in [(0, 10.0), (15, 8.0), (30, 6.0), (45, 4.0), (60, 10.0)] {
             assert_eq!(spent(&QUOTA, &row(2.0, 8.0), BEGIN + Duration::from_secs(seconds)), stands, "{seconds}");
         }
-        // A row ahead of the clock counts as at the start of its window.
         let behind = Micros::new(BEGIN.get() - 30_000_000);
         assert_eq!(spent(&QUOTA, &row(2.0, 8.0), behind), 10.0);
     }
@@ -121,7 +119,6 @@ mod tests {
         assert_eq!(at(59), row(2.0, 8.0));
         assert_eq!(at(60), State { at: BEGIN.plus(60_000_000), ..row(0.0, 2.0) });
         assert_eq!(at(120), State { at: BEGIN.plus(120_000_000), ..row(0.0, 0.0) });
-        // A row of another quota may begin anywhere.
         assert_eq!(roll(&QUOTA, &State { at: BEGIN.plus(5), ..row(2.0, 8.0) }, BEGIN.plus(7)), row(2.0, 8.0));
     }
 
@@ -130,7 +127,6 @@ mod tests {
         let when = |row: State, level| when(&QUOTA, &row, BEGIN, level).map(|at| at.micros_since(BEGIN));
         assert_eq!((when(row(2.0, 8.0), 10.0), when(row(2.0, 3.0), 9.0)), (Some(0), Some(0)));
         assert_eq!((when(row(2.0, 8.0), 6.0), when(row(2.0, 8.0), 2.0)), (Some(30_000_000), Some(60_000_000)));
-        // In the next window, of which this one is the previous.
         assert_eq!((when(row(8.0, 8.0), 6.0), when(row(8.0, 8.0), 0.0)), (Some(75_000_000), Some(120_000_000)));
         assert_eq!(when(row(3.0, 0.0), 2.0), Some(80_000_000));
     }

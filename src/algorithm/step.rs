@@ -22,8 +22,7 @@ use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_o
 ///   old quota needed to be repaid.
 ///
 /// ```
-/// use tollgate::algorithm::{step, Ask, Micros, State};
-/// use tollgate::{Quota, MINUTE};
+/// use tollgate::{algorithm::{step, Ask, Micros, State}, Quota, MINUTE};
 ///
 /// let quota = Quota::sliding_window(10, MINUTE);
 /// let (mut row, mut allowed) = (State::default(), 0);
@@ -63,9 +62,7 @@ pub struct Line<'a> {
 /// The answers to a call, in the order of its lines. A single one needs no allocation.
 ///
 /// ```
-/// use tollgate::algorithm::{step, Ask, Micros, State, Steps};
-/// use tollgate::{Quota, MINUTE};
-///
+/// use tollgate::{algorithm::{step, Ask, Micros, State, Steps}, Quota, MINUTE};
 /// let now = Micros::new(1_767_225_600_000_000);
 /// let decide = |cost| step(&Quota::token_bucket(10, MINUTE), &State::default(), now, Ask::cost(cost));
 /// assert!(Steps::from(decide(1)).all_granted());
@@ -85,8 +82,7 @@ pub struct Steps(List<Step>);
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::algorithm::{step_all, Ask, Line, Micros, State, Verdict};
-/// use tollgate::{Quota, MINUTE};
+/// use tollgate::{algorithm::{step_all, Ask, Line, Micros, State, Verdict}, Quota, MINUTE};
 ///
 /// let (user, global) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(2, MINUTE));
 /// let now = Micros::new(1_767_225_600_000_000);
@@ -153,7 +149,6 @@ fn together<'a>(before: &State, now: Micros, lines: impl Iterator<Item = &'a Lin
         if let Verdict::Deny { retry } = step(line.quota, before, now, line.ask.for_cost(tokens)).verdict {
             denial = Some(match denial {
                 None => retry,
-                // If one line never fits, neither does the call.
                 Some(longest) => longest.zip(retry).map(|(a, b)| a.max(b)),
             });
         }
@@ -278,7 +273,6 @@ mod tests {
         let before = State { spent: 2.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let mut states = [before];
         let line = Line { row: 0, quota: &quota, ask: Ask::cost(1) };
-        // One token is left: each line fits alone, and both together fit after one second.
         let steps = step_all(&mut states, &[line, line], NOW);
         assert_eq!(steps[0].verdict, Verdict::Allow);
         assert_eq!(steps[1].verdict, Verdict::Deny { retry: Some(SECOND) });
@@ -301,7 +295,6 @@ mod tests {
         assert_eq!(steps[0].verdict, Verdict::Allow);
         assert_eq!(steps[1].verdict, Verdict::Deny { retry: Some(SECOND / 2) });
         assert_eq!((states, [steps[0].state, steps[1].state]), (charged, charged));
-        // A single denied line.
         let steps = step_all(&mut states, &lines(1)[1..], NOW);
         assert_eq!((steps[0].verdict, states), (Verdict::Deny { retry: Some(SECOND / 2) }, charged));
     }

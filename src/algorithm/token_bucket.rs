@@ -25,7 +25,6 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
 
 /// The first whole second at which all of `spent` is paid back, never too early.
 pub(super) fn clear(quota: &Quota, spent: f64, at: Micros) -> Micros {
-    // Exact for whole tokens.
     let micros = if quota.grain_tokens == 1 {
         spent * quota.grain_micros as f64
     } else {
@@ -166,7 +165,6 @@ mod tests {
         let at = Micros::new(1_700_000_000_000_000);
         let row = State { spent: 20.0, at, stamp: quota.stamp(), ..State::default() };
         let when = |level| when(&quota, &row, at, level).map(|then| then.micros_since(at));
-        // A seventh of 3 s is 428,571.4 us.
         assert_eq!((when(20.0), when(19.0), when(18.0)), (Some(0), Some(428_572), Some(857_143)));
         assert_eq!((when(13.0), when(12.0), when(0.0)), (Some(3_000_000), Some(3_428_572), Some(8_571_429)));
         let rolled = |micros| roll(&quota, &row, at.plus(micros));

@@ -1,14 +1,12 @@
 //! Messages built in a `const`, without allocation or `Display`, so that a panic of a `const` constructor names the
 //! value as the error of its `try_` variant does.
 
-/// A message of printable ASCII.
 pub(crate) struct Words {
     bytes: [u8; LONGEST],
     length: usize,
 }
 
 impl Words {
-    /// The prefix of every panic message of the crate.
     pub(crate) const fn new() -> Words {
         Words { bytes: [0; LONGEST], length: 0 }.text("tollgate: ")
     }
@@ -34,7 +32,6 @@ impl Words {
         rest.text(digits[(number % 10) as usize])
     }
 
-    /// Panics with the message.
     #[track_caller]
     #[allow(clippy::uninlined_format_args)] // The one form that a `const` takes.
     pub(crate) const fn panic(&self) -> ! {

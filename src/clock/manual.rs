@@ -1,4 +1,4 @@
-//! A clock for tests: it stands still until it is told to move, and whoever waits on it waits until then.
+//! A clock for tests that moves only when set.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,10 +12,10 @@ use super::{Clock, Sleep};
 use crate::algorithm::{Micros, whole_micros};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A clock that stands still until it is told to move: for testing your own limits without waiting.
+/// A clock that moves only when set: for testing your limits without waiting.
 ///
-/// Clones show the same time. It begins at 2026-01-01T00:00:00Z. Requests that wait for their turn go on when it is
-/// moved there, in the order of their turns.
+/// Clones show the same time. A new clock shows 2026-01-01T00:00:00Z. Waiting requests continue in the order of their
+/// due times when the clock reaches them (feature `wait`).
 ///
 /// ```
 /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
@@ -32,8 +32,6 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 /// # Ok(())
 /// # }
 /// ```
-///
-/// A call that waits goes on when the clock comes to its turn (feature `wait`):
 ///
 #[cfg_attr(feature = "wait", doc = "```")]
 #[cfg_attr(not(feature = "wait"), doc = "```ignore")]
@@ -54,7 +52,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 /// tokio::task::yield_now().await;
 /// assert_eq!(clock.next_wake(), Some(clock.now() + SECOND));
 ///
-/// clock.set(clock.next_wake().expect("somebody waits"));
+/// clock.set(clock.next_wake().expect("a request is waiting"));
 /// assert!(waiting.await?);
 /// assert_eq!(clock.next_wake(), None);
 /// # Ok(())
@@ -65,36 +63,35 @@ pub struct ManualClock(Arc<Mutex<Shown>>);
 
 struct Shown {
     now: Micros,
-    /// Who waits, by instant and then by the order in which they came.
     sleepers: BTreeMap<(Micros, u64), Waker>,
     came: u64,
 }
 
 impl ManualClock {
-    /// A clock that stands at 2026-01-01T00:00:00Z.
+    /// A clock that shows 2026-01-01T00:00:00Z.
     pub fn new() -> ManualClock {
         ManualClock::at(Micros::new(1_767_225_600_000_000))
     }
 
-    /// A clock that stands at `instant`.
+    /// A clock that shows `instant`.
     pub fn at(instant: Micros) -> ManualClock {
         ManualClock(Arc::new(Mutex::new(Shown { now: instant, sleepers: BTreeMap::new(), came: 0 })))
     }
 
-    /// Moves on by `duration`, rounded up to whole microseconds. Whoever waits for an instant up to there goes on.
+    /// Advances by `duration`, rounded up to whole microseconds, and wakes requests that wait for an instant up to
+    /// then.
     pub fn advance(&self, duration: Duration) {
         self.change(|now| now.plus(whole_micros(duration)));
     }
 
-    /// Stands at `instant`, be it earlier or later. Whoever waits for an instant up to it goes on.
+    /// Sets the time, forward or back, and wakes requests that wait for an instant up to then.
     pub fn set(&self, instant: Micros) {
         self.change(|_| instant);
     }
 
-    /// The next instant for which somebody waits. Moved there again and again, until it is `None`, the clock has woken
-    /// everybody.
+    /// The earliest instant that a request waits for; `None` if there is no waiting request.
     pub fn next_wake(&self) -> Option<Micros> {
-        // Not those that were woken already, nor turns that are held and that nobody waits for.
+        // Excludes sleeps that have been woken or were never polled.
         self.shown().sleepers.keys().next().map(|(instant, _)| *instant)
     }
 
@@ -105,7 +102,7 @@ impl ManualClock {
         let later = shown.sleepers.split_off(&(now, u64::MAX));
         let due = std::mem::replace(&mut shown.sleepers, later);
         drop(shown);
-        // In order, and without the lock: who is woken may ask for the time.
+        // Without the lock: a woken task may read the time.
         due.into_values().for_each(Waker::wake);
     }
 
@@ -138,7 +135,7 @@ impl fmt::Debug for ManualClock {
     }
 }
 
-/// One who waits. Whoever stops waiting leaves nothing behind.
+/// A sleep; dropping it unregisters the waker.
 struct Sleeper {
     clock: ManualClock,
     place: (Micros, u64),
@@ -206,8 +203,7 @@ mod tests {
 
     #[test]
     fn what_nobody_waits_for_is_no_next_wake() {
-        // Found by the tests of waiting: a turn that was only held was the next wake for ever, however far the clock
-        // was moved.
+        // Found by the waiting tests: a sleep that was never polled stayed the next wake for ever.
         let clock = ManualClock::new();
         let mut sleeps =
             [1, 2].map(|seconds| clock.sleep_until(clock.now() + Duration::from_secs(seconds)).expect("a sleep"));

@@ -10,8 +10,8 @@ use super::raw::shortened;
 /// shows the first twenty faults and the number of others, and needs no `source()` to be understood.
 ///
 /// ```
-/// use tollgate::config::ConfigErrorKind;
-/// use tollgate::Config;
+/// use std::error::Error;
+/// use tollgate::{config::ConfigErrorKind, policy::ParseQuotaError, Config};
 ///
 /// let text = r#"{
 ///     "policies": {"api": {"quota": "30/min", "tiers": {"premium": "200/mim"}}},
@@ -24,28 +24,23 @@ use super::raw::shortened;
 /// limits.json: routes."POST /todos": unknown policy "ap1"; known policies: "api""#
 /// );
 /// assert_eq!((error.kind(), error.fault_count()), (ConfigErrorKind::Invalid, 2));
-/// let paths: Vec<_> = error.faults().iter().map(|fault| fault.path()).collect();
-/// assert_eq!(paths, ["policies.api.tiers.premium", "routes.\"POST /todos\""]);
+///
+/// let fault = &error.faults()[0];
+/// assert_eq!(fault.path(), "policies.api.tiers.premium");
+/// assert!(fault.to_string().starts_with("policies.api.tiers.premium: quota \"200/mim\""));
+/// assert!(fault.source().is_some_and(|cause| cause.is::<ParseQuotaError>()));
 /// ```
 #[derive(Debug)]
 pub struct ConfigError {
     kind: ConfigErrorKind,
     message: String,
-    /// The first faults of the values.
     faults: Vec<ConfigFault>,
     fault_count: usize,
     /// Why the text could not be read.
     cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// The kind of a [`ConfigError`].
-///
-/// ```
-/// use tollgate::config::{Config, ConfigErrorKind};
-///
-/// let error = Config::read("missing.json", |text| serde_json::from_str(text)).unwrap_err();
-/// assert_eq!(error.kind(), ConfigErrorKind::Read);
-/// ```
+/// The kind of a [`ConfigError`]. See there, and at [`Config::read`](super::Config::read), for examples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigErrorKind {
@@ -66,7 +61,6 @@ pub enum ConfigErrorKind {
 }
 
 impl ConfigError {
-    /// An error of the whole file.
     pub(super) fn new(kind: ConfigErrorKind, name: &str, what: impl fmt::Display) -> ConfigError {
         ConfigError { kind, message: format!("{name}: {what}"), faults: Vec::new(), fault_count: 0, cause: None }
     }
@@ -107,19 +101,7 @@ impl Error for ConfigError {
     }
 }
 
-/// One invalid value, with its path.
-///
-/// ```
-/// use std::error::Error;
-/// use tollgate::{policy::ParseQuotaError, Config};
-///
-/// let text = r#"{"policies": {"api": {"quota": "0/min"}}}"#;
-/// let error = Config::parse("limits.json", text, |text| serde_json::from_str(text)).unwrap_err();
-/// let fault = &error.faults()[0];
-/// assert_eq!(fault.path(), "policies.api.quota");
-/// assert!(fault.to_string().starts_with("policies.api.quota: quota \"0/min\": rate is 0"));
-/// assert!(fault.source().is_some_and(|cause| cause.is::<ParseQuotaError>()));
-/// ```
+/// One invalid value, with its path. See [`ConfigError`] for an example.
 #[derive(Debug)]
 pub struct ConfigFault {
     path: String,
@@ -182,7 +164,6 @@ impl Faults {
     }
 }
 
-/// On one line.
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines: Vec<String> = self.0.borrow().0.iter().map(ConfigFault::to_string).collect();

@@ -7,7 +7,6 @@ use super::value::Value;
 use crate::algorithm::Quota;
 use crate::policy::Policy;
 
-/// All valid policies, by name.
 pub(super) fn read(value: &Value<'_>) -> Option<BTreeMap<String, Policy>> {
     let entries = value.entries(r#"api = { quota = "60/min" }"#)?;
     if entries.is_empty() {
@@ -30,7 +29,6 @@ fn policy(name: &str, value: &Value<'_>) -> Option<Policy> {
     let own = fields.need("quota", "\"60/min\"").and_then(|value| quota::read(&value));
     let tiers = fields.take("tiers").and_then(|value| tiers(&value));
     fields.end();
-    // Checks the name even if the quota is invalid.
     let mut policy = value.accept(Policy::try_new(name, own.unwrap_or(STAND_IN)))?;
     own?;
     for (tier, value, quota) in tiers.unwrap_or_default() {
@@ -39,7 +37,6 @@ fn policy(name: &str, value: &Value<'_>) -> Option<Policy> {
     Some(policy)
 }
 
-/// Tiers, ordered by name.
 fn tiers<'n>(value: &Value<'n>) -> Option<Vec<(&'n str, Value<'n>, Quota)>> {
     let entries = value.entries(r#"premium = "200/min""#)?;
     if entries.len() > MOST_TIERS {

@@ -22,7 +22,6 @@ impl Serialize for Quota {
 ///
 /// ```
 /// use tollgate::{Quota, DAY};
-///
 /// let table = r#"{"algorithm": "fixed_window", "rate": 1000, "period": "1d", "capacity": 3000}"#;
 /// assert_eq!(serde_json::from_str::<Quota>(table)?, Quota::fixed_window(1000, DAY).capacity(3000));
 /// assert_eq!(serde_json::from_str::<Quota>(r#""1000/d fixed burst 3000""#)?, Quota::fixed_window(1000, DAY).capacity(3000));

@@ -21,7 +21,6 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// The type of the value, without the value.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Node::Nothing => "an empty value",
@@ -34,7 +33,6 @@ impl Node {
     }
 }
 
-/// The value, for messages.
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -54,7 +52,6 @@ impl<'de> Deserialize<'de> for RawConfig {
     }
 }
 
-/// Reads one value.
 #[derive(Clone, Copy)]
 struct Reader<'r> {
     room: &'r Cell<usize>,
@@ -177,7 +174,6 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
-/// The beginning of a text, for messages.
 pub(super) fn shortened(text: &str) -> String {
     let mut start: String = text.chars().take(LONGEST_QUOTE).collect();
     if start.len() < text.len() {
@@ -186,10 +182,8 @@ pub(super) fn shortened(text: &str) -> String {
     start
 }
 
-/// In characters.
 const LONGEST_QUOTE: usize = 80;
 
-/// Memory of a tree. A hundred thousand networks take a tenth of it.
 const MOST_BYTES: usize = 64 << 20;
 
 /// The deepest valid value, a field of a tier's quota, is at level 6.

@@ -87,7 +87,6 @@ impl Config {
                     reloaded.quotas.push(change);
                 }
             }
-            // Tiers of an earlier version of the file.
             for tier in limiter.changed_tiers(policy.name()) {
                 if !wanted.tiers().any(|(known, _)| known == tier) {
                     limiter.set_tier_quota(policy, &tier, None).await.map_err(|error| {
@@ -121,19 +120,24 @@ impl Config {
 /// rules, and never shows a key.
 ///
 /// ```
-/// use tollgate::{config::ConfigError, Config, MemoryBackend};
+/// use tollgate::{config::ConfigError, Config, MemoryBackend, Quota};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), ConfigError> {
 /// let read = |text: &str| Config::parse("limits.json", text, |text| serde_json::from_str(text));
-/// let config = read(r#"{"policies": {"api": {"quota": "30/min"}}}"#)?;
+/// let config = read(r#"{"policies": {"api": {"quota": "30/min", "tiers": {"free": "60/min"}}}}"#)?;
 /// let limiter = config.limiter(MemoryBackend::new()).build();
 /// assert!(config.reload(&limiter, &config).await?.is_empty());
 ///
-/// let new = read(r#"{"policies": {"api": {"quota": "20/min"}}, "deny": {"ips": ["192.0.2.0/24"]}}"#)?;
-/// let reloaded = config.reload(&limiter, &new).await?;
+/// let new = r#"{"policies": {"api": {"quota": "30/min", "tiers": {"free": "40/min"}}}, "deny": {"ips": ["192.0.2.0/24"]}}"#;
+/// let reloaded = config.reload(&limiter, &read(new)?).await?;
 /// assert_eq!((reloaded.quotas().len(), reloaded.rules_added().len(), reloaded.rules_removed().len()), (1, 1, 0));
-/// assert_eq!(reloaded.to_string(), "policies.api.quota: 30/min → 20/min\ndeny: added network 192.0.2.0/24");
+/// assert_eq!(reloaded.to_string(), "policies.api.tiers.free: 60/min → 40/min\ndeny: added network 192.0.2.0/24");
+///
+/// let change = &reloaded.quotas()[0];
+/// assert_eq!((change.policy().as_str(), change.tier()), ("api", Some("free")));
+/// assert_eq!((change.old(), change.new()), (Quota::per_minute(60), Quota::per_minute(40)));
+/// assert_eq!(change.to_string(), "policies.api.tiers.free: 60/min → 40/min");
 /// # Ok(())
 /// # }
 /// ```
@@ -192,26 +196,7 @@ impl fmt::Display for Reloaded {
     }
 }
 
-/// A changed quota.
-///
-/// ```
-/// use tollgate::{config::ConfigError, Config, MemoryBackend, Quota};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), ConfigError> {
-/// let read = |text: &str| Config::parse("limits.json", text, |text| serde_json::from_str(text));
-/// let config = read(r#"{"policies": {"api": {"quota": "30/min", "tiers": {"free": "60/min"}}}}"#)?;
-/// let limiter = config.limiter(MemoryBackend::new()).build();
-/// let new = read(r#"{"policies": {"api": {"quota": "30/min", "tiers": {"free": "40/min"}}}}"#)?;
-/// let reloaded = config.reload(&limiter, &new).await?;
-///
-/// let change = &reloaded.quotas()[0];
-/// assert_eq!((change.policy().as_str(), change.tier()), ("api", Some("free")));
-/// assert_eq!((change.old(), change.new()), (Quota::per_minute(60), Quota::per_minute(40)));
-/// assert_eq!(change.to_string(), "policies.api.tiers.free: 60/min → 40/min");
-/// # Ok(())
-/// # }
-/// ```
+/// A changed quota. See [`Reloaded`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaChange {
     policy: PolicyName,
@@ -271,5 +256,4 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Quotas, and rules, shown by `Display`.
 const MOST_TOLD: usize = 20;

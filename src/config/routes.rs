@@ -6,7 +6,6 @@ use super::raw::{Node, shortened};
 use super::value::{Value, listed};
 use crate::middleware::parse_line;
 
-/// The name of the default policy.
 pub(super) fn default<'n>(value: Option<Value<'n>>, policies: &Policies<'n>) -> Option<&'n str> {
     match value {
         Some(value) => policies.name(&value),
@@ -14,7 +13,6 @@ pub(super) fn default<'n>(value: Option<Value<'n>>, policies: &Policies<'n>) -> 
     }
 }
 
-/// Route lines and the names of their policies.
 pub(super) fn read<'n>(value: &Value<'n>, policies: &Policies<'n>) -> Option<BTreeMap<String, String>> {
     let entries = value.entries(r#""POST /todos" = "api""#)?;
     if entries.len() > MOST_ROUTES {

@@ -18,17 +18,14 @@ pub(super) struct Value<'n> {
 }
 
 impl<'n> Value<'n> {
-    /// The root of the tree.
     pub(super) fn file(node: &'n Node, faults: &'n Faults) -> Value<'n> {
         Value { node, path: Path::FILE, faults }
     }
 
-    /// Adds a fault.
     pub(super) fn fault(&self, message: impl fmt::Display) {
         self.faults.add(&self.path, message);
     }
 
-    /// Adds a fault and returns `None`.
     pub(super) fn refuse<T>(&self, message: impl fmt::Display) -> Option<T> {
         self.fault(message);
         None
@@ -69,7 +66,6 @@ impl<'n> Value<'n> {
         })
     }
 
-    /// A duration above 0.
     pub(super) fn duration(&self) -> Option<Duration> {
         let node = self.node;
         let time = match node {
@@ -133,14 +129,12 @@ pub(super) struct Fields<'n> {
 }
 
 impl<'n> Fields<'n> {
-    /// The value of an optional field.
     pub(super) fn take(&mut self, name: &'static str) -> Option<Value<'n>> {
         self.known.push(name);
         let at = self.entries.iter().position(|(known, _)| *known == name)?;
         Some(self.entries.remove(at).1)
     }
 
-    /// The value of a required field.
     pub(super) fn need(&mut self, name: &'static str, example: &str) -> Option<Value<'n>> {
         let value = self.take(name);
         if value.is_none() {

@@ -12,30 +12,30 @@ use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settle
 use crate::limiter::{RateLimiter, Stats};
 use crate::policy::PolicyName;
 
-/// Counts and times what a limiter decides, by the facade [`metrics`](https://docs.rs/metrics): for Prometheus, or
-/// whatever exporter the program installs.
+/// Counts and times the decisions of a limiter with the facade [`metrics`](https://docs.rs/metrics), for Prometheus or
+/// any other exporter that the program installs.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use tollgate::observe::Metrics;
 /// use tollgate::{MemoryBackend, RateLimiter};
 ///
-/// // First the exporter: PrometheusBuilder::new().install_recorder()?, say; all of it in `docs::observing`.
+/// // First install the exporter, such as PrometheusBuilder::new().install_recorder()?; see `docs::observing`.
 /// let metrics = Arc::new(Metrics::new());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&metrics)).build();
-/// // Whenever it is scraped:
+/// // At each scrape:
 /// metrics.sample(&limiter);
 /// ```
 ///
-/// What is measured, and with which labels, stands in [`names`]; `examples/observability` has a dashboard for Grafana.
-/// No label has anything of a key. 512 policies are told apart; any others are labelled `(others)`.
+/// [`names`] lists the metrics and their labels; `examples/observability` has a Grafana dashboard. No label contains a
+/// key or its digest. The first 512 policies have their own series; others are labelled `(others)`.
 ///
-/// - **Counters add up**: each charge is in [`DECISIONS`](names::DECISIONS) once, or, if nobody decided it, in
-///   [`BACKEND_ERRORS`](names::BACKEND_ERRORS) alone. One whose future is dropped before a remote backend answers is
-///   charged and in neither.
-/// - **The exporter** may be installed before or after; what is counted before is lost, as the facade has it. From then
-///   on each series is looked up once, so it stays with the exporter that was there first. One that drops series which
-///   have been silent for long needs [`look_up_each_time`](Metrics::look_up_each_time).
+/// - **Counters add up**: each charge is either in [`DECISIONS`](names::DECISIONS) once or, if it was not decided, only
+///   in [`BACKEND_ERRORS`](names::BACKEND_ERRORS). A charge whose future is dropped before a remote backend replies is
+///   spent but in neither.
+/// - **The exporter** may be installed later; what is counted before is lost. Each series is then registered once and
+///   stays with that exporter. For an exporter that drops idle series, use
+///   [`look_up_each_time`](Metrics::look_up_each_time).
 #[derive(Debug)]
 pub struct Metrics {
     limiter: Option<SharedString>,
@@ -46,22 +46,13 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// For the limiter of a program, or for several of which nobody asks which is which.
+    /// Metrics of a limiter without the label `limiter`.
     pub fn new() -> Metrics {
         Metrics::with_label(None)
     }
 
-    /// For one of several limiters: each series has its name in the label `limiter`. Without it their gauges would be
-    /// one another's.
-    ///
-    /// ```
-    /// use tollgate::observe::Metrics;
-    /// use tollgate::{MemoryBackend, RateLimiter};
-    ///
-    /// let (api, mail) = (Metrics::named("api"), Metrics::named("mail"));
-    /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(api).build();
-    /// let other = RateLimiter::builder(MemoryBackend::new()).observer(mail).build();
-    /// ```
+    /// Metrics of one of several limiters: each series has the label `limiter`. Without it the limiters would overwrite
+    /// each other's gauges.
     pub fn named(limiter: impl Into<String>) -> Metrics {
         Metrics::with_label(Some(limiter.into().into()))
     }
@@ -71,23 +62,15 @@ impl Metrics {
         Metrics { limiter, keep: true, described, policies: PerPolicy::new(), blocks: OnceLock::new() }
     }
 
-    /// Looks each series up whenever it is written to: for exporters that drop a series when it has been silent for
-    /// long (`idle_timeout` of Prometheus'), which else would not see it again. It costs more than a decision in
-    /// memory.
-    ///
-    /// ```
-    /// use tollgate::observe::Metrics;
-    ///
-    /// let metrics = Metrics::new().look_up_each_time();
-    /// ```
+    /// Registers a series at each write, for exporters that drop idle series (`idle_timeout` of the Prometheus
+    /// exporter) and would not show them again otherwise. Costs more than a decision in memory.
     #[must_use]
     pub fn look_up_each_time(mut self) -> Metrics {
         self.keep = false;
         self
     }
 
-    /// Sets the gauges to how the limiter is now. To be called whenever they are read: for each scrape, or every few
-    /// seconds. It is cheap.
+    /// Sets the gauges from the limiter's current state. Call this at each scrape, or every few seconds. It is cheap.
     pub fn sample(&self, limiter: &RateLimiter) {
         let Stats { rows, evictions, overflowed, circuit_open, waiting, blocked, changed_quotas, mistakes, .. } =
             limiter.stats();
@@ -132,7 +115,7 @@ impl Metrics {
         self.with(counter, key, register_counter, |counter| counter.increment(1));
     }
 
-    /// Writes to a series, by the handle that is known or by the exporter's own look-up.
+    /// Writes to a series, by the cached handle or by looking it up.
     fn with<H>(
         &self,
         known: &OnceLock<H>,
@@ -156,14 +139,12 @@ impl Metrics {
         });
     }
 
-    /// The name and labels of a series.
     fn key(&self, name: &'static str, labels: impl IntoIterator<Item = (&'static str, SharedString)>) -> Key {
         let limiter = self.limiter.clone().map(|limiter| ("limiter", limiter));
         let labels = limiter.into_iter().chain(labels).map(|(name, value)| Label::new(name, value));
         Key::from_parts(name, labels.collect::<Vec<_>>())
     }
 
-    /// Tells an exporter what it is about, once.
     fn describe(&self, recorder: &dyn Recorder) {
         if !is_installed(recorder) || self.described.swap(true, Ordering::Relaxed) {
             return;
@@ -214,13 +195,12 @@ fn register_counter(recorder: &dyn Recorder, key: &Key) -> Counter {
     recorder.register_counter(key, &METADATA)
 }
 
-/// Whether this is not the recorder that stands in for none, so that what it hands out is worth keeping: that one has
-/// no size. (One of an exporter's without a size would be asked each time.)
+/// Whether an exporter is installed, so that its handles are worth caching: the facade's no-op recorder has size 0. (An
+/// exporter of size 0 is asked each time.)
 fn is_installed(recorder: &dyn Recorder) -> bool {
     size_of_val(recorder) > 0
 }
 
-/// Of all of them.
 const METADATA: Metadata<'static> = Metadata::new("tollgate", Level::INFO, Some(module_path!()));
 
 impl Default for Metrics {
@@ -229,7 +209,6 @@ impl Default for Metrics {
     }
 }
 
-/// What exporters show of the counters.
 const COUNTERS: [(&str, &str); 9] = [
     (names::DECISIONS, "Charges that were decided."),
     (names::CHECKS, "Charges that were only asked for."),
@@ -242,7 +221,6 @@ const COUNTERS: [(&str, &str); 9] = [
     (names::OVERFLOWED, "Charges of callers without a row of their own, for want of room."),
 ];
 
-/// And of the gauges.
 const GAUGES: [(&str, &str); 6] = [
     (names::ROWS, "Rows that the backend holds in this process."),
     (names::POLICY_ROWS, "Rows that the backend holds in this process for each policy."),

@@ -6,7 +6,7 @@ use dashmap::DashMap;
 
 use crate::policy::PolicyName;
 
-/// A value for each of the first 512 policies, and one for all others together.
+/// A value for each of the first 512 policies, and one for all others.
 #[derive(Debug)]
 pub(super) struct PerPolicy<T> {
     known: DashMap<PolicyName, Arc<T>>,
@@ -18,7 +18,7 @@ impl<T> PerPolicy<T> {
         PerPolicy { known: DashMap::new(), others: OnceLock::new() }
     }
 
-    /// The value of this policy; `make` is given its name, or [`OTHERS`].
+    /// The value of a policy; `make` is called with its name, or [`OTHERS`].
     pub(super) fn of(&self, policy: &PolicyName, make: impl Fn(&str) -> T) -> Arc<T> {
         if let Some(value) = self.known.get(policy) {
             return Arc::clone(&value);
@@ -30,10 +30,9 @@ impl<T> PerPolicy<T> {
     }
 }
 
-/// Policies that are told apart. Threads that come at once may make it a few more.
+/// Concurrent threads may exceed it by a few.
 const MOST: usize = 512;
 
-/// The name of those that are not.
 const OTHERS: &str = "(others)";
 
 #[cfg(test)]
@@ -62,7 +61,7 @@ mod tests {
 
     #[test]
     fn two_names_with_one_fnv_1a_hash_have_a_value_each() {
-        // A published pair: policies were identified by that hash.
+        // A published collision: policies were once identified by that hash.
         let names = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(PolicyName::new);
         let all = PerPolicy::new();
         for _round in 0..2 {
@@ -75,7 +74,6 @@ mod tests {
     #[test]
     fn threads_that_come_at_once_find_the_same() {
         let all = PerPolicy::new();
-        // Both find the same place empty, each time.
         let both = Barrier::new(2);
         let thread = || {
             for number in 0..MOST / 2 {

@@ -1,28 +1,27 @@
-//! So many events a second, and how many were left out.
+//! A limit on events per second that counts the suppressed ones.
 
 use crate::algorithm::Micros;
 use crate::sync::{Mutex, PoisonError};
 
-/// Lets so many pass in each second of a clock, and counts the others. Exact under any number of threads.
+/// Passes a number of events in each second of a clock and counts the others. Exact with any number of threads.
 #[derive(Debug, Default)]
 pub(super) struct Sample(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
     second: u64,
-    /// How many have passed in this second.
     passed: u32,
-    /// How many have not since the last one that did.
+    /// Events suppressed since the last one that passed.
     left_out: u64,
 }
 
 impl Sample {
-    /// Whether one may pass now: how many were left out since the last one that did, or `None`.
+    /// If an event may pass, returns the number of events suppressed before it.
     pub(super) fn pass(&self, now: Micros, most: u32) -> Option<u64> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let second = now.get() / 1_000_000;
-        // A thread that read the clock before the second turned, and came after, counts in the new one: else each such
-        // thread would begin both anew.
+        // A thread that read the clock just before the second changed counts in the new one; otherwise it would reset
+        // the counts, and so would the next thread.
         if !(second..=second + LATE).contains(&counts.second) {
             (counts.second, counts.passed) = (second, 0);
         }
@@ -35,7 +34,7 @@ impl Sample {
     }
 }
 
-/// Seconds behind which it is not a thread that is late, but the clock that was set back.
+/// More seconds behind mean that the clock was set back, not that a thread is late.
 const LATE: u64 = 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The series of a policy at an exporter.
+//! The metric series of a policy.
 
 use std::cmp::Ordering;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use crate::backend::ErrorKind;
 use crate::limiter::observer::{Decided, Outcome, Settled};
 use crate::policy::{DecidedBy, Reason};
 
-/// The series of a policy. Each is empty as long as there is no exporter that keeps it.
+/// The metric series of a policy. Each handle is empty until an exporter is installed.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) policy: SharedString,
@@ -25,7 +25,7 @@ impl Series {
     }
 }
 
-/// A list that is read without a lock, for a few entries. Entries are added at its end and never removed.
+/// A short append-only map that is read without a lock.
 #[derive(Debug)]
 pub(super) struct GrowingList<K, V>(OnceLock<Box<Entry<K, V>>>);
 
@@ -50,7 +50,6 @@ impl<K, V> Default for GrowingList<K, V> {
     }
 }
 
-/// What is counted of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Count {
     Decision { outcome: Outcome, reason: Reason, decided_by: DecidedBy, enforced: bool },
@@ -60,7 +59,6 @@ pub(super) enum Count {
     Reset,
 }
 
-/// How the true cost of a charge compares with what was charged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Change {
     More,
@@ -99,7 +97,6 @@ impl Count {
         Count::Decision { outcome, reason, decided_by, enforced: observed.is_enforced() }
     }
 
-    /// The name of its series, and its labels besides that of the policy.
     pub(super) fn name_and_labels(self) -> (&'static str, Vec<(&'static str, SharedString)>) {
         match self {
             Count::Decision { outcome, reason, decided_by, enforced } => {

@@ -3,7 +3,6 @@ use std::time::Duration;
 use super::super::{DAY, HOUR, MINUTE, SECOND, Verdict, available, next_change, roll, step, when as first_within};
 use super::*;
 
-/// A whole second and a boundary of minutes.
 const NOW: Micros = Micros::new(1_700_000_040_000_000);
 
 fn charged(quota: &Quota, state: &State, now: Micros, cost: u64) -> State {
@@ -33,7 +32,6 @@ fn two_quotas_that_alternate_admit_no_more_than_the_larger_one() {
         }
     }
     assert!(admitted <= 2000 + 1000, "{admitted}");
-    // The alternation does not lock the key out either.
     assert!(admitted >= 1900, "{admitted}");
 }
 
@@ -52,7 +50,6 @@ fn a_downgrade_keeps_a_caller_out_no_longer_than_the_old_quota_needed() {
         assert_eq!(retry(&new, &state, NOW, Ask::cost(new.limit())), Some(old.window()));
         let later = State { clear: state.clear + 30 * SECOND, ..state };
         assert!(retry(&new, &later, NOW, Ask::cost(1)) > Some(first));
-        // Denied asks change neither the row nor the retry time.
         let denied = step(&new, &state, NOW + SECOND, Ask::cost(1));
         assert_eq!(denied.state, state);
         assert_eq!(denied.verdict, Verdict::Deny { retry: Some(first - SECOND) });
@@ -93,7 +90,6 @@ fn between_other_algorithms_counts_stand_whole_until_they_are_clear() {
         assert_eq!(first_within(&window, &state, now, 0.0), Some(state.clear));
     }
     assert_eq!(available(&window, &state, state.clear), 10);
-    // Both counts of a sliding window.
     let sliding = Quota::sliding_window(10, MINUTE);
     let first = charged(&sliding, &State::default(), NOW, 4);
     let second = charged(&sliding, &first, NOW + MINUTE, 3);
@@ -114,10 +110,8 @@ fn between_sliding_windows_of_one_period_both_counts_carry_over() {
         assert_eq!(roll(&new, &row, now), roll(&new, &own(row), now), "{seconds}");
         assert_eq!(first_within(&new, &row, now, 3.0), first_within(&new, &roll(&new, &own(row), now), now, 3.0));
     }
-    // With another phase they stay whole.
     let other = new.start(SECOND);
     assert_eq!(roll(&other, &row, NOW + 2 * MINUTE).spent, 45.0);
-    // Tokens given back are not a window count.
     let bucket = Quota::token_bucket(10, MINUTE);
     let given = State { spent: 1.0, at: NOW, carry: 8.0, stamp: bucket.stamp(), clear: NOW + MINUTE };
     for quota in [old, bucket.capacity(11), Quota::fixed_window(10, MINUTE)] {

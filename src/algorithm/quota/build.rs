@@ -74,7 +74,6 @@ impl Quota {
         Ok(self)
     }
 
-    /// Microseconds in which the full capacity is paid back.
     pub(super) const fn micros_to_fill(&self) -> u128 {
         // At least one token: with a capacity of 0, not every clock step must look like a jump.
         self.micros_to_repay(if self.capacity == 0 { 1 } else { self.capacity })
@@ -114,7 +113,6 @@ impl Quota {
     }
 }
 
-/// Unwraps the quota, or panics with the error.
 #[track_caller]
 pub(super) const fn built(result: Result<Quota, QuotaError>) -> Quota {
     match result {

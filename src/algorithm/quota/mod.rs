@@ -13,7 +13,6 @@ use super::error::{QuotaError, TOO_MANY};
 ///
 /// ```
 /// use tollgate::{DAY, HOUR, MINUTE, SECOND, WEEK};
-///
 /// assert_eq!((60 * SECOND, 60 * MINUTE, 24 * HOUR, 7 * DAY), (MINUTE, HOUR, DAY, WEEK));
 /// ```
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -27,15 +26,6 @@ pub const DAY: Duration = Duration::from_secs(86_400);
 pub const WEEK: Duration = Duration::from_secs(604_800);
 
 /// How spent tokens come back.
-///
-/// ```
-/// use tollgate::algorithm::Algorithm;
-/// use tollgate::{Quota, MINUTE};
-///
-/// assert_eq!(Quota::token_bucket(10, MINUTE).algorithm(), Algorithm::TokenBucket);
-/// assert_eq!("10/min sliding".parse::<Quota>()?.algorithm(), Algorithm::SlidingWindow);
-/// # Ok::<(), tollgate::policy::ParseQuotaError>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -97,14 +87,27 @@ impl Algorithm {
 /// use the `try_` variants, [`FromStr`](std::str::FromStr) or (feature `serde`) a configuration file.
 ///
 /// ```
-/// use tollgate::{Quota, DAY, MINUTE, SECOND};
+/// use tollgate::{algorithm::Algorithm, Quota, DAY, MINUTE, SECOND};
 ///
 /// const SEARCH: Quota = Quota::token_bucket(10, SECOND).capacity(50);
 /// assert_eq!(SEARCH, "10/s burst 50".parse()?);
 ///
-/// let per_day = Quota::fixed_window(1000, DAY).start(8 * tollgate::HOUR); // days that begin at 08:00 UTC
+/// assert_eq!((SEARCH.rate(), SEARCH.period(), SEARCH.limit(), SEARCH.window()), (10, SECOND, 50, 5 * SECOND));
+///
+/// let daily = Quota::fixed_window(1000, DAY).start(8 * tollgate::HOUR); // days that begin at 08:00 UTC
 /// let strict = Quota::sliding_window(100, MINUTE);
-/// assert!(Quota::try_token_bucket(0, MINUTE).is_err());
+/// assert_eq!((strict.algorithm(), strict.limit()), (Algorithm::SlidingWindow, 100));
+/// let error = strict.try_capacity(200).unwrap_err();
+/// assert!(error.to_string().starts_with("capacity is 200 for a sliding window"));
+///
+/// // Ten immediately, and fifty more for callers that wait: the last of them for five seconds.
+/// let patient = Quota::token_bucket(10, SECOND).max_reserved(50);
+/// assert_eq!((patient.reservable(), patient.unlimited_reservations().reservable()), (Some(50), None));
+/// assert!(strict.try_max_reserved(50).is_err() && strict.try_unlimited_reservations().is_err());
+/// assert!(Quota::try_fixed_window(0, DAY).is_err() && Quota::try_sliding_window(0, DAY).is_err());
+/// assert!(Quota::token_bucket(Quota::MAX_TOKENS, SECOND).try_capacity(Quota::MAX_TOKENS + 1).is_err());
+/// assert!(Quota::try_token_bucket(1, 2 * Quota::MAX_PERIOD).is_err());
+/// assert!(Quota::try_fixed_window(1, Quota::MAX_PERIOD).is_ok_and(|slow| slow.window() < Quota::MAX_WINDOW));
 /// # Ok::<(), tollgate::policy::ParseQuotaError>(())
 /// ```
 ///
@@ -120,7 +123,6 @@ pub struct Quota {
     rate: u64,
     period: u64,
     capacity: u64,
-    /// `UNLIMITED` for no bound.
     max_reserved: u64,
     start: u64,
     /// `rate / period` in lowest terms: exactly `grain_tokens` are refilled every `grain_micros`.
@@ -128,7 +130,6 @@ pub struct Quota {
     pub(in crate::algorithm) grain_micros: u64,
 }
 
-/// What determines the window boundaries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Phase {
     Nobody,
@@ -141,15 +142,6 @@ const UNLIMITED: u64 = u64::MAX;
 impl Quota {
     /// The largest value of any number of a quota, and of a cost: `10^15 - 1`, the largest integer of a structured
     /// header (RFC 9651, section 3.3.1), and exact in an `f64`.
-    ///
-    /// ```
-    /// use tollgate::{Quota, SECOND};
-    ///
-    /// let most = Quota::token_bucket(Quota::MAX_TOKENS, SECOND);
-    /// assert!(most.try_capacity(Quota::MAX_TOKENS + 1).is_err());
-    /// assert!(Quota::try_token_bucket(1, 2 * Quota::MAX_PERIOD).is_err());
-    /// assert!(Quota::try_fixed_window(1, Quota::MAX_PERIOD).is_ok_and(|slow| slow.window() < Quota::MAX_WINDOW));
-    /// ```
     pub const MAX_TOKENS: u64 = 999_999_999_999_999;
 
     /// The longest period: 100 years.
@@ -162,13 +154,6 @@ impl Quota {
     /// [`capacity`](Quota::capacity) for smaller bursts: `token_bucket(3600, HOUR)` allows all 3600 in one second.
     ///
     /// Admits at most `capacity + rate * interval / period` tokens in any interval.
-    ///
-    /// ```
-    /// use tollgate::{Quota, MINUTE};
-    ///
-    /// let quota = Quota::token_bucket(10, MINUTE);
-    /// assert_eq!((quota.rate(), quota.period(), quota.limit()), (10, MINUTE, 10));
-    /// ```
     ///
     /// # Panics
     /// If `rate` is 0 or over [`Quota::MAX_TOKENS`], or `period` is 0, over [`Quota::MAX_PERIOD`] or not whole
@@ -187,7 +172,6 @@ impl Quota {
     ///
     /// ```
     /// use tollgate::{Quota, DAY};
-    ///
     /// // Five hundred a day; a key that spends nothing for two days has a thousand.
     /// let budget = Quota::fixed_window(500, DAY).capacity(1000);
     /// assert_eq!((budget.rate(), budget.limit(), budget.window()), (500, 1000, 2 * DAY));
@@ -208,14 +192,6 @@ impl Quota {
     /// inside a window it may still admit up to twice the limit, less one, as a token bucket does: see [the worst
     /// window](crate::docs::choosing#the-worst-window). It has no reservations, and its capacity is its limit.
     ///
-    /// ```
-    /// use tollgate::{Quota, MINUTE};
-    ///
-    /// let strict = Quota::sliding_window(100, MINUTE);
-    /// assert_eq!((strict.limit(), strict.window()), (100, MINUTE));
-    /// assert!(strict.try_capacity(200).is_err());
-    /// ```
-    ///
     /// # Panics
     /// As [`Quota::token_bucket`]. See [`Quota::try_sliding_window`].
     #[track_caller]
@@ -227,7 +203,6 @@ impl Quota {
     ///
     /// ```
     /// use tollgate::{policy::QuotaError, Quota, MINUTE};
-    ///
     /// fn from_settings(per_minute: u64, burst: u64) -> Result<Quota, QuotaError> {
     ///     Quota::try_token_bucket(per_minute, MINUTE)?.try_capacity(burst)
     /// }
@@ -243,13 +218,6 @@ impl Quota {
 
     /// [`Quota::fixed_window`] for values known only at run time.
     ///
-    /// ```
-    /// use tollgate::{Quota, DAY};
-    ///
-    /// assert_eq!(Quota::try_fixed_window(500, DAY), Ok(Quota::fixed_window(500, DAY)));
-    /// assert!(Quota::try_fixed_window(500, std::time::Duration::ZERO).is_err());
-    /// ```
-    ///
     /// # Errors
     /// As [`Quota::try_token_bucket`].
     pub const fn try_fixed_window(rate: u64, period: Duration) -> Result<Quota, QuotaError> {
@@ -257,13 +225,6 @@ impl Quota {
     }
 
     /// [`Quota::sliding_window`] for values known only at run time.
-    ///
-    /// ```
-    /// use tollgate::{Quota, MINUTE};
-    ///
-    /// assert_eq!(Quota::try_sliding_window(100, MINUTE), Ok(Quota::sliding_window(100, MINUTE)));
-    /// assert!(Quota::try_sliding_window(0, MINUTE).is_err());
-    /// ```
     ///
     /// # Errors
     /// As [`Quota::try_token_bucket`].
@@ -275,14 +236,6 @@ impl Quota {
     ///
     /// 0 is valid with reservations: there is no burst, and requests are spaced evenly.
     ///
-    /// ```
-    /// use tollgate::{Quota, SECOND};
-    ///
-    /// // Ten a second in the long run, fifty in a burst.
-    /// let quota = Quota::token_bucket(10, SECOND).capacity(50);
-    /// assert_eq!((quota.limit(), quota.window()), (50, 5 * SECOND));
-    /// ```
-    ///
     /// # Panics
     /// If `capacity` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to refill, or the quota is a
     /// sliding window. See [`Quota::try_capacity`].
@@ -293,14 +246,6 @@ impl Quota {
     }
 
     /// [`Quota::capacity`] for values known only at run time.
-    ///
-    /// ```
-    /// use tollgate::{Quota, SECOND};
-    ///
-    /// assert_eq!(Quota::token_bucket(10, SECOND).try_capacity(50).map(|quota| quota.limit()), Ok(50));
-    /// let error = Quota::sliding_window(10, SECOND).try_capacity(50).unwrap_err();
-    /// assert!(error.to_string().starts_with("capacity is 50 for a sliding window"));
-    /// ```
     ///
     /// # Errors
     /// Where [`Quota::capacity`] panics.
@@ -318,16 +263,6 @@ impl Quota {
 
     /// Sets how many tokens over the capacity may be reserved for waiting callers of one key, in total. Default: 0, no
     /// reservations.
-    ///
-    /// ```
-    /// use tollgate::{Quota, SECOND};
-    ///
-    /// // Ten immediately, and fifty more for callers that wait: the last of them for five seconds.
-    /// let quota = Quota::token_bucket(10, SECOND).max_reserved(50);
-    /// assert_eq!(quota.reservable(), Some(50));
-    /// assert_eq!(Quota::token_bucket(10, SECOND).try_max_reserved(50), Ok(quota));
-    /// assert!(Quota::sliding_window(10, SECOND).try_max_reserved(50).is_err());
-    /// ```
     ///
     /// # Panics
     /// If `tokens` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to refill, or the quota is a sliding
@@ -358,15 +293,6 @@ impl Quota {
     }
 
     /// Removes the bound on reservations: waiting callers get a due time, however late.
-    ///
-    /// ```
-    /// use tollgate::{Quota, SECOND};
-    ///
-    /// let quota = Quota::token_bucket(10, SECOND).unlimited_reservations();
-    /// assert_eq!(quota.reservable(), None);
-    /// assert!(Quota::fixed_window(10, SECOND).try_unlimited_reservations().is_ok());
-    /// assert!(Quota::sliding_window(10, SECOND).try_unlimited_reservations().is_err());
-    /// ```
     ///
     /// # Panics
     /// If the quota is a sliding window. See [`Quota::try_unlimited_reservations`].
@@ -500,7 +426,6 @@ impl Quota {
         self
     }
 
-    /// Whether [`seeded`](Quota::seeded) changes the quota.
     pub(crate) const fn wants_seed(&self) -> bool {
         !matches!(self.phase, Phase::Start) && matches!(self.algorithm, Algorithm::FixedWindow)
     }
@@ -552,7 +477,6 @@ impl Quota {
     ///
     /// ```
     /// use tollgate::{Quota, DAY, HOUR, MINUTE, SECOND};
-    ///
     /// assert_eq!(Quota::per_second(50), Quota::token_bucket(50, SECOND));
     /// assert_eq!(Quota::per_minute(50), Quota::token_bucket(50, MINUTE));
     /// assert_eq!(Quota::per_hour(50), Quota::token_bucket(50, HOUR));
