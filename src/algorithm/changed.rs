@@ -10,7 +10,7 @@
 //!
 //! An admission makes the row the current quota's. A denial leaves it unchanged.
 
-use super::{Algorithm, Ask, MOST_SPENT, Micros, Quota, State};
+use super::{Algorithm, Ask, MAX_SPENT, Micros, Quota, State};
 use super::{fixed_window, granted, retry_own, roll_own, roll_within, sliding_window, token_bucket, within_own};
 
 #[inline]
@@ -37,7 +37,7 @@ fn owed(state: &State) -> f64 {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reading {
     /// Paid back by the faster of two token buckets.
-    Faster,
+    FasterBucket,
     Own,
     /// Counts stay whole until the row expires.
     Whole,
@@ -46,7 +46,7 @@ enum Reading {
 fn reading(quota: &Quota, state: &State) -> Reading {
     match quota.algorithm() {
         algorithm if Some(algorithm) != writer(state) => Reading::Whole,
-        Algorithm::TokenBucket => Reading::Faster,
+        Algorithm::TokenBucket => Reading::FasterBucket,
         Algorithm::FixedWindow => Reading::Own,
         Algorithm::SlidingWindow if is_same_window(quota, state) => Reading::Own,
         Algorithm::SlidingWindow => Reading::Whole,
@@ -71,7 +71,7 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     }
     let reading = reading(quota, state);
     let row = match reading {
-        Reading::Faster => own,
+        Reading::FasterBucket => own,
         // The previous window carries over; other algorithms keep data for their receipts in `carry`.
         Reading::Own if quota.algorithm() == Algorithm::SlidingWindow => State { carry: state.carry, ..own },
         Reading::Own => own,
@@ -81,14 +81,14 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
         return roll_own(quota, &State { spent: 0.0, at: now, carry: 0.0, ..own }, now);
     }
     match reading {
-        Reading::Faster => faster(quota, &row, now),
+        Reading::FasterBucket => roll_faster(quota, &row, now),
         Reading::Own => roll_within(quota, &row, now),
-        Reading::Whole => whole(quota, &row, now),
+        Reading::Whole => roll_whole(quota, &row, now),
     }
 }
 
 /// The lesser of what `quota` leaves and what the bucket that wrote the row, paid back by `clear`, leaves.
-fn faster(quota: &Quota, row: &State, now: Micros) -> State {
+fn roll_faster(quota: &Quota, row: &State, now: Micros) -> State {
     let rolled = token_bucket::roll(quota, row, now);
     if now <= row.at || row.clear == Micros::MAX {
         return rolled;
@@ -102,7 +102,7 @@ fn faster(quota: &Quota, row: &State, now: Micros) -> State {
 }
 
 /// All of the counts, as an own row that is paid back from `now` on.
-fn whole(quota: &Quota, row: &State, now: Micros) -> State {
+fn roll_whole(quota: &Quota, row: &State, now: Micros) -> State {
     let at = match quota.algorithm() {
         Algorithm::TokenBucket => row.at.max(now),
         Algorithm::FixedWindow => row.at.max(fixed_window::boundary(quota, fixed_window::index(quota, now))),
@@ -127,7 +127,7 @@ pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> O
     let holds = |at: Micros| granted(quota, &super::roll(quota, state, at), at, ask).is_some();
     let clear = state.clear;
     let before = match reading(quota, state) {
-        Reading::Faster => first(now, clear, holds),
+        Reading::FasterBucket => first(now, clear, holds),
         // Until it expires, rolling the row again gives the same own row.
         Reading::Own => retry_own(quota, &super::roll(quota, state, now), now, ask),
         // While counts stay whole, only the wait for a reservation changes: it shrinks towards the end of a window.
@@ -166,7 +166,7 @@ fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Mi
 /// than its rate, which is all that the bound needs.
 #[cold]
 pub(super) fn overrun(state: &State, more: u64) -> State {
-    let spent = (state.spent + more.min(MOST_SPENT) as f64).min(MOST_SPENT as f64);
+    let spent = (state.spent + more.min(MAX_SPENT) as f64).min(MAX_SPENT as f64);
     let clear = match writer(state) {
         Some(Algorithm::SlidingWindow) | None => state.clear,
         _ if state.clear == Micros::MAX => Micros::MAX,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::words::Words;
+use super::const_message::ConstMessage;
 
 /// An invalid quota: names the value and what it may be.
 ///
@@ -30,12 +30,12 @@ impl QuotaError {
     /// Panics with the message, for `const` constructors.
     #[track_caller]
     pub(crate) const fn panic(&self) -> ! {
-        let words = Words::new().text(self.before);
-        let words = match self.value {
-            Some(value) => words.number(value),
-            None => words,
+        let message = ConstMessage::new().text(self.before);
+        let message = match self.value {
+            Some(value) => message.number(value),
+            None => message,
         };
-        words.text(self.after).panic()
+        message.text(self.after).panic()
     }
 }
 
@@ -52,5 +52,4 @@ impl fmt::Display for QuotaError {
 impl std::error::Error for QuotaError {}
 
 pub(super) const TOO_MANY: &str = "; it must be at most 999999999999999 tokens";
-pub(super) const TOO_LONG: &str =
-    "; at this rate it takes over 285 years to be paid back, so lower it or raise the rate";
+pub(super) const TOO_LONG: &str = "; at this rate it takes over 285 years to refill, so lower it or raise the rate";

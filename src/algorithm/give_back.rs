@@ -16,7 +16,7 @@
 //!
 //! A row that holds less than these sums was reset or evicted in between; then nothing is given back.
 
-use super::{Algorithm, MOST_SPENT, Micros, Quota, State, Step, Verdict};
+use super::{Algorithm, MAX_SPENT, Micros, Quota, State, Step, Verdict};
 use super::{changed, cleared, is_foreign, roll, sliding_window, spent, when};
 
 /// The data for settling a charge later: its cost, and the row just after it. See [`settle`] for an example.
@@ -117,25 +117,25 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     let now = now.max(row.at);
     if actual >= receipt.cost {
         let more = row.spent + (actual - receipt.cost) as f64;
-        return State { spent: more.min(MOST_SPENT as f64), ..row };
+        return State { spent: more.min(MAX_SPENT as f64), ..row };
     }
-    let wanted = (receipt.cost - actual) as f64;
+    let refund = (receipt.cost - actual) as f64;
     if quota.stamp() != receipt.state.stamp {
         // The quota changed in between, so the charge may already be repaid under another one.
         return row;
     }
     if quota.algorithm() == Algorithm::SlidingWindow {
-        return settle_window(quota, &row, receipt, now, wanted);
+        return settle_window(quota, &row, receipt, now, refund);
     }
 
-    let stands = spent(quota, &row, now);
+    let outstanding = spent(quota, &row, now);
     // What would be outstanding if nothing had been spent or given back since the charge.
     let own = spent(quota, &roll(quota, &receipt.state, now), now);
     if receipt.due > now {
-        let last = (stands - own).abs() <= ROUNDING;
-        return if actual == 0 && last { less(row, wanted.min(own), stands, now) } else { row };
+        let last = (outstanding - own).abs() <= ROUNDING;
+        return if actual == 0 && last { reduced_by(row, refund.min(own), outstanding, now) } else { row };
     }
-    if quota.reserves() && stands > quota.limit() as f64 {
+    if quota.reserves() && outstanding > quota.limit() as f64 {
         return row;
     }
     if row.carry < receipt.state.carry {
@@ -145,27 +145,27 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     // reduce this charge.
     let before = receipt.state.spent - receipt.cost as f64;
     let left = own - (row.carry - receipt.state.carry).min(before);
-    if stands < left - ROUNDING {
+    if outstanding < left - ROUNDING {
         return row;
     }
-    let given = wanted.min(left);
+    let given = refund.min(left);
     if given <= 0.0 {
         return row;
     }
     // After the last charge there is none that needs `carry`; earlier charges are paid back first in any case.
-    let last = stands - left <= ROUNDING;
-    if !last && row.carry + given > MOST_SPENT as f64 {
+    let last = outstanding - left <= ROUNDING;
+    if !last && row.carry + given > MAX_SPENT as f64 {
         // Not countable exactly, and what is not counted could be given back twice.
         return row;
     }
-    let reduced = less(row, given, stands, now);
+    let reduced = reduced_by(row, given, outstanding, now);
     if last || reduced == row { reduced } else { State { carry: row.carry + given, ..reduced } }
 }
 
 /// [`settle_own`] for a sliding window, whose counts shrink only at boundaries: the charge is still there in full, in
 /// the current window or the previous one.
-fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, wanted: f64) -> State {
-    let then = sliding_window::roll(quota, &State { spent: wanted, carry: 0.0, ..receipt.state }, now);
+fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, refund: f64) -> State {
+    let then = sliding_window::roll(quota, &State { spent: refund, carry: 0.0, ..receipt.state }, now);
     if row.spent < then.spent || row.carry < then.carry {
         return *row; // It was reset or evicted in between.
     }
@@ -174,14 +174,14 @@ fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros
 
 /// The row, of which `outstanding` tokens are owed, less `given`. `given` is fractional if part of the charge has been
 /// paid back. The rest is then whole again if only this charge was owed in parts; otherwise it is rounded up.
-fn less(row: State, given: f64, stands: f64, now: Micros) -> State {
-    if given.fract() == 0.0 && given < stands {
+fn reduced_by(row: State, given: f64, outstanding: f64, now: Micros) -> State {
+    if given.fract() == 0.0 && given < outstanding {
         return State { spent: row.spent - given, ..row };
     }
-    let rest = (stands - given).max(0.0);
+    let rest = (outstanding - given).max(0.0);
     let whole = if (rest - rest.round()).abs() <= ROUNDING { rest.round() } else { rest.ceil() };
     // Rounding up may exceed what was outstanding; a refund never charges.
-    if whole >= stands { row } else { State { spent: whole, at: row.at.max(now), ..row } }
+    if whole >= outstanding { row } else { State { spent: whole, at: row.at.max(now), ..row } }
 }
 
 /// Upper bound of the difference between two sums of the same whole tokens less the same fraction of a token.
@@ -340,7 +340,7 @@ mod tests {
         let quota = Quota::token_bucket(10, MINUTE).capacity(100);
         let mut state = State::default();
         let [first, _last] = [5, 5].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
-        let most = MOST_SPENT as f64;
+        let most = MAX_SPENT as f64;
         for (carry, spent, then) in [(most - 5.0, 5.0, most), (most - 4.0, 10.0, most - 4.0), (most, 10.0, most)] {
             let settled = settle(
                 &quota,

@@ -22,6 +22,7 @@
 //! ```
 
 mod changed;
+mod const_message;
 mod error;
 mod fixed_window;
 mod give_back;
@@ -31,23 +32,22 @@ mod quota;
 mod sliding_window;
 mod step;
 mod token_bucket;
-mod words;
 
 use std::fmt;
 use std::time::Duration;
 
 pub(crate) use changed::{is_foreign, writer};
+pub(crate) use const_message::ConstMessage;
 pub use error::QuotaError;
 pub(crate) use give_back::carry_until;
 pub use give_back::{ChargeRecord, settle, takes_effect};
 pub(crate) use list::List;
 pub use micros::Micros;
 pub(crate) use micros::whole_micros;
-pub(crate) use quota::MOST_SPENT;
+pub(crate) use quota::MAX_SPENT;
 pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND, WEEK};
 pub use step::{Line, Steps, step, step_all};
 use step::{granted, retry_own};
-pub(crate) use words::Words;
 
 /// The stored state of one key under one policy. The default is that of a new key.
 ///
@@ -101,27 +101,27 @@ pub struct Ask {
     max_wait: u64,
 }
 
-const NOT_AT_ALL: u64 = u64::MAX;
-const HOWEVER_LONG: u64 = NOT_AT_ALL - 1;
+const NO_WAIT: u64 = u64::MAX;
+const ANY_WAIT: u64 = NO_WAIT - 1;
 
 impl Ask {
     /// Asks for `cost` tokens immediately. A cost of 0 checks that the key is not in debt.
     pub const fn cost(cost: u64) -> Ask {
-        Ask { cost, max_wait: NOT_AT_ALL }
+        Ask { cost, max_wait: NO_WAIT }
     }
 
     /// Accepts a reservation that is due within `wait` (rounded up to whole microseconds). No effect if the quota has
     /// no reservations.
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> Ask {
-        self.max_wait = whole_micros(wait).min(HOWEVER_LONG);
+        self.max_wait = whole_micros(wait).min(ANY_WAIT);
         self
     }
 
     /// Accepts a reservation, however late it is due. No effect if the quota has no reservations.
     #[must_use]
     pub const fn reserve(mut self) -> Ask {
-        self.max_wait = HOWEVER_LONG;
+        self.max_wait = ANY_WAIT;
         self
     }
 
@@ -138,7 +138,7 @@ impl Ask {
     }
 
     pub(crate) const fn max_wait_micros(&self) -> Option<u64> {
-        if self.max_wait == NOT_AT_ALL { None } else { Some(self.max_wait) }
+        if self.max_wait == NO_WAIT { None } else { Some(self.max_wait) }
     }
 
     /// The longest wait that the caller accepts; `None` if it does not wait.
@@ -172,7 +172,7 @@ impl fmt::Debug for Ask {
 /// assert_eq!(decide(&first.state, Ask::cost(3)).verdict, Verdict::Deny { retry: None });
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums)] // There is nothing else to say.
+#[allow(clippy::exhaustive_enums)] // Callers match on all outcomes.
 pub enum Verdict {
     /// The tokens are spent; proceed now.
     Allow,
@@ -544,7 +544,7 @@ mod tests {
         for quota in [Quota::token_bucket(1, century), Quota::fixed_window(1, century).start(Duration::ZERO)] {
             // It would be paid back in the year 2370.
             let owed = State { spent: 4.0, at: NOW, stamp: quota.stamp(), ..State::default() };
-            for spent in [1e9, MOST_SPENT as f64] {
+            for spent in [1e9, MAX_SPENT as f64] {
                 assert_eq!(when(&quota, &State { spent, ..owed }, NOW, 0.0), None, "{quota:?}");
             }
             assert_eq!(step(&quota, &owed, NOW, Ask::cost(1)).verdict, Verdict::Deny { retry: None }, "{quota:?}");

@@ -23,25 +23,25 @@ pub(super) fn aligned(quota: &Quota, state: &State) -> bool {
 }
 
 pub(super) fn spent(quota: &Quota, state: &State, now: Micros) -> f64 {
-    state.spent + in_view(quota, state.carry, elapsed(quota, state, now))
+    state.spent + weighted(quota, state.carry, elapsed(quota, state, now))
 }
 
 pub(super) fn within(quota: &Quota, state: &State, now: Micros, level: f64) -> bool {
-    in_view(quota, state.carry, elapsed(quota, state, now)) <= level - state.spent
+    weighted(quota, state.carry, elapsed(quota, state, now)) <= level - state.spent
 }
 
 /// The first instant from `now` on at which [`within`] holds, if nothing is spent meanwhile.
 pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Option<Micros> {
     let window = index(quota, state.at);
-    let room = level - state.spent;
-    let then = if room >= 0.0 {
-        if state.carry <= room {
+    let rest = level - state.spent;
+    let then = if rest >= 0.0 {
+        if state.carry <= rest {
             return Some(now);
         }
         // Later in this window, when less of the previous one counts.
-        instant(quota, window, out_of_view(quota, state.carry, room))
+        instant(quota, window, elapsed_until(quota, state.carry, rest))
     } else {
-        instant(quota, window + 1, out_of_view(quota, state.spent, level))
+        instant(quota, window + 1, elapsed_until(quota, state.spent, level))
     };
     let then = then.max(now);
     (then < Micros::MAX).then_some(then)
@@ -53,24 +53,24 @@ fn elapsed(quota: &Quota, state: &State, now: Micros) -> u64 {
 }
 
 /// The part of the previous window's `count` that still counts `elapsed` microseconds into the current one.
-fn in_view(quota: &Quota, count: f64, elapsed: u64) -> f64 {
+fn weighted(quota: &Quota, count: f64, elapsed: u64) -> f64 {
     // Rounded twice: at the start of a window the product may exceed the count.
     (count * (quota.period_micros() - elapsed) as f64 / quota.period_micros() as f64).min(count)
 }
 
 /// Microseconds into a window after which at most `level` of the previous window's `count` counts.
-fn out_of_view(quota: &Quota, count: f64, room: f64) -> u64 {
-    if count <= room {
+fn elapsed_until(quota: &Quota, count: f64, level: f64) -> u64 {
+    if count <= level {
         return 0;
     }
     let period = quota.period_micros();
-    let mut elapsed = ((count - room) * period as f64 / count).ceil().max(1.0).min(period as f64) as u64;
+    let mut elapsed = ((count - level) * period as f64 / count).ceil().max(1.0).min(period as f64) as u64;
     // Rounded twice, so step to the exact microsecond. `elapsed` is at least 1, since at 0 all of `count` counts, and
     // at most the period, after which none of it does.
     for _ in 0..4 {
-        if in_view(quota, count, elapsed) > room {
+        if weighted(quota, count, elapsed) > level {
             elapsed += 1;
-        } else if in_view(quota, count, elapsed - 1) <= room {
+        } else if weighted(quota, count, elapsed - 1) <= level {
             elapsed -= 1;
         } else {
             break;

@@ -130,7 +130,7 @@ fn undo<R: BorrowMut<State>>(rows: &mut [R], before: &[State], lines: &[Line<'_>
         let before = before[same().next().unwrap_or(i)];
         *rows[line.row].borrow_mut() = before;
         if !granted[i] && same().count() > 1 {
-            let verdict = together(&before, now, same().map(|other| &lines[other]));
+            let verdict = shared_denial(&before, now, same().map(|other| &lines[other]));
             steps[i].verdict = verdict.unwrap_or(steps[i].verdict);
         }
         if same().any(|other| granted[other]) {
@@ -141,7 +141,7 @@ fn undo<R: BorrowMut<State>>(rows: &mut [R], before: &[State], lines: &[Line<'_>
 
 /// The denial shared by all lines of one row, if one of them is denied. Each line is decided with the tokens of the
 /// lines before it added, within its own maximum wait. The call succeeds once the last line does.
-fn together<'a>(before: &State, now: Micros, lines: impl Iterator<Item = &'a Line<'a>>) -> Option<Verdict> {
+fn shared_denial<'a>(before: &State, now: Micros, lines: impl Iterator<Item = &'a Line<'a>>) -> Option<Verdict> {
     let mut tokens = 0u64;
     let mut denial: Option<Option<Duration>> = None;
     for line in lines {
@@ -208,14 +208,14 @@ pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Opti
         return Some(Verdict::Allow);
     }
     let max_wait = ask.max_wait_micros().filter(|_| quota.reserves())?;
-    turn(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
+    due_time(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
 }
 
 /// When `ask` would be granted, for a rolled own row that denies it at `now`.
 pub(super) fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
     match ask.max_wait_micros().filter(|_| quota.reserves()) {
         None => when_own(quota, row, now, quota.limit().checked_sub(ask.cost)? as f64),
-        Some(max_wait) => retry_turn(quota, row, now, ask.cost, max_wait),
+        Some(max_wait) => retry_reservation(quota, row, now, ask.cost, max_wait),
     }
 }
 
@@ -224,7 +224,7 @@ fn charged(quota: &Quota, row: &State, cost: u64) -> State {
 }
 
 /// The due time of a reservation of `cost` made at `now`; `None` if it is not possible within `max_wait`.
-fn turn(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
+fn due_time(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
     let level = quota.ceiling().checked_sub(cost)?;
     if !within_own(quota, row, now, level as f64) {
         return None;
@@ -235,12 +235,12 @@ fn turn(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Op
 }
 
 /// When a reservation of `cost` would be granted, due within `max_wait` of then.
-fn retry_turn(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
-    let granted_at = |at: Micros| turn(quota, &roll(quota, row, at), at, cost, max_wait).is_some();
-    let room = when_own(quota, row, now, quota.ceiling().checked_sub(cost)? as f64)?;
+fn retry_reservation(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
+    let granted_at = |at: Micros| due_time(quota, &roll(quota, row, at), at, cost, max_wait).is_some();
+    let fits = when_own(quota, row, now, quota.ceiling().checked_sub(cost)? as f64)?;
     let charged = State { spent: row.spent + cost as f64, ..*row };
     let due = when_own(quota, &charged, now, quota.limit() as f64)?;
-    let at = room.max(due.minus(max_wait)).max(now);
+    let at = fits.max(due.minus(max_wait)).max(now);
     if granted_at(at) {
         return Some(at);
     }

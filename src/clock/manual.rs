@@ -59,12 +59,12 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct ManualClock(Arc<Mutex<Shown>>);
+pub struct ManualClock(Arc<Mutex<ClockState>>);
 
-struct Shown {
+struct ClockState {
     now: Micros,
     sleepers: BTreeMap<(Micros, u64), Waker>,
-    came: u64,
+    next_id: u64,
 }
 
 impl ManualClock {
@@ -75,7 +75,7 @@ impl ManualClock {
 
     /// A clock that shows `instant`.
     pub fn at(instant: Micros) -> ManualClock {
-        ManualClock(Arc::new(Mutex::new(Shown { now: instant, sleepers: BTreeMap::new(), came: 0 })))
+        ManualClock(Arc::new(Mutex::new(ClockState { now: instant, sleepers: BTreeMap::new(), next_id: 0 })))
     }
 
     /// Advances by `duration`, rounded up to whole microseconds, and wakes requests that wait for an instant up to
@@ -92,34 +92,34 @@ impl ManualClock {
     /// The earliest instant that a request waits for; `None` if there is no waiting request.
     pub fn next_wake(&self) -> Option<Micros> {
         // Excludes sleeps that have been woken or were never polled.
-        self.shown().sleepers.keys().next().map(|(instant, _)| *instant)
+        self.state().sleepers.keys().next().map(|(instant, _)| *instant)
     }
 
     fn change(&self, change: impl FnOnce(Micros) -> Micros) {
-        let mut shown = self.shown();
-        shown.now = change(shown.now);
-        let now = shown.now;
-        let later = shown.sleepers.split_off(&(now, u64::MAX));
-        let due = std::mem::replace(&mut shown.sleepers, later);
-        drop(shown);
+        let mut state = self.state();
+        state.now = change(state.now);
+        let now = state.now;
+        let later = state.sleepers.split_off(&(now, u64::MAX));
+        let due = std::mem::replace(&mut state.sleepers, later);
+        drop(state);
         // Without the lock: a woken task may read the time.
         due.into_values().for_each(Waker::wake);
     }
 
-    fn shown(&self) -> MutexGuard<'_, Shown> {
+    fn state(&self) -> MutexGuard<'_, ClockState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Micros {
-        self.shown().now
+        self.state().now
     }
 
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
-        let mut shown = self.shown();
-        shown.came += 1;
-        Some(Box::pin(Sleeper { clock: self.clone(), place: (instant, shown.came) }))
+        let mut state = self.state();
+        state.next_id += 1;
+        Some(Box::pin(Sleeper { clock: self.clone(), wake_at: (instant, state.next_id) }))
     }
 }
 
@@ -138,25 +138,25 @@ impl fmt::Debug for ManualClock {
 /// A sleep; dropping it unregisters the waker.
 struct Sleeper {
     clock: ManualClock,
-    place: (Micros, u64),
+    wake_at: (Micros, u64),
 }
 
 impl Future for Sleeper {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut shown = self.clock.shown();
-        if shown.now >= self.place.0 {
+        let mut state = self.clock.state();
+        if state.now >= self.wake_at.0 {
             return Poll::Ready(());
         }
-        shown.sleepers.insert(self.place, context.waker().clone());
+        state.sleepers.insert(self.wake_at, context.waker().clone());
         Poll::Pending
     }
 }
 
 impl Drop for Sleeper {
     fn drop(&mut self) {
-        self.clock.shown().sleepers.remove(&self.place);
+        self.clock.state().sleepers.remove(&self.wake_at);
     }
 }
 
@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn sleepers_wake_at_their_instant_in_order_and_leave_nothing_behind() {
-        struct Note(u64, std::sync::mpsc::Sender<u64>);
-        impl Wake for Note {
+        struct SendOnWake(u64, std::sync::mpsc::Sender<u64>);
+        impl Wake for SendOnWake {
             fn wake(self: Arc<Self>) {
                 let _ = self.1.send(self.0);
             }
@@ -187,7 +187,7 @@ mod tests {
         for seconds in [3, 1, 2, 2] {
             let number = sleepers.len() as u64;
             let mut sleep = clock.sleep_until(clock.now() + Duration::from_secs(seconds)).expect("a sleep of its own");
-            let waker = Waker::from(Arc::new(Note(number, send.clone())));
+            let waker = Waker::from(Arc::new(SendOnWake(number, send.clone())));
             assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
             sleepers.push(sleep);
         }

@@ -108,13 +108,13 @@ impl SystemClock {
     #[cold]
     fn follow(&self, ran: u64, checked: u64, system: Micros) {
         if self.checked.compare_exchange(checked, ran, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-            return; // Another thread does it.
+            return; // Another thread corrects it.
         }
-        let most = (ran.saturating_sub(checked) / SLOWEST_CATCH_UP) as i64;
+        let max_slew = (ran.saturating_sub(checked) / MAX_SLEW_DIVISOR) as i64;
         let corrected = |drift: i64| {
             let shown = self.began.plus(ran).get() as i64 + drift;
             let behind = system.get() as i64 - shown;
-            let correction = if behind > LEAP { behind } else { behind.clamp(-most, most) };
+            let correction = if behind > LEAP_THRESHOLD { behind } else { behind.clamp(-max_slew, max_slew) };
             Some(drift + correction)
         };
         // Not a load and a store: a thread delayed in between until the next comparison would undo that correction.
@@ -123,20 +123,20 @@ impl SystemClock {
 }
 
 /// Microseconds between comparisons with the system's time: reading it costs more than a decision.
-const FOLLOW_EVERY: u64 = 1_000_000;
+const FOLLOW_INTERVAL: u64 = 1_000_000;
 
 /// Microseconds; a larger lag is not drift, but time that the counter did not see.
-const LEAP: i64 = 1_000_000;
+const LEAP_THRESHOLD: i64 = 1_000_000;
 
 /// The clock runs at most 1/2000 faster or slower to catch up: 500 ppm, the maximum slew of ntpd.
-const SLOWEST_CATCH_UP: u64 = 2000;
+const MAX_SLEW_DIVISOR: u64 = 2000;
 
 impl Clock for SystemClock {
     fn now(&self) -> Micros {
         // The counters of two cores may differ by a few ticks; a negative delta is 0 here.
         let ran = self.counter.delta_as_nanos(self.origin, self.counter.raw()) / 1000;
         let checked = self.checked.load(Ordering::Relaxed);
-        if ran > checked + FOLLOW_EVERY {
+        if ran > checked + FOLLOW_INTERVAL {
             self.follow(ran, checked, Micros::from(SystemTime::now()));
         }
         // Corrections back are smaller than the time since the start, so the sum is not negative.

@@ -143,10 +143,10 @@ impl Faults {
     }
 
     fn push(&self, path: &Path, message: impl fmt::Display, cause: Option<Box<dyn Error + Send + Sync>>) {
-        let (told, count) = &mut *self.0.borrow_mut();
+        let (shown, count) = &mut *self.0.borrow_mut();
         *count += 1;
-        if told.len() < MOST_TOLD {
-            told.push(ConfigFault { path: path.0.clone(), message: message.to_string(), cause });
+        if shown.len() < MAX_SHOWN {
+            shown.push(ConfigFault { path: path.0.clone(), message: message.to_string(), cause });
         }
     }
 
@@ -199,4 +199,4 @@ impl fmt::Display for Path {
     }
 }
 
-const MOST_TOLD: usize = 20;
+const MAX_SHOWN: usize = 20;

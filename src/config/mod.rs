@@ -199,7 +199,7 @@ impl Config {
         match read {
             Ok(_) => Config::parse(name, &text, parse),
             Err(error) => {
-                let what = format!("it cannot be read: {error}");
+                let what = format!("cannot read the file: {error}");
                 Err(ConfigError::new(ConfigErrorKind::Read, &name, what).caused_by(error.into()))
             }
         }
@@ -216,7 +216,7 @@ impl Config {
     ) -> Result<Config, ConfigError> {
         let name = name.into();
         if text.len() > Config::MAX_BYTES {
-            let what = format!("it is larger than {} MiB; make it smaller", Config::MAX_BYTES >> 20);
+            let what = format!("larger than {} MiB; make it smaller", Config::MAX_BYTES >> 20);
             return Err(ConfigError::new(ConfigErrorKind::TooLarge, &name, what));
         }
         // Some editors write a byte order mark, which not every format accepts.
@@ -327,7 +327,7 @@ fn read(raw: &RawConfig, name: &str, faults: &Faults) -> Option<Config> {
     let table = file.take("policies");
     let known = Policies::of(table.as_ref());
     if table.is_none() {
-        faults.add(&Path::FILE.field("policies"), "they are missing, so nothing would be limited; write one");
+        faults.add(&Path::FILE.field("policies"), "missing, so nothing would be limited; add a policy");
     }
     let policies = table.and_then(|value| policies::read(&value)).unwrap_or_default();
     let default = routes::default(file.take("default"), &known).map(str::to_owned);

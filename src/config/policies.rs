@@ -10,16 +10,16 @@ use crate::policy::Policy;
 pub(super) fn read(value: &Value<'_>) -> Option<BTreeMap<String, Policy>> {
     let entries = value.entries(r#"api = { quota = "60/min" }"#)?;
     if entries.is_empty() {
-        value.fault("there is none, so nothing would be limited; write one");
+        value.fault("no policies, so nothing would be limited; add one");
     }
-    if entries.len() > MOST_POLICIES {
-        return value.refuse(format_args!("there are {}; there may be {MOST_POLICIES} at most", entries.len()));
+    if entries.len() > MAX_POLICIES {
+        return value.refuse(format_args!("found {} policies; at most {MAX_POLICIES} are allowed", entries.len()));
     }
     let policies = entries.iter().filter_map(|(name, value)| Some(((*name).to_owned(), policy(name, value)?)));
     let policies: BTreeMap<String, Policy> = policies.collect();
     let quotas: usize = policies.values().map(|policy| 1 + policy.tiers().count()).sum();
-    if quotas > MOST_QUOTAS {
-        value.fault(format_args!("they have {quotas} quotas with their tiers'; there may be {MOST_QUOTAS} at most"));
+    if quotas > MAX_QUOTAS {
+        value.fault(format_args!("found {quotas} quotas of policies and tiers; at most {MAX_QUOTAS} are allowed"));
     }
     Some(policies)
 }
@@ -39,13 +39,15 @@ fn policy(name: &str, value: &Value<'_>) -> Option<Policy> {
 
 fn tiers<'n>(value: &Value<'n>) -> Option<Vec<(&'n str, Value<'n>, Quota)>> {
     let entries = value.entries(r#"premium = "200/min""#)?;
-    if entries.len() > MOST_TIERS {
-        return value.refuse(format_args!("there are {}; a policy may have {MOST_TIERS} at most", entries.len()));
+    if entries.len() > MAX_TIERS {
+        return value
+            .refuse(format_args!("found {} tiers; at most {MAX_TIERS} are allowed in a policy", entries.len()));
     }
     let mut tiers = Vec::new();
     for (tier, value) in entries {
-        if tier.is_empty() || tier.len() > LONGEST_TIER {
-            value.fault(format_args!("a tier's name must be 1 to {LONGEST_TIER} bytes long"));
+        if tier.is_empty() || tier.len() > MAX_TIER_LEN {
+            let len = tier.len();
+            value.fault(format_args!("expected a tier name of 1 to {MAX_TIER_LEN} bytes, found {len} bytes"));
         }
         if let Some(quota) = quota::read(&value) {
             tiers.push((tier, value, quota));
@@ -58,12 +60,12 @@ fn tiers<'n>(value: &Value<'n>) -> Option<Vec<(&'n str, Value<'n>, Quota)>> {
 /// For checking the rest of a policy with an invalid quota.
 const STAND_IN: Quota = Quota::per_minute(1);
 
-const MOST_POLICIES: usize = 10_000;
+const MAX_POLICIES: usize = 10_000;
 
 /// A decision searches them one by one.
-const MOST_TIERS: usize = 100;
+const MAX_TIERS: usize = 100;
 
 /// Half of what a limiter can change at run time.
-const MOST_QUOTAS: usize = 50_000;
+const MAX_QUOTAS: usize = 50_000;
 
-const LONGEST_TIER: usize = 128;
+const MAX_TIER_LEN: usize = 128;

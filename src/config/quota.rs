@@ -42,7 +42,7 @@ pub(super) fn read(value: &Value<'_>) -> Option<Quota> {
     match value.node {
         Node::Text(text) => value.accept(text.parse::<Quota>()),
         Node::Table(_) => table(value),
-        node => value.refuse(format_args!("{node} is no quota; write a text, as in \"10/s burst 50\", or a table")),
+        node => value.refuse(format_args!("expected a quota such as \"10/s burst 50\", or a table, found {node}")),
     }
 }
 
@@ -63,7 +63,7 @@ fn algorithm(value: &Value<'_>) -> Option<Algorithm> {
     let name = value.text()?;
     Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name).or_else(|| {
         value.refuse(format_args!(
-            "{} is no algorithm; write \"token_bucket\", \"fixed_window\" or \"sliding_window\"",
+            "expected \"token_bucket\", \"fixed_window\" or \"sliding_window\", found {}",
             value.node
         ))
     })
@@ -74,7 +74,7 @@ fn reserved(value: &Value<'_>) -> Option<Option<u64>> {
     match value.node {
         Node::Text(text) if text == "unlimited" => Some(None),
         Node::Text(_) => {
-            value.refuse(format_args!("{} is no number of tokens; write one, or \"unlimited\"", value.node))
+            value.refuse(format_args!("expected a number of tokens or \"unlimited\", found {}", value.node))
         }
         _ => value.number(0, Quota::MAX_TOKENS).map(Some),
     }
@@ -97,20 +97,29 @@ mod tests {
     #[test]
     fn faults_name_field_and_value() {
         for (json, part) in [
-            (r#"{"period": "1s"}"#, "rate: it is missing; give it, as in 100"),
-            (r#"{"rate": 1, "period": "soon"}"#, "\"soon\" is no duration"),
-            (r#"{"rate": 1, "period": "1s", "rat": 2}"#, "rat: there is no such field"),
-            (r#"{"rate": 1, "rate": 2, "period": "1s"}"#, "rate: it is there twice"),
-            (r#"{"rate": 0, "period": "1s"}"#, "rate: the number 0 will not do"),
-            (r#"{"rate": 1, "period": "1s", "algorithm": "leaky"}"#, r#""leaky" is no algorithm"#),
+            (r#"{"period": "1s"}"#, "rate: missing; add it, such as 100"),
+            (
+                r#"{"rate": 1, "period": "soon"}"#,
+                "period: expected a duration such as \"10 min\" (units: us ms s min h d w), found the text \"soon\"",
+            ),
+            (r#"{"rate": 1, "period": "1s", "rat": 2}"#, "rat: unknown field"),
+            (r#"{"rate": 1, "rate": 2, "period": "1s"}"#, "rate: duplicate"),
+            (
+                r#"{"rate": 0, "period": "1s"}"#,
+                "rate: expected a whole number from 1 to 999999999999999, found the number 0",
+            ),
+            (r#"{"rate": 1, "period": "1s", "algorithm": "leaky"}"#, r#"found the text "leaky""#),
             (r#"{"rate": 1, "period": "1s", "capacity": 0}"#, "every request would be refused"),
-            (r#"{"rate": 1, "period": "1s", "max_reserved": -1}"#, "max_reserved: the number -1 will not do"),
+            (
+                r#"{"rate": 1, "period": "1s", "max_reserved": -1}"#,
+                "max_reserved: expected a whole number from 0 to 999999999999999, found the number -1",
+            ),
             (
                 r#"{"rate": 1, "period": "1s", "max_reserved": "some"}"#,
-                "max_reserved: the text \"some\" is no number of tokens",
+                "max_reserved: expected a number of tokens or \"unlimited\", found the text \"some\"",
             ),
             (r#""1 per blue moon""#, "\"blue\" is no period"),
-            ("7", "the number 7 is no quota; write a text"),
+            ("7", "expected a quota such as \"10/s burst 50\", or a table, found the number 7"),
         ] {
             let error = serde_json::from_str::<Quota>(json).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

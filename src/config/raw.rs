@@ -24,7 +24,7 @@ impl Node {
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Node::Nothing => "an empty value",
-            Node::Bool(_) => "a yes or no",
+            Node::Bool(_) => "a boolean",
             Node::Integer(_) | Node::Float(_) => "a number",
             Node::Text(_) => "a text",
             Node::List(_) => "a list",
@@ -47,43 +47,41 @@ impl fmt::Display for Node {
 
 impl<'de> Deserialize<'de> for RawConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawConfig, D::Error> {
-        let room = Cell::new(MOST_BYTES);
-        Reader { room: &room, depth: 0 }.deserialize(deserializer).map(RawConfig)
+        let budget = Cell::new(MAX_BYTES);
+        Reader { budget: &budget, depth: 0 }.deserialize(deserializer).map(RawConfig)
     }
 }
 
 #[derive(Clone, Copy)]
 struct Reader<'r> {
-    room: &'r Cell<usize>,
+    budget: &'r Cell<usize>,
     depth: usize,
 }
 
 impl Reader<'_> {
     /// Counts the memory of a value with `more` bytes of text.
-    fn takes<E: Error>(self, more: usize) -> Result<(), E> {
-        let Some(rest) = self.room.get().checked_sub(size_of::<(String, Node)>() + more) else {
+    fn charge<E: Error>(self, more: usize) -> Result<(), E> {
+        let Some(rest) = self.budget.get().checked_sub(size_of::<(String, Node)>() + more) else {
             return Err(E::custom(format_args!(
                 "the configuration takes more than {} MiB of memory; make it smaller",
-                MOST_BYTES >> 20
+                MAX_BYTES >> 20
             )));
         };
-        self.room.set(rest);
+        self.budget.set(rest);
         Ok(())
     }
 
     /// A reader for the items of a list or a table.
-    fn deeper<E: Error>(self) -> Result<Self, E> {
-        if self.depth == MOST_DEPTH {
-            return Err(E::custom(format_args!(
-                "more than {MOST_DEPTH} values are in one another; nothing here is as deep"
-            )));
+    fn nested<E: Error>(self) -> Result<Self, E> {
+        if self.depth == MAX_DEPTH {
+            return Err(E::custom(format_args!("nested more than {MAX_DEPTH} levels deep")));
         }
-        self.takes(0)?;
+        self.charge(0)?;
         Ok(Reader { depth: self.depth + 1, ..self })
     }
 
-    fn one<E: Error>(self, node: Node) -> Result<Node, E> {
-        self.takes(0)?;
+    fn leaf<E: Error>(self, node: Node) -> Result<Node, E> {
+        self.charge(0)?;
         Ok(node)
     }
 }
@@ -104,36 +102,36 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Node, E> {
-        self.one(Node::Bool(value))
+        self.leaf(Node::Bool(value))
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<Node, E> {
-        self.one(Node::Integer(number.into()))
+        self.leaf(Node::Integer(number.into()))
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<Node, E> {
-        self.one(Node::Integer(number.into()))
+        self.leaf(Node::Integer(number.into()))
     }
 
     fn visit_i128<E: Error>(self, number: i128) -> Result<Node, E> {
-        self.one(Node::Integer(number))
+        self.leaf(Node::Integer(number))
     }
 
     fn visit_u128<E: Error>(self, number: u128) -> Result<Node, E> {
-        self.one(i128::try_from(number).map_or(Node::Float(number as f64), Node::Integer))
+        self.leaf(i128::try_from(number).map_or(Node::Float(number as f64), Node::Integer))
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<Node, E> {
-        self.one(Node::Float(number))
+        self.leaf(Node::Float(number))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Node, E> {
-        self.takes(text.len())?;
+        self.charge(text.len())?;
         Ok(Node::Text(text.to_owned()))
     }
 
     fn visit_unit<E: Error>(self) -> Result<Node, E> {
-        self.one(Node::Nothing)
+        self.leaf(Node::Nothing)
     }
 
     fn visit_none<E: Error>(self) -> Result<Node, E> {
@@ -149,7 +147,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Node, A::Error> {
-        let inside = self.deeper()?;
+        let inside = self.nested()?;
         let mut nodes = Vec::new();
         while let Some(node) = list.next_element_seed(inside)? {
             nodes.push(node);
@@ -158,7 +156,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-        let inside = self.deeper()?;
+        let inside = self.nested()?;
         let mut entries = Vec::new();
         while let Some(name) = map.next_key_seed(inside)? {
             // YAML reads `404:` as a number and `true:` as a boolean; here they are names.
@@ -175,16 +173,16 @@ impl<'de> Visitor<'de> for Reader<'_> {
 }
 
 pub(super) fn shortened(text: &str) -> String {
-    let mut start: String = text.chars().take(LONGEST_QUOTE).collect();
+    let mut start: String = text.chars().take(MAX_QUOTE_CHARS).collect();
     if start.len() < text.len() {
         start.push_str("...");
     }
     start
 }
 
-const LONGEST_QUOTE: usize = 80;
+const MAX_QUOTE_CHARS: usize = 80;
 
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// The deepest valid value, a field of a tier's quota, is at level 6.
-const MOST_DEPTH: usize = 16;
+const MAX_DEPTH: usize = 16;

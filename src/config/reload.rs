@@ -54,57 +54,57 @@ impl Config {
         if !faults.is_empty() {
             return Err(faults.into_error(ConfigErrorKind::Restart, &new.name));
         }
-        let Some(_until_done) = Turn::take(&self.is_reloading) else {
-            let what = "another reload is under way; reload again when it is done";
+        let Some(_guard) = ReloadGuard::try_acquire(&self.is_reloading) else {
+            let what = "another reload is in progress; retry when it is done";
             return Err(ConfigError::new(ConfigErrorKind::Busy, &new.name, what));
         };
 
         let mut reloaded = Reloaded { quotas: Vec::new(), added: Vec::new(), removed: Vec::new() };
-        for (policy, wanted) in self.policies().zip(new.policies()) {
+        for (policy, target) in self.policies().zip(new.policies()) {
             // A shared backend may hold quotas that are not known here.
             let differs = |tier: Option<&str>, quota: &Quota| {
                 limiter.shares_quotas() || limiter.quota_in_force(policy, tier) != *quota
             };
             // Set last, since it applies to all tiers that have no quota set yet.
-            let all = differs(None, wanted.quota());
-            let tiers = wanted.tiers().map(|(tier, quota)| (Some(tier), quota));
-            for (tier, quota) in tiers.chain([(None, wanted.quota())]) {
+            let all = differs(None, target.quota());
+            let tiers = target.tiers().map(|(tier, quota)| (Some(tier), quota));
+            for (tier, quota) in tiers.chain([(None, target.quota())]) {
                 if !all && !differs(tier, quota) {
                     continue;
                 }
-                let (was, is) = (limiter.quota_in_force(policy, tier), *quota);
+                let (old, new_quota) = (limiter.quota_in_force(policy, tier), *quota);
                 let change =
-                    QuotaChange { policy: policy.name().clone(), tier: tier.map(str::to_owned), old: was, new: is };
+                    QuotaChange { policy: policy.name().clone(), tier: tier.map(str::to_owned), old, new: new_quota };
                 let set = match tier {
-                    Some(tier) => limiter.set_tier_quota(policy, tier, Some(is)).await,
-                    None => limiter.set_quota(policy, Some(is)).await,
+                    Some(tier) => limiter.set_tier_quota(policy, tier, Some(new_quota)).await,
+                    None => limiter.set_quota(policy, Some(new_quota)).await,
                 };
                 set.map_err(|error| {
-                    let what = format!("{is} could not be set, nor what comes after it, the deny list included");
+                    let what = format!("cannot set {new_quota}, so later quotas and the deny list are unchanged");
                     new.not_set(&change.path(), what, error)
                 })?;
-                if was != is {
+                if old != new_quota {
                     reloaded.quotas.push(change);
                 }
             }
             for tier in limiter.changed_tiers(policy.name()) {
-                if !wanted.tiers().any(|(known, _)| known == tier) {
+                if !target.tiers().any(|(known, _)| known == tier) {
                     limiter.set_tier_quota(policy, &tier, None).await.map_err(|error| {
                         let path = Path::FILE.field("policies").field(policy.name().as_str());
-                        new.not_set(&path, format!("what was set for tier {tier:?} could not be taken back"), error)
+                        new.not_set(&path, format!("cannot reset the quota of tier {tier:?}"), error)
                     })?;
                 }
             }
         }
 
-        let was: HashSet<Arc<DenyRule>> = self.deny.rules().into_iter().collect();
-        let will: HashSet<Arc<DenyRule>> = new.deny.rules().into_iter().collect();
-        reloaded.added = will.difference(&was).cloned().collect();
-        reloaded.removed = was.difference(&will).cloned().collect();
+        let old_rules: HashSet<Arc<DenyRule>> = self.deny.rules().into_iter().collect();
+        let new_rules: HashSet<Arc<DenyRule>> = new.deny.rules().into_iter().collect();
+        reloaded.added = new_rules.difference(&old_rules).cloned().collect();
+        reloaded.removed = old_rules.difference(&new_rules).cloned().collect();
         // Use of the new policies is not reported as a mistake.
         limiter.succeed(new.policies());
         if reloaded.added.len() + reloaded.removed.len() > 0 {
-            self.deny.replace(will.into_iter().map(Arc::unwrap_or_clone));
+            self.deny.replace(new_rules.into_iter().map(Arc::unwrap_or_clone));
         }
         Ok(reloaded)
     }
@@ -175,17 +175,17 @@ impl fmt::Display for Reloaded {
         if self.is_empty() {
             return f.write_str("nothing has changed");
         }
-        let mut lines: Vec<String> = self.quotas.iter().take(MOST_TOLD).map(QuotaChange::to_string).collect();
-        if self.quotas.len() > MOST_TOLD {
-            lines.push(format!("policies: and {} other quotas", self.quotas.len() - MOST_TOLD));
+        let mut lines: Vec<String> = self.quotas.iter().take(MAX_SHOWN).map(QuotaChange::to_string).collect();
+        if self.quotas.len() > MAX_SHOWN {
+            lines.push(format!("policies: and {} other quotas", self.quotas.len() - MAX_SHOWN));
         }
         let mut rules = BTreeMap::new();
         for (rules_of, what) in [(&self.added, "added"), (&self.removed, "removed")] {
             // All rules for keys read the same.
             rules_of.iter().for_each(|rule| *rules.entry((what, rule.to_string())).or_insert(0) += 1);
         }
-        let more = rules.len().saturating_sub(MOST_TOLD);
-        for ((what, rule), times) in rules.into_iter().take(MOST_TOLD) {
+        let more = rules.len().saturating_sub(MAX_SHOWN);
+        for ((what, rule), times) in rules.into_iter().take(MAX_SHOWN) {
             let times = if times > 1 { format!(" ({times} times)") } else { String::new() };
             lines.push(format!("deny: {what} {rule}{times}"));
         }
@@ -242,18 +242,18 @@ impl fmt::Display for QuotaChange {
 }
 
 /// Marks a reload as in progress; dropped when it is done.
-struct Turn<'a>(&'a AtomicBool);
+struct ReloadGuard<'a>(&'a AtomicBool);
 
-impl<'a> Turn<'a> {
-    fn take(is_taken: &'a AtomicBool) -> Option<Turn<'a>> {
-        (!is_taken.swap(true, Ordering::Acquire)).then_some(Turn(is_taken))
+impl<'a> ReloadGuard<'a> {
+    fn try_acquire(is_reloading: &'a AtomicBool) -> Option<ReloadGuard<'a>> {
+        (!is_reloading.swap(true, Ordering::Acquire)).then_some(ReloadGuard(is_reloading))
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ReloadGuard<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
-const MOST_TOLD: usize = 20;
+const MAX_SHOWN: usize = 20;

@@ -9,14 +9,14 @@ use crate::middleware::parse_line;
 pub(super) fn default<'n>(value: Option<Value<'n>>, policies: &Policies<'n>) -> Option<&'n str> {
     match value {
         Some(value) => policies.name(&value),
-        None => policies.0.get(DEFAULT).copied(),
+        None => policies.0.get(DEFAULT_POLICY).copied(),
     }
 }
 
 pub(super) fn read<'n>(value: &Value<'n>, policies: &Policies<'n>) -> Option<BTreeMap<String, String>> {
     let entries = value.entries(r#""POST /todos" = "api""#)?;
-    if entries.len() > MOST_ROUTES {
-        return value.refuse(format_args!("there are {}; there may be {MOST_ROUTES} at most", entries.len()));
+    if entries.len() > MAX_ROUTES {
+        return value.refuse(format_args!("found {} routes; at most {MAX_ROUTES} are allowed", entries.len()));
     }
     let mut known = HashMap::new();
     let mut lines = BTreeMap::new();
@@ -24,7 +24,7 @@ pub(super) fn read<'n>(value: &Value<'n>, policies: &Policies<'n>) -> Option<BTr
         match parse_line(line) {
             Ok(parsed) => {
                 if let Some(other) = known.insert(parsed, line) {
-                    value.fault(format_args!("{other:?} is the same route; leave one out"));
+                    value.fault(format_args!("same route as {other:?}; remove one of them"));
                 }
             }
             Err(fault) => value.fault(format_args!("the line {fault}")),
@@ -52,12 +52,12 @@ impl<'n> Policies<'n> {
         let name = value.text()?;
         if !self.0.contains(name) {
             let (name, known) = (shortened(name), listed(self.0.iter().copied()));
-            value.fault(format_args!("there is no policy {name:?}; there {known}"));
+            value.fault(format_args!("unknown policy {name:?}; known policies: {known}"));
         }
         Some(name)
     }
 }
 
-const DEFAULT: &str = "default";
+const DEFAULT_POLICY: &str = "default";
 
-const MOST_ROUTES: usize = 10_000;
+const MAX_ROUTES: usize = 10_000;

@@ -40,20 +40,20 @@ impl<'n> Value<'n> {
         match self.node {
             Node::Text(text) => Some(text),
             Node::Integer(_) | Node::Float(_) | Node::Bool(_) => {
-                self.refuse(format_args!("{} is no text; write it in quotes", self.node))
+                self.refuse(format_args!("expected a text, found {}; write it in quotes", self.node))
             }
-            _ => self.refuse(format_args!("{} is no text; write one, in quotes", self.node)),
+            _ => self.refuse(format_args!("expected a text in quotes, found {}", self.node)),
         }
     }
 
-    pub(super) fn truth(&self) -> Option<bool> {
+    pub(super) fn boolean(&self) -> Option<bool> {
         match self.node {
             Node::Bool(value) => Some(*value),
-            node => self.refuse(format_args!("{node} is neither true nor false; write one of them, without quotes")),
+            node => self.refuse(format_args!("expected true or false without quotes, found {node}")),
         }
     }
 
-    pub(super) fn number<T>(&self, least: T, most: T) -> Option<T>
+    pub(super) fn number<T>(&self, min: T, max: T) -> Option<T>
     where
         T: Copy + PartialOrd + fmt::Display + TryFrom<i128>,
     {
@@ -61,9 +61,9 @@ impl<'n> Value<'n> {
             Node::Integer(number) => T::try_from(*number).ok(),
             _ => None,
         };
-        number.filter(|number| (least..=most).contains(number)).or_else(|| {
-            self.refuse(format_args!("{} will not do; write a whole number from {least} to {most}", self.node))
-        })
+        number
+            .filter(|number| (min..=max).contains(number))
+            .or_else(|| self.refuse(format_args!("expected a whole number from {min} to {max}, found {}", self.node)))
     }
 
     pub(super) fn duration(&self) -> Option<Duration> {
@@ -73,13 +73,13 @@ impl<'n> Value<'n> {
             _ => None,
         };
         match time {
-            Some(time) if time.is_zero() => self.refuse(format_args!("{node} is no time at all; write a longer one")),
+            Some(time) if time.is_zero() => self.refuse(format_args!("expected a duration above 0, found {node}")),
             Some(time) if time > Quota::MAX_PERIOD => {
-                self.refuse(format_args!("{node} is longer than 100 years; write a shorter time"))
+                self.refuse(format_args!("expected a duration of at most 100 years, found {node}"))
             }
             Some(time) => Some(time),
             None => self.refuse(format_args!(
-                "{node} is no duration; write a text of a number and a unit (us ms s min h d w), as in \"10 min\""
+                "expected a duration such as \"10 min\" (units: us ms s min h d w), found {node}"
             )),
         }
     }
@@ -89,7 +89,7 @@ impl<'n> Value<'n> {
         let Node::List(items) = self.node else {
             // Not the value, which may be a caller's key.
             let kind = self.node.kind();
-            return self.refuse(format_args!("{kind} is no list; write it in brackets, as in [\"a\", \"b\"]"));
+            return self.refuse(format_args!("expected a list such as [\"a\", \"b\"], found {kind}"));
         };
         let items = items.iter().enumerate();
         Some(items.filter_map(|(i, node)| read(Value { node, path: self.path.item(i), ..*self })).collect())
@@ -98,7 +98,7 @@ impl<'n> Value<'n> {
     /// The entries of a table, without duplicates.
     pub(super) fn entries(&self, example: &str) -> Option<Vec<(&'n str, Value<'n>)>> {
         let Node::Table(entries) = self.node else {
-            return self.refuse(format_args!("{} is no table; write one, as in {{ {example} }}", self.node));
+            return self.refuse(format_args!("expected a table such as {{ {example} }}, found {}", self.node));
         };
         let mut names = HashSet::new();
         let mut once = Vec::new();
@@ -107,7 +107,7 @@ impl<'n> Value<'n> {
             if names.insert(name) {
                 once.push((name.as_str(), value));
             } else {
-                value.fault("it is there twice; leave one out");
+                value.fault("duplicate; remove one of them");
             }
         }
         Some(once)
@@ -138,7 +138,7 @@ impl<'n> Fields<'n> {
     pub(super) fn need(&mut self, name: &'static str, example: &str) -> Option<Value<'n>> {
         let value = self.take(name);
         if value.is_none() {
-            self.faults.add(&self.path.field(name), format_args!("it is missing; give it, as in {example}"));
+            self.faults.add(&self.path.field(name), format_args!("missing; add it, such as {example}"));
         }
         value
     }
@@ -147,7 +147,7 @@ impl<'n> Fields<'n> {
     pub(super) fn end(self) {
         for (_, value) in self.entries {
             let known = listed(self.known.iter().copied());
-            value.fault(format_args!("there is no such field; there {known}"));
+            value.fault(format_args!("unknown field; known fields: {known}"));
         }
     }
 }
@@ -156,13 +156,9 @@ impl<'n> Fields<'n> {
 pub(super) fn listed<'t>(names: impl IntoIterator<Item = &'t str>) -> String {
     let mut names: Vec<&str> = names.into_iter().collect();
     names.sort_unstable();
-    let quoted: Vec<String> = names.iter().take(MOST_LISTED).map(|name| format!("{:?}", shortened(name))).collect();
-    let more = if names.len() > MOST_LISTED { ", and others" } else { "" };
-    match quoted.len() {
-        0 => "is none".to_owned(),
-        1 => format!("is {}", quoted[0]),
-        _ => format!("are {}{more}", quoted.join(", ")),
-    }
+    let quoted: Vec<String> = names.iter().take(MAX_LISTED).map(|name| format!("{:?}", shortened(name))).collect();
+    let more = if names.len() > MAX_LISTED { ", and others" } else { "" };
+    if quoted.is_empty() { "none".to_owned() } else { format!("{}{more}", quoted.join(", ")) }
 }
 
-const MOST_LISTED: usize = 20;
+const MAX_LISTED: usize = 20;

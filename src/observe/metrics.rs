@@ -39,7 +39,7 @@ use crate::policy::PolicyName;
 #[derive(Debug)]
 pub struct Metrics {
     limiter: Option<SharedString>,
-    keep: bool,
+    cache_handles: bool,
     described: AtomicBool,
     policies: PerPolicy<Series>,
     blocks: OnceLock<Counter>,
@@ -59,14 +59,14 @@ impl Metrics {
 
     fn with_label(limiter: Option<SharedString>) -> Metrics {
         let described = AtomicBool::new(false);
-        Metrics { limiter, keep: true, described, policies: PerPolicy::new(), blocks: OnceLock::new() }
+        Metrics { limiter, cache_handles: true, described, policies: PerPolicy::new(), blocks: OnceLock::new() }
     }
 
     /// Registers a series at each write, for exporters that drop idle series (`idle_timeout` of the Prometheus
     /// exporter) and would not show them again otherwise. Costs more than a decision in memory.
     #[must_use]
     pub fn look_up_each_time(mut self) -> Metrics {
-        self.keep = false;
+        self.cache_handles = false;
         self
     }
 
@@ -112,18 +112,18 @@ impl Metrics {
             let (name, labels) = count.name_and_labels();
             self.key(name, std::iter::once(("policy", series.policy.clone())).chain(labels))
         };
-        self.with(counter, key, register_counter, |counter| counter.increment(1));
+        self.write_to(counter, key, register_counter, |counter| counter.increment(1));
     }
 
     /// Writes to a series, by the cached handle or by looking it up.
-    fn with<H>(
+    fn write_to<H>(
         &self,
-        known: &OnceLock<H>,
+        cached: &OnceLock<H>,
         key: impl FnOnce() -> Key,
         register: fn(&dyn Recorder, &Key) -> H,
         write: impl FnOnce(&H),
     ) {
-        if let Some(handle) = known.get() {
+        if let Some(handle) = cached.get() {
             return write(handle);
         }
         with_recorder(|recorder| {
@@ -133,8 +133,8 @@ impl Metrics {
             self.describe(recorder);
             let handle = register(recorder, &key());
             write(&handle);
-            if self.keep {
-                let _ = known.set(handle);
+            if self.cache_handles {
+                let _ = cached.set(handle);
             }
         });
     }
@@ -155,8 +155,7 @@ impl Metrics {
         for (name, text) in GAUGES {
             recorder.describe_gauge(KeyName::from_const_str(name), Some(Unit::Count), text.into());
         }
-        let (name, text) =
-            (names::DECISION_DURATION, "The time from the call to the decision of a backend that is waited for.");
+        let (name, text) = (names::DECISION_DURATION, "Time from the call to the decision of a remote backend.");
         recorder.describe_histogram(KeyName::from_const_str(name), Some(Unit::Seconds), text.into());
     }
 }
@@ -169,7 +168,7 @@ impl Observer for Metrics {
             let series = self.policies.of(policy, Series::new);
             let key = || self.key(names::DECISION_DURATION, [("policy", series.policy.clone())]);
             let register = |recorder: &dyn Recorder, key: &Key| recorder.register_histogram(key, &METADATA);
-            self.with(&series.duration, key, register, |duration| duration.record(latency.as_secs_f64()));
+            self.write_to(&series.duration, key, register, |duration| duration.record(latency.as_secs_f64()));
         }
     }
 
@@ -179,7 +178,7 @@ impl Observer for Metrics {
 
     fn blocked(&self, _: &Blocked<'_>) {
         let key = || self.key(names::BLOCKS, []);
-        self.with(&self.blocks, key, register_counter, |counter| counter.increment(1));
+        self.write_to(&self.blocks, key, register_counter, |counter| counter.increment(1));
     }
 
     fn settled(&self, settled: &Settled<'_>) {
@@ -210,22 +209,22 @@ impl Default for Metrics {
 }
 
 const COUNTERS: [(&str, &str); 9] = [
-    (names::DECISIONS, "Charges that were decided."),
-    (names::CHECKS, "Charges that were only asked for."),
-    (names::BACKEND_ERRORS, "Charges that the backend could not decide."),
-    (names::BLOCKS, "Callers who were blocked in this process."),
-    (names::SETTLEMENTS, "Charges that were settled at their true cost, or given back."),
-    (names::RESETS, "Rows that were reset."),
-    (names::MISTAKES, "Mistakes of the program that requests showed."),
-    (names::EVICTIONS, "Rows dropped before they were repaid, to make room."),
-    (names::OVERFLOWED, "Charges of callers without a row of their own, for want of room."),
+    (names::DECISIONS, "Decided charges."),
+    (names::CHECKS, "Checks, which decide without charging."),
+    (names::BACKEND_ERRORS, "Charges and checks that the backend could not decide."),
+    (names::BLOCKS, "Temporary blocks made in this process."),
+    (names::SETTLEMENTS, "Charges settled at their actual cost or refunded."),
+    (names::RESETS, "Rows reset."),
+    (names::MISTAKES, "Programming mistakes found by requests."),
+    (names::EVICTIONS, "Rows evicted before they expired."),
+    (names::OVERFLOWED, "Charges decided on a shared row because the table was full."),
 ];
 
 const GAUGES: [(&str, &str); 6] = [
     (names::ROWS, "Rows that the backend holds in this process."),
     (names::POLICY_ROWS, "Rows that the backend holds in this process for each policy."),
-    (names::WAITING, "Requests that wait for their turns."),
-    (names::BLOCKED, "Callers who are blocked."),
-    (names::CHANGED_QUOTAS, "Quotas that are changed at run time."),
-    (names::BACKEND_BROKEN, "1 while the backend is out of reach and calls fail at once."),
+    (names::WAITING, "Requests that wait for a reservation."),
+    (names::BLOCKED, "Blocked keys and signals."),
+    (names::CHANGED_QUOTAS, "Quotas changed at run time."),
+    (names::BACKEND_BROKEN, "1 while the circuit breaker is open and calls fail immediately."),
 ];

@@ -23,7 +23,7 @@ impl<T> PerPolicy<T> {
         if let Some(value) = self.known.get(policy) {
             return Arc::clone(&value);
         }
-        if self.known.len() >= MOST {
+        if self.known.len() >= MAX_POLICIES {
             return Arc::clone(self.others.get_or_init(|| Arc::new(make(OTHERS))));
         }
         Arc::clone(&self.known.entry(policy.clone()).or_insert_with(|| Arc::new(make(policy.as_str()))))
@@ -31,7 +31,7 @@ impl<T> PerPolicy<T> {
 }
 
 /// Concurrent threads may exceed it by a few.
-const MOST: usize = 512;
+const MAX_POLICIES: usize = 512;
 
 const OTHERS: &str = "(others)";
 
@@ -49,14 +49,14 @@ mod tests {
     fn each_policy_finds_its_own_and_those_beyond_the_bound_share_one() {
         let all = PerPolicy::new();
         for _round in 0..2 {
-            for number in 0..MOST {
+            for number in 0..MAX_POLICIES {
                 assert_eq!(*all.of(&name(number), str::to_owned), name(number).as_str());
             }
-            for number in MOST..3 * MOST {
+            for number in MAX_POLICIES..3 * MAX_POLICIES {
                 assert_eq!(*all.of(&name(number), str::to_owned), OTHERS);
             }
         }
-        assert_eq!(all.known.len(), MOST);
+        assert_eq!(all.known.len(), MAX_POLICIES);
     }
 
     #[test]
@@ -76,7 +76,7 @@ mod tests {
         let all = PerPolicy::new();
         let both = Barrier::new(2);
         let thread = || {
-            for number in 0..MOST / 2 {
+            for number in 0..MAX_POLICIES / 2 {
                 both.wait();
                 all.of(&name(number), |_| AtomicUsize::new(0)).fetch_add(1, Ordering::Relaxed);
             }
@@ -85,9 +85,9 @@ mod tests {
             scope.spawn(thread);
             scope.spawn(thread);
         });
-        for number in 0..MOST / 2 {
+        for number in 0..MAX_POLICIES / 2 {
             assert_eq!(all.of(&name(number), |_| AtomicUsize::new(0)).load(Ordering::Relaxed), 2, "{number}");
         }
-        assert_eq!(all.known.len(), MOST / 2);
+        assert_eq!(all.known.len(), MAX_POLICIES / 2);
     }
 }

@@ -12,30 +12,30 @@ struct Counts {
     second: u64,
     passed: u32,
     /// Events suppressed since the last one that passed.
-    left_out: u64,
+    suppressed: u64,
 }
 
 impl Sample {
     /// If an event may pass, returns the number of events suppressed before it.
-    pub(super) fn pass(&self, now: Micros, most: u32) -> Option<u64> {
+    pub(super) fn pass(&self, now: Micros, max: u32) -> Option<u64> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let second = now.get() / 1_000_000;
         // A thread that read the clock just before the second changed counts in the new one; otherwise it would reset
         // the counts, and so would the next thread.
-        if !(second..=second + LATE).contains(&counts.second) {
+        if !(second..=second + MAX_LATE_SECONDS).contains(&counts.second) {
             (counts.second, counts.passed) = (second, 0);
         }
-        if counts.passed < most {
+        if counts.passed < max {
             counts.passed += 1;
-            return Some(std::mem::take(&mut counts.left_out));
+            return Some(std::mem::take(&mut counts.suppressed));
         }
-        counts.left_out += 1;
+        counts.suppressed += 1;
         None
     }
 }
 
 /// More seconds behind mean that the clock was set back, not that a thread is late.
-const LATE: u64 = 10;
+const MAX_LATE_SECONDS: u64 = 10;
 
 #[cfg(test)]
 mod tests {
@@ -57,23 +57,23 @@ mod tests {
 
     #[test]
     fn threads_at_once_pass_exactly_as_many() {
-        const MOST: u32 = 4_000_000;
+        const MAX: u32 = 4_000_000;
         let sample = Sample::default();
         let all_at_once = Barrier::new(8);
         let thread = || {
             all_at_once.wait();
-            let passed = (0..MOST / 4).filter_map(|_| sample.pass(Micros::new(0), MOST));
-            passed.fold((0, 0), |(passed, left_out), more| (passed + 1, left_out + more))
+            let passed = (0..MAX / 4).filter_map(|_| sample.pass(Micros::new(0), MAX));
+            passed.fold((0, 0), |(passed, suppressed), more| (passed + 1, suppressed + more))
         };
-        let (mut passed, mut left_out) = (0, 0);
-        for (more, told) in std::thread::scope(|scope| {
+        let (mut passed, mut suppressed) = (0, 0);
+        for (more, more_suppressed) in std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(thread)).collect();
             threads.into_iter().map(|thread| thread.join().expect("a count")).collect::<Vec<_>>()
         }) {
-            (passed, left_out) = (passed + more, left_out + told);
+            (passed, suppressed) = (passed + more, suppressed + more_suppressed);
         }
-        left_out += sample.0.lock().expect("no panic").left_out;
-        assert_eq!((passed, left_out), (u64::from(MOST), u64::from(MOST)));
+        suppressed += sample.0.lock().expect("no panic").suppressed;
+        assert_eq!((passed, suppressed), (u64::from(MAX), u64::from(MAX)));
     }
 
     #[test]

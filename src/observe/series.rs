@@ -27,10 +27,10 @@ impl Series {
 
 /// A short append-only map that is read without a lock.
 #[derive(Debug)]
-pub(super) struct GrowingList<K, V>(OnceLock<Box<Entry<K, V>>>);
+pub(super) struct GrowingList<K, V>(OnceLock<Box<Link<K, V>>>);
 
 #[derive(Debug)]
-struct Entry<K, V> {
+struct Link<K, V> {
     key: K,
     value: V,
     rest: GrowingList<K, V>,
@@ -38,7 +38,7 @@ struct Entry<K, V> {
 
 impl<K: Clone + PartialEq, V> GrowingList<K, V> {
     pub(super) fn get_or_insert(&self, key: &K, make: impl Fn() -> V) -> &V {
-        let new = || Box::new(Entry { key: key.clone(), value: make(), rest: GrowingList::default() });
+        let new = || Box::new(Link { key: key.clone(), value: make(), rest: GrowingList::default() });
         let entry = self.0.get_or_init(new);
         if entry.key == *key { &entry.value } else { entry.rest.get_or_insert(key, make) }
     }

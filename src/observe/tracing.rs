@@ -67,7 +67,7 @@ impl Tracing {
     pub fn new() -> Tracing {
         Tracing {
             level: Level::INFO,
-            per_second: PER_SECOND,
+            per_second: DEFAULT_PER_SECOND,
             clock: Arc::new(SystemClock::new()),
             denials: PerPolicy::new(),
             failures: PerPolicy::new(),
@@ -252,4 +252,4 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-const PER_SECOND: u32 = 10;
+const DEFAULT_PER_SECOND: u32 = 10;

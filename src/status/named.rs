@@ -38,7 +38,7 @@ where
     R: Into<Found>,
     F: Fn(&str) -> R + Send + Sync + 'static,
 {
-    of(limiter, policy, move |parts: &Parts| match named(parts.uri.query().unwrap_or("")) {
+    of(limiter, policy, move |parts: &Parts| match key_in(parts.uri.query().unwrap_or("")) {
         Some(name) => subject(&name).into(),
         None => Found::Refuse(
             KeyError::new("whose limit? Name the key once, in the query: `?key=...`")
@@ -48,7 +48,7 @@ where
 }
 
 /// The value of `key` in a query; `None` unless there is exactly one.
-fn named(query: &str) -> Option<String> {
+fn key_in(query: &str) -> Option<String> {
     let mut values = query.split('&').filter_map(|pair| pair.strip_prefix("key="));
     let value = values.next().filter(|value| !value.is_empty())?;
     if values.next().is_some() {
@@ -60,7 +60,7 @@ fn named(query: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::named;
+    use super::key_in;
 
     #[test]
     fn a_key_is_read_as_forms_write_it() {
@@ -75,7 +75,7 @@ mod tests {
             ("monkey=a", None),
             ("", None),
         ] {
-            assert_eq!(named(query).as_deref(), key, "{query}");
+            assert_eq!(key_in(query).as_deref(), key, "{query}");
         }
     }
 }

@@ -30,7 +30,7 @@ impl Quota {
         Quota {
             algorithm,
             stamp: 0,
-            phase: Phase::Nobody,
+            phase: Phase::Unset,
             rate,
             period: micros,
             capacity: rate,

@@ -132,7 +132,7 @@ pub struct Quota {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Phase {
-    Nobody,
+    Unset,
     Start,
     Seed,
 }
@@ -285,7 +285,7 @@ impl Quota {
             return Err(QuotaError::new(
                 "max_reserved is ",
                 tokens,
-                " for a sliding window, which cannot promise a turn; leave it out, or use a token bucket",
+                " for a sliding window, which has no reservations; leave it out, or use a token bucket",
             ));
         }
         self.max_reserved = tokens;
@@ -309,7 +309,7 @@ impl Quota {
     pub const fn try_unlimited_reservations(mut self) -> Result<Quota, QuotaError> {
         if matches!(self.algorithm, Algorithm::SlidingWindow) {
             return Err(QuotaError::without_value(
-                "reservations are unlimited for a sliding window, which cannot promise a turn; leave them out, or use a token bucket",
+                "reservations are unlimited for a sliding window, which has no reservations; leave them out, or use a token bucket",
             ));
         }
         self.max_reserved = UNLIMITED;
@@ -395,7 +395,7 @@ impl Quota {
     /// [a key](crate::algorithm::seeded) has set it.
     pub const fn phase(&self) -> Option<Duration> {
         match self.phase {
-            Phase::Nobody => None,
+            Phase::Unset => None,
             Phase::Start | Phase::Seed => Some(Duration::from_micros(self.start)),
         }
     }
@@ -437,7 +437,7 @@ impl Quota {
     pub(crate) const fn validate(&self) -> Result<(), QuotaError> {
         if self.capacity == 0 && self.max_reserved == 0 {
             return Err(QuotaError::without_value(
-                "capacity is 0 and nothing may be reserved: every request would be refused; raise it, or allow reservations",
+                "capacity is 0 without reservations: every request would be refused; raise it, or allow reservations",
             ));
         }
         Ok(())
@@ -470,7 +470,7 @@ impl Quota {
 
     /// The most tokens that can be outstanding after a reservation. The row itself may hold up to one grain more.
     pub(crate) const fn ceiling(&self) -> u64 {
-        if self.max_reserved == UNLIMITED { MOST_SPENT - Quota::MAX_TOKENS } else { self.capacity + self.max_reserved }
+        if self.max_reserved == UNLIMITED { MAX_SPENT - Quota::MAX_TOKENS } else { self.capacity + self.max_reserved }
     }
 
     /// A token bucket of `tokens` per second.
@@ -519,7 +519,7 @@ impl Quota {
 }
 
 /// The largest token count of a row, the largest integer that an `f64` holds exactly.
-pub(crate) const MOST_SPENT: u64 = (1 << 53) - 1;
+pub(crate) const MAX_SPENT: u64 = (1 << 53) - 1;
 
 impl fmt::Debug for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
