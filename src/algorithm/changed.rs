@@ -15,10 +15,10 @@ use super::{fixed_window, granted, retry_own, roll_own, roll_within, sliding_win
 
 #[inline]
 pub(crate) fn is_foreign(quota: &Quota, state: &State, now: Micros) -> bool {
-    state.stamp != quota.stamp() && stands(state, now)
+    state.stamp != quota.stamp() && is_outstanding(state, now)
 }
 
-fn stands(state: &State, now: Micros) -> bool {
+fn is_outstanding(state: &State, now: Micros) -> bool {
     state.stamp != 0 && owed(state) > 0.0 && now < state.clear
 }
 
@@ -65,7 +65,7 @@ fn is_same_window(quota: &Quota, state: &State) -> bool {
 #[cold]
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let own = State { stamp: quota.stamp(), carry: 0.0, ..*state };
-    if !stands(state, now) {
+    if !is_outstanding(state, now) {
         let at = if state.stamp == 0 { Micros::EPOCH } else { state.at };
         return roll_own(quota, &State { spent: 0.0, at, ..own }, now);
     }

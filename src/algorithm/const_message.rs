@@ -33,7 +33,7 @@ impl ConstMessage {
     }
 
     #[track_caller]
-    #[allow(clippy::uninlined_format_args)] // The one form that a `const` takes.
+    #[allow(clippy::uninlined_format_args)] // The only form allowed in a `const fn`.
     pub(crate) const fn panic(&self) -> ! {
         match std::str::from_utf8(self.bytes.split_at(self.length).0) {
             Ok(text) => panic!("{}", text),

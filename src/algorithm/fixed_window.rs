@@ -5,15 +5,15 @@ use super::{Micros, State};
 
 /// The row at `now`, with every boundary since `at` paid back.
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
-    let (then, here) = (index(quota, state.at), index(quota, now));
-    if here <= then {
+    let (row_window, window) = (index(quota, state.at), index(quota, now));
+    if window <= row_window {
         // The same window, or a clock that stepped back. `at` never moves back, not even to the start of its window:
         // otherwise what another quota paid back in between would be paid back again.
         return *state;
     }
     State {
-        spent: (state.spent - quota.rate() as f64 * (here - then) as f64).max(0.0),
-        at: boundary(quota, here),
+        spent: (state.spent - quota.rate() as f64 * (window - row_window) as f64).max(0.0),
+        at: boundary(quota, window),
         ..*state
     }
 }

@@ -52,7 +52,6 @@ impl ChargeRecord {
 ///
 /// ```
 /// use tollgate::{algorithm::{settle, step, Ask, Micros, ChargeRecord, State}, Quota, MINUTE};
-///
 /// let quota = Quota::token_bucket(100_000, MINUTE);
 /// let now = Micros::new(1_700_000_000_000_000);
 /// let estimated = step(&quota, &State::default(), now, Ask::cost(1000));

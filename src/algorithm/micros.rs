@@ -11,7 +11,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// ```
 /// use std::time::Duration;
 /// use tollgate::algorithm::Micros;
-///
 /// let noon = Micros::new(43_200_000_000);
 /// assert_eq!(noon + Duration::from_secs(1), Micros::new(43_201_000_000));
 /// assert_eq!(noon.since(Micros::EPOCH), Duration::from_secs(12 * 3600));

@@ -160,7 +160,6 @@ impl fmt::Debug for Ask {
 ///
 /// ```
 /// use tollgate::{algorithm::{step, Ask, Micros, State, Verdict}, Quota, SECOND};
-///
 /// let quota = Quota::token_bucket(1, SECOND).max_reserved(1);
 /// let now = Micros::new(1_767_225_600_000_000);
 /// let decide = |state: &State, ask: Ask| step(&quota, state, now, ask);
@@ -194,8 +193,8 @@ pub enum Verdict {
 pub struct Step {
     /// The answer.
     pub verdict: Verdict,
-    /// The row after the decision. A denial only takes off what has been paid back; a row written under another quota
-    /// it leaves unchanged.
+    /// The row after the decision. A denial only takes off what has been paid back, and leaves a row written
+    /// under another quota unchanged.
     pub state: State,
     /// The instant of the decision.
     pub now: Micros,
@@ -270,7 +269,7 @@ fn spent(quota: &Quota, row: &State, now: Micros) -> f64 {
     }
 }
 
-/// An own row is expected to be rolled and returned unchanged; a foreign row is converted.
+/// The row as an own row: unchanged if it is one (and already rolled), otherwise converted.
 fn own(quota: &Quota, row: &State, now: Micros) -> State {
     if row.stamp == quota.stamp() { *row } else { roll(quota, row, now) }
 }
@@ -304,8 +303,8 @@ fn when_own(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micro
 /// the window or, if earlier, the expiry of a foreign row; for a bucket the next whole token, `now` if none is owed.
 pub(crate) fn next_change(quota: &Quota, row: &State, now: Micros) -> Option<Micros> {
     if quota.algorithm() == Algorithm::TokenBucket {
-        let stands = spent(quota, &own(quota, row, now), now);
-        return when(quota, row, now, (stands.ceil() - 1.0).max(0.0));
+        let outstanding = spent(quota, &own(quota, row, now), now);
+        return when(quota, row, now, (outstanding.ceil() - 1.0).max(0.0));
     }
     let end = fixed_window::boundary(quota, fixed_window::index(quota, now) + 1);
     Some(if is_foreign(quota, row, now) { end.min(row.clear) } else { end })

@@ -8,9 +8,9 @@ use super::{Micros, State};
 
 /// The row at `now`: the current window becomes the previous one after one boundary, and is dropped after two.
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
-    let (then, here) = (index(quota, state.at), index(quota, now));
-    let at = boundary(quota, then.max(here));
-    match here.saturating_sub(then) {
+    let (row_window, window) = (index(quota, state.at), index(quota, now));
+    let at = boundary(quota, row_window.max(window));
+    match window.saturating_sub(row_window) {
         0 => State { at, ..*state },
         1 => State { spent: 0.0, carry: state.spent, at, ..*state },
         _ => State { spent: 0.0, carry: 0.0, at, ..*state },
@@ -41,6 +41,7 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
         // Later in this window, when less of the previous one counts.
         instant(quota, window, elapsed_until(quota, state.carry, rest))
     } else {
+        // In the next window, of which this one is the previous.
         instant(quota, window + 1, elapsed_until(quota, state.spent, level))
     };
     let then = then.max(now);

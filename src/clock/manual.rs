@@ -54,6 +54,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 ///
 /// clock.set(clock.next_wake().expect("a request is waiting"));
 /// assert!(waiting.await?);
+/// clock.sleep_until(clock.now()).expect("a manual clock returns a sleep").await; // already due
 /// assert_eq!(clock.next_wake(), None);
 /// # Ok(())
 /// # }
@@ -186,7 +187,7 @@ mod tests {
         let mut sleepers: Vec<Sleep> = Vec::new();
         for seconds in [3, 1, 2, 2] {
             let number = sleepers.len() as u64;
-            let mut sleep = clock.sleep_until(clock.now() + Duration::from_secs(seconds)).expect("a sleep of its own");
+            let mut sleep = clock.sleep_until(clock.now() + Duration::from_secs(seconds)).expect("a sleep");
             let waker = Waker::from(Arc::new(SendOnWake(number, send.clone())));
             assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
             sleepers.push(sleep);

@@ -55,7 +55,7 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// A future that completes when a clock reaches an instant; see [`Clock::sleep_until`].
+/// A future that completes when a clock reaches an instant; see [`ManualClock`] for an example.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {

@@ -165,13 +165,6 @@ pub struct Config {
 
 impl Config {
     /// The maximum size of the text: 16 MiB.
-    ///
-    /// ```
-    /// use tollgate::config::{Config, ConfigErrorKind};
-    /// let large = " ".repeat(Config::MAX_BYTES + 1);
-    /// let error = Config::parse("limits.json", &large, |text| serde_json::from_str(text)).unwrap_err();
-    /// assert_eq!(error.kind(), ConfigErrorKind::TooLarge);
-    /// ```
     pub const MAX_BYTES: usize = 16 << 20;
 
     /// Reads and checks a file. Blocks while reading.

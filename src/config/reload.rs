@@ -19,16 +19,25 @@ impl Config {
     /// to the list; quotas of single keys and blocks stay.
     ///
     /// ```
-    /// use tollgate::{config::ConfigError, Config, MemoryBackend};
+    /// use tollgate::{config::ConfigError, Config, MemoryBackend, Quota};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), ConfigError> {
     /// let read = |text: &str| Config::parse("limits.json", text, |text| serde_json::from_str(text));
-    /// let config = read(r#"{"policies": {"api": {"quota": "30/min"}}}"#)?;
+    /// let config = read(r#"{"policies": {"api": {"quota": "30/min", "tiers": {"free": "60/min"}}}}"#)?;
     /// let limiter = config.limiter(MemoryBackend::new()).build();
+    /// assert!(config.reload(&limiter, &config).await?.is_empty());
     ///
-    /// let reloaded = config.reload(&limiter, &read(r#"{"policies": {"api": {"quota": "20/min"}}}"#)?).await?;
-    /// assert_eq!(reloaded.to_string(), "policies.api.quota: 30/min → 20/min");
+    /// let new = r#"{"policies": {"api": {"quota": "30/min", "tiers": {"free": "40/min"}}},
+    ///     "deny": {"ips": ["192.0.2.0/24"]}}"#;
+    /// let reloaded = config.reload(&limiter, &read(new)?).await?;
+    /// assert_eq!((reloaded.quotas().len(), reloaded.rules_added().len(), reloaded.rules_removed().len()), (1, 1, 0));
+    /// assert_eq!(reloaded.to_string(), "policies.api.tiers.free: 60/min → 40/min\ndeny: added network 192.0.2.0/24");
+    ///
+    /// let change = &reloaded.quotas()[0];
+    /// assert_eq!((change.policy().as_str(), change.tier()), ("api", Some("free")));
+    /// assert_eq!((change.old(), change.new()), (Quota::per_minute(60), Quota::per_minute(40)));
+    /// assert_eq!(change.to_string(), "policies.api.tiers.free: 60/min → 40/min");
     ///
     /// let error = config.reload(&limiter, &read(r#"{"policies": {"web": {"quota": "20/min"}}}"#)?).await.unwrap_err();
     /// assert!(error.to_string().starts_with("limits.json: policies.api: missing"));
@@ -118,29 +127,6 @@ impl Config {
 
 /// The changes of a [reload](Config::reload). `Display` writes one line per change, up to twenty quotas and twenty
 /// rules, and never shows a key.
-///
-/// ```
-/// use tollgate::{config::ConfigError, Config, MemoryBackend, Quota};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), ConfigError> {
-/// let read = |text: &str| Config::parse("limits.json", text, |text| serde_json::from_str(text));
-/// let config = read(r#"{"policies": {"api": {"quota": "30/min", "tiers": {"free": "60/min"}}}}"#)?;
-/// let limiter = config.limiter(MemoryBackend::new()).build();
-/// assert!(config.reload(&limiter, &config).await?.is_empty());
-///
-/// let new = r#"{"policies": {"api": {"quota": "30/min", "tiers": {"free": "40/min"}}}, "deny": {"ips": ["192.0.2.0/24"]}}"#;
-/// let reloaded = config.reload(&limiter, &read(new)?).await?;
-/// assert_eq!((reloaded.quotas().len(), reloaded.rules_added().len(), reloaded.rules_removed().len()), (1, 1, 0));
-/// assert_eq!(reloaded.to_string(), "policies.api.tiers.free: 60/min → 40/min\ndeny: added network 192.0.2.0/24");
-///
-/// let change = &reloaded.quotas()[0];
-/// assert_eq!((change.policy().as_str(), change.tier()), ("api", Some("free")));
-/// assert_eq!((change.old(), change.new()), (Quota::per_minute(60), Quota::per_minute(40)));
-/// assert_eq!(change.to_string(), "policies.api.tiers.free: 60/min → 40/min");
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone, Debug)]
 pub struct Reloaded {
     quotas: Vec<QuotaChange>,
@@ -196,7 +182,7 @@ impl fmt::Display for Reloaded {
     }
 }
 
-/// A changed quota. See [`Reloaded`] for an example.
+/// A changed quota. See [`Config::reload`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaChange {
     policy: PolicyName,

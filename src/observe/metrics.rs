@@ -19,7 +19,6 @@ use crate::policy::PolicyName;
 /// use std::sync::Arc;
 /// use tollgate::observe::Metrics;
 /// use tollgate::{MemoryBackend, RateLimiter};
-///
 /// // First install the exporter, such as PrometheusBuilder::new().install_recorder()?; see `docs::observing`.
 /// let metrics = Arc::new(Metrics::new());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&metrics)).build();

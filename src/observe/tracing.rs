@@ -17,7 +17,6 @@ use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settle
 /// ```
 /// use tollgate::observe::Tracing;
 /// use tollgate::{MemoryBackend, RateLimiter};
-///
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Tracing::new()).build();
 ///
 /// // Denials at WARN, one per second, with a clock for tests.

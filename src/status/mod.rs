@@ -4,7 +4,6 @@
 //! ```
 //! use axum::{routing::post, Router};
 //! use tollgate::{key, status, Policy, Quota, RateLimitLayer, RateLimiter, MINUTE};
-//!
 //! static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE).capacity(20));
 //!
 //! let limiter = RateLimiter::default();

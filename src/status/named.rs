@@ -18,7 +18,6 @@ use crate::policy::{KeyError, Policy};
 /// ```
 /// use axum::Router;
 /// use tollgate::{status, Policy, Quota, RateLimiter, MINUTE};
-///
 /// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE));
 ///
 /// let limiter = RateLimiter::default();

@@ -36,7 +36,7 @@ fn orders(interruptions: Option<usize>, model: impl Fn() + Send + Sync + 'static
 
 /// Spawns a thread of a model; at most three besides the model itself.
 pub(crate) fn thread<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    thread::Builder::new().stack_size(STACK).spawn(run).expect("the checker has room for one more")
+    thread::Builder::new().stack_size(STACK).spawn(run).expect("loom allows one more thread")
 }
 
 /// In machine words.

@@ -91,7 +91,6 @@ impl Algorithm {
 ///
 /// const SEARCH: Quota = Quota::token_bucket(10, SECOND).capacity(50);
 /// assert_eq!(SEARCH, "10/s burst 50".parse()?);
-///
 /// assert_eq!((SEARCH.rate(), SEARCH.period(), SEARCH.limit(), SEARCH.window()), (10, SECOND, 50, 5 * SECOND));
 ///
 /// let daily = Quota::fixed_window(1000, DAY).start(8 * tollgate::HOUR); // days that begin at 08:00 UTC
@@ -105,9 +104,6 @@ impl Algorithm {
 /// assert_eq!((patient.reservable(), patient.unlimited_reservations().reservable()), (Some(50), None));
 /// assert!(strict.try_max_reserved(50).is_err() && strict.try_unlimited_reservations().is_err());
 /// assert!(Quota::try_fixed_window(0, DAY).is_err() && Quota::try_sliding_window(0, DAY).is_err());
-/// assert!(Quota::token_bucket(Quota::MAX_TOKENS, SECOND).try_capacity(Quota::MAX_TOKENS + 1).is_err());
-/// assert!(Quota::try_token_bucket(1, 2 * Quota::MAX_PERIOD).is_err());
-/// assert!(Quota::try_fixed_window(1, Quota::MAX_PERIOD).is_ok_and(|slow| slow.window() < Quota::MAX_WINDOW));
 /// # Ok::<(), tollgate::policy::ParseQuotaError>(())
 /// ```
 ///
@@ -327,7 +323,6 @@ impl Quota {
     /// ```
     /// use std::time::Duration;
     /// use tollgate::{Quota, DAY, HOUR, WEEK};
-    ///
     /// const WEEKLY: Quota = Quota::fixed_window(500, WEEK).start(DAY.saturating_mul(4));
     /// assert_eq!(WEEKLY.phase(), Some(4 * DAY));
     ///
@@ -567,7 +562,7 @@ mod tests {
             assert!(error.contains(text), "{error}");
         }
         assert!(Quota::try_token_bucket(most, SECOND).is_ok());
-        assert!(Quota::try_fixed_window(1, Quota::MAX_PERIOD).is_ok());
+        assert!(Quota::try_fixed_window(1, Quota::MAX_PERIOD).is_ok_and(|slow| slow.window() < Quota::MAX_WINDOW));
     }
 
     #[test]
