@@ -231,7 +231,6 @@ mod tests {
             let mut state = State::default();
             let receipt = charge(&quota, &mut state, NOW, Ask::cost(2));
             let later = NOW.plus(micros);
-            // Less than 8 of more than 8 tokens remain, so rounding is visible.
             charge(&quota, &mut state, later, Ask::cost(7));
             let settled = settle(&quota, &state, &receipt, later, 0);
             assert_eq!((settled.spent, settled.at), (7.0, later), "{micros} us later");
@@ -301,7 +300,6 @@ mod tests {
 
     #[test]
     fn one_in_the_middle_gives_back_and_then_one_before_it() {
-        // What later charges gave back does not reduce the first: its five are still there.
         let quota = Quota::token_bucket(10, MINUTE).capacity(100);
         let mut state = State::default();
         let [first, middle, _last] = [5, 10, 1].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
@@ -317,7 +315,6 @@ mod tests {
         let [_first, middle, last] = [5, 5, 5].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
         state = settle(&quota, &state, &last, NOW, 0);
         assert_eq!((state.spent, state.carry), (10.0, 0.0));
-        // The first charge is paid back by then; the other five tokens are the middle one's.
         assert_eq!(settle(&quota, &state, &middle, NOW + Duration::from_secs(30), 0).spent, 0.0);
     }
 

@@ -15,7 +15,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 /// A clock that moves only when set: for testing your limits without waiting.
 ///
 /// Clones show the same time. A new clock shows 2026-01-01T00:00:00Z. Waiting requests continue in the order of their
-/// due times when the clock reaches them (feature `wait`).
+/// due times when the clock reaches them.
 ///
 /// ```
 /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
@@ -32,6 +32,8 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// A waiting request continues when the clock reaches its due time (feature `wait`):
 ///
 #[cfg_attr(feature = "wait", doc = "```")]
 #[cfg_attr(not(feature = "wait"), doc = "```ignore")]
@@ -90,7 +92,7 @@ impl ManualClock {
         self.change(|_| instant);
     }
 
-    /// The earliest instant that a request waits for; `None` if there is no waiting request.
+    /// The earliest instant that a request waits for. Setting the clock to it until it is `None` wakes all requests.
     pub fn next_wake(&self) -> Option<Micros> {
         // Excludes sleeps that have been woken or were never polled.
         self.state().sleepers.keys().next().map(|(instant, _)| *instant)

@@ -17,7 +17,7 @@ pub use manual::ManualClock;
 
 /// A source of instants.
 ///
-/// Limiters work with any clock: each jump, forward or back, costs at most one extra capacity.
+/// Limiters work with any clock, also one that stands still; each jump costs at most one extra capacity.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -73,7 +73,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 ///
 /// It starts at the system's time and compares itself with it at most once a second, when read. If it is behind by more
 /// than a second (the machine slept, or its clock was set forward), it jumps forward, which refills what is due.
-/// Otherwise it corrects at most half a millisecond per second. Windows so stay aligned to UTC, and a system clock that
+/// Otherwise it corrects at most half a millisecond per second. Windows stay aligned to UTC, and a system clock that
 /// is set back does not lock callers out.
 ///
 /// ```

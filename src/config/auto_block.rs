@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::raw::Node;
-use super::routes::Policies;
+use super::routes::PolicyNames;
 use super::value::Value;
 use crate::algorithm::DAY;
 use crate::limiter::AutoBlock;
 use crate::policy::{DenyRule, PolicyName};
 
-pub(super) fn read(value: &Value<'_>, known: &Policies<'_>) -> Option<AutoBlock> {
+pub(super) fn read(value: &Value<'_>, known: &PolicyNames<'_>) -> Option<AutoBlock> {
     let mut fields = value.fields(r#"policies = ["api"]"#)?;
     let names = fields.need("policies", "[\"api\"]").and_then(|value| policies(&value, known));
     let threshold = fields.take("threshold").and_then(|value| value.number(1, u32::MAX));
@@ -42,7 +42,7 @@ pub(super) fn read(value: &Value<'_>, known: &Policies<'_>) -> Option<AutoBlock>
     Some(labels.into_iter().fold(rules, AutoBlock::label))
 }
 
-fn policies(value: &Value<'_>, known: &Policies<'_>) -> Option<Vec<PolicyName>> {
+fn policies(value: &Value<'_>, known: &PolicyNames<'_>) -> Option<Vec<PolicyName>> {
     let names = value.list(|value| PolicyName::try_new(known.name(&value)?).ok())?;
     if matches!(value.node, Node::List(items) if items.is_empty()) {
         value.fault("expected at least one policy, found an empty list; name a policy, or remove auto_block");

@@ -36,7 +36,6 @@ pub struct ConfigError {
     message: String,
     faults: Vec<ConfigFault>,
     fault_count: usize,
-    /// Why the text could not be read.
     cause: Option<Box<dyn Error + Send + Sync>>,
 }
 

@@ -58,7 +58,7 @@
 //! ```
 //!
 //! # Fields
-//! Unknown fields are errors, and so are duplicates where the format's parser reports them. A duration is a text: a
+//! Unknown fields are errors, and so are duplicates unless the format's parser drops them. A duration is a text: a
 //! number and a unit (`us ms s min h d w`, or their long names).
 //!
 //! | field | value | default |
@@ -118,7 +118,7 @@ use std::sync::atomic::AtomicBool;
 
 use self::error::{Faults, Path};
 use self::raw::RawConfig;
-use self::routes::Policies;
+use self::routes::PolicyNames;
 use self::value::Value;
 use crate::backend::Backend;
 use crate::limiter::{AutoBlock, DenyList, RateLimiter, RateLimiterBuilder};
@@ -318,7 +318,7 @@ impl RawConfig {
 fn read(raw: &RawConfig, name: &str, faults: &Faults) -> Option<Config> {
     let mut file = Value::file(&raw.0, faults).fields(r#"policies = { api = { quota = "60/min" } }"#)?;
     let table = file.take("policies");
-    let known = Policies::of(table.as_ref());
+    let known = PolicyNames::of(table.as_ref());
     if table.is_none() {
         faults.add(&Path::FILE.field("policies"), "missing, so nothing would be limited; add a policy");
     }

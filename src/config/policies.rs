@@ -29,7 +29,7 @@ fn policy(name: &str, value: &Value<'_>) -> Option<Policy> {
     let own = fields.need("quota", "\"60/min\"").and_then(|value| quota::read(&value));
     let tiers = fields.take("tiers").and_then(|value| tiers(&value));
     fields.end();
-    let mut policy = value.accept(Policy::try_new(name, own.unwrap_or(STAND_IN)))?;
+    let mut policy = value.accept(Policy::try_new(name, own.unwrap_or(PLACEHOLDER_QUOTA)))?;
     own?;
     for (tier, value, quota) in tiers.unwrap_or_default() {
         value.accept(policy.add_tier(tier.to_owned().into(), quota));
@@ -58,7 +58,7 @@ fn tiers<'n>(value: &Value<'n>) -> Option<Vec<(&'n str, Value<'n>, Quota)>> {
 }
 
 /// For checking the rest of a policy with an invalid quota.
-const STAND_IN: Quota = Quota::per_minute(1);
+const PLACEHOLDER_QUOTA: Quota = Quota::per_minute(1);
 
 const MAX_POLICIES: usize = 10_000;
 

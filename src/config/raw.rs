@@ -71,7 +71,6 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A reader for the items of a list or a table.
     fn nested<E: Error>(self) -> Result<Self, E> {
         if self.depth == MAX_DEPTH {
             return Err(E::custom(format_args!("nested more than {MAX_DEPTH} levels deep")));

@@ -74,11 +74,11 @@ impl Config {
             let differs = |tier: Option<&str>, quota: &Quota| {
                 limiter.shares_quotas() || limiter.quota_in_force(policy, tier) != *quota
             };
-            // Set last, since it applies to all tiers that have no quota set yet.
-            let all = differs(None, target.quota());
+            // The own quota applies to all tiers without a set quota: if it changes, set them all, and it last.
+            let own_differs = differs(None, target.quota());
             let tiers = target.tiers().map(|(tier, quota)| (Some(tier), quota));
             for (tier, quota) in tiers.chain([(None, target.quota())]) {
-                if !all && !differs(tier, quota) {
+                if !own_differs && !differs(tier, quota) {
                     continue;
                 }
                 let (old, new_quota) = (limiter.quota_in_force(policy, tier), *quota);

@@ -6,14 +6,14 @@ use super::raw::{Node, shortened};
 use super::value::{Value, listed};
 use crate::middleware::parse_line;
 
-pub(super) fn default<'n>(value: Option<Value<'n>>, policies: &Policies<'n>) -> Option<&'n str> {
+pub(super) fn default<'n>(value: Option<Value<'n>>, policies: &PolicyNames<'n>) -> Option<&'n str> {
     match value {
         Some(value) => policies.name(&value),
         None => policies.0.get(DEFAULT_POLICY).copied(),
     }
 }
 
-pub(super) fn read<'n>(value: &Value<'n>, policies: &Policies<'n>) -> Option<BTreeMap<String, String>> {
+pub(super) fn read<'n>(value: &Value<'n>, policies: &PolicyNames<'n>) -> Option<BTreeMap<String, String>> {
     let entries = value.entries(r#""POST /todos" = "api""#)?;
     if entries.len() > MAX_ROUTES {
         return value.refuse(format_args!("found {} routes; at most {MAX_ROUTES} are allowed", entries.len()));
@@ -37,13 +37,13 @@ pub(super) fn read<'n>(value: &Value<'n>, policies: &Policies<'n>) -> Option<BTr
 }
 
 /// The names of all policies in the file, valid or not.
-pub(super) struct Policies<'n>(BTreeSet<&'n str>);
+pub(super) struct PolicyNames<'n>(BTreeSet<&'n str>);
 
-impl<'n> Policies<'n> {
-    pub(super) fn of(value: Option<&Value<'n>>) -> Policies<'n> {
+impl<'n> PolicyNames<'n> {
+    pub(super) fn of(value: Option<&Value<'n>>) -> PolicyNames<'n> {
         match value.map(|value| value.node) {
-            Some(Node::Table(entries)) => Policies(entries.iter().map(|(name, _)| name.as_str()).collect()),
-            _ => Policies(BTreeSet::new()),
+            Some(Node::Table(entries)) => PolicyNames(entries.iter().map(|(name, _)| name.as_str()).collect()),
+            _ => PolicyNames(BTreeSet::new()),
         }
     }
 

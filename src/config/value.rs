@@ -84,7 +84,6 @@ impl<'n> Value<'n> {
         }
     }
 
-    /// The items of a list for which `read` returns a value.
     pub(super) fn list<T>(&self, mut read: impl FnMut(Value<'n>) -> Option<T>) -> Option<Vec<T>> {
         let Node::List(items) = self.node else {
             // Not the value, which may be a caller's key.
@@ -95,7 +94,6 @@ impl<'n> Value<'n> {
         Some(items.filter_map(|(i, node)| read(Value { node, path: self.path.item(i), ..*self })).collect())
     }
 
-    /// The entries of a table, without duplicates.
     pub(super) fn entries(&self, example: &str) -> Option<Vec<(&'n str, Value<'n>)>> {
         let Node::Table(entries) = self.node else {
             return self.refuse(format_args!("expected a table such as {{ {example} }}, found {}", self.node));

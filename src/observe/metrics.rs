@@ -114,7 +114,6 @@ impl Metrics {
         self.write_to(counter, key, register_counter, |counter| counter.increment(1));
     }
 
-    /// Writes to a series, by the cached handle or by looking it up.
     fn write_to<H>(
         &self,
         cached: &OnceLock<H>,
@@ -181,7 +180,7 @@ impl Observer for Metrics {
     }
 
     fn settled(&self, settled: &Settled<'_>) {
-        self.increment(settled.decision().policy(), Count::Receipt(Change::of(settled)));
+        self.increment(settled.decision().policy(), Count::Settlement(Change::of(settled)));
     }
 
     fn reset(&self, reset: &Reset<'_>) {

@@ -13,9 +13,8 @@
 //! assert_eq!((names::DECISIONS, names::CHECKS), ("tollgate_decisions_total", "tollgate_checks_total"));
 //! assert_eq!((names::SETTLEMENTS, names::RESETS), ("tollgate_settlements_total", "tollgate_resets_total"));
 //! // Set by `Metrics::sample`:
-//! for gauge in [names::ROWS, names::WAITING, names::BLOCKED, names::CHANGED_QUOTAS, names::BACKEND_BROKEN] {
-//!     assert!(names::ALL.contains(&gauge));
-//! }
+//! let gauges = [names::ROWS, names::WAITING, names::BLOCKED, names::CHANGED_QUOTAS, names::BACKEND_BROKEN];
+//! assert!(gauges.iter().all(|gauge| names::ALL.contains(gauge)));
 //! assert_eq!((names::POLICY_ROWS, names::EVICTIONS), ("tollgate_policy_rows", "tollgate_evictions_total"));
 //! assert_eq!(names::OVERFLOWED, "tollgate_overflowed_total");
 //! ```

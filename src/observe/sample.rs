@@ -5,7 +5,7 @@ use crate::sync::{Mutex, PoisonError};
 
 /// Passes a number of events in each second of a clock and counts the others. Exact with any number of threads.
 #[derive(Debug, Default)]
-pub(super) struct Sample(Mutex<Counts>);
+pub(super) struct Sampler(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -15,7 +15,7 @@ struct Counts {
     suppressed: u64,
 }
 
-impl Sample {
+impl Sampler {
     /// If an event may pass, returns the number of events suppressed before it.
     pub(super) fn pass(&self, now: Micros, max: u32) -> Option<u64> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,13 +42,13 @@ mod tests {
     use super::*;
     use std::sync::Barrier;
 
-    fn passes(sample: &Sample, millis: u64, calls: usize) -> Vec<Option<u64>> {
+    fn passes(sample: &Sampler, millis: u64, calls: usize) -> Vec<Option<u64>> {
         (0..calls).map(|_| sample.pass(Micros::new(millis * 1000), 2)).collect()
     }
 
     #[test]
     fn so_many_pass_a_second_and_the_next_tells_how_many_did_not() {
-        let sample = Sample::default();
+        let sample = Sampler::default();
         assert_eq!(passes(&sample, 100_000, 4), [Some(0), Some(0), None, None]);
         assert_eq!(passes(&sample, 100_999, 1), [None]);
         assert_eq!(passes(&sample, 101_000, 3), [Some(3), Some(0), None]);
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn threads_at_once_pass_exactly_as_many() {
         const MAX: u32 = 4_000_000;
-        let sample = Sample::default();
+        let sample = Sampler::default();
         let all_at_once = Barrier::new(8);
         let thread = || {
             all_at_once.wait();
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_late_thread_counts_in_the_second_that_has_begun() {
-        let sample = Sample::default();
+        let sample = Sampler::default();
         assert_eq!(passes(&sample, 101_000, 1), [Some(0)]);
         assert_eq!(passes(&sample, 100_999, 2), [Some(0), None]);
         assert_eq!(passes(&sample, 101_001, 1), [None]);
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_does_not_silence_it() {
-        let sample = Sample::default();
+        let sample = Sampler::default();
         for millis in [1_000_000_000, 0, u64::MAX / 1000, 5_000_000] {
             assert_eq!(passes(&sample, millis, 3)[1..], [Some(0), None], "{millis}");
         }

@@ -14,39 +14,39 @@ use crate::policy::{DecidedBy, Reason};
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) policy: SharedString,
-    pub(super) counters: GrowingList<Count, OnceLock<Counter>>,
+    pub(super) counters: AppendOnlyMap<Count, OnceLock<Counter>>,
     pub(super) duration: OnceLock<Histogram>,
 }
 
 impl Series {
     pub(super) fn new(policy: &str) -> Series {
         let policy = SharedString::from(policy.to_owned());
-        Series { policy, counters: GrowingList::default(), duration: OnceLock::new() }
+        Series { policy, counters: AppendOnlyMap::default(), duration: OnceLock::new() }
     }
 }
 
 /// A short append-only map that is read without a lock.
 #[derive(Debug)]
-pub(super) struct GrowingList<K, V>(OnceLock<Box<Link<K, V>>>);
+pub(super) struct AppendOnlyMap<K, V>(OnceLock<Box<Link<K, V>>>);
 
 #[derive(Debug)]
 struct Link<K, V> {
     key: K,
     value: V,
-    rest: GrowingList<K, V>,
+    rest: AppendOnlyMap<K, V>,
 }
 
-impl<K: Clone + PartialEq, V> GrowingList<K, V> {
+impl<K: Clone + PartialEq, V> AppendOnlyMap<K, V> {
     pub(super) fn get_or_insert(&self, key: &K, make: impl Fn() -> V) -> &V {
-        let new = || Box::new(Link { key: key.clone(), value: make(), rest: GrowingList::default() });
+        let new = || Box::new(Link { key: key.clone(), value: make(), rest: AppendOnlyMap::default() });
         let entry = self.0.get_or_init(new);
         if entry.key == *key { &entry.value } else { entry.rest.get_or_insert(key, make) }
     }
 }
 
-impl<K, V> Default for GrowingList<K, V> {
-    fn default() -> GrowingList<K, V> {
-        GrowingList(OnceLock::new())
+impl<K, V> Default for AppendOnlyMap<K, V> {
+    fn default() -> AppendOnlyMap<K, V> {
+        AppendOnlyMap(OnceLock::new())
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Count {
     Decision { outcome: Outcome, reason: Reason, decided_by: DecidedBy, enforced: bool },
     Check(Outcome),
     Error(ErrorKind),
-    Receipt(Change),
+    Settlement(Change),
     Reset,
 }
 
@@ -110,7 +110,7 @@ impl Count {
             }
             Count::Check(outcome) => (names::CHECKS, vec![("outcome", outcome.as_str().into())]),
             Count::Error(kind) => (names::BACKEND_ERRORS, vec![("kind", kind.as_str().into())]),
-            Count::Receipt(change) => (names::SETTLEMENTS, vec![("change", change.as_str().into())]),
+            Count::Settlement(change) => (names::SETTLEMENTS, vec![("change", change.as_str().into())]),
             Count::Reset => (names::RESETS, Vec::new()),
         }
     }

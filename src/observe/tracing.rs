@@ -7,7 +7,7 @@ use std::time::Duration;
 use tracing::{Level, enabled, event, field};
 
 use super::per_policy::PerPolicy;
-use super::sample::Sample;
+use super::sample::Sampler;
 use crate::clock::{Clock, SystemClock};
 use crate::limiter::mistake::Mistake;
 use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settled};
@@ -29,7 +29,7 @@ use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settle
 /// | --- | --- | --- |
 /// | `denied` | INFO ([`level`](Tracing::level)) | decision fields, `suppressed` |
 /// | `allowed` | TRACE | decision fields |
-/// | `checked` | TRACE | decision fields |
+/// | `checked` | TRACE, allowed or denied | decision fields |
 /// | `failed` | ERROR | `policy`, `key`, `kind`, `error`, `suppressed`, and `latency_us` |
 /// | `blocked` | WARN | `rule`, `lasts_ms`, `times`, `suppressed` |
 /// | `settled` | TRACE | `policy`, `decided_by`, `cost` (as charged), `actual` (0 for a refund), `key` |
@@ -42,8 +42,8 @@ use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settle
 ///
 /// - **Several policies**: a request emits one event for each. If one policy denies it, all are `denied`, the others
 ///   with the `reason` `refused_elsewhere`; exclude these to see each refused request once.
-/// - **Keys** appear as their digest. A `rule` contains the address, user agent or label as it is on the deny list, but
-///   never a key.
+/// - **Keys** appear as their digest. A `rule` contains the address, user agent or label as it is on the deny list or
+///   was blocked, but never a key.
 /// - **Rate**: each policy logs at most ten denials and ten failures per second ([`per_second`](Tracing::per_second)),
 ///   and all blocks together as many; `suppressed` counts the events omitted since the last one.
 /// - **Disabled levels** cost next to nothing.
@@ -53,9 +53,9 @@ pub struct Tracing {
     level: Level,
     per_second: u32,
     clock: Arc<dyn Clock>,
-    denials: PerPolicy<Sample>,
-    failures: PerPolicy<Sample>,
-    blocks: Sample,
+    denials: PerPolicy<Sampler>,
+    failures: PerPolicy<Sampler>,
+    blocks: Sampler,
 }
 
 impl Tracing {
@@ -70,7 +70,7 @@ impl Tracing {
             clock: Arc::new(SystemClock::new()),
             denials: PerPolicy::new(),
             failures: PerPolicy::new(),
-            blocks: Sample::default(),
+            blocks: Sampler::default(),
         }
     }
 
@@ -96,13 +96,13 @@ impl Tracing {
         self
     }
 
-    fn pass(&self, sample: &Sample) -> Option<u64> {
+    fn pass(&self, sample: &Sampler) -> Option<u64> {
         sample.pass(self.clock.now(), self.per_second)
     }
 
     fn denied(&self, observed: &Decided<'_>) {
         let policy = observed.decision().policy();
-        let Some(suppressed) = self.pass(&self.denials.of(policy, |_| Sample::default())) else { return };
+        let Some(suppressed) = self.pass(&self.denials.of(policy, |_| Sampler::default())) else { return };
         match self.level {
             Level::ERROR => decision!(Level::ERROR, "denied", observed, suppressed = suppressed),
             Level::WARN => decision!(Level::WARN, "denied", observed, suppressed = suppressed),
@@ -156,7 +156,7 @@ impl Observer for Tracing {
         if !is_enabled(Level::ERROR) {
             return;
         }
-        let Some(suppressed) = self.pass(&self.failures.of(failed.policy(), |_| Sample::default())) else { return };
+        let Some(suppressed) = self.pass(&self.failures.of(failed.policy(), |_| Sampler::default())) else { return };
         event!(
             name: "failed",
             target: Tracing::TARGET,

@@ -36,8 +36,8 @@
 //! supported; CORS is left to the application.
 //!
 //! # Limiting these endpoints
-//! Each request reads the backend, so give the endpoints a limit of their own, not the one that they report: a denied
-//! client could not ask how long to wait.
+//! These endpoints have no limit unless they are inside a layer, and each request reads the backend. Do not put them
+//! inside the limit that they report, where a denied client could not ask how long to wait; give them another one:
 //!
 //! ```
 //! # use axum::Router;
