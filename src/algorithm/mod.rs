@@ -10,15 +10,16 @@
 //! use std::time::Duration;
 //! use tollgate::{algorithm::{step, Ask, Micros, State, Verdict}, Quota, MINUTE};
 //!
-//! let quota = Quota::token_bucket(10, MINUTE);
-//! let now = Micros::new(1_700_000_000_000_000);
-//!
+//! let quota = Quota::token_bucket(10, MINUTE).max_reserved(1);
+//! let (now, soon) = (Micros::new(1_700_000_000_000_000), Duration::from_secs(6));
 //! let first = step(&quota, &State::default(), now, Ask::cost(10));
 //! assert_eq!(first.verdict, Verdict::Allow);
 //!
-//! let next = step(&quota, &first.state, now, Ask::cost(1));
-//! assert_eq!(next.verdict, Verdict::Deny { retry: Some(Duration::from_secs(6)) });
-//! assert!(step(&quota, &first.state, now + Duration::from_secs(6), Ask::cost(1)).is_allowed());
+//! let next = |ask: Ask| step(&quota, &first.state, now, ask).verdict;
+//! assert_eq!(next(Ask::cost(1)), Verdict::Deny { retry: Some(soon) });
+//! assert_eq!(next(Ask::cost(1).reserve()), Verdict::Reserve { wait: soon });
+//! assert_eq!(next(Ask::cost(12)), Verdict::Deny { retry: None });
+//! assert!(step(&quota, &first.state, now + soon, Ask::cost(1)).is_allowed());
 //! ```
 
 mod changed;
@@ -52,12 +53,12 @@ use step::{granted, retry_own};
 /// The stored state of one key under one policy. The default is that of a new key.
 ///
 /// ```
-/// use tollgate::{algorithm::{step, Ask, Micros, State}, Quota, MINUTE};
+/// use tollgate::{algorithm::{stamp, step, Ask, Micros, State}, Quota, MINUTE};
 /// let quota = Quota::token_bucket(10, MINUTE);
 /// let now = Micros::new(1_767_225_600_000_000);
 /// let row = step(&quota, &State::default(), now, Ask::cost(3)).state;
 /// assert_eq!((row.spent, row.at, row.carry), (3.0, now, 0.0));
-/// assert_eq!(row.stamp, quota.stamp());
+/// assert_eq!(row.stamp, stamp(&quota));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
@@ -156,20 +157,7 @@ impl fmt::Debug for Ask {
     }
 }
 
-/// The answer to an [`Ask`].
-///
-/// ```
-/// use tollgate::{algorithm::{step, Ask, Micros, State, Verdict}, Quota, SECOND};
-/// let quota = Quota::token_bucket(1, SECOND).max_reserved(1);
-/// let now = Micros::new(1_767_225_600_000_000);
-/// let decide = |state: &State, ask: Ask| step(&quota, state, now, ask);
-///
-/// let first = decide(&State::default(), Ask::cost(1));
-/// assert_eq!(first.verdict, Verdict::Allow);
-/// assert_eq!(decide(&first.state, Ask::cost(1).reserve()).verdict, Verdict::Reserve { wait: SECOND });
-/// assert_eq!(decide(&first.state, Ask::cost(1)).verdict, Verdict::Deny { retry: Some(SECOND) });
-/// assert_eq!(decide(&first.state, Ask::cost(3)).verdict, Verdict::Deny { retry: None });
-/// ```
+/// The answer to an [`Ask`]. See the [module](self) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums)] // Callers match on all outcomes.
 pub enum Verdict {
