@@ -25,7 +25,7 @@ pub const DAY: Duration = Duration::from_secs(86_400);
 /// Seven days.
 pub const WEEK: Duration = Duration::from_secs(604_800);
 
-/// How spent tokens come back.
+/// How spent tokens come back. See [`Quota`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
