@@ -27,7 +27,7 @@
 //! ```text
 //! $ curl -X POST http://127.0.0.1:3001/reload
 //! limits.toml: policies.create.quota: quota "3/mim": "mim" is no period; write a unit (us ms s min h d w) with or without a number
-//! limits.toml: routes."/search": there is no policy "saerch"; there are "create", "default", "search"
+//! limits.toml: routes."/search": unknown policy "saerch"; known policies: "create", "default", "search"
 //! The limits are as they were.
 //! ```
 

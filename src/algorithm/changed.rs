@@ -1,64 +1,59 @@
-//! Rows that another quota wrote: what they mean to the quota that reads them now.
+//! Rows written under another quota, as the current quota reads them.
 //!
-//! A row is *foreign* to a quota if its stamp is another's and something of it still stands. Nothing of it is forgiven,
-//! so that quotas that alternate on one row admit no more than the larger of them would:
+//! A row is *foreign* to a quota if it carries another stamp and has not expired. What it owes is never forgiven, so
+//! that quotas that alternate on one row admit no more than the larger of them would:
 //!
-//! - From [`State::clear`] on it is unspent: the quota that wrote it would have been repaid by then.
-//! - Between token buckets it stands at the lesser of what either quota would leave.
-//! - Between fixed windows, and between sliding windows of one period and phase, the quota that reads it rolls it as if
-//!   it were its own.
-//! - In any other mix its counts stand whole until `clear`.
+//! - From [`State::clear`] on it counts as unspent: the quota that wrote it would have been repaid by then.
+//! - Between token buckets, the lesser of what either quota would leave is outstanding.
+//! - Between fixed windows, and between sliding windows of one period and phase, the row is rolled like an own row.
+//! - In all other cases its counts stay whole until `clear`.
 //!
-//! An admission makes the row the caller's. A denial leaves it as it is.
+//! An admission makes the row the current quota's. A denial leaves it unchanged.
 
-use super::{Algorithm, Ask, MOST_SPENT, Micros, Quota, State};
+use super::{Algorithm, Ask, MAX_SPENT, Micros, Quota, State};
 use super::{fixed_window, granted, retry_own, roll_own, roll_within, sliding_window, token_bucket, within_own};
 
-/// Whether another quota wrote the row, and something of it stands at `now`.
 #[inline]
 pub(crate) fn is_foreign(quota: &Quota, state: &State, now: Micros) -> bool {
-    state.stamp != quota.stamp() && stands(state, now)
+    state.stamp != quota.stamp() && is_outstanding(state, now)
 }
 
-/// Whether something of a row stands at `now`, under the quota that wrote it.
-fn stands(state: &State, now: Micros) -> bool {
+fn is_outstanding(state: &State, now: Micros) -> bool {
     state.stamp != 0 && owed(state) > 0.0 && now < state.clear
 }
 
-/// The algorithm of the quota that wrote the row; `None` for a stamp that no quota has.
+/// The algorithm of the quota that wrote the row; `None` for an invalid stamp.
 pub(crate) fn writer(state: &State) -> Option<Algorithm> {
     [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow]
         .into_iter()
         .find(|algorithm| algorithm.tag() == state.stamp % (1 << Algorithm::TAG_BITS))
 }
 
-/// What the row counts: of a sliding window both windows.
+/// The tokens in the row; both windows of a sliding window.
 fn owed(state: &State) -> f64 {
     if writer(state) == Some(Algorithm::SlidingWindow) { state.spent + state.carry } else { state.spent }
 }
 
-/// How a foreign row is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// Between token buckets: what the slower of the two has not repaid is repaid all the same.
-    Faster,
-    /// As an own row.
+    /// Paid back by the faster of two token buckets.
+    FasterBucket,
     Own,
-    /// Its counts stand until it is clear.
+    /// Counts stay whole until the row expires.
     Whole,
 }
 
 fn reading(quota: &Quota, state: &State) -> Reading {
     match quota.algorithm() {
         algorithm if Some(algorithm) != writer(state) => Reading::Whole,
-        Algorithm::TokenBucket => Reading::Faster,
+        Algorithm::TokenBucket => Reading::FasterBucket,
         Algorithm::FixedWindow => Reading::Own,
         Algorithm::SlidingWindow if is_same_window(quota, state) => Reading::Own,
         Algorithm::SlidingWindow => Reading::Whole,
     }
 }
 
-/// Whether a sliding window's row was written under the same period and phase. Its `clear` tells the period.
+/// Whether a sliding window's row has this quota's phase and, as its `clear` shows, period.
 fn is_same_window(quota: &Quota, state: &State) -> bool {
     let period = quota.period_micros();
     period % 1_000_000 == 0
@@ -66,18 +61,18 @@ fn is_same_window(quota: &Quota, state: &State) -> bool {
         && sliding_window::aligned(quota, state)
 }
 
-/// A row of another stamp as `quota` sees it at `now`: an own row that stands at as much.
+/// Converts a row with another stamp to an own row that owes as much at `now`.
 #[cold]
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let own = State { stamp: quota.stamp(), carry: 0.0, ..*state };
-    if !stands(state, now) {
+    if !is_outstanding(state, now) {
         let at = if state.stamp == 0 { Micros::EPOCH } else { state.at };
         return roll_own(quota, &State { spent: 0.0, at, ..own }, now);
     }
     let reading = reading(quota, state);
     let row = match reading {
-        Reading::Faster => own,
-        // The window before carries over; other algorithms keep there what receipts of theirs need.
+        Reading::FasterBucket => own,
+        // The previous window carries over; other algorithms keep data for their receipts in `carry`.
         Reading::Own if quota.algorithm() == Algorithm::SlidingWindow => State { carry: state.carry, ..own },
         Reading::Own => own,
         Reading::Whole => State { spent: owed(state), ..own },
@@ -86,14 +81,14 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
         return roll_own(quota, &State { spent: 0.0, at: now, carry: 0.0, ..own }, now);
     }
     match reading {
-        Reading::Faster => faster(quota, &row, now),
+        Reading::FasterBucket => roll_faster(quota, &row, now),
         Reading::Own => roll_within(quota, &row, now),
-        Reading::Whole => whole(quota, &row, now),
+        Reading::Whole => roll_whole(quota, &row, now),
     }
 }
 
-/// The lesser of what is left under `quota`, and under the bucket that wrote the row: that one repays it by `clear`.
-fn faster(quota: &Quota, row: &State, now: Micros) -> State {
+/// The lesser of what `quota` leaves and what the bucket that wrote the row, paid back by `clear`, leaves.
+fn roll_faster(quota: &Quota, row: &State, now: Micros) -> State {
     let rolled = token_bucket::roll(quota, row, now);
     if now <= row.at || row.clear == Micros::MAX {
         return rolled;
@@ -106,36 +101,36 @@ fn faster(quota: &Quota, row: &State, now: Micros) -> State {
     rolled
 }
 
-/// All of the counts, as an own row that is repaid from `now` on.
-fn whole(quota: &Quota, row: &State, now: Micros) -> State {
+/// All of the counts, as an own row that is paid back from `now` on.
+fn roll_whole(quota: &Quota, row: &State, now: Micros) -> State {
     let at = match quota.algorithm() {
         Algorithm::TokenBucket => row.at.max(now),
         Algorithm::FixedWindow => row.at.max(fixed_window::boundary(quota, fixed_window::index(quota, now))),
-        // A row that does not begin with a window would count nothing.
+        // A row that does not begin at a boundary would count nothing.
         Algorithm::SlidingWindow => fixed_window::boundary(quota, fixed_window::index(quota, row.at.max(now))),
     };
     State { at, ..*row }
 }
 
-/// The first instant from `now` on at which no more than `level` of a foreign row stands.
+/// The first instant from `now` on at which at most `level` tokens of a foreign row are outstanding.
 #[cold]
 pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Option<Micros> {
     let holds = |at: Micros| within_own(quota, &super::roll(quota, state, at), at, level);
-    // Debts only fall, and from `clear` on there is none.
+    // Debts only fall, and from `clear` on there are none.
     let first = first(now, state.clear, holds).unwrap_or(state.clear);
     (first < Micros::MAX).then_some(first)
 }
 
-/// When `ask` would be granted, of a foreign row by which it is denied at `now`.
+/// When `ask` would be granted, for a foreign row that denies it at `now`.
 #[cold]
 pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Option<Micros> {
     let holds = |at: Micros| granted(quota, &super::roll(quota, state, at), at, ask).is_some();
     let clear = state.clear;
     let before = match reading(quota, state) {
-        Reading::Faster => first(now, clear, holds),
-        // Rolled again from here on, it is the same row, until it is clear.
+        Reading::FasterBucket => first(now, clear, holds),
+        // Until it expires, rolling the row again gives the same own row.
         Reading::Own => retry_own(quota, &super::roll(quota, state, now), now, ask),
-        // Counts that stand leave only the wait for a turn to change, which shrinks to the end of a window.
+        // While counts stay whole, only the wait for a reservation changes: it shrinks towards the end of a window.
         Reading::Whole if quota.algorithm() == Algorithm::FixedWindow && quota.reserves() => {
             let end = fixed_window::boundary(quota, fixed_window::index(quota, now.max(state.at)) + 1);
             first(now, end.min(clear), holds)
@@ -152,7 +147,7 @@ pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> O
     if granted(quota, &unspent, clear, ask).is_some() { Some(clear) } else { retry_own(quota, &unspent, clear, ask) }
 }
 
-/// The first instant from `from` on, and before `end`, at which `holds`, which once true stays so.
+/// The first instant in `from..end` at which `holds`, a condition that stays true once it is.
 fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Micros> {
     if from >= end || !holds(end.minus(1)) {
         return None;
@@ -165,19 +160,19 @@ fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Mi
     Some(high)
 }
 
-/// A foreign row that `more` tokens are charged to afterwards. It stays its writer's, and `clear` moves in proportion.
+/// A foreign row after a settlement charged `more` tokens. It stays the other quota's, and `clear` moves in proportion.
 ///
-/// A fixed window repays its tokens at once, up to a window later than that. Spread over the time up to `clear`, they are
-/// still repaid no faster than its rate, which is all that the bound needs.
+/// A fixed window is repaid at boundaries, up to one window later than that. The proportional time is still no faster
+/// than its rate, which is all that the bound needs.
 #[cold]
 pub(super) fn overrun(state: &State, more: u64) -> State {
-    let spent = (state.spent + more.min(MOST_SPENT) as f64).min(MOST_SPENT as f64);
+    let spent = (state.spent + more.min(MAX_SPENT) as f64).min(MAX_SPENT as f64);
     let clear = match writer(state) {
         Some(Algorithm::SlidingWindow) | None => state.clear,
         _ if state.clear == Micros::MAX => Micros::MAX,
         Some(Algorithm::TokenBucket | Algorithm::FixedWindow) => {
             let micros = state.clear.micros_since(state.at) as f64 * spent / state.spent;
-            // One second more than whole ones, so that no rounding makes it early.
+            // Rounded up by a second more, so that floating-point rounding never makes it early.
             let seconds = ((state.at.get() as f64 + micros) * 1e-6) as u64;
             Micros::new(seconds.saturating_add(1).saturating_mul(1_000_000)).to_whole_second()
         }

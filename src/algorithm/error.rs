@@ -1,20 +1,18 @@
-//! Why a quota was refused.
+//! The error of an invalid quota.
 
 use std::fmt;
 
-use super::words::Words;
+use super::const_message::ConstMessage;
 
-/// Why a quota was refused: which value, and what it may be.
+/// An invalid quota: names the value and what it may be.
 ///
 /// ```
 /// use tollgate::{Quota, MINUTE};
-///
 /// let error = Quota::try_token_bucket(0, MINUTE).unwrap_err();
 /// assert_eq!(error.to_string(), "rate is 0; it must be from 1 to 999999999999999 tokens");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaError {
-    /// The message: what comes before the value, the value where it is a number, and what comes after it.
     before: &'static str,
     value: Option<u64>,
     after: &'static str,
@@ -29,15 +27,15 @@ impl QuotaError {
         QuotaError { before: message, value: None, after: "" }
     }
 
-    /// For constructors that are `const`, and cannot return it.
+    /// Panics with the message, for `const` constructors.
     #[track_caller]
     pub(crate) const fn panic(&self) -> ! {
-        let words = Words::new().text(self.before);
-        let words = match self.value {
-            Some(value) => words.number(value),
-            None => words,
+        let message = ConstMessage::new().text(self.before);
+        let message = match self.value {
+            Some(value) => message.number(value),
+            None => message,
         };
-        words.text(self.after).panic()
+        message.text(self.after).panic()
     }
 }
 
@@ -53,7 +51,5 @@ impl fmt::Display for QuotaError {
 
 impl std::error::Error for QuotaError {}
 
-/// After a capacity and after reservations.
 pub(super) const TOO_MANY: &str = "; it must be at most 999999999999999 tokens";
-pub(super) const TOO_LONG: &str =
-    "; at this rate it takes over 285 years to be paid back, so lower it or raise the rate";
+pub(super) const TOO_LONG: &str = "; at this rate it takes over 285 years to refill, so lower it or raise the rate";

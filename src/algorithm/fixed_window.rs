@@ -1,24 +1,24 @@
-//! Fixed window: `rate` tokens are paid back at each boundary. `at` is the last boundary that has been counted.
+//! Fixed window: `rate` tokens are paid back at each boundary. `at` is the last boundary counted.
 
 use super::quota::Quota;
 use super::{Micros, State};
 
-/// The row as of `now`: every boundary crossed since `at` paid back.
+/// The row at `now`, with every boundary since `at` paid back.
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
-    let (then, here) = (index(quota, state.at), index(quota, now));
-    if here <= then {
-        // The same window, or a clock that stepped back. `at` never does, not even to the beginning of its window: what
-        // another quota paid back in between would be paid back again.
+    let (row_window, window) = (index(quota, state.at), index(quota, now));
+    if window <= row_window {
+        // The same window, or a clock that stepped back. `at` never moves back, not even to the start of its window:
+        // otherwise what another quota paid back in between would be paid back again.
         return *state;
     }
     State {
-        spent: (state.spent - quota.rate() as f64 * (here - then) as f64).max(0.0),
-        at: boundary(quota, here),
+        spent: (state.spent - quota.rate() as f64 * (window - row_window) as f64).max(0.0),
+        at: boundary(quota, window),
         ..*state
     }
 }
 
-/// The first instant from `now` on at which no more than `level` stands as spent.
+/// The first instant from `now` on at which at most `level` tokens are outstanding.
 pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Option<Micros> {
     let debt = state.spent - level;
     if debt <= 0.0 {
@@ -32,31 +32,29 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (instant < Micros::MAX).then_some(instant)
 }
 
-/// The whole second from which nothing of the row stands. Counted in whole windows from `at`, so that a row which
-/// does not begin with its window still is not too early when [more is charged to it](super::changed::overrun).
+/// The whole second at which the row expires. Counted in whole windows from `at`, so that it is not too early after [an
+/// overrun](super::changed::overrun) of a row whose `at` is not a boundary.
 pub(super) fn clear(quota: &Quota, state: &State) -> Micros {
     let micros = (state.spent / quota.rate() as f64).ceil() * quota.period_micros() as f64;
     state.at.plus(micros as u64).to_whole_second()
 }
 
-/// The number of the window in which `instant` lies; 0 is the one that began at the epoch or before it.
+/// The number of the window that contains `instant`; window 0 begins at or before the epoch.
 pub(super) fn index(quota: &Quota, instant: Micros) -> u64 {
     (instant.get() + quota.period_micros() - quota.start_micros()) / quota.period_micros()
 }
 
-/// Where window `index` begins. Window 0 may have begun before the epoch, which stands in for that.
+/// The start of window `index`; the epoch for a window 0 that begins before it.
 pub(super) fn boundary(quota: &Quota, index: u64) -> Micros {
     instant(quota, index, 0)
 }
 
-/// The instant `offset` microseconds into window `index`.
 pub(super) fn instant(quota: &Quota, index: u64, offset: u64) -> Micros {
     let period = u128::from(quota.period_micros());
     let later = u128::from(index) * period + u128::from(quota.start_micros()) + u128::from(offset);
     Micros::new(u64::try_from(later.saturating_sub(period)).unwrap_or(u64::MAX))
 }
 
-/// How far `instant` is into its window, in microseconds.
 pub(super) fn offset(quota: &Quota, instant: Micros) -> u64 {
     (instant.get() + quota.period_micros() - quota.start_micros()) % quota.period_micros()
 }
@@ -79,8 +77,8 @@ mod tests {
 
     #[test]
     fn a_row_never_begins_earlier_than_it_did() {
-        // A row of another quota may begin within a window. Moved back to the window's beginning, it would be repaid at
-        // boundaries that lie before it.
+        // A row of another quota may begin within a window. Moved back to the start of that window, it would be repaid
+        // at boundaries before it.
         let quota = Quota::fixed_window(10, MINUTE).start(Duration::ZERO);
         let (begin, now) = (Micros::new(1_700_000_040_000_000), Micros::new(1_700_000_050_000_000));
         let row =
@@ -94,15 +92,15 @@ mod tests {
 
     #[test]
     fn windows_that_take_longer_than_there_are_instants_are_never_over() {
-        // Even where the first of them began before the epoch, so that the boundary is one that there is: the script of
-        // a store counts as we do.
+        // Also where the first window began before the epoch, so that the boundary is representable: the Redis script
+        // counts the same way.
         let second = Duration::from_secs(1);
         let owed = |quota: &Quota, spent: f64| State { spent, stamp: quota.stamp(), ..State::default() };
         let century = Quota::fixed_window(1, Quota::MAX_PERIOD).start(second);
         assert_eq!(when(&century, &owed(&century, 3.0), Micros::EPOCH, 0.0), None);
         let two = Micros::new(century.period_micros() + 1_000_000);
         assert_eq!(when(&century, &owed(&century, 2.0), Micros::EPOCH, 0.0), Some(two));
-        // 2^53 - 1 = 6361 * 1,416,003,655,831: as long as there are instants, and no longer.
+        // 2^53 - 1 = 6361 * 1,416,003,655,831: exactly the range of instants.
         let quota = Quota::fixed_window(1, Duration::from_micros(6361)).start(Duration::from_micros(1));
         let last = Micros::new(Micros::MAX.get() - 6360);
         assert_eq!(when(&quota, &owed(&quota, 1_416_003_655_831.0), Micros::EPOCH, 0.0), Some(last));

@@ -1,53 +1,37 @@
-//! Settling afterwards: a charge turns out to cost more or less than it was taken for, or is cancelled.
+//! Settling a charge afterwards: its actual cost is higher or lower than charged, or it is cancelled.
 //!
-//! Less is the delicate direction. Take a row that is charged `n` at once and given `r` back later. Had it been charged
-//! `n - r` in the first place, it would sometimes have run empty meanwhile, and what is paid back while nothing is owed
-//! is lost; so giving back all of `r` would lift the row above what an honest history allows. Three rules keep every
-//! bound:
+//! A lower cost is the delicate case. Suppose a row is charged `n` and later given `r` back. Had it been charged `n -
+//! r` from the start, it would sometimes have been empty in between, and what would be paid back while nothing is owed
+//! is lost. Giving back all of `r` could therefore allow more than the quota's bound. Three rules keep the bound:
 //!
-//! 1. **A charge gives back at most what is still spent from it.** Debts are paid back first come, first served: of a
-//!    row that stood at `x` just after the charge, `x - paid back since - given back since by those before it` is what
-//!    remains of everything up to and including the charge. Counting what other charges gave back is what
-//!    [`State::carry`] is for; without it, two give-backs and a refill in between let a burst through twice. It does
-//!    not tell who gave back, but those before the charge cannot have given more than they were: so while nothing has
-//!    been paid back, nothing is lost, in whatever order.
-//! 2. **A turn that has not come yet can be given back only whole, and only if it is the last one promised.** Otherwise
-//!    those behind it keep their promised times while a newcomer gets one that is taken.
-//! 3. **While promised turns are still to come, other give-backs are forfeited**, for the same reason.
+//! 1. **A charge gives back at most what is still outstanding of it.** Debts are paid back in order: if a row held `x`
+//!    just after the charge, then `x - paid back since - given back since by earlier charges` remains of everything up
+//!    to and including the charge. [`State::carry`] counts what other charges gave back; without it, two give-backs
+//!    with a refill in between would allow a burst twice. It does not record which charge gave back, but earlier
+//!    charges cannot have given back more than they cost: while nothing has been paid back, nothing is lost in any
+//!    order.
+//! 2. **A reservation that is not due yet can be given back only whole, and only if it is the last one.** Otherwise the
+//!    later reservations keep their due times while a new one gets a time that is taken.
+//! 3. **While reservations are pending, other give-backs are forfeited**, for the same reason.
 //!
-//! If the row holds less than these sums say, it was reset or evicted in between: then nothing is given back.
+//! A row that holds less than these sums was reset or evicted in between; then nothing is given back.
 
-use super::{Algorithm, MOST_SPENT, Micros, Quota, State, Step, Verdict};
+use super::{Algorithm, MAX_SPENT, Micros, Quota, State, Step, Verdict};
 use super::{changed, cleared, is_foreign, roll, sliding_window, spent, when};
 
-/// What is needed to settle a charge later: its cost, and the row as the charge left it.
-///
-/// ```
-/// use tollgate::algorithm::{step, Ask, Micros, ChargeRecord, State};
-/// use tollgate::{Quota, SECOND};
-///
-/// let quota = Quota::token_bucket(1, SECOND).max_reserved(1);
-/// let now = Micros::new(1_767_225_600_000_000);
-/// let first = step(&quota, &State::default(), now, Ask::cost(1));
-/// let turn = step(&quota, &first.state, now, Ask::cost(1).reserve());
-/// let receipt = ChargeRecord::new(1, &turn).expect("granted");
-/// assert_eq!((receipt.cost, receipt.state, receipt.due), (1, turn.state, now + SECOND));
-///
-/// let denied = step(&quota, &turn.state, now, Ask::cost(1));
-/// assert_eq!(ChargeRecord::new(1, &denied), None);
-/// ```
+/// The data for settling a charge later: its cost, and the row just after it. See [`settle`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChargeRecord {
-    /// Tokens that were charged.
+    /// Tokens charged.
     pub cost: u64,
     /// The row just after the charge.
     pub state: State,
-    /// When the charge's turn comes: the instant of the decision, or later for a reservation.
+    /// When the charge is due: the instant of the decision, or later for a reservation.
     pub due: Micros,
 }
 
 impl ChargeRecord {
-    /// The receipt for `cost` tokens granted by `step`; `None` if it was a denial.
+    /// The receipt for `cost` tokens granted by `step`; `None` for a denial.
     pub fn new(cost: u64, step: &Step) -> Option<ChargeRecord> {
         let due = match step.verdict {
             Verdict::Allow => step.now,
@@ -58,22 +42,21 @@ impl ChargeRecord {
     }
 }
 
-/// The row after a charge is settled: it was taken for `receipt.cost` tokens and truly cost `actual`.
+/// Returns the row after settling a charge of `receipt.cost` tokens at its `actual` cost.
 ///
-/// More is charged in full, even into debt. Less is given back by the rules of this module: never so that the bound of
-/// the quota is passed or a promised turn is taken twice. A charge is to be settled at most once.
+/// A higher cost is charged in full, even into debt. A lower cost is given back as far as neither the quota's bound nor
+/// the due times of reservations suffer; the rest is forfeited. Settle a charge at most once.
 ///
-/// A row that another quota wrote, and that is not [clear](State::clear), gives nothing back. What is charged more is added
-/// to it, and it stays that quota's: its `clear` moves to when that one would be repaid.
+/// A row written under another quota that has not [expired](State::clear) gives nothing back. A higher cost is added to
+/// it; it stays the other quota's, and `clear` moves to when that quota would be repaid.
 ///
 /// ```
-/// use tollgate::algorithm::{settle, step, Ask, Micros, ChargeRecord, State};
-/// use tollgate::{Quota, MINUTE};
-///
+/// use tollgate::{algorithm::{settle, step, Ask, Micros, ChargeRecord, State}, Quota, MINUTE};
 /// let quota = Quota::token_bucket(100_000, MINUTE);
 /// let now = Micros::new(1_700_000_000_000_000);
 /// let estimated = step(&quota, &State::default(), now, Ask::cost(1000));
 /// let receipt = ChargeRecord::new(1000, &estimated).expect("allowed");
+/// assert_eq!((receipt.cost, receipt.state, receipt.due), (1000, estimated.state, now));
 ///
 /// assert_eq!(settle(&quota, &estimated.state, &receipt, now, 300).spent, 300.0);
 /// assert_eq!(settle(&quota, &estimated.state, &receipt, now, 1700).spent, 1700.0);
@@ -81,7 +64,7 @@ impl ChargeRecord {
 pub fn settle(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> State {
     if state.stamp != quota.stamp() {
         if actual <= receipt.cost {
-            // What another quota wrote is not this one's to give back.
+            // Tokens spent under another quota are not this quota's to give back.
             return *state;
         }
         if is_foreign(quota, state, now) {
@@ -92,113 +75,115 @@ pub fn settle(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros,
     cleared(quota, settled)
 }
 
-/// Whether [`settle`] with the same arguments does anything: `false` if what it was to give back is forfeited. `true` if
-/// there is nothing to settle, since `actual` is the cost.
+/// Whether [`settle`] with the same arguments has an effect: `false` if the refund is forfeited. Also `true` if
+/// `actual` equals the cost, so that there is nothing to settle.
 ///
 /// ```
-/// use tollgate::algorithm::{step, takes_effect, Ask, Micros, ChargeRecord, State};
-/// use tollgate::{Quota, SECOND};
+/// use tollgate::{algorithm::{step, takes_effect, Ask, Micros, ChargeRecord, State}, Quota, SECOND};
 ///
 /// let quota = Quota::token_bucket(1, SECOND).unlimited_reservations();
 /// let now = Micros::new(1_700_000_000_000_000);
-/// let turn = |row: &State| step(&quota, row, now, Ask::cost(2).reserve());
-/// let first = turn(&State::default());
-/// let last = turn(&first.state);
-/// let receipts = [first, last].map(|turn| ChargeRecord::new(2, &turn).expect("granted"));
+/// let reserve = |row: &State| step(&quota, row, now, Ask::cost(2).reserve());
+/// let first = reserve(&State::default());
+/// let last = reserve(&first.state);
+/// let receipts = [first, last].map(|step| ChargeRecord::new(2, &step).expect("granted"));
 /// assert_eq!(receipts.map(|receipt| takes_effect(&quota, &last.state, &receipt, now, 0)), [false, true]);
+/// assert_eq!(receipts[1].due, now + 3 * SECOND);
+///
+/// let denied = step(&quota, &last.state, now, Ask::cost(1));
+/// assert_eq!(ChargeRecord::new(1, &denied), None);
 /// ```
 pub fn takes_effect(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> bool {
     let settled = |actual| settle(quota, state, receipt, now, actual);
     actual == receipt.cost || settled(actual) != settled(receipt.cost)
 }
 
-/// The instant from which the carry of a row that `quota` wrote means nothing any more.
+/// The instant from which the `carry` of a row written under `quota` is no longer needed.
 pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
     if quota.algorithm().carries_a_count() {
-        // To another quota both windows count until then.
+        // Another quota counts both windows until then.
         return state.clear;
     }
-    // As long as any receipt made before now could be worth anything: none stood above the ceiling.
+    // Until the last receipt issued before now is fully paid back; none was above the ceiling.
     let most = (state.spent + state.carry).min(quota.ceiling() as f64);
     let owed = State { spent: most, at: now, stamp: quota.stamp(), ..State::default() };
     when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)
 }
 
-/// The same, of an own row that was rolled.
 fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> State {
     let row = *row;
-    // A clock that stepped back: what the row was paid back up to then, the charge was too.
+    // After a clock that stepped back: the charge was paid back up to the same instant as the row.
     let now = now.max(row.at);
     if actual >= receipt.cost {
         let more = row.spent + (actual - receipt.cost) as f64;
-        return State { spent: more.min(MOST_SPENT as f64), ..row };
+        return State { spent: more.min(MAX_SPENT as f64), ..row };
     }
-    let wanted = (receipt.cost - actual) as f64;
+    let refund = (receipt.cost - actual) as f64;
     if quota.stamp() != receipt.state.stamp {
-        // The quota changed in between: another one may have repaid the charge already.
+        // The quota changed in between, so the charge may already be repaid under another one.
         return row;
     }
     if quota.algorithm() == Algorithm::SlidingWindow {
-        return settle_window(quota, &row, receipt, now, wanted);
+        return settle_window(quota, &row, receipt, now, refund);
     }
 
-    let stands = spent(quota, &row, now);
-    // What would stand if nothing had happened since the charge but paying back.
+    let outstanding = spent(quota, &row, now);
+    // What would be outstanding if nothing had been spent or given back since the charge.
     let own = spent(quota, &roll(quota, &receipt.state, now), now);
     if receipt.due > now {
-        let last = (stands - own).abs() <= ROUNDING;
-        return if actual == 0 && last { less(row, wanted.min(own), stands, now) } else { row };
+        let last = (outstanding - own).abs() <= ROUNDING;
+        return if actual == 0 && last { reduced_by(row, refund.min(own), outstanding, now) } else { row };
     }
-    if quota.reserves() && stands > quota.limit() as f64 {
+    if quota.reserves() && outstanding > quota.limit() as f64 {
         return row;
     }
     if row.carry < receipt.state.carry {
         return row;
     }
-    // What was given back since can have come from those before the charge at most as far as they were there; the rest
-    // came from those behind it, and is none of its own.
+    // Earlier charges can have given back at most what they had spent; later ones gave back the rest, which does not
+    // reduce this charge.
     let before = receipt.state.spent - receipt.cost as f64;
     let left = own - (row.carry - receipt.state.carry).min(before);
-    if stands < left - ROUNDING {
+    if outstanding < left - ROUNDING {
         return row;
     }
-    let given = wanted.min(left);
+    let given = refund.min(left);
     if given <= 0.0 {
         return row;
     }
-    // Of the last charge, nobody behind it needs to know: whoever was before it is paid back before it either way.
-    let last = stands - left <= ROUNDING;
-    if !last && row.carry + given > MOST_SPENT as f64 {
-        // More than can be counted exactly, and what is not counted could be given back twice.
+    // After the last charge there is none that needs `carry`; earlier charges are paid back first in any case.
+    let last = outstanding - left <= ROUNDING;
+    if !last && row.carry + given > MAX_SPENT as f64 {
+        // Not countable exactly, and what is not counted could be given back twice.
         return row;
     }
-    let reduced = less(row, given, stands, now);
+    let reduced = reduced_by(row, given, outstanding, now);
     if last || reduced == row { reduced } else { State { carry: row.carry + given, ..reduced } }
 }
 
-/// A window's count is not paid back bit by bit, so the charge is still there whole, in this window or the one before.
-fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, wanted: f64) -> State {
-    let then = sliding_window::roll(quota, &State { spent: wanted, carry: 0.0, ..receipt.state }, now);
+/// [`settle_own`] for a sliding window, whose counts shrink only at boundaries: the charge is still there in full, in
+/// the current window or the previous one.
+fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, refund: f64) -> State {
+    let then = sliding_window::roll(quota, &State { spent: refund, carry: 0.0, ..receipt.state }, now);
     if row.spent < then.spent || row.carry < then.carry {
         return *row; // It was reset or evicted in between.
     }
     State { spent: (row.spent - then.spent).max(0.0), carry: (row.carry - then.carry).max(0.0), ..*row }
 }
 
-/// The row, which stands at `stands`, with `given` tokens less. They are a fraction if part of the charge was paid back
-/// already; what is left is whole again then, if nothing but this charge was ever owed in parts, and else rounded
-/// against the spender.
-fn less(row: State, given: f64, stands: f64, now: Micros) -> State {
-    if given.fract() == 0.0 && given < stands {
+/// The row, of which `outstanding` tokens are owed, less `given`. `given` is fractional if part of the charge has been
+/// paid back. The rest is then whole again if only this charge was owed in parts; otherwise it is rounded up.
+fn reduced_by(row: State, given: f64, outstanding: f64, now: Micros) -> State {
+    if given.fract() == 0.0 && given < outstanding {
         return State { spent: row.spent - given, ..row };
     }
-    let rest = (stands - given).max(0.0);
+    let rest = (outstanding - given).max(0.0);
     let whole = if (rest - rest.round()).abs() <= ROUNDING { rest.round() } else { rest.ceil() };
-    // Rounded up, it may come to more than there is; giving back never charges.
-    if whole >= stands { row } else { State { spent: whole, at: row.at.max(now), ..row } }
+    // Rounding up may exceed what was outstanding; a refund never charges.
+    if whole >= outstanding { row } else { State { spent: whole, at: row.at.max(now), ..row } }
 }
 
-/// Two sums of the same whole tokens, less the same fraction of one, differ by less than this.
+/// Upper bound of the difference between two sums of the same whole tokens less the same fraction of a token.
 const ROUNDING: f64 = 1e-6;
 
 #[cfg(test)]
@@ -222,20 +207,18 @@ mod tests {
         let receipt = charge(&quota, &mut state, NOW, Ask::cost(10));
         let later = NOW + MINUTE;
         charge(&quota, &mut state, later, Ask::cost(10));
-        // The first ten were paid back long ago.
         assert_eq!(settle(&quota, &state, &receipt, later, 0).spent, 10.0);
     }
 
     #[test]
     fn a_refund_of_a_charge_partly_paid_back_gives_the_rest() {
-        // Found by the conformance suite in real time: rounding down to whole tokens gave nothing at all back.
+        // Found by the conformance suite in real time: rounding down to whole tokens gave nothing back.
         let quota = Quota::token_bucket(5, MINUTE);
         let mut state = State::default();
         let receipt = charge(&quota, &mut state, NOW, Ask::cost(1));
         let later = NOW + Duration::from_millis(30);
         let settled = settle(&quota, &state, &receipt, later, 0);
         assert_eq!((settled.spent, settled.at), (0.0, later));
-        // With others' spending behind it, exactly that stays.
         charge(&quota, &mut state, later, Ask::cost(3));
         let settled = settle(&quota, &state, &receipt, later, 0);
         assert_eq!((settled.spent, settled.at), (3.0, later));
@@ -248,7 +231,6 @@ mod tests {
             let mut state = State::default();
             let receipt = charge(&quota, &mut state, NOW, Ask::cost(2));
             let later = NOW.plus(micros);
-            // Less than 8 of more than 8: rounding shows in the rest.
             charge(&quota, &mut state, later, Ask::cost(7));
             let settled = settle(&quota, &state, &receipt, later, 0);
             assert_eq!((settled.spent, settled.at), (7.0, later), "{micros} us later");
@@ -260,7 +242,6 @@ mod tests {
         let quota = Quota::token_bucket(10, MINUTE);
         let mut state = State::default();
         charge(&quota, &mut state, NOW, Ask::cost(5));
-        // Half a token was paid back. It still is, after a refund of three.
         let later = NOW + Duration::from_secs(3);
         let receipt = charge(&quota, &mut state, later, Ask::cost(4));
         let settled = settle(&quota, &state, &receipt, later, 1);
@@ -279,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_refund_never_charges() {
-        // Found in review, and this history by chance: the last refund was rounded up to more than stood there, 2.4 to 3.
+        // Found in review: the last refund was rounded up to more than was outstanding, 2.4 to 3.
         let quota = Quota::token_bucket(2, SECOND).capacity(4);
         let mut state = State::default();
         let at = |ms| NOW + Duration::from_millis(ms);
@@ -312,7 +293,6 @@ mod tests {
         let first = charge(&quota, &mut state, NOW, Ask::cost(5));
         let second = charge(&quota, &mut state, NOW, Ask::cost(5));
         state = settle(&quota, &state, &first, NOW, 0);
-        // The refill pays back the second, which is alone now.
         let later = NOW + Duration::from_secs(30);
         charge(&quota, &mut state, later, Ask::cost(10));
         assert_eq!(settle(&quota, &state, &second, later, 0).spent, 10.0);
@@ -320,7 +300,6 @@ mod tests {
 
     #[test]
     fn one_in_the_middle_gives_back_and_then_one_before_it() {
-        // What those behind gave back is none of the first's: its five are still all there.
         let quota = Quota::token_bucket(10, MINUTE).capacity(100);
         let mut state = State::default();
         let [first, middle, _last] = [5, 10, 1].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
@@ -336,7 +315,6 @@ mod tests {
         let [_first, middle, last] = [5, 5, 5].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
         state = settle(&quota, &state, &last, NOW, 0);
         assert_eq!((state.spent, state.carry), (10.0, 0.0));
-        // The first's five are paid back by then. The other five are the middle one's.
         assert_eq!(settle(&quota, &state, &middle, NOW + Duration::from_secs(30), 0).spent, 0.0);
     }
 
@@ -349,17 +327,16 @@ mod tests {
         assert_eq!((state.spent, state.carry), (6.0, 5.0));
         let charged = charge(&quota, &mut state, NOW, Ask::cost(4));
         charge(&quota, &mut state, NOW, Ask::cost(1));
-        // The six before it are paid back, it is not.
         assert_eq!(settle(&quota, &state, &charged, NOW + Duration::from_secs(36), 0).spent, 1.0);
     }
 
     #[test]
     fn what_was_given_back_is_counted_exactly_or_not_given() {
-        // Found by fuzzing: after some 10^15 tokens the count stood at 2^53, one more than is exact.
+        // Found by fuzzing: after some 10^15 tokens the count was 2^53, one more than is exact.
         let quota = Quota::token_bucket(10, MINUTE).capacity(100);
         let mut state = State::default();
         let [first, _last] = [5, 5].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
-        let most = MOST_SPENT as f64;
+        let most = MAX_SPENT as f64;
         for (carry, spent, then) in [(most - 5.0, 5.0, most), (most - 4.0, 10.0, most - 4.0), (most, 10.0, most)] {
             let settled = settle(
                 &quota,
@@ -409,8 +386,7 @@ mod tests {
 
     #[test]
     fn a_row_of_another_quota_is_not_capped_by_the_old_one() {
-        // Found by tests of settlements: an upgrade, and a late refund under the plan before forgave what was spent
-        // since.
+        // Found by settlement tests: after an upgrade, a late refund under the old plan forgave what was spent since.
         let (small, large) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(1000, MINUTE));
         let mut state = State::default();
         let receipt = charge(&small, &mut state, NOW, Ask::cost(5));
@@ -432,7 +408,6 @@ mod tests {
             assert_eq!((settled.spent, settled.stamp, settled.at), (spent, large.stamp(), state.at), "{actual}");
             assert!(settled.clear >= state.clear, "{actual}");
         }
-        // Once it is clear, it is charged as an own row.
         let settled = settle(&small, &state, &receipt, state.clear, 6);
         assert_eq!((settled.spent, settled.stamp, settled.at), (1.0, small.stamp(), state.clear));
     }
@@ -455,7 +430,6 @@ mod tests {
                 let settled = settle(&reader, &state, &receipt, NOW, 1 + more);
                 assert_eq!((settled.spent, settled.stamp), ((spent + more) as f64, writer.stamp()));
                 let needed = super::super::when(&writer, &settled, NOW, 0.0).expect("before the end of time");
-                // A window repays its last tokens all at once.
                 let early = if writer.algorithm() == Algorithm::FixedWindow { MINUTE } else { Duration::ZERO };
                 assert!(settled.clear + early >= needed, "{writer:?} {spent} + {more}: {settled:?}, {needed:?}");
             }
@@ -464,7 +438,7 @@ mod tests {
 
     #[test]
     fn many_small_overruns_of_a_foreign_row_add_up_and_do_not_multiply() {
-        // Found in review: each of them doubled the time, so that fifty locked the row for good.
+        // Found in review: each overrun doubled the time, so fifty of them locked the row for good.
         let (reader, writer) = (Quota::token_bucket(3, MINUTE), Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
         let mut state = State::default();
         let receipt = charge(&reader, &mut state, NOW, Ask::cost(1));
@@ -500,10 +474,8 @@ mod tests {
         let second = charge(&quota, &mut state, later, Ask::cost(3));
         let settled = settle(&quota, &state, &second, later, 1);
         assert_eq!((settled.spent, settled.carry), (1.0, 8.0));
-        // All of it, a window later.
         let settled = settle(&quota, &state, &first, later, 0);
         assert_eq!((settled.spent, settled.carry), (3.0, 0.0));
-        // It was evicted in between, and what stands there is another's.
         let other = State { carry: 5.0, ..state };
         assert_eq!(settle(&quota, &other, &first, later, 0), other);
     }

@@ -1,11 +1,11 @@
-//! A list of answers that is usually one long.
+//! A list that usually has one item.
 
 use std::ops::{Deref, DerefMut};
 
 /// One item without an allocation, or any number of them.
 ///
-/// An enum rather than a small vector: the tags of the results, options and futures around it fit into the item's own
-/// unused values, so wrapping an answer does not move it.
+/// An enum rather than a `SmallVec`: enclosing results, options and futures put their tags into the niches of `T`, so
+/// wrapping a list does not move it.
 #[derive(Clone, Debug)]
 pub(crate) enum List<T> {
     One(T),
@@ -24,7 +24,7 @@ impl<T> List<T> {
         }
     }
 
-    /// The items with the numbers from 0 to `length`.
+    /// `item(0)` to `item(length - 1)`.
     #[inline]
     pub(crate) fn of(length: usize, mut item: impl FnMut(usize) -> T) -> List<T> {
         match length {
@@ -33,7 +33,6 @@ impl<T> List<T> {
         }
     }
 
-    /// The first item.
     #[inline]
     pub(crate) fn into_first(self) -> Option<T> {
         match self {

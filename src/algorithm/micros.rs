@@ -1,17 +1,16 @@
-//! Integer time.
+//! Instants as whole microseconds.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// An instant: whole microseconds since the Unix epoch.
 ///
-/// Its range is `0 ..= 2^53 - 1` (the year 2255): every instant is exact in an `f64`, and so in Lua and JavaScript.
-/// Whatever lies outside is brought to the nearer end.
+/// The range is `0 ..= 2^53 - 1` (the year 2255), so that every instant is exact in an `f64`, and so in Lua and
+/// JavaScript. Values outside are clamped.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tollgate::algorithm::Micros;
-///
 /// let noon = Micros::new(43_200_000_000);
 /// assert_eq!(noon + Duration::from_secs(1), Micros::new(43_201_000_000));
 /// assert_eq!(noon.since(Micros::EPOCH), Duration::from_secs(12 * 3600));
@@ -41,7 +40,7 @@ impl Micros {
         self.0
     }
 
-    /// The time from `earlier` to `self`, zero if `earlier` is later.
+    /// The time from `earlier` to `self`; zero if `earlier` is later.
     #[inline]
     pub const fn since(self, earlier: Micros) -> Duration {
         Duration::from_micros(self.micros_since(earlier))
@@ -57,18 +56,17 @@ impl Micros {
         Micros::new(self.0.saturating_add(micros))
     }
 
-    /// The first whole second from then on; the last instant if rows, which count it in 32 bits, have no number for it.
+    /// Rounded up to whole seconds; [`Micros::MAX`] if the seconds do not fit the 32 bits of a row.
     pub(crate) const fn to_whole_second(self) -> Micros {
         Micros::from_seconds(self.to_seconds())
     }
 
-    /// Whole seconds, rounded up; `u32::MAX` stands for the last instant.
+    /// Whole seconds, rounded up; `u32::MAX` stands for [`Micros::MAX`].
     pub(crate) const fn to_seconds(self) -> u32 {
         let seconds = self.0.div_ceil(1_000_000);
         if seconds < u32::MAX as u64 { seconds as u32 } else { u32::MAX }
     }
 
-    /// [`to_seconds`](Micros::to_seconds) backwards.
     pub(crate) const fn from_seconds(seconds: u32) -> Micros {
         if seconds == u32::MAX { Micros::MAX } else { Micros(seconds as u64 * 1_000_000) }
     }
@@ -99,7 +97,7 @@ impl fmt::Debug for Micros {
     }
 }
 
-/// A duration in microseconds, rounded up: a wait that is cut short would be refused again.
+/// A duration in microseconds, rounded up: retrying after a shorter wait would be denied again.
 pub(crate) fn whole_micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
 }

@@ -1,29 +1,29 @@
-//! The arithmetic: what a quota says to a row of state, at an instant, about a cost.
+//! The rate-limiting arithmetic: decides an [`Ask`] from a quota, a row of state and an instant.
 //!
-//! Pure functions of numbers: no clock, no heap, no waiting. Every backend does this arithmetic and no other, so that
-//! each decides alike; anyone may use it to project a limit without a backend.
+//! Pure functions of numbers, without clock, heap or waiting. All backends use them, so all decide alike; use them
+//! directly to project a limit without a backend.
 //!
-//! A key's state is how much is **spent** and the instant **at** which that was so. What is spent is paid back as time
-//! goes by, each algorithm in its own way; what is left of the capacity is available. A key that was never seen has
-//! spent nothing.
+//! The state of a key is the number of tokens **spent** and the instant **at** which that was so. Spent tokens are paid
+//! back over time, as the algorithm defines; the rest of the capacity is available. A new key has spent nothing.
 //!
 //! ```
 //! use std::time::Duration;
-//! use tollgate::algorithm::{step, Ask, Micros, State, Verdict};
-//! use tollgate::{Quota, MINUTE};
+//! use tollgate::{algorithm::{step, Ask, Micros, State, Verdict}, Quota, MINUTE};
 //!
-//! let quota = Quota::token_bucket(10, MINUTE);
-//! let now = Micros::new(1_700_000_000_000_000);
-//!
+//! let quota = Quota::token_bucket(10, MINUTE).max_reserved(1);
+//! let (now, soon) = (Micros::new(1_700_000_000_000_000), Duration::from_secs(6));
 //! let first = step(&quota, &State::default(), now, Ask::cost(10));
 //! assert_eq!(first.verdict, Verdict::Allow);
 //!
-//! let next = step(&quota, &first.state, now, Ask::cost(1));
-//! assert_eq!(next.verdict, Verdict::Deny { retry: Some(Duration::from_secs(6)) });
-//! assert!(step(&quota, &first.state, now + Duration::from_secs(6), Ask::cost(1)).is_allowed());
+//! let next = |ask: Ask| step(&quota, &first.state, now, ask).verdict;
+//! assert_eq!(next(Ask::cost(1)), Verdict::Deny { retry: Some(soon) });
+//! assert_eq!(next(Ask::cost(1).reserve()), Verdict::Reserve { wait: soon });
+//! assert_eq!(next(Ask::cost(12)), Verdict::Deny { retry: None });
+//! assert!(step(&quota, &first.state, now + soon, Ask::cost(1)).is_allowed());
 //! ```
 
 mod changed;
+mod const_message;
 mod error;
 mod fixed_window;
 mod give_back;
@@ -33,71 +33,64 @@ mod quota;
 mod sliding_window;
 mod step;
 mod token_bucket;
-mod words;
 
 use std::fmt;
 use std::time::Duration;
 
 pub(crate) use changed::{is_foreign, writer};
+pub(crate) use const_message::ConstMessage;
 pub use error::QuotaError;
 pub(crate) use give_back::carry_until;
 pub use give_back::{ChargeRecord, settle, takes_effect};
 pub(crate) use list::List;
 pub use micros::Micros;
 pub(crate) use micros::whole_micros;
-pub(crate) use quota::MOST_SPENT;
+pub(crate) use quota::MAX_SPENT;
 pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND, WEEK};
 pub use step::{Line, Steps, step, step_all};
 use step::{granted, retry_own};
-pub(crate) use words::Words;
 
-/// What a backend remembers of one key under one policy. The default is a key never seen.
+/// The stored state of one key under one policy. The default is that of a new key.
 ///
 /// ```
-/// use tollgate::algorithm::{step, Ask, Micros, State};
-/// use tollgate::{Quota, MINUTE};
-///
+/// use tollgate::{algorithm::{stamp, step, Ask, Micros, State}, Quota, MINUTE};
 /// let quota = Quota::token_bucket(10, MINUTE);
 /// let now = Micros::new(1_767_225_600_000_000);
 /// let row = step(&quota, &State::default(), now, Ask::cost(3)).state;
 /// assert_eq!((row.spent, row.at, row.carry), (3.0, now, 0.0));
-/// assert_eq!(row.stamp, tollgate::algorithm::stamp(&quota));
+/// assert_eq!(row.stamp, stamp(&quota));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
-    /// Tokens spent and, at [`at`](State::at), not yet paid back. More than the capacity while reservations are due.
+    /// Tokens spent and not yet paid back at [`at`](State::at). More than the capacity while reservations are due.
     pub spent: f64,
-    /// The instant from which `spent` is paid back: for windows the last boundary that has been counted.
+    /// The instant from which `spent` is paid back. Windows: the last boundary counted.
     pub at: Micros,
-    /// Sliding window: the count of the window before. Other algorithms: tokens given back so far, which late
-    /// give-backs need to know. Mostly 0.
+    /// Sliding window: the count of the previous window. Other algorithms: tokens given back so far, which later
+    /// settlements need. Mostly 0.
     pub carry: f64,
-    /// The [stamp](crate::algorithm::stamp) of the quota under which the row was written.
+    /// The [stamp](stamp()) of the quota under which the row was written.
     pub stamp: u32,
-    /// An instant, in whole seconds, from which nothing of `spent` stands any more under the quota that wrote the
-    /// row: never too early, and not much too late. A backend may store a later one, except of a sliding window,
-    /// where it is `at` and two periods, rounded up; [`Micros::MAX`] means never. To other quotas the row counts
-    /// nothing from then on.
+    /// The whole second at which the row expires: all of it is paid back under the quota that wrote it, and other
+    /// quotas ignore it. Never too early, and not much too late. A backend may store a later instant, except for a
+    /// sliding window, where it is `at` plus two periods, rounded up. [`Micros::MAX`] means never.
     pub clear: Micros,
 }
 
 impl State {
-    /// The row, or none if nothing of it stands.
     pub(crate) fn or_none(self) -> State {
         if self.spent == 0.0 && self.carry == 0.0 { State::default() } else { self }
     }
 }
 
-/// What is asked of a key: so many tokens, at once or within a time.
+/// A number of tokens asked for, immediately or within a maximum wait.
 ///
-/// A cost may be any `u64`; one that is more than the quota ever has is denied without a retry time. Times are whole
+/// The cost may be any `u64`; a cost that the quota can never cover is denied without a retry time. Times are whole
 /// microseconds, rounded up.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::algorithm::Ask;
-/// use tollgate::SECOND;
-///
+/// use tollgate::{algorithm::Ask, SECOND};
 /// assert_eq!(Ask::cost(3).max_wait(), None);
 /// assert_eq!(Ask::cost(3).wait_up_to(5 * SECOND).max_wait(), Some(5 * SECOND));
 /// assert_eq!(Ask::cost(3).reserve().for_cost(7).tokens(), 7);
@@ -105,52 +98,51 @@ impl State {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
     cost: u64,
-    /// Microseconds, or `NOT_AT_ALL`: two words, which are handed on in registers.
+    /// Microseconds or `NO_WAIT`. Not an `Option`, so that an `Ask` is passed in two registers.
     max_wait: u64,
 }
 
-const NOT_AT_ALL: u64 = u64::MAX;
-const HOWEVER_LONG: u64 = NOT_AT_ALL - 1;
+const NO_WAIT: u64 = u64::MAX;
+const ANY_WAIT: u64 = NO_WAIT - 1;
 
 impl Ask {
-    /// `cost` tokens at once. 0 asks whether the key is out of debt.
+    /// Asks for `cost` tokens immediately. A cost of 0 checks that the key is not in debt.
     pub const fn cost(cost: u64) -> Ask {
-        Ask { cost, max_wait: NOT_AT_ALL }
+        Ask { cost, max_wait: NO_WAIT }
     }
 
-    /// The caller may be told to wait for its turn, up to `wait` (rounded up to whole microseconds), where the quota
-    /// allows reservations; else this changes nothing.
+    /// Accepts a reservation that is due within `wait` (rounded up to whole microseconds). No effect if the quota has
+    /// no reservations.
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> Ask {
-        self.max_wait = whole_micros(wait).min(HOWEVER_LONG);
+        self.max_wait = whole_micros(wait).min(ANY_WAIT);
         self
     }
 
-    /// The caller may be told to wait for its turn, however long, where the quota allows reservations; else this
-    /// changes nothing.
+    /// Accepts a reservation, however late it is due. No effect if the quota has no reservations.
     #[must_use]
     pub const fn reserve(mut self) -> Ask {
-        self.max_wait = HOWEVER_LONG;
+        self.max_wait = ANY_WAIT;
         self
     }
 
-    /// The same for another cost.
+    /// Replaces the cost.
     #[must_use]
     pub const fn for_cost(mut self, cost: u64) -> Ask {
         self.cost = cost;
         self
     }
 
-    /// The tokens asked for.
+    /// The cost.
     pub const fn tokens(&self) -> u64 {
         self.cost
     }
 
     pub(crate) const fn max_wait_micros(&self) -> Option<u64> {
-        if self.max_wait == NOT_AT_ALL { None } else { Some(self.max_wait) }
+        if self.max_wait == NO_WAIT { None } else { Some(self.max_wait) }
     }
 
-    /// How long the caller may be told to wait: `None` = not at all.
+    /// The longest wait that the caller accepts; `None` if it does not wait.
     pub const fn max_wait(&self) -> Option<Duration> {
         match self.max_wait_micros() {
             Some(micros) => Some(Duration::from_micros(micros)),
@@ -165,70 +157,44 @@ impl fmt::Debug for Ask {
     }
 }
 
-/// The answer to an [`Ask`].
-///
-/// ```
-/// use tollgate::algorithm::{step, Ask, Micros, State, Verdict};
-/// use tollgate::{Quota, SECOND};
-///
-/// let quota = Quota::token_bucket(1, SECOND).max_reserved(1);
-/// let now = Micros::new(1_767_225_600_000_000);
-/// let decide = |state: &State, ask: Ask| step(&quota, state, now, ask);
-///
-/// let first = decide(&State::default(), Ask::cost(1));
-/// assert_eq!(first.verdict, Verdict::Allow);
-/// assert_eq!(decide(&first.state, Ask::cost(1).reserve()).verdict, Verdict::Reserve { wait: SECOND });
-/// assert_eq!(decide(&first.state, Ask::cost(1)).verdict, Verdict::Deny { retry: Some(SECOND) });
-/// assert_eq!(decide(&first.state, Ask::cost(3)).verdict, Verdict::Deny { retry: None });
-/// ```
+/// The answer to an [`Ask`]. See the [module](self) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums)] // There is nothing else to say.
+#[allow(clippy::exhaustive_enums)] // Callers match on all outcomes.
 pub enum Verdict {
-    /// Go ahead now.
+    /// The tokens are spent; proceed now.
     Allow,
-    /// Go ahead after `wait`: the tokens are spent already, and this turn is the caller's.
+    /// The tokens are reserved and already spent; proceed after `wait`.
     Reserve {
-        /// Until the caller's turn, whole microseconds, more than zero.
+        /// Time until the reservation is due: whole microseconds, more than zero.
         wait: Duration,
     },
-    /// No. Nothing was spent.
+    /// Nothing was spent.
     Deny {
-        /// The shortest wait after which the same ask succeeds if nobody else spends, in whole microseconds; `None` if
-        /// it can never succeed.
+        /// The shortest wait, in whole microseconds, after which the same ask succeeds if the key spends nothing
+        /// meanwhile; `None` if it can never succeed.
         retry: Option<Duration>,
     },
 }
 
-/// A verdict, and the row that it leaves.
-///
-/// ```
-/// use tollgate::algorithm::{step, Ask, Micros, State};
-/// use tollgate::{Quota, MINUTE};
-///
-/// let now = Micros::new(1_767_225_600_000_000);
-/// let step = step(&Quota::token_bucket(10, MINUTE), &State::default(), now, Ask::cost(11));
-/// assert!(!step.is_allowed());
-/// assert_eq!((step.state.spent, step.now), (0.0, now)); // a denial spends nothing
-/// ```
+/// A verdict and the resulting row. See [`step()`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// The answer.
     pub verdict: Verdict,
-    /// The row after it. After a denial: the row as it stands, unchanged but for what has been paid back; the row of
-    /// another quota is unchanged altogether.
+    /// The row after the decision. A denial only takes off what has been paid back, and leaves a row written
+    /// under another quota unchanged.
     pub state: State,
-    /// The instant at which it was decided.
+    /// The instant of the decision.
     pub now: Micros,
 }
 
 impl Step {
-    /// Whether the tokens were spent, now or for a later turn.
+    /// Whether the tokens were spent, immediately or as a reservation.
     pub const fn is_allowed(&self) -> bool {
         !matches!(self.verdict, Verdict::Deny { .. })
     }
 }
 
-/// The row with the instant from which nothing of it stands any more.
 fn cleared(quota: &Quota, row: State) -> State {
     let clear = match quota.algorithm() {
         Algorithm::TokenBucket => token_bucket::clear(quota, row.spent, row.at),
@@ -238,13 +204,13 @@ fn cleared(quota: &Quota, row: State) -> State {
     State { clear, ..row }
 }
 
-/// The row brought to `now`: what has been paid back is off it. One of another quota becomes an own row that stands
-/// at as much; see [`changed`].
+/// The row at `now`, with what has been paid back taken off. A foreign row becomes an equivalent own row; see
+/// [`changed`].
 pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     if state.stamp == quota.stamp() { roll_own(quota, state, now) } else { changed::roll(quota, state, now) }
 }
 
-/// The row at `now`, as it may be kept: an own row is rolled, a foreign one stays as it is, since its `clear`
+/// The row at `now` as it may be stored: an own row is rolled; a foreign row stays as it is, because its `clear`
 /// matters.
 pub(crate) fn roll_if_own(quota: &Quota, state: &State, now: Micros) -> State {
     if is_foreign(quota, state, now) { *state } else { roll(quota, state, now) }
@@ -264,19 +230,17 @@ fn roll_own(quota: &Quota, state: &State, now: Micros) -> State {
     roll_within(quota, &row, now)
 }
 
-/// Whether the clock was far ahead when the row was written.
+/// Whether the row was written by a clock so far ahead that it is dropped.
 fn is_forgiven(quota: &Quota, row: &State, now: Micros) -> bool {
     if row.at <= now || row.at.micros_since(now) <= quota.fill_micros() {
         return false;
     }
-    // A denial stores nothing, so the row must not begin to be paid back at `now`: it would begin anew at each try.
-    // It is forgiven, unless it owes so much (turns are promised) that it would not be paid back by `at` even if it
-    // had been written now.
+    // Restarting the repayment at `now` would restart it at every retry, since a denial stores nothing. So the row is
+    // dropped, unless it owes so much (reservations) that even a row written now would not be paid back by `at`.
     let begun = State { at: now, ..*row };
     when_own(quota, &begun, now, 0.0).is_some_and(|clear| clear < row.at)
 }
 
-/// What the algorithm pays back of an own row by `now`.
 fn roll_within(quota: &Quota, row: &State, now: Micros) -> State {
     match quota.algorithm() {
         Algorithm::TokenBucket => token_bucket::roll(quota, row, now),
@@ -285,7 +249,6 @@ fn roll_within(quota: &Quota, row: &State, now: Micros) -> State {
     }
 }
 
-/// What stands as spent at `now`, of an own row that was rolled there.
 fn spent(quota: &Quota, row: &State, now: Micros) -> f64 {
     match quota.algorithm() {
         Algorithm::TokenBucket => token_bucket::spent(quota, row, now),
@@ -294,21 +257,21 @@ fn spent(quota: &Quota, row: &State, now: Micros) -> f64 {
     }
 }
 
-/// The row itself if it is the quota's own, and was rolled; else what it stands at, as an own row.
+/// The row as an own row: unchanged if it is one (and already rolled), otherwise converted.
 fn own(quota: &Quota, row: &State, now: Micros) -> State {
     if row.stamp == quota.stamp() { *row } else { roll(quota, row, now) }
 }
 
-/// Whole tokens that could be spent at once at `now`, of a row that was [rolled if own](roll_if_own).
+/// Whole tokens that can be spent immediately, for a row that was [rolled if own](roll_if_own).
 pub(crate) fn available(quota: &Quota, row: &State, now: Micros) -> u64 {
     let (limit, row) = (quota.limit(), &own(quota, row, now));
-    // Whatever `step` would allow, and not one more: so let its own test have the last word.
+    // Must equal exactly what `step` would allow, so the test that `step` uses decides.
     let guess = (limit as f64 - spent(quota, row, now) + 1e-6).clamp(0.0, limit as f64) as u64;
     if guess > 0 && !within_own(quota, row, now, (limit - guess) as f64) { guess - 1 } else { guess }
 }
 
-/// The first instant from `now` on at which no more than `level` stands as spent, if nobody spends meanwhile, of a row
-/// that was [rolled if own](roll_if_own).
+/// The first instant from `now` on at which at most `level` tokens are outstanding if nothing is spent meanwhile, for a
+/// row that was [rolled if own](roll_if_own).
 pub(crate) fn when(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micros> {
     if is_foreign(quota, row, now) {
         return changed::when(quota, row, now, level);
@@ -324,13 +287,12 @@ fn when_own(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micro
     }
 }
 
-/// The end of the window in which `now` lies, or the instant from which a foreign row counts nothing if that is
-/// earlier; for a token bucket the next whole token, `now` if none is owed. Of a row that was [rolled if
-/// own](roll_if_own).
+/// The next instant at which the available tokens change, for a row that was [rolled if own](roll_if_own): the end of
+/// the window or, if earlier, the expiry of a foreign row; for a bucket the next whole token, `now` if none is owed.
 pub(crate) fn next_change(quota: &Quota, row: &State, now: Micros) -> Option<Micros> {
     if quota.algorithm() == Algorithm::TokenBucket {
-        let stands = spent(quota, &own(quota, row, now), now);
-        return when(quota, row, now, (stands.ceil() - 1.0).max(0.0));
+        let outstanding = spent(quota, &own(quota, row, now), now);
+        return when(quota, row, now, (outstanding.ceil() - 1.0).max(0.0));
     }
     let end = fixed_window::boundary(quota, fixed_window::index(quota, now) + 1);
     Some(if is_foreign(quota, row, now) { end.min(row.clear) } else { end })
@@ -344,12 +306,10 @@ fn within_own(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
     }
 }
 
-/// 32 bits that identify a quota: its rows carry them ([`State::stamp`]). Never 0. For authors of backends.
+/// 32 bits that identify a quota in its rows ([`State::stamp`]). Never 0. For authors of backends.
 ///
 /// ```
-/// use tollgate::algorithm::stamp;
-/// use tollgate::{Quota, MINUTE};
-///
+/// use tollgate::{algorithm::stamp, Quota, MINUTE};
 /// let quota = Quota::token_bucket(10, MINUTE);
 /// assert_eq!(stamp(&quota), stamp(&"10/min".parse()?));
 /// assert_ne!(stamp(&quota), stamp(&quota.capacity(20)));
@@ -359,14 +319,13 @@ pub const fn stamp(quota: &Quota) -> u32 {
     quota.stamp()
 }
 
-/// The quota with its boundaries fixed: at its `start`, else (a fixed window) where `seed`, a part of the key's digest, puts
-/// them. The stamp stays the same. For authors of backends; a [`Take`](crate::backend::Take) has it already.
+/// The quota with fixed window boundaries: at its `start`, or (fixed windows without one) derived from `seed`, a part
+/// of the key's digest. The stamp stays the same. For authors of backends; the quota of a
+/// [`Take`](crate::backend::Take) is already seeded.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::algorithm::seeded;
-/// use tollgate::{Quota, MINUTE};
-///
+/// use tollgate::{algorithm::seeded, Quota, MINUTE};
 /// let window = Quota::fixed_window(10, MINUTE);
 /// assert_eq!(window.phase(), None);
 /// assert_eq!(seeded(window, 90_000_000).phase(), Some(Duration::from_secs(30))); // microseconds, modulo the period
@@ -377,19 +336,17 @@ pub const fn seeded(quota: Quota, seed: u64) -> Quota {
     quota.seeded(seed)
 }
 
-/// Checks what only a finished quota shows: a capacity of 0 needs reservations. A policy does so itself.
+/// Checks a finished quota: a capacity of 0 needs reservations. Policies call this themselves.
 ///
 /// ```
-/// use tollgate::algorithm::validate;
-/// use tollgate::{Quota, SECOND};
-///
-/// let turns = Quota::token_bucket(10, SECOND).capacity(0);
-/// assert!(validate(&turns).is_err());
-/// assert!(validate(&turns.max_reserved(50)).is_ok());
+/// use tollgate::{algorithm::validate, Quota, SECOND};
+/// let quota = Quota::token_bucket(10, SECOND).capacity(0);
+/// assert!(validate(&quota).is_err());
+/// assert!(validate(&quota.max_reserved(50)).is_ok());
 /// ```
 ///
 /// # Errors
-/// If the quota would refuse everything.
+/// If the quota would deny every request.
 pub const fn validate(quota: &Quota) -> Result<(), QuotaError> {
     quota.validate()
 }
@@ -451,7 +408,6 @@ mod tests {
         let century = NOW + Duration::from_secs(100 * 365 * 86_400);
         let state = step(&quota, &State::default(), century, Ask::cost(10)).state;
         assert!(step(&quota, &state, NOW, Ask::cost(10)).is_allowed());
-        // Nearer than a refill, it is not.
         let state = step(&quota, &State::default(), NOW + MINUTE, Ask::cost(10)).state;
         let denied = step(&quota, &state, NOW, Ask::cost(1));
         assert_eq!(denied.verdict, Verdict::Deny { retry: Some(Duration::from_secs(66)) });
@@ -466,7 +422,6 @@ mod tests {
         };
         assert_eq!(stands(5.0, NOW + MINUTE), (5.0, true));
         assert_eq!(stands(5.0, NOW + MINUTE + micro), (0.0, false));
-        // Turns are promised for two minutes.
         assert_eq!(stands(20.0, NOW + 2 * MINUTE), (20.0, true));
         assert_eq!(stands(20.0, NOW + 2 * MINUTE + micro), (0.0, false));
     }
@@ -479,7 +434,6 @@ mod tests {
 
     #[test]
     fn a_window_is_forgiven_beyond_a_refill() {
-        // Two windows fill it.
         let quota = Quota::fixed_window(10, MINUTE).capacity(20).start(Duration::ZERO);
         let now = Micros::new(1_700_000_040_000_000);
         let spent = |windows: u32| {
@@ -491,7 +445,7 @@ mod tests {
 
     #[test]
     fn part_of_a_token_may_be_all_that_is_owed() {
-        // A token in six seconds; half of one is owed, as after a charge that cost less than it was taken for.
+        // One token in six seconds; half of one is owed, as after a settlement.
         let quota = Quota::token_bucket(10, MINUTE);
         let verdict = |spent: f64, since: u64| {
             let at = NOW.minus(since * 1_000_000);
@@ -527,7 +481,7 @@ mod tests {
 
     #[test]
     fn what_is_available_is_what_a_step_allows() {
-        // A microsecond pays back 10^-8 of a token: far less than the millionth that rounding is allowed.
+        // One microsecond refills 10^-8 tokens, far less than the tolerance of 10^-6.
         let quota = Quota::token_bucket(1, Duration::from_secs(100)).capacity(10);
         let state = step(&quota, &State::default(), NOW, Ask::cost(10)).state;
         let almost = NOW + Duration::from_micros(99_999_950);
@@ -559,15 +513,14 @@ mod tests {
 
     #[test]
     fn a_turn_too_far_away_comes_nearer_as_its_window_passes() {
-        // 5 are owed, and 25 are all that may ever be: so not before the next window. At its beginning their turn is two
-        // windows away; half a window later it is near enough.
+        // 5 are owed and 25 may be at most, so not before the next window. At its start the reservation is due in two
+        // windows; half a window later it is due soon enough.
         let quota = Quota::fixed_window(10, MINUTE).max_reserved(15).start(Duration::ZERO);
         let begin = Micros::new(1_700_000_040_000_000);
         let state = step(&quota, &State::default(), begin, Ask::cost(5)).state;
         let (ask, near) = (Ask::cost(25).wait_up_to(Duration::from_secs(90)), Duration::from_secs(90));
         assert_eq!(step(&quota, &state, begin, ask).verdict, Verdict::Deny { retry: Some(near) });
         assert_eq!(step(&quota, &state, begin + near, ask).verdict, Verdict::Reserve { wait: near });
-        // A wait of one window it never is.
         let ask = Ask::cost(25).wait_up_to(MINUTE);
         assert_eq!(step(&quota, &state, begin, ask).verdict, Verdict::Deny { retry: None });
     }
@@ -578,7 +531,7 @@ mod tests {
         for quota in [Quota::token_bucket(1, century), Quota::fixed_window(1, century).start(Duration::ZERO)] {
             // It would be paid back in the year 2370.
             let owed = State { spent: 4.0, at: NOW, stamp: quota.stamp(), ..State::default() };
-            for spent in [1e9, MOST_SPENT as f64] {
+            for spent in [1e9, MAX_SPENT as f64] {
                 assert_eq!(when(&quota, &State { spent, ..owed }, NOW, 0.0), None, "{quota:?}");
             }
             assert_eq!(step(&quota, &owed, NOW, Ask::cost(1)).verdict, Verdict::Deny { retry: None }, "{quota:?}");

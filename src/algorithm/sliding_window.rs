@@ -1,79 +1,77 @@
-//! Sliding window: the current window's count and, weighted by how much of it is still in view, the one before.
+//! Sliding window: the current window's count plus the previous one's, weighted by its part of the last period.
 //!
-//! `spent` is the current window's count, `at` the boundary where it began, `carry` the count of the window before.
+//! `spent` is the current window's count, `at` the boundary where it began, `carry` the previous window's count.
 
 use super::fixed_window::{boundary, index, instant, offset};
 use super::quota::Quota;
 use super::{Micros, State};
 
-/// The row as of `now`: the current window has become the one before, or is forgotten.
+/// The row at `now`: the current window becomes the previous one after one boundary, and is dropped after two.
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
-    let (then, here) = (index(quota, state.at), index(quota, now));
-    let at = boundary(quota, then.max(here));
-    match here.saturating_sub(then) {
+    let (row_window, window) = (index(quota, state.at), index(quota, now));
+    let at = boundary(quota, row_window.max(window));
+    match window.saturating_sub(row_window) {
         0 => State { at, ..*state },
         1 => State { spent: 0.0, carry: state.spent, at, ..*state },
         _ => State { spent: 0.0, carry: 0.0, at, ..*state },
     }
 }
 
-/// Whether `at` is one of this quota's boundaries. A row that is not was not written under this quota.
+/// Whether `at` is one of this quota's boundaries; if not, another quota wrote the row.
 pub(super) fn aligned(quota: &Quota, state: &State) -> bool {
     boundary(quota, index(quota, state.at)) == state.at
 }
 
-/// What stands as spent at `now`.
 pub(super) fn spent(quota: &Quota, state: &State, now: Micros) -> f64 {
-    state.spent + in_view(quota, state.carry, elapsed(quota, state, now))
+    state.spent + weighted(quota, state.carry, elapsed(quota, state, now))
 }
 
-/// Whether no more than `level` stands as spent at `now`.
 pub(super) fn within(quota: &Quota, state: &State, now: Micros, level: f64) -> bool {
-    in_view(quota, state.carry, elapsed(quota, state, now)) <= level - state.spent
+    weighted(quota, state.carry, elapsed(quota, state, now)) <= level - state.spent
 }
 
 /// The first instant from `now` on at which [`within`] holds, if nothing is spent meanwhile.
 pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Option<Micros> {
     let window = index(quota, state.at);
-    let room = level - state.spent;
-    let then = if room >= 0.0 {
-        if state.carry <= room {
+    let rest = level - state.spent;
+    let then = if rest >= 0.0 {
+        if state.carry <= rest {
             return Some(now);
         }
-        // Later in this window, when less of the one before is in view.
-        instant(quota, window, out_of_view(quota, state.carry, room))
+        // Later in this window, when less of the previous one counts.
+        instant(quota, window, elapsed_until(quota, state.carry, rest))
     } else {
-        // Not before the next window, in which this one is the one before.
-        instant(quota, window + 1, out_of_view(quota, state.spent, level))
+        // In the next window, of which this one is the previous.
+        instant(quota, window + 1, elapsed_until(quota, state.spent, level))
     };
     let then = then.max(now);
     (then < Micros::MAX).then_some(then)
 }
 
-/// Microseconds into the window; a row ahead of the clock is at its beginning.
+/// Microseconds into the window; 0 for a row ahead of the clock.
 fn elapsed(quota: &Quota, state: &State, now: Micros) -> u64 {
     if now < state.at { 0 } else { offset(quota, now) }
 }
 
-/// The part of the window before's `count` that is still in view after `elapsed` microseconds of this one.
-fn in_view(quota: &Quota, count: f64, elapsed: u64) -> f64 {
-    // Rounded twice: at the very beginning of a window that may come out above the whole.
+/// The part of the previous window's `count` that still counts `elapsed` microseconds into the current one.
+fn weighted(quota: &Quota, count: f64, elapsed: u64) -> f64 {
+    // Rounded twice: at the start of a window the product may exceed the count.
     (count * (quota.period_micros() - elapsed) as f64 / quota.period_micros() as f64).min(count)
 }
 
-/// The microseconds of a window after which at most `room` of the window before's `count` is in view.
-fn out_of_view(quota: &Quota, count: f64, room: f64) -> u64 {
-    if count <= room {
+/// Microseconds into a window after which at most `level` of the previous window's `count` counts.
+fn elapsed_until(quota: &Quota, count: f64, level: f64) -> u64 {
+    if count <= level {
         return 0;
     }
     let period = quota.period_micros();
-    let mut elapsed = ((count - room) * period as f64 / count).ceil().max(1.0).min(period as f64) as u64;
-    // Rounded twice; step onto the very microsecond. It is neither the first, at which all is in view, nor beyond the
-    // last, at which nothing is.
+    let mut elapsed = ((count - level) * period as f64 / count).ceil().max(1.0).min(period as f64) as u64;
+    // Rounded twice, so step to the exact microsecond. `elapsed` is at least 1, since at 0 all of `count` counts, and
+    // at most the period, after which none of it does.
     for _ in 0..4 {
-        if in_view(quota, count, elapsed) > room {
+        if weighted(quota, count, elapsed) > level {
             elapsed += 1;
-        } else if in_view(quota, count, elapsed - 1) <= room {
+        } else if weighted(quota, count, elapsed - 1) <= level {
             elapsed -= 1;
         } else {
             break;
@@ -90,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_window_end_is_not_yet_enough() {
-        // 10 of 10 used at the start of a window: the first success is a tenth of the next one in, not at its boundary.
+        // After 10 of 10 at the start of a window, the first success is a tenth into the next one, not at its start.
         let quota = Quota::sliding_window(10, Duration::from_secs(10));
         let begin = Micros::new(1_700_000_000_000_000);
         let full = step(&quota, &State::default(), begin, Ask::cost(10)).state;
@@ -100,7 +98,6 @@ mod tests {
         assert!(step(&quota, &full, begin.plus(11_000_000), Ask::cost(1)).is_allowed());
     }
 
-    /// 10 a minute, and a window's beginning.
     const QUOTA: Quota = Quota::sliding_window(10, super::super::MINUTE);
     const BEGIN: Micros = Micros::new(1_700_000_040_000_000);
 
@@ -113,7 +110,6 @@ mod tests {
         for (seconds, stands) in [(0, 10.0), (15, 8.0), (30, 6.0), (45, 4.0), (60, 10.0)] {
             assert_eq!(spent(&QUOTA, &row(2.0, 8.0), BEGIN + Duration::from_secs(seconds)), stands, "{seconds}");
         }
-        // A row ahead of the clock is at its window's beginning.
         let behind = Micros::new(BEGIN.get() - 30_000_000);
         assert_eq!(spent(&QUOTA, &row(2.0, 8.0), behind), 10.0);
     }
@@ -124,7 +120,6 @@ mod tests {
         assert_eq!(at(59), row(2.0, 8.0));
         assert_eq!(at(60), State { at: BEGIN.plus(60_000_000), ..row(0.0, 2.0) });
         assert_eq!(at(120), State { at: BEGIN.plus(120_000_000), ..row(0.0, 0.0) });
-        // Of another quota's row, which began anywhere.
         assert_eq!(roll(&QUOTA, &State { at: BEGIN.plus(5), ..row(2.0, 8.0) }, BEGIN.plus(7)), row(2.0, 8.0));
     }
 
@@ -133,7 +128,6 @@ mod tests {
         let when = |row: State, level| when(&QUOTA, &row, BEGIN, level).map(|at| at.micros_since(BEGIN));
         assert_eq!((when(row(2.0, 8.0), 10.0), when(row(2.0, 3.0), 9.0)), (Some(0), Some(0)));
         assert_eq!((when(row(2.0, 8.0), 6.0), when(row(2.0, 8.0), 2.0)), (Some(30_000_000), Some(60_000_000)));
-        // A window later, when this one is the one before.
         assert_eq!((when(row(8.0, 8.0), 6.0), when(row(8.0, 8.0), 0.0)), (Some(75_000_000), Some(120_000_000)));
         assert_eq!(when(row(3.0, 0.0), 2.0), Some(80_000_000));
     }

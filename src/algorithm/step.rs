@@ -1,4 +1,4 @@
-//! The two functions that decide: one row, and all rows of a call, all or none.
+//! The two functions that decide: one row, or all rows of a call together.
 
 use std::borrow::BorrowMut;
 use std::time::Duration;
@@ -8,34 +8,30 @@ use smallvec::SmallVec;
 use super::{Algorithm, Ask, List, Micros, Quota, State, Step, Verdict};
 use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_own};
 
-/// Decides `ask` under `quota`, for a key whose row is `state`, at `now`.
+/// Decides `ask` under `quota` at `now`, for a key whose row is `state`.
 ///
-/// The returned row is to be stored if the verdict is not a denial.
-///
-/// A quota whose boundaries are not fixed has them aligned to UTC here; see [`algorithm::seeded`](crate::algorithm::seeded).
+/// Store the returned row unless the verdict is a denial. A quota without fixed boundaries has them aligned to UTC
+/// here; see [`seeded`](super::seeded).
 ///
 /// - Decisions agree with exact arithmetic, except within 10^-6 token of the boundary (and, where `rate / period` in
 ///   lowest terms exceeds 2^32 tokens, within the relative precision of an `f64`, 2^-52).
-/// - A clock that steps back finds nothing paid back meanwhile. A row further ahead of `now` than a full refill takes,
-///   of the capacity and of what it owes, is forgiven.
-/// - A row that was written under another quota (another stamp) keeps what it spent until its [`clear`](State::clear);
-///   between token buckets, it is paid back as the faster of the two pays. So a downgrade keeps a caller out no longer
-///   than the old quota needed to be repaid.
+/// - If the clock steps back, nothing is paid back meanwhile. A row ahead of `now` by more than a full refill of the
+///   capacity, and of what it owes, is dropped.
+/// - A row written under another quota (another stamp) keeps what it spent until its [`clear`](State::clear); between
+///   token buckets, it is paid back at the faster of the two rates. A downgrade thus denies a caller no longer than the
+///   old quota needed to be repaid.
 ///
 /// ```
-/// use tollgate::algorithm::{step, Ask, Micros, State};
-/// use tollgate::{Quota, MINUTE};
+/// use tollgate::{algorithm::{step, Ask, Micros, State}, Quota, MINUTE};
 ///
 /// let quota = Quota::sliding_window(10, MINUTE);
 /// let (mut row, mut allowed) = (State::default(), 0);
-/// let mut now = Micros::new(1_767_225_600_000_000);
-/// for _ in 0..60 {
+/// for second in 0..60 {
+///     let now = Micros::new(1_767_225_600_000_000) + MINUTE / 60 * second;
 ///     let step = step(&quota, &row, now, Ask::cost(1));
 ///     if step.is_allowed() {
-///         row = step.state;
-///         allowed += 1;
+///         (row, allowed) = (step.state, allowed + 1);
 ///     }
-///     now = now + MINUTE / 60;
 /// }
 /// assert_eq!(allowed, 10);
 /// ```
@@ -51,26 +47,22 @@ pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
     }
 }
 
-/// One line of a call: so much of one of its rows, under a quota.
-///
-/// See [`step_all`] for an example.
+/// One charge of a call, for [`step_all`].
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
 pub struct Line<'a> {
-    /// Which of the call's rows, from 0.
+    /// Index into the call's rows.
     pub row: usize,
     /// The quota that applies.
     pub quota: &'a Quota,
-    /// The cost, and whether the caller would wait.
+    /// The cost, and how long the caller waits.
     pub ask: Ask,
 }
 
 /// The answers to a call, in the order of its lines. A single one needs no allocation.
 ///
 /// ```
-/// use tollgate::algorithm::{step, Ask, Micros, State, Steps};
-/// use tollgate::{Quota, MINUTE};
-///
+/// use tollgate::{algorithm::{step, Ask, Micros, State, Steps}, Quota, MINUTE};
 /// let now = Micros::new(1_767_225_600_000_000);
 /// let decide = |cost| step(&Quota::token_bucket(10, MINUTE), &State::default(), now, Ask::cost(cost));
 /// assert!(Steps::from(decide(1)).all_granted());
@@ -81,17 +73,16 @@ pub struct Line<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Steps(List<Step>);
 
-/// Decides every line at `now`: all of them are granted, or nothing is spent.
+/// Decides all lines of a call at `now`: either all are granted, or nothing is spent.
 ///
 /// `rows` holds each row of the call once. Each line sees what the lines before it would spend. If all are granted,
-/// `rows` is what they are to become; a row of which nothing stands any more becomes the default, and need not be
-/// kept. If one is denied, `rows` is unchanged, and so is the state in the steps of lines that would have fitted. If several
-/// lines name one row, the retry time of a denied line is that of all of them together, since a retry repeats them all.
+/// `rows` is updated; a fully refilled row becomes the default and need not be stored. If any line is denied, `rows`
+/// and the states in the returned steps are unchanged. If several lines name one row, the retry time of a denied line
+/// covers all of them together, since a retry repeats them all.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::algorithm::{step_all, Ask, Line, Micros, State, Verdict};
-/// use tollgate::{Quota, MINUTE};
+/// use tollgate::{algorithm::{step_all, Ask, Line, Micros, State, Verdict}, Quota, MINUTE};
 ///
 /// let (user, global) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(2, MINUTE));
 /// let now = Micros::new(1_767_225_600_000_000);
@@ -110,7 +101,7 @@ pub struct Steps(List<Step>);
 /// ```
 ///
 /// # Panics
-/// If a line names a row that is not there.
+/// If a line's `row` is out of bounds.
 #[inline]
 pub fn step_all<R: BorrowMut<State>>(rows: &mut [R], lines: &[Line<'_>], now: Micros) -> Steps {
     let mut before = SmallVec::<[State; 4]>::new();
@@ -130,7 +121,7 @@ pub fn step_all<R: BorrowMut<State>>(rows: &mut [R], lines: &[Line<'_>], now: Mi
     steps
 }
 
-/// Takes back what was granted. `before[i]` is the row of line `i` just before that line was decided.
+/// Undoes granted lines. `before[i]` is the row of line `i` just before that line was decided.
 #[cold]
 fn undo<R: BorrowMut<State>>(rows: &mut [R], before: &[State], lines: &[Line<'_>], steps: &mut [Step], now: Micros) {
     let granted: SmallVec<[bool; 8]> = steps.iter().map(Step::is_allowed).collect();
@@ -139,7 +130,7 @@ fn undo<R: BorrowMut<State>>(rows: &mut [R], before: &[State], lines: &[Line<'_>
         let before = before[same().next().unwrap_or(i)];
         *rows[line.row].borrow_mut() = before;
         if !granted[i] && same().count() > 1 {
-            let verdict = together(&before, now, same().map(|other| &lines[other]));
+            let verdict = shared_denial(&before, now, same().map(|other| &lines[other]));
             steps[i].verdict = verdict.unwrap_or(steps[i].verdict);
         }
         if same().any(|other| granted[other]) {
@@ -148,9 +139,9 @@ fn undo<R: BorrowMut<State>>(rows: &mut [R], before: &[State], lines: &[Line<'_>
     }
 }
 
-/// The denial that all lines of one row share, if one of them is denied. Each line comes after the ones before it, so it
-/// is decided with their tokens added to its own, within its own maximum wait. The call succeeds once the last one does.
-fn together<'a>(before: &State, now: Micros, lines: impl Iterator<Item = &'a Line<'a>>) -> Option<Verdict> {
+/// The denial shared by all lines of one row, if one of them is denied. Each line is decided with the tokens of the
+/// lines before it added, within its own maximum wait. The call succeeds once the last line does.
+fn shared_denial<'a>(before: &State, now: Micros, lines: impl Iterator<Item = &'a Line<'a>>) -> Option<Verdict> {
     let mut tokens = 0u64;
     let mut denial: Option<Option<Duration>> = None;
     for line in lines {
@@ -158,7 +149,6 @@ fn together<'a>(before: &State, now: Micros, lines: impl Iterator<Item = &'a Lin
         if let Verdict::Deny { retry } = step(line.quota, before, now, line.ask.for_cost(tokens)).verdict {
             denial = Some(match denial {
                 None => retry,
-                // If one line never fits, neither does the call.
                 Some(longest) => longest.zip(retry).map(|(a, b)| a.max(b)),
             });
         }
@@ -199,7 +189,7 @@ impl FromIterator<Step> for Steps {
     }
 }
 
-/// The denial of `ask`, of a row that was [rolled if own](roll_if_own).
+/// The denial of `ask`, for a row that was [rolled if own](roll_if_own).
 #[cold]
 fn denied(quota: &Quota, state: State, now: Micros, ask: Ask) -> Step {
     let at = if is_foreign(quota, &state, now) {
@@ -210,7 +200,7 @@ fn denied(quota: &Quota, state: State, now: Micros, ask: Ask) -> Step {
     Step { verdict: Verdict::Deny { retry: at.map(|at| at.since(now)) }, state, now }
 }
 
-/// How `ask` is granted, if it is, of an own row that was rolled.
+/// Allows or reserves `ask` from a rolled own row; `None` is a denial.
 #[inline]
 pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Verdict> {
     let cost = ask.cost;
@@ -218,24 +208,23 @@ pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Opti
         return Some(Verdict::Allow);
     }
     let max_wait = ask.max_wait_micros().filter(|_| quota.reserves())?;
-    turn(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
+    due_time(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
 }
 
-/// When `ask` would be granted, of an own row that was rolled, and by which it is denied at `now`.
+/// When `ask` would be granted, for a rolled own row that denies it at `now`.
 pub(super) fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
     match ask.max_wait_micros().filter(|_| quota.reserves()) {
         None => when_own(quota, row, now, quota.limit().checked_sub(ask.cost)? as f64),
-        Some(max_wait) => retry_turn(quota, row, now, ask.cost, max_wait),
+        Some(max_wait) => retry_reservation(quota, row, now, ask.cost, max_wait),
     }
 }
 
-/// A rolled row that `cost` tokens more are spent of.
 fn charged(quota: &Quota, row: &State, cost: u64) -> State {
     cleared(quota, State { spent: row.spent + cost as f64, ..*row })
 }
 
-/// The turn that a reservation of `cost` made at `now` would get, if one is to be had within `max_wait`.
-fn turn(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
+/// The due time of a reservation of `cost` made at `now`; `None` if it is not possible within `max_wait`.
+fn due_time(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
     let level = quota.ceiling().checked_sub(cost)?;
     if !within_own(quota, row, now, level as f64) {
         return None;
@@ -245,18 +234,18 @@ fn turn(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Op
     (due.micros_since(now) <= max_wait).then_some(due)
 }
 
-/// When a reservation of `cost` would be granted, a turn within `max_wait` of then.
-fn retry_turn(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
-    let granted_at = |at: Micros| turn(quota, &roll(quota, row, at), at, cost, max_wait).is_some();
-    let room = when_own(quota, row, now, quota.ceiling().checked_sub(cost)? as f64)?;
+/// When a reservation of `cost` would be granted, due within `max_wait` of then.
+fn retry_reservation(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
+    let granted_at = |at: Micros| due_time(quota, &roll(quota, row, at), at, cost, max_wait).is_some();
+    let fits = when_own(quota, row, now, quota.ceiling().checked_sub(cost)? as f64)?;
     let charged = State { spent: row.spent + cost as f64, ..*row };
     let due = when_own(quota, &charged, now, quota.limit() as f64)?;
-    let at = room.max(due.minus(max_wait)).max(now);
+    let at = fits.max(due.minus(max_wait)).max(now);
     if granted_at(at) {
         return Some(at);
     }
-    // What is owed is all paid back by then, and still the cost, larger than the capacity, waits too long. A bucket's
-    // wait stays as it is; a window's shrinks towards its end.
+    // By then the whole debt is paid back, but the cost exceeds the capacity and its wait is still too long. In a
+    // bucket that wait is constant; in a window it shrinks towards the end.
     if quota.algorithm() != Algorithm::FixedWindow {
         return None;
     }
@@ -284,7 +273,6 @@ mod tests {
         let before = State { spent: 2.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let mut states = [before];
         let line = Line { row: 0, quota: &quota, ask: Ask::cost(1) };
-        // One token is left: each line fits alone, and both together fit after one second.
         let steps = step_all(&mut states, &[line, line], NOW);
         assert_eq!(steps[0].verdict, Verdict::Allow);
         assert_eq!(steps[1].verdict, Verdict::Deny { retry: Some(SECOND) });
@@ -307,7 +295,6 @@ mod tests {
         assert_eq!(steps[0].verdict, Verdict::Allow);
         assert_eq!(steps[1].verdict, Verdict::Deny { retry: Some(SECOND / 2) });
         assert_eq!((states, [steps[0].state, steps[1].state]), (charged, charged));
-        // A lone line that is denied.
         let steps = step_all(&mut states, &lines(1)[1..], NOW);
         assert_eq!((steps[0].verdict, states), (Verdict::Deny { retry: Some(SECOND / 2) }, charged));
     }
@@ -319,7 +306,7 @@ mod tests {
         let later = NOW + SECOND;
         let nothing = step(&new, &row, later, Ask::cost(0));
         assert_eq!((nothing.verdict, nothing.state), (Verdict::Allow, row));
-        // Anything more makes it the caller's, and so does a charge of nothing on a row of its own.
+        // A cost above 0 rewrites the row under the new quota; a cost of 0 rewrites an own row.
         assert_eq!(step(&new, &row, later, Ask::cost(1)).state.stamp, new.stamp());
         let own = step(&old, &row, NOW + MINUTE, Ask::cost(0));
         assert_eq!((own.verdict, own.state.spent, own.state.at), (Verdict::Allow, 0.0, NOW + MINUTE));

@@ -1,19 +1,18 @@
-//! Token bucket: spending is paid back smoothly.
+//! Token bucket: spent tokens are paid back smoothly.
 //!
-//! `at` is not moved to the present at each decision but in whole *grains*: `rate / period` in lowest terms is
-//! `grain_tokens / grain_micros`, so after a grain's time exactly a grain's whole tokens are paid back. Whole tokens
-//! stay whole, and no history, however long, rounds anything. Only the part of a grain that has run since is computed
-//! in floating point, for the decision at hand, and never stored.
+//! Decisions move `at` only in whole *grains*: `rate / period` in lowest terms is `grain_tokens / grain_micros`, so
+//! each grain pays back a whole number of tokens. Stored tokens stay whole, and no history rounds anything, however
+//! long. Only the current part of a grain is computed in floating point, for one decision, and it is never stored.
 
 use super::quota::Quota;
 use super::{Micros, State};
 
-/// The row as of `now`: whole grains paid back, or nothing spent any more.
+/// The row at `now`, with whole grains paid back; `spent` is 0 once all is.
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let elapsed = now.micros_since(state.at);
     let mut row = *state;
     if elapsed >= quota.grain_micros {
-        // Grains first: over a long time, what is paid back does not fit a floating-point number without rounding.
+        // Whole grains first: over a long time, the product in `repaid` would be rounded.
         let grains = elapsed / quota.grain_micros;
         row.spent -= grains as f64 * quota.grain_tokens as f64;
         row.at = state.at.plus(grains * quota.grain_micros);
@@ -24,24 +23,21 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     row
 }
 
-/// The first whole second from which nothing of `spent` stands, never too early.
+/// The first whole second at which all of `spent` is paid back, never too early.
 pub(super) fn clear(quota: &Quota, spent: f64, at: Micros) -> Micros {
-    // Of whole tokens it is exact.
     let micros = if quota.grain_tokens == 1 {
         spent * quota.grain_micros as f64
     } else {
-        // Rounded twice, so a little more.
+        // Rounded twice, so add the error bound.
         spent * quota.grain_micros as f64 / quota.grain_tokens as f64 * (1.0 + 2.0 * f64::EPSILON)
     };
     at.plus(micros.ceil() as u64).to_whole_second()
 }
 
-/// What stands as spent at `now`.
 pub(super) fn spent(quota: &Quota, state: &State, now: Micros) -> f64 {
     (state.spent - repaid(quota, now.micros_since(state.at))).max(0.0)
 }
 
-/// Whether no more than `level` stands as spent at `now`.
 pub(super) fn within(quota: &Quota, state: &State, now: Micros, level: f64) -> bool {
     // Not `spent() <= level`: subtracting first would round once more.
     state.spent - level <= repaid(quota, now.micros_since(state.at))
@@ -54,8 +50,7 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     if debt <= 0.0 {
         return Some(now);
     }
-    // Whole grains are exact, and are what the row will be brought forward by; only the rest of the last one is
-    // rounded.
+    // Whole grains are exact, and `roll` advances the row by them; only the rest of the last one is rounded.
     let grains = (debt / quota.grain_tokens as f64) as u64;
     if grains as f64 * quota.grain_micros as f64 > Micros::MAX.get() as f64 {
         return None;
@@ -66,9 +61,9 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (instant < Micros::MAX).then_some(instant)
 }
 
-/// Microseconds after which [`repaid`] comes to `rest`, less than a grain.
+/// Microseconds after which [`repaid`] reaches `rest`, less than a grain.
 fn micros_for(quota: &Quota, rest: f64) -> u64 {
-    // Rounded twice, and up at that; step onto the very microsecond at which `within` changes its mind.
+    // Rounded twice, and up; step to the exact microsecond at which `within` changes its result.
     let mut elapsed = (rest * quota.grain_micros as f64 / quota.grain_tokens as f64) as u64 + 1;
     for _ in 0..4 {
         if repaid(quota, elapsed) < rest {
@@ -87,7 +82,7 @@ pub(super) const fn micros_to_repay(quota: &Quota, tokens: u64) -> u128 {
     (tokens as u128 * quota.grain_micros as u128).div_ceil(quota.grain_tokens as u128)
 }
 
-/// Tokens paid back in `elapsed` microseconds. Multiplied before divided: `elapsed * (rate / period)` differs in a
+/// Tokens paid back in `elapsed` microseconds. Multiplies before dividing: `elapsed * (rate / period)` differs in a
 /// quarter of all cases.
 fn repaid(quota: &Quota, elapsed: u64) -> f64 {
     elapsed as f64 * quota.grain_tokens as f64 / quota.grain_micros as f64
@@ -131,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_row_is_not_clear_before_its_last_part_of_a_microsecond() {
-        // Found by histories of the cache: 30,001 tokens a microsecond, so that one is repaid in less than a thousandth.
+        // Found by the cache's history tests: at 30,001 tokens per microsecond, one is repaid in less than 0.1 ns.
         let quota = Quota::token_bucket(30_001, std::time::Duration::from_micros(1)).capacity(1);
         assert_eq!(clear(&quota, 1.0, Micros::EPOCH), Micros::new(1_000_000));
         assert_eq!(clear(&quota, 0.0, Micros::EPOCH), Micros::EPOCH);
@@ -139,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_damaged_row_has_answers_too() {
-        // As of any 32 bytes that a server may hold: the largest number of grains is not taken for -1.
+        // Redis may hold any 32 bytes; the largest number of grains is not taken for -1.
         let at = Micros::new(1_700_000_000_000_000);
         for quota in [Quota::token_bucket(10, MINUTE), Quota::token_bucket(7, MINUTE), Quota::token_bucket(1, MINUTE)] {
             for spent in [1e300, f64::MAX, f64::INFINITY, 2f64.powi(63), 2f64.powi(64), f64::NAN, -1e300] {
@@ -165,12 +160,11 @@ mod tests {
 
     #[test]
     fn a_grain_of_many_tokens_is_paid_back_smoothly() {
-        // 7 tokens in 3 s, so that whole grains and the rest of one are both there.
+        // 7 tokens in 3 s: both whole grains and a part of one.
         let quota = Quota::token_bucket(7, 3 * super::super::SECOND).capacity(100);
         let at = Micros::new(1_700_000_000_000_000);
         let row = State { spent: 20.0, at, stamp: quota.stamp(), ..State::default() };
         let when = |level| when(&quota, &row, at, level).map(|then| then.micros_since(at));
-        // A seventh of 3 s is 428,571.4 us.
         assert_eq!((when(20.0), when(19.0), when(18.0)), (Some(0), Some(428_572), Some(857_143)));
         assert_eq!((when(13.0), when(12.0), when(0.0)), (Some(3_000_000), Some(3_428_572), Some(8_571_429)));
         let rolled = |micros| roll(&quota, &row, at.plus(micros));

@@ -1,4 +1,4 @@
-//! A clock for tests: it stands still until it is told to move, and whoever waits on it waits until then.
+//! A clock for tests that moves only when set.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,10 +12,10 @@ use super::{Clock, Sleep};
 use crate::algorithm::{Micros, whole_micros};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A clock that stands still until it is told to move: for testing your own limits without waiting.
+/// A clock that moves only when set: for testing your limits without waiting.
 ///
-/// Clones show the same time. It begins at 2026-01-01T00:00:00Z. Requests that wait for their turn go on when it is
-/// moved there, in the order of their turns.
+/// Clones show the same time. A new clock shows 2026-01-01T00:00:00Z. Waiting requests continue in the order of their
+/// due times when the clock reaches them.
 ///
 /// ```
 /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
@@ -33,7 +33,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 /// # }
 /// ```
 ///
-/// A call that waits goes on when the clock comes to its turn (feature `wait`):
+/// A waiting request continues when the clock reaches its due time (feature `wait`):
 ///
 #[cfg_attr(feature = "wait", doc = "```")]
 #[cfg_attr(not(feature = "wait"), doc = "```ignore")]
@@ -54,75 +54,75 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 /// tokio::task::yield_now().await;
 /// assert_eq!(clock.next_wake(), Some(clock.now() + SECOND));
 ///
-/// clock.set(clock.next_wake().expect("somebody waits"));
+/// clock.set(clock.next_wake().expect("a request is waiting"));
 /// assert!(waiting.await?);
+/// clock.sleep_until(clock.now()).expect("a manual clock returns a sleep").await; // already due
 /// assert_eq!(clock.next_wake(), None);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct ManualClock(Arc<Mutex<Shown>>);
+pub struct ManualClock(Arc<Mutex<ClockState>>);
 
-struct Shown {
+struct ClockState {
     now: Micros,
-    /// Who waits, by instant and then by the order in which they came.
     sleepers: BTreeMap<(Micros, u64), Waker>,
-    came: u64,
+    next_id: u64,
 }
 
 impl ManualClock {
-    /// A clock that stands at 2026-01-01T00:00:00Z.
+    /// A clock that shows 2026-01-01T00:00:00Z.
     pub fn new() -> ManualClock {
         ManualClock::at(Micros::new(1_767_225_600_000_000))
     }
 
-    /// A clock that stands at `instant`.
+    /// A clock that shows `instant`.
     pub fn at(instant: Micros) -> ManualClock {
-        ManualClock(Arc::new(Mutex::new(Shown { now: instant, sleepers: BTreeMap::new(), came: 0 })))
+        ManualClock(Arc::new(Mutex::new(ClockState { now: instant, sleepers: BTreeMap::new(), next_id: 0 })))
     }
 
-    /// Moves on by `duration`, rounded up to whole microseconds. Whoever waits for an instant up to there goes on.
+    /// Advances by `duration`, rounded up to whole microseconds, and wakes requests that wait for an instant up to
+    /// then.
     pub fn advance(&self, duration: Duration) {
         self.change(|now| now.plus(whole_micros(duration)));
     }
 
-    /// Stands at `instant`, be it earlier or later. Whoever waits for an instant up to it goes on.
+    /// Sets the time, forward or back, and wakes requests that wait for an instant up to then.
     pub fn set(&self, instant: Micros) {
         self.change(|_| instant);
     }
 
-    /// The next instant for which somebody waits. Moved there again and again, until it is `None`, the clock has woken
-    /// everybody.
+    /// The earliest instant that a request waits for. Setting the clock to it until it is `None` wakes all requests.
     pub fn next_wake(&self) -> Option<Micros> {
-        // Not those that were woken already, nor turns that are held and that nobody waits for.
-        self.shown().sleepers.keys().next().map(|(instant, _)| *instant)
+        // Excludes sleeps that have been woken or were never polled.
+        self.state().sleepers.keys().next().map(|(instant, _)| *instant)
     }
 
     fn change(&self, change: impl FnOnce(Micros) -> Micros) {
-        let mut shown = self.shown();
-        shown.now = change(shown.now);
-        let now = shown.now;
-        let later = shown.sleepers.split_off(&(now, u64::MAX));
-        let due = std::mem::replace(&mut shown.sleepers, later);
-        drop(shown);
-        // In order, and without the lock: who is woken may ask for the time.
+        let mut state = self.state();
+        state.now = change(state.now);
+        let now = state.now;
+        let later = state.sleepers.split_off(&(now, u64::MAX));
+        let due = std::mem::replace(&mut state.sleepers, later);
+        drop(state);
+        // Without the lock: a woken task may read the time.
         due.into_values().for_each(Waker::wake);
     }
 
-    fn shown(&self) -> MutexGuard<'_, Shown> {
+    fn state(&self) -> MutexGuard<'_, ClockState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Micros {
-        self.shown().now
+        self.state().now
     }
 
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
-        let mut shown = self.shown();
-        shown.came += 1;
-        Some(Box::pin(Sleeper { clock: self.clone(), place: (instant, shown.came) }))
+        let mut state = self.state();
+        state.next_id += 1;
+        Some(Box::pin(Sleeper { clock: self.clone(), wake_at: (instant, state.next_id) }))
     }
 }
 
@@ -138,28 +138,28 @@ impl fmt::Debug for ManualClock {
     }
 }
 
-/// One who waits. Whoever stops waiting leaves nothing behind.
+/// A sleep; dropping it unregisters the waker.
 struct Sleeper {
     clock: ManualClock,
-    place: (Micros, u64),
+    wake_at: (Micros, u64),
 }
 
 impl Future for Sleeper {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut shown = self.clock.shown();
-        if shown.now >= self.place.0 {
+        let mut state = self.clock.state();
+        if state.now >= self.wake_at.0 {
             return Poll::Ready(());
         }
-        shown.sleepers.insert(self.place, context.waker().clone());
+        state.sleepers.insert(self.wake_at, context.waker().clone());
         Poll::Pending
     }
 }
 
 impl Drop for Sleeper {
     fn drop(&mut self) {
-        self.clock.shown().sleepers.remove(&self.place);
+        self.clock.state().sleepers.remove(&self.wake_at);
     }
 }
 
@@ -178,8 +178,8 @@ mod tests {
 
     #[test]
     fn sleepers_wake_at_their_instant_in_order_and_leave_nothing_behind() {
-        struct Note(u64, std::sync::mpsc::Sender<u64>);
-        impl Wake for Note {
+        struct SendOnWake(u64, std::sync::mpsc::Sender<u64>);
+        impl Wake for SendOnWake {
             fn wake(self: Arc<Self>) {
                 let _ = self.1.send(self.0);
             }
@@ -189,8 +189,8 @@ mod tests {
         let mut sleepers: Vec<Sleep> = Vec::new();
         for seconds in [3, 1, 2, 2] {
             let number = sleepers.len() as u64;
-            let mut sleep = clock.sleep_until(clock.now() + Duration::from_secs(seconds)).expect("a sleep of its own");
-            let waker = Waker::from(Arc::new(Note(number, send.clone())));
+            let mut sleep = clock.sleep_until(clock.now() + Duration::from_secs(seconds)).expect("a sleep");
+            let waker = Waker::from(Arc::new(SendOnWake(number, send.clone())));
             assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
             sleepers.push(sleep);
         }
@@ -206,8 +206,7 @@ mod tests {
 
     #[test]
     fn what_nobody_waits_for_is_no_next_wake() {
-        // Found by the tests of waiting: a turn that was only held was the next wake for ever, however far the clock
-        // was moved.
+        // Found by the waiting tests: a sleep that was never polled stayed the next wake for ever.
         let clock = ManualClock::new();
         let mut sleeps =
             [1, 2].map(|seconds| clock.sleep_until(clock.now() + Duration::from_secs(seconds)).expect("a sleep"));

@@ -1,4 +1,4 @@
-//! Where in-process limiters take the time from.
+//! The time sources of in-process limiters.
 
 mod manual;
 #[cfg(all(test, tollgate_models))]
@@ -17,14 +17,13 @@ pub use manual::ManualClock;
 
 /// A source of instants.
 ///
-/// Limiters bear any clock: one that steps back, jumps ahead or stands still costs at most one extra capacity per jump.
+/// Limiters work with any clock, also one that stands still; each jump costs at most one extra capacity.
 ///
 /// ```
 /// use std::time::SystemTime;
-/// use tollgate::algorithm::Micros;
-/// use tollgate::{clock::Clock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
+/// use tollgate::{algorithm::Micros, clock::Clock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
 ///
-/// /// The operating system's time, as it is, steps and all.
+/// /// The operating system's time, with its jumps.
 /// #[derive(Debug)]
 /// struct WallClock;
 ///
@@ -32,7 +31,6 @@ pub use manual::ManualClock;
 ///     fn now(&self) -> Micros {
 ///         SystemTime::now().into()
 ///     }
-///     // No `sleep_until`: any timer will do.
 /// }
 ///
 /// static API: Policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
@@ -46,30 +44,18 @@ pub use manual::ManualClock;
 /// # }
 /// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// The present. It must not block: it is called for every decision, by many threads.
+    /// Returns the current time. Must not block: every decision calls it, from many threads.
     fn now(&self) -> Micros;
 
-    /// A future that is done once this clock shows `instant`. `None`, the default, means that it runs as the machine's
-    /// does, so that any timer will do.
+    /// Returns a future that completes once this clock reaches `instant`. `None`, the default, means that the clock
+    /// runs like the system's, so that any timer can be used.
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         let _ = instant;
         None
     }
 }
 
-/// What is done once a clock has come to an instant.
-///
-/// ```
-/// use tollgate::{clock::{Clock, ManualClock, Sleep}, SECOND};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
-/// let clock = ManualClock::new();
-/// let sleep: Sleep = clock.sleep_until(clock.now() + SECOND).expect("it has its own way to wait");
-/// clock.advance(SECOND);
-/// sleep.await;
-/// # }
-/// ```
+/// A future that completes when a clock reaches an instant; see [`ManualClock`] for an example.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {
@@ -82,34 +68,31 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// The machine's time, read from the processor's time stamp counter where that can be trusted: a third of the cost of
+/// The system's time, read from the processor's time stamp counter where that is reliable: a third of the cost of
 /// [`Instant::now`](std::time::Instant::now).
 ///
-/// It begins at the system's time and follows it. Where it is behind by more than a second (the machine slept, or its
-/// clock was set forward) it catches up at once, which pays back what is due; else it makes good at most half a
-/// millisecond for each second since it last looked, which it does once a second while it is asked. So windows stay
-/// aligned to UTC, and a system clock that is set back locks nobody out.
+/// It starts at the system's time and compares itself with it at most once a second, when read. If it is behind by more
+/// than a second (the machine slept, or its clock was set forward), it jumps forward, which refills what is due.
+/// Otherwise it corrects at most half a millisecond per second. Windows stay aligned to UTC, and a system clock that
+/// is set back does not lock callers out.
 ///
 /// ```
 /// use tollgate::clock::{Clock, SystemClock};
-///
 /// let clock = SystemClock::new();
 /// let then = clock.now();
 /// assert!(clock.now() >= then);
 /// ```
 pub struct SystemClock {
     counter: quanta::Clock,
-    /// What the counter showed at the beginning.
     origin: u64,
     began: Micros,
-    /// Microseconds to add to the counter's time: what the system's time has drifted from it so far.
+    /// Microseconds to add to the counter's time to follow the system's time.
     drift: AtomicI64,
-    /// The counter's time at which the drift was last looked at.
     checked: AtomicU64,
 }
 
 impl SystemClock {
-    /// A clock that begins now. The first one of a process calibrates the counter, for some milliseconds.
+    /// Creates a clock. The first one of a process calibrates the counter, which takes some milliseconds.
     pub fn new() -> SystemClock {
         let counter = quanta::Clock::new();
         SystemClock {
@@ -121,43 +104,42 @@ impl SystemClock {
         }
     }
 
-    /// Brings the drift nearer to what the system's clock says.
+    /// Corrects the drift towards the system's time.
     #[cold]
     fn follow(&self, ran: u64, checked: u64, system: Micros) {
         if self.checked.compare_exchange(checked, ran, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-            return; // Another thread does it.
+            return; // Another thread corrects it.
         }
-        let most = (ran.saturating_sub(checked) / SLOWEST_CATCH_UP) as i64;
+        let max_slew = (ran.saturating_sub(checked) / MAX_SLEW_DIVISOR) as i64;
         let corrected = |drift: i64| {
             let shown = self.began.plus(ran).get() as i64 + drift;
             let behind = system.get() as i64 - shown;
-            let correction = if behind > LEAP { behind } else { behind.clamp(-most, most) };
+            let correction = if behind > LEAP_THRESHOLD { behind } else { behind.clamp(-max_slew, max_slew) };
             Some(drift + correction)
         };
-        // Not loaded, then stored: whoever is held up in between for as long as until the next look would take back
-        // what was corrected then.
+        // Not a load and a store: a thread delayed in between until the next comparison would undo that correction.
         let _ = self.drift.fetch_update(Ordering::Relaxed, Ordering::Relaxed, corrected);
     }
 }
 
-/// Microseconds between two looks at the system's clock: a look costs more than a decision.
-const FOLLOW_EVERY: u64 = 1_000_000;
+/// Microseconds between comparisons with the system's time: reading it costs more than a decision.
+const FOLLOW_INTERVAL: u64 = 1_000_000;
 
-/// Microseconds behind which it is not drift: time has passed unseen.
-const LEAP: i64 = 1_000_000;
+/// Microseconds; a larger lag is not drift, but time that the counter did not see.
+const LEAP_THRESHOLD: i64 = 1_000_000;
 
-/// One part in so many is how much faster or slower the clock runs to catch up: 500 ppm, the most that ntpd slews by.
-const SLOWEST_CATCH_UP: u64 = 2000;
+/// The clock runs at most 1/2000 faster or slower to catch up: 500 ppm, the maximum slew of ntpd.
+const MAX_SLEW_DIVISOR: u64 = 2000;
 
 impl Clock for SystemClock {
     fn now(&self) -> Micros {
-        // Counters of two cores may differ by a few steps: less than nothing is nothing here.
+        // The counters of two cores may differ by a few ticks; a negative delta is 0 here.
         let ran = self.counter.delta_as_nanos(self.origin, self.counter.raw()) / 1000;
         let checked = self.checked.load(Ordering::Relaxed);
-        if ran > checked + FOLLOW_EVERY {
+        if ran > checked + FOLLOW_INTERVAL {
             self.follow(ran, checked, Micros::from(SystemTime::now()));
         }
-        // What has drifted back is less than has passed since the beginning, so this is no less than nothing.
+        // Corrections back are smaller than the time since the start, so the sum is not negative.
         Micros::new((self.began.get() + ran).wrapping_add_signed(self.drift.load(Ordering::Relaxed)))
     }
 }
@@ -188,15 +170,13 @@ mod tests {
     #[test]
     fn it_follows_the_systems_clock_little_by_little() {
         let clock = SystemClock::new();
-        // Ten seconds later it is half a second behind: half a millisecond a second is made good.
+        // Half a second behind after ten seconds: half a millisecond per second is corrected.
         let ran = 10_000_000;
         let set = clock.began.plus(ran + 500_000);
         clock.follow(ran, 0, set);
         assert_eq!(clock.drift.load(Ordering::Relaxed), 5_000);
-        // A second thread that saw the same check due changes nothing.
         clock.follow(ran, 0, set);
         assert_eq!(clock.drift.load(Ordering::Relaxed), 5_000);
-        // And back.
         clock.follow(2 * ran, ran, clock.began.plus(2 * ran));
         assert_eq!(clock.drift.load(Ordering::Relaxed), 0);
     }

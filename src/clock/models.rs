@@ -1,11 +1,11 @@
-//! Models of what threads do to a clock at once. What each was seen to catch: `proof/README.md`.
+//! Models of concurrent clock use. `proof/README.md` lists the bugs that each has caught.
 
 use std::sync::Arc;
 
 use super::*;
 use crate::sync::model::{every_order, thread};
 
-/// The first look at the system's clock is due, and the second a second later.
+/// When the first comparison with the system's time is due, and the second.
 const FIRST: u64 = 1_100_000;
 const SECOND: u64 = 2_200_000;
 const HOUR: i64 = 3_600_000_000;
@@ -25,8 +25,7 @@ fn of_two_who_see_the_same_look_due_one_corrects() {
     });
 }
 
-/// Whoever was held up for a second between looking and correcting took back an hour that the clock had leapt
-/// meanwhile.
+/// A thread delayed for a second between comparing and correcting once undid a leap of an hour.
 #[test]
 fn who_was_held_up_does_not_undo_a_later_leap() {
     every_order(|| {
@@ -60,7 +59,7 @@ fn who_waits_is_woken_whenever_the_clock_is_moved() {
             moved.set(Micros::new(3));
             moved.set(Micros::new(5));
         });
-        // One who is not woken hangs, and the checker says so.
+        // If the sleep is not woken, loom reports a deadlock.
         loom::future::block_on(sleep);
         mover.join().unwrap();
         assert_eq!(clock.next_wake(), None);

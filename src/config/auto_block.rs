@@ -1,38 +1,40 @@
-//! `[auto_block]`: whom to block for being denied again and again.
+//! `[auto_block]`: temporary blocks for repeated denials.
 
 use std::time::Duration;
 
 use super::raw::Node;
-use super::routes::Policies;
+use super::routes::PolicyNames;
 use super::value::Value;
 use crate::algorithm::DAY;
 use crate::limiter::AutoBlock;
 use crate::policy::{DenyRule, PolicyName};
 
-pub(super) fn read(value: &Value<'_>, known: &Policies<'_>) -> Option<AutoBlock> {
+pub(super) fn read(value: &Value<'_>, known: &PolicyNames<'_>) -> Option<AutoBlock> {
     let mut fields = value.fields(r#"policies = ["api"]"#)?;
     let names = fields.need("policies", "[\"api\"]").and_then(|value| policies(&value, known));
     let threshold = fields.take("threshold").and_then(|value| value.number(1, u32::MAX));
     let within = fields.take("within").and_then(|value| value.duration());
     let block_for = fields.take("block_for").and_then(|value| value.duration());
     let escalation = fields.take("escalate").and_then(|value| escalate(&value, block_for.unwrap_or(DAY)));
-    let forgive = fields.take("reset_on_success").and_then(|value| value.truth()).unwrap_or(false);
-    let by_key = fields.take("keys").and_then(|value| value.truth()).unwrap_or(true);
-    let by_ip = fields.take("ips").and_then(|value| value.truth()).unwrap_or(true);
-    let by_agent = fields.take("user_agents").and_then(|value| value.truth()).unwrap_or(false);
+    let forgive = fields.take("reset_on_success").and_then(|value| value.boolean()).unwrap_or(false);
+    let by_key = fields.take("keys").and_then(|value| value.boolean()).unwrap_or(true);
+    let by_ip = fields.take("ips").and_then(|value| value.boolean()).unwrap_or(true);
+    let by_agent = fields.take("user_agents").and_then(|value| value.boolean()).unwrap_or(false);
     let labels = fields.take("labels").and_then(|value| value.list(|value| label(&value))).unwrap_or_default();
-    let most_entries = fields.take("max_entries").and_then(|value| value.number(LEAST_ENTRIES, MOST_ENTRIES));
+    let max_entries = fields.take("max_entries").and_then(|value| value.number(MIN_ENTRIES, MAX_ENTRIES));
     fields.end();
     if !(by_key || by_ip || by_agent || !labels.is_empty()) {
-        value.fault("it would block nobody: keys and ips are false, user_agents and labels not asked for");
+        value.fault(
+            "nothing would be blocked: keys, ips and user_agents are false, and labels is empty; enable one of them",
+        );
     }
 
-    // Each `fold` sets what is there and leaves the default otherwise.
+    // Each `fold` sets a configured value and otherwise keeps the default.
     let rules = threshold.into_iter().fold(AutoBlock::of_names(names?), AutoBlock::threshold);
     let rules = within.into_iter().fold(rules, AutoBlock::within);
     let rules = block_for.into_iter().fold(rules, AutoBlock::block_for);
     let rules = escalation.into_iter().fold(rules, |rules, (factor, most)| rules.escalate(factor, most));
-    let mut rules = most_entries.into_iter().fold(rules, AutoBlock::max_entries);
+    let mut rules = max_entries.into_iter().fold(rules, AutoBlock::max_entries);
     rules = if forgive { rules.reset_on_success() } else { rules };
     rules = if by_key { rules } else { rules.without_keys() };
     rules = if by_ip { rules } else { rules.without_ips() };
@@ -40,10 +42,10 @@ pub(super) fn read(value: &Value<'_>, known: &Policies<'_>) -> Option<AutoBlock>
     Some(labels.into_iter().fold(rules, AutoBlock::label))
 }
 
-fn policies(value: &Value<'_>, known: &Policies<'_>) -> Option<Vec<PolicyName>> {
+fn policies(value: &Value<'_>, known: &PolicyNames<'_>) -> Option<Vec<PolicyName>> {
     let names = value.list(|value| PolicyName::try_new(known.name(&value)?).ok())?;
     if matches!(value.node, Node::List(items) if items.is_empty()) {
-        value.fault("the list is empty, so nobody would be blocked; name a policy, or leave out auto_block");
+        value.fault("expected at least one policy, found an empty list; name a policy, or remove auto_block");
     }
     Some(names)
 }
@@ -53,9 +55,9 @@ fn escalate(value: &Value<'_>, block_for: Duration) -> Option<(u32, Duration)> {
     let factor = fields.need("factor", "2").and_then(|value| value.number(2, u32::MAX));
     let most = fields.need("most", "\"30 d\"").and_then(|value| {
         let most = value.duration()?;
-        // A block that cannot grow: one of the two is a slip.
+        // Blocks could not grow, so one of the two values is a mistake.
         if most < block_for {
-            value.fault("it is shorter than block_for (1 d unless said); write a longer time");
+            value.fault("shorter than block_for (default: 1 d); write a longer time");
         }
         Some(most)
     });
@@ -66,11 +68,12 @@ fn escalate(value: &Value<'_>, block_for: Duration) -> Option<(u32, Duration)> {
 fn label(value: &Value<'_>) -> Option<String> {
     let label = value.text()?;
     if label.is_empty() || label.len() > DenyRule::MAX_LENGTH {
-        value.fault(format_args!("a label's name must be 1 to {} bytes long", DenyRule::MAX_LENGTH));
+        let (max, len) = (DenyRule::MAX_LENGTH, label.len());
+        value.fault(format_args!("expected a label name of 1 to {max} bytes, found {len} bytes"));
     }
     Some(label.to_owned())
 }
 
-/// What [`AutoBlock::max_entries`] takes, and half a gigabyte.
-const LEAST_ENTRIES: usize = 64;
-const MOST_ENTRIES: usize = 10_000_000;
+/// The range of [`AutoBlock::max_entries`]; the maximum takes half a gigabyte.
+const MIN_ENTRIES: usize = 64;
+const MAX_ENTRIES: usize = 10_000_000;

@@ -1,4 +1,4 @@
-//! `[deny]`: whom to deny whatever the limits say.
+//! `[deny]`: the deny list.
 
 use super::raw::Node;
 use super::value::Value;
@@ -11,22 +11,22 @@ pub(super) fn read(value: &Value<'_>) -> Option<Vec<DenyRule>> {
     rules.extend(fields.take("ips").and_then(|value| list(&value, DenyRule::network)).unwrap_or_default());
     rules.extend(fields.take("user_agents").and_then(|value| list(&value, DenyRule::user_agent)).unwrap_or_default());
     let patterns = rules.iter().filter(|rule| rule.is_pattern()).count();
-    if patterns > MOST_PATTERNS {
-        value.fault(format_args!("there are {patterns} user agents with a `*`; there may be {MOST_PATTERNS} at most"));
+    if patterns > MAX_PATTERNS {
+        value.fault(format_args!("found {patterns} user agents with a `*`; at most {MAX_PATTERNS} are allowed"));
     }
     let alone = rules.iter().filter(|rule| rule.is_searched_alone()).count();
-    if alone > MOST_ALONE {
+    if alone > MAX_ALONE {
         value.fault(format_args!(
-            "there are {alone} user agents with a text between two `*` and more beside it, such as \"a*b*\"; there may be \
-             {MOST_ALONE} at most. Write \"*b*\" instead, of which there may be {MOST_PATTERNS}"
+            "found {alone} user agents with text between two `*` and more beside it, such as \"a*b*\"; at most {MAX_ALONE} are \
+             allowed. Write \"*b*\" instead, of which {MAX_PATTERNS} are allowed"
         ));
     }
     rules.extend(fields.take("countries").and_then(|value| list(&value, DenyRule::country)).unwrap_or_default());
     rules.extend(fields.take("keys").and_then(|value| value.list(|value| key(&value))).unwrap_or_default());
     rules.extend(fields.take("labels").and_then(|value| labels(&value)).unwrap_or_default());
     fields.end();
-    if rules.len() > MOST_RULES {
-        value.fault(format_args!("there are {} rules; there may be {MOST_RULES} at most", rules.len()));
+    if rules.len() > MAX_RULES {
+        value.fault(format_args!("found {} rules; at most {MAX_RULES} are allowed", rules.len()));
     }
     Some(rules)
 }
@@ -35,11 +35,11 @@ fn list(value: &Value<'_>, rule: impl Fn(&str) -> Result<DenyRule, DenyRuleError
     value.list(|value| value.accept(rule(value.text()?)))
 }
 
-/// A key in its text form, or a number. No message shows one.
+/// A key in its text form, or a number. Messages never show a key.
 fn key(value: &Value<'_>) -> Option<DenyRule> {
     match value.node {
         Node::Integer(number) => Some(DenyRule::key(*number)),
-        // Where the format has its own quotes, this would be read as a text.
+        // In formats with their own quotes, this would be read as a text.
         Node::Text(text) if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && !text.is_empty() => value
             .refuse("expected a key, found a number in quotes; write it without quotes for the number, as '\"7\"' for the text"),
         Node::Text(text) => value.accept(text.parse::<Key>()).map(DenyRule::key),
@@ -53,11 +53,10 @@ fn labels(value: &Value<'_>) -> Option<Vec<DenyRule>> {
     Some(labels.into_iter().filter_map(rules).flatten().collect())
 }
 
-/// A deny list finds one among so many as fast as among ten.
-const MOST_RULES: usize = 100_000;
+const MAX_RULES: usize = 100_000;
 
-/// Their automaton takes some bytes for each byte of them, and is made anew when they change.
-const MOST_PATTERNS: usize = 1_000;
+/// Their automaton takes some bytes per byte of pattern and is rebuilt when they change.
+const MAX_PATTERNS: usize = 1_000;
 
 /// Each of these is searched for separately, which takes up to a microsecond.
-const MOST_ALONE: usize = 100;
+const MAX_ALONE: usize = 100;

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: where, which value, what would do.
+//! Configuration errors: where, which value, and how to fix it.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -6,11 +6,12 @@ use std::fmt;
 
 use super::raw::shortened;
 
-/// Why a configuration cannot be used, or not while the program runs. Each line of its message begins with the file's
-/// name; of many faults the first twenty are told, and how many more there are.
+/// An invalid configuration, or one that cannot be reloaded. Each line of the message begins with the file's name; it
+/// shows the first twenty faults and the number of others, and needs no `source()` to be understood.
 ///
 /// ```
-/// use tollgate::Config;
+/// use std::error::Error;
+/// use tollgate::{config::ConfigErrorKind, policy::ParseQuotaError, Config};
 ///
 /// let text = r#"{
 ///     "policies": {"api": {"quota": "30/min", "tiers": {"premium": "200/mim"}}},
@@ -20,43 +21,25 @@ use super::raw::shortened;
 /// assert_eq!(
 ///     error.to_string(),
 ///     r#"limits.json: policies.api.tiers.premium: quota "200/mim": "mim" is no period; write a unit (us ms s min h d w) with or without a number
-/// limits.json: routes."POST /todos": there is no policy "ap1"; there is "api""#
+/// limits.json: routes."POST /todos": unknown policy "ap1"; known policies: "api""#
 /// );
-/// ```
-///
-/// What a program may do with it besides printing it:
-///
-/// ```
-/// use tollgate::config::ConfigErrorKind;
-/// use tollgate::Config;
-///
-/// let text = r#"{"policies": {"api": {"quota": "0/min"}}, "default": "web"}"#;
-/// let error = Config::parse("limits.json", text, |text| serde_json::from_str(text)).unwrap_err();
 /// assert_eq!((error.kind(), error.fault_count()), (ConfigErrorKind::Invalid, 2));
-/// let places: Vec<_> = error.faults().iter().map(|fault| fault.path()).collect();
-/// assert_eq!(places, ["policies.api.quota", "default"]);
-/// ```
 ///
-/// Its text is whole by itself. `source()` is the first fault, or why the text could not be read.
+/// let fault = &error.faults()[0];
+/// assert_eq!(fault.path(), "policies.api.tiers.premium");
+/// assert!(fault.to_string().starts_with("policies.api.tiers.premium: quota \"200/mim\""));
+/// assert!(fault.source().is_some_and(|cause| cause.is::<ParseQuotaError>()));
+/// ```
 #[derive(Debug)]
 pub struct ConfigError {
     kind: ConfigErrorKind,
     message: String,
-    /// The first ones of those in the values.
     faults: Vec<ConfigFault>,
     fault_count: usize,
-    /// Why the text could not be read.
     cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// What kind of thing is wrong.
-///
-/// ```
-/// use tollgate::config::{Config, ConfigErrorKind};
-///
-/// let error = Config::read("there-is-none.json", |text| serde_json::from_str(text)).unwrap_err();
-/// assert_eq!(error.kind(), ConfigErrorKind::Read);
-/// ```
+/// The kind of a [`ConfigError`]. See there, and at [`Config::read`](super::Config::read), for examples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigErrorKind {
@@ -64,20 +47,19 @@ pub enum ConfigErrorKind {
     Read,
     /// The text is larger than [`Config::MAX_BYTES`](super::Config::MAX_BYTES).
     TooLarge,
-    /// The format does not take the text.
+    /// The format's parser rejects the text.
     Syntax,
-    /// The values do not make a configuration.
+    /// The values are not a valid configuration.
     Invalid,
-    /// It is a good configuration, but takes a restart of the program.
+    /// The configuration is valid, but needs a restart of the program.
     Restart,
-    /// The limiter could not be told a quota.
+    /// The limiter could not set a quota.
     Limiter,
-    /// Another reload is under way.
+    /// Another reload is in progress.
     Busy,
 }
 
 impl ConfigError {
-    /// Something is wrong with the whole file of this name.
     pub(super) fn new(kind: ConfigErrorKind, name: &str, what: impl fmt::Display) -> ConfigError {
         ConfigError { kind, message: format!("{name}: {what}"), faults: Vec::new(), fault_count: 0, cause: None }
     }
@@ -86,17 +68,17 @@ impl ConfigError {
         ConfigError { cause: Some(cause), ..self }
     }
 
-    /// What kind of thing is wrong.
+    /// The kind of error.
     pub fn kind(&self) -> ConfigErrorKind {
         self.kind
     }
 
-    /// The faults that the message tells: the first twenty of those in the values.
+    /// The faults of the values that the message shows: the first twenty.
     pub fn faults(&self) -> &[ConfigFault] {
         &self.faults
     }
 
-    /// How many faults there are in the values.
+    /// The number of all faults of the values.
     pub fn fault_count(&self) -> usize {
         self.fault_count
     }
@@ -109,7 +91,7 @@ impl fmt::Display for ConfigError {
 }
 
 impl Error for ConfigError {
-    /// The first fault, or why the text cannot be read.
+    /// The first fault, or the reason why the text cannot be read.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.cause {
             Some(cause) => Some(&**cause),
@@ -118,19 +100,7 @@ impl Error for ConfigError {
     }
 }
 
-/// One thing that is wrong: where, and what.
-///
-/// ```
-/// use std::error::Error;
-/// use tollgate::{policy::ParseQuotaError, Config};
-///
-/// let text = r#"{"policies": {"api": {"quota": "0/min"}}}"#;
-/// let error = Config::parse("limits.json", text, |text| serde_json::from_str(text)).unwrap_err();
-/// let fault = &error.faults()[0];
-/// assert_eq!(fault.path(), "policies.api.quota");
-/// assert!(fault.to_string().starts_with("policies.api.quota: quota \"0/min\": rate is 0"));
-/// assert!(fault.source().is_some_and(|cause| cause.is::<ParseQuotaError>()));
-/// ```
+/// One invalid value, with its path. See [`ConfigError`] for an example.
 #[derive(Debug)]
 pub struct ConfigFault {
     path: String,
@@ -139,7 +109,7 @@ pub struct ConfigFault {
 }
 
 impl ConfigFault {
-    /// The field, from the top of the file: `policies.api.tiers.premium`. Empty if it is the whole file.
+    /// The path of the field from the top of the file, such as `policies.api.tiers.premium`. Empty for the whole file.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -158,26 +128,24 @@ impl Error for ConfigFault {
     }
 }
 
-/// All that is wrong, as it is found: the first ones, and how many there are.
+/// Collects faults: the first ones, and the number of all.
 #[derive(Default)]
 pub(super) struct Faults(RefCell<(Vec<ConfigFault>, usize)>);
 
 impl Faults {
-    /// Something is wrong there.
     pub(super) fn add(&self, path: &Path, message: impl fmt::Display) {
         self.push(path, message, None);
     }
 
-    /// Something is wrong there because of `cause`.
     pub(super) fn add_cause(&self, path: &Path, message: impl fmt::Display, cause: impl Error + Send + Sync + 'static) {
         self.push(path, message, Some(Box::new(cause)));
     }
 
     fn push(&self, path: &Path, message: impl fmt::Display, cause: Option<Box<dyn Error + Send + Sync>>) {
-        let (told, count) = &mut *self.0.borrow_mut();
+        let (shown, count) = &mut *self.0.borrow_mut();
         *count += 1;
-        if told.len() < MOST_TOLD {
-            told.push(ConfigFault { path: path.0.clone(), message: message.to_string(), cause });
+        if shown.len() < MAX_SHOWN {
+            shown.push(ConfigFault { path: path.0.clone(), message: message.to_string(), cause });
         }
     }
 
@@ -195,7 +163,6 @@ impl Faults {
     }
 }
 
-/// In one line.
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines: Vec<String> = self.0.borrow().0.iter().map(ConfigFault::to_string).collect();
@@ -203,7 +170,7 @@ impl fmt::Display for Faults {
     }
 }
 
-/// Where a value is: `policies.api.quota`, `deny.ips[2]`.
+/// The path of a value: `policies.api.quota`, `deny.ips[2]`.
 #[derive(Clone)]
 pub(super) struct Path(String);
 
@@ -231,5 +198,4 @@ impl fmt::Display for Path {
     }
 }
 
-/// Faults that a message tells: more than anybody mends before trying again.
-const MOST_TOLD: usize = 20;
+const MAX_SHOWN: usize = 20;

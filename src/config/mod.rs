@@ -1,8 +1,8 @@
-//! A whole configuration from a file: policies, tiers, routes, deny lists (feature `serde`).
+//! Configuration files: policies, tiers, routes and deny lists (feature `serde`).
 //!
-//! [`Config::read`] reads it with whatever format serde knows, and checks it as a whole: all that is wrong is told at
-//! once, each with its place, the value and what would do. [`Config::reload`] puts another version in force while the
-//! program runs; one that is broken changes nothing.
+//! [`Config::read`] reads any format of serde and checks the whole file: an error lists all faults, each with its path,
+//! the value and how to fix it. [`Config::reload`] applies a new version while the program runs; an invalid one changes
+//! nothing.
 //!
 //! ```
 //! use axum::{routing::{get, post}, Router};
@@ -14,7 +14,7 @@
 //!     quota = "60/min"
 //!
 //!     [policies.api]
-//!     quota = "30/min"                          # of callers without a tier
+//!     quota = "30/min"                          # for callers without a tier
 //!     tiers = { free = "60/min", premium = "200/min burst 400" }
 //!
 //!     [policies.search]
@@ -47,7 +47,7 @@
 //!     .layer(
 //!         config
 //!             .layer(&limiter, key::extension(|user: &User| user.id))
-//!             .client_ip(key::client_ip()) // what the deny list goes by
+//!             .client_ip(key::client_ip()) // the address for the deny list
 //!             .label_from_header("country", "cf-ipcountry")
 //!             .label_from_header("asn", "x-asn"),
 //!     );
@@ -57,46 +57,45 @@
 //! # Ok::<(), tollgate::config::ConfigError>(())
 //! ```
 //!
-//! # The fields
-//! What is not in this table is refused, and so is what is there twice, where the format lets it through. A duration is
-//! a text: a number and a unit (`us ms s min h d w`, or their long names).
+//! # Fields
+//! Unknown fields are errors, and so are duplicates unless the format's parser drops them. A duration is a text: a
+//! number and a unit (`us ms s min h d w`, or their long names).
 //!
-//! | field | is | unless said |
+//! | field | value | default |
 //! | --- | --- | --- |
-//! | `policies.NAME.quota` | a [quota](crate::Quota): text (`"10/s burst 50"`) or table, see below | has to be there |
-//! | `policies.NAME.tiers.TIER` | the quota of a tier's callers, of the same algorithm | the policy's own |
-//! | `default` | the policy of requests whose route no line names | the one named `default`, if there is one |
-//! | `routes."METHOD /route"`, `routes."/route"` | a policy's name, see [`RouteLimits`] | no line |
+//! | `policies.NAME.quota` | a [quota](crate::Quota): text (`"10/s burst 50"`) or table, see below | required |
+//! | `policies.NAME.tiers.TIER` | the quota of a tier, with the same algorithm | the policy's own |
+//! | `default` | the policy for routes without an entry in `routes` | the policy named `default`, if any |
+//! | `routes."METHOD /route"`, `routes."/route"` | a policy's name, see [`RouteLimits`] | none |
 //! | `deny.ips` | networks and addresses, see [`DenyRule`](crate::protection::DenyRule) | none |
 //! | `deny.user_agents` | user agents, `*` for any text | none |
-//! | `deny.countries` | two letters each, as the label `country` tells them | none |
+//! | `deny.countries` | two letters each, compared with the label `country` | none |
 //! | `deny.keys` | keys in their [text form](crate::Key#text-form), and numbers; no message shows them | none |
 //! | `deny.labels.LABEL` | values of another label | none |
-//! | `auto_block.policies` | whose denials count, see [`AutoBlock`] | has to be there, if `auto_block` is |
-//! | `auto_block.threshold` | how many denials | 30 |
-//! | `auto_block.within` | in which time | 10 min |
-//! | `auto_block.block_for` | how long a block lasts | 1 d |
+//! | `auto_block.policies` | policies whose denials count, see [`AutoBlock`] | required in `auto_block` |
+//! | `auto_block.threshold` | number of denials before a block | 30 |
+//! | `auto_block.within` | time in which denials are counted | 10 min |
+//! | `auto_block.block_for` | duration of a block | 1 d |
 //! | `auto_block.escalate` | `factor` (2 or more) and `most` (a duration): each block is longer | off |
-//! | `auto_block.reset_on_success` | whether a charge that is allowed forgives | false |
+//! | `auto_block.reset_on_success` | whether an allowed charge resets the count | false |
 //! | `auto_block.keys`, `auto_block.ips` | whether to block by key, by address | true |
 //! | `auto_block.user_agents`, `auto_block.labels` | whether to block by user agent; by which labels | false, none |
-//! | `auto_block.max_entries` | how many callers are remembered, 64 to 10,000,000 | 100,000 |
+//! | `auto_block.max_entries` | offenders remembered, 64 to 10,000,000 | 100,000 |
 //!
-//! A quota as a table has `rate` and `period`, and if wanted `algorithm` (`"token_bucket"`, `"fixed_window"`,
+//! A quota table has `rate` and `period`, and optionally `algorithm` (`"token_bucket"`, `"fixed_window"`,
 //! `"sliding_window"`), `capacity`, `max_reserved` (a number or `"unlimited"`) and `start` (a duration).
 //!
-//! At most 16 MiB of text, 10,000 policies with 100 tiers each and 50,000 quotas together, 10,000 routes, 100,000 rules
-//! of the deny list.
+//! Limits: 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in total, 10,000 routes, 100,000 deny
+//! rules.
 //!
-//! What depends on your program is said there, not here: how a key is found, which address is the client's, whose tier
-//! is which, what is skipped.
+//! Key extraction, the client's address, the tier of a user and requests to skip are set in the program.
 //!
-//! # Which file
-//! The format's crate is yours: `|text| toml::from_str(text)`, `|text| serde_json::from_str(text)`. Its message is
-//! passed on where the text is no TOML at all, and may quote the line.
+//! # Format
+//! You choose the format's crate: `|text| toml::from_str(text)`, `|text| serde_json::from_str(text)`. Its syntax errors
+//! are passed on and may quote a line of the file.
 //!
-//! Whoever changes a file that a program reads again should write another one and rename it: half a file may be a good
-//! configuration, without the deny list at its end.
+//! To change a file that a program reloads, write a new one and rename it: half a file may be a valid configuration,
+//! without the deny list at its end.
 
 mod auto_block;
 mod deny;
@@ -119,7 +118,7 @@ use std::sync::atomic::AtomicBool;
 
 use self::error::{Faults, Path};
 use self::raw::RawConfig;
-use self::routes::Policies;
+use self::routes::PolicyNames;
 use self::value::Value;
 use crate::backend::Backend;
 use crate::limiter::{AutoBlock, DenyList, RateLimiter, RateLimiterBuilder};
@@ -130,11 +129,10 @@ use crate::policy::Policy;
 pub use error::{ConfigError, ConfigErrorKind, ConfigFault};
 pub use reload::{QuotaChange, Reloaded};
 
-/// Policies, tiers, routes and deny lists that were read from a file and make sense together. See the [module](self)
-/// for what can be in it.
+/// A checked configuration. See the [module](self) for its fields.
 ///
-/// It is what the program started with, and stays so: quotas that are [reloaded](Config::reload) are the limiter's to
-/// know, see [`RateLimiter::quota`]. Clones share their deny list.
+/// It stays as it was read; after a [reload](Config::reload), [`RateLimiter::quota`] returns the quotas in force.
+/// Clones share their deny list.
 ///
 /// ```
 /// use tollgate::Config;
@@ -157,10 +155,8 @@ pub use reload::{QuotaChange, Reloaded};
 #[derive(Clone, Debug)]
 pub struct Config {
     name: String,
-    /// By name.
     policies: BTreeMap<String, Policy>,
     default: Option<String>,
-    /// By line; each with its policy's name.
     routes: BTreeMap<String, String>,
     deny: DenyList,
     auto_block: Option<AutoBlock>,
@@ -168,34 +164,22 @@ pub struct Config {
 }
 
 impl Config {
-    /// The largest text that is read: 16 MiB.
+    /// The maximum size of the text: 16 MiB.
+    pub const MAX_BYTES: usize = 16 << 20;
+
+    /// Reads and checks a file. Blocks while reading.
     ///
     /// ```
     /// use tollgate::config::{Config, ConfigErrorKind};
-    ///
-    /// let large = " ".repeat(Config::MAX_BYTES + 1);
-    /// let error = Config::parse("limits.json", &large, |text| serde_json::from_str(text)).unwrap_err();
-    /// assert_eq!(error.kind(), ConfigErrorKind::TooLarge);
-    /// ```
-    pub const MAX_BYTES: usize = 16 << 20;
-
-    /// Reads a file, and checks it.
-    ///
-    /// ```no_run
-    /// use tollgate::Config;
-    ///
-    /// let config = Config::read("limits.toml", |text| toml::from_str(text))?;
-    /// # Ok::<(), tollgate::config::ConfigError>(())
+    /// let error = Config::read("missing.toml", |text| toml::from_str(text)).unwrap_err();
+    /// assert_eq!(error.kind(), ConfigErrorKind::Read);
     /// ```
     ///
-    /// `parse` is the `from_str` of a format of serde. Its result is checked here, so that an error lists all faults. It is
-    /// bounded: 64 MiB as it is held in memory (aliases of YAML count where they are used), and 16 levels of nesting.
-    ///
-    /// It blocks while it reads.
+    /// `parse` is the `from_str` of a serde format. Its result may take at most 64 MiB in memory (with YAML aliases
+    /// expanded) and 16 levels of nesting.
     ///
     /// # Errors
-    /// If it cannot be read, is larger than [`MAX_BYTES`](Config::MAX_BYTES), or is no configuration; all faults at
-    /// once.
+    /// If the file cannot be read, is larger than [`MAX_BYTES`](Config::MAX_BYTES) or is invalid. Lists all faults.
     pub fn read<E: Into<Box<dyn Error + Send + Sync>>>(
         path: impl AsRef<FilePath>,
         parse: impl FnOnce(&str) -> Result<RawConfig, E>,
@@ -203,30 +187,21 @@ impl Config {
         let path = path.as_ref();
         let name = path.display().to_string();
         let mut text = String::new();
-        // A file may grow while it is read.
+        // The file may grow while it is read.
         let read = File::open(path).and_then(|file| file.take(Config::MAX_BYTES as u64 + 1).read_to_string(&mut text));
         match read {
             Ok(_) => Config::parse(name, &text, parse),
             Err(error) => {
-                let what = format!("it cannot be read: {error}");
+                let what = format!("cannot read the file: {error}");
                 Err(ConfigError::new(ConfigErrorKind::Read, &name, what).caused_by(error.into()))
             }
         }
     }
 
-    /// [`read`](Config::read) for a text that is here already; messages call it `name`.
-    ///
-    /// ```
-    /// use tollgate::Config;
-    ///
-    /// let text = "policies.api.quota = '30/min'";
-    /// let config = Config::parse("limits.toml", text, |text| toml::from_str(text))?;
-    /// assert!(config.policy("api").is_some());
-    /// # Ok::<(), tollgate::config::ConfigError>(())
-    /// ```
+    /// Checks a text that has been read already; messages call it `name`. See [`read`](Config::read).
     ///
     /// # Errors
-    /// As there.
+    /// As [`read`](Config::read).
     pub fn parse<E: Into<Box<dyn Error + Send + Sync>>>(
         name: impl Into<String>,
         text: &str,
@@ -234,10 +209,10 @@ impl Config {
     ) -> Result<Config, ConfigError> {
         let name = name.into();
         if text.len() > Config::MAX_BYTES {
-            let what = format!("it is larger than {} MiB; make it smaller", Config::MAX_BYTES >> 20);
+            let what = format!("larger than {} MiB; make it smaller", Config::MAX_BYTES >> 20);
             return Err(ConfigError::new(ConfigErrorKind::TooLarge, &name, what));
         }
-        // Some editors put a mark before the text, which not every format takes.
+        // Some editors write a byte order mark, which not every format accepts.
         match parse(text.strip_prefix('\u{feff}').unwrap_or(text)) {
             Ok(raw) => raw.check(name),
             Err(error) => {
@@ -248,24 +223,10 @@ impl Config {
         }
     }
 
-    /// A builder for a limiter on `backend` with the deny list and the blocks of this configuration.
+    /// Returns a builder for a limiter on `backend` with the deny list and the automatic blocks of this configuration.
     ///
-    /// On a backend that processes share, quotas that were set at run time outlive the program. One that was edited and
-    /// started again goes by its file once it [reloads](Config::reload) it: `config.reload(&limiter, &config).await?`.
-    ///
-    /// ```
-    /// use tollgate::{Config, MemoryBackend, Reason};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let text = r#"{"policies": {"api": {"quota": "30/min"}}, "deny": {"keys": ["\"mallory\""]}}"#;
-    /// let config = Config::parse("limits.json", text, |text| serde_json::from_str(text))?;
-    /// let limiter = config.limiter(MemoryBackend::new()).build();
-    /// let api = config.policy("api").expect("it is in the text");
-    /// assert_eq!(limiter.try_limit(api, "mallory").await?.reason(), Reason::DenyList);
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// On a shared backend, quotas set at run time outlive the program. After a restart with an edited file, apply it:
+    /// `config.reload(&limiter, &config).await?`.
     pub fn limiter(&self, backend: impl Backend) -> RateLimiterBuilder {
         let builder = RateLimiter::builder(backend).deny_list(&self.deny);
         match &self.auto_block {
@@ -274,38 +235,14 @@ impl Config {
         }
     }
 
-    /// One layer for all routes, by `limiter`; callers are told apart by `key`. See
-    /// [`RouteLimits::table`](crate::RouteLimits::table) for where to put it.
-    ///
-    /// ```
-    /// use axum::{routing::post, Router};
-    /// use tollgate::{key, Config, MemoryBackend};
-    ///
-    /// let text = r#"{"policies": {"api": {"quota": "30/min"}}, "routes": {"POST /todos": "api"}}"#;
-    /// let config = Config::parse("limits.json", text, |text| serde_json::from_str(text))?;
-    /// let limiter = config.limiter(MemoryBackend::new()).build();
-    /// let app: Router = Router::new()
-    ///     .route("/todos", post(|| async {}))
-    ///     .layer(config.layer(&limiter, key::client_ip()));
-    /// # Ok::<(), tollgate::config::ConfigError>(())
-    /// ```
+    /// Returns one layer for all routes, with `limiter` and the callers' `key`. See
+    /// [`RouteLimits::table`](crate::RouteLimits::table) for where to add it, and the [module](self) for an example.
     #[must_use]
     pub fn layer(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RateLimitLayer {
         self.route_limits(limiter, key).table(self.routes().map(|(line, policy)| (line, policy.name().as_str())))
     }
 
-    /// The policies for routes to choose from, without the lines of this configuration.
-    ///
-    /// ```
-    /// # use axum::{routing::get, Router};
-    /// # use tollgate::{key, Config, MemoryBackend};
-    /// let text = r#"{"policies": {"search": {"quota": "100/min sliding"}}}"#;
-    /// let config = Config::parse("limits.json", text, |text| serde_json::from_str(text))?;
-    /// let limiter = config.limiter(MemoryBackend::new()).build();
-    /// let limits = config.route_limits(&limiter, key::client_ip());
-    /// let app: Router = Router::new().route("/search", get(|| async {}).layer(limits.route("search")));
-    /// # Ok::<(), tollgate::config::ConfigError>(())
-    /// ```
+    /// Returns the policies for routes to choose from, without the `routes` of this configuration.
     #[must_use]
     pub fn route_limits(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RouteLimits {
         let limits = RouteLimits::new(key).limiter(limiter);
@@ -315,7 +252,7 @@ impl Config {
         })
     }
 
-    /// The policy of that name.
+    /// The policy with this name.
     pub fn policy(&self, name: &str) -> Option<&Policy> {
         self.policies.get(name)
     }
@@ -325,37 +262,35 @@ impl Config {
         self.policies.values()
     }
 
-    /// The policy of requests whose route no line names.
+    /// The policy for routes without an entry in `routes`.
     pub fn default_policy(&self) -> Option<&Policy> {
         self.policy(self.default.as_deref()?)
     }
 
-    /// The lines of routes, `"POST /todos"`, each with its policy.
+    /// The route lines, such as `"POST /todos"`, with their policies.
     pub fn routes(&self) -> impl Iterator<Item = (&str, &Policy)> {
         self.routes.iter().filter_map(|(line, name)| Some((line.as_str(), self.policy(name)?)))
     }
 
-    /// Whom to deny whatever the limits say. [`reload`](Config::reload) puts other rules on this list.
+    /// The deny list. [`reload`](Config::reload) replaces its rules.
     pub const fn deny_list(&self) -> &DenyList {
         &self.deny
     }
 
-    /// Whom to block for being denied again and again.
+    /// The automatic blocking of repeated denials.
     pub const fn auto_block(&self) -> Option<&AutoBlock> {
         self.auto_block.as_ref()
     }
 }
 
-/// Reads a configuration that is a field of your own, such as `limits: Config`. An error lists all faults, but only as
-/// text: use [`Config::read`] or [`Config::parse`] for a [`ConfigError`].
+/// Reads a configuration that is a field of your own. An error lists all faults, but only as text: use [`Config::read`]
+/// or [`Config::parse`] for a [`ConfigError`].
 ///
 /// ```
-/// use tollgate::Config;
-///
 /// #[derive(serde::Deserialize)]
 /// struct Settings {
 ///     port: u16,
-///     limits: Config,
+///     limits: tollgate::Config,
 /// }
 ///
 /// let text = r#"{"port": 3000, "limits": {"policies": {"api": {"quota": "30/min"}}}}"#;
@@ -370,7 +305,6 @@ impl<'de> serde::Deserialize<'de> for Config {
 }
 
 impl RawConfig {
-    /// Checks all of it; messages call it `name`.
     fn check(self, name: impl Into<String>) -> Result<Config, ConfigError> {
         let (name, faults) = (name.into(), Faults::default());
         match read(&self, &name, &faults) {
@@ -380,13 +314,13 @@ impl RawConfig {
     }
 }
 
-/// What can be made of a tree: a configuration, if there are no faults.
+/// Builds a configuration and collects faults; the result is valid if there are none.
 fn read(raw: &RawConfig, name: &str, faults: &Faults) -> Option<Config> {
     let mut file = Value::file(&raw.0, faults).fields(r#"policies = { api = { quota = "60/min" } }"#)?;
     let table = file.take("policies");
-    let known = Policies::of(table.as_ref());
+    let known = PolicyNames::of(table.as_ref());
     if table.is_none() {
-        faults.add(&Path::FILE.field("policies"), "they are missing, so nothing would be limited; write one");
+        faults.add(&Path::FILE.field("policies"), "missing, so nothing would be limited; add a policy");
     }
     let policies = table.and_then(|value| policies::read(&value)).unwrap_or_default();
     let default = routes::default(file.take("default"), &known).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! `[policies]`: quotas, and those of tiers.
+//! `[policies]`: quotas of policies and tiers.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,19 @@ use super::value::Value;
 use crate::algorithm::Quota;
 use crate::policy::Policy;
 
-/// All policies that make sense, by name.
 pub(super) fn read(value: &Value<'_>) -> Option<BTreeMap<String, Policy>> {
     let entries = value.entries(r#"api = { quota = "60/min" }"#)?;
     if entries.is_empty() {
-        value.fault("there is none, so nothing would be limited; write one");
+        value.fault("no policies, so nothing would be limited; add one");
     }
-    if entries.len() > MOST_POLICIES {
-        return value.refuse(format_args!("there are {}; there may be {MOST_POLICIES} at most", entries.len()));
+    if entries.len() > MAX_POLICIES {
+        return value.refuse(format_args!("found {} policies; at most {MAX_POLICIES} are allowed", entries.len()));
     }
     let policies = entries.iter().filter_map(|(name, value)| Some(((*name).to_owned(), policy(name, value)?)));
     let policies: BTreeMap<String, Policy> = policies.collect();
     let quotas: usize = policies.values().map(|policy| 1 + policy.tiers().count()).sum();
-    if quotas > MOST_QUOTAS {
-        value.fault(format_args!("they have {quotas} quotas with their tiers'; there may be {MOST_QUOTAS} at most"));
+    if quotas > MAX_QUOTAS {
+        value.fault(format_args!("found {quotas} quotas of policies and tiers; at most {MAX_QUOTAS} are allowed"));
     }
     Some(policies)
 }
@@ -30,8 +29,7 @@ fn policy(name: &str, value: &Value<'_>) -> Option<Policy> {
     let own = fields.need("quota", "\"60/min\"").and_then(|value| quota::read(&value));
     let tiers = fields.take("tiers").and_then(|value| tiers(&value));
     fields.end();
-    // Whatever the quotas are, the name is right or wrong.
-    let mut policy = value.accept(Policy::try_new(name, own.unwrap_or(STAND_IN)))?;
+    let mut policy = value.accept(Policy::try_new(name, own.unwrap_or(PLACEHOLDER_QUOTA)))?;
     own?;
     for (tier, value, quota) in tiers.unwrap_or_default() {
         value.accept(policy.add_tier(tier.to_owned().into(), quota));
@@ -39,16 +37,17 @@ fn policy(name: &str, value: &Value<'_>) -> Option<Policy> {
     Some(policy)
 }
 
-/// Tiers in the order of their names.
 fn tiers<'n>(value: &Value<'n>) -> Option<Vec<(&'n str, Value<'n>, Quota)>> {
     let entries = value.entries(r#"premium = "200/min""#)?;
-    if entries.len() > MOST_TIERS {
-        return value.refuse(format_args!("there are {}; a policy may have {MOST_TIERS} at most", entries.len()));
+    if entries.len() > MAX_TIERS {
+        return value
+            .refuse(format_args!("found {} tiers; at most {MAX_TIERS} are allowed in a policy", entries.len()));
     }
     let mut tiers = Vec::new();
     for (tier, value) in entries {
-        if tier.is_empty() || tier.len() > LONGEST_TIER {
-            value.fault(format_args!("a tier's name must be 1 to {LONGEST_TIER} bytes long"));
+        if tier.is_empty() || tier.len() > MAX_TIER_LEN {
+            let len = tier.len();
+            value.fault(format_args!("expected a tier name of 1 to {MAX_TIER_LEN} bytes, found {len} bytes"));
         }
         if let Some(quota) = quota::read(&value) {
             tiers.push((tier, value, quota));
@@ -58,16 +57,15 @@ fn tiers<'n>(value: &Value<'n>) -> Option<Vec<(&'n str, Value<'n>, Quota)>> {
     Some(tiers)
 }
 
-/// For looking at the rest of a policy whose quota is none.
-const STAND_IN: Quota = Quota::per_minute(1);
+/// For checking the rest of a policy with an invalid quota.
+const PLACEHOLDER_QUOTA: Quota = Quota::per_minute(1);
 
-/// With their tiers' quotas they have room among those that a limiter changes at run time.
-const MOST_POLICIES: usize = 10_000;
+const MAX_POLICIES: usize = 10_000;
 
-/// They are looked through one by one at each decision.
-const MOST_TIERS: usize = 100;
+/// A decision searches them one by one.
+const MAX_TIERS: usize = 100;
 
 /// Half of what a limiter can change at run time.
-const MOST_QUOTAS: usize = 50_000;
+const MAX_QUOTAS: usize = 50_000;
 
-const LONGEST_TIER: usize = 128;
+const MAX_TIER_LEN: usize = 128;

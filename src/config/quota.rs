@@ -18,12 +18,10 @@ impl Serialize for Quota {
     }
 }
 
-/// From text, or from a table: `algorithm` (`token_bucket`, `fixed_window`, `sliding_window`), `rate`, `period`, and if
-/// wanted `capacity`, `max_reserved` (a number or `"unlimited"`), `start`. Durations are texts such as `"30s"`.
+/// From text or from a [table](crate::config#fields).
 ///
 /// ```
 /// use tollgate::{Quota, DAY};
-///
 /// let table = r#"{"algorithm": "fixed_window", "rate": 1000, "period": "1d", "capacity": 3000}"#;
 /// assert_eq!(serde_json::from_str::<Quota>(table)?, Quota::fixed_window(1000, DAY).capacity(3000));
 /// assert_eq!(serde_json::from_str::<Quota>(r#""1000/d fixed burst 3000""#)?, Quota::fixed_window(1000, DAY).capacity(3000));
@@ -40,12 +38,11 @@ impl<'de> Deserialize<'de> for Quota {
     }
 }
 
-/// As text, or as a table.
 pub(super) fn read(value: &Value<'_>) -> Option<Quota> {
     match value.node {
         Node::Text(text) => value.accept(text.parse::<Quota>()),
         Node::Table(_) => table(value),
-        node => value.refuse(format_args!("{node} is no quota; write a text, as in \"10/s burst 50\", or a table")),
+        node => value.refuse(format_args!("expected a quota such as \"10/s burst 50\", or a table, found {node}")),
     }
 }
 
@@ -66,24 +63,24 @@ fn algorithm(value: &Value<'_>) -> Option<Algorithm> {
     let name = value.text()?;
     Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name).or_else(|| {
         value.refuse(format_args!(
-            "{} is no algorithm; write \"token_bucket\", \"fixed_window\" or \"sliding_window\"",
+            "expected \"token_bucket\", \"fixed_window\" or \"sliding_window\", found {}",
             value.node
         ))
     })
 }
 
-/// `Some(None)` = without bound.
+/// `Some(None)` = no bound.
 fn reserved(value: &Value<'_>) -> Option<Option<u64>> {
     match value.node {
         Node::Text(text) if text == "unlimited" => Some(None),
         Node::Text(_) => {
-            value.refuse(format_args!("{} is no number of tokens; write one, or \"unlimited\"", value.node))
+            value.refuse(format_args!("expected a number of tokens or \"unlimited\", found {}", value.node))
         }
         _ => value.number(0, Quota::MAX_TOKENS).map(Some),
     }
 }
 
-/// A duration of any length: 0 is midnight UTC, and more than a period goes round.
+/// A duration of any length, modulo the period; 0 is midnight UTC.
 fn start(value: &Value<'_>) -> Option<Duration> {
     match value.node {
         Node::Text(text) => parse_duration(text).or_else(|| value.duration()),
@@ -100,20 +97,29 @@ mod tests {
     #[test]
     fn faults_name_field_and_value() {
         for (json, part) in [
-            (r#"{"period": "1s"}"#, "rate: it is missing; give it, as in 100"),
-            (r#"{"rate": 1, "period": "soon"}"#, "\"soon\" is no duration"),
-            (r#"{"rate": 1, "period": "1s", "rat": 2}"#, "rat: there is no such field"),
-            (r#"{"rate": 1, "rate": 2, "period": "1s"}"#, "rate: it is there twice"),
-            (r#"{"rate": 0, "period": "1s"}"#, "rate: the number 0 will not do"),
-            (r#"{"rate": 1, "period": "1s", "algorithm": "leaky"}"#, r#""leaky" is no algorithm"#),
+            (r#"{"period": "1s"}"#, "rate: missing; add it, such as 100"),
+            (
+                r#"{"rate": 1, "period": "soon"}"#,
+                "period: expected a duration such as \"10 min\" (units: us ms s min h d w), found the text \"soon\"",
+            ),
+            (r#"{"rate": 1, "period": "1s", "rat": 2}"#, "rat: unknown field"),
+            (r#"{"rate": 1, "rate": 2, "period": "1s"}"#, "rate: duplicate"),
+            (
+                r#"{"rate": 0, "period": "1s"}"#,
+                "rate: expected a whole number from 1 to 999999999999999, found the number 0",
+            ),
+            (r#"{"rate": 1, "period": "1s", "algorithm": "leaky"}"#, r#"found the text "leaky""#),
             (r#"{"rate": 1, "period": "1s", "capacity": 0}"#, "every request would be refused"),
-            (r#"{"rate": 1, "period": "1s", "max_reserved": -1}"#, "max_reserved: the number -1 will not do"),
+            (
+                r#"{"rate": 1, "period": "1s", "max_reserved": -1}"#,
+                "max_reserved: expected a whole number from 0 to 999999999999999, found the number -1",
+            ),
             (
                 r#"{"rate": 1, "period": "1s", "max_reserved": "some"}"#,
-                "max_reserved: the text \"some\" is no number of tokens",
+                "max_reserved: expected a number of tokens or \"unlimited\", found the text \"some\"",
             ),
             (r#""1 per blue moon""#, "\"blue\" is no period"),
-            ("7", "the number 7 is no quota; write a text"),
+            ("7", "expected a quota such as \"10/s burst 50\", or a table, found the number 7"),
         ] {
             let error = serde_json::from_str::<Quota>(json).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

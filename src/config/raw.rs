@@ -1,15 +1,14 @@
-//! A configuration as a format reads it: a tree of values, of which nothing is known yet.
+//! A configuration as parsed by a format: a tree of unchecked values.
 
 use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
-/// A configuration that was read and not checked yet, so that a check can report all faults at once.
+/// A configuration before its check, which reports all faults together.
 #[allow(missing_debug_implementations)] // A deny list may have keys of callers in it.
 pub struct RawConfig(pub(super) Node);
 
-/// A value.
 pub(super) enum Node {
     Nothing,
     Bool(bool),
@@ -17,16 +16,15 @@ pub(super) enum Node {
     Float(f64),
     Text(String),
     List(Vec<Node>),
-    /// In the order of the file; a name may be there twice, if the format lets it.
+    /// In the order of the file; with duplicates if the format allows them.
     Table(Vec<(String, Node)>),
 }
 
 impl Node {
-    /// What it is, without what is in it.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Node::Nothing => "an empty value",
-            Node::Bool(_) => "a yes or no",
+            Node::Bool(_) => "a boolean",
             Node::Integer(_) | Node::Float(_) => "a number",
             Node::Text(_) => "a text",
             Node::List(_) => "a list",
@@ -35,7 +33,6 @@ impl Node {
     }
 }
 
-/// What it is, for messages.
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -50,45 +47,40 @@ impl fmt::Display for Node {
 
 impl<'de> Deserialize<'de> for RawConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawConfig, D::Error> {
-        let room = Cell::new(MOST_BYTES);
-        Reader { room: &room, depth: 0 }.deserialize(deserializer).map(RawConfig)
+        let budget = Cell::new(MAX_BYTES);
+        Reader { budget: &budget, depth: 0 }.deserialize(deserializer).map(RawConfig)
     }
 }
 
-/// Reads one value.
 #[derive(Clone, Copy)]
 struct Reader<'r> {
-    /// Bytes that may still be taken.
-    room: &'r Cell<usize>,
+    budget: &'r Cell<usize>,
     depth: usize,
 }
 
 impl Reader<'_> {
-    /// Takes room for a value and `more` bytes.
-    fn takes<E: Error>(self, more: usize) -> Result<(), E> {
-        let Some(rest) = self.room.get().checked_sub(size_of::<(String, Node)>() + more) else {
+    /// Counts the memory of a value with `more` bytes of text.
+    fn charge<E: Error>(self, more: usize) -> Result<(), E> {
+        let Some(rest) = self.budget.get().checked_sub(size_of::<(String, Node)>() + more) else {
             return Err(E::custom(format_args!(
                 "the configuration takes more than {} MiB of memory; make it smaller",
-                MOST_BYTES >> 20
+                MAX_BYTES >> 20
             )));
         };
-        self.room.set(rest);
+        self.budget.set(rest);
         Ok(())
     }
 
-    /// Makes room for a list or a table, and reads what is inside.
-    fn deeper<E: Error>(self) -> Result<Self, E> {
-        if self.depth == MOST_DEPTH {
-            return Err(E::custom(format_args!(
-                "more than {MOST_DEPTH} values are in one another; nothing here is as deep"
-            )));
+    fn nested<E: Error>(self) -> Result<Self, E> {
+        if self.depth == MAX_DEPTH {
+            return Err(E::custom(format_args!("nested more than {MAX_DEPTH} levels deep")));
         }
-        self.takes(0)?;
+        self.charge(0)?;
         Ok(Reader { depth: self.depth + 1, ..self })
     }
 
-    fn one<E: Error>(self, node: Node) -> Result<Node, E> {
-        self.takes(0)?;
+    fn leaf<E: Error>(self, node: Node) -> Result<Node, E> {
+        self.charge(0)?;
         Ok(node)
     }
 }
@@ -109,36 +101,36 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Node, E> {
-        self.one(Node::Bool(value))
+        self.leaf(Node::Bool(value))
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<Node, E> {
-        self.one(Node::Integer(number.into()))
+        self.leaf(Node::Integer(number.into()))
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<Node, E> {
-        self.one(Node::Integer(number.into()))
+        self.leaf(Node::Integer(number.into()))
     }
 
     fn visit_i128<E: Error>(self, number: i128) -> Result<Node, E> {
-        self.one(Node::Integer(number))
+        self.leaf(Node::Integer(number))
     }
 
     fn visit_u128<E: Error>(self, number: u128) -> Result<Node, E> {
-        self.one(i128::try_from(number).map_or(Node::Float(number as f64), Node::Integer))
+        self.leaf(i128::try_from(number).map_or(Node::Float(number as f64), Node::Integer))
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<Node, E> {
-        self.one(Node::Float(number))
+        self.leaf(Node::Float(number))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Node, E> {
-        self.takes(text.len())?;
+        self.charge(text.len())?;
         Ok(Node::Text(text.to_owned()))
     }
 
     fn visit_unit<E: Error>(self) -> Result<Node, E> {
-        self.one(Node::Nothing)
+        self.leaf(Node::Nothing)
     }
 
     fn visit_none<E: Error>(self) -> Result<Node, E> {
@@ -154,7 +146,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Node, A::Error> {
-        let inside = self.deeper()?;
+        let inside = self.nested()?;
         let mut nodes = Vec::new();
         while let Some(node) = list.next_element_seed(inside)? {
             nodes.push(node);
@@ -163,10 +155,10 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-        let inside = self.deeper()?;
+        let inside = self.nested()?;
         let mut entries = Vec::new();
         while let Some(name) = map.next_key_seed(inside)? {
-            // YAML takes `404:` for a number and `true:` for a truth; here they are names like any other.
+            // YAML reads `404:` as a number and `true:` as a boolean; here they are names.
             let name = match name {
                 Node::Text(name) => name,
                 Node::Integer(number) => number.to_string(),
@@ -179,20 +171,17 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
-/// Enough to recognise a text by.
 pub(super) fn shortened(text: &str) -> String {
-    let mut start: String = text.chars().take(LONGEST_QUOTE).collect();
+    let mut start: String = text.chars().take(MAX_QUOTE_CHARS).collect();
     if start.len() < text.len() {
         start.push_str("...");
     }
     start
 }
 
-/// Characters of a text that messages show.
-const LONGEST_QUOTE: usize = 80;
+const MAX_QUOTE_CHARS: usize = 80;
 
-/// What a tree may take. A hundred thousand networks take a tenth of it.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
-/// A field of a tier's quota is the sixth.
-const MOST_DEPTH: usize = 16;
+/// The deepest valid value, a field of a tier's quota, is at level 6.
+const MAX_DEPTH: usize = 16;

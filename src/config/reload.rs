@@ -1,4 +1,4 @@
-//! Another version of a configuration, put in force while the program runs.
+//! Applies a new version of a configuration while the program runs.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -12,107 +12,112 @@ use crate::limiter::{RateLimiter, SetQuotaError};
 use crate::policy::{DenyRule, PolicyName};
 
 impl Config {
-    /// Puts `new` in force on `limiter`, which runs by this configuration: the quotas of policies and tiers, and the
-    /// rules of the deny list. What callers have spent stays spent. Whatever was
-    /// [set](RateLimiter::set_quota) by hand meanwhile, for a policy or a tier, gives way to the file, and so do rules
-    /// that were added to the list; quotas of single keys and blocks stay.
+    /// Applies `new` to `limiter`, which was built from this configuration: sets the quotas of policies and tiers, and
+    /// the rules of the deny list. What callers have spent stays spent.
+    ///
+    /// The file replaces quotas that were [set](RateLimiter::set_quota) by hand for a policy or a tier, and rules added
+    /// to the list; quotas of single keys and blocks stay.
     ///
     /// ```
-    /// use tollgate::{config::ConfigError, Config, MemoryBackend};
+    /// use tollgate::{config::ConfigError, Config, MemoryBackend, Quota};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), ConfigError> {
     /// let read = |text: &str| Config::parse("limits.json", text, |text| serde_json::from_str(text));
-    /// let config = read(r#"{"policies": {"api": {"quota": "30/min"}}}"#)?;
+    /// let config = read(r#"{"policies": {"api": {"quota": "30/min", "tiers": {"free": "60/min"}}}}"#)?;
     /// let limiter = config.limiter(MemoryBackend::new()).build();
+    /// assert!(config.reload(&limiter, &config).await?.is_empty());
     ///
-    /// let reloaded = config.reload(&limiter, &read(r#"{"policies": {"api": {"quota": "20/min"}}}"#)?).await?;
-    /// assert_eq!(reloaded.to_string(), "policies.api.quota: 30/min → 20/min");
+    /// let new = r#"{"policies": {"api": {"quota": "30/min", "tiers": {"free": "40/min"}}},
+    ///     "deny": {"ips": ["192.0.2.0/24"]}}"#;
+    /// let reloaded = config.reload(&limiter, &read(new)?).await?;
+    /// assert_eq!((reloaded.quotas().len(), reloaded.rules_added().len(), reloaded.rules_removed().len()), (1, 1, 0));
+    /// assert_eq!(reloaded.to_string(), "policies.api.tiers.free: 60/min → 40/min\ndeny: added network 192.0.2.0/24");
+    ///
+    /// let change = &reloaded.quotas()[0];
+    /// assert_eq!((change.policy().as_str(), change.tier()), ("api", Some("free")));
+    /// assert_eq!((change.old(), change.new()), (Quota::per_minute(60), Quota::per_minute(40)));
+    /// assert_eq!(change.to_string(), "policies.api.tiers.free: 60/min → 40/min");
     ///
     /// let error = config.reload(&limiter, &read(r#"{"policies": {"web": {"quota": "20/min"}}}"#)?).await.unwrap_err();
-    /// assert!(error.to_string().starts_with("limits.json: policies.api: it is missing"));
+    /// assert!(error.to_string().starts_with("limits.json: policies.api: missing"));
     /// # Ok(())
     /// # }
     /// ```
     ///
-    /// **On a backend that processes share** the quotas hold in all of them, whatever their own files say: reload in
-    /// one of them, or the same file in each. They outlive the program: one that starts with another file should reload
-    /// that (`config.reload(&limiter, &config)`), or what was set before is in force. Deny lists are each process's
-    /// own.
+    /// **On a shared backend** the quotas apply to all processes, whatever their own files contain: reload in one of
+    /// them, or the same file in each. They also outlive the program: after a start with another file, apply that
+    /// (`config.reload(&limiter, &config)`), or the old quotas stay in force. Deny lists belong to each process.
     ///
-    /// A policy's tiers are told before its own quota, so no tier's caller has the wrong one meanwhile; requests that
-    /// come during a reload may find some policies as they were and others as they will be.
+    /// The tiers of a policy are set before its own quota, so that no tier has a wrong quota in between. Requests
+    /// during a reload may see old quotas in some policies and new ones in others.
     ///
     /// # Errors
-    /// - If something else changed than can while a program runs ([`ConfigErrorKind::Restart`]): policies or tiers came
-    ///   or went, an algorithm, the default policy, routes, automatic blocking. All such changes are told, and nothing
-    ///   has changed.
-    /// - If another reload is under way ([`ConfigErrorKind::Busy`]); nothing has changed by this one.
-    /// - If the limiter cannot be told a quota ([`ConfigErrorKind::Limiter`]). Those before it are in force; reload
-    ///   again.
+    /// - [`ConfigErrorKind::Restart`] if a change needs a restart: policies or tiers added or removed, algorithms, the
+    ///   default policy, routes, automatic blocking. The error lists all such changes, and nothing is applied.
+    /// - [`ConfigErrorKind::Busy`] if another reload is in progress. Nothing is applied.
+    /// - [`ConfigErrorKind::Limiter`] if the limiter cannot set a quota. Earlier quotas are in force; reload again.
     pub async fn reload(&self, limiter: &RateLimiter, new: &Config) -> Result<Reloaded, ConfigError> {
         let faults = Faults::default();
         restart::compare(self, new, &faults);
         if !faults.is_empty() {
             return Err(faults.into_error(ConfigErrorKind::Restart, &new.name));
         }
-        let Some(_until_done) = Turn::take(&self.is_reloading) else {
-            let what = "another reload is under way; reload again when it is done";
+        let Some(_guard) = ReloadGuard::try_acquire(&self.is_reloading) else {
+            let what = "another reload is in progress; retry when it is done";
             return Err(ConfigError::new(ConfigErrorKind::Busy, &new.name, what));
         };
 
         let mut reloaded = Reloaded { quotas: Vec::new(), added: Vec::new(), removed: Vec::new() };
-        for (policy, wanted) in self.policies().zip(new.policies()) {
-            // Whether a quota has to be set, for all that is known here.
+        for (policy, target) in self.policies().zip(new.policies()) {
+            // A shared backend may hold quotas that are not known here.
             let differs = |tier: Option<&str>, quota: &Quota| {
                 limiter.shares_quotas() || limiter.quota_in_force(policy, tier) != *quota
             };
-            // A policy's own quota, once set, counts for every tier that has none set for itself: so it is set last.
-            let all = differs(None, wanted.quota());
-            let tiers = wanted.tiers().map(|(tier, quota)| (Some(tier), quota));
-            for (tier, quota) in tiers.chain([(None, wanted.quota())]) {
-                if !all && !differs(tier, quota) {
+            // The own quota applies to all tiers without a set quota: if it changes, set them all, and it last.
+            let own_differs = differs(None, target.quota());
+            let tiers = target.tiers().map(|(tier, quota)| (Some(tier), quota));
+            for (tier, quota) in tiers.chain([(None, target.quota())]) {
+                if !own_differs && !differs(tier, quota) {
                     continue;
                 }
-                let (was, is) = (limiter.quota_in_force(policy, tier), *quota);
+                let (old, new_quota) = (limiter.quota_in_force(policy, tier), *quota);
                 let change =
-                    QuotaChange { policy: policy.name().clone(), tier: tier.map(str::to_owned), old: was, new: is };
+                    QuotaChange { policy: policy.name().clone(), tier: tier.map(str::to_owned), old, new: new_quota };
                 let set = match tier {
-                    Some(tier) => limiter.set_tier_quota(policy, tier, Some(is)).await,
-                    None => limiter.set_quota(policy, Some(is)).await,
+                    Some(tier) => limiter.set_tier_quota(policy, tier, Some(new_quota)).await,
+                    None => limiter.set_quota(policy, Some(new_quota)).await,
                 };
                 set.map_err(|error| {
-                    let what = format!("{is} could not be set, nor what comes after it, the deny list included");
+                    let what = format!("cannot set {new_quota}, so later quotas and the deny list are unchanged");
                     new.not_set(&change.path(), what, error)
                 })?;
-                if was != is {
+                if old != new_quota {
                     reloaded.quotas.push(change);
                 }
             }
-            // What another version of the file said of tiers that are gone.
             for tier in limiter.changed_tiers(policy.name()) {
-                if !wanted.tiers().any(|(known, _)| known == tier) {
+                if !target.tiers().any(|(known, _)| known == tier) {
                     limiter.set_tier_quota(policy, &tier, None).await.map_err(|error| {
                         let path = Path::FILE.field("policies").field(policy.name().as_str());
-                        new.not_set(&path, format!("what was set for tier {tier:?} could not be taken back"), error)
+                        new.not_set(&path, format!("cannot reset the quota of tier {tier:?}"), error)
                     })?;
                 }
             }
         }
 
-        let was: HashSet<Arc<DenyRule>> = self.deny.rules().into_iter().collect();
-        let will: HashSet<Arc<DenyRule>> = new.deny.rules().into_iter().collect();
-        reloaded.added = will.difference(&was).cloned().collect();
-        reloaded.removed = was.difference(&will).cloned().collect();
-        // A program that uses the new policies, too, makes no mistake.
+        let old_rules: HashSet<Arc<DenyRule>> = self.deny.rules().into_iter().collect();
+        let new_rules: HashSet<Arc<DenyRule>> = new.deny.rules().into_iter().collect();
+        reloaded.added = new_rules.difference(&old_rules).cloned().collect();
+        reloaded.removed = old_rules.difference(&new_rules).cloned().collect();
+        // Use of the new policies is not reported as a mistake.
         limiter.succeed(new.policies());
         if reloaded.added.len() + reloaded.removed.len() > 0 {
-            self.deny.replace(will.into_iter().map(Arc::unwrap_or_clone));
+            self.deny.replace(new_rules.into_iter().map(Arc::unwrap_or_clone));
         }
         Ok(reloaded)
     }
 
-    /// The error of a reload that stopped at a quota.
     fn not_set(&self, path: &Path, what: String, cause: SetQuotaError) -> ConfigError {
         let faults = Faults::default();
         faults.add_cause(path, format!("{what}: {cause}; reload again"), cause);
@@ -120,26 +125,8 @@ impl Config {
     }
 }
 
-/// What a [reload](Config::reload) changed. Its `Display` has a line for each change, at most twenty
-/// of quotas and twenty of rules. It shows no key.
-///
-/// ```
-/// use tollgate::{config::ConfigError, Config, MemoryBackend};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), ConfigError> {
-/// let read = |text: &str| Config::parse("limits.json", text, |text| serde_json::from_str(text));
-/// let config = read(r#"{"policies": {"api": {"quota": "30/min"}}}"#)?;
-/// let limiter = config.limiter(MemoryBackend::new()).build();
-/// assert!(config.reload(&limiter, &config).await?.is_empty());
-///
-/// let new = read(r#"{"policies": {"api": {"quota": "20/min"}}, "deny": {"ips": ["192.0.2.0/24"]}}"#)?;
-/// let reloaded = config.reload(&limiter, &new).await?;
-/// assert_eq!((reloaded.quotas().len(), reloaded.rules_added().len(), reloaded.rules_removed().len()), (1, 1, 0));
-/// assert_eq!(reloaded.to_string(), "policies.api.quota: 30/min → 20/min\ndeny: added network 192.0.2.0/24");
-/// # Ok(())
-/// # }
-/// ```
+/// The changes of a [reload](Config::reload). `Display` writes one line per change, up to twenty quotas and twenty
+/// rules, and never shows a key.
 #[derive(Clone, Debug)]
 pub struct Reloaded {
     quotas: Vec<QuotaChange>,
@@ -148,17 +135,17 @@ pub struct Reloaded {
 }
 
 impl Reloaded {
-    /// The quotas that are others now.
+    /// The changed quotas.
     pub fn quotas(&self) -> &[QuotaChange] {
         &self.quotas
     }
 
-    /// The rules of the deny list that are new.
+    /// The rules added to the deny list.
     pub fn rules_added(&self) -> impl ExactSizeIterator<Item = &DenyRule> {
         self.added.iter().map(|rule| &**rule)
     }
 
-    /// The rules of the deny list that are gone.
+    /// The rules removed from the deny list.
     pub fn rules_removed(&self) -> impl ExactSizeIterator<Item = &DenyRule> {
         self.removed.iter().map(|rule| &**rule)
     }
@@ -174,17 +161,17 @@ impl fmt::Display for Reloaded {
         if self.is_empty() {
             return f.write_str("nothing has changed");
         }
-        let mut lines: Vec<String> = self.quotas.iter().take(MOST_TOLD).map(QuotaChange::to_string).collect();
-        if self.quotas.len() > MOST_TOLD {
-            lines.push(format!("policies: and {} other quotas", self.quotas.len() - MOST_TOLD));
+        let mut lines: Vec<String> = self.quotas.iter().take(MAX_SHOWN).map(QuotaChange::to_string).collect();
+        if self.quotas.len() > MAX_SHOWN {
+            lines.push(format!("policies: and {} other quotas", self.quotas.len() - MAX_SHOWN));
         }
         let mut rules = BTreeMap::new();
         for (rules_of, what) in [(&self.added, "added"), (&self.removed, "removed")] {
-            // Keys all read the same.
+            // All rules for keys read the same.
             rules_of.iter().for_each(|rule| *rules.entry((what, rule.to_string())).or_insert(0) += 1);
         }
-        let more = rules.len().saturating_sub(MOST_TOLD);
-        for ((what, rule), times) in rules.into_iter().take(MOST_TOLD) {
+        let more = rules.len().saturating_sub(MAX_SHOWN);
+        for ((what, rule), times) in rules.into_iter().take(MAX_SHOWN) {
             let times = if times > 1 { format!(" ({times} times)") } else { String::new() };
             lines.push(format!("deny: {what} {rule}{times}"));
         }
@@ -195,26 +182,7 @@ impl fmt::Display for Reloaded {
     }
 }
 
-/// A quota that is another now.
-///
-/// ```
-/// use tollgate::{config::ConfigError, Config, MemoryBackend, Quota};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), ConfigError> {
-/// let read = |text: &str| Config::parse("limits.json", text, |text| serde_json::from_str(text));
-/// let config = read(r#"{"policies": {"api": {"quota": "30/min", "tiers": {"free": "60/min"}}}}"#)?;
-/// let limiter = config.limiter(MemoryBackend::new()).build();
-/// let new = read(r#"{"policies": {"api": {"quota": "30/min", "tiers": {"free": "40/min"}}}}"#)?;
-/// let reloaded = config.reload(&limiter, &new).await?;
-///
-/// let change = &reloaded.quotas()[0];
-/// assert_eq!((change.policy().as_str(), change.tier()), ("api", Some("free")));
-/// assert_eq!((change.old(), change.new()), (Quota::per_minute(60), Quota::per_minute(40)));
-/// assert_eq!(change.to_string(), "policies.api.tiers.free: 60/min → 40/min");
-/// # Ok(())
-/// # }
-/// ```
+/// A changed quota. See [`Config::reload`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaChange {
     policy: PolicyName,
@@ -229,22 +197,21 @@ impl QuotaChange {
         &self.policy
     }
 
-    /// The tier, if it is not the policy's own quota.
+    /// The tier; `None` for the policy's own quota.
     pub fn tier(&self) -> Option<&str> {
         self.tier.as_deref()
     }
 
-    /// The quota that was in force.
+    /// The quota before the reload.
     pub const fn old(&self) -> Quota {
         self.old
     }
 
-    /// The quota that is in force.
+    /// The quota after the reload.
     pub const fn new(&self) -> Quota {
         self.new
     }
 
-    /// Where it stands in the file.
     fn path(&self) -> Path {
         let path = Path::FILE.field("policies").field(self.policy.as_str());
         match &self.tier {
@@ -260,20 +227,19 @@ impl fmt::Display for QuotaChange {
     }
 }
 
-/// Held by the one reload that is under way; given back when that is done, or dropped.
-struct Turn<'a>(&'a AtomicBool);
+/// Marks a reload as in progress; dropped when it is done.
+struct ReloadGuard<'a>(&'a AtomicBool);
 
-impl<'a> Turn<'a> {
-    fn take(is_taken: &'a AtomicBool) -> Option<Turn<'a>> {
-        (!is_taken.swap(true, Ordering::Acquire)).then_some(Turn(is_taken))
+impl<'a> ReloadGuard<'a> {
+    fn try_acquire(is_reloading: &'a AtomicBool) -> Option<ReloadGuard<'a>> {
+        (!is_reloading.swap(true, Ordering::Acquire)).then_some(ReloadGuard(is_reloading))
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ReloadGuard<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
-/// Quotas that a message tells, and rules.
-const MOST_TOLD: usize = 20;
+const MAX_SHOWN: usize = 20;

@@ -1,4 +1,4 @@
-//! What a configuration cannot change while the program runs: whatever layers were built of.
+//! Changes that need a restart: those of values that layers were built from.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,22 @@ use super::Config;
 use super::error::{Faults, Path};
 use crate::policy::PolicyName;
 
-/// What of `new` a program that runs by `old` cannot have without a restart.
+/// Adds a fault for each change from `old` to `new` that needs a restart.
 pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
     let by_name = |config| Config::policies(config).map(|policy| (policy.name().as_str(), policy));
     compare_names(&Path::FILE.field("policies"), by_name(old), by_name(new), faults, |path, old, new| {
-        let (was, is) = (old.quota(), new.quota());
-        if was.algorithm() != is.algorithm() {
-            let what = format!("{is} has another algorithm than {was}; restart the program to change it");
+        let (old_quota, new_quota) = (old.quota(), new.quota());
+        if old_quota.algorithm() != new_quota.algorithm() {
+            let what = format!("{new_quota} has another algorithm than {old_quota}; restart the program to change it");
             faults.add(&path.field("quota"), what);
         }
         compare_names(&path.field("tiers"), old.tiers(), new.tiers(), faults, |_, _, _| {});
     });
 
     let name = |config: &Config| config.default_policy().map(|policy| policy.name().clone());
-    changed(name(old), name(new), &Path::FILE.field("default"), faults);
+    compare_policies(name(old), name(new), &Path::FILE.field("default"), faults);
     compare_names(&Path::FILE.field("routes"), old.routes(), new.routes(), faults, |path, old, new| {
-        changed(Some(old.name().clone()), Some(new.name().clone()), path, faults);
+        compare_policies(Some(old.name().clone()), Some(new.name().clone()), path, faults);
     });
     let path = Path::FILE.field("auto_block");
     match (old.auto_block(), new.auto_block()) {
@@ -36,7 +36,7 @@ pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
     }
 }
 
-/// No name may come or go; of those that stay, `compare` looks at both values.
+/// Adds a fault for each added or removed name; calls `compare` for the others.
 fn compare_names<'c, T>(
     path: &Path,
     old: impl Iterator<Item = (&'c str, T)>,
@@ -57,12 +57,12 @@ fn compare_names<'c, T>(
     }
 }
 
-fn changed(was: Option<PolicyName>, is: Option<PolicyName>, path: &Path, faults: &Faults) {
-    if was != is {
-        let [old, new] = [was, is].map(|name| name.map_or("none".to_owned(), |name| format!("{name:?}")));
+fn compare_policies(old: Option<PolicyName>, new: Option<PolicyName>, path: &Path, faults: &Faults) {
+    if old != new {
+        let [old, new] = [old, new].map(|name| name.map_or("none".to_owned(), |name| format!("{name:?}")));
         faults.add(path, format_args!("{old} → {new}; restart the program to change it"));
     }
 }
 
-const MISSING: &str = "it is missing, but the program runs with it; put it back, or restart without it";
-const NEW: &str = "it is new; restart the program to have it";
+const MISSING: &str = "missing, but in use; put it back, or restart the program to remove it";
+const NEW: &str = "new; restart the program to add it";

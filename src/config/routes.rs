@@ -1,4 +1,4 @@
-//! `default` and `[routes]`: which policy a route has.
+//! `default` and `[routes]`: the policies of routes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,19 +6,17 @@ use super::raw::{Node, shortened};
 use super::value::{Value, listed};
 use crate::middleware::parse_line;
 
-/// The name of the default policy.
-pub(super) fn default<'n>(value: Option<Value<'n>>, policies: &Policies<'n>) -> Option<&'n str> {
+pub(super) fn default<'n>(value: Option<Value<'n>>, policies: &PolicyNames<'n>) -> Option<&'n str> {
     match value {
         Some(value) => policies.name(&value),
-        None => policies.0.get(DEFAULT).copied(),
+        None => policies.0.get(DEFAULT_POLICY).copied(),
     }
 }
 
-/// Lines and the names of their policies.
-pub(super) fn read<'n>(value: &Value<'n>, policies: &Policies<'n>) -> Option<BTreeMap<String, String>> {
+pub(super) fn read<'n>(value: &Value<'n>, policies: &PolicyNames<'n>) -> Option<BTreeMap<String, String>> {
     let entries = value.entries(r#""POST /todos" = "api""#)?;
-    if entries.len() > MOST_ROUTES {
-        return value.refuse(format_args!("there are {}; there may be {MOST_ROUTES} at most", entries.len()));
+    if entries.len() > MAX_ROUTES {
+        return value.refuse(format_args!("found {} routes; at most {MAX_ROUTES} are allowed", entries.len()));
     }
     let mut known = HashMap::new();
     let mut lines = BTreeMap::new();
@@ -26,7 +24,7 @@ pub(super) fn read<'n>(value: &Value<'n>, policies: &Policies<'n>) -> Option<BTr
         match parse_line(line) {
             Ok(parsed) => {
                 if let Some(other) = known.insert(parsed, line) {
-                    value.fault(format_args!("{other:?} is the same route; leave one out"));
+                    value.fault(format_args!("same route as {other:?}; remove one of them"));
                 }
             }
             Err(fault) => value.fault(format_args!("the line {fault}")),
@@ -38,30 +36,28 @@ pub(super) fn read<'n>(value: &Value<'n>, policies: &Policies<'n>) -> Option<BTr
     Some(lines)
 }
 
-/// The names that others may name: those of the policies in the file, whether these make sense or not.
-pub(super) struct Policies<'n>(BTreeSet<&'n str>);
+/// The names of all policies in the file, valid or not.
+pub(super) struct PolicyNames<'n>(BTreeSet<&'n str>);
 
-impl<'n> Policies<'n> {
-    /// Of the table of policies, if it is one.
-    pub(super) fn of(value: Option<&Value<'n>>) -> Policies<'n> {
+impl<'n> PolicyNames<'n> {
+    pub(super) fn of(value: Option<&Value<'n>>) -> PolicyNames<'n> {
         match value.map(|value| value.node) {
-            Some(Node::Table(entries)) => Policies(entries.iter().map(|(name, _)| name.as_str()).collect()),
-            _ => Policies(BTreeSet::new()),
+            Some(Node::Table(entries)) => PolicyNames(entries.iter().map(|(name, _)| name.as_str()).collect()),
+            _ => PolicyNames(BTreeSet::new()),
         }
     }
 
-    /// The name of a policy, whether it is there or not; if not, that is a fault.
+    /// The name of a policy; an unknown one is returned too, with a fault.
     pub(super) fn name(&self, value: &Value<'n>) -> Option<&'n str> {
         let name = value.text()?;
         if !self.0.contains(name) {
             let (name, known) = (shortened(name), listed(self.0.iter().copied()));
-            value.fault(format_args!("there is no policy {name:?}; there {known}"));
+            value.fault(format_args!("unknown policy {name:?}; known policies: {known}"));
         }
         Some(name)
     }
 }
 
-/// The policy that is the default one unless another is named.
-const DEFAULT: &str = "default";
+const DEFAULT_POLICY: &str = "default";
 
-const MOST_ROUTES: usize = 10_000;
+const MAX_ROUTES: usize = 10_000;

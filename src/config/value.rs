@@ -1,4 +1,4 @@
-//! Values of one kind out of a tree, and what is wrong with those that are of another.
+//! Typed access to the values of a tree, with faults for those of another type.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -10,7 +10,7 @@ use super::raw::{Node, shortened};
 use crate::algorithm::Quota;
 use crate::policy::parse_duration;
 
-/// A value and its place. What reads it adds to the faults what is wrong with it.
+/// A value and its path. Its methods add a fault if it is invalid.
 pub(super) struct Value<'n> {
     pub(super) node: &'n Node,
     pub(super) path: Path,
@@ -18,23 +18,20 @@ pub(super) struct Value<'n> {
 }
 
 impl<'n> Value<'n> {
-    /// The value that all others are in.
     pub(super) fn file(node: &'n Node, faults: &'n Faults) -> Value<'n> {
         Value { node, path: Path::FILE, faults }
     }
 
-    /// Something is wrong with it.
     pub(super) fn fault(&self, message: impl fmt::Display) {
         self.faults.add(&self.path, message);
     }
 
-    /// [`fault`](Value::fault) where nothing can be made of it.
     pub(super) fn refuse<T>(&self, message: impl fmt::Display) -> Option<T> {
         self.fault(message);
         None
     }
 
-    /// What was made of it, if that is no error.
+    /// The result, or a fault for its error.
     pub(super) fn accept<T>(&self, result: Result<T, impl Error + Send + Sync + 'static>) -> Option<T> {
         result.map_err(|error| self.faults.add_cause(&self.path, error.to_string(), error)).ok()
     }
@@ -43,21 +40,20 @@ impl<'n> Value<'n> {
         match self.node {
             Node::Text(text) => Some(text),
             Node::Integer(_) | Node::Float(_) | Node::Bool(_) => {
-                self.refuse(format_args!("{} is no text; write it in quotes", self.node))
+                self.refuse(format_args!("expected a text, found {}; write it in quotes", self.node))
             }
-            _ => self.refuse(format_args!("{} is no text; write one, in quotes", self.node)),
+            _ => self.refuse(format_args!("expected a text in quotes, found {}", self.node)),
         }
     }
 
-    pub(super) fn truth(&self) -> Option<bool> {
+    pub(super) fn boolean(&self) -> Option<bool> {
         match self.node {
             Node::Bool(value) => Some(*value),
-            node => self.refuse(format_args!("{node} is neither true nor false; write one of them, without quotes")),
+            node => self.refuse(format_args!("expected true or false without quotes, found {node}")),
         }
     }
 
-    /// A whole number within bounds.
-    pub(super) fn number<T>(&self, least: T, most: T) -> Option<T>
+    pub(super) fn number<T>(&self, min: T, max: T) -> Option<T>
     where
         T: Copy + PartialOrd + fmt::Display + TryFrom<i128>,
     {
@@ -65,12 +61,11 @@ impl<'n> Value<'n> {
             Node::Integer(number) => T::try_from(*number).ok(),
             _ => None,
         };
-        number.filter(|number| (least..=most).contains(number)).or_else(|| {
-            self.refuse(format_args!("{} will not do; write a whole number from {least} to {most}", self.node))
-        })
+        number
+            .filter(|number| (min..=max).contains(number))
+            .or_else(|| self.refuse(format_args!("expected a whole number from {min} to {max}, found {}", self.node)))
     }
 
-    /// A duration, not of 0.
     pub(super) fn duration(&self) -> Option<Duration> {
         let node = self.node;
         let time = match node {
@@ -78,32 +73,30 @@ impl<'n> Value<'n> {
             _ => None,
         };
         match time {
-            Some(time) if time.is_zero() => self.refuse(format_args!("{node} is no time at all; write a longer one")),
+            Some(time) if time.is_zero() => self.refuse(format_args!("expected a duration above 0, found {node}")),
             Some(time) if time > Quota::MAX_PERIOD => {
-                self.refuse(format_args!("{node} is longer than 100 years; write a shorter time"))
+                self.refuse(format_args!("expected a duration of at most 100 years, found {node}"))
             }
             Some(time) => Some(time),
             None => self.refuse(format_args!(
-                "{node} is no duration; write a text of a number and a unit (us ms s min h d w), as in \"10 min\""
+                "expected a duration such as \"10 min\" (units: us ms s min h d w), found {node}"
             )),
         }
     }
 
-    /// What `read` makes of each item of a list; all that it can.
     pub(super) fn list<T>(&self, mut read: impl FnMut(Value<'n>) -> Option<T>) -> Option<Vec<T>> {
         let Node::List(items) = self.node else {
-            // Not the value: it may be the key of a caller.
+            // Not the value, which may be a caller's key.
             let kind = self.node.kind();
-            return self.refuse(format_args!("{kind} is no list; write it in brackets, as in [\"a\", \"b\"]"));
+            return self.refuse(format_args!("expected a list such as [\"a\", \"b\"], found {kind}"));
         };
         let items = items.iter().enumerate();
         Some(items.filter_map(|(i, node)| read(Value { node, path: self.path.item(i), ..*self })).collect())
     }
 
-    /// The entries of a table, each once.
     pub(super) fn entries(&self, example: &str) -> Option<Vec<(&'n str, Value<'n>)>> {
         let Node::Table(entries) = self.node else {
-            return self.refuse(format_args!("{} is no table; write one, as in {{ {example} }}", self.node));
+            return self.refuse(format_args!("expected a table such as {{ {example} }}, found {}", self.node));
         };
         let mut names = HashSet::new();
         let mut once = Vec::new();
@@ -112,20 +105,20 @@ impl<'n> Value<'n> {
             if names.insert(name) {
                 once.push((name.as_str(), value));
             } else {
-                value.fault("it is there twice; leave one out");
+                value.fault("duplicate; remove one of them");
             }
         }
         Some(once)
     }
 
-    /// The entries of a table of which the fields are known.
+    /// The entries of a table with known field names.
     pub(super) fn fields(&self, example: &str) -> Option<Fields<'n>> {
         let entries = self.entries(example)?;
         Some(Fields { path: self.path.clone(), faults: self.faults, entries, known: Vec::new() })
     }
 }
 
-/// A table of which the fields are known. What was not asked for at the end is a fault.
+/// A table with known field names. Entries that have not been taken at the [end](Fields::end) are faults.
 pub(super) struct Fields<'n> {
     path: Path,
     faults: &'n Faults,
@@ -134,43 +127,36 @@ pub(super) struct Fields<'n> {
 }
 
 impl<'n> Fields<'n> {
-    /// The field's value, if it is there.
     pub(super) fn take(&mut self, name: &'static str) -> Option<Value<'n>> {
         self.known.push(name);
         let at = self.entries.iter().position(|(known, _)| *known == name)?;
         Some(self.entries.remove(at).1)
     }
 
-    /// [`take`](Fields::take) of a field that has to be there.
     pub(super) fn need(&mut self, name: &'static str, example: &str) -> Option<Value<'n>> {
         let value = self.take(name);
         if value.is_none() {
-            self.faults.add(&self.path.field(name), format_args!("it is missing; give it, as in {example}"));
+            self.faults.add(&self.path.field(name), format_args!("missing; add it, such as {example}"));
         }
         value
     }
 
-    /// To be called when all fields have been asked for.
+    /// Adds a fault for each unknown field. Call this after taking all fields.
     pub(super) fn end(self) {
         for (_, value) in self.entries {
             let known = listed(self.known.iter().copied());
-            value.fault(format_args!("there is no such field; there {known}"));
+            value.fault(format_args!("unknown field; known fields: {known}"));
         }
     }
 }
 
-/// `is "a"`, `are "a", "b"`, as the end of a sentence; the first twenty.
+/// The first twenty names, as `"a", "b"`; `none` without names.
 pub(super) fn listed<'t>(names: impl IntoIterator<Item = &'t str>) -> String {
     let mut names: Vec<&str> = names.into_iter().collect();
     names.sort_unstable();
-    let quoted: Vec<String> = names.iter().take(MOST_LISTED).map(|name| format!("{:?}", shortened(name))).collect();
-    let more = if names.len() > MOST_LISTED { ", and others" } else { "" };
-    match quoted.len() {
-        0 => "is none".to_owned(),
-        1 => format!("is {}", quoted[0]),
-        _ => format!("are {}{more}", quoted.join(", ")),
-    }
+    let quoted: Vec<String> = names.iter().take(MAX_LISTED).map(|name| format!("{:?}", shortened(name))).collect();
+    let more = if names.len() > MAX_LISTED { ", and others" } else { "" };
+    if quoted.is_empty() { "none".to_owned() } else { format!("{}{more}", quoted.join(", ")) }
 }
 
-/// Names that a message lists.
-const MOST_LISTED: usize = 20;
+const MAX_LISTED: usize = 20;

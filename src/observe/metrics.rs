@@ -12,82 +12,64 @@ use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settle
 use crate::limiter::{RateLimiter, Stats};
 use crate::policy::PolicyName;
 
-/// Counts and times what a limiter decides, by the facade [`metrics`](https://docs.rs/metrics): for Prometheus, or
-/// whatever exporter the program installs.
+/// Counts and times the decisions of a limiter with the facade [`metrics`](https://docs.rs/metrics), for Prometheus or
+/// any other exporter that the program installs.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use tollgate::observe::Metrics;
 /// use tollgate::{MemoryBackend, RateLimiter};
-///
-/// // First the exporter: PrometheusBuilder::new().install_recorder()?, say; all of it in `docs::observing`.
+/// // First install the exporter, such as PrometheusBuilder::new().install_recorder()?; see `docs::observing`.
 /// let metrics = Arc::new(Metrics::new());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&metrics)).build();
-/// // Whenever it is scraped:
+/// // At each scrape:
 /// metrics.sample(&limiter);
 /// ```
 ///
-/// What is measured, and with which labels, stands in [`names`]; `examples/observability` has a dashboard for Grafana.
-/// No label has anything of a key. 512 policies are told apart; any others are labelled `(others)`.
+/// [`names`] lists the metrics and their labels; `examples/observability` has a Grafana dashboard. No label contains a
+/// key or its digest. The first 512 policies have their own series; others are labelled `(others)`.
 ///
-/// - **Counters add up**: each charge is in [`DECISIONS`](names::DECISIONS) once, or, if nobody decided it, in
-///   [`BACKEND_ERRORS`](names::BACKEND_ERRORS) alone. One whose future is dropped before a remote backend answers is
-///   charged and in neither.
-/// - **The exporter** may be installed before or after; what is counted before is lost, as the facade has it. From then
-///   on each series is looked up once, so it stays with the exporter that was there first. One that drops series which
-///   have been silent for long needs [`look_up_each_time`](Metrics::look_up_each_time).
+/// - **Counters add up**: each charge is either in [`DECISIONS`](names::DECISIONS) once or, if it was not decided, only
+///   in [`BACKEND_ERRORS`](names::BACKEND_ERRORS). A charge whose future is dropped before a remote backend replies is
+///   spent but in neither.
+/// - **The exporter** may be installed later; what is counted before is lost. Each series is then registered once and
+///   stays with that exporter. For an exporter that drops idle series, use
+///   [`look_up_each_time`](Metrics::look_up_each_time).
 #[derive(Debug)]
 pub struct Metrics {
     limiter: Option<SharedString>,
-    keep: bool,
+    cache_handles: bool,
     described: AtomicBool,
     policies: PerPolicy<Series>,
     blocks: OnceLock<Counter>,
 }
 
 impl Metrics {
-    /// For the limiter of a program, or for several of which nobody asks which is which.
+    /// Metrics of a limiter without the label `limiter`.
     pub fn new() -> Metrics {
         Metrics::with_label(None)
     }
 
-    /// For one of several limiters: each series has its name in the label `limiter`. Without it their gauges would be
-    /// one another's.
-    ///
-    /// ```
-    /// use tollgate::observe::Metrics;
-    /// use tollgate::{MemoryBackend, RateLimiter};
-    ///
-    /// let (api, mail) = (Metrics::named("api"), Metrics::named("mail"));
-    /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(api).build();
-    /// let other = RateLimiter::builder(MemoryBackend::new()).observer(mail).build();
-    /// ```
+    /// Metrics of one of several limiters: each series has the label `limiter`. Without it the limiters would overwrite
+    /// each other's gauges.
     pub fn named(limiter: impl Into<String>) -> Metrics {
         Metrics::with_label(Some(limiter.into().into()))
     }
 
     fn with_label(limiter: Option<SharedString>) -> Metrics {
         let described = AtomicBool::new(false);
-        Metrics { limiter, keep: true, described, policies: PerPolicy::new(), blocks: OnceLock::new() }
+        Metrics { limiter, cache_handles: true, described, policies: PerPolicy::new(), blocks: OnceLock::new() }
     }
 
-    /// Looks each series up whenever it is written to: for exporters that drop a series when it has been silent for
-    /// long (`idle_timeout` of Prometheus'), which else would not see it again. It costs more than a decision in
-    /// memory.
-    ///
-    /// ```
-    /// use tollgate::observe::Metrics;
-    ///
-    /// let metrics = Metrics::new().look_up_each_time();
-    /// ```
+    /// Registers a series at each write, for exporters that drop idle series (`idle_timeout` of the Prometheus
+    /// exporter) and would not show them again otherwise. Costs more than a decision in memory.
     #[must_use]
     pub fn look_up_each_time(mut self) -> Metrics {
-        self.keep = false;
+        self.cache_handles = false;
         self
     }
 
-    /// Sets the gauges to how the limiter is now. To be called whenever they are read: for each scrape, or every few
-    /// seconds. It is cheap.
+    /// Sets the gauges from the limiter's current state. Call this at each scrape, or every few seconds. It is cheap.
     pub fn sample(&self, limiter: &RateLimiter) {
         let Stats { rows, evictions, overflowed, circuit_open, waiting, blocked, changed_quotas, mistakes, .. } =
             limiter.stats();
@@ -129,18 +111,17 @@ impl Metrics {
             let (name, labels) = count.name_and_labels();
             self.key(name, std::iter::once(("policy", series.policy.clone())).chain(labels))
         };
-        self.with(counter, key, register_counter, |counter| counter.increment(1));
+        self.write_to(counter, key, register_counter, |counter| counter.increment(1));
     }
 
-    /// Writes to a series, by the handle that is known or by the exporter's own look-up.
-    fn with<H>(
+    fn write_to<H>(
         &self,
-        known: &OnceLock<H>,
+        cached: &OnceLock<H>,
         key: impl FnOnce() -> Key,
         register: fn(&dyn Recorder, &Key) -> H,
         write: impl FnOnce(&H),
     ) {
-        if let Some(handle) = known.get() {
+        if let Some(handle) = cached.get() {
             return write(handle);
         }
         with_recorder(|recorder| {
@@ -150,20 +131,18 @@ impl Metrics {
             self.describe(recorder);
             let handle = register(recorder, &key());
             write(&handle);
-            if self.keep {
-                let _ = known.set(handle);
+            if self.cache_handles {
+                let _ = cached.set(handle);
             }
         });
     }
 
-    /// The name and labels of a series.
     fn key(&self, name: &'static str, labels: impl IntoIterator<Item = (&'static str, SharedString)>) -> Key {
         let limiter = self.limiter.clone().map(|limiter| ("limiter", limiter));
         let labels = limiter.into_iter().chain(labels).map(|(name, value)| Label::new(name, value));
         Key::from_parts(name, labels.collect::<Vec<_>>())
     }
 
-    /// Tells an exporter what it is about, once.
     fn describe(&self, recorder: &dyn Recorder) {
         if !is_installed(recorder) || self.described.swap(true, Ordering::Relaxed) {
             return;
@@ -174,8 +153,7 @@ impl Metrics {
         for (name, text) in GAUGES {
             recorder.describe_gauge(KeyName::from_const_str(name), Some(Unit::Count), text.into());
         }
-        let (name, text) =
-            (names::DECISION_DURATION, "The time from the call to the decision of a backend that is waited for.");
+        let (name, text) = (names::DECISION_DURATION, "Time from the call to the decision of a remote backend.");
         recorder.describe_histogram(KeyName::from_const_str(name), Some(Unit::Seconds), text.into());
     }
 }
@@ -188,7 +166,7 @@ impl Observer for Metrics {
             let series = self.policies.of(policy, Series::new);
             let key = || self.key(names::DECISION_DURATION, [("policy", series.policy.clone())]);
             let register = |recorder: &dyn Recorder, key: &Key| recorder.register_histogram(key, &METADATA);
-            self.with(&series.duration, key, register, |duration| duration.record(latency.as_secs_f64()));
+            self.write_to(&series.duration, key, register, |duration| duration.record(latency.as_secs_f64()));
         }
     }
 
@@ -198,11 +176,11 @@ impl Observer for Metrics {
 
     fn blocked(&self, _: &Blocked<'_>) {
         let key = || self.key(names::BLOCKS, []);
-        self.with(&self.blocks, key, register_counter, |counter| counter.increment(1));
+        self.write_to(&self.blocks, key, register_counter, |counter| counter.increment(1));
     }
 
     fn settled(&self, settled: &Settled<'_>) {
-        self.increment(settled.decision().policy(), Count::Receipt(Change::of(settled)));
+        self.increment(settled.decision().policy(), Count::Settlement(Change::of(settled)));
     }
 
     fn reset(&self, reset: &Reset<'_>) {
@@ -214,13 +192,12 @@ fn register_counter(recorder: &dyn Recorder, key: &Key) -> Counter {
     recorder.register_counter(key, &METADATA)
 }
 
-/// Whether this is not the recorder that stands in for none, so that what it hands out is worth keeping: that one has
-/// no size. (One of an exporter's without a size would be asked each time.)
+/// Whether an exporter is installed, so that its handles are worth caching: the facade's no-op recorder has size 0. (An
+/// exporter of size 0 is asked each time.)
 fn is_installed(recorder: &dyn Recorder) -> bool {
     size_of_val(recorder) > 0
 }
 
-/// Of all of them.
 const METADATA: Metadata<'static> = Metadata::new("tollgate", Level::INFO, Some(module_path!()));
 
 impl Default for Metrics {
@@ -229,25 +206,23 @@ impl Default for Metrics {
     }
 }
 
-/// What exporters show of the counters.
 const COUNTERS: [(&str, &str); 9] = [
-    (names::DECISIONS, "Charges that were decided."),
-    (names::CHECKS, "Charges that were only asked for."),
-    (names::BACKEND_ERRORS, "Charges that the backend could not decide."),
-    (names::BLOCKS, "Callers who were blocked in this process."),
-    (names::SETTLEMENTS, "Charges that were settled at their true cost, or given back."),
-    (names::RESETS, "Rows that were reset."),
-    (names::MISTAKES, "Mistakes of the program that requests showed."),
-    (names::EVICTIONS, "Rows dropped before they were repaid, to make room."),
-    (names::OVERFLOWED, "Charges of callers without a row of their own, for want of room."),
+    (names::DECISIONS, "Decided charges."),
+    (names::CHECKS, "Checks, which decide without charging."),
+    (names::BACKEND_ERRORS, "Charges and checks that the backend could not decide."),
+    (names::BLOCKS, "Temporary blocks made in this process."),
+    (names::SETTLEMENTS, "Charges settled at their actual cost or refunded."),
+    (names::RESETS, "Rows reset."),
+    (names::MISTAKES, "Programming mistakes found by requests."),
+    (names::EVICTIONS, "Rows evicted before they expired."),
+    (names::OVERFLOWED, "Charges decided on a shared row because the table was full."),
 ];
 
-/// And of the gauges.
 const GAUGES: [(&str, &str); 6] = [
     (names::ROWS, "Rows that the backend holds in this process."),
     (names::POLICY_ROWS, "Rows that the backend holds in this process for each policy."),
-    (names::WAITING, "Requests that wait for their turns."),
-    (names::BLOCKED, "Callers who are blocked."),
-    (names::CHANGED_QUOTAS, "Quotas that are changed at run time."),
-    (names::BACKEND_BROKEN, "1 while the backend is out of reach and calls fail at once."),
+    (names::WAITING, "Requests that wait for a reservation."),
+    (names::BLOCKED, "Blocked keys and signals."),
+    (names::CHANGED_QUOTAS, "Quotas changed at run time."),
+    (names::BACKEND_BROKEN, "1 while the circuit breaker is open and calls fail immediately."),
 ];

@@ -1,7 +1,7 @@
-//! Observers to log and measure by: [`Tracing`] (feature `tracing`) and [`Metrics`] (feature `metrics`).
+//! Observers for logs and metrics: [`Tracing`] (feature `tracing`) and [`Metrics`] (feature `metrics`).
 //!
-//! They are told by [`RateLimiterBuilder::observer`](crate::limiter::RateLimiterBuilder::observer). Neither shows a key: events
-//! have its digest, labels nothing of it. Both set up, and what to alert on: [`docs::observing`](crate::docs::observing).
+//! Register them with [`RateLimiterBuilder::observer`](crate::limiter::RateLimiterBuilder::observer). Events contain
+//! the digest of a key, labels nothing of it. For setup and alerts, see [`docs::observing`](crate::docs::observing).
 
 #[cfg(feature = "metrics")]
 mod metrics;

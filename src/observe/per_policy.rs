@@ -6,7 +6,7 @@ use dashmap::DashMap;
 
 use crate::policy::PolicyName;
 
-/// A value for each of the first 512 policies, and one for all others together.
+/// A value for each of the first 512 policies, and one for all others.
 #[derive(Debug)]
 pub(super) struct PerPolicy<T> {
     known: DashMap<PolicyName, Arc<T>>,
@@ -18,22 +18,21 @@ impl<T> PerPolicy<T> {
         PerPolicy { known: DashMap::new(), others: OnceLock::new() }
     }
 
-    /// The value of this policy; `make` is given its name, or [`OTHERS`].
+    /// The value of a policy; `make` is called with its name, or [`OTHERS`].
     pub(super) fn of(&self, policy: &PolicyName, make: impl Fn(&str) -> T) -> Arc<T> {
         if let Some(value) = self.known.get(policy) {
             return Arc::clone(&value);
         }
-        if self.known.len() >= MOST {
+        if self.known.len() >= MAX_POLICIES {
             return Arc::clone(self.others.get_or_init(|| Arc::new(make(OTHERS))));
         }
         Arc::clone(&self.known.entry(policy.clone()).or_insert_with(|| Arc::new(make(policy.as_str()))))
     }
 }
 
-/// Policies that are told apart. Threads that come at once may make it a few more.
-const MOST: usize = 512;
+/// Concurrent threads may exceed it by a few.
+const MAX_POLICIES: usize = 512;
 
-/// The name of those that are not.
 const OTHERS: &str = "(others)";
 
 #[cfg(test)]
@@ -50,19 +49,19 @@ mod tests {
     fn each_policy_finds_its_own_and_those_beyond_the_bound_share_one() {
         let all = PerPolicy::new();
         for _round in 0..2 {
-            for number in 0..MOST {
+            for number in 0..MAX_POLICIES {
                 assert_eq!(*all.of(&name(number), str::to_owned), name(number).as_str());
             }
-            for number in MOST..3 * MOST {
+            for number in MAX_POLICIES..3 * MAX_POLICIES {
                 assert_eq!(*all.of(&name(number), str::to_owned), OTHERS);
             }
         }
-        assert_eq!(all.known.len(), MOST);
+        assert_eq!(all.known.len(), MAX_POLICIES);
     }
 
     #[test]
     fn two_names_with_one_fnv_1a_hash_have_a_value_each() {
-        // A published pair: policies were identified by that hash.
+        // A published collision: policies were once identified by that hash.
         let names = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(PolicyName::new);
         let all = PerPolicy::new();
         for _round in 0..2 {
@@ -75,10 +74,9 @@ mod tests {
     #[test]
     fn threads_that_come_at_once_find_the_same() {
         let all = PerPolicy::new();
-        // Both find the same place empty, each time.
         let both = Barrier::new(2);
         let thread = || {
-            for number in 0..MOST / 2 {
+            for number in 0..MAX_POLICIES / 2 {
                 both.wait();
                 all.of(&name(number), |_| AtomicUsize::new(0)).fetch_add(1, Ordering::Relaxed);
             }
@@ -87,9 +85,9 @@ mod tests {
             scope.spawn(thread);
             scope.spawn(thread);
         });
-        for number in 0..MOST / 2 {
+        for number in 0..MAX_POLICIES / 2 {
             assert_eq!(all.of(&name(number), |_| AtomicUsize::new(0)).load(Ordering::Relaxed), 2, "{number}");
         }
-        assert_eq!(all.known.len(), MOST / 2);
+        assert_eq!(all.known.len(), MAX_POLICIES / 2);
     }
 }

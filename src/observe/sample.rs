@@ -1,55 +1,54 @@
-//! So many events a second, and how many were left out.
+//! A limit on events per second that counts the suppressed ones.
 
 use crate::algorithm::Micros;
 use crate::sync::{Mutex, PoisonError};
 
-/// Lets so many pass in each second of a clock, and counts the others. Exact under any number of threads.
+/// Passes a number of events in each second of a clock and counts the others. Exact with any number of threads.
 #[derive(Debug, Default)]
-pub(super) struct Sample(Mutex<Counts>);
+pub(super) struct Sampler(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
     second: u64,
-    /// How many have passed in this second.
     passed: u32,
-    /// How many have not since the last one that did.
-    left_out: u64,
+    /// Events suppressed since the last one that passed.
+    suppressed: u64,
 }
 
-impl Sample {
-    /// Whether one may pass now: how many were left out since the last one that did, or `None`.
-    pub(super) fn pass(&self, now: Micros, most: u32) -> Option<u64> {
+impl Sampler {
+    /// If an event may pass, returns the number of events suppressed before it.
+    pub(super) fn pass(&self, now: Micros, max: u32) -> Option<u64> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let second = now.get() / 1_000_000;
-        // A thread that read the clock before the second turned, and came after, counts in the new one: else each such
-        // thread would begin both anew.
-        if !(second..=second + LATE).contains(&counts.second) {
+        // A thread that read the clock just before the second changed counts in the new one; otherwise it would reset
+        // the counts, and so would the next thread.
+        if !(second..=second + MAX_LATE_SECONDS).contains(&counts.second) {
             (counts.second, counts.passed) = (second, 0);
         }
-        if counts.passed < most {
+        if counts.passed < max {
             counts.passed += 1;
-            return Some(std::mem::take(&mut counts.left_out));
+            return Some(std::mem::take(&mut counts.suppressed));
         }
-        counts.left_out += 1;
+        counts.suppressed += 1;
         None
     }
 }
 
-/// Seconds behind which it is not a thread that is late, but the clock that was set back.
-const LATE: u64 = 10;
+/// More seconds behind mean that the clock was set back, not that a thread is late.
+const MAX_LATE_SECONDS: u64 = 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::Barrier;
 
-    fn passes(sample: &Sample, millis: u64, calls: usize) -> Vec<Option<u64>> {
+    fn passes(sample: &Sampler, millis: u64, calls: usize) -> Vec<Option<u64>> {
         (0..calls).map(|_| sample.pass(Micros::new(millis * 1000), 2)).collect()
     }
 
     #[test]
     fn so_many_pass_a_second_and_the_next_tells_how_many_did_not() {
-        let sample = Sample::default();
+        let sample = Sampler::default();
         assert_eq!(passes(&sample, 100_000, 4), [Some(0), Some(0), None, None]);
         assert_eq!(passes(&sample, 100_999, 1), [None]);
         assert_eq!(passes(&sample, 101_000, 3), [Some(3), Some(0), None]);
@@ -58,28 +57,28 @@ mod tests {
 
     #[test]
     fn threads_at_once_pass_exactly_as_many() {
-        const MOST: u32 = 4_000_000;
-        let sample = Sample::default();
+        const MAX: u32 = 4_000_000;
+        let sample = Sampler::default();
         let all_at_once = Barrier::new(8);
         let thread = || {
             all_at_once.wait();
-            let passed = (0..MOST / 4).filter_map(|_| sample.pass(Micros::new(0), MOST));
-            passed.fold((0, 0), |(passed, left_out), more| (passed + 1, left_out + more))
+            let passed = (0..MAX / 4).filter_map(|_| sample.pass(Micros::new(0), MAX));
+            passed.fold((0, 0), |(passed, suppressed), more| (passed + 1, suppressed + more))
         };
-        let (mut passed, mut left_out) = (0, 0);
-        for (more, told) in std::thread::scope(|scope| {
+        let (mut passed, mut suppressed) = (0, 0);
+        for (more, more_suppressed) in std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(thread)).collect();
             threads.into_iter().map(|thread| thread.join().expect("a count")).collect::<Vec<_>>()
         }) {
-            (passed, left_out) = (passed + more, left_out + told);
+            (passed, suppressed) = (passed + more, suppressed + more_suppressed);
         }
-        left_out += sample.0.lock().expect("no panic").left_out;
-        assert_eq!((passed, left_out), (u64::from(MOST), u64::from(MOST)));
+        suppressed += sample.0.lock().expect("no panic").suppressed;
+        assert_eq!((passed, suppressed), (u64::from(MAX), u64::from(MAX)));
     }
 
     #[test]
     fn a_late_thread_counts_in_the_second_that_has_begun() {
-        let sample = Sample::default();
+        let sample = Sampler::default();
         assert_eq!(passes(&sample, 101_000, 1), [Some(0)]);
         assert_eq!(passes(&sample, 100_999, 2), [Some(0), None]);
         assert_eq!(passes(&sample, 101_001, 1), [None]);
@@ -87,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_does_not_silence_it() {
-        let sample = Sample::default();
+        let sample = Sampler::default();
         for millis in [1_000_000_000, 0, u64::MAX / 1000, 5_000_000] {
             assert_eq!(passes(&sample, millis, 3)[1..], [Some(0), None], "{millis}");
         }

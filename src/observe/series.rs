@@ -1,4 +1,4 @@
-//! The series of a policy at an exporter.
+//! The metric series of a policy.
 
 use std::cmp::Ordering;
 use std::sync::OnceLock;
@@ -10,57 +10,55 @@ use crate::backend::ErrorKind;
 use crate::limiter::observer::{Decided, Outcome, Settled};
 use crate::policy::{DecidedBy, Reason};
 
-/// The series of a policy. Each is empty as long as there is no exporter that keeps it.
+/// The metric series of a policy. Each handle is empty until an exporter is installed.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) policy: SharedString,
-    pub(super) counters: GrowingList<Count, OnceLock<Counter>>,
+    pub(super) counters: AppendOnlyMap<Count, OnceLock<Counter>>,
     pub(super) duration: OnceLock<Histogram>,
 }
 
 impl Series {
     pub(super) fn new(policy: &str) -> Series {
         let policy = SharedString::from(policy.to_owned());
-        Series { policy, counters: GrowingList::default(), duration: OnceLock::new() }
+        Series { policy, counters: AppendOnlyMap::default(), duration: OnceLock::new() }
     }
 }
 
-/// A list that is read without a lock, for a few entries. Entries are added at its end and never removed.
+/// A short append-only map that is read without a lock.
 #[derive(Debug)]
-pub(super) struct GrowingList<K, V>(OnceLock<Box<Entry<K, V>>>);
+pub(super) struct AppendOnlyMap<K, V>(OnceLock<Box<Link<K, V>>>);
 
 #[derive(Debug)]
-struct Entry<K, V> {
+struct Link<K, V> {
     key: K,
     value: V,
-    rest: GrowingList<K, V>,
+    rest: AppendOnlyMap<K, V>,
 }
 
-impl<K: Clone + PartialEq, V> GrowingList<K, V> {
+impl<K: Clone + PartialEq, V> AppendOnlyMap<K, V> {
     pub(super) fn get_or_insert(&self, key: &K, make: impl Fn() -> V) -> &V {
-        let new = || Box::new(Entry { key: key.clone(), value: make(), rest: GrowingList::default() });
+        let new = || Box::new(Link { key: key.clone(), value: make(), rest: AppendOnlyMap::default() });
         let entry = self.0.get_or_init(new);
         if entry.key == *key { &entry.value } else { entry.rest.get_or_insert(key, make) }
     }
 }
 
-impl<K, V> Default for GrowingList<K, V> {
-    fn default() -> GrowingList<K, V> {
-        GrowingList(OnceLock::new())
+impl<K, V> Default for AppendOnlyMap<K, V> {
+    fn default() -> AppendOnlyMap<K, V> {
+        AppendOnlyMap(OnceLock::new())
     }
 }
 
-/// What is counted of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Count {
     Decision { outcome: Outcome, reason: Reason, decided_by: DecidedBy, enforced: bool },
     Check(Outcome),
     Error(ErrorKind),
-    Receipt(Change),
+    Settlement(Change),
     Reset,
 }
 
-/// How the true cost of a charge compares with what was charged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Change {
     More,
@@ -99,7 +97,6 @@ impl Count {
         Count::Decision { outcome, reason, decided_by, enforced: observed.is_enforced() }
     }
 
-    /// The name of its series, and its labels besides that of the policy.
     pub(super) fn name_and_labels(self) -> (&'static str, Vec<(&'static str, SharedString)>) {
         match self {
             Count::Decision { outcome, reason, decided_by, enforced } => {
@@ -113,7 +110,7 @@ impl Count {
             }
             Count::Check(outcome) => (names::CHECKS, vec![("outcome", outcome.as_str().into())]),
             Count::Error(kind) => (names::BACKEND_ERRORS, vec![("kind", kind.as_str().into())]),
-            Count::Receipt(change) => (names::SETTLEMENTS, vec![("change", change.as_str().into())]),
+            Count::Settlement(change) => (names::SETTLEMENTS, vec![("change", change.as_str().into())]),
             Count::Reset => (names::RESETS, Vec::new()),
         }
     }

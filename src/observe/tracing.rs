@@ -7,20 +7,19 @@ use std::time::Duration;
 use tracing::{Level, enabled, event, field};
 
 use super::per_policy::PerPolicy;
-use super::sample::Sample;
+use super::sample::Sampler;
 use crate::clock::{Clock, SystemClock};
 use crate::limiter::mistake::Mistake;
 use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settled};
 
-/// Logs what a limiter decides, as events of [`tracing`](https://docs.rs/tracing) under the target `tollgate`.
+/// Logs the decisions of a limiter as events of [`tracing`](https://docs.rs/tracing) with the target `tollgate`.
 ///
 /// ```
 /// use tollgate::observe::Tracing;
 /// use tollgate::{MemoryBackend, RateLimiter};
-///
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Tracing::new()).build();
 ///
-/// // Louder, rarer, and by a clock that a test moves.
+/// // Denials at WARN, one per second, with a clock for tests.
 /// let tracing = Tracing::new().level(tracing::Level::WARN).per_second(1).clock(tollgate::clock::ManualClock::new());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(tracing).build();
 /// assert_eq!(Tracing::TARGET, "tollgate"); // for filters: `tollgate=warn`
@@ -28,84 +27,82 @@ use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settle
 ///
 /// | event | level | fields |
 /// | --- | --- | --- |
-/// | `denied` | INFO ([`level`](Tracing::level)) | those of a decision, `suppressed` |
-/// | `allowed` | TRACE | those of a decision |
-/// | `checked` | TRACE, whatever the answer | those of a decision |
+/// | `denied` | INFO ([`level`](Tracing::level)) | decision fields, `suppressed` |
+/// | `allowed` | TRACE | decision fields |
+/// | `checked` | TRACE, allowed or denied | decision fields |
 /// | `failed` | ERROR | `policy`, `key`, `kind`, `error`, `suppressed`, and `latency_us` |
 /// | `blocked` | WARN | `rule`, `lasts_ms`, `times`, `suppressed` |
-/// | `settled` | TRACE | `policy`, `decided_by`, `cost` (as charged), `actual` (0: all given back), `key` |
+/// | `settled` | TRACE | `policy`, `decided_by`, `cost` (as charged), `actual` (0 for a refund), `key` |
 /// | `reset` | DEBUG | `policy`, `key` |
 /// | `mistake` | WARN, each once | `kind`, `mistake`: what was found, and how to fix it |
 ///
-/// Those of a decision: `policy`, `outcome`, `reason`, `decided_by`, `cost`, `remaining`, `limit`, `key`, `enforced`,
-/// and where there is one `retry_after_ms` (rounded up), `rule` and `latency_us`: only a backend that is waited for has
-/// that. Events, fields and their values keep their names; the event's name is its message too.
+/// The decision fields are `policy`, `outcome`, `reason`, `decided_by`, `cost`, `remaining`, `limit`, `key`, `enforced`
+/// and, if present, `retry_after_ms` (rounded up), `rule` and `latency_us` (remote backends only). Names of events and
+/// fields and the fixed values are stable; an event's message is its name.
 ///
-/// - **A request under several policies** is an event for each. If one of them refuses it, all are `denied`: the others
-///   with the `reason` `refused_elsewhere`. Leave these out to see each refused request once.
-/// - **Keys** show as their digest. A `rule` tells an address, a user agent or a label as it stands on the deny list,
-///   or was blocked; of a key only that it is one.
-/// - **An attack, or an outage, is no flood of logs**: of denials and of failures, each policy logs ten a second at
-///   most ([`per_second`](Tracing::per_second)), and all blocks together as many; `suppressed` tells how many were left
-///   out since the last one.
-/// - **Levels that nobody listens to** cost next to nothing.
-/// - **Bounded**: 512 policies are told apart; any others are counted together.
+/// - **Several policies**: a request emits one event for each. If one policy denies it, all are `denied`, the others
+///   with the `reason` `refused_elsewhere`; exclude these to see each refused request once.
+/// - **Keys** appear as their digest. A `rule` contains the address, user agent or label as it is on the deny list or
+///   was blocked, but never a key.
+/// - **Rate**: each policy logs at most ten denials and ten failures per second ([`per_second`](Tracing::per_second)),
+///   and all blocks together as many; `suppressed` counts the events omitted since the last one.
+/// - **Disabled levels** cost next to nothing.
+/// - **Memory**: the first 512 policies are counted separately, others together.
 #[derive(Debug)]
 pub struct Tracing {
     level: Level,
     per_second: u32,
     clock: Arc<dyn Clock>,
-    denials: PerPolicy<Sample>,
-    failures: PerPolicy<Sample>,
-    blocks: Sample,
+    denials: PerPolicy<Sampler>,
+    failures: PerPolicy<Sampler>,
+    blocks: Sampler,
 }
 
 impl Tracing {
     /// The target of all events, for filters.
     pub const TARGET: &'static str = "tollgate";
 
-    /// Denials at INFO, ten a second for each policy.
+    /// Denials at INFO, at most ten per second and policy.
     pub fn new() -> Tracing {
         Tracing {
             level: Level::INFO,
-            per_second: PER_SECOND,
+            per_second: DEFAULT_PER_SECOND,
             clock: Arc::new(SystemClock::new()),
             denials: PerPolicy::new(),
             failures: PerPolicy::new(),
-            blocks: Sample::default(),
+            blocks: Sampler::default(),
         }
     }
 
-    /// The level of denials. Defaults to INFO: to refuse what is too much is what a limiter is for.
+    /// Sets the level of denials. Default: INFO, since denials are a limiter's normal work.
     #[must_use]
     pub fn level(mut self, level: Level) -> Tracing {
         self.level = level;
         self
     }
 
-    /// How many denials of a policy are logged in each second of the clock; failures and blocks likewise. Defaults to
-    /// 10; `u32::MAX` logs all of them, of an attack and of an outage too.
+    /// Sets how many denials of a policy are logged per second of the clock, and likewise failures and blocks. Default:
+    /// 10; `u32::MAX` logs all.
     #[must_use]
     pub fn per_second(mut self, events: u32) -> Tracing {
         self.per_second = events;
         self
     }
 
-    /// The clock whose seconds these are. Defaults to the system's.
+    /// Sets the clock for [`per_second`](Tracing::per_second). Default: the system's.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Tracing {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Whether one more may be logged, and how many were left out before it.
-    fn pass(&self, sample: &Sample) -> Option<u64> {
+    fn pass(&self, sample: &Sampler) -> Option<u64> {
         sample.pass(self.clock.now(), self.per_second)
     }
 
     fn denied(&self, observed: &Decided<'_>) {
         let policy = observed.decision().policy();
-        let Some(suppressed) = self.pass(&self.denials.of(policy, |_| Sample::default())) else { return };
+        let Some(suppressed) = self.pass(&self.denials.of(policy, |_| Sampler::default())) else { return };
         match self.level {
             Level::ERROR => decision!(Level::ERROR, "denied", observed, suppressed = suppressed),
             Level::WARN => decision!(Level::WARN, "denied", observed, suppressed = suppressed),
@@ -116,8 +113,8 @@ impl Tracing {
     }
 }
 
-/// An event with the fields of a decision; none of them is looked at unless somebody listens. The level of an event has
-/// to stand in the program.
+/// An event with the decision fields, which are evaluated only if it is enabled. A macro, because `event!` needs a
+/// constant level.
 macro_rules! decision {
     ($level:expr, $name:literal, $observed:ident $(, $($more:tt)+)?) => {{
         let decision = $observed.decision();
@@ -159,7 +156,7 @@ impl Observer for Tracing {
         if !is_enabled(Level::ERROR) {
             return;
         }
-        let Some(suppressed) = self.pass(&self.failures.of(failed.policy(), |_| Sample::default())) else { return };
+        let Some(suppressed) = self.pass(&self.failures.of(failed.policy(), |_| Sampler::default())) else { return };
         event!(
             name: "failed",
             target: Tracing::TARGET,
@@ -217,7 +214,6 @@ impl Observer for Tracing {
         );
     }
 
-    /// At WARN, each once.
     fn mistake(&self, mistake: &Mistake) {
         event!(
             name: "mistake",
@@ -236,7 +232,6 @@ impl Default for Tracing {
     }
 }
 
-/// Whether anybody listens.
 fn is_enabled(level: Level) -> bool {
     match level {
         Level::ERROR => enabled!(target: Tracing::TARGET, Level::ERROR),
@@ -247,7 +242,7 @@ fn is_enabled(level: Level) -> bool {
     }
 }
 
-/// Rounded up: after so long the same call succeeds.
+/// Rounded up, since the same call succeeds after that time.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
@@ -256,5 +251,4 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Enough to see who and why; no more than a terminal shows.
-const PER_SECOND: u32 = 10;
+const DEFAULT_PER_SECOND: u32 = 10;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use siphasher::sip128::SipHasher13;
 
 use super::named::PolicyError;
-use crate::algorithm::Words;
+use crate::algorithm::ConstMessage;
 
 /// The name of a policy: 1 to 128 printable ASCII characters, shown in `RateLimit-Policy` and `RateLimit`.
 ///
@@ -44,7 +44,7 @@ impl PolicyName {
         if !is_valid(name) {
             // As much of it as helps to find it.
             let shown = if name.len() > SHOWN { name.as_bytes().split_at(SHOWN).0 } else { name.as_bytes() };
-            Words::new()
+            ConstMessage::new()
                 .text("policy name \"")
                 .bytes(shown)
                 .text("\": it must be 1 to 128 printable ASCII characters, as headers show it")

@@ -1,4 +1,4 @@
-//! The endpoint that believes its client: for operators.
+//! The endpoint for operators, in which the client names the key.
 
 use axum::routing::MethodRouter;
 use http::StatusCode;
@@ -9,16 +9,15 @@ use crate::limiter::RateLimiter;
 use crate::middleware::key::{Found, percent_decoded};
 use crate::policy::{KeyError, Policy};
 
-/// How the limit of **anybody** stands, whom the client names: `GET /limits/chat?key=ada@example.com`. `subject` makes of
-/// that text what the layer counts.
+/// Returns the limit of any key, named by the client: `GET /limits/chat?key=ada@example.com`. `subject` converts the
+/// text to the layer's key.
 ///
-/// Whoever reaches this endpoint reads everybody's state, and learns by it who was active and when. It is for operators:
-/// put it behind their authentication, never on a path that users reach. Theirs is [`of`](super::of).
+/// **Everyone who can reach this endpoint can read the state of every key**, and learn who was active and when. Put it
+/// behind the authentication of operators, never on a path for users, for whom there is [`of`](super::of).
 ///
 /// ```
 /// use axum::Router;
 /// use tollgate::{status, Policy, Quota, RateLimiter, MINUTE};
-///
 /// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE));
 ///
 /// let limiter = RateLimiter::default();
@@ -38,7 +37,7 @@ where
     R: Into<Found>,
     F: Fn(&str) -> R + Send + Sync + 'static,
 {
-    of(limiter, policy, move |parts: &Parts| match named(parts.uri.query().unwrap_or("")) {
+    of(limiter, policy, move |parts: &Parts| match key_in(parts.uri.query().unwrap_or("")) {
         Some(name) => subject(&name).into(),
         None => Found::Refuse(
             KeyError::new("whose limit? Name the key once, in the query: `?key=...`")
@@ -47,20 +46,20 @@ where
     })
 }
 
-/// The value of the one `key` in a query.
-fn named(query: &str) -> Option<String> {
+/// The value of `key` in a query; `None` unless there is exactly one.
+fn key_in(query: &str) -> Option<String> {
     let mut values = query.split('&').filter_map(|pair| pair.strip_prefix("key="));
     let value = values.next().filter(|value| !value.is_empty())?;
     if values.next().is_some() {
         return None;
     }
-    // As forms write it: a blank is a plus, a plus is `%2B`.
+    // Form encoding: a space is `+`, a plus is `%2B`.
     String::from_utf8(percent_decoded(value.replace('+', " ").as_bytes()).into()).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::named;
+    use super::key_in;
 
     #[test]
     fn a_key_is_read_as_forms_write_it() {
@@ -75,7 +74,7 @@ mod tests {
             ("monkey=a", None),
             ("", None),
         ] {
-            assert_eq!(named(query).as_deref(), key, "{query}");
+            assert_eq!(key_in(query).as_deref(), key, "{query}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What threads share: the standard library's locks and atomics, and tokio's tasks.
+//! Synchronization primitives: the standard library's locks and atomics, and tokio's tasks.
 //!
-//! In the package `proof/` the locks are those of a model checker, [loom](https://docs.rs/loom), which tries every order
-//! in which threads can meet. What is checked is this very code. The models stand beside it, in files named `models`. The
-//! flag has our name: others' `cfg(loom)` is set for all crates of a build, and we have no loom then.
+//! In the package `proof/` they are those of the model checker [loom](https://docs.rs/loom), which runs this code in
+//! every thread interleaving; the models are in files named `models`. The flag has its own name because `cfg(loom)` is
+//! set for all crates of a build, also where loom is not available.
 
 #[cfg(not(all(test, tollgate_models)))]
 mod map;

@@ -1,4 +1,4 @@
-//! How models run: a few threads, every order in which they can meet, every value that a load may see.
+//! The model runner: a few threads in every interleaving, with every value that a load may see.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,13 +9,11 @@ use loom::model::Builder;
 use loom::sync::Mutex;
 use loom::thread::{self, JoinHandle};
 
-/// Runs a model in every order that there is.
 pub(crate) fn every_order(model: impl Fn() + Send + Sync + 'static) {
     orders(None, model);
 }
 
-/// Runs a model in every order in which threads are interrupted no more than `times` where they could go on. Almost
-/// every fault that is known shows with two.
+/// Runs a model in every interleaving with at most `times` preemptions. Two show almost every known bug.
 pub(crate) fn orders_with_interruptions(times: usize, model: impl Fn() + Send + Sync + 'static) {
     orders(Some(times), model);
 }
@@ -29,22 +27,22 @@ fn orders(interruptions: Option<usize>, model: impl Fn() + Send + Sync + 'static
     checker.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
         let model = Arc::clone(&model);
-        // The checker's first thread has too little room for a decision.
+        // The stack of loom's first thread is too small for a decision.
         thread(move || model()).join().expect("the model holds");
     });
     let name = std::thread::current().name().unwrap_or_default().to_owned();
     println!("{} orders: {name}", count.load(Ordering::Relaxed));
 }
 
-/// One of a model's threads; there may be three besides the model itself.
+/// Spawns a thread of a model; at most three besides the model itself.
 pub(crate) fn thread<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    thread::Builder::new().stack_size(STACK).spawn(run).expect("the checker has room for one more")
+    thread::Builder::new().stack_size(STACK).spawn(run).expect("loom allows one more thread")
 }
 
-/// Words.
+/// In machine words.
 const STACK: usize = 0x8000;
 
-/// In the place of the map that locks its parts: the same operations behind one lock of the checker.
+/// Replaces the sharded map by one locked by a single loom mutex.
 #[derive(Debug)]
 pub(crate) struct Map<K: Eq + Hash, V>(Mutex<HashMap<K, V>>);
 

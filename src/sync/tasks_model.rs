@@ -1,4 +1,4 @@
-//! In tokio's place in models: a task is a thread, and no time passes.
+//! Replaces tokio in models: a task is a thread, and no time passes.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -14,7 +14,6 @@ impl Handle {
         Handle
     }
 
-    /// What it answers can be waited for, as a task can.
     pub(crate) fn spawn<F: Future<Output: Send + 'static> + Send + 'static>(
         &self,
         task: F,

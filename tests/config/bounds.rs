@@ -40,7 +40,7 @@ fn a_text_of_over_16_mib_is_refused() {
     for result in [parse("limits.toml", &text), read(&text)] {
         let error = result.unwrap_err();
         assert_eq!(error.kind(), ConfigErrorKind::TooLarge);
-        assert!(error.to_string().ends_with(": it is larger than 16 MiB; make it smaller"), "{error}");
+        assert!(error.to_string().ends_with(": larger than 16 MiB; make it smaller"), "{error}");
     }
 }
 
@@ -63,7 +63,7 @@ fn a_tree_of_more_than_sixteen_values_in_one_another_is_refused_while_it_is_read
     let error = serde_json::from_str::<Config>(&nested(16)).unwrap_err().to_string();
     assert!(error.contains("policies"), "read, and no table of policies: {error}");
     let error = serde_json::from_str::<Config>(&nested(17)).unwrap_err().to_string();
-    assert!(error.starts_with("more than 16 values are in one another"), "{error}");
+    assert!(error.starts_with("nested more than 16 levels deep"), "{error}");
 }
 
 #[test]
@@ -90,11 +90,11 @@ fn the_largest_configuration_is_read_and_used_and_a_larger_one_is_refused() {
     );
 
     for (text, part) in [
-        (text(10_001, 0, 0, 0), "policies: there are 10001; there may be 10000 at most"),
-        (text(1, 101, 0, 0), "policies.p0.tiers: there are 101; a policy may have 100 at most"),
-        (text(501, 99, 0, 0), "policies: they have 50100 quotas with their tiers'; there may be 50000 at most"),
-        (text(1, 0, 10_001, 0), "routes: there are 10001; there may be 10000 at most"),
-        (text(1, 0, 0, 100_001), "deny: there are 100001 rules; there may be 100000 at most"),
+        (text(10_001, 0, 0, 0), "policies: found 10001 policies; at most 10000 are allowed"),
+        (text(1, 101, 0, 0), "policies.p0.tiers: found 101 tiers; at most 100 are allowed in a policy"),
+        (text(501, 99, 0, 0), "policies: found 50100 quotas of policies and tiers; at most 50000 are allowed"),
+        (text(1, 0, 10_001, 0), "routes: found 10001 routes; at most 10000 are allowed"),
+        (text(1, 0, 0, 100_001), "deny: found 100001 rules; at most 100000 are allowed"),
     ] {
         let error = parse("limits.json", &text).unwrap_err();
         assert_eq!((error.fault_count(), error.to_string()), (1, format!("limits.json: {part}")));
@@ -113,7 +113,7 @@ fn point_12_user_agents_that_are_searched_one_by_one_are_few() {
         let patterns = |i: usize| pattern.replace('N', &i.to_string());
         assert_eq!(parse("limits.json", &text(&patterns, most)).unwrap().deny_list().len(), most, "{pattern}");
         let error = parse("limits.json", &text(&patterns, most + 1)).unwrap_err().to_string();
-        assert!(error.contains(&format!("there are {} user agents", most + 1)), "{error}");
-        assert!(error.contains(&format!("there may be {most} at most")), "{error}");
+        assert!(error.contains(&format!("found {} user agents", most + 1)), "{error}");
+        assert!(error.contains(&format!("at most {most} are")), "{error}");
     }
 }

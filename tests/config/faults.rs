@@ -50,7 +50,7 @@ fn a_file_that_cannot_be_read_is_named() {
     let missing = folder.join("no_such_limits.toml");
     let error = read(&missing);
     assert_eq!(error.kind(), ConfigErrorKind::Read);
-    assert!(error.to_string().starts_with(&format!("{}: it cannot be read: ", missing.display())), "{error}");
+    assert!(error.to_string().starts_with(&format!("{}: cannot read the file: ", missing.display())), "{error}");
     assert!(error.source().unwrap().is::<std::io::Error>());
 
     let latin = folder.join("latin_limits.toml");

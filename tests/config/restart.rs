@@ -38,15 +38,15 @@ async fn each_change_that_takes_a_restart_is_told() {
     assert_eq!(error.kind(), ConfigErrorKind::Restart);
     let message = "\
 limits.toml: policies.api.quota: 30/min sliding has another algorithm than 30/min; restart the program to change it
-limits.toml: policies.api.tiers.premium: it is missing, but the program runs with it; put it back, or restart without it
-limits.toml: policies.api.tiers.gold: it is new; restart the program to have it
-limits.toml: policies.web: it is missing, but the program runs with it; put it back, or restart without it
-limits.toml: policies.search: it is new; restart the program to have it
+limits.toml: policies.api.tiers.premium: missing, but in use; put it back, or restart the program to remove it
+limits.toml: policies.api.tiers.gold: new; restart the program to add it
+limits.toml: policies.web: missing, but in use; put it back, or restart the program to remove it
+limits.toml: policies.search: new; restart the program to add it
 limits.toml: default: \"web\" → \"api\"; restart the program to change it
 limits.toml: routes.\"/todos\": \"api\" → \"search\"; restart the program to change it
-limits.toml: routes.\"POST /todos\": it is missing, but the program runs with it; put it back, or restart without it
-limits.toml: routes.\"PUT /todos\": it is new; restart the program to have it
-limits.toml: auto_block: it is missing, but the program runs with it; put it back, or restart without it";
+limits.toml: routes.\"POST /todos\": missing, but in use; put it back, or restart the program to remove it
+limits.toml: routes.\"PUT /todos\": new; restart the program to add it
+limits.toml: auto_block: missing, but in use; put it back, or restart the program to remove it";
     assert_eq!(error.to_string(), message);
     assert_eq!(limiter.stats().changed_quotas, 0);
 }

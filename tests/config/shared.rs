@@ -150,7 +150,7 @@ async fn a_board_that_is_away_leaves_the_deny_list_and_the_next_reload_goes_on()
     assert_eq!(error.kind(), ConfigErrorKind::Limiter);
     let message = error.to_string();
     assert!(message.starts_with("limits.toml: policies.api.quota: "), "{message}");
-    assert!(message.contains("30/min could not be set") && message.contains("the board is away"), "{message}");
+    assert!(message.contains("cannot set 30/min") && message.contains("the board is away"), "{message}");
     let cause = error.source().unwrap().source().unwrap();
     assert!(matches!(cause.downcast_ref(), Some(SetQuotaError::Backend(_))), "{cause:?}");
     assert_eq!(rates(&config, &limiter), (10, 40));
@@ -174,7 +174,7 @@ async fn a_reload_beside_another_is_refused_until_that_is_done_or_given_up() {
         assert!(first.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
         let error = config.reload(&limiter, &file(31, 41)).await.unwrap_err();
         assert_eq!(error.kind(), ConfigErrorKind::Busy);
-        assert_eq!(error.to_string(), "limits.toml: another reload is under way; reload again when it is done");
+        assert_eq!(error.to_string(), "limits.toml: another reload is in progress; retry when it is done");
     }
     config.reload(&limiter, &file(32, 42)).await.unwrap();
     assert_eq!(rates(&config, &limiter), (32, 42));

@@ -87,7 +87,7 @@ async fn a_broken_file_changes_nothing_and_all_that_is_wrong_is_told() {
     let told = running.reload(422).await;
     let promised = [
         "limits.toml: policies.create.quota: quota \"3/mim\": \"mim\" is no period; write a unit (us ms s min h d w) with or without a number\n",
-        "limits.toml: routes.\"/search\": there is no policy \"saerch\"; there are \"create\", \"default\", \"search\"\n",
+        "limits.toml: routes.\"/search\": unknown policy \"saerch\"; known policies: \"create\", \"default\", \"search\"\n",
         "The limits are as they were.\n",
     ];
     assert_eq!(told, promised.map(|line| running.example.promised(line)).concat());
@@ -128,6 +128,6 @@ fn with_a_broken_file_it_does_not_start() {
     let told = String::from_utf8(ended.stderr).unwrap().replace(file.to_str().unwrap(), "limits.toml");
     assert_eq!(
         told,
-        "limits.toml: policies.default.quota: the number 60 is no quota; write a text, as in \"10/s burst 50\", or a table\n"
+        "limits.toml: policies.default.quota: expected a quota such as \"10/s burst 50\", or a table, found the number 60\n"
     );
 }

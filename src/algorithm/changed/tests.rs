@@ -3,7 +3,6 @@ use std::time::Duration;
 use super::super::{DAY, HOUR, MINUTE, SECOND, Verdict, available, next_change, roll, step, when as first_within};
 use super::*;
 
-/// A whole second and a boundary of minutes.
 const NOW: Micros = Micros::new(1_700_000_040_000_000);
 
 fn charged(quota: &Quota, state: &State, now: Micros, cost: u64) -> State {
@@ -21,7 +20,7 @@ fn retry(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Option<Duration
 
 #[test]
 fn two_quotas_that_alternate_admit_no_more_than_the_larger_one() {
-    // The old rule capped the spending at each change: 56,519 in a minute.
+    // An earlier rule capped the row at each change, which admitted 56,519 in a minute.
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];
     let (mut state, mut admitted) = (State::default(), 0);
     for second in 0..60 {
@@ -33,7 +32,6 @@ fn two_quotas_that_alternate_admit_no_more_than_the_larger_one() {
         }
     }
     assert!(admitted <= 2000 + 1000, "{admitted}");
-    // And it is not locked out either.
     assert!(admitted >= 1900, "{admitted}");
 }
 
@@ -48,12 +46,10 @@ fn a_downgrade_keeps_a_caller_out_no_longer_than_the_old_quota_needed() {
         let state = charged(&old, &State::default(), NOW, old.limit());
         assert_eq!(state.clear, NOW + old.window());
         assert_eq!(retry(&new, &state, NOW, Ask::cost(1)), Some(first), "{old:?} -> {new:?}");
-        // All of it when the old quota would have been repaid.
+        // The full new capacity once the old quota would have been repaid.
         assert_eq!(retry(&new, &state, NOW, Ask::cost(new.limit())), Some(old.window()));
-        // A later `clear` admits no more.
         let later = State { clear: state.clear + 30 * SECOND, ..state };
         assert!(retry(&new, &later, NOW, Ask::cost(1)) > Some(first));
-        // Asking meanwhile changes neither the row nor the time.
         let denied = step(&new, &state, NOW + SECOND, Ask::cost(1));
         assert_eq!(denied.state, state);
         assert_eq!(denied.verdict, Verdict::Deny { retry: Some(first - SECOND) });
@@ -94,7 +90,6 @@ fn between_other_algorithms_counts_stand_whole_until_they_are_clear() {
         assert_eq!(first_within(&window, &state, now, 0.0), Some(state.clear));
     }
     assert_eq!(available(&window, &state, state.clear), 10);
-    // Of a sliding window both counts.
     let sliding = Quota::sliding_window(10, MINUTE);
     let first = charged(&sliding, &State::default(), NOW, 4);
     let second = charged(&sliding, &first, NOW + MINUTE, 3);
@@ -115,10 +110,8 @@ fn between_sliding_windows_of_one_period_both_counts_carry_over() {
         assert_eq!(roll(&new, &row, now), roll(&new, &own(row), now), "{seconds}");
         assert_eq!(first_within(&new, &row, now, 3.0), first_within(&new, &roll(&new, &own(row), now), now, 3.0));
     }
-    // Of another phase they stand whole.
     let other = new.start(SECOND);
     assert_eq!(roll(&other, &row, NOW + 2 * MINUTE).spent, 45.0);
-    // Tokens given back are not a count of a window.
     let bucket = Quota::token_bucket(10, MINUTE);
     let given = State { spent: 1.0, at: NOW, carry: 8.0, stamp: bucket.stamp(), clear: NOW + MINUTE };
     for quota in [old, bucket.capacity(11), Quota::fixed_window(10, MINUTE)] {

@@ -1,4 +1,4 @@
-//! Building a quota: every number checked, the rest derived.
+//! Builds a quota: checks every number and derives the rest.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl Quota {
         Quota {
             algorithm,
             stamp: 0,
-            phase: Phase::Nobody,
+            phase: Phase::Unset,
             rate,
             period: micros,
             capacity: rate,
@@ -42,8 +42,8 @@ impl Quota {
         .finish()
     }
 
-    /// A share of it, more than 0 and at most 1: of rate, capacity and reservations, rounded down, but at least one
-    /// token.
+    /// The quota at `share` (more than 0, at most 1) of its rate, capacity and reservations, rounded down to at least
+    /// one token each.
     pub(crate) fn scaled(&self, share: f64) -> Quota {
         let of = |tokens: u64| match tokens {
             0 | UNLIMITED => tokens,
@@ -54,11 +54,11 @@ impl Quota {
                 let (capacity, max_reserved) = (of(self.capacity), of(self.max_reserved));
                 Quota { capacity, max_reserved, phase: self.phase, start: self.start, ..base }.finish()
             })
-            // A rate that was rounded down may take longer than we can count to repay what may be reserved.
+            // At the rounded-down rate, repaying the reservations may take longer than `MAX_WINDOW`.
             .unwrap_or(*self)
     }
 
-    /// Checks what involves several numbers, and derives the rest.
+    /// Checks values that depend on each other and derives the rest.
     pub(super) const fn finish(mut self) -> Result<Quota, QuotaError> {
         if self.capacity > Quota::MAX_TOKENS {
             return Err(QuotaError::new("capacity is ", self.capacity, TOO_MANY));
@@ -74,9 +74,8 @@ impl Quota {
         Ok(self)
     }
 
-    /// Microseconds in which a full capacity is paid back.
     pub(super) const fn micros_to_fill(&self) -> u128 {
-        // At least one token: a capacity of 0 must not make every clock step look like a jump.
+        // At least one token: with a capacity of 0, not every clock step must look like a jump.
         self.micros_to_repay(if self.capacity == 0 { 1 } else { self.capacity })
     }
 
@@ -90,7 +89,7 @@ impl Quota {
     }
 
     const fn digest(&self) -> u32 {
-        // FNV-1a over the numbers, folded to the bits that the algorithm's tag leaves.
+        // FNV-1a over the numbers, folded to the bits above the algorithm's tag.
         let numbers = [
             self.algorithm as u64,
             self.rate,
@@ -114,7 +113,6 @@ impl Quota {
     }
 }
 
-/// The quota, or the panic of a constructor that was given nonsense.
 #[track_caller]
 pub(super) const fn built(result: Result<Quota, QuotaError>) -> Quota {
     match result {

@@ -1,4 +1,4 @@
-//! The plain numbers of a quota, checked when built. Text and serde forms are in `policy`.
+//! The numbers of a quota, checked when it is built. Text and serde forms are in `policy`.
 
 mod build;
 
@@ -13,7 +13,6 @@ use super::error::{QuotaError, TOO_MANY};
 ///
 /// ```
 /// use tollgate::{DAY, HOUR, MINUTE, SECOND, WEEK};
-///
 /// assert_eq!((60 * SECOND, 60 * MINUTE, 24 * HOUR, 7 * DAY), (MINUTE, HOUR, DAY, WEEK));
 /// ```
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -26,33 +25,23 @@ pub const DAY: Duration = Duration::from_secs(86_400);
 /// Seven days.
 pub const WEEK: Duration = Duration::from_secs(604_800);
 
-/// How spending is paid back.
-///
-/// ```
-/// use tollgate::algorithm::Algorithm;
-/// use tollgate::{Quota, MINUTE};
-///
-/// assert_eq!(Quota::token_bucket(10, MINUTE).algorithm(), Algorithm::TokenBucket);
-/// assert_eq!(Quota::fixed_window(10, MINUTE).algorithm(), Algorithm::FixedWindow);
-/// assert_eq!("10/min sliding".parse::<Quota>()?.algorithm(), Algorithm::SlidingWindow);
-/// # Ok::<(), tollgate::policy::ParseQuotaError>(())
-/// ```
+/// How spent tokens come back. See [`Quota`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// Smoothly, `rate` tokens every `period`; up to `capacity` at once.
+    /// Refills smoothly, `rate` tokens every `period`; allows up to `capacity` in a burst.
     TokenBucket,
-    /// `rate` tokens at each window boundary; unused tokens roll over up to `capacity`.
+    /// Adds `rate` tokens at each window boundary; unused tokens roll over up to `capacity`.
     FixedWindow,
-    /// `rate` tokens in the current window and a share of the window before, weighted by how much of it is still in
-    /// view.
+    /// Counts the tokens of the current window plus a share of the previous one, weighted by how much of it is still
+    /// within the last `period`.
     SlidingWindow,
 }
 
 impl Algorithm {
     pub(crate) const ALL: [Algorithm; 3] = [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow];
 
-    /// Its name in files and for clients.
+    /// The name in files and for clients.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Algorithm::TokenBucket => "token_bucket",
@@ -61,7 +50,7 @@ impl Algorithm {
         }
     }
 
-    /// Its word in the text form of a quota; a token bucket has none.
+    /// The word in the text form of a quota; a token bucket has none.
     pub(crate) const fn word(self) -> Option<&'static str> {
         match self {
             Algorithm::TokenBucket => None,
@@ -70,46 +59,53 @@ impl Algorithm {
         }
     }
 
-    /// Whether it pays back at the boundaries of windows.
     pub(crate) const fn has_windows(self) -> bool {
         !matches!(self, Algorithm::TokenBucket)
     }
 
-    /// Whether [`State::carry`](super::State::carry) is a count that is spent too.
+    /// Whether [`State::carry`](super::State::carry) holds spent tokens.
     pub(crate) const fn carries_a_count(self) -> bool {
         matches!(self, Algorithm::SlidingWindow)
     }
 
-    /// The lowest bits of a [stamp](crate::algorithm::stamp), which hold the [`tag`](Algorithm::tag): enough for seven algorithms.
+    /// Number of low bits of a [stamp](Quota::stamp) that hold the [`tag`](Algorithm::tag): enough for seven
+    /// algorithms.
     pub(crate) const TAG_BITS: u32 = 3;
 
-    /// The number of the algorithm in a [stamp](crate::algorithm::stamp). Never 0.
+    /// The algorithm's number in a [stamp](Quota::stamp). Never 0.
     pub(crate) const fn tag(self) -> u32 {
         self as u32 + 1
     }
 }
 
-/// How much may be spent how fast: plain data, the same for every key it is applied to.
+/// How many tokens a key may spend, and how fast they come back: plain data, the same for every key.
 ///
 /// Tokens are whole: `rate`, `capacity`, `max_reserved` and costs go up to [`Quota::MAX_TOKENS`]. Times are whole
 /// microseconds.
 ///
-/// The constructors are `const`: a quota that makes no sense, written as a `const`, does not compile. With values known
-/// only at run time use the `try_` twins, [`FromStr`](std::str::FromStr) or (feature `serde`) a configuration file.
+/// The constructors are `const`, so an invalid quota in a `const` does not compile. For values known only at run time,
+/// use the `try_` variants, [`FromStr`](std::str::FromStr) or (feature `serde`) a configuration file.
 ///
 /// ```
-/// use tollgate::{Quota, DAY, MINUTE, SECOND};
+/// use tollgate::{algorithm::Algorithm, Quota, DAY, MINUTE, SECOND};
 ///
 /// const SEARCH: Quota = Quota::token_bucket(10, SECOND).capacity(50);
 /// assert_eq!(SEARCH, "10/s burst 50".parse()?);
+/// assert_eq!((SEARCH.rate(), SEARCH.period(), SEARCH.limit(), SEARCH.window()), (10, SECOND, 50, 5 * SECOND));
 ///
-/// let per_day = Quota::fixed_window(1000, DAY).start(8 * tollgate::HOUR); // days that begin at 08:00 UTC
+/// let daily = Quota::fixed_window(1000, DAY).start(8 * tollgate::HOUR); // days that begin at 08:00 UTC
 /// let strict = Quota::sliding_window(100, MINUTE);
-/// assert!(Quota::try_token_bucket(0, MINUTE).is_err());
+/// assert_eq!((strict.algorithm(), strict.limit()), (Algorithm::SlidingWindow, 100));
+/// let error = strict.try_capacity(200).unwrap_err();
+/// assert!(error.to_string().starts_with("capacity is 200 for a sliding window"));
+///
+/// // Ten immediately, and fifty more for callers that wait: the last of them for five seconds.
+/// let patient = Quota::token_bucket(10, SECOND).max_reserved(50);
+/// assert_eq!((patient.reservable(), patient.unlimited_reservations().reservable()), (Some(50), None));
+/// assert!(strict.try_max_reserved(50).is_err() && strict.try_unlimited_reservations().is_err());
+/// assert!(Quota::try_fixed_window(0, DAY).is_err() && Quota::try_sliding_window(0, DAY).is_err());
 /// # Ok::<(), tollgate::policy::ParseQuotaError>(())
 /// ```
-///
-/// A `const` that cannot work does not compile:
 ///
 /// ```compile_fail
 /// const NEVER: tollgate::Quota = tollgate::Quota::token_bucket(0, tollgate::MINUTE);
@@ -123,18 +119,16 @@ pub struct Quota {
     rate: u64,
     period: u64,
     capacity: u64,
-    /// `UNLIMITED` stands for no bound.
     max_reserved: u64,
     start: u64,
-    /// `rate / period` in lowest terms: after `grain_micros`, exactly `grain_tokens` are paid back.
+    /// `rate / period` in lowest terms: exactly `grain_tokens` are refilled every `grain_micros`.
     pub(in crate::algorithm) grain_tokens: u64,
     pub(in crate::algorithm) grain_micros: u64,
 }
 
-/// Who chose where boundaries lie.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Phase {
-    Nobody,
+    Unset,
     Start,
     Seed,
 }
@@ -142,85 +136,60 @@ enum Phase {
 const UNLIMITED: u64 = u64::MAX;
 
 impl Quota {
-    /// The most tokens that any number of a quota, or a cost, can be: `10^15 - 1`, the largest integer of a structured
+    /// The largest value of any number of a quota, and of a cost: `10^15 - 1`, the largest integer of a structured
     /// header (RFC 9651, section 3.3.1), and exact in an `f64`.
-    ///
-    /// ```
-    /// use tollgate::{Quota, SECOND};
-    ///
-    /// let most = Quota::token_bucket(Quota::MAX_TOKENS, SECOND);
-    /// assert!(most.try_capacity(Quota::MAX_TOKENS + 1).is_err());
-    /// assert!(Quota::try_token_bucket(1, 2 * Quota::MAX_PERIOD).is_err());
-    /// assert!(Quota::try_fixed_window(1, Quota::MAX_PERIOD).is_ok_and(|slow| slow.window() < Quota::MAX_WINDOW));
-    /// ```
     pub const MAX_TOKENS: u64 = 999_999_999_999_999;
 
     /// The longest period: 100 years.
     pub const MAX_PERIOD: Duration = Duration::from_secs(3_155_760_000);
 
-    /// The longest time in which a full capacity, or all that may be reserved, is paid back: `2^53 - 1` microseconds,
-    /// 285 years.
+    /// The longest time for refilling the capacity, or all that may be reserved: `2^53 - 1` microseconds, 285 years.
     pub const MAX_WINDOW: Duration = Duration::from_micros(Micros::MAX.get());
 
-    /// A token bucket: `rate` tokens every `period`, paid back smoothly, up to `rate` at once
-    /// ([`capacity`](Quota::capacity) changes that: of `token_bucket(3600, HOUR)`, all 3600 may go in one second).
+    /// A token bucket: refills smoothly, `rate` tokens every `period`, and holds up to `rate` tokens. Set the
+    /// [`capacity`](Quota::capacity) for smaller bursts: `token_bucket(3600, HOUR)` allows all 3600 in one second.
     ///
-    /// Over any interval it admits at most `capacity + rate * interval / period` tokens.
-    ///
-    /// ```
-    /// use tollgate::{Quota, MINUTE};
-    ///
-    /// let quota = Quota::token_bucket(10, MINUTE);
-    /// assert_eq!((quota.rate(), quota.period(), quota.limit()), (10, MINUTE, 10));
-    /// ```
+    /// Admits at most `capacity + rate * interval / period` tokens in any interval.
     ///
     /// # Panics
     /// If `rate` is 0 or over [`Quota::MAX_TOKENS`], or `period` is 0, over [`Quota::MAX_PERIOD`] or not whole
-    /// microseconds; as a `const`, it does not compile. See [`Quota::try_token_bucket`].
+    /// microseconds; a `const` does not compile. See [`Quota::try_token_bucket`].
     #[track_caller]
     pub const fn token_bucket(rate: u64, period: Duration) -> Quota {
         built(Quota::try_token_bucket(rate, period))
     }
 
-    /// A fixed window: `rate` tokens at each boundary; unused tokens roll over up to
-    /// [`capacity`](Quota::capacity), which is `rate` unless said.
+    /// A fixed window: adds `rate` tokens at each boundary; unused tokens roll over up to the
+    /// [`capacity`](Quota::capacity), which defaults to `rate`.
     ///
-    /// Boundaries are a `period` apart. Unless [`start`](Quota::start) says where they lie, each key has its own
-    /// (derived from its digest), so that keys do not all refill at the same instant; the window in which a key comes
-    /// first may so be a short one. A key that was never seen has all of the capacity.
+    /// Boundaries are one `period` apart. Unless [`start`](Quota::start) sets them, each key has its own (derived from
+    /// its digest), so that keys do not all reset at the same instant; the first window of a key may therefore be
+    /// short. A new key has the full capacity.
     ///
     /// ```
     /// use tollgate::{Quota, DAY};
-    ///
-    /// // Five hundred a day; whoever uses none for two days has a thousand.
+    /// // Five hundred a day; a key that spends nothing for two days has a thousand.
     /// let budget = Quota::fixed_window(500, DAY).capacity(1000);
     /// assert_eq!((budget.rate(), budget.limit(), budget.window()), (500, 1000, 2 * DAY));
     /// ```
     ///
     /// # Panics
-    /// As [`Quota::token_bucket`]; as a `const`, it does not compile. See [`Quota::try_fixed_window`].
+    /// As [`Quota::token_bucket`]. See [`Quota::try_fixed_window`].
     #[track_caller]
     pub const fn fixed_window(rate: u64, period: Duration) -> Quota {
         built(Quota::try_fixed_window(rate, period))
     }
 
-    /// A sliding window: at most `limit` tokens in the current window plus the part of the window before that is still
-    /// in view, taking that one's tokens as spread evenly. Windows are aligned to UTC, or to [`start`](Quota::start).
+    /// A sliding window: allows `limit` tokens in the current window plus the part of the previous window that lies
+    /// within the last `period`, assuming that its tokens were spent evenly. Windows are aligned to UTC, or to
+    /// [`start`](Quota::start).
     ///
-    /// A burst of `limit` on each side of a boundary, which a fixed window lets through, is refused. Over a period that
-    /// begins inside a window it may still admit up to twice the limit, less one, as a token bucket does: see [the
-    /// worst window](crate::docs::choosing#the-worst-window). It has no reservations and its capacity is its limit.
-    ///
-    /// ```
-    /// use tollgate::{Quota, MINUTE};
-    ///
-    /// let strict = Quota::sliding_window(100, MINUTE);
-    /// assert_eq!((strict.limit(), strict.window()), (100, MINUTE));
-    /// assert!(strict.try_capacity(200).is_err());
-    /// ```
+    /// Denies a burst of `limit` on each side of a boundary, which a fixed window allows. In a period that begins
+    /// inside a window it may still admit up to twice the limit, less one, as a token bucket does: see [the worst
+    /// window](crate::docs::choosing#the-worst-window). It has no reservations, and its capacity is its limit.
     ///
     /// # Panics
-    /// As [`Quota::token_bucket`]; as a `const`, it does not compile. See [`Quota::try_sliding_window`].
+    /// As [`Quota::token_bucket`]. See [`Quota::try_sliding_window`].
     #[track_caller]
     pub const fn sliding_window(limit: u64, period: Duration) -> Quota {
         built(Quota::try_sliding_window(limit, period))
@@ -230,7 +199,6 @@ impl Quota {
     ///
     /// ```
     /// use tollgate::{policy::QuotaError, Quota, MINUTE};
-    ///
     /// fn from_settings(per_minute: u64, burst: u64) -> Result<Quota, QuotaError> {
     ///     Quota::try_token_bucket(per_minute, MINUTE)?.try_capacity(burst)
     /// }
@@ -239,55 +207,33 @@ impl Quota {
     /// ```
     ///
     /// # Errors
-    /// Says which value is wrong and what it may be.
+    /// If a value is out of the range given at [`Quota::token_bucket`]; names the value and the range.
     pub const fn try_token_bucket(rate: u64, period: Duration) -> Result<Quota, QuotaError> {
         Quota::base(Algorithm::TokenBucket, rate, period)
     }
 
     /// [`Quota::fixed_window`] for values known only at run time.
     ///
-    /// ```
-    /// use tollgate::{Quota, DAY};
-    ///
-    /// assert_eq!(Quota::try_fixed_window(500, DAY), Ok(Quota::fixed_window(500, DAY)));
-    /// assert!(Quota::try_fixed_window(500, std::time::Duration::ZERO).is_err());
-    /// ```
-    ///
     /// # Errors
-    /// Says which value is wrong and what it may be.
+    /// As [`Quota::try_token_bucket`].
     pub const fn try_fixed_window(rate: u64, period: Duration) -> Result<Quota, QuotaError> {
         Quota::base(Algorithm::FixedWindow, rate, period)
     }
 
     /// [`Quota::sliding_window`] for values known only at run time.
     ///
-    /// ```
-    /// use tollgate::{Quota, MINUTE};
-    ///
-    /// assert_eq!(Quota::try_sliding_window(100, MINUTE), Ok(Quota::sliding_window(100, MINUTE)));
-    /// assert!(Quota::try_sliding_window(0, MINUTE).is_err());
-    /// ```
-    ///
     /// # Errors
-    /// Says which value is wrong and what it may be.
+    /// As [`Quota::try_token_bucket`].
     pub const fn try_sliding_window(limit: u64, period: Duration) -> Result<Quota, QuotaError> {
         Quota::base(Algorithm::SlidingWindow, limit, period)
     }
 
-    /// How many tokens may be spent at once after a long idle time. Defaults to `rate`.
+    /// Sets how many tokens can be spent together after a long idle time. Default: `rate`.
     ///
-    /// 0 is legal together with reservations: no burst at all, every request gets a turn of its own.
-    ///
-    /// ```
-    /// use tollgate::{Quota, SECOND};
-    ///
-    /// // Ten a second in the long run, fifty in a burst.
-    /// let quota = Quota::token_bucket(10, SECOND).capacity(50);
-    /// assert_eq!((quota.limit(), quota.window()), (50, 5 * SECOND));
-    /// ```
+    /// 0 is valid with reservations: there is no burst, and requests are spaced evenly.
     ///
     /// # Panics
-    /// If `capacity` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to be paid back, or the quota is a
+    /// If `capacity` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to refill, or the quota is a
     /// sliding window. See [`Quota::try_capacity`].
     #[track_caller]
     #[must_use]
@@ -297,16 +243,8 @@ impl Quota {
 
     /// [`Quota::capacity`] for values known only at run time.
     ///
-    /// ```
-    /// use tollgate::{Quota, SECOND};
-    ///
-    /// assert_eq!(Quota::token_bucket(10, SECOND).try_capacity(50).map(|quota| quota.limit()), Ok(50));
-    /// let error = Quota::sliding_window(10, SECOND).try_capacity(50).unwrap_err();
-    /// assert!(error.to_string().starts_with("capacity is 50 for a sliding window"));
-    /// ```
-    ///
     /// # Errors
-    /// Says which value is wrong and what it may be.
+    /// Where [`Quota::capacity`] panics.
     pub const fn try_capacity(mut self, capacity: u64) -> Result<Quota, QuotaError> {
         if matches!(self.algorithm, Algorithm::SlidingWindow) {
             return Err(QuotaError::new(
@@ -319,20 +257,12 @@ impl Quota {
         self.finish()
     }
 
-    /// How many tokens over the capacity the callers of one key who are ready to wait may have reserved, all together.
-    /// Defaults to 0: no reservations.
-    ///
-    /// ```
-    /// use tollgate::{Quota, SECOND};
-    ///
-    /// // Ten at once, and fifty more who wait: the last of them for five seconds.
-    /// let quota = Quota::token_bucket(10, SECOND).max_reserved(50);
-    /// assert_eq!(quota.reservable(), Some(50));
-    /// ```
+    /// Sets how many tokens over the capacity may be reserved for waiting callers of one key, in total. Default: 0, no
+    /// reservations.
     ///
     /// # Panics
-    /// If `tokens` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to be paid back, or the quota is a
-    /// sliding window. See [`Quota::try_max_reserved`].
+    /// If `tokens` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to refill, or the quota is a sliding
+    /// window. See [`Quota::try_max_reserved`].
     #[track_caller]
     #[must_use]
     pub const fn max_reserved(self, tokens: u64) -> Quota {
@@ -341,16 +271,8 @@ impl Quota {
 
     /// [`Quota::max_reserved`] for values known only at run time.
     ///
-    /// ```
-    /// use tollgate::{Quota, SECOND};
-    ///
-    /// let quota = Quota::token_bucket(10, SECOND);
-    /// assert_eq!(quota.try_max_reserved(50), Ok(quota.max_reserved(50)));
-    /// assert!(Quota::sliding_window(10, SECOND).try_max_reserved(50).is_err());
-    /// ```
-    ///
     /// # Errors
-    /// Says which value is wrong and what it may be.
+    /// Where [`Quota::max_reserved`] panics.
     pub const fn try_max_reserved(mut self, tokens: u64) -> Result<Quota, QuotaError> {
         if tokens > Quota::MAX_TOKENS {
             return Err(QuotaError::new("max_reserved is ", tokens, TOO_MANY));
@@ -359,21 +281,14 @@ impl Quota {
             return Err(QuotaError::new(
                 "max_reserved is ",
                 tokens,
-                " for a sliding window, which cannot promise a turn; leave it out, or use a token bucket",
+                " for a sliding window, which has no reservations; leave it out, or use a token bucket",
             ));
         }
         self.max_reserved = tokens;
         self.finish()
     }
 
-    /// Callers that are ready to wait may reserve without bound: each gets its turn, however far away.
-    ///
-    /// ```
-    /// use tollgate::{Quota, SECOND};
-    ///
-    /// let quota = Quota::token_bucket(10, SECOND).unlimited_reservations();
-    /// assert_eq!(quota.reservable(), None);
-    /// ```
+    /// Removes the bound on reservations: waiting callers get a due time, however late.
     ///
     /// # Panics
     /// If the quota is a sliding window. See [`Quota::try_unlimited_reservations`].
@@ -385,28 +300,22 @@ impl Quota {
 
     /// [`Quota::unlimited_reservations`] for an algorithm known only at run time.
     ///
-    /// ```
-    /// use tollgate::{Quota, SECOND};
-    ///
-    /// assert!(Quota::fixed_window(10, SECOND).try_unlimited_reservations().is_ok());
-    /// assert!(Quota::sliding_window(10, SECOND).try_unlimited_reservations().is_err());
-    /// ```
-    ///
     /// # Errors
     /// If the quota is a sliding window.
     pub const fn try_unlimited_reservations(mut self) -> Result<Quota, QuotaError> {
         if matches!(self.algorithm, Algorithm::SlidingWindow) {
             return Err(QuotaError::without_value(
-                "reservations are unlimited for a sliding window, which cannot promise a turn; leave them out, or use a token bucket",
+                "reservations are unlimited for a sliding window, which has no reservations; leave them out, or use a token bucket",
             ));
         }
         self.max_reserved = UNLIMITED;
         self.finish()
     }
 
-    /// Where window boundaries lie: `start` after the epoch, and every `period` before and after; so modulo `period`.
-    /// `Duration::ZERO` aligns them to UTC. Without it a fixed window's boundaries differ from key to key, and a
-    /// sliding window's are aligned to UTC. A token bucket has no boundaries and ignores it.
+    /// Sets the window boundaries: one at `start` after the epoch, and every `period` before and after it, so only
+    /// `start` modulo `period` matters. `Duration::ZERO` aligns them to UTC. By default a fixed window's boundaries
+    /// differ from key to key, and a sliding window's are aligned to UTC. A token bucket has no boundaries and ignores
+    /// this.
     ///
     /// The epoch was a Thursday: weeks that begin on Mondays start at `4 * DAY`. In a `const` or a `static` write
     /// `HOUR.saturating_mul(8)`, since `8 * HOUR` does not compile there.
@@ -414,13 +323,14 @@ impl Quota {
     /// ```
     /// use std::time::Duration;
     /// use tollgate::{Quota, DAY, HOUR, WEEK};
-    ///
     /// const WEEKLY: Quota = Quota::fixed_window(500, WEEK).start(DAY.saturating_mul(4));
     /// assert_eq!(WEEKLY.phase(), Some(4 * DAY));
     ///
-    /// // Days that begin at midnight UTC, for everybody alike; and at eight.
-    /// assert_eq!(Quota::fixed_window(500, DAY).start(Duration::ZERO).phase(), Some(Duration::ZERO));
-    /// assert_eq!(Quota::fixed_window(500, DAY).start(3 * DAY + 8 * HOUR).phase(), Some(8 * HOUR));
+    /// let daily = Quota::fixed_window(500, DAY);
+    /// assert_eq!(daily.start(Duration::ZERO).phase(), Some(Duration::ZERO)); // midnight UTC for all keys
+    /// assert_eq!(daily.start(3 * DAY + 8 * HOUR).phase(), Some(8 * HOUR));
+    /// assert_eq!(daily.try_start(8 * HOUR), Ok(daily.start(8 * HOUR)));
+    /// assert!(daily.try_start(Duration::from_nanos(1)).is_err());
     /// ```
     ///
     /// # Panics
@@ -432,15 +342,6 @@ impl Quota {
     }
 
     /// [`Quota::start`] for values known only at run time.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::{Quota, DAY, HOUR};
-    ///
-    /// let budget = Quota::fixed_window(500, DAY);
-    /// assert_eq!(budget.try_start(8 * HOUR), Ok(budget.start(8 * HOUR)));
-    /// assert!(budget.try_start(Duration::from_nanos(1)).is_err());
-    /// ```
     ///
     /// # Errors
     /// If `start` is not whole microseconds.
@@ -462,22 +363,22 @@ impl Quota {
         self.algorithm
     }
 
-    /// Tokens paid back every [`period`](Quota::period).
+    /// Tokens refilled every [`period`](Quota::period).
     pub const fn rate(&self) -> u64 {
         self.rate
     }
 
-    /// The time in which [`rate`](Quota::rate) tokens are paid back.
+    /// The time in which [`rate`](Quota::rate) tokens are refilled.
     pub const fn period(&self) -> Duration {
         Duration::from_micros(self.period)
     }
 
-    /// The most tokens spent at once; `q` of `RateLimit-Policy`.
+    /// The capacity, the largest burst; `q` of `RateLimit-Policy`.
     pub const fn limit(&self) -> u64 {
         self.capacity
     }
 
-    /// What may be reserved over the capacity: 0 = no reservations, `None` = without bound.
+    /// Tokens that may be reserved over the capacity: 0 = no reservations, `None` = no bound.
     pub const fn reservable(&self) -> Option<u64> {
         match self.max_reserved {
             UNLIMITED => None,
@@ -485,17 +386,17 @@ impl Quota {
         }
     }
 
-    /// Where window boundaries lie after the epoch, modulo the period; `None` = nothing says so, neither
-    /// [`start`](Quota::start) nor [a key](crate::algorithm::seeded).
+    /// Offset of the window boundaries from the epoch, modulo the period; `None` if neither [`start`](Quota::start) nor
+    /// [a key](crate::algorithm::seeded) has set it.
     pub const fn phase(&self) -> Option<Duration> {
         match self.phase {
-            Phase::Nobody => None,
+            Phase::Unset => None,
             Phase::Start | Phase::Seed => Some(Duration::from_micros(self.start)),
         }
     }
 
-    /// The time that the limit is for: `w` of `RateLimit-Policy` is this in whole seconds, rounded up. Of a sliding
-    /// window its period, else the time in which a full capacity (one token if that is 0) is paid back.
+    /// The time that the limit covers; rounded up to seconds, `w` of `RateLimit-Policy`. A sliding window's period,
+    /// otherwise the time in which the full capacity (one token if it is 0) is refilled.
     pub const fn window(&self) -> Duration {
         match self.algorithm {
             Algorithm::SlidingWindow => self.period(),
@@ -503,13 +404,13 @@ impl Quota {
         }
     }
 
-    /// 32 bits that tell this quota from another: a row remembers under which one it was written. Never 0.
+    /// 32 bits that identify this quota in rows written under it. Never 0.
     pub(crate) const fn stamp(&self) -> u32 {
         self.stamp
     }
 
-    /// This quota with its boundaries fixed: at its `start`, else (a fixed window) where `seed`, a key's digest, puts
-    /// them. The stamp stays: it says which quota was chosen, not for which key.
+    /// This quota with fixed boundaries: at its `start`, or (fixed windows without one) derived from `seed`, a key's
+    /// digest. The stamp stays the same: it identifies the quota, not the key.
     #[must_use]
     #[inline]
     pub(crate) const fn seeded(mut self, seed: u64) -> Quota {
@@ -520,19 +421,18 @@ impl Quota {
         self
     }
 
-    /// Whether [`seeded`](crate::algorithm::seeded) changes it.
     pub(crate) const fn wants_seed(&self) -> bool {
         !matches!(self.phase, Phase::Start) && matches!(self.algorithm, Algorithm::FixedWindow)
     }
 
-    /// What only the finished quota can tell: a capacity of 0 needs reservations.
+    /// Checks the finished quota: a capacity of 0 needs reservations.
     ///
     /// # Errors
-    /// If the quota would refuse everything.
+    /// If the quota would deny every request.
     pub(crate) const fn validate(&self) -> Result<(), QuotaError> {
         if self.capacity == 0 && self.max_reserved == 0 {
             return Err(QuotaError::without_value(
-                "capacity is 0 and nothing may be reserved: every request would be refused; raise it, or allow reservations",
+                "capacity is 0 without reservations: every request would be refused; raise it, or allow reservations",
             ));
         }
         Ok(())
@@ -542,7 +442,7 @@ impl Quota {
         self.period
     }
 
-    /// Tokens in microseconds, as they are paid back: a bucket's rate in lowest terms, else a window's.
+    /// Tokens and the microseconds in which they are refilled: in lowest terms for a bucket, per period for a window.
     #[cfg(feature = "redis")]
     pub(crate) const fn pace(&self) -> (u64, u64) {
         match self.algorithm {
@@ -563,16 +463,15 @@ impl Quota {
         self.max_reserved > 0
     }
 
-    /// The most that can ever stand as spent after a reservation. The row itself may hold up to a grain's tokens more.
+    /// The most tokens that can be outstanding after a reservation. The row itself may hold up to one grain more.
     pub(crate) const fn ceiling(&self) -> u64 {
-        if self.max_reserved == UNLIMITED { MOST_SPENT - Quota::MAX_TOKENS } else { self.capacity + self.max_reserved }
+        if self.max_reserved == UNLIMITED { MAX_SPENT - Quota::MAX_TOKENS } else { self.capacity + self.max_reserved }
     }
 
-    /// `tokens` a second, as a token bucket: fifty a second is `per_second(50)`.
+    /// A token bucket of `tokens` per second.
     ///
     /// ```
     /// use tollgate::{Quota, DAY, HOUR, MINUTE, SECOND};
-    ///
     /// assert_eq!(Quota::per_second(50), Quota::token_bucket(50, SECOND));
     /// assert_eq!(Quota::per_minute(50), Quota::token_bucket(50, MINUTE));
     /// assert_eq!(Quota::per_hour(50), Quota::token_bucket(50, HOUR));
@@ -586,7 +485,7 @@ impl Quota {
         Quota::token_bucket(tokens, SECOND)
     }
 
-    /// `tokens` a minute, as a token bucket.
+    /// A token bucket of `tokens` per minute.
     ///
     /// # Panics
     /// As [`Quota::token_bucket`].
@@ -595,7 +494,7 @@ impl Quota {
         Quota::token_bucket(tokens, MINUTE)
     }
 
-    /// `tokens` an hour, as a token bucket.
+    /// A token bucket of `tokens` per hour.
     ///
     /// # Panics
     /// As [`Quota::token_bucket`].
@@ -604,7 +503,7 @@ impl Quota {
         Quota::token_bucket(tokens, HOUR)
     }
 
-    /// `tokens` a day, as a token bucket.
+    /// A token bucket of `tokens` per day.
     ///
     /// # Panics
     /// As [`Quota::token_bucket`].
@@ -614,8 +513,8 @@ impl Quota {
     }
 }
 
-/// Nothing spends more than an `f64` counts exactly.
-pub(crate) const MOST_SPENT: u64 = (1 << 53) - 1;
+/// The largest token count of a row, the largest integer that an `f64` holds exactly.
+pub(crate) const MAX_SPENT: u64 = (1 << 53) - 1;
 
 impl fmt::Debug for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -663,7 +562,7 @@ mod tests {
             assert!(error.contains(text), "{error}");
         }
         assert!(Quota::try_token_bucket(most, SECOND).is_ok());
-        assert!(Quota::try_fixed_window(1, Quota::MAX_PERIOD).is_ok());
+        assert!(Quota::try_fixed_window(1, Quota::MAX_PERIOD).is_ok_and(|slow| slow.window() < Quota::MAX_WINDOW));
     }
 
     #[test]
@@ -680,7 +579,7 @@ mod tests {
         assert_ne!(quota.stamp(), quota.capacity(11).stamp());
         assert_ne!(quota.stamp(), quota.start(Duration::ZERO).stamp());
         assert_eq!(quota.stamp(), quota.seeded(12345).stamp());
-        // Quotas that people write: a shorter stamp had collisions among these.
+        // Common quotas: a shorter stamp had collisions among these.
         let mut stamps = std::collections::HashSet::new();
         for rate in
             [1, 2, 3, 5, 6, 10, 15, 20, 24, 30, 40, 50, 60, 100, 120, 200, 250, 300, 400, 500, 600, 1000, 5000, 10_000]
@@ -696,7 +595,7 @@ mod tests {
 
     #[test]
     fn stamps_stay_what_they_were() {
-        // Rows on a shared store outlive an upgrade, and are read by processes of two versions. Computed apart.
+        // Rows in Redis outlive an upgrade and are read by processes of both versions. Computed independently.
         for (quota, stamp) in [
             (Quota::token_bucket(10, MINUTE), 0x191d_e581),
             (Quota::token_bucket(10, MINUTE).capacity(20).max_reserved(5), 0x2b3d_ea39),
@@ -721,7 +620,7 @@ mod tests {
         for (rate, period) in [(0, SECOND), (most + 1, SECOND), (1, Duration::ZERO), (1, Quota::MAX_PERIOD + micro)] {
             assert!(Quota::try_token_bucket(rate, period).is_err(), "{rate} / {period:?}");
         }
-        // 2^53 - 1 = 6361 * 1,416,003,655,831: the longest time in which anything is paid back.
+        // 2^53 - 1 = 6361 * 1,416,003,655,831: the longest refill time.
         let (slow, whole) = (Quota::token_bucket(1, 6361 * micro), 1_416_003_655_831);
         assert_eq!(slow.try_capacity(whole).map(|quota| quota.window()), Ok(Quota::MAX_WINDOW));
         assert_eq!(
@@ -750,11 +649,11 @@ mod tests {
         );
         let plain = Quota::token_bucket(10, MINUTE);
         assert_eq!((plain.reservable(), plain.reserves(), plain.ceiling(), plain.phase()), (Some(0), false, 10, None));
-        // A cost on top of the most that may be owed is still counted exactly.
+        // A cost on top of the largest possible debt is still exact.
         let endless = plain.unlimited_reservations();
         assert_eq!((endless.reservable(), endless.reserves()), (None, true));
         assert_eq!(endless.ceiling() + Quota::MAX_TOKENS, 9_007_199_254_740_991);
-        // One token where there is no capacity; two windows until a sliding one has forgotten.
+        // One token for a capacity of 0; two windows until a sliding window is empty.
         assert_eq!(plain.capacity(0).max_reserved(1).window(), 6 * SECOND);
         assert_eq!(Quota::sliding_window(10, MINUTE).fill_micros(), 120_000_000);
         assert!(Quota::fixed_window(1, SECOND).try_start(Duration::from_micros(5)).is_ok());

@@ -22,7 +22,7 @@
 //! type), its first byte (1), zeros.
 
 use super::batch::Kind;
-use crate::algorithm::{Algorithm, ChargeRecord, MOST_SPENT, Micros, Quota, State};
+use crate::algorithm::{Algorithm, ChargeRecord, MAX_SPENT, Micros, Quota, State};
 use crate::backend::{Error, ErrorKind};
 
 /// Defines constants, and the table by which the script gets them under the same names.
@@ -49,7 +49,7 @@ shared! {
     TAGS: u32 = 1 << Algorithm::TAG_BITS;
     NEVER: u32 = u32::MAX;
     // The last instant, and the most that is ever spent.
-    LAST: u64 = MOST_SPENT;
+    LAST: u64 = MAX_SPENT;
 }
 
 /// Of the layout of a row, and of its key: rows of 0.1 had the keys of version 1.
@@ -119,7 +119,7 @@ impl Arguments {
 
 /// Whole numbers beyond those that a double counts mean the same as the last one: more than anything has.
 fn counted(count: u64) -> f64 {
-    count.min(MOST_SPENT) as f64
+    count.min(MAX_SPENT) as f64
 }
 
 /// Without the start of windows, which differs from key to key.
@@ -204,7 +204,7 @@ fn state(row: &[u8]) -> Result<State, Foreign> {
         _ => return Err(Foreign::Bytes { length: word(4), first: row[8] }),
     }
     let (spent, at, carry) = (number(HEADER), instant(number(HEADER + 8)), number(HEADER + 16));
-    let in_range = |tokens: f64| (0.0..=MOST_SPENT as f64).contains(&tokens);
+    let in_range = |tokens: f64| (0.0..=MAX_SPENT as f64).contains(&tokens);
     let at = at.filter(|_| in_range(spent) && in_range(carry)).ok_or(Foreign::Damaged)?;
     let clear = Micros::from_seconds(word(HEADER + 28));
     Ok(State { spent, at, carry, stamp: word(HEADER + 24), clear })
