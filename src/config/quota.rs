@@ -112,7 +112,7 @@ mod tests {
                 r#"{"rate": 1, "period": "1s", "max_reserved": "some"}"#,
                 "max_reserved: the text \"some\" is no number of tokens",
             ),
-            (r#""1 per blue moon""#, "\"blue\" is no period"),
+            (r#""1 per blue moon""#, "expected a period such as \"min\" or \"30s\", found \"blue\""),
             ("7", "the number 7 is no quota; write a text"),
         ] {
             let error = serde_json::from_str::<Quota>(json).unwrap_err().to_string();

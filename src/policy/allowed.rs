@@ -1,13 +1,13 @@
-//! A decision that is known to be an admission.
+//! A decision that is known to allow its call.
 
 use std::ops::Deref;
 
 use super::decision::Decision;
 
-/// An admission: a [`Decision`], or [`Decisions`](super::Decisions), that is not a denial.
+/// A [`Decision`], or [`Decisions`](super::Decisions), that allowed the call.
 ///
-/// [`RateLimiter::limit`](crate::RateLimiter::limit) and the other calls that fail on a denial return it. It
-/// dereferences to the decision. Unlike a decision it may be ignored: there is nothing left to check.
+/// Returned by the calls that fail on a denial, such as [`RateLimiter::limit`](crate::RateLimiter::limit), and
+/// dereferences to the decision. Unlike a `Decision` it may be ignored.
 ///
 /// ```
 /// # use tollgate::{policy::Allowed, Decision, LimitError, Policy, Quota, RateLimiter, HOUR};
@@ -32,7 +32,7 @@ impl<T> Allowed<T> {
         Allowed(decision)
     }
 
-    /// The decision, to keep.
+    /// Returns the decision.
     pub fn into_inner(self) -> T {
         self.0
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::StatusCode;
 
-/// The key could not be found, and going on without it would be wrong: the request is answered with this.
+/// A failure to find a key that refuses the request.
 ///
 /// ```
 /// let error = tollgate::key::KeyError::new("no tenant: put the tenant layer outside the limiter");
@@ -17,24 +17,24 @@ pub struct KeyError {
     fault: KeyFault,
 }
 
-/// The faults that a layer tells apart.
+/// Failures that the layer handles differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyFault {
     Other,
-    /// The server does not pass the peer's address on.
+    /// The server does not pass on the peer's address.
     NoPeerAddress,
-    /// The request does not say who sent it.
+    /// The request does not identify its sender.
     Anonymous,
 }
 
 impl KeyError {
-    /// The service is not set up as the extractor needs it: 500. The message says what is missing and what to do. It is
-    /// shown to the client: no secrets.
+    /// An error of the service's configuration, with status 500. The message should name what is missing and how to fix
+    /// it. Clients see it: do not include secrets.
     pub fn new(message: impl Into<String>) -> KeyError {
         KeyError { status: StatusCode::INTERNAL_SERVER_ERROR, message: message.into(), fault: KeyFault::Other }
     }
 
-    /// The same with another status: 400 or 401 where the request lacks what it should bring.
+    /// Sets the status: 400 or 401 if the request lacks something.
     ///
     /// ```
     /// use http::{request::Parts, StatusCode};
@@ -64,7 +64,7 @@ impl KeyError {
         self.fault
     }
 
-    /// The status of the answer: 500 unless [said otherwise](KeyError::with_status).
+    /// The status of the response: 500 unless set [otherwise](KeyError::with_status).
     pub const fn status(&self) -> StatusCode {
         self.status
     }

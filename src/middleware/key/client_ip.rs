@@ -42,8 +42,8 @@ pub fn client_ip() -> ClientIp {
         prefix_v4: 32,
         prefix_v6: 64,
         nat64: Vec::new(),
-        believe: Believe::Nobody,
-        source: Source::XForwardedFor,
+        trust: Trust::PeerOnly,
+        header: AddressHeader::XForwardedFor,
     }
 }
 
@@ -58,21 +58,21 @@ pub struct ClientIp {
     prefix_v6: u8,
     /// The operator's own prefixes: IPv4 clients come as addresses in them.
     nat64: Vec<Ipv6Net>,
-    believe: Believe,
-    source: Source,
+    trust: Trust,
+    header: AddressHeader,
 }
 
 /// Whose word is taken for whom they saw.
 #[derive(Clone, Debug)]
-enum Believe {
-    Nobody,
+enum Trust {
+    PeerOnly,
     Networks(Vec<IpNet>),
     Hops(usize),
 }
 
 /// Where it is written.
 #[derive(Clone, Debug)]
-enum Source {
+enum AddressHeader {
     XForwardedFor,
     Forwarded,
     Single(HeaderName),
@@ -159,8 +159,8 @@ impl ClientIp {
         I: IntoIterator,
         I::Item: AsRef<str>,
     {
-        self.believe = Believe::Networks(parse_networks(networks)?);
-        self.reachable()
+        self.trust = Trust::Networks(parse_networks(networks)?);
+        self.checked()
     }
 
     /// Believes that a request has passed exactly so many proxies of yours, whatever their addresses: the client is the
@@ -180,7 +180,7 @@ impl ClientIp {
     /// ```
     #[must_use]
     pub fn trust_hops(mut self, hops: usize) -> ClientIp {
-        self.believe = if hops == 0 { Believe::Nobody } else { Believe::Hops(hops) };
+        self.trust = if hops == 0 { Trust::PeerOnly } else { Trust::Hops(hops) };
         self
     }
 
@@ -199,7 +199,7 @@ impl ClientIp {
     /// ```
     #[must_use]
     pub fn from_forwarded(mut self) -> ClientIp {
-        self.source = Source::Forwarded;
+        self.header = AddressHeader::Forwarded;
         self
     }
 
@@ -224,7 +224,7 @@ impl ClientIp {
     #[track_caller]
     #[must_use]
     pub fn from_header(mut self, name: &'static str) -> ClientIp {
-        self.source = Source::Single(field_name(name));
+        self.header = AddressHeader::Single(field_name(name));
         self
     }
 
@@ -280,12 +280,12 @@ impl ClientIp {
         I::Item: AsRef<str>,
     {
         self.nat64 = prefixes.into_iter().map(|prefix| parse_prefix(prefix.as_ref())).collect::<Result<_, _>>()?;
-        self.reachable()
+        self.checked()
     }
 
     /// This, unless it trusts a network in which no mapped address lies.
-    fn reachable(self) -> Result<ClientIp, CidrError> {
-        let Believe::Networks(networks) = &self.believe else { return Ok(self) };
+    fn checked(self) -> Result<ClientIp, CidrError> {
+        let Trust::Networks(networks) = &self.trust else { return Ok(self) };
         for network in networks {
             let within = |prefix: &&Ipv6Net| matches!(network, IpNet::V6(v6) if prefix.contains(v6));
             if let Some(prefix) = self.nat64.iter().find(within) {
@@ -360,16 +360,16 @@ impl ClientIp {
     pub fn resolve(&self, parts: &Parts) -> Option<IpAddr> {
         let headers = &parts.headers;
         let peer = self.canonical(peer(&parts.extensions)?.ip());
-        Some(match &self.believe {
-            Believe::Nobody => peer,
-            Believe::Hops(hops) => self.written(headers).nth(hops - 1).flatten().map_or(peer, |ip| self.canonical(ip)),
-            Believe::Networks(networks) => {
-                let believed = |address: &IpAddr| networks.iter().any(|network| network.contains(address));
+        Some(match &self.trust {
+            Trust::PeerOnly => peer,
+            Trust::Hops(hops) => self.recorded(headers).nth(hops - 1).flatten().map_or(peer, |ip| self.canonical(ip)),
+            Trust::Networks(networks) => {
+                let is_trusted = |address: &IpAddr| networks.iter().any(|network| network.contains(address));
                 let mut client = peer;
-                let mut written = self.written(headers);
-                while believed(&client) {
+                let mut recorded = self.recorded(headers);
+                while is_trusted(&client) {
                     // Never skip an entry that makes no sense: what is left of it is anybody's.
-                    let Some(Some(address)) = written.next() else { break };
+                    let Some(Some(address)) = recorded.next() else { break };
                     client = self.canonical(address);
                 }
                 client
@@ -378,11 +378,11 @@ impl ClientIp {
     }
 
     /// What proxies wrote, the nearest one's word first; `None` where it is no address.
-    fn written<'a>(&self, headers: &'a HeaderMap) -> Box<dyn Iterator<Item = Option<IpAddr>> + 'a> {
-        match &self.source {
-            Source::XForwardedFor => Box::new(entries(headers, &X_FORWARDED_FOR, false).map(address)),
-            Source::Forwarded => Box::new(entries(headers, &FORWARDED, true).map(node)),
-            Source::Single(name) => {
+    fn recorded<'a>(&self, headers: &'a HeaderMap) -> Box<dyn Iterator<Item = Option<IpAddr>> + 'a> {
+        match &self.header {
+            AddressHeader::XForwardedFor => Box::new(entries(headers, &X_FORWARDED_FOR, false).map(address)),
+            AddressHeader::Forwarded => Box::new(entries(headers, &FORWARDED, true).map(node)),
+            AddressHeader::Single(name) => {
                 Box::new(std::iter::once(only(headers, name).and_then(|value| single(name, value))))
             }
         }
@@ -392,7 +392,7 @@ impl ClientIp {
 impl KeyExtractor for ClientIp {
     fn extract(&self, parts: &Parts) -> Extraction {
         // A header that is read, but that nobody is believed about.
-        if let (Believe::Nobody, Source::Forwarded | Source::Single(_)) = (&self.believe, &self.source) {
+        if let (Trust::PeerOnly, AddressHeader::Forwarded | AddressHeader::Single(_)) = (&self.trust, &self.header) {
             return Extraction::Now(Found::Refuse(KeyError::new(UNTRUSTED)));
         }
         match self.resolve(parts) {
@@ -570,8 +570,8 @@ mod tests {
             assert_eq!(resolve(trusted), "203.0.113.9", "{trusted}");
         }
         assert_eq!(resolve("10.9.0.0/16"), "10.1.2.3");
-        let error = client_ip().try_trust(["10.0.0.0/33"]).expect_err("no network").to_string();
-        assert!(error.starts_with("\"10.0.0.0/33\" is no network"), "{error}");
+        let error = client_ip().try_trust(["10.0.0.0/33"]).expect_err("an invalid network").to_string();
+        assert!(error.starts_with("\"10.0.0.0/33\" is not a network"), "{error}");
     }
 
     #[test]

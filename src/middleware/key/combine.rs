@@ -24,13 +24,13 @@ pub struct Or<A, B>(pub(super) A, pub(super) Arc<B>);
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn extract(&self, parts: &Parts) -> Extraction {
         match self.0.extract(parts) {
-            Extraction::Now(found) if is_nobody(&found) => self.1.extract(parts),
+            Extraction::Now(found) if is_anonymous(&found) => self.1.extract(parts),
             Extraction::Later(first) => {
                 // The second sees the request now; a future that is not needed is dropped unpolled.
                 let second = self.1.extract(parts);
                 Extraction::later(async move {
                     let found = first.await;
-                    if is_nobody(&found) { second.found().await } else { found }
+                    if is_anonymous(&found) { second.found().await } else { found }
                 })
             }
             found => found,
@@ -134,7 +134,7 @@ pub struct OrReject<A>(pub(super) A);
 impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
     fn extract(&self, parts: &Parts) -> Extraction {
         self.0.extract(parts).then(|found| {
-            if !is_nobody(&found) {
+            if !is_anonymous(&found) {
                 return found;
             }
             let error = KeyError::new("the request does not say who is asking, which this service needs to know");
@@ -167,7 +167,7 @@ pub struct OrSkip<A>(pub(super) A);
 
 impl<A: KeyExtractor> KeyExtractor for OrSkip<A> {
     fn extract(&self, parts: &Parts) -> Extraction {
-        self.0.extract(parts).then(|found| if is_nobody(&found) { Found::Skip } else { found })
+        self.0.extract(parts).then(|found| if is_anonymous(&found) { Found::Skip } else { found })
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
@@ -183,7 +183,7 @@ impl<A: KeyExtractor> KeyExtractor for OrSkip<A> {
     }
 }
 
-fn is_nobody(found: &Found) -> bool {
+fn is_anonymous(found: &Found) -> bool {
     matches!(found, Found::Subject(subject) if subject.key().is_none())
 }
 
@@ -215,7 +215,7 @@ mod tests {
         let parts = http::Request::new(()).into_parts().0;
         match pin!(extractor.extract(&parts).found()).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(found) => found,
-            Poll::Pending => panic!("nothing here waits"),
+            Poll::Pending => panic!("the test futures are ready"),
         }
     }
 
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn or_asks_the_second_only_if_the_first_finds_nobody() {
+    fn or_asks_the_second_only_if_the_first_finds_no_key() {
         for (first, second, found) in
             [(Some(1), Some(2), Some(1)), (None, Some(2), Some(2)), (None, None, None), (Some(1), None, Some(1))]
         {
@@ -260,23 +260,26 @@ mod tests {
     }
 
     #[test]
-    fn the_address_is_of_whoever_looks_at_one() {
+    fn the_address_comes_from_whichever_extractor_has_one() {
         let parts = {
             let mut parts = http::Request::new(()).into_parts().0;
             parts.extensions.insert(super::super::PeerAddr(([192, 0, 2, 1], 4711).into()));
             parts
         };
         let ip = super::super::client_ip;
-        let nobody = || now(None);
+        let anonymous = || now(None);
         for (extractor, found) in [
-            (Box::new(ip().or(nobody())) as Box<dyn KeyExtractor>, true),
-            (Box::new(nobody().or(ip())), true),
-            (Box::new(ip().and(nobody())), true),
-            (Box::new(nobody().and(ip())), true),
+            (Box::new(ip().or(anonymous())) as Box<dyn KeyExtractor>, true),
+            (Box::new(anonymous().or(ip())), true),
+            (Box::new(ip().and(anonymous())), true),
+            (Box::new(anonymous().and(ip())), true),
             (Box::new(ip().map(|subject| subject)), true),
             (Box::new(ip().or_reject()), true),
             (Box::new(ip().or_skip()), true),
-            (Box::new(nobody().or(nobody()).and(nobody()).or_skip().or_reject().map(|subject| subject)), false),
+            (
+                Box::new(anonymous().or(anonymous()).and(anonymous()).or_skip().or_reject().map(|subject| subject)),
+                false,
+            ),
         ] {
             assert_eq!(extractor.address(&parts), found.then_some([192, 0, 2, 1].into()));
         }
@@ -300,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_rejected_or_skipped_where_that_is_said() {
+    fn anonymous_callers_are_rejected_or_skipped() {
         assert!(matches!(find(now(None).or_skip()), Found::Skip));
         assert!(matches!(find(later(None).or_skip()), Found::Skip));
         assert!(matches!(find(later(None).or_reject()), Found::Refuse(error) if error.status() == 400));

@@ -9,19 +9,19 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::header::{HeaderMap, HeaderName};
 
-/// The entries of all lines of a field, the last one first, at most [`MOST_ENTRIES`] and [`MOST_BYTES`].
+/// The entries of all lines of a field, the last one first, at most [`MAX_ENTRIES`] and [`MAX_BYTES`].
 pub(super) fn entries<'a>(headers: &'a HeaderMap, name: &HeaderName, quoted: bool) -> impl Iterator<Item = &'a [u8]> {
     let mut bytes = 0;
     let lines = headers.get_all(name).iter().rev();
-    lines.flat_map(move |line| from_the_right(line.as_bytes(), quoted)).take(MOST_ENTRIES).take_while(move |entry| {
+    lines.flat_map(move |line| from_the_right(line.as_bytes(), quoted)).take(MAX_ENTRIES).take_while(move |entry| {
         bytes += entry.len() + 1;
-        bytes <= MOST_BYTES
+        bytes <= MAX_BYTES
     })
 }
 
 /// A chain of proxies is short. More is an attempt to keep us busy.
-const MOST_ENTRIES: usize = 64;
-const MOST_BYTES: usize = 8192;
+const MAX_ENTRIES: usize = 64;
+const MAX_BYTES: usize = 8192;
 
 /// The `,`-separated entries of a line, the last one first. Where they may be quoted, commas within quotes separate
 /// nothing.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 
-use crate::policy::{Key, KeyError, Source, Subject};
+use crate::policy::{Key, KeyError, KeySource, Subject};
 
 #[cfg(feature = "axum")]
 pub(crate) use self::request::percent_decoded;
@@ -457,6 +457,6 @@ impl KeyExtractor for Global {
 }
 
 /// [`can_find`](KeyExtractor::can_find) of extractors that look at one place of a request, and may find nothing there.
-fn finds_at(source: Source, name: &str, key: &Key) -> bool {
+fn finds_at(source: KeySource, name: &str, key: &Key) -> bool {
     *key == Key::anonymous() || key.source() == Some((source, name.as_bytes()))
 }

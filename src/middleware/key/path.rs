@@ -7,7 +7,7 @@ use http::request::Parts;
 
 use super::request::percent_decoded;
 use super::{Extraction, KeyExtractor, finds_at};
-use crate::policy::{Key, Source};
+use crate::policy::{Key, KeySource};
 
 /// Counts by a parameter of the route, `"id"` of `/users/{id}`, percent-decoded. Where the route has none of that name,
 /// the caller is anonymous. The layer has to be where axum has matched the route: within `Router::layer`, `route_layer`
@@ -49,7 +49,7 @@ impl PathParam {
     /// assert_eq!(tollgate::key::path("team").key("7").to_text(), "path(team):7");
     /// ```
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
-        Key::found(Source::Path, &self.name, value.as_ref())
+        Key::found(KeySource::Path, &self.name, value.as_ref())
     }
 }
 
@@ -62,7 +62,7 @@ impl KeyExtractor for PathParam {
     }
 
     fn can_find(&self, key: &Key) -> bool {
-        finds_at(Source::Path, &self.name, key)
+        finds_at(KeySource::Path, &self.name, key)
     }
 }
 

@@ -8,7 +8,7 @@ use http::request::Parts;
 
 use super::super::headers::field_name;
 use super::{Extraction, Found, KeyExtractor, finds_at};
-use crate::policy::{Key, Source};
+use crate::policy::{Key, KeySource};
 
 /// Counts by what an outer layer put among the request's extensions: a user, a session, a tenant. Without it the caller
 /// is anonymous, and the layer reports that once as a [mistake](crate::observe::Mistake), unless `or`, `or_reject` or `or_skip` says
@@ -121,7 +121,7 @@ impl Header {
     /// assert_eq!(by_key.key("k7").to_text(), "header(x-api-key):k7");
     /// ```
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
-        Key::found(Source::Header, self.name.as_str(), value.as_ref())
+        Key::found(KeySource::Header, self.name.as_str(), value.as_ref())
     }
 }
 
@@ -131,7 +131,7 @@ impl KeyExtractor for Header {
     }
 
     fn can_find(&self, key: &Key) -> bool {
-        finds_at(Source::Header, self.name.as_str(), key)
+        finds_at(KeySource::Header, self.name.as_str(), key)
     }
 }
 
@@ -182,7 +182,7 @@ impl Bearer {
     /// # }
     /// ```
     pub fn key(&self, token: impl AsRef<[u8]>) -> Key {
-        Key::found(Source::Bearer, "", token.as_ref())
+        Key::found(KeySource::Bearer, "", token.as_ref())
     }
 }
 
@@ -192,7 +192,7 @@ impl KeyExtractor for Bearer {
     }
 
     fn can_find(&self, key: &Key) -> bool {
-        finds_at(Source::Bearer, "", key)
+        finds_at(KeySource::Bearer, "", key)
     }
 }
 
@@ -244,7 +244,7 @@ impl Cookie {
     /// assert_eq!(tollgate::key::cookie("session").key("s7").to_text(), "cookie(session):s7");
     /// ```
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
-        Key::found(Source::Cookie, &self.name, without_quotes(value.as_ref()))
+        Key::found(KeySource::Cookie, &self.name, without_quotes(value.as_ref()))
     }
 }
 
@@ -262,7 +262,7 @@ impl KeyExtractor for Cookie {
     }
 
     fn can_find(&self, key: &Key) -> bool {
-        finds_at(Source::Cookie, &self.name, key)
+        finds_at(KeySource::Cookie, &self.name, key)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Texts of keys, and what they read back as.
+//! Tests of the text form of keys.
 
 use proptest::prelude::*;
 
@@ -111,14 +111,14 @@ fn an_error_has_the_place_and_what_was_expected_and_not_the_text() {
         ("(7 8)", 3, "a comma"),
         ("()", 1, "a key: write"),
         ("(7,", 3, "a key: write"),
-        ("\"hunter2", 8, "a quote at the end"),
+        ("\"hunter2", 8, "a closing quote"),
         (r#""a\q""#, 2, "an escape: write"),
         (r#""\x4""#, 1, "an escape: write"),
         (r#""\u{d800}""#, 1, "an escape: write"),
         (r#""\xff""#, 0, "a text in UTF-8"),
         ("bearer:", 7, "a value: write"),
         ("bearer:a b", 9, "the end"),
-        ("header(x-api-key) k7", 16, "\"):\" behind the name"),
+        ("header(x-api-key) k7", 16, "\"):\" after the name"),
         ("header():k7", 7, "a value: write"),
         ("192.0.2.7/24", 0, "a key: write"),
         ("340282366920938463463374607431768211456", 0, "a key: write"),
