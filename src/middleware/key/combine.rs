@@ -1,4 +1,4 @@
-//! Extractors made of others.
+//! Combinators of extractors.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,14 +9,13 @@ use http::request::Parts;
 use super::{Extraction, Found, KeyError, KeyExtractor};
 use crate::policy::{Key, KeyFault, Subject};
 
-/// What [`KeyExtractor::or`] makes.
+/// The extractor made by [`KeyExtractor::or`].
 ///
 /// ```
 /// use tollgate::key::{self, ClientIp, Extension, KeyExtractor, Or};
 ///
-/// struct User { id: u64 }
-/// let id: fn(&User) -> u64 = |user| user.id;
-/// let either: Or<Extension<User, fn(&User) -> u64>, ClientIp> = key::extension(id).or(key::client_ip());
+/// let id: fn(&String) -> String = String::clone;
+/// let either: Or<Extension<String, fn(&String) -> String>, ClientIp> = key::extension(id).or(key::client_ip());
 /// ```
 #[derive(Clone, Debug)]
 pub struct Or<A, B>(pub(super) A, pub(super) Arc<B>);
@@ -26,7 +25,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
         match self.0.extract(parts) {
             Extraction::Now(found) if is_anonymous(&found) => self.1.extract(parts),
             Extraction::Later(first) => {
-                // The second sees the request now; a future that is not needed is dropped unpolled.
+                // The second extractor needs the request now; its future is dropped unpolled if unused.
                 let second = self.1.extract(parts);
                 Extraction::later(async move {
                     let found = first.await;
@@ -51,14 +50,13 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     }
 }
 
-/// What [`KeyExtractor::and`] makes.
+/// The extractor made by [`KeyExtractor::and`].
 ///
 /// ```
 /// use tollgate::key::{self, And, ClientIp, Extension, KeyExtractor};
 ///
-/// struct User { id: u64 }
-/// let id: fn(&User) -> u64 = |user| user.id;
-/// let both: And<Extension<User, fn(&User) -> u64>, ClientIp> = key::extension(id).and(key::client_ip());
+/// let id: fn(&String) -> String = String::clone;
+/// let both: And<Extension<String, fn(&String) -> String>, ClientIp> = key::extension(id).and(key::client_ip());
 /// ```
 #[derive(Clone, Debug)]
 pub struct And<A, B>(pub(super) A, pub(super) B);
@@ -76,7 +74,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for And<A, B> {
     }
 
     fn can_find(&self, key: &Key) -> bool {
-        // A caller that lacks one of the two has no key. A deny list finds credentials in pairs, too.
+        // A caller that lacks either key is anonymous. Deny lists also find credentials within a pair.
         if *key == Key::anonymous() || key.source().is_some() {
             return self.0.can_find(key) || self.1.can_find(key);
         }
@@ -88,11 +86,10 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for And<A, B> {
     }
 }
 
-/// What [`KeyExtractor::map`] makes.
+/// The extractor made by [`KeyExtractor::map`].
 ///
 /// ```
-/// use tollgate::key::{self, ClientIp, KeyExtractor, Map};
-/// use tollgate::Subject;
+/// use tollgate::{key::{self, ClientIp, KeyExtractor, Map}, Subject};
 ///
 /// let changed: Map<ClientIp, fn(Subject) -> Subject> = key::client_ip().map(|subject| subject.tier("visitor"));
 /// ```
@@ -121,12 +118,12 @@ where
     }
 }
 
-/// What [`KeyExtractor::or_reject`] makes.
+/// The extractor made by [`KeyExtractor::or_reject`].
 ///
 /// ```
 /// use tollgate::key::{self, Bearer, KeyExtractor, OrReject};
 ///
-/// let only_known: OrReject<Bearer> = key::bearer().or_reject(); // inside of the layer that checked the token
+/// let only_known: OrReject<Bearer> = key::bearer().or_reject();
 /// ```
 #[derive(Clone, Debug)]
 pub struct OrReject<A>(pub(super) A);
@@ -155,12 +152,12 @@ impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
     }
 }
 
-/// What [`KeyExtractor::or_skip`] makes.
+/// The extractor made by [`KeyExtractor::or_skip`].
 ///
 /// ```
 /// use tollgate::key::{self, Bearer, KeyExtractor, OrSkip};
 ///
-/// let only_known: OrSkip<Bearer> = key::bearer().or_skip(); // inside of the layer that checked the token
+/// let only_known: OrSkip<Bearer> = key::bearer().or_skip();
 /// ```
 #[derive(Clone, Debug)]
 pub struct OrSkip<A>(pub(super) A);
@@ -193,7 +190,7 @@ fn both(first: Found, second: Found) -> Found {
         (Found::Skip, _) | (_, Found::Skip) => Found::Skip,
         (Found::Subject(first), Found::Subject(second)) => {
             let Some((a, b)) = first.key().zip(second.key()) else {
-                // Nobody's tier either: the anonymous bucket is for all who lack a key.
+                // Without a tier: all callers that lack a key share the anonymous row.
                 return Found::Subject(Subject::anonymous());
             };
             let subject = Subject::new((a, b));
@@ -226,7 +223,7 @@ mod tests {
         }
     }
 
-    /// The same extractor at once and later.
+    /// An extractor whose result is a future; [`now`] is its immediate counterpart.
     fn later(answer: Option<u64>) -> impl KeyExtractor {
         move |_: &Parts| Extraction::later(async move { answer })
     }

@@ -1,4 +1,4 @@
-//! Keys by the server that a request is for: for layers around HTTP clients.
+//! Keys by destination host, for layers around HTTP clients.
 
 use http::Uri;
 use http::request::Parts;
@@ -6,12 +6,11 @@ use http::request::Parts;
 use super::{Extraction, KeyExtractor};
 use crate::policy::Key;
 
-/// Counts by the host and port of the request's URI: for a layer around an HTTP client, where each server has a limit of
-/// its own.
+/// Counts by host and port of the request's URI, for a layer around an HTTP client that limits each server separately.
 ///
-/// The key is `("host", "api.example.com:443")`: the host in lower case, and the port, that of the scheme if the URI has
-/// none. A URI without a host, as a server receives it in HTTP/1.1, has no key. It is not for limits on callers: they
-/// choose the host that they name.
+/// The key is `("host", "api.example.com:443")`: the host in lower case, and the port, by default the scheme's. A URI
+/// without a host, as in HTTP/1.1 requests that a server receives, has no key. Do not use it to limit callers, which
+/// choose the host they name.
 ///
 /// ```
 /// use http::Request;
@@ -31,7 +30,7 @@ pub fn host() -> Host {
     Host
 }
 
-/// What [`host`] makes.
+/// The extractor made by [`host`].
 ///
 /// ```
 /// let by_server: tollgate::key::Host = tollgate::key::host();
