@@ -262,19 +262,6 @@ impl Decision {
     /// Converts to a `Result`: `Ok` if allowed, else an error to return from a handler.
     /// [`limit`](crate::RateLimiter::limit) and the other calls without `try_` already do this.
     ///
-    /// ```
-    /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), LimitError> {
-    /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
-    ///
-    /// let limiter = RateLimiter::default();
-    /// assert_eq!(limiter.try_limit(&LOGIN, "ada").await?.into_result()?.remaining(), 0);
-    /// assert!(limiter.try_limit(&LOGIN, "ada").await?.into_result().is_err());
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
     /// # Errors
     /// If the call was denied.
     pub fn into_result(self) -> Result<Allowed, Denied> {

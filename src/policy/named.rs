@@ -48,13 +48,6 @@ type Quotas = SmallVec<[Quota; 1]>;
 impl Policy {
     /// Makes a policy that is known at compile time. To add [tiers](Policy::tier), use a `static LazyLock<Policy>`.
     ///
-    /// ```
-    /// use tollgate::{Policy, Quota, HOUR};
-    ///
-    /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-    /// assert_eq!((LOGIN.name().as_str(), LOGIN.quota().limit()), ("login", 5));
-    /// ```
-    ///
     /// # Panics
     /// If the name is not 1 to 128 printable ASCII characters, or the quota refuses everything (capacity 0 without
     /// reservations). In a `const` this is a compile error. See [`Policy::try_new`].
@@ -102,6 +95,7 @@ impl Policy {
     /// });
     ///
     /// assert_eq!(API.tiers().collect::<Vec<_>>(), [("free", &Quota::token_bucket(60, MINUTE))]);
+    /// assert!(API.clone().try_tier("strict", Quota::sliding_window(60, MINUTE)).is_err()); // another algorithm
     /// RateLimitLayer::new(&API, key::global());
     /// ```
     ///
@@ -118,14 +112,6 @@ impl Policy {
     }
 
     /// Like [`Policy::tier`], for tiers known only at run time.
-    ///
-    /// ```
-    /// use tollgate::{Policy, Quota, MINUTE};
-    ///
-    /// let api = || Policy::new("api", Quota::token_bucket(30, MINUTE));
-    /// assert!(api().try_tier(String::from("free"), Quota::token_bucket(60, MINUTE)).is_ok());
-    /// assert!(api().try_tier("strict", Quota::sliding_window(60, MINUTE)).is_err()); // another algorithm
-    /// ```
     ///
     /// # Errors
     /// If [`Policy::tier`] would panic; the error shows policy, tier and quota.

@@ -1,19 +1,6 @@
 //! The reasons for decisions, and the components that decide.
 
-/// The component that decided: the backend, or one that acted in its place.
-///
-/// ```
-/// # use tollgate::{policy::DecidedBy, Policy, Quota, RateLimiter, MINUTE};
-/// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
-/// # let limiter = RateLimiter::default();
-/// let decision = limiter.try_limit(&API, "ada").await?;
-/// assert_eq!(decision.decided_by(), DecidedBy::Backend);
-/// assert_eq!(decision.decided_by().as_str(), "backend");
-/// # Ok(())
-/// # }
-/// ```
+/// The component that made a decision. See [`Reason`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecidedBy {
@@ -46,7 +33,7 @@ impl DecidedBy {
 /// The reason for a decision.
 ///
 /// ```
-/// # use tollgate::{Policy, Quota, RateLimiter, Reason, MINUTE};
+/// # use tollgate::{policy::DecidedBy, Policy, Quota, RateLimiter, Reason, MINUTE};
 /// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::backend::Error> {
@@ -54,6 +41,7 @@ impl DecidedBy {
 /// let decision = limiter.try_acquire(&API, "ada").cost(11).await?;
 /// assert_eq!(decision.reason(), Reason::CostTooLarge);
 /// assert_eq!(decision.reason().as_str(), "cost_too_large");
+/// assert_eq!((decision.decided_by(), decision.decided_by().as_str()), (DecidedBy::Backend, "backend"));
 /// # Ok(())
 /// # }
 /// ```

@@ -35,13 +35,6 @@ where
 }
 
 /// The extractor made by [`from_extractor`].
-///
-/// ```
-/// use axum::http::Uri;
-/// use tollgate::key::{self, FromExtractor};
-///
-/// let by_path: FromExtractor<Uri, (), fn(Uri) -> String> = key::from_extractor((), |uri: Uri| uri.path().to_owned());
-/// ```
 pub struct FromExtractor<E, S, F> {
     shared: Arc<(S, F)>,
     of: PhantomData<fn(E)>,

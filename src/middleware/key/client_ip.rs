@@ -50,7 +50,37 @@ pub fn client_ip() -> ClientIp {
 /// The extractor made by [`client_ip`]: how to find the address, and how much of it counts.
 ///
 /// ```
-/// let clients: tollgate::key::ClientIp = tollgate::key::client_ip();
+/// use http::Request;
+/// use tollgate::key::{self, KeyExtractor, PeerAddr};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let request = Request::builder()
+///     .header("x-forwarded-for", "203.0.113.9, 192.0.2.7")
+///     .header("forwarded", "for=192.0.2.8;proto=https")
+///     .header("cf-connecting-ip", "192.0.2.9");
+/// let (mut parts, ()) = request.body(())?.into_parts();
+/// assert_eq!(key::client_ip().resolve(&parts), None); // no peer address
+/// parts.extensions.insert(PeerAddr("[2001:db8:64::10.0.0.1]:50000".parse()?));
+///
+/// let clients = key::client_ip().nat64(["2001:db8:64::/96"]);
+/// assert_eq!(clients.resolve(&parts), Some([10, 0, 0, 1].into()));
+/// assert_eq!(clients.clone().trust_hops(1).resolve(&parts), Some([192, 0, 2, 7].into()));
+/// assert_eq!(clients.clone().trust_hops(3).resolve(&parts), Some([10, 0, 0, 1].into())); // too few entries
+///
+/// let clients = clients.trust(["10.0.0.0/8"]);
+/// assert_eq!(clients.clone().from_forwarded().resolve(&parts), Some([192, 0, 2, 8].into()));
+/// let clients = clients.from_header("cf-connecting-ip").prefixes(24, 48);
+/// assert_eq!(clients.resolve(&parts), Some([192, 0, 2, 9].into()));
+/// assert_eq!(clients.key([192, 0, 2, 9].into()).to_text(), "192.0.2.0/24");
+/// assert_eq!(clients.subject(&parts).await?, Some(clients.key([192, 0, 2, 99].into()).into()));
+/// assert!(clients.within(["192.0.2.0/24"])(&parts));
+/// assert_eq!(key::client_ip().key("2001:db8::7".parse()?).to_text(), "2001:db8::/64");
+///
+/// assert!(key::client_ip().try_trust(["the office"]).is_err());
+/// assert!(key::client_ip().try_nat64(["2001:db8:64::/95"]).is_err());
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct ClientIp {
@@ -82,20 +112,6 @@ static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 impl ClientIp {
     /// Sets how many leading bits of an address count. Defaults to 32 and 64; larger values mean the whole address.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::{key::{self, KeyExtractor}, Key};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::key::KeyError> {
-    /// let (mut parts, ()) = Request::new(()).into_parts();
-    /// parts.extensions.insert(key::PeerAddr(([192, 0, 2, 7], 50_000).into()));
-    /// let caller = key::client_ip().prefixes(24, 48).subject(&parts).await?.expect("it does not skip");
-    /// assert_eq!(caller.key(), Some(&Key::network([192, 0, 2, 0].into(), 24, 48)));
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn prefixes(mut self, v4: u8, v6: u8) -> ClientIp {
         self.prefix_v4 = v4;
@@ -143,13 +159,6 @@ impl ClientIp {
 
     /// Like [`trust`](ClientIp::trust), for networks known only at run time.
     ///
-    /// ```
-    /// use tollgate::key;
-    ///
-    /// assert!(key::client_ip().try_trust(["10.0.0.0/8", "2001:db8::1"]).is_ok());
-    /// assert!(key::client_ip().try_trust(["the office"]).is_err());
-    /// ```
-    ///
     /// # Errors
     /// If one of them is not a network; the error shows it.
     pub fn try_trust<I>(mut self, networks: I) -> Result<ClientIp, CidrError>
@@ -165,17 +174,6 @@ impl ClientIp {
     /// `hops`-th entry from the right. Use it only if the service cannot be reached past the proxies.
     ///
     /// With fewer entries, or an invalid one at that position, the peer's address counts.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::key;
-    ///
-    /// let request = Request::builder().header("x-forwarded-for", "203.0.113.9, 192.0.2.7");
-    /// let (mut parts, ()) = request.body(()).expect("a request").into_parts();
-    /// parts.extensions.insert(key::PeerAddr(([198, 51, 100, 1], 50_000).into()));
-    /// assert_eq!(key::client_ip().trust_hops(1).resolve(&parts), Some([192, 0, 2, 7].into()));
-    /// assert_eq!(key::client_ip().trust_hops(3).resolve(&parts), Some([198, 51, 100, 1].into())); // too few entries
-    /// ```
     #[must_use]
     pub fn trust_hops(mut self, hops: usize) -> ClientIp {
         self.trust = if hops == 0 { Trust::PeerOnly } else { Trust::Hops(hops) };
@@ -184,17 +182,6 @@ impl ClientIp {
 
     /// Reads `Forwarded` (RFC 7239) from [trusted](ClientIp::trust) proxies instead of `X-Forwarded-For`. Without a
     /// trusted proxy, every request is refused with 500 and an explanation.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::key;
-    ///
-    /// let request = Request::builder().header("forwarded", "for=192.0.2.7;proto=https");
-    /// let (mut parts, ()) = request.body(()).expect("a request").into_parts();
-    /// parts.extensions.insert(key::PeerAddr(([10, 0, 0, 1], 50_000).into()));
-    /// let client_ip = key::client_ip().trust(["10.0.0.0/8"]).from_forwarded();
-    /// assert_eq!(client_ip.resolve(&parts), Some([192, 0, 2, 7].into()));
-    /// ```
     #[must_use]
     pub fn from_forwarded(mut self) -> ClientIp {
         self.header = AddressHeader::Forwarded;
@@ -205,17 +192,6 @@ impl ClientIp {
     /// `true-client-ip`, `fly-client-ip`, `x-real-ip`, `cloudfront-viewer-address`. If a request contains it twice, the
     /// proxy counts as the client. Without a [trusted](ClientIp::trust) proxy, every request is refused with 500 and an
     /// explanation.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::key;
-    ///
-    /// let request = Request::builder().header("cf-connecting-ip", "192.0.2.7");
-    /// let (mut parts, ()) = request.body(()).expect("a request").into_parts();
-    /// parts.extensions.insert(key::PeerAddr(([198, 51, 100, 1], 50_000).into()));
-    /// let client_ip = key::client_ip().trust(["198.51.100.0/24"]).from_header("cf-connecting-ip");
-    /// assert_eq!(client_ip.resolve(&parts), Some([192, 0, 2, 7].into()));
-    /// ```
     ///
     /// # Panics
     /// If `name` is not a lower-case header name.
@@ -235,17 +211,6 @@ impl ClientIp {
     /// The layer's keys, trusted proxies, deny rules and blocks then use the IPv4 address. Deny rules with IPv6
     /// networks inside such a prefix match no client: use the IPv4 networks.
     ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::key;
-    ///
-    /// let (mut parts, ()) = Request::new(()).into_parts();
-    /// parts.extensions.insert(key::PeerAddr("[2001:db8:64::192.0.2.7]:50000".parse()?));
-    /// let clients = key::client_ip().nat64(["2001:db8:64::/96"]);
-    /// assert_eq!(clients.resolve(&parts), Some([192, 0, 2, 7].into()));
-    /// # Ok::<(), std::net::AddrParseError>(())
-    /// ```
-    ///
     /// # Panics
     /// If one of them is not such a prefix, or contains a [trusted](ClientIp::trust) network. See
     /// [`try_nat64`](ClientIp::try_nat64).
@@ -263,13 +228,6 @@ impl ClientIp {
     }
 
     /// Like [`nat64`](ClientIp::nat64), for prefixes known only at run time.
-    ///
-    /// ```
-    /// use tollgate::key;
-    ///
-    /// assert!(key::client_ip().try_nat64(["2001:db8:64::/96"]).is_ok());
-    /// assert!(key::client_ip().try_nat64(["2001:db8:64::/95"]).is_err());
-    /// ```
     ///
     /// # Errors
     /// If one of them is not such a prefix, or contains a trusted network; the error shows it.
@@ -305,13 +263,6 @@ impl ClientIp {
 
     /// Makes a predicate for [`skip`](crate::RateLimitLayer::skip): whether the client is in one of these networks.
     ///
-    /// ```
-    /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
-    ///
-    /// let clients = key::client_ip().trust(["10.0.0.0/8"]);
-    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), clients.clone()).skip(clients.within(["192.0.2.0/24"]));
-    /// ```
-    ///
     /// # Panics
     /// If one of them is not a network.
     #[track_caller]
@@ -331,31 +282,11 @@ impl ClientIp {
 
     /// The key of requests from this address: its network by the configured [prefixes](ClientIp::prefixes). Use it to
     /// inspect or reset the key; to deny addresses, use [`DenyRule::network`](crate::protection::DenyRule::network).
-    ///
-    /// ```
-    /// use tollgate::{Key, key};
-    ///
-    /// let address = "2001:db8::7".parse()?;
-    /// assert_eq!(key::client_ip().key(address).to_text(), "2001:db8::/64");
-    /// assert_ne!(key::client_ip().key(address), Key::from(address)); // the whole address is another key
-    /// # Ok::<(), std::net::AddrParseError>(())
-    /// ```
     pub fn key(&self, address: IpAddr) -> Key {
         Key::network(self.canonical(address), self.prefix_v4, self.prefix_v6)
     }
 
     /// The client's address in canonical form; `None` if the server does not provide the peer's address.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::key;
-    ///
-    /// let (mut parts, ()) = Request::new(()).into_parts();
-    /// assert_eq!(key::client_ip().resolve(&parts), None);
-    /// parts.extensions.insert(key::PeerAddr("[::ffff:192.0.2.7]:50000".parse()?));
-    /// assert_eq!(key::client_ip().resolve(&parts), Some([192, 0, 2, 7].into()));
-    /// # Ok::<(), std::net::AddrParseError>(())
-    /// ```
     pub fn resolve(&self, parts: &Parts) -> Option<IpAddr> {
         let headers = &parts.headers;
         let peer = self.canonical(peer(&parts.extensions)?.ip());
@@ -425,15 +356,6 @@ fn single(name: &HeaderName, value: &[u8]) -> Option<IpAddr> {
 
 /// The peer's address, as an extension for servers that do not provide it otherwise. Insert it into each request where
 /// connections are accepted.
-///
-/// ```
-/// use http::Request;
-/// use tollgate::key;
-///
-/// let (mut parts, ()) = Request::new(()).into_parts();
-/// parts.extensions.insert(key::PeerAddr(([192, 0, 2, 7], 50_000).into()));
-/// assert_eq!(key::client_ip().resolve(&parts), Some([192, 0, 2, 7].into()));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A newtype of the address.
 pub struct PeerAddr(pub SocketAddr);

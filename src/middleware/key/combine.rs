@@ -10,13 +10,6 @@ use super::{Extraction, Found, KeyError, KeyExtractor};
 use crate::policy::{Key, KeyFault, Subject};
 
 /// The extractor made by [`KeyExtractor::or`].
-///
-/// ```
-/// use tollgate::key::{self, ClientIp, Extension, KeyExtractor, Or};
-///
-/// let id: fn(&String) -> String = String::clone;
-/// let either: Or<Extension<String, fn(&String) -> String>, ClientIp> = key::extension(id).or(key::client_ip());
-/// ```
 #[derive(Clone, Debug)]
 pub struct Or<A, B>(pub(super) A, pub(super) Arc<B>);
 
@@ -51,13 +44,6 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
 }
 
 /// The extractor made by [`KeyExtractor::and`].
-///
-/// ```
-/// use tollgate::key::{self, And, ClientIp, Extension, KeyExtractor};
-///
-/// let id: fn(&String) -> String = String::clone;
-/// let both: And<Extension<String, fn(&String) -> String>, ClientIp> = key::extension(id).and(key::client_ip());
-/// ```
 #[derive(Clone, Debug)]
 pub struct And<A, B>(pub(super) A, pub(super) B);
 
@@ -87,12 +73,6 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for And<A, B> {
 }
 
 /// The extractor made by [`KeyExtractor::map`].
-///
-/// ```
-/// use tollgate::{key::{self, ClientIp, KeyExtractor, Map}, Subject};
-///
-/// let changed: Map<ClientIp, fn(Subject) -> Subject> = key::client_ip().map(|subject| subject.tier("visitor"));
-/// ```
 #[derive(Clone, Debug)]
 pub struct Map<A, F>(pub(super) A, pub(super) Arc<F>);
 
@@ -119,12 +99,6 @@ where
 }
 
 /// The extractor made by [`KeyExtractor::or_reject`].
-///
-/// ```
-/// use tollgate::key::{self, Bearer, KeyExtractor, OrReject};
-///
-/// let only_known: OrReject<Bearer> = key::bearer().or_reject();
-/// ```
 #[derive(Clone, Debug)]
 pub struct OrReject<A>(pub(super) A);
 
@@ -153,12 +127,6 @@ impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
 }
 
 /// The extractor made by [`KeyExtractor::or_skip`].
-///
-/// ```
-/// use tollgate::key::{self, Bearer, KeyExtractor, OrSkip};
-///
-/// let only_known: OrSkip<Bearer> = key::bearer().or_skip();
-/// ```
 #[derive(Clone, Debug)]
 pub struct OrSkip<A>(pub(super) A);
 

@@ -31,10 +31,6 @@ pub fn host() -> Host {
 }
 
 /// The extractor made by [`host`].
-///
-/// ```
-/// let by_server: tollgate::key::Host = tollgate::key::host();
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Host;
 

@@ -37,6 +37,7 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 /// Any closure over the request's parts is an extractor if it returns a type that converts to a key, an `Option` of one
 /// (`None` is the anonymous caller), a [`Subject`] with a tier, a `Result` of these with a [`KeyError`], or an
 /// [`Extraction`]:
+///
 /// ```
 /// use http::request::Parts;
 /// use tollgate::{key, Quota, RateLimitLayer, Subject, MINUTE};
@@ -435,10 +436,6 @@ pub fn global() -> Global {
 }
 
 /// The extractor made by [`global`].
-///
-/// ```
-/// let everybody: tollgate::key::Global = tollgate::key::global();
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Global;
 

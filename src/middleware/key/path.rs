@@ -33,10 +33,6 @@ pub fn path(name: impl Into<String>) -> PathParam {
 }
 
 /// The extractor made by [`path`].
-///
-/// ```
-/// let by_team: tollgate::key::PathParam = tollgate::key::path("team");
-/// ```
 #[derive(Clone, Debug)]
 pub struct PathParam {
     name: String,
@@ -44,10 +40,6 @@ pub struct PathParam {
 
 impl PathParam {
     /// The key of requests with this percent-decoded value, to inspect, reset or deny it.
-    ///
-    /// ```
-    /// assert_eq!(tollgate::key::path("team").key("7").to_text(), "path(team):7");
-    /// ```
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Path, &self.name, value.as_ref())
     }

@@ -34,12 +34,6 @@ where
 }
 
 /// The extractor made by [`extension`].
-///
-/// ```
-/// use tollgate::key::{self, Extension};
-///
-/// let by_name: Extension<String, fn(&String) -> String> = key::extension(String::clone);
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Extension<T, F> {
     read: F,
@@ -99,10 +93,6 @@ pub fn header(name: &'static str) -> Header {
 }
 
 /// The extractor made by [`header`].
-///
-/// ```
-/// let by_key: tollgate::key::Header = tollgate::key::header("x-api-key");
-/// ```
 #[derive(Clone, Debug)]
 pub struct Header {
     name: HeaderName,
@@ -110,10 +100,6 @@ pub struct Header {
 
 impl Header {
     /// The key of requests with this value in the header, to inspect, reset or deny it.
-    ///
-    /// ```
-    /// assert_eq!(tollgate::key::header("x-api-key").key("k7").to_text(), "header(x-api-key):k7");
-    /// ```
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Header, self.name.as_str(), value.as_ref())
     }
@@ -153,19 +139,11 @@ pub fn bearer() -> Bearer {
 }
 
 /// The extractor made by [`bearer`].
-///
-/// ```
-/// let by_token: tollgate::key::Bearer = tollgate::key::bearer();
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Bearer;
 
 impl Bearer {
     /// The key of requests with this token, to inspect, reset or deny it.
-    ///
-    /// ```
-    /// assert_eq!(tollgate::key::bearer().key("sk_7f3a").to_text(), "bearer:sk_7f3a");
-    /// ```
     pub fn key(&self, token: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Bearer, "", token.as_ref())
     }
@@ -213,10 +191,6 @@ pub fn cookie(name: impl Into<String>) -> Cookie {
 }
 
 /// The extractor made by [`cookie`].
-///
-/// ```
-/// let by_session: tollgate::key::Cookie = tollgate::key::cookie("session");
-/// ```
 #[derive(Clone, Debug)]
 pub struct Cookie {
     name: String,
@@ -224,10 +198,6 @@ pub struct Cookie {
 
 impl Cookie {
     /// The key of requests with this value in the cookie, to inspect, reset or deny it.
-    ///
-    /// ```
-    /// assert_eq!(tollgate::key::cookie("session").key("s7").to_text(), "cookie(session):s7");
-    /// ```
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Cookie, &self.name, without_quotes(value.as_ref()))
     }
