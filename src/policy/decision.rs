@@ -54,9 +54,7 @@ pub struct Decision {
     step: Step,
     reason: Reason,
     decided_by: DecidedBy,
-    /// The deny rule or block that matched the caller.
     denied_rule: Option<Arc<DenyRule>>,
-    /// `false` for a check, which charges nothing.
     charged: bool,
 }
 
@@ -269,7 +267,6 @@ impl Decision {
     }
 }
 
-/// The reason of a denial without a time to retry.
 #[cold]
 fn permanent_reason(cost: u64, quota: &Quota) -> Reason {
     if cost > quota.ceiling() {

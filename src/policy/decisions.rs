@@ -46,7 +46,6 @@ impl Decisions {
         self.0.iter().all(Decision::is_allowed)
     }
 
-    /// Whether the call had no charges.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -61,13 +60,11 @@ impl Decisions {
         self.0.get(index)
     }
 
-    /// Makes `number` decisions from their indices.
     #[inline]
     pub(crate) fn of(number: usize, decision: impl FnMut(usize) -> Decision) -> Decisions {
         Decisions(List::of(number, decision))
     }
 
-    /// Replaces the decider of each decision.
     pub(crate) fn by(self, decided_by: DecidedBy) -> Decisions {
         self.into_iter().map(|decision| decision.by(decided_by)).collect()
     }
@@ -87,12 +84,10 @@ impl Decisions {
         self.into_iter().zip(tokens).map(|(decision, tokens)| decision.uncharged(tokens)).collect()
     }
 
-    /// The decision, if there is exactly one.
     pub(crate) fn only(&self) -> Option<&Decision> {
         if let [decision] = &self.0[..] { Some(decision) } else { None }
     }
 
-    /// The decision, if there is exactly one.
     #[inline]
     pub(crate) fn into_only(self) -> Option<Decision> {
         self.0.into_first()
@@ -230,7 +225,6 @@ impl fmt::Display for Denied {
 
 impl std::error::Error for Denied {}
 
-/// A message with the violated policies and the time to retry.
 impl fmt::Display for Decisions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_allowed() {

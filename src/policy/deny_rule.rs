@@ -115,7 +115,6 @@ impl DenyRule {
         Ok(DenyRule(DenyKind::UserAgent(pattern)))
     }
 
-    /// Whether this is a user agent with a `*`.
     #[cfg(feature = "serde")]
     pub(crate) fn is_pattern(&self) -> bool {
         matches!(&self.0, DenyKind::UserAgent(pattern) if !pattern.is_exact())
@@ -163,7 +162,6 @@ impl DenyRule {
     }
 }
 
-/// The label that names a country.
 pub(crate) const COUNTRY: &str = "country";
 
 fn check_length(what: &str, text: &str) -> Result<(), DenyRuleError> {
@@ -183,7 +181,6 @@ fn truncated(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
-/// Shows everything but a key's content.
 impl fmt::Display for DenyRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {

@@ -11,14 +11,6 @@ use super::name::PolicyName;
 /// The hash of a key, 128 bits under the limiter's [`Secret`]: all that a backend knows about it. Safe to log.
 ///
 /// Two keys share a digest with a probability of 2^-126; without the secret, such a pair cannot be searched for.
-///
-/// ```
-/// use tollgate::{key::{Digest, Secret}, Key};
-///
-/// let digest = Secret::new(*b"sixteen bytes...").digest(&Key::from("ada"));
-/// assert_eq!(Digest::from_bits(digest.to_bits()), digest);
-/// assert_eq!(format!("{digest:?}").len(), 32); // hexadecimal
-/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
     // Two words instead of a u128, whose alignment of 16 would enlarge every struct that holds a digest.
@@ -61,12 +53,16 @@ impl fmt::Debug for Digest {
 /// Processes need the same secret to share a backend, or to log the same digests.
 ///
 /// ```
-/// use tollgate::{key::Secret, Key};
+/// use tollgate::{key::{Digest, Secret}, Key};
 ///
 /// let (one, other) = (Secret::new([7; 16]), Secret::random());
 /// assert_eq!(one.digest(&Key::from(42)), Secret::new([7; 16]).digest(&Key::from(42)));
 /// assert_ne!(one.digest(&Key::from(42)), other.digest(&Key::from(42)));
 /// assert_eq!(format!("{one:?}"), "Secret(..)");
+///
+/// let digest = one.digest(&Key::from("ada"));
+/// assert_eq!(Digest::from_bits(digest.to_bits()), digest);
+/// assert_eq!(format!("{digest:?}").len(), 32); // hexadecimal
 /// ```
 #[derive(Clone, Copy)]
 pub struct Secret([u8; 16]);

@@ -24,12 +24,15 @@ use super::nat64::canonical;
 /// let login = Key::from(("ada@example.com", IpAddr::from([203, 0, 113, 7])));
 /// assert_ne!(Key::from("42"), user);
 /// assert_eq!(format!("{login:?}"), "Key(40 bytes)");
+/// assert!(Key::everybody() != Key::from("everybody") && Key::everybody() != Key::anonymous());
+///
+/// let [one, other] = ["2001:db8::1", "2001:db8::ffff:2"].map(|ip| ip.parse::<IpAddr>().expect("an address"));
+/// assert_eq!(Key::network(one, 32, 64), Key::network(other, 32, 64));
 /// ```
 ///
 /// # Text form
 /// The text form of a key shows its type: [`to_text`](Key::to_text) writes it, `parse` reads it, and deny rules in
-/// configuration files use it. A key has a text form that shows its type: [`to_text`](Key::to_text) writes it, `parse`
-/// reads it. Rules of deny lists in configuration files are written so.
+/// configuration files use it.
 ///
 /// | text | key |
 /// | --- | --- |
@@ -53,6 +56,9 @@ use super::nat64::canonical;
 /// assert_eq!("bearer:sk_7f3a".parse::<Key>()?, key::bearer().key("sk_7f3a"));
 /// assert_eq!("7".parse::<Key>()?, Key::from(7));
 /// assert_eq!("\"7\"".parse::<Key>()?, Key::from("7"));
+/// assert_eq!((Key::from("7").to_text(), Key::from(7).to_text()), ("\"7\"".into(), "7".into()));
+/// assert_eq!(key::client_ip().key([192, 0, 2, 7].into()).to_text(), "192.0.2.7");
+/// assert_eq!(key::header("x-api-key").key("k7").to_text(), "header(x-api-key):k7");
 /// assert_eq!(Key::from(("ada", 7)).to_text(), "(\"ada\", 7)");
 /// # Ok::<(), tollgate::key::ParseKeyError>(())
 /// ```
@@ -67,18 +73,6 @@ pub struct Key {
 
 impl Key {
     /// The key that all callers without a key share.
-    ///
-    /// ```
-    /// # use tollgate::{Key, Policy, Quota, RateLimiter, Subject, MINUTE};
-    /// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::LimitError> {
-    /// let limiter = RateLimiter::default();
-    /// limiter.limit(&API, Subject::anonymous()).await?;
-    /// assert_eq!(limiter.remaining(&API, Key::anonymous()).await?, 9);
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn anonymous() -> Key {
         Key::part(Tag::Anonymous, 0, &[])
     }
@@ -91,16 +85,6 @@ impl Key {
 
     /// The network of an address, with a prefix of `prefix_v4` or `prefix_v6` bits. Longer prefixes than the address
     /// mean the whole address.
-    ///
-    /// ```
-    /// use std::net::IpAddr;
-    /// use tollgate::Key;
-    ///
-    /// let one: IpAddr = "2001:db8::1".parse()?;
-    /// let other: IpAddr = "2001:db8::ffff:2".parse()?;
-    /// assert_eq!(Key::network(one, 32, 64), Key::network(other, 32, 64));
-    /// # Ok::<(), std::net::AddrParseError>(())
-    /// ```
     pub fn network(address: IpAddr, prefix_v4: u8, prefix_v6: u8) -> Key {
         match canonical(address) {
             IpAddr::V4(address) => {
@@ -124,7 +108,6 @@ impl Key {
         }
     }
 
-    /// A part of variable length.
     pub(super) fn of(tag: Tag, bytes: &[u8]) -> Key {
         Key::part(tag, bytes.len() as u64, bytes)
     }
@@ -152,7 +135,6 @@ impl Key {
         key
     }
 
-    /// The key that an extractor of this crate finds at `source`, under a name if it has one.
     pub(crate) fn found(source: KeySource, name: &str, value: &[u8]) -> Key {
         // White space around a header's value is not part of the value.
         let is_field = matches!(source, KeySource::Bearer | KeySource::Header);
@@ -164,25 +146,14 @@ impl Key {
     }
 
     /// The [text form](Key#text-form), with the key's type and whole content. Do not log it if the key is a credential.
-    ///
-    /// ```
-    /// use tollgate::{Key, key};
-    ///
-    /// assert_eq!(Key::from("7").to_text(), "\"7\"");
-    /// assert_eq!(Key::from(7).to_text(), "7");
-    /// assert_eq!(key::client_ip().key([192, 0, 2, 7].into()).to_text(), "192.0.2.7");
-    /// assert_eq!(key::header("x-api-key").key("k7").to_text(), "header(x-api-key):k7");
-    /// ```
     pub fn to_text(&self) -> String {
         super::key_text::write(self, true)
     }
 
-    /// The encoded parts.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Makes a key from its encoded parts.
     pub(super) fn from_bytes(bytes: &[u8]) -> Key {
         Key { bytes: bytes.into() }
     }

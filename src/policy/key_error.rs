@@ -21,9 +21,7 @@ pub struct KeyError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyFault {
     Other,
-    /// The server does not pass on the peer's address.
     NoPeerAddress,
-    /// The request does not identify its sender.
     Anonymous,
 }
 

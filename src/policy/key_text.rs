@@ -78,7 +78,6 @@ impl Key {
         }
     }
 
-    /// The two parts of a pair.
     pub(crate) fn pair(&self) -> Option<(Key, Key)> {
         let (Part::Tuple(2), rest) = Part::split(self.bytes())? else { return None };
         let (mut behind, mut left) = (rest, 1);
@@ -113,7 +112,6 @@ impl Key {
     }
 }
 
-/// The sources' names in the text form.
 const SOURCES: [(KeySource, &str); 4] = [
     (KeySource::Bearer, "bearer"),
     (KeySource::Header, "header"),
@@ -237,7 +235,6 @@ impl std::error::Error for ParseKeyError {}
 const KEY: &str = "a key: write \"ada\" in quotes for a text, 7 for a number, 192.0.2.0/24 for a network, or bearer:…, \
     header(x-api-key):…, cookie(session):…, path(id):… for what a client sends";
 
-/// A parser of the text form.
 struct Reader<'t> {
     text: &'t str,
     rest: &'t str,
@@ -276,7 +273,6 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads a part that is not a tuple with parts.
     fn part(&mut self) -> Result<Key, ParseKeyError> {
         if self.rest.starts_with('"') {
             let start = self.rest;
@@ -412,7 +408,6 @@ fn number(word: &str) -> Option<Key> {
     word.parse::<u128>().map(Key::from).or_else(|_| word.parse::<i128>().map(Key::from)).ok()
 }
 
-/// A network, or one address.
 fn network(word: &str) -> Option<Key> {
     let network = parse_network(word).ok()?;
     Some(Key::network(network.addr(), network.prefix_len(), network.prefix_len()))

@@ -42,7 +42,6 @@ impl PolicyName {
     #[track_caller]
     pub const fn new(name: &'static str) -> PolicyName {
         if !is_valid(name) {
-            // Enough of the name to recognize it.
             let shown =
                 if name.len() > MAX_SHOWN_LEN { name.as_bytes().split_at(MAX_SHOWN_LEN).0 } else { name.as_bytes() };
             Words::new()
@@ -125,7 +124,6 @@ const fn is_valid(name: &str) -> bool {
     true
 }
 
-/// The number of bytes of a name that a panic shows.
 const MAX_SHOWN_LEN: usize = 80;
 
 /// The key under which names are hashed. Stored rows depend on it.

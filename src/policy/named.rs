@@ -26,12 +26,8 @@ use crate::algorithm::{Quota, QuotaError};
 ///     .tier("premium", Quota::token_bucket(200, MINUTE));
 /// assert_eq!(api.quota_for(Some("premium")).limit(), 200);
 /// assert_eq!(api.quota_for(Some("unheard of")).limit(), 30);
-/// ```
 ///
-/// A quota converts to a policy, which is named after it:
-///
-/// ```
-/// # use tollgate::{Policy, Quota, MINUTE};
+/// // A quota converts to a policy that is named after it.
 /// let policy = Policy::from(Quota::token_bucket(10, MINUTE).capacity(20));
 /// assert_eq!(policy.name().as_str(), "10/min burst 20");
 /// ```
@@ -60,17 +56,6 @@ impl Policy {
     }
 
     /// Makes a policy that is known only at run time.
-    ///
-    /// ```
-    /// use tollgate::{Policy, Quota, HOUR};
-    ///
-    /// let quota = Quota::token_bucket(5, HOUR);
-    /// assert!(Policy::try_new(format!("tenant {}", 7), quota).is_ok());
-    /// assert_eq!(
-    ///     Policy::try_new("caf\u{e9}", quota).unwrap_err().to_string(),
-    ///     "policy name \"caf\u{e9}\": expected 1 to 128 printable ASCII characters, since headers show the name"
-    /// );
-    /// ```
     ///
     /// # Errors
     /// If [`Policy::new`] would panic; the error shows the offending value.
@@ -157,7 +142,6 @@ impl Policy {
         tier.and_then(|tier| self.quotas_of_tier(tier)).unwrap_or(&self.quotas)
     }
 
-    /// The quotas of a tier, if it was added.
     pub(crate) fn quotas_of_tier(&self, tier: &str) -> Option<&[Quota]> {
         self.tiers.iter().find(|(name, _)| name == tier).map(|(_, quotas)| &quotas[..])
     }
@@ -211,7 +195,6 @@ impl Policy {
         self.tiers.iter().map(|(name, quotas)| (name.as_ref(), &quotas[0]))
     }
 
-    /// The policy's quotas and those of its tiers.
     pub(crate) fn quotas(&self) -> impl Iterator<Item = &Quota> {
         self.quotas.iter().chain(self.tiers.iter().flat_map(|(_, quotas)| quotas))
     }
@@ -259,6 +242,9 @@ impl From<&Policy> for Policy {
 /// let error = Policy::try_new("login", Quota::token_bucket(5, HOUR).capacity(0)).unwrap_err();
 /// assert!(error.to_string().starts_with("policy \"login\": capacity is 0 and nothing may be reserved"));
 /// assert!(error.source().is_some_and(|source| source.is::<QuotaError>()));
+///
+/// let error = Policy::try_new("caf\u{e9}", Quota::token_bucket(5, HOUR)).unwrap_err();
+/// assert!(error.to_string().starts_with("policy name \"caf\u{e9}\": expected 1 to 128 printable ASCII characters"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyError {
@@ -266,7 +252,6 @@ pub struct PolicyError {
     cause: Option<QuotaError>,
 }
 
-/// The number of tiers that an error lists.
 const MAX_LISTED_TIERS: usize = 20;
 
 impl PolicyError {
@@ -274,7 +259,6 @@ impl PolicyError {
         PolicyError { message: format!("policy {policy:?}: {what}"), cause: None }
     }
 
-    /// An invalid quota of the policy, or of a tier.
     fn quota(policy: &PolicyName, tier: Option<&str>, error: QuotaError) -> PolicyError {
         let of_tier = tier.map_or(String::new(), |tier| format!("tier {tier:?}: "));
         PolicyError { cause: Some(error), ..PolicyError::new(policy, format_args!("{of_tier}{error}")) }

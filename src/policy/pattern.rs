@@ -23,7 +23,6 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether the pattern has no wildcards.
     pub(crate) fn is_exact(&self) -> bool {
         self.exact
     }
@@ -42,7 +41,6 @@ impl Pattern {
         !self.exact && self.inner().is_none() && middle.is_some_and(|(middle, _)| !is_gap(middle))
     }
 
-    /// Whether the pattern matches every text.
     pub(crate) fn is_anything(&self) -> bool {
         self.text.bytes().all(|byte| byte == b'*')
     }
@@ -71,7 +69,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A naive backtracking matcher.
     fn naive_match(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern.first(), text.first()) {
             (None, None) => true,

@@ -70,7 +70,6 @@ impl Signals {
     }
 }
 
-/// Cuts a user agent to its first 1,024 bytes.
 fn truncated(mut text: String) -> String {
     let end = (0..=MAX_USER_AGENT_LEN.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     text.truncate(end);
@@ -139,7 +138,6 @@ impl Signal {
         }
     }
 
-    /// The deny rule that matches this signal.
     pub(crate) fn to_rule(&self) -> DenyRule {
         DenyRule(match &self.0 {
             SignalKind::Key(key) => DenyKind::Key(key.clone()),

@@ -86,7 +86,6 @@ pub fn client_ip() -> ClientIp {
 pub struct ClientIp {
     prefix_v4: u8,
     prefix_v6: u8,
-    /// The operator's NAT64 prefixes.
     nat64: Vec<Ipv6Net>,
     trust: Trust,
     header: AddressHeader,
@@ -100,7 +99,6 @@ enum Trust {
     Hops(usize),
 }
 
-/// The header that contains the client's address.
 #[derive(Clone, Debug)]
 enum AddressHeader {
     XForwardedFor,
@@ -253,7 +251,6 @@ impl ClientIp {
         Ok(self)
     }
 
-    /// The address after all mappings to IPv4.
     fn canonical(&self, address: IpAddr) -> IpAddr {
         let address = canonical(address);
         let IpAddr::V6(v6) = address else { return address };
@@ -341,7 +338,6 @@ impl KeyExtractor for ClientIp {
     }
 }
 
-/// Parses the address of a header with a single address.
 fn single(name: &HeaderName, value: &[u8]) -> Option<IpAddr> {
     if name != "cloudfront-viewer-address" {
         return address(value);

@@ -236,16 +236,14 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// [gRPC](crate::RateLimitLayer::grpc). Otherwise they share the anonymous row.
     ///
     /// ```
-    /// use http::Request;
-    /// use tollgate::{key, key::KeyExtractor};
-    ///
+    /// # use tollgate::{key, key::KeyExtractor};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
-    /// let (parts, ()) = Request::new(()).into_parts();
+    /// let (parts, ()) = http::Request::new(()).into_parts();
     /// let by_key = || key::header("x-api-key");
     /// assert!(by_key().subject(&parts).await.is_ok_and(|found| found.is_some_and(|caller| caller.key().is_none())));
-    /// let error = by_key().or_reject().subject(&parts).await.unwrap_err();
-    /// assert_eq!(error.status(), 400);
+    /// assert_eq!(by_key().or_reject().subject(&parts).await.unwrap_err().status(), 400);
+    /// assert!(by_key().or_skip().subject(&parts).await.is_ok_and(|found| found.is_none()));
     /// # }
     /// ```
     fn or_reject(self) -> OrReject<Self>
@@ -255,18 +253,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         OrReject(self)
     }
 
-    /// Does not limit requests without a key by this rule. Otherwise they share the anonymous row.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::{key, key::KeyExtractor};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
-    /// let (parts, ()) = Request::new(()).into_parts();
-    /// assert!(key::header("x-api-key").or_skip().subject(&parts).await.is_ok_and(|found| found.is_none()));
-    /// # }
-    /// ```
+    /// Does not limit requests without a key by this rule. Otherwise they share the anonymous row. See
+    /// [`or_reject`](KeyExtractor::or_reject) for an example.
     fn or_skip(self) -> OrSkip<Self>
     where
         Self: Sized,
@@ -372,7 +360,6 @@ impl Extraction {
         Extraction::Now(Found::Skip)
     }
 
-    /// Waits for the outcome.
     pub(super) async fn found(self) -> Found {
         match self {
             Extraction::Now(found) => found,
@@ -380,7 +367,6 @@ impl Extraction {
         }
     }
 
-    /// Applies `change` to the outcome.
     fn then(self, change: impl FnOnce(Found) -> Found + Send + 'static) -> Extraction {
         match self {
             Extraction::Now(found) => Extraction::Now(change(found)),

@@ -22,10 +22,10 @@ fn keys() -> impl Strategy<Value = Key> {
         (any::<IpAddr>(), 0u8..=33, 0u8..=129).prop_map(|(address, v4, v6)| Key::network(address, v4, v6)),
         Just(Key::anonymous()),
         Just(Key::everybody()),
-        bytes().prop_map(|token| Key::found(Source::Bearer, "", &token)),
-        ("[a-z-]{1,9}", bytes()).prop_map(|(name, value)| Key::found(Source::Header, &name, &value)),
-        (texts(), bytes()).prop_map(|(name, value)| Key::found(Source::Cookie, &name, &value)),
-        (texts(), bytes()).prop_map(|(name, value)| Key::found(Source::Path, &name, &value)),
+        bytes().prop_map(|token| Key::found(KeySource::Bearer, "", &token)),
+        ("[a-z-]{1,9}", bytes()).prop_map(|(name, value)| Key::found(KeySource::Header, &name, &value)),
+        (texts(), bytes()).prop_map(|(name, value)| Key::found(KeySource::Cookie, &name, &value)),
+        (texts(), bytes()).prop_map(|(name, value)| Key::found(KeySource::Path, &name, &value)),
     ];
     leaf.prop_recursive(3, 12, 4, |inner| {
         prop_oneof![
@@ -83,11 +83,11 @@ fn each_kind_has_this_text() {
         (network("2001:db8::7", 32, 128), "2001:db8::7", "IPv6/128"),
         (Key::anonymous(), "anonymous", "anonymous"),
         (Key::everybody(), "everybody", "everybody"),
-        (Key::found(Source::Bearer, "", b"sk/7+f=="), "bearer:sk/7+f==", "bearer:…"),
-        (Key::found(Source::Bearer, "", b" a b "), "bearer:\"a b\"", "bearer:…"),
-        (Key::found(Source::Header, "x-api-key", b"k7"), "header(x-api-key):k7", "header(x-api-key):…"),
-        (Key::found(Source::Cookie, "a)b", b"\xff"), "cookie(\"a)b\"):\"\\xff\"", "cookie(\"a)b\"):…"),
-        (Key::found(Source::Path, "id", b""), "path(id):\"\"", "path(id):…"),
+        (Key::found(KeySource::Bearer, "", b"sk/7+f=="), "bearer:sk/7+f==", "bearer:…"),
+        (Key::found(KeySource::Bearer, "", b" a b "), "bearer:\"a b\"", "bearer:…"),
+        (Key::found(KeySource::Header, "x-api-key", b"k7"), "header(x-api-key):k7", "header(x-api-key):…"),
+        (Key::found(KeySource::Cookie, "a)b", b"\xff"), "cookie(\"a)b\"):\"\\xff\"", "cookie(\"a)b\"):…"),
+        (Key::found(KeySource::Path, "id", b""), "path(id):\"\"", "path(id):…"),
         (Key::from(("ada", 7)), "(\"ada\", 7)", "(a text, a number)"),
         (Key::from((("ada",), Key::everybody())), "((\"ada\",), everybody)", "((a text,), everybody)"),
     ] {
@@ -96,7 +96,7 @@ fn each_kind_has_this_text() {
     }
     let read = |text: &str| text.parse::<Key>().expect("a key");
     assert_eq!(read(" ( 7 ,\"x\" , ) "), Key::from((7, "x")));
-    assert_eq!(read("header(X-Api-Key):k7"), Key::found(Source::Header, "x-api-key", b"k7"));
+    assert_eq!(read("header(X-Api-Key):k7"), Key::found(KeySource::Header, "x-api-key", b"k7"));
     assert_eq!(read(r#""\x41\u{e9}\'\0""#), Key::from("A\u{e9}'\0"));
 }
 

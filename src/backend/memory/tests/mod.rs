@@ -1,4 +1,4 @@
-//! What only this backend promises: the cap, who makes room, what newcomers share, carry rows.
+//! What only the memory backend guarantees: the cap, eviction, overflow rows, carry rows.
 
 mod fairness;
 
@@ -43,21 +43,24 @@ impl Bench {
     }
 }
 
-/// Delays the first caller that reads it until another caller has had a chance to be decided.
+/// A clock that delays its first reader until another caller has had a chance to be decided.
 #[derive(Debug)]
-struct HeldUp {
+struct DelayedClock {
     clock: ManualClock,
     first: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
 }
 
-impl Clock for HeldUp {
+impl Clock for DelayedClock {
     fn now(&self) -> Micros {
         let now = self.clock.now();
         let first = self.first.lock().unwrap().take();
         if let Some((begin, done)) = first {
             begin.send(()).unwrap();
-            // The other caller waits for the lock, so it cannot finish before this one.
-            assert!(done.recv_timeout(Duration::from_millis(100)).is_err(), "the row was not locked");
+            // The other caller waits for the lock, so it cannot finish first.
+            assert!(
+                done.recv_timeout(Duration::from_millis(100)).is_err(),
+                "the row must be locked while the clock is read"
+            );
         }
         now
     }
@@ -65,12 +68,12 @@ impl Clock for HeldUp {
 
 #[test]
 fn the_clock_is_read_while_the_rows_are_locked() {
-    // Rows that are ahead of a clock by more than a full refill are forgiven: threads that lost their core between looking
-    // and locking were admitted up to six times as often as the quota says.
+    // Rows that are ahead of the clock by more than a full refill count as unspent. Threads that lost their core
+    // between reading the clock and locking were admitted up to six times the quota.
     let ((begin, begun), (done, ended)) = (mpsc::channel(), mpsc::channel());
     let clock = ManualClock::new();
-    let held_up = HeldUp { clock: clock.clone(), first: Mutex::new(Some((begin, ended))) };
-    let backend = MemoryBackend::builder().clock(held_up).build();
+    let delayed = DelayedClock { clock: clock.clone(), first: Mutex::new(Some((begin, ended))) };
+    let backend = MemoryBackend::builder().clock(delayed).build();
     let quota = Quota::token_bucket(1000, SECOND).capacity(5);
     let policy = P;
     let take = |cost| {
@@ -95,14 +98,14 @@ fn the_clock_is_read_while_the_rows_are_locked() {
 fn the_cap_holds_and_the_exhausted_stay_denied() {
     let bench = Bench::with_rows(64);
     let quota = Quota::token_bucket(2, HOUR);
-    // As many exhausted keys as find a place, each with both tokens spent.
+    // As many exhausted keys as fit, each with both tokens spent.
     let exhausted: Vec<u64> = (0..64).filter(|key| bench.take(*key, &quota, 2).is_allowed()).collect();
     assert!(bench.backend.len() <= 64);
     for newcomer in 1000..20_000 {
         bench.take(newcomer, &quota, 1);
         assert!(bench.backend.len() <= 64, "{} rows", bench.backend.len());
     }
-    // The last of the first 64 may have got a shared place, and denials are what they got there.
+    // The last of the first 64 may be on an overflow row, which denies them too.
     for key in exhausted {
         assert!(!bench.take(key, &quota, 1).is_allowed(), "{key}");
     }
@@ -116,11 +119,11 @@ fn newcomers_without_a_place_share_one_budget() {
         bench.take(key, &quota, 3);
     }
     let admitted = (1000..3000).filter(|key| bench.take(*key, &quota, 1).is_allowed()).count();
-    assert_eq!(admitted, 0, "the first without a place took all three tokens that they share");
+    assert_eq!(admitted, 0, "the first newcomer spent all three tokens of the overflow row");
     bench.clock.advance(20 * MINUTE);
     let admitted = (3000..5000).filter(|key| bench.take(*key, &quota, 1).is_allowed()).count();
-    // One token was paid back to the shared row; and to each exhausted row, so that each denies nothing any more and
-    // makes room for one newcomer, who leaves it to the next: it is not exhausted either.
+    // One token was refilled to the overflow row, and one to each exhausted row: these deny nothing any more and are
+    // evicted by one newcomer after the other, none of which exhausts its row.
     assert!(admitted > 1);
 }
 
@@ -133,8 +136,8 @@ fn a_shared_window_has_one_boundary_for_all_who_share_it() {
     for key in 0..2000 {
         admitted += u32::from(bench.take(key, &quota, 1).is_allowed());
     }
-    // Sixteen rows, and sixteen that are shared in each of four shards.
-    assert!(admitted <= 16 + 64, "{admitted} newcomers: a shared row was repaid at boundaries of theirs");
+    // 16 rows, and 16 overflow rows in each of four shards.
+    assert!(admitted <= 16 + 64, "{admitted} newcomers: an overflow row was reset at the boundaries of its keys");
 }
 
 #[test]
@@ -148,7 +151,7 @@ fn the_least_spent_makes_room() {
         bench.take(key, &quota, 1);
     }
     let kept = (0..4).filter(|key| !bench.take(*key, &quota, 50).is_allowed()).count();
-    assert_eq!(kept, 4, "a nearly exhausted key was forgotten for the sake of fresh ones");
+    assert_eq!(kept, 4, "a nearly exhausted key was evicted by new ones");
 }
 
 #[test]
@@ -164,11 +167,11 @@ fn what_was_written_too_soon_is_written_back() {
         (steps.all_granted(), steps.iter().map(|step| step.state.spent).collect::<Vec<_>>())
     };
     let spent = |key| bench.take(key, &quota, 0).state.spent;
-    // Denied, with all rows there; then with a newcomer between them.
+    // Denied with existing rows only; then with a newcomer between them.
     assert_eq!(all(&[known, empty], true), (false, vec![4.0, 10.0]));
     assert_eq!(all(&[known, never_seen, empty], true), (false, vec![4.0, 0.0, 10.0]));
     assert_eq!((spent(known), spent(empty), spent(never_seen)), (4.0, 10.0, 0.0));
-    // Granted, the newcomer last.
+    // Granted, with the newcomer last.
     assert_eq!(all(&[known, never_seen], false), (true, vec![7.0, 3.0]));
     assert_eq!((spent(known), spent(never_seen)), (4.0, 0.0));
     assert_eq!(all(&[known, never_seen], true), (true, vec![7.0, 3.0]));
@@ -199,7 +202,7 @@ fn what_was_given_back_is_remembered_beside_the_row() {
     let (first, second) = (bench.take(1, &quota, 5), bench.take(1, &quota, 5));
     bench.give_back(1, &quota, &first, 5, 0);
     assert_eq!(bench.backend.len(), 2, "a row and its carry row");
-    // The refill pays the second back, which is alone now; then the burst is used anew.
+    // The refill repays the second charge, now the only one; then the burst is spent again.
     bench.clock.advance(30 * SECOND);
     assert!(bench.take(1, &quota, 10).is_allowed());
     bench.give_back(1, &quota, &second, 5, 0);
@@ -213,7 +216,7 @@ fn a_carry_row_outlives_its_row_for_late_give_backs() {
     let (first, second) = (bench.take(1, &quota, 5), bench.take(1, &quota, 5));
     bench.give_back(1, &quota, &first, 5, 0);
     bench.clock.advance(30 * SECOND);
-    // All is paid back; others come and go, so that the idle row is dropped.
+    // Everything is refilled, and newcomers drop the idle row.
     for key in 10..3000 {
         bench.take(key, &quota, 1);
     }
@@ -229,12 +232,12 @@ fn a_sliding_window_keeps_the_window_before_beside_its_row() {
     bench.take(1, &quota, 10);
     assert_eq!(bench.backend.len(), 1);
     bench.clock.advance(MINUTE + 6 * SECOND);
-    assert!(bench.take(1, &quota, 1).is_allowed(), "a tenth of the window before is out of view");
+    assert!(bench.take(1, &quota, 1).is_allowed(), "a tenth of the previous window has expired");
     assert_eq!(bench.backend.len(), 2);
     assert!(!bench.take(1, &quota, 1).is_allowed());
     bench.clock.advance(2 * MINUTE);
     assert!(bench.take(1, &quota, 10).is_allowed());
-    assert_eq!(bench.backend.len(), 1, "nothing before is in view: no carry row");
+    assert_eq!(bench.backend.len(), 1, "the previous window has expired: no carry row");
 }
 
 #[test]
@@ -252,12 +255,12 @@ fn rows_of_every_algorithm_go_when_they_are_paid_back() {
         for key in 1000..1300 {
             bench.take(key, &quota, 1);
         }
-        // To the second in which they are repaid.
+        // Until the second in which they expire.
         bench.clock.advance(paid_back + SECOND);
         for key in 2000..2300 {
             bench.take(key, &quota, 1);
         }
-        assert!(bench.backend.len() < 400, "{quota}: {} rows, of which 300 are worth something", bench.backend.len());
+        assert!(bench.backend.len() < 400, "{quota}: {} rows, of which 300 have not expired", bench.backend.len());
     }
 }
 
@@ -266,17 +269,21 @@ fn settling_a_row_that_is_not_there_breaks_nothing() {
     let bench = Bench::with_rows(16);
     let quota = Quota::token_bucket(10, HOUR);
     let charged = bench.take(1, &quota, 5);
-    bench.backend.reset(&[RowId { policy: &P, key: bench.key(1) }]).try_ready().expect("in memory").expect("reset");
+    bench
+        .backend
+        .reset(&[RowId { policy: &P, key: bench.key(1) }])
+        .try_ready()
+        .expect("a ready future")
+        .expect("reset");
     bench.give_back(1, &quota, &charged, 5, 0);
     assert!(bench.backend.is_empty());
     bench.give_back(1, &quota, &charged, 5, 8);
-    assert_eq!(bench.take(1, &quota, 0).state.spent, 3.0, "what was used beyond the charge");
+    assert_eq!(bench.take(1, &quota, 0).state.spent, 3.0, "the cost beyond the charge");
 }
 
 #[test]
 fn the_cap_holds_when_a_call_names_rows_that_could_make_room() {
-    // Found in review: the newcomer of a call took the place of a row that the same call charged too, which was put
-    // back then.
+    // Regression: a newcomer evicted a row that the same call charged, and that was then stored again.
     for rows in [16, 1000] {
         let bench = Bench::with_rows(rows);
         let quota = Quota::token_bucket(2, HOUR);
@@ -299,13 +306,13 @@ fn newcomers_of_one_call_share_overflow_rows_too() {
     for key in 0..500 {
         bench.take(key, &quota, 10);
     }
-    // The flooded policy's own: sixteen shared rows in each of four shards, which these have exhausted.
+    // The policy's 16 overflow rows in each of four shards, which these calls exhaust.
     let policy = P;
     let take = |key| Take::new(RowId { policy: &policy, key: bench.key(key) }, &quota, Ask::cost(1));
     for key in 500..2000 {
         assert!(!bench.backend.decide(&[take(2 * key), take(2 * key + 1)], true).all_granted());
     }
-    bench.clock.advance(6 * MINUTE); // A token for each, and each row of the table.
+    bench.clock.advance(6 * MINUTE); // One token for each row.
     let mut admitted = 0;
     for key in 2000..4000 {
         let steps = bench.backend.decide(&[take(2 * key), take(2 * key + 1)], true);
@@ -341,7 +348,7 @@ fn carry_rows_without_a_row_make_room() {
         }
     }
     let refused = (10_000..10_100).filter(|key| !bench.take(*key, &quota, 1).is_allowed()).count();
-    assert_eq!(refused, 0, "nobody owes anything");
+    assert_eq!(refused, 0, "every row is refilled");
 }
 
 #[test]
@@ -350,7 +357,7 @@ fn a_row_of_another_algorithm_is_not_taken_for_a_window_before() {
     let (bucket, window) = (Quota::token_bucket(10, HOUR), Quota::sliding_window(10, HOUR));
     let (first, _second) = (bench.take(1, &bucket, 5), bench.take(1, &bucket, 1));
     bench.give_back(1, &bucket, &first, 5, 0);
-    assert!(bench.take(1, &window, 9).is_allowed(), "what was given back was counted as spent");
+    assert!(bench.take(1, &window, 9).is_allowed(), "refunded tokens were counted as spent");
 }
 
 #[test]
