@@ -11,36 +11,33 @@
 //! | the server a client sends to | [`host`] |
 //! | anything axum can extract | `from_extractor` (feature `axum`) |
 //!
-//! Combine them: [`or`](KeyExtractor::or) tries another extractor if the first finds no key,
-//! [`and`](KeyExtractor::and) pairs two keys, [`map`](KeyExtractor::map) transforms the result. Callers without a key
-//! are anonymous and share one row, unless the extractor ends in [`or_reject`](KeyExtractor::or_reject) or
-//! [`or_skip`](KeyExtractor::or_skip).
+//! Combine them with [`or`](KeyExtractor::or), [`and`](KeyExtractor::and) and [`map`](KeyExtractor::map). Callers
+//! without a key are anonymous and share one row, unless the extractor ends in [`or_reject`](KeyExtractor::or_reject)
+//! or [`or_skip`](KeyExtractor::or_skip).
 //!
 //! # Which keys a client can invent
 //!
-//! A limit holds only if clients cannot choose their keys. A client that can invent keys gets a full bucket for each;
-//! one that can name another client's key can spend its tokens or get it
-//! [blocked](crate::protection::AutoBlock).
+//! A client that can invent keys gets a full bucket for each; one that can name another client's key can spend its
+//! tokens or get it [blocked](crate::protection::AutoBlock). So clients must not be able to choose their keys.
 //!
 //! | key | vouched for by | a client can |
 //! | --- | --- | --- |
-//! | [`client_ip`], behind proxies with [`ClientIp::trust`] | the connection, or your proxy | use the addresses it has |
+//! | [`client_ip`], behind proxies with [`ClientIp::trust`] | the connection, or your proxy | use its addresses |
 //! | [`extension`] set by an authentication layer | your code | log in |
 //! | [`bearer`], [`header`], [`cookie`] inside a layer that rejects invalid credentials | your code | log in |
 //! | [`bearer`], [`header`], [`cookie`] alone | nothing | **invent** a new one for each request |
 //! | `path`, a field of the body, a user name in a handler | nothing | **name** any of them |
 //! | [`global`] | nothing to choose | spend all tokens |
 //!
-//! Combinators do not help: `bearer().and(client_ip())` admits any number of requests from one address, because a pair
-//! with an invented half is an invented key, and with [`or`](KeyExtractor::or) any header bypasses the address.
-//! Instead:
+//! Combinators do not help: a pair with an invented half is an invented key, so `bearer().and(client_ip())` admits any
+//! number of requests from one address. With [`or`](KeyExtractor::or), any header bypasses the address. Instead:
 //!
 //! - Check the credential in a layer outside the limiter and count by its result:
 //!   `extension(|user: &User| user.id).or(client_ip())`.
-//! - If it can only be checked inside, add a rule by address:
-//!   `RateLimitLayer::new(PER_TOKEN, bearer().or_skip()).and(PER_ADDRESS, client_ip())`. A request has to pass both.
-//! - Count attempts on an account by account *and* address (see
-//!   [limits turned against others](crate::docs::limitations#limits-turned-against-others)), and block by address alone
+//! - If it can only be checked inside, add a rule by address, which requests have to pass as well:
+//!   `RateLimitLayer::new(PER_TOKEN, bearer().or_skip()).and(PER_ADDRESS, client_ip())`.
+//! - Count attempts on an account by account *and* address (see [limits turned against
+//!   others](crate::docs::limitations#limits-turned-against-others)), and block by address alone
 //!   ([`AutoBlock::without_keys`](crate::protection::AutoBlock::without_keys)).
 
 pub use crate::middleware::key::{

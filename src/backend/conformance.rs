@@ -35,8 +35,7 @@
 //! # }
 //! ```
 
-// A test suite reports failures by panicking.
-#![allow(clippy::expect_used)]
+#![allow(clippy::expect_used)] // Failures are reported by panicking.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -146,7 +145,7 @@ pub async fn stores_all_or_none(backend: &dyn Backend) {
     }
 }
 
-/// A peek rereservations what an acquire would, and stores nothing.
+/// A peek returns what an acquire would, and stores nothing.
 pub async fn peeks_without_a_trace(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance peek");
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(3, HOUR), Ask::cost(2));
@@ -242,7 +241,6 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     }
     assert!((100..=101).contains(&granted), "{granted} of 100");
 
-    // Quotas of all kinds: each decision is based on the row that the previous one left.
     let quotas = [
         Quota::token_bucket(20, HOUR),
         Quota::token_bucket(30, HOUR).max_reserved(10),
@@ -336,7 +334,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
 }
 
-/// A reset row starts afresh, and a reset rereservations how many rows existed. Resetting a missing row succeeds.
+/// A reset row starts afresh, and a reset returns how many rows existed. Resetting a missing row succeeds.
 pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance reset");
     for quota in [Quota::token_bucket(2, HOUR), Quota::fixed_window(2, HOUR), Quota::sliding_window(2, HOUR)] {
@@ -370,7 +368,7 @@ pub async fn charges_though_the_future_is_dropped(backend: &dyn Backend, pass: i
 /// requires.
 pub async fn settles_and_resets_though_nobody_waits(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance posted");
-    // One token per minute: next to nothing is refilled in the meantime.
+    // One token per minute, so that hardly anything is refilled meanwhile.
     let quota = Quota::token_bucket(10_080, 7 * 24 * HOUR);
     let take = Take::new(fresh_row(&policy), &quota, Ask::cost(1000));
     let mut expected = 0.0;
@@ -384,7 +382,6 @@ pub async fn settles_and_resets_though_nobody_waits(backend: &dyn Backend, pass:
     wait_until_spent(0.0, backend, &take, &pass).await;
 }
 
-/// Peeks at a row until `expected` tokens are spent.
 async fn wait_until_spent(expected: f64, backend: &dyn Backend, take: &Take<'_>, pass: &impl AsyncFn(Duration)) {
     let mut spent = state_of(backend, take).await.spent;
     for _ in 0..MAX_PEEKS {
@@ -456,7 +453,6 @@ async fn state_of(backend: &dyn Backend, take: &Take<'_>) -> State {
     roll(&take.quota, &step.state, step.now)
 }
 
-/// Settles a granted take.
 async fn settle_as(backend: &dyn Backend, take: &Take<'_>, step: &Step, actual: u64) -> ChargeRecord {
     let receipt = ChargeRecord::new(take.ask.tokens(), step).expect("the take was granted");
     backend.settle(&[Adjustment { row: take.row, quota: take.quota, receipt, actual }]).await.expect("settle");

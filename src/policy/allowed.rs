@@ -11,15 +11,13 @@ use super::decision::Decision;
 ///
 /// ```
 /// # use tollgate::{policy::Allowed, Decision, LimitError, Policy, Quota, RateLimiter, HOUR};
+/// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), LimitError> {
-/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-///
-/// let limiter = RateLimiter::default();
-/// limiter.limit(&LOGIN, "ada").await?;
-/// let second: Allowed = limiter.limit(&LOGIN, "ada").await?;
-/// assert_eq!(second.remaining(), 3);
-/// let decision: Decision = second.into_inner();
+/// # let limiter = RateLimiter::default();
+/// let allowed: Allowed = limiter.limit(&LOGIN, "ada").await?;
+/// assert_eq!(allowed.remaining(), 4);
+/// let decision: Decision = allowed.into_inner();
 /// assert!(decision.is_allowed());
 /// # Ok(())
 /// # }

@@ -96,9 +96,9 @@ impl DenyRule {
     /// ```
     /// use tollgate::protection::{DenyList, DenyRule, Signals};
     ///
-    /// let list = DenyList::from_iter([DenyRule::user_agent("*gptbot/*")?]);
-    /// let bot = Signals::new().user_agent("Mozilla/5.0 (compatible; GPTBot/1.2)");
-    /// assert!(list.find(None, &bot).is_some());
+    /// let list = DenyList::from_iter([DenyRule::user_agent("*gptbot/*")?, DenyRule::label("asn", "as64496")?]);
+    /// assert!(list.find(None, &Signals::new().user_agent("Mozilla/5.0 (compatible; GPTBot/1.2)")).is_some());
+    /// assert!(list.find(None, &Signals::new().label("asn", "AS64496")).is_some());
     /// assert!(DenyRule::user_agent("*").is_err()); // matches every caller
     /// # Ok::<(), tollgate::protection::DenyRuleError>(())
     /// ```

@@ -86,12 +86,11 @@ const MAX_USER_AGENT_LEN: usize = 1024;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::default();
-/// limiter.block(Signal::ip([192, 0, 2, 7].into()), HOUR).await?;
-/// limiter.unblock(Signal::ip([192, 0, 2, 7].into())).await?;
-///
 /// for signal in [Signal::key("mallory"), Signal::user_agent("curl/8.5.0"), Signal::label("asn", "64496")] {
 ///     limiter.block(signal, HOUR).await?;
 /// }
+/// limiter.block(Signal::ip([192, 0, 2, 7].into()), HOUR).await?;
+/// limiter.unblock(Signal::ip([192, 0, 2, 7].into())).await?;
 /// assert_eq!(limiter.stats().blocked, 3);
 /// # Ok(())
 /// # }

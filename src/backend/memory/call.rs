@@ -19,7 +19,6 @@ pub(super) struct LockedCall<'a> {
     pinned: SmallVec<[RowKey; 2]>,
 }
 
-/// A row of a call, with its state.
 pub(super) struct LoadedRow<'a> {
     key: RowKey,
     id: &'a RowId<'a>,
@@ -40,7 +39,6 @@ impl BorrowMut<State> for LoadedRow<'_> {
     }
 }
 
-/// Where a row of a call is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Location {
     Existing,
@@ -75,7 +73,6 @@ impl<'a> LockedCall<'a> {
 
     /// Decides all takes at `now`. If all are granted and `store` is set, stores the rows.
     pub(super) fn decide(&mut self, takes: &[Take<'_>], now: Micros, store: bool) -> Steps {
-        // Takes of the same row share one entry of `rows`.
         let mut rows = SmallVec::<[LoadedRow<'_>; 2]>::new();
         let mut lines = SmallVec::<[Line<'_>; 2]>::new();
         for (i, take) in takes.iter().enumerate() {
@@ -171,7 +168,6 @@ impl<'a> LockedCall<'a> {
         }
     }
 
-    /// Loads a row, or finds a slot for it.
     pub(super) fn load<'r>(&mut self, key: RowKey, id: &'r RowId<'r>, quota: &Quota, now: Micros) -> LoadedRow<'r> {
         let LockedCall { table, shards, pinned } = self;
         let shard = shard_mut(shards, table.shard_of(key));
@@ -225,8 +221,7 @@ impl<'a> LockedCall<'a> {
         }
         let policy = table.hasher().number(row.id.policy);
         if row.location != Location::Existing {
-            // The carry row of another row may have taken the slot. Losing a row forgives spending, exceeding the cap
-            // is worse.
+            // The carry row of another row may have taken the slot. Losing this row is better than exceeding the cap.
             if shard.is_full() && !shard.ensure_slot(policy, pinned, now) {
                 return;
             }

@@ -5,20 +5,15 @@ use std::collections::HashMap;
 use super::row::{Row, RowKey};
 use crate::algorithm::{Micros, State};
 
-/// The counts and overflow rows of one shard.
 #[derive(Default)]
 pub(super) struct Ledger {
-    /// Row counts by policy number.
     sizes: HashMap<u32, u32>,
-    /// Overflow rows, which newcomers share when the shard is full.
     overflow: HashMap<(u32, u8), State>,
     /// Policies with overflow rows of their own.
     overflow_policies: Vec<u32>,
     /// The position at which the next newcomer samples rows.
     pub(super) cursor: u32,
-    /// Rows evicted before they expired.
     pub(super) evicted: u64,
-    /// Charges decided on overflow rows.
     pub(super) overflowed: u64,
 }
 
@@ -53,7 +48,6 @@ impl Ledger {
         }
     }
 
-    /// The overflow row that a newcomer shares.
     pub(super) fn overflow_id(&mut self, policy: u32, key: RowKey, now: Micros) -> OverflowId {
         let index = (key.hash() % u64::from(OVERFLOW_ROWS)) as u8;
         if !self.overflow_policies.contains(&policy) {

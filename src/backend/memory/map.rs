@@ -11,7 +11,6 @@ use super::row::{Row, RowKey};
 /// A map by [`RowKey::hash`]. DashMap's own hasher is never used.
 pub(super) struct Map(DashMap<RowKey, Row>);
 
-/// The locked rows of one shard.
 pub(super) struct Rows<'a>(RwLockWriteGuard<'a, RawTable<(RowKey, SharedValue<Row>)>>);
 
 impl Map {
@@ -25,7 +24,6 @@ impl Map {
         self.0.determine_shard(key.hash() as usize)
     }
 
-    /// Locks a shard. Several shards must be locked in ascending order.
     #[inline]
     pub(super) fn lock(&self, shard: usize) -> Rows<'_> {
         Rows(self.0.shards()[shard].write())

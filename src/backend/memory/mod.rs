@@ -31,6 +31,7 @@ pub use builder::MemoryBackendBuilder;
 ///   spending. Otherwise it shares a strict overflow row with other newcomers of its policy. Under a flood of keys,
 ///   denied keys stay denied and callers of other policies are not affected.
 /// - The charges of a call are decided under the locks of all their shards, taken in order: all or none, no deadlock.
+///
 /// ```
 /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
 ///
@@ -51,7 +52,6 @@ pub use builder::MemoryBackendBuilder;
 pub struct MemoryBackend {
     table: Table,
     clock: Arc<dyn Clock>,
-    /// Whether the clock is not the system's.
     has_own_clock: bool,
     max_rows: usize,
 }

@@ -28,7 +28,6 @@ const CARRY_BIT: u64 = 1 << 9;
 const DENIAL_MASK: u64 = 0xff;
 
 impl Row {
-    /// Makes a row of the policy with this [number](RowHasher::number).
     pub(super) fn new(state: &State, policy: u32) -> Row {
         let packed = state.at.get() << AT_SHIFT;
         Row { spent: state.spent, packed, stamp: state.stamp, policy, expires: state.clear.to_seconds() }
@@ -48,7 +47,6 @@ impl Row {
         State { spent: self.spent, at: self.at(), carry: 0.0, stamp: self.stamp, clear: self.expires() }
     }
 
-    /// Stores the state that a charge or settlement under `quota` left.
     #[inline]
     pub(super) fn write(&mut self, quota: &Quota, state: &State) {
         let level = quota.limit().saturating_sub(1);
@@ -163,7 +161,6 @@ impl RowKey {
         RowKey { hash: hash & !UNUSED_TAG, tail: tail & !1 }
     }
 
-    /// The hash by which the map finds the row.
     #[inline]
     pub(super) fn hash(self) -> u64 {
         self.hash
@@ -173,7 +170,6 @@ impl RowKey {
         RowKey { tail: self.tail | 1, ..self }
     }
 
-    /// The key of the row that a carry row belongs to.
     pub(super) fn row(self) -> RowKey {
         RowKey { tail: self.tail & !1, ..self }
     }

@@ -23,7 +23,6 @@ pub(super) struct Table {
     names: Mutex<HashMap<u32, PolicyName>>,
 }
 
-/// A locked shard.
 pub(super) struct Shard<'a> {
     table: &'a Table,
     pub(super) number: usize,
@@ -34,7 +33,6 @@ pub(super) struct Shard<'a> {
     pub(super) incoming: usize,
 }
 
-/// Whether a newcomer's row can be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vacancy {
     Free,
@@ -114,7 +112,6 @@ impl<'a> Shard<'a> {
         ledger.get_or_insert_with(|| locked(&table.ledgers[*number]))
     }
 
-    /// Chooses where to store a row that does not exist yet.
     pub(super) fn locate(
         &mut self,
         key: RowKey,

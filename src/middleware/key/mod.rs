@@ -71,11 +71,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// [configured](crate::RateLimitLayer::client_ip) otherwise. The default is `None`.
     ///
     /// ```
-    /// use std::net::IpAddr;
-    /// use http::request::Parts;
-    /// use tollgate::key::{self, ClientIp, Extraction};
-    /// use tollgate::{key::KeyExtractor, Key};
-    ///
+    /// # use {http::request::Parts, std::net::IpAddr, tollgate::key::{self, ClientIp, Extraction, KeyExtractor}, tollgate::Key};
     /// /// Counts each application on each address separately.
     /// struct Application(ClientIp);
     ///
@@ -89,9 +85,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///         self.0.address(parts)
     ///     }
     /// }
-    ///
-    /// let (mut parts, ()) = http::Request::new(()).into_parts();
-    /// parts.extensions.insert(key::PeerAddr(([192, 0, 2, 7], 50_000).into()));
+    /// # let (mut parts, ()) = http::Request::new(()).into_parts();
+    /// # parts.extensions.insert(key::PeerAddr(([192, 0, 2, 7], 50_000).into()));
     /// assert_eq!(Application(key::client_ip()).address(&parts), Some([192, 0, 2, 7].into()));
     /// ```
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
@@ -296,20 +291,23 @@ where
 /// ```
 /// use http::request::Parts;
 /// use tollgate::{key::{Extraction, KeyExtractor}, Key, Quota, RateLimitLayer, MINUTE};
+/// # async fn user_of(_session: String) -> Option<u64> { None }
 ///
-/// /// Counts by tenant; health checks are not limited.
-/// struct Tenant;
+/// /// Counts by tenant, else by the user of a session; health checks are not limited.
+/// struct Caller;
 ///
-/// impl KeyExtractor for Tenant {
+/// impl KeyExtractor for Caller {
 ///     fn extract(&self, parts: &Parts) -> Extraction {
-///         if parts.uri.path() == "/health" {
-///             return Extraction::skip();
+///         let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(String::from);
+///         match (parts.uri.path(), header("x-tenant"), header("x-session")) {
+///             ("/health", ..) => Extraction::skip(),
+///             (_, None, Some(session)) => Extraction::later(async move { user_of(session).await }),
+///             (_, tenant, _) => tenant.map(Key::from).into(),
 ///         }
-///         parts.headers.get("x-tenant").map(Key::from).into()
 ///     }
 /// }
 ///
-/// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), Tenant);
+/// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), Caller);
 /// ```
 pub enum Extraction {
     /// The result is known.
@@ -339,18 +337,7 @@ pub enum Found {
 }
 
 impl Extraction {
-    /// Makes an extraction that takes time, such as a session lookup. The future owns what it needs of the request.
-    ///
-    /// ```
-    /// use http::request::Parts;
-    /// use tollgate::{key::Extraction, Quota, RateLimitLayer, MINUTE};
-    /// # async fn user_of(_session: Option<String>) -> Option<u64> { None }
-    ///
-    /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), |req: &Parts| {
-    ///     let session = req.headers.get("x-session").and_then(|value| value.to_str().ok()).map(String::from);
-    ///     Extraction::later(async move { user_of(session).await })
-    /// });
-    /// ```
+    /// Makes an extraction that takes time, such as a session lookup. The future must own what it needs of the request.
     pub fn later<A: Into<Found>>(future: impl Future<Output = A> + Send + 'static) -> Extraction {
         Extraction::Later(Box::pin(async move { future.await.into() }))
     }

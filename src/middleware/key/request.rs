@@ -73,14 +73,18 @@ where
 /// get a row for each, unless a layer outside the limiter checks them.
 ///
 /// ```
-/// use http::Request;
 /// use tollgate::key::{self, KeyExtractor};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let (parts, ()) = Request::builder().header("x-api-key", "s3cr3t").body(())?.into_parts();
-/// let caller = key::header("x-api-key").subject(&parts).await?.expect("it does not skip");
-/// assert_eq!(caller.key(), Some(&key::header("x-api-key").key("s3cr3t")));
+/// let request = http::Request::builder()
+///     .header("x-api-key", "k7")
+///     .header("authorization", "Bearer t7")
+///     .header("cookie", "theme=dark; session=s7");
+/// let (parts, ()) = request.body(())?.into_parts();
+/// assert_eq!(key::header("x-api-key").subject(&parts).await?, Some(key::header("x-api-key").key("k7").into()));
+/// assert_eq!(key::bearer().subject(&parts).await?, Some(key::bearer().key("t7").into()));
+/// assert_eq!(key::cookie("session").subject(&parts).await?, Some(key::cookie("session").key("s7").into()));
 /// # Ok(())
 /// # }
 /// ```
@@ -120,20 +124,7 @@ impl KeyExtractor for Header {
 ///
 /// Clients can [invent](crate::key#which-keys-a-client-can-invent) tokens and so get a row for each, unless a layer
 /// outside the limiter checks them. In that case limit by address in a second rule; a pair with the token
-/// ([`and`](super::KeyExtractor::and)) limits nothing.
-///
-/// ```
-/// use http::Request;
-/// use tollgate::key::{self, KeyExtractor};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let (parts, ()) = Request::builder().header("authorization", "Bearer s3cr3t").body(())?.into_parts();
-/// let caller = key::bearer().subject(&parts).await?.expect("it does not skip");
-/// assert_eq!(caller.key(), Some(&key::bearer().key("s3cr3t")));
-/// # Ok(())
-/// # }
-/// ```
+/// ([`and`](super::KeyExtractor::and)) limits nothing. See [`header`] for an example.
 pub fn bearer() -> Bearer {
     Bearer
 }
@@ -172,20 +163,8 @@ fn token(headers: &HeaderMap) -> Option<&[u8]> {
 /// caller is anonymous, since the service might read either.
 ///
 /// Clients can [invent](crate::key#which-keys-a-client-can-invent) cookies and so get a row for each, unless a layer
-/// outside the limiter checks the session. In that case count by what the layer found ([`extension`]).
-///
-/// ```
-/// use http::Request;
-/// use tollgate::key::{self, KeyExtractor};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let (parts, ()) = Request::builder().header("cookie", "theme=dark; session=s3cr3t").body(())?.into_parts();
-/// let caller = key::cookie("session").subject(&parts).await?.expect("it does not skip");
-/// assert_eq!(caller.key(), Some(&key::cookie("session").key("s3cr3t")));
-/// # Ok(())
-/// # }
-/// ```
+/// outside the limiter checks the session. In that case count by what the layer found ([`extension`]). See [`header`]
+/// for an example.
 pub fn cookie(name: impl Into<String>) -> Cookie {
     Cookie { name: name.into() }
 }

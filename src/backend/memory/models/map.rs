@@ -15,7 +15,6 @@ impl Map {
     }
 
     pub(super) fn shard_of(&self, key: RowKey) -> usize {
-        // The bits that DashMap uses.
         ((key.hash() << 7) >> (64 - self.0.len().trailing_zeros())) as usize
     }
 

@@ -21,7 +21,6 @@ impl Clock for Frozen {
     }
 }
 
-/// A backend of 16 rows, four in each shard.
 fn backend() -> Arc<MemoryBackend> {
     Arc::new(MemoryBackend::builder().max_rows(16).clock(Frozen).build())
 }
@@ -159,7 +158,6 @@ fn newcomers_of_full_shards_share_one_budget_and_come_to_an_end() {
 /// An operation on two rows in two shards.
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// Charges the first row.
     One(u64),
     /// Charges one token of each row, in one order or the other.
     Both(bool),
@@ -200,7 +198,6 @@ fn any_three_acts_at_once_are_as_one_after_the_other() {
     }
 }
 
-/// Runs an operation on the backend. Returns whether it was granted.
 fn on_backend(backend: &MemoryBackend, quota: &Quota, [a, b]: [Digest; 2], before: &Step, act: Act) -> bool {
     let policy = P;
     let row = RowId { policy: &policy, key: a };

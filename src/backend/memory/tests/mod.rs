@@ -98,7 +98,6 @@ fn the_clock_is_read_while_the_rows_are_locked() {
 fn the_cap_holds_and_the_exhausted_stay_denied() {
     let bench = Bench::with_rows(64);
     let quota = Quota::token_bucket(2, HOUR);
-    // As many exhausted keys as fit, each with both tokens spent.
     let exhausted: Vec<u64> = (0..64).filter(|key| bench.take(*key, &quota, 2).is_allowed()).collect();
     assert!(bench.backend.len() <= 64);
     for newcomer in 1000..20_000 {
@@ -167,11 +166,9 @@ fn what_was_written_too_soon_is_written_back() {
         (steps.all_granted(), steps.iter().map(|step| step.state.spent).collect::<Vec<_>>())
     };
     let spent = |key| bench.take(key, &quota, 0).state.spent;
-    // Denied with existing rows only; then with a newcomer between them.
     assert_eq!(all(&[known, empty], true), (false, vec![4.0, 10.0]));
     assert_eq!(all(&[known, never_seen, empty], true), (false, vec![4.0, 0.0, 10.0]));
     assert_eq!((spent(known), spent(empty), spent(never_seen)), (4.0, 10.0, 0.0));
-    // Granted, with the newcomer last.
     assert_eq!(all(&[known, never_seen], false), (true, vec![7.0, 3.0]));
     assert_eq!((spent(known), spent(never_seen)), (4.0, 0.0));
     assert_eq!(all(&[known, never_seen], true), (true, vec![7.0, 3.0]));
@@ -255,7 +252,6 @@ fn rows_of_every_algorithm_go_when_they_are_paid_back() {
         for key in 1000..1300 {
             bench.take(key, &quota, 1);
         }
-        // Until the second in which they expire.
         bench.clock.advance(paid_back + SECOND);
         for key in 2000..2300 {
             bench.take(key, &quota, 1);
