@@ -185,8 +185,7 @@ impl Decision {
         self.quota.limit()
     }
 
-    /// The whole tokens left to spend after this decision, or currently available after a check. 0 while the key is in
-    /// debt.
+    /// The whole tokens left after this decision; after a check, those available now. 0 while the key is in debt.
     pub fn remaining(&self) -> u64 {
         available(&self.quota, &self.row(), self.step.now)
     }
@@ -221,9 +220,9 @@ impl Decision {
     /// The time over which to spend [`remaining`](Decision::remaining) without exceeding the quota's pace: `t` of the
     /// `RateLimit` header.
     ///
-    /// For windows: the time to the window's end. For a token bucket: the time in which the remaining tokens are
-    /// refilled, or the next token if none remains. After a denial by this quota:
-    /// [`retry_after`](Decision::retry_after). For a reservation the time is measured from its due time.
+    /// For windows: the time to the window's end. For a token bucket: the time to refill as many tokens as remain, or
+    /// the next one if none remains. After a denial by this quota: [`retry_after`](Decision::retry_after). For a
+    /// reservation, the time counts from when it is due.
     pub fn window(&self) -> Duration {
         let Decision { quota, step, .. } = self;
         let remaining = self.remaining();
@@ -311,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_fits_is_not_worth_a_retry() {
+    fn a_cost_that_never_fits_has_no_retry_after() {
         let denied = decide("api", Quota::token_bucket(10, MINUTE), &State::default(), 11).into_result().unwrap_err();
         assert_eq!(denied.retry_after(), None);
         assert_eq!(
@@ -321,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_fit_with_more_patience_is_told_apart() {
+    fn a_cost_that_needs_a_longer_wait_has_its_own_reason() {
         let quota = Quota::token_bucket(1, crate::algorithm::SECOND).max_reserved(100);
         let ask = Ask::cost(50).wait_up_to(crate::algorithm::SECOND);
         let step = step(&quota, &State::default(), NOW, ask);
@@ -335,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_after_the_end_of_time_has_exceeded_its_quota() {
+    fn a_charge_that_fits_after_the_last_instant_exceeds_its_quota() {
         // One token per century: four are refilled in the year 2423, and instants end in 2255.
         let quota = Quota::token_bucket(1, Quota::MAX_PERIOD);
         let state = State { spent: 4.0, at: NOW, stamp: quota.stamp(), ..State::default() };
@@ -370,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_of_a_reservation_begins_at_its_turn() {
+    fn the_window_of_a_reservation_begins_when_it_is_due() {
         // One token per ten seconds, five seconds into the period: the response is sent when the reservation is due,
         // ten seconds before the next token.
         let quota = Quota::token_bucket(1, 10 * crate::algorithm::SECOND).max_reserved(5);

@@ -68,8 +68,7 @@ impl fmt::Debug for Digest {
 pub struct Secret([u8; 16]);
 
 impl Secret {
-    /// Uses a secret of your own: 16 unpredictable bytes from your configuration, the same in all processes that share
-    /// a backend.
+    /// Makes a secret from 16 unpredictable bytes, the same in all processes that share a backend.
     pub fn new(bytes: [u8; 16]) -> Secret {
         Secret(bytes)
     }
@@ -105,8 +104,7 @@ mod tests {
 
     #[test]
     fn digests_stay_what_they_were() {
-        // Processes of two versions share a backend, and rows outlive an upgrade. Computed by another SipHash
-        // implementation.
+        // Stored rows depend on these digests. Computed by another SipHash implementation.
         let secret = Secret::new(*b"0123456789abcdef");
         for (key, digest) in [
             (Key::anonymous(), 0x181f_449e_af02_0cc4_479f_f9bf_2344_eb7b),

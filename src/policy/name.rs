@@ -70,8 +70,7 @@ impl PolicyName {
         }
     }
 
-    /// A 128-bit hash of the name, the same in every process: SipHash under a fixed key. Two names collide with a
-    /// probability of 2^-128.
+    /// A 128-bit SipHash of the name, the same in every process. Two names collide with a probability of 2^-128.
     pub(crate) fn bits(&self) -> u128 {
         SipHasher13::new_with_key(HASH_KEY).hash(self.as_str().as_bytes()).as_u128()
     }

@@ -19,7 +19,7 @@ use crate::algorithm::{Quota, QuotaError};
 /// ```
 /// use tollgate::{Policy, Quota, HOUR, MINUTE};
 ///
-/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR)); // not a `const`, which is copied at each use
+/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR)); // a `const` would be copied
 ///
 /// let api = Policy::new("api", Quota::token_bucket(30, MINUTE))
 ///     .tier("free", Quota::token_bucket(60, MINUTE))
@@ -85,8 +85,8 @@ impl Policy {
     /// ```
     ///
     /// # Panics
-    /// If the tier was added before, or its quota refuses everything or has another algorithm than the policy's: a key
-    /// has one row for all tiers. See [`Policy::try_tier`].
+    /// If the tier was added before, or its quota refuses everything or has another algorithm than the policy's, since
+    /// a key has one row for all tiers. See [`Policy::try_tier`].
     #[track_caller]
     #[must_use]
     pub fn tier(self, name: impl Into<Cow<'static, str>>, quota: Quota) -> Policy {

@@ -111,7 +111,7 @@ mod tests {
                 most = most.max(here);
             }
             assert_eq!(seen, keys);
-            assert!(most < 64, "{most} rows at once");
+            assert!(most < 64, "{most} rows in one sample");
         }
     }
 

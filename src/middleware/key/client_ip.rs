@@ -403,21 +403,21 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_nobody_is_trusted_with_is_a_mistake_and_says_so() {
+    fn a_header_without_a_trusted_proxy_is_an_error() {
         let parts = parts(Some("10.0.0.1"), &[("cf-connecting-ip", "203.0.113.9")]);
         assert!(refused(&client_ip().from_header("cf-connecting-ip"), &parts).contains(".trust([..])"));
         assert!(refused(&client_ip().from_forwarded(), &parts).contains(".trust([..])"));
     }
 
     #[test]
-    fn without_a_peer_nothing_is_believed() {
+    fn without_a_peer_no_header_is_trusted() {
         let parts = parts(None, &[("x-forwarded-for", "203.0.113.9")]);
         assert!(refused(&client_ip().trust(["0.0.0.0/0"]), &parts).contains("no peer address"));
     }
 
     #[cfg(feature = "tonic")]
     #[test]
-    fn a_grpc_server_tells_its_peer_by_itself() {
+    fn the_peer_address_of_tonic_is_found() {
         let mut parts = parts(None, &[]);
         assert_eq!(client_ip().resolve(&parts), None);
         let remote_addr = Some(SocketAddr::from(([192, 0, 2, 1], 4711)));
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_is_the_first_from_the_right_that_is_not_believed() {
+    fn the_client_is_the_first_from_the_right_that_is_not_trusted() {
         let found = |written: &str| {
             let parts = parts(Some("10.0.0.1"), &[("x-forwarded-for", written)]);
             client_ip().trust(["10.0.0.0/8"]).resolve(&parts).expect("a peer").to_string()

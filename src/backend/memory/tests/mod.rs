@@ -140,7 +140,7 @@ fn a_shared_window_has_one_boundary_for_all_who_share_it() {
 }
 
 #[test]
-fn the_least_spent_makes_room() {
+fn the_least_spent_row_is_evicted() {
     let bench = Bench::with_rows(64);
     let quota = Quota::token_bucket(100, HOUR);
     for key in 0..4 {
@@ -154,7 +154,7 @@ fn the_least_spent_makes_room() {
 }
 
 #[test]
-fn what_was_written_too_soon_is_written_back() {
+fn a_denied_call_and_a_peek_leave_all_rows_unchanged() {
     let bench = Bench::with_rows(1000);
     let (quota, policy) = (Quota::token_bucket(10, HOUR), P);
     let (known, empty, never_seen) = (1, 2, 3);
@@ -176,7 +176,7 @@ fn what_was_written_too_soon_is_written_back() {
 }
 
 #[test]
-fn a_refused_call_makes_no_room() {
+fn a_denied_call_evicts_no_row() {
     let bench = Bench::with_rows(16);
     let (roomy, none) = (Quota::token_bucket(100, HOUR), Quota::token_bucket(1, HOUR));
     for key in 0..100 {
@@ -193,7 +193,7 @@ fn a_refused_call_makes_no_room() {
 }
 
 #[test]
-fn what_was_given_back_is_remembered_beside_the_row() {
+fn a_refund_is_remembered_in_a_carry_row() {
     let bench = Bench::with_rows(1000);
     let quota = Quota::token_bucket(10, MINUTE);
     let (first, second) = (bench.take(1, &quota, 5), bench.take(1, &quota, 5));
@@ -207,7 +207,7 @@ fn what_was_given_back_is_remembered_beside_the_row() {
 }
 
 #[test]
-fn a_carry_row_outlives_its_row_for_late_give_backs() {
+fn a_carry_row_outlives_its_row_for_late_refunds() {
     let bench = Bench::with_rows(100_000);
     let quota = Quota::token_bucket(10, MINUTE);
     let (first, second) = (bench.take(1, &quota, 5), bench.take(1, &quota, 5));
@@ -223,7 +223,7 @@ fn a_carry_row_outlives_its_row_for_late_give_backs() {
 }
 
 #[test]
-fn a_sliding_window_keeps_the_window_before_beside_its_row() {
+fn a_sliding_window_keeps_the_previous_window_in_a_carry_row() {
     let bench = Bench::with_rows(1000);
     let quota = Quota::sliding_window(10, MINUTE);
     bench.take(1, &quota, 10);
@@ -238,7 +238,7 @@ fn a_sliding_window_keeps_the_window_before_beside_its_row() {
 }
 
 #[test]
-fn rows_of_every_algorithm_go_when_they_are_paid_back() {
+fn expired_rows_of_every_algorithm_are_dropped() {
     for (quota, paid_back) in [
         (Quota::token_bucket(10, MINUTE), 6 * SECOND),
         (Quota::fixed_window(10, MINUTE), 2 * MINUTE),
@@ -261,7 +261,7 @@ fn rows_of_every_algorithm_go_when_they_are_paid_back() {
 }
 
 #[test]
-fn settling_a_row_that_is_not_there_breaks_nothing() {
+fn settling_a_missing_row_breaks_nothing() {
     let bench = Bench::with_rows(16);
     let quota = Quota::token_bucket(10, HOUR);
     let charged = bench.take(1, &quota, 5);
@@ -278,7 +278,7 @@ fn settling_a_row_that_is_not_there_breaks_nothing() {
 }
 
 #[test]
-fn the_cap_holds_when_a_call_names_rows_that_could_make_room() {
+fn the_cap_holds_when_a_call_names_rows_that_could_be_evicted() {
     // Regression: a newcomer evicted a row that the same call charged, and that was then stored again.
     for rows in [16, 1000] {
         let bench = Bench::with_rows(rows);
@@ -318,7 +318,7 @@ fn newcomers_of_one_call_share_overflow_rows_too() {
 }
 
 #[test]
-fn a_denied_newcomer_is_not_told_of_tokens_that_are_not_there() {
+fn a_denied_newcomer_never_sees_a_full_quota() {
     let bench = Bench::with_rows(16);
     let quota = Quota::fixed_window(3, HOUR);
     for key in 0..300 {
@@ -333,7 +333,7 @@ fn a_denied_newcomer_is_not_told_of_tokens_that_are_not_there() {
 }
 
 #[test]
-fn carry_rows_without_a_row_make_room() {
+fn carry_rows_without_a_row_are_evicted() {
     let bench = Bench::with_rows(64);
     let quota = Quota::token_bucket(10, HOUR);
     for key in 0..2000 {
@@ -348,7 +348,7 @@ fn carry_rows_without_a_row_make_room() {
 }
 
 #[test]
-fn a_row_of_another_algorithm_is_not_taken_for_a_window_before() {
+fn a_row_of_another_algorithm_is_not_taken_for_the_previous_window() {
     let bench = Bench::with_rows(1000);
     let (bucket, window) = (Quota::token_bucket(10, HOUR), Quota::sliding_window(10, HOUR));
     let (first, _second) = (bench.take(1, &bucket, 5), bench.take(1, &bucket, 1));
