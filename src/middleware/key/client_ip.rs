@@ -56,7 +56,7 @@ pub fn client_ip() -> ClientIp {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let request = Request::builder()
-///     .header("x-forwarded-for", "203.0.113.9, 192.0.2.7")
+///     .header("x-forwarded-for", "203.0.113.9, 192.0.2.7, 10.0.0.2")
 ///     .header("forwarded", "for=192.0.2.8;proto=https")
 ///     .header("cf-connecting-ip", "192.0.2.9");
 /// let (mut parts, ()) = request.body(())?.into_parts();
@@ -65,10 +65,13 @@ pub fn client_ip() -> ClientIp {
 ///
 /// let clients = key::client_ip().nat64(["2001:db8:64::/96"]);
 /// assert_eq!(clients.resolve(&parts), Some([10, 0, 0, 1].into()));
-/// assert_eq!(clients.clone().trust_hops(1).resolve(&parts), Some([192, 0, 2, 7].into()));
-/// assert_eq!(clients.clone().trust_hops(3).resolve(&parts), Some([10, 0, 0, 1].into())); // too few entries
+/// assert_eq!(clients.clone().trust_hops(2).resolve(&parts), Some([192, 0, 2, 7].into()));
+/// assert_eq!(clients.clone().trust_hops(4).resolve(&parts), Some([10, 0, 0, 1].into())); // too few entries
+/// let other_proxy = clients.clone().trust(["198.51.100.1"]);
+/// assert_eq!(other_proxy.resolve(&parts), Some([10, 0, 0, 1].into())); // the peer is not trusted
 ///
 /// let clients = clients.trust(["10.0.0.0/8"]);
+/// assert_eq!(clients.resolve(&parts), Some([192, 0, 2, 7].into())); // the client of 10.0.0.2; the rest is not trusted
 /// assert_eq!(clients.clone().from_forwarded().resolve(&parts), Some([192, 0, 2, 8].into()));
 /// let clients = clients.from_header("cf-connecting-ip").prefixes(24, 48);
 /// assert_eq!(clients.resolve(&parts), Some([192, 0, 2, 9].into()));
@@ -125,20 +128,7 @@ impl ClientIp {
     /// before it counts as the client. No other header is read.
     ///
     /// Clients in these networks are trusted as well, so do not test with a proxy and a client on one trusted address.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::key;
-    ///
-    /// let from = |peer: [u8; 4]| {
-    ///     let request = Request::builder().header("x-forwarded-for", "203.0.113.9, 192.0.2.7, 10.0.0.2");
-    ///     let (mut parts, ()) = request.body(()).expect("a request").into_parts();
-    ///     parts.extensions.insert(key::PeerAddr((peer, 50_000).into()));
-    ///     key::client_ip().trust(["10.0.0.0/8"]).resolve(&parts)
-    /// };
-    /// assert_eq!(from([10, 0, 0, 1]), Some([192, 0, 2, 7].into())); // the client of 10.0.0.2; the rest is untrusted
-    /// assert_eq!(from([198, 51, 100, 1]), Some([198, 51, 100, 1].into())); // not a trusted proxy
-    /// ```
+    /// See [`ClientIp`] for an example.
     ///
     /// # Panics
     /// If one of them is not a network. See [`try_trust`](ClientIp::try_trust).

@@ -63,7 +63,7 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Finds the caller of the request with these parts. Called for every request before its limits are checked, so
-    /// slow work belongs into an [`Extraction::later`]. See [`Extraction`] for an example.
+    /// slow work belongs in an [`Extraction::later`]. See [`Extraction`] for an example.
     fn extract(&self, parts: &Parts) -> Extraction;
 
     /// The client's address, if this extractor reads it. [Deny lists](crate::protection::DenyList) and
@@ -71,7 +71,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// [configured](crate::RateLimitLayer::client_ip) otherwise. The default is `None`.
     ///
     /// ```
-    /// # use {http::request::Parts, std::net::IpAddr, tollgate::key::{self, ClientIp, Extraction, KeyExtractor}, tollgate::Key};
+    /// # use {http::request::Parts, std::net::IpAddr};
+    /// # use tollgate::{key::{self, ClientIp, Extraction, KeyExtractor}, Key};
     /// /// Counts each application on each address separately.
     /// struct Application(ClientIp);
     ///
@@ -108,7 +109,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         true
     }
 
-    /// The type of the extension that this extractor needs and the request lacks, if any. If the caller is therefore
+    /// The type of the extension that this extractor needs and the request lacks, if any. If this makes the caller
     /// anonymous, a layer reports it once as a [mistake](crate::observe::Mistake). An extractor that wraps another one
     /// should forward this method. The default is `None`.
     ///
