@@ -153,13 +153,13 @@ weaken 'settlement: looked at, then marked' limiter/settlement.rs \
     limiter::models::whole::a_charge_is_settled_once_by_however_many_clones
 
 # The table of rows.
-relock='s/(fn decide_lines\(.*?\{\n)/$1        let coming: Vec<usize> = self.shards.iter().map(|shard| shard.coming).collect();\n        self.shards.clear();\n        let mut numbers: Vec<usize> = self.busy.iter().map(|key| self.table.shard_of(*key)).collect();\n        numbers.sort_unstable();\n        numbers.dedup();\n        for (number, coming) in numbers.into_iter().zip(coming) {\n            let mut shard = self.table.lock(number);\n            shard.coming = coming;\n            self.shards.push(shard);\n        }\n/s'
+relock='s/(fn decide_lines\(.*?\{\n)/$1        let incoming: Vec<usize> = self.shards.iter().map(|shard| shard.incoming).collect();\n        self.shards.clear();\n        let mut numbers: Vec<usize> = self.pinned.iter().map(|key| self.table.shard_of(*key)).collect();\n        numbers.sort_unstable();\n        numbers.dedup();\n        for (number, incoming) in numbers.into_iter().zip(incoming) {\n            let mut shard = self.table.lock(number);\n            shard.incoming = incoming;\n            self.shards.push(shard);\n        }\n/s'
 weaken 'row update: the shard is unlocked between reading and writing a row' backend/memory/call.rs "$relock" \
     memory::models::one_row_admits_exactly_its_limit
 weaken 'calls of several rows: unlocked between reading and writing' backend/memory/call.rs "$relock" \
     memory::models::calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end
 weaken 'eviction: unlocked between finding a place and taking it, which is not looked at again' backend/memory/call.rs \
-    "$relock; s/if shard\.is_full\(\) && !shard\.make_room/if false \&\& !shard.make_room/" \
+    "$relock; s/if shard\.is_full\(\) && !shard\.ensure_slot/if false \&\& !shard.ensure_slot/" \
     memory::models::newcomers_at_once_pass_no_cap_and_push_out_nobody_who_is_denied
 weaken 'multi-lock: in the order of the call' backend/memory/call.rs \
     's/numbers\.sort_unstable\(\);//' \
@@ -167,7 +167,7 @@ weaken 'multi-lock: in the order of the call' backend/memory/call.rs \
 weaken 'overflow: unlocked between reading and writing' backend/memory/call.rs "$relock" \
     memory::models::newcomers_of_full_shards_share_one_budget_and_come_to_an_end
 weaken 'settlement of a row: unlocked between reading and writing' backend/memory/mod.rs \
-    's/(let mut row = call\.load\(.*?\);\n)/$1        drop(call);\n        let mut call = Call::new(\&self.table, std::iter::once(\&settlement.row));\n/' \
+    's/(let mut row = call\.load\(.*?\);\n)/$1        drop(call);\n        let mut call = LockedCall::new(\&self.table, std::iter::once(\&settlement.row));\n/' \
     memory::models::any_three_acts_at_once_are_as_one_after_the_other
 
 exit $((faults > 0))

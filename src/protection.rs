@@ -1,8 +1,8 @@
-//! Deny lists and blocks: callers that are refused whatever their limits say.
+//! Deny lists and blocks: callers that are denied regardless of their quotas.
 //!
-//! A [`DenyList`] refuses callers by [rules](DenyRule): a key, a network, a user agent, a country, a label. [`AutoBlock`]
-//! refuses callers for a time that were denied too often. [`RateLimiter::block`](crate::RateLimiter::block) does so by hand.
-//! Each of them looks at a caller's key and its other [`Signals`].
+//! A [`DenyList`] denies by [rule](DenyRule): key, network, user agent, country or label. [`AutoBlock`] blocks callers
+//! that were denied too often; [`RateLimiter::block`](crate::RateLimiter::block) blocks by hand. All of them match a
+//! caller's key and its other [`Signals`].
 
 pub use crate::limiter::deny::DenyList;
 pub use crate::limiter::guard::AutoBlock;

@@ -26,7 +26,7 @@
 //!
 //! ```text
 //! $ curl -X POST http://127.0.0.1:3001/reload
-//! limits.toml: policies.create.quota: quota "3/mim": "mim" is no period; write a unit (us ms s min h d w) with or without a number
+//! limits.toml: policies.create.quota: quota "3/mim": expected a period such as "min" or "30s", found "mim"; units: us ms s min h d w
 //! limits.toml: routes."/search": unknown policy "saerch"; known policies: "create", "default", "search"
 //! The limits are as they were.
 //! ```

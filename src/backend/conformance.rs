@@ -1,8 +1,9 @@
-//! The suite that every [`Backend`] must pass. Feature `conformance`; outside semver: it may grow in any release.
+//! A test suite that every [`Backend`] must pass. Feature `conformance`; exempt from semver: it may grow in any
+//! release.
 //!
-//! Each function drives a backend and panics where it breaks the contract. None needs a clock that can be set: every
-//! answer carries the instant at which it was decided, so the suite replays it with
-//! [`algorithm::step`](crate::algorithm::step) at that instant and demands the same, down to the last bit.
+//! Each function drives a backend and panics if it violates the contract. No settable clock is needed: every decision
+//! contains its instant, so the suite repeats it with [`algorithm::step`](crate::algorithm::step) and requires the same
+//! result, bit for bit.
 //!
 //! ```
 //! use tollgate::backend::{conformance, MemoryBackend};
@@ -16,19 +17,11 @@
 //!     clock.advance(time);
 //!     std::future::ready(())
 //! };
-//! conformance::all(&backend, pass).await; // with a real clock: `tokio::time::sleep`
-//! # }
-//! ```
+//! conformance::all(&backend, &pass).await; // with a real clock, `pass` is `tokio::time::sleep`
+//! conformance::all_key_by_key(&backend, &pass).await;
 //!
-//! Each of its parts can be called by itself, to see which one fails:
-//!
-//! ```
-//! use tollgate::backend::{conformance, MemoryBackend};
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() {
-//! let (backend, pass) = (MemoryBackend::new(), tokio::time::sleep);
-//! conformance::decides_as_the_algebra_does(&backend, pass).await;
+//! // To find out which part fails:
+//! conformance::decides_as_the_algebra_does(&backend, &pass).await;
 //! conformance::stores_all_or_none(&backend).await;
 //! conformance::peeks_without_a_trace(&backend).await;
 //! conformance::keeps_rows_apart(&backend).await;
@@ -36,15 +29,13 @@
 //! conformance::keeps_spending_when_the_quota_changes(&backend).await;
 //! conformance::settles_by_the_rules(&backend).await;
 //! conformance::forgets_what_is_reset(&backend).await;
-//! conformance::charges_though_the_future_is_dropped(&backend, pass).await;
-//! conformance::settles_and_resets_though_nobody_waits(&backend, pass).await;
+//! conformance::charges_though_the_future_is_dropped(&backend, &pass).await;
+//! conformance::settles_and_resets_though_nobody_waits(&backend, &pass).await;
 //! conformance::bears_extremes(&backend).await;
-//! conformance::all_key_by_key(&backend, pass).await;
 //! # }
 //! ```
 
-// A suite says what is wrong by panicking.
-#![allow(clippy::expect_used)]
+#![allow(clippy::expect_used)] // Failures are reported by panicking.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -55,21 +46,21 @@ use crate::algorithm::{
 };
 use crate::policy::{Digest, Key, PolicyName, Secret};
 
-/// All of the suite but what needs several threads ([`spend`] is for those). `pass` lets time go by, and lets tasks run
-/// if the backend has any; it is asked for less than a second in all.
+/// Runs all parts of the suite except [`spend`], which is for several threads. `pass` lets time go by, less than a
+/// second in total, and lets the backend's tasks run.
 pub async fn all(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     decides_as_the_algebra_does(backend, &pass).await;
-    the_rest(backend, &pass).await;
+    common_parts(backend, &pass).await;
 }
 
-/// All of the suite for a backend on which only the rows of one key are decided together, as on a Redis cluster: but
-/// for calls that name several keys.
+/// Runs the suite for backends that decide only rows of one key together, such as a Redis cluster: without calls that
+/// name several keys.
 pub async fn all_key_by_key(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, false).await;
-    the_rest(backend, &pass).await;
+    common_parts(backend, &pass).await;
 }
 
-async fn the_rest(backend: &dyn Backend, pass: &impl AsyncFn(Duration)) {
+async fn common_parts(backend: &dyn Backend, pass: &impl AsyncFn(Duration)) {
     stores_all_or_none(backend).await;
     peeks_without_a_trace(backend).await;
     keeps_rows_apart(backend).await;
@@ -82,7 +73,7 @@ async fn the_rest(backend: &dyn Backend, pass: &impl AsyncFn(Duration)) {
     bears_extremes(backend).await;
 }
 
-/// Random histories over rows of every kind of quota: each decision equals the algebra's at the instant of the answer.
+/// Random histories over all kinds of quotas: each decision equals the algebra's at the same instant.
 pub async fn decides_as_the_algebra_does(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, true).await;
 }
@@ -137,7 +128,7 @@ async fn histories(backend: &dyn Backend, pass: &impl AsyncFn(Duration), several
     }
 }
 
-/// A refused call leaves every row as it was, in whatever order it names them.
+/// A denied call leaves every row unchanged, whatever the order of its takes.
 pub async fn stores_all_or_none(backend: &dyn Backend) {
     let (wide, narrow) = (PolicyName::new("conformance wide"), PolicyName::new("conformance narrow"));
     let key = fresh_key();
@@ -147,14 +138,14 @@ pub async fn stores_all_or_none(backend: &dyn Backend) {
     for takes in [[wide, narrow], [narrow, wide]] {
         let before = state_of(backend, &wide).await;
         let steps = ask(backend, &takes, true).await;
-        assert!(!steps.all_granted(), "the narrow one is exhausted");
+        assert!(!steps.all_granted(), "the narrow quota is exhausted");
         let fits = takes.iter().zip(steps.iter()).find(|(take, _)| take.row.policy == wide.row.policy);
         assert!(fits.is_some_and(|(_, step)| step.is_allowed() && step.state.spent == before.spent));
-        assert_eq!(state_of(backend, &wide).await, before, "a refused call charged a row");
+        assert_eq!(state_of(backend, &wide).await, before, "a denied call must not charge a row");
     }
 }
 
-/// A peek answers what an acquire then does, and stores nothing.
+/// A peek returns what an acquire would, and stores nothing.
 pub async fn peeks_without_a_trace(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance peek");
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(3, HOUR), Ask::cost(2));
@@ -162,11 +153,11 @@ pub async fn peeks_without_a_trace(backend: &dyn Backend) {
         assert!(ask(backend, &[take], false).await.all_granted());
     }
     assert!(ask(backend, &[take], true).await.all_granted());
-    assert!(!ask(backend, &[take], false).await.all_granted(), "one is left, two are asked for");
+    assert!(!ask(backend, &[take], false).await.all_granted(), "one token is left, two are requested");
     assert!(!ask(backend, &[take], true).await.all_granted());
 }
 
-/// The same key under two policies, and two keys under one, are different rows.
+/// Rows of one key under two policies, and of two keys under one policy, are separate.
 pub async fn keeps_rows_apart(backend: &dyn Backend) {
     let policies = [PolicyName::new("conformance a"), PolicyName::new("conformance b")];
     let quota = Quota::fixed_window(1, HOUR);
@@ -178,7 +169,7 @@ pub async fn keeps_rows_apart(backend: &dyn Backend) {
     }
 }
 
-/// A call that names a row twice charges it twice, or not at all.
+/// A call that names a row twice charges it twice or not at all.
 pub async fn charges_a_row_named_twice_twice(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance twice");
     let quota = Quota::token_bucket(3, HOUR);
@@ -186,12 +177,12 @@ pub async fn charges_a_row_named_twice_twice(backend: &dyn Backend) {
     assert_eq!(spend(backend, &[take, take], 2).await, 1);
     assert_eq!(spend(backend, &[take], 2).await, 1);
 
-    // What can never fit together is not promised for later.
+    // Takes that can never fit together are denied without a time to retry.
     let two = Take::new(fresh_row(&policy), &quota, Ask::cost(2));
     let steps = ask(backend, &[two, two], true).await;
     assert_eq!(steps[1].verdict, Verdict::Deny { retry: None });
 
-    // A take that would wait, after one that would not: not never, but when the first has room and the second a turn.
+    // A reservation after a plain take: the retry is when the first fits, after which the second can be reserved.
     let quota = Quota::token_bucket(2, HOUR).max_reserved(5);
     let row = fresh_row(&policy);
     let take = |ask| Take::new(row, &quota, ask);
@@ -201,8 +192,8 @@ pub async fn charges_a_row_named_twice_twice(backend: &dyn Backend) {
     assert!(retry <= HOUR / 2, "one token is missing: {retry:?}");
 }
 
-/// A row written under another quota keeps its spending, and stays that quota's until the next admission: each decision is
-/// the one that the algebra makes of the row as the backend showed it last.
+/// A row written under another quota keeps its spending, and keeps that quota until the next granted charge: each
+/// decision is the algebra's for the row as last returned.
 pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance change");
     let row = fresh_row(&policy);
@@ -213,16 +204,20 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     for _ in 0..2 {
         let step = ask(backend, &[Take::new(row, &small, Ask::cost(1))], true).await[0];
         assert!(!step.is_allowed());
-        assert_eq!((step.state.spent, step.state.stamp), (150.0, large.quota.stamp()), "a denial changes nothing");
-        assert!(step.state.clear >= written.state.clear, "{step:?} is clear before {written:?}");
+        assert_eq!(
+            (step.state.spent, step.state.stamp),
+            (150.0, large.quota.stamp()),
+            "a denial must not change the row"
+        );
+        assert!(step.state.clear >= written.state.clear, "{step:?} expires before {written:?}");
         assert_same(&step, &crate::algorithm::step(&small, &step.state, step.now, Ask::cost(1)), 0);
     }
     let wide = Take::new(row, &small.capacity(200), Ask::cost(40));
-    assert!(ask(backend, &[wide], true).await.all_granted(), "an upgrade gives its room at once");
+    assert!(ask(backend, &[wide], true).await.all_granted(), "a larger quota must apply immediately");
     let step = ask(backend, &[Take::new(row, &small.capacity(200), Ask::cost(20))], true).await[0];
     assert!(!step.is_allowed(), "{step:?}");
 
-    // Who asks for nothing spends nothing, and the row stays the other quota's: of one take, and of several.
+    // A take of cost 0 spends nothing and leaves the row to the other quota, alone or with other takes.
     let row = fresh_row(&policy);
     let other = PolicyName::new("conformance beside");
     let beside = Take::new(RowId { policy: &other, key: row.key }, &small, Ask::cost(1));
@@ -230,13 +225,13 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     assert!(ask(backend, &[Take::new(row, &large.quota, Ask::cost(150))], true).await.all_granted());
     for takes in [&[nothing][..], &[nothing, beside], &[nothing, beside, nothing], &[beside, nothing]] {
         let step = ask(backend, takes, true).await.iter().find(|step| step.state.spent == 150.0).copied();
-        let state = step.expect("the row as it is").state;
+        let state = step.expect("the unchanged row").state;
         assert_eq!((state.spent, state.stamp), (150.0, large.quota.stamp()), "{state:?}");
         let step = ask(backend, &[Take::new(row, &small, Ask::cost(1))], false).await[0];
         assert_eq!((step.state.spent, step.state.stamp), (150.0, large.quota.stamp()), "{step:?}");
     }
 
-    // Two quotas that alternate admit no more than the larger one does: a turn of the smaller one forgives nothing.
+    // Alternating between two quotas admits no more than the larger one: a charge under the smaller forgives nothing.
     let row = fresh_row(&policy);
     let small = Take::new(row, &Quota::token_bucket(10, 24 * HOUR).max_reserved(20), Ask::cost(1).reserve());
     let large = Take::new(row, &Quota::token_bucket(100, 24 * HOUR), Ask::cost(1));
@@ -246,7 +241,6 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     }
     assert!((100..=101).contains(&granted), "{granted} of 100");
 
-    // Quotas of all kinds: each decision is of the row that the one before left.
     let quotas = [
         Quota::token_bucket(20, HOUR),
         Quota::token_bucket(30, HOUR).max_reserved(10),
@@ -266,7 +260,7 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
             let other = quotas[dice.below(quotas.len())];
             let looked = ask(backend, &[Take::new(row, &other, Ask::cost(0))], false).await[0];
             let step = ask(backend, &[take], true).await[0];
-            // The row shows itself to a quota that did not write it; else it is that quota's, and rolled.
+            // A quota that did not write the row sees it unchanged; the one that did sees it rolled to the present.
             let expected = crate::algorithm::step(&take.quota, &looked.state, step.now, take.ask);
             if looked.state.stamp != other.stamp() || other.stamp() == quota.stamp() {
                 assert_eq!(step.is_allowed(), expected.is_allowed(), "round {round}: {looked:?}, {step:?}");
@@ -278,7 +272,7 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     }
 }
 
-/// More is charged, less is given back, a promised turn that is not the last is kept.
+/// Higher costs are charged, lower ones refunded, and a reservation that is not the last stays.
 pub async fn settles_by_the_rules(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance settle");
     let kinds = [
@@ -300,7 +294,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
         }
     }
 
-    // A row remembers what was given back before the last charge of it.
+    // A row remembers what was refunded before its last charge.
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(10, HOUR), Ask::cost(5));
     let charges = [ask(backend, &[take], true).await[0], ask(backend, &[take], true).await[0]];
     let mut model = charges[1].state;
@@ -312,7 +306,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
     assert_eq!((model.spent, model.carry), (4.0, 3.0));
 
-    // A row that another quota has written since stays that one's: the old one's cap would forgive what was spent.
+    // A row that another quota wrote since then stays that quota's: the old quota's cap would forgive spending.
     let row = fresh_row(&policy);
     let small = Take::new(row, &Quota::token_bucket(10, HOUR), Ask::cost(5));
     let large = Take::new(row, &Quota::token_bucket(1000, HOUR), Ask::cost(500));
@@ -322,35 +316,35 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
         let before = state_of(backend, &large).await;
         settle_as(backend, &small, &step, actual).await;
         let after = state_of(backend, &large).await;
-        assert_eq!(after.spent - before.spent, more, "{actual} under the quota before");
+        assert_eq!(after.spent - before.spent, more, "{actual} under the previous quota");
     }
 
-    // Turns: only the last one can be given back.
+    // Of several reservations, only the last can be refunded.
     let quota = Quota::token_bucket(1, HOUR).unlimited_reservations();
     let take = Take::new(fresh_row(&policy), &quota, Ask::cost(1).reserve());
-    let mut turns = Vec::new();
+    let mut reservations = Vec::new();
     for _ in 0..4 {
-        turns.push(ask(backend, &[take], true).await[0]);
+        reservations.push(ask(backend, &[take], true).await[0]);
     }
-    for (turn, spent) in [(1, 4.0), (3, 3.0), (2, 2.0)] {
-        let receipt = ChargeRecord::new(1, &turns[turn]).expect("it was granted");
+    for (index, spent) in [(1, 4.0), (3, 3.0), (2, 2.0)] {
+        let receipt = ChargeRecord::new(1, &reservations[index]).expect("the take was granted");
         let last = [Adjustment { row: take.row, quota: take.quota, receipt, actual: 0 }];
-        assert_eq!(backend.settle(&last).await.expect("settle"), turn > 1, "whether turn {turn} came back");
-        assert_eq!(state_of(backend, &take).await.spent, spent, "turn {turn}");
+        assert_eq!(backend.settle(&last).await.expect("settle"), index > 1, "whether reservation {index} was refunded");
+        assert_eq!(state_of(backend, &take).await.spent, spent, "reservation {index}");
     }
 }
 
-/// A reset row starts afresh, and a reset returns how many rows were there; resetting a row that does not exist succeeds.
+/// A reset row starts afresh, and a reset returns how many rows existed. Resetting a missing row succeeds.
 pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance reset");
     for quota in [Quota::token_bucket(2, HOUR), Quota::fixed_window(2, HOUR), Quota::sliding_window(2, HOUR)] {
         let take = Take::new(fresh_row(&policy), &quota, Ask::cost(2));
         let reset = async |rows: &[RowId<'_>]| backend.reset(rows).await.expect("reset");
-        assert_eq!(reset(&[take.row]).await, 0, "a row that was never there");
+        assert_eq!(reset(&[take.row]).await, 0, "a row that never existed");
         for rows in [&[take.row][..], &[take.row, take.row], &[fresh_row(&policy), take.row]] {
             assert_eq!(spend(backend, &[take], 2).await, 1);
-            assert_eq!(reset(rows).await, 1, "one row is there");
-            assert_eq!(reset(rows).await, 0, "no row is there any more");
+            assert_eq!(reset(rows).await, 1, "the row exists");
+            assert_eq!(reset(rows).await, 0, "the row was reset");
         }
         let other = Take::new(fresh_row(&policy), &quota, Ask::cost(1));
         for take in [take, other] {
@@ -360,21 +354,21 @@ pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     }
 }
 
-/// A charge is made when the call is made: it stands though its future is dropped unpolled.
+/// A charge is made when `acquire` is called, even if its future is dropped unpolled.
 pub async fn charges_though_the_future_is_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance dropped");
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(10_080, 7 * 24 * HOUR), Ask::cost(1000));
     for _ in 0..3 {
         drop(backend.acquire(&[take]));
     }
-    comes_to_stand_at(3000.0, backend, &take, &pass).await;
+    wait_until_spent(3000.0, backend, &take, &pass).await;
 }
 
-/// A settlement and a reset are carried out though their futures are dropped at once: whoever gives a charge back
-/// because it was dropped itself cannot wait.
+/// Settlements and resets take effect even if their futures are dropped immediately, as a dropped caller's refund
+/// requires.
 pub async fn settles_and_resets_though_nobody_waits(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance posted");
-    // A token a minute: what is paid back meanwhile is none.
+    // One token per minute, so that hardly anything is refilled meanwhile.
     let quota = Quota::token_bucket(10_080, 7 * 24 * HOUR);
     let take = Take::new(fresh_row(&policy), &quota, Ask::cost(1000));
     let mut expected = 0.0;
@@ -382,38 +376,37 @@ pub async fn settles_and_resets_though_nobody_waits(backend: &dyn Backend, pass:
         let receipt = ChargeRecord::new(1000, &ask(backend, &[take], true).await[0]).expect("it fits");
         drop(backend.settle(&[Adjustment { row: take.row, quota: take.quota, receipt, actual }]));
         expected += actual as f64;
-        comes_to_stand_at(expected, backend, &take, &pass).await;
+        wait_until_spent(expected, backend, &take, &pass).await;
     }
     drop(backend.reset(&[take.row]));
-    comes_to_stand_at(0.0, backend, &take, &pass).await;
+    wait_until_spent(0.0, backend, &take, &pass).await;
 }
 
-/// Looks at a row now and then until it stands at so much.
-async fn comes_to_stand_at(expected: f64, backend: &dyn Backend, take: &Take<'_>, pass: &impl AsyncFn(Duration)) {
+async fn wait_until_spent(expected: f64, backend: &dyn Backend, take: &Take<'_>, pass: &impl AsyncFn(Duration)) {
     let mut spent = state_of(backend, take).await.spent;
-    for _ in 0..PATIENCE {
+    for _ in 0..MAX_PEEKS {
         if (spent - expected).abs() < 1.0 {
             return;
         }
         pass(Duration::from_millis(5)).await;
         spent = state_of(backend, take).await.spent;
     }
-    panic!("a row stands at {spent}, not at {expected}: what was called was not done, since its future was dropped");
+    panic!("a row stands at {spent}, not at {expected}: a call whose future was dropped had no effect");
 }
 
-/// No take is too large to be answered, and none at all is granted.
+/// Every take gets a decision, however large, and an empty call is granted.
 pub async fn bears_extremes(backend: &dyn Backend) {
     assert!(ask(backend, &[], true).await.is_empty());
     let policy = PolicyName::new("conformance extremes");
-    let most = Quota::MAX_TOKENS;
+    let max = Quota::MAX_TOKENS;
     for quota in [
-        Quota::token_bucket(most, SECOND).max_reserved(most),
+        Quota::token_bucket(max, SECOND).max_reserved(max),
         Quota::token_bucket(1, Quota::MAX_PERIOD),
-        Quota::fixed_window(most, Quota::MAX_PERIOD).unlimited_reservations(),
-        Quota::sliding_window(most, Quota::MAX_PERIOD),
+        Quota::fixed_window(max, Quota::MAX_PERIOD).unlimited_reservations(),
+        Quota::sliding_window(max, Quota::MAX_PERIOD),
         Quota::token_bucket(1, Duration::from_micros(1)),
     ] {
-        for cost in [0, 1, most, u64::MAX] {
+        for cost in [0, 1, max, u64::MAX] {
             for ask_for in [Ask::cost(cost), Ask::cost(cost).reserve(), Ask::cost(cost).wait_up_to(Duration::MAX)] {
                 let take = Take::new(fresh_row(&policy), &quota, ask_for);
                 let step = ask(backend, &[take], true).await[0];
@@ -423,7 +416,7 @@ pub async fn bears_extremes(backend: &dyn Backend) {
     }
 }
 
-/// Takes one token `tries` times and counts the grants: to be run by many threads on one row.
+/// Takes `takes` repeatedly and counts the grants. Run it on one row from many threads.
 ///
 /// ```
 /// use tollgate::algorithm::Ask;
@@ -447,22 +440,21 @@ pub async fn spend(backend: &dyn Backend, takes: &[Take<'_>], tries: usize) -> u
 }
 
 async fn ask(backend: &dyn Backend, takes: &[Take<'_>], store: bool) -> Steps {
-    let steps = if store { backend.acquire(takes) } else { backend.peek(takes) }.await.expect("an answer");
-    assert_eq!(steps.len(), takes.len(), "one step for each take");
-    assert!(steps.iter().all(|step| step.now == steps[0].now), "one instant for all takes");
+    let steps = if store { backend.acquire(takes) } else { backend.peek(takes) }.await.expect("a decision");
+    assert_eq!(steps.len(), takes.len(), "expected one step for each take");
+    assert!(steps.iter().all(|step| step.now == steps[0].now), "expected one instant for all takes");
     steps
 }
 
-/// The row behind a take, brought to the instant of the answer.
+/// The row of a take at the instant of the decision.
 async fn state_of(backend: &dyn Backend, take: &Take<'_>) -> State {
     let nothing = Take { ask: Ask::cost(0).reserve(), ..*take };
     let step = ask(backend, &[nothing], false).await[0];
     roll(&take.quota, &step.state, step.now)
 }
 
-/// Settles what a take was granted.
 async fn settle_as(backend: &dyn Backend, take: &Take<'_>, step: &Step, actual: u64) -> ChargeRecord {
-    let receipt = ChargeRecord::new(take.ask.tokens(), step).expect("it was granted");
+    let receipt = ChargeRecord::new(take.ask.tokens(), step).expect("the take was granted");
     backend.settle(&[Adjustment { row: take.row, quota: take.quota, receipt, actual }]).await.expect("settle");
     receipt
 }
@@ -484,7 +476,7 @@ fn replay(model: &mut HashMap<Digest, State>, takes: &[Take<'_>], steps: &Steps,
     let expected = step_all(&mut states, &lines, now);
     let granted = expected.all_granted();
     for ((expected, answer), take) in expected.iter().zip(steps.iter()).zip(takes) {
-        // After a denial a backend may return the row as stored, or rolled to the present.
+        // After a denial, a backend may return the row as stored or rolled to the present.
         let state = |step: &Step| if granted { step.state } else { roll(&take.quota, &step.state, now) };
         assert_same(&Step { state: state(answer), ..*answer }, &Step { state: state(expected), ..*expected }, round);
     }
@@ -494,7 +486,7 @@ fn replay(model: &mut HashMap<Digest, State>, takes: &[Take<'_>], steps: &Steps,
 }
 
 fn assert_same(answer: &Step, expected: &Step, round: usize) {
-    assert_eq!(answer.verdict, expected.verdict, "round {round}: {answer:?} where the algebra says {expected:?}");
+    assert_eq!(answer.verdict, expected.verdict, "round {round}: {answer:?} where the algebra decides {expected:?}");
     let (answer, expected) = (answer.state, expected.state);
     assert_eq!(answer.spent.to_bits(), expected.spent.to_bits(), "round {round}: {answer:?}, {expected:?}");
     assert_eq!(answer.carry.to_bits(), expected.carry.to_bits(), "round {round}: {answer:?}, {expected:?}");
@@ -503,8 +495,8 @@ fn assert_same(answer: &Step, expected: &Step, round: usize) {
     }
 }
 
-/// How often a row is looked at, 5 ms apart. Three times that is still less than what time the suite may ask for.
-const PATIENCE: usize = 30;
+/// How often a row is peeked at, 5 ms apart: three times that is within the time that the suite may ask for.
+const MAX_PEEKS: usize = 30;
 
 fn fresh_row(policy: &PolicyName) -> RowId<'_> {
     RowId { policy, key: fresh_key() }
@@ -514,7 +506,7 @@ fn fresh_key() -> Digest {
     Secret::random().digest(&Key::anonymous())
 }
 
-/// Numbers that look random and are the same in every run (xorshift64*).
+/// Pseudo-random numbers, the same in every run (xorshift64*).
 struct Dice(u64);
 
 impl Dice {

@@ -20,7 +20,7 @@ use super::raw::shortened;
 /// let error = Config::parse("limits.json", text, |text| serde_json::from_str(text)).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     r#"limits.json: policies.api.tiers.premium: quota "200/mim": "mim" is no period; write a unit (us ms s min h d w) with or without a number
+///     r#"limits.json: policies.api.tiers.premium: quota "200/mim": expected a period such as "min" or "30s", found "mim"; units: us ms s min h d w
 /// limits.json: routes."POST /todos": unknown policy "ap1"; known policies: "api""#
 /// );
 /// assert_eq!((error.kind(), error.fault_count()), (ConfigErrorKind::Invalid, 2));

@@ -118,7 +118,7 @@ mod tests {
                 r#"{"rate": 1, "period": "1s", "max_reserved": "some"}"#,
                 "max_reserved: expected a number of tokens or \"unlimited\", found the text \"some\"",
             ),
-            (r#""1 per blue moon""#, "\"blue\" is no period"),
+            (r#""1 per blue moon""#, "expected a period such as \"min\" or \"30s\", found \"blue\""),
             ("7", "expected a quota such as \"10/s burst 50\", or a table, found the number 7"),
         ] {
             let error = serde_json::from_str::<Quota>(json).unwrap_err().to_string();

@@ -1,25 +1,23 @@
-//! A decision that is known to be an admission.
+//! A decision that is known to allow its call.
 
 use std::ops::Deref;
 
 use super::decision::Decision;
 
-/// An admission: a [`Decision`], or [`Decisions`](super::Decisions), that is not a denial.
+/// A [`Decision`], or [`Decisions`](super::Decisions), that allowed the call.
 ///
-/// [`RateLimiter::limit`](crate::RateLimiter::limit) and the other calls that fail on a denial return it. It
-/// dereferences to the decision. Unlike a decision it may be ignored: there is nothing left to check.
+/// Returned by the calls that fail on a denial, such as [`RateLimiter::limit`](crate::RateLimiter::limit), and
+/// dereferences to the decision. Unlike a `Decision` it may be ignored.
 ///
 /// ```
 /// # use tollgate::{policy::Allowed, Decision, LimitError, Policy, Quota, RateLimiter, HOUR};
+/// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), LimitError> {
-/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-///
-/// let limiter = RateLimiter::default();
-/// limiter.limit(&LOGIN, "ada").await?;
-/// let second: Allowed = limiter.limit(&LOGIN, "ada").await?;
-/// assert_eq!(second.remaining(), 3);
-/// let decision: Decision = second.into_inner();
+/// # let limiter = RateLimiter::default();
+/// let allowed: Allowed = limiter.limit(&LOGIN, "ada").await?;
+/// assert_eq!(allowed.remaining(), 4);
+/// let decision: Decision = allowed.into_inner();
 /// assert!(decision.is_allowed());
 /// # Ok(())
 /// # }
@@ -32,7 +30,7 @@ impl<T> Allowed<T> {
         Allowed(decision)
     }
 
-    /// The decision, to keep.
+    /// Returns the decision.
     pub fn into_inner(self) -> T {
         self.0
     }

@@ -1,4 +1,4 @@
-//! What is answered to a charge: a decision.
+//! The decision on one charge.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,37 +12,23 @@ use super::reason::{DecidedBy, Reason};
 use super::summary::Summary;
 use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_change, roll, roll_if_own, when};
 
-/// The answer to one charge: an admission, or a denial, which is not an error here.
+/// The decision on one charge: allowed or denied. A denial is not an error here.
 ///
-/// The `try_` calls return it, such as [`RateLimiter::try_limit`](crate::RateLimiter::try_limit). The calls without
+/// Returned by the `try_` calls, such as [`RateLimiter::try_limit`](crate::RateLimiter::try_limit). The calls without
 /// `try_` fail on a denial and return an [`Allowed`] decision.
 ///
 /// ```
-/// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
-/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, MINUTE));
-///
-/// let limiter = RateLimiter::default();
-/// let decision = limiter.try_limit(&LOGIN, "ada@example.com").await?;
-/// assert!(decision.is_allowed());
-/// assert_eq!((decision.capacity(), decision.remaining()), (5, 4));
-/// assert_eq!(decision.retry_after(), None);
-/// # Ok(())
-/// # }
-/// ```
-///
-/// What a log line, a header or a handler may want to know of it:
-///
-/// ```
-/// # use tollgate::{clock::ManualClock, policy::DecidedBy, Key, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
+/// # use tollgate::{clock::ManualClock, policy::DecidedBy, Key, MemoryBackend, Policy, Quota, RateLimiter, Reason};
+/// # use tollgate::{MINUTE, SECOND};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::LimitError> {
 /// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE).max_reserved(5));
 ///
-/// let clock = ManualClock::new(); // so that times are round
+/// let clock = ManualClock::new(); // for round times
 /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock).build());
-/// let _first = limiter.try_acquire(&CHAT, "ada").cost(8).await?;
+/// let first = limiter.try_acquire(&CHAT, "ada").cost(8).await?;
+/// assert!(first.is_allowed());
+/// assert_eq!((first.capacity(), first.remaining(), first.retry_after()), (10, 2, None));
 ///
 /// let denied = limiter.try_acquire(&CHAT, "ada").cost(3).await?;
 /// assert_eq!((denied.reason(), denied.decided_by()), (Reason::QuotaExceeded, DecidedBy::Backend));
@@ -53,8 +39,8 @@ use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_chan
 /// assert_eq!((denied.window(), denied.reset()), (6 * SECOND, 48 * SECOND));
 /// assert!(!denied.step().is_allowed());
 ///
-/// let turn = limiter.acquire(&CHAT, "ada").cost(3).reserve().await?;
-/// assert_eq!(turn.delay(), 6 * SECOND);
+/// let reservation = limiter.acquire(&CHAT, "ada").cost(3).reserve().await?;
+/// assert_eq!(reservation.delay(), 6 * SECOND);
 /// # Ok(())
 /// # }
 /// ```
@@ -68,9 +54,7 @@ pub struct Decision {
     step: Step,
     reason: Reason,
     decided_by: DecidedBy,
-    /// What of the caller is denied, whatever the quota says.
-    denied: Option<Arc<DenyRule>>,
-    /// Whether its row was charged if it was allowed; a check charges nothing.
+    denied_rule: Option<Arc<DenyRule>>,
     charged: bool,
 }
 
@@ -86,15 +70,25 @@ impl Decision {
     ) -> Decision {
         let reason = match step.verdict {
             Verdict::Deny { retry: Some(_) } => Reason::QuotaExceeded,
-            Verdict::Deny { retry: None } => never(cost, &quota),
+            Verdict::Deny { retry: None } => permanent_reason(cost, &quota),
             _ if !all_granted => Reason::RefusedElsewhere,
             Verdict::Reserve { .. } => Reason::Reserved,
             Verdict::Allow => Reason::WithinQuota,
         };
-        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Backend, denied: None, charged: true }
+        Decision {
+            policy,
+            key,
+            quota,
+            cost,
+            step,
+            reason,
+            decided_by: DecidedBy::Backend,
+            denied_rule: None,
+            charged: true,
+        }
     }
 
-    /// A denial that no quota has a say in: until a time, or for good. Nothing is left, as far as anybody is told.
+    /// A denial by a deny list (`retry` is `None`) or a block, reported with nothing remaining.
     pub(crate) fn blocked(
         policy: PolicyName,
         key: Digest,
@@ -104,16 +98,25 @@ impl Decision {
         now: Micros,
         retry: Option<Duration>,
     ) -> Decision {
-        // A window's row begins where the window does: one that does not was not written under this quota, and is read as
-        // if nothing had been spent.
+        // Rolled first, because a window's row that does not start with its window reads as unspent.
         let unspent = State { at: now, stamp: quota.stamp(), ..State::default() };
         let state = State { spent: quota.limit() as f64, ..roll(&quota, &unspent, now) };
         let reason = if retry.is_some() { Reason::Blocked } else { Reason::DenyList };
         let step = Step { verdict: Verdict::Deny { retry }, state, now };
-        Decision { policy, key, quota, cost, step, reason, decided_by: DecidedBy::Limiter, denied: rule, charged: true }
+        Decision {
+            policy,
+            key,
+            quota,
+            cost,
+            step,
+            reason,
+            decided_by: DecidedBy::Limiter,
+            denied_rule: rule,
+            charged: true,
+        }
     }
 
-    /// The same, decided by somebody else. What nobody saw is within no quota.
+    /// Replaces the decider. A charge allowed without a backend gets the reason `FailOpen`.
     pub(crate) fn by(mut self, decided_by: DecidedBy) -> Decision {
         self.decided_by = decided_by;
         if decided_by == DecidedBy::FailOpen && self.reason == Reason::WithinQuota {
@@ -122,39 +125,38 @@ impl Decision {
         self
     }
 
-    /// The same of a check: the row without the `tokens` that the check would have charged.
+    /// Turns this into the decision of a check: the row without the `tokens` the check would have charged.
     pub(super) fn uncharged(mut self, tokens: u64) -> Decision {
         self.step.state.spent = (self.step.state.spent - tokens as f64).max(0.0);
         self.charged = false;
         self
     }
 
-    /// Whether the tokens were spent: go ahead, after [`delay`](Decision::delay) if there is one. Of a `check`: would
-    /// have been.
+    /// Whether the tokens were spent (for a check: would have been). Proceed after [`delay`](Decision::delay), if any.
     #[inline]
     pub fn is_allowed(&self) -> bool {
         matches!(self.reason, Reason::WithinQuota | Reason::Reserved | Reason::FailOpen)
     }
 
-    /// Whether this quota, a deny list or a block stood in the way.
+    /// Whether this charge was denied by its quota, a deny list or a block, and not only because of another charge.
     pub fn is_violated(&self) -> bool {
         !self.is_allowed() && self.reason != Reason::RefusedElsewhere
     }
 
-    /// Why it is allowed, or not.
+    /// The reason for allowing or denying.
     pub const fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// Who decided: the backend, or somebody in its stead.
+    /// The component that decided: usually the backend.
     pub const fn decided_by(&self) -> DecidedBy {
         self.decided_by
     }
 
-    /// What stands on the deny list, or is blocked, if that is the [reason](Decision::reason); `None` of a
-    /// [pause](crate::RateLimiter::pause). Not for clients to see: it tells them what to change.
+    /// The deny rule or blocked signal, if that is the [reason](Decision::reason); `None` for a
+    /// [pause](crate::RateLimiter::pause). Do not show it to clients: it reveals how to evade the rule.
     pub fn denied_rule(&self) -> Option<&DenyRule> {
-        self.denied.as_deref()
+        self.denied_rule.as_deref()
     }
 
     /// The policy's name.
@@ -162,8 +164,8 @@ impl Decision {
         &self.policy
     }
 
-    /// The key's digest: tells keys apart, and says nothing of them to anybody without the limiter's secret. What
-    /// [`RateLimiter::digest`](crate::RateLimiter::digest) says of the key.
+    /// The key's digest, as [`RateLimiter::digest`](crate::RateLimiter::digest) returns it. It distinguishes keys but
+    /// reveals nothing about them without the limiter's secret.
     pub fn key(&self) -> Digest {
         self.key
     }
@@ -173,29 +175,28 @@ impl Decision {
         &self.quota
     }
 
-    /// Tokens asked for, from 0 on.
+    /// The tokens requested; may be 0.
     pub const fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// The most tokens that can be spent at once: [`Quota::limit`] of the [quota](Decision::quota) that applied.
+    /// The most tokens that can be spent together: [`Quota::limit`] of the applied [quota](Decision::quota).
     pub const fn capacity(&self) -> u64 {
         self.quota.limit()
     }
 
-    /// Whole tokens left to be spent at once, after this decision. 0 while the key is in debt. A check takes nothing, so
-    /// after a check these are the tokens that are there.
+    /// The whole tokens left after this decision; after a check, those available now. 0 while the key is in debt.
     pub fn remaining(&self) -> u64 {
         available(&self.quota, &self.row(), self.step.now)
     }
 
-    /// The time until everything is paid back and the whole limit available, if nobody spends, to the microsecond.
+    /// The time until the full capacity is available again if nothing else is spent, in microsecond precision.
     pub fn reset(&self) -> Duration {
         when(&self.quota, &self.row(), self.step.now, 0.0).unwrap_or(Micros::MAX).since(self.step.now)
     }
 
-    /// After a denial: the time after which the same call succeeds if nobody else spends, to the microsecond. `None` if
-    /// it is allowed, or can never succeed.
+    /// After a denial: the time after which the same call succeeds if nothing else is spent, in microsecond precision.
+    /// `None` if the call was allowed or can never succeed.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self.step.verdict {
             Verdict::Deny { retry } => retry,
@@ -203,8 +204,7 @@ impl Decision {
         }
     }
 
-    /// After a reservation: the time until the caller's turn, to the microsecond. Zero if it need not wait, and of a
-    /// denial.
+    /// The delay until a reservation is due, in microsecond precision; zero if the call need not wait or was denied.
     pub const fn delay(&self) -> Duration {
         match self.step.verdict {
             Verdict::Reserve { wait } => wait,
@@ -212,25 +212,25 @@ impl Decision {
         }
     }
 
-    /// When the caller's turn comes: now, or that of a reservation.
+    /// The instant at which the call may proceed.
     pub(crate) fn due(&self) -> Micros {
         self.step.now + self.delay()
     }
 
-    /// The time for which [`remaining`](Decision::remaining) is what may be spent without outpacing the quota: `t` of
-    /// the `RateLimit` header.
+    /// The time over which to spend [`remaining`](Decision::remaining) without exceeding the quota's pace: `t` of the
+    /// `RateLimit` header.
     ///
-    /// To the end of the window; for a token bucket as long as so many tokens take to be paid back, or the next one if
-    /// none remains. After a denial of this quota it is [`retry_after`](Decision::retry_after); of a reservation it is
-    /// told from its turn on.
+    /// For windows: the time to the window's end. For a token bucket: the time to refill as many tokens as remain, or
+    /// the next one if none remains. After a denial by this quota: [`retry_after`](Decision::retry_after). For a
+    /// reservation, the time counts from when it is due.
     pub fn window(&self) -> Duration {
         let Decision { quota, step, .. } = self;
         let remaining = self.remaining();
         let (from, until) = match step.verdict {
             Verdict::Deny { retry: Some(retry) } => return retry,
             Verdict::Reserve { wait } if self.charged && !wait.is_zero() => {
-                let turn = step.now + wait;
-                (turn, next_change(quota, &roll_if_own(quota, &step.state, turn), turn))
+                let due = step.now + wait;
+                (due, next_change(quota, &roll_if_own(quota, &step.state, due), due))
             }
             _ if remaining > 0 && !quota.algorithm().has_windows() => {
                 let tokens = State { spent: remaining as f64, at: step.now, stamp: quota.stamp(), ..State::default() };
@@ -241,57 +241,39 @@ impl Decision {
         until.unwrap_or(Micros::MAX).since(from)
     }
 
-    /// The row at the instant of the decision.
+    /// The row at the instant of the decision, with what was refilled by then.
     fn row(&self) -> State {
         roll_if_own(&self.quota, &self.step.state, self.step.now)
     }
 
-    /// The verdict, the row and the instant behind this answer, as the [arithmetic](crate::algorithm) tells them.
+    /// The verdict, the row and the instant behind this decision, in terms of the [algorithms](crate::algorithm).
     pub const fn step(&self) -> &Step {
         &self.step
     }
 
-    /// The limit in whole tokens and whole seconds, for JSON of your own.
+    /// The limit in whole tokens and whole seconds, for JSON responses.
     pub fn summary(&self) -> Summary {
         Summary::of(self)
     }
 
-    /// `Ok` if allowed, else the error to return from a handler. [`limit`](crate::RateLimiter::limit) and the other calls
-    /// without `try_` do this already.
-    ///
-    /// ```
-    /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR};
-    /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
-    ///
-    /// async fn attempt(limiter: &RateLimiter) -> Result<u64, LimitError> {
-    ///     let decision = limiter.try_limit(&LOGIN, "ada").await?;
-    ///     println!("{} of {} left", decision.remaining(), decision.capacity());
-    ///     Ok(decision.into_result()?.remaining())
-    /// }
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
-    /// let limiter = RateLimiter::default();
-    /// assert_eq!(attempt(&limiter).await.ok(), Some(0));
-    /// assert!(attempt(&limiter).await.is_err());
-    /// # }
-    /// ```
+    /// Converts to a `Result`: `Ok` if allowed, else an error to return from a handler.
+    /// [`limit`](crate::RateLimiter::limit) and the other calls without `try_` already do this.
     ///
     /// # Errors
-    /// If it is a denial.
+    /// If the call was denied.
     pub fn into_result(self) -> Result<Allowed, Denied> {
         if self.is_allowed() { Ok(Allowed::new(self)) } else { Err(Denied::new(self.into())) }
     }
 }
 
-/// Why a denial has no time after which to come back.
 #[cold]
-fn never(cost: u64, quota: &Quota) -> Reason {
+fn permanent_reason(cost: u64, quota: &Quota) -> Reason {
     if cost > quota.ceiling() {
         Reason::CostTooLarge
     } else if cost > quota.limit() {
         Reason::WaitTooLong
     } else {
-        // It will fit, but not before the end of time.
+        // It fits eventually, but after the last representable instant.
         Reason::QuotaExceeded
     }
 }
@@ -328,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_fits_is_not_worth_a_retry() {
+    fn a_cost_that_never_fits_has_no_retry_after() {
         let denied = decide("api", Quota::token_bucket(10, MINUTE), &State::default(), 11).into_result().unwrap_err();
         assert_eq!(denied.retry_after(), None);
         assert_eq!(
@@ -338,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_fit_with_more_patience_is_told_apart() {
+    fn a_cost_that_needs_a_longer_wait_has_its_own_reason() {
         let quota = Quota::token_bucket(1, crate::algorithm::SECOND).max_reserved(100);
         let ask = Ask::cost(50).wait_up_to(crate::algorithm::SECOND);
         let step = step(&quota, &State::default(), NOW, ask);
@@ -352,8 +334,8 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_after_the_end_of_time_has_exceeded_its_quota() {
-        // One token in a century: four are paid back in the year 2423, and instants end in 2255.
+    fn a_charge_that_fits_after_the_last_instant_exceeds_its_quota() {
+        // One token per century: four are refilled in the year 2423, and instants end in 2255.
         let quota = Quota::token_bucket(1, Quota::MAX_PERIOD);
         let state = State { spent: 4.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let decision = decide("century", quota, &state, 1);
@@ -387,9 +369,9 @@ mod tests {
     }
 
     #[test]
-    fn the_window_of_a_reservation_begins_at_its_turn() {
-        // A bucket of one in ten seconds, asked half-way: the response is sent when the turn has come, ten seconds
-        // before the next token.
+    fn the_window_of_a_reservation_begins_when_it_is_due() {
+        // One token per ten seconds, five seconds into the period: the response is sent when the reservation is due,
+        // ten seconds before the next token.
         let quota = Quota::token_bucket(1, 10 * crate::algorithm::SECOND).max_reserved(5);
         let spent = State { spent: 1.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let step = step(&quota, &spent, NOW + 5 * crate::algorithm::SECOND, Ask::cost(1).reserve());

@@ -1,4 +1,4 @@
-//! What is answered to a call: the decisions of all its charges together, and the error that a denial makes.
+//! The decisions on all charges of a call, and the error made of a denial.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::reason::{DecidedBy, Reason};
 use super::summary::seconds_up;
 use crate::algorithm::List;
 
-/// The answers to several charges that were decided together: all of them were spent, or none.
+/// The decisions on several charges that were decided together: either all were spent, or none.
 ///
 /// ```
 /// # use tollgate::{clock::ManualClock, Charge, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
@@ -41,42 +41,39 @@ use crate::algorithm::List;
 pub struct Decisions(List<Decision>);
 
 impl Decisions {
-    /// Whether all tokens were spent: go ahead, after [`delay`](Decisions::delay) if there is one.
+    /// Whether all tokens were spent. Proceed after [`delay`](Decisions::delay), if any.
     pub fn is_allowed(&self) -> bool {
         self.0.iter().all(Decision::is_allowed)
     }
 
-    /// Whether there was no charge at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Each decision, in the order of the charges.
+    /// Iterates over the decisions in the order of the charges.
     pub fn iter(&self) -> std::slice::Iter<'_, Decision> {
         self.0.iter()
     }
 
-    /// The decision on the charge with this number, from 0.
+    /// The decision on the charge at `index`, from 0.
     pub fn get(&self, index: usize) -> Option<&Decision> {
         self.0.get(index)
     }
 
-    /// The decisions with the numbers from 0 to `number`.
     #[inline]
     pub(crate) fn of(number: usize, decision: impl FnMut(usize) -> Decision) -> Decisions {
         Decisions(List::of(number, decision))
     }
 
-    /// The same, decided by somebody else.
     pub(crate) fn by(self, decided_by: DecidedBy) -> Decisions {
         self.into_iter().map(|decision| decision.by(decided_by)).collect()
     }
 
-    /// The same of a check, which charged nothing: what remains is what is there. Charges on one row were decided one
-    /// after the other, so each of them is taken off the row of those behind it.
+    /// Turns these into the decisions of a check. Charges on one row were decided one after the other, so the cost of
+    /// each is taken off the row of the later ones too.
     pub(crate) fn uncharged(self) -> Decisions {
         if !self.is_allowed() {
-            return self; // The rows of a denied call are as they were.
+            return self; // A denied call leaves its rows unchanged.
         }
         let tokens = |index: usize| {
             let is_same =
@@ -87,24 +84,21 @@ impl Decisions {
         self.into_iter().zip(tokens).map(|(decision, tokens)| decision.uncharged(tokens)).collect()
     }
 
-    /// The decision, if there is just one.
     pub(crate) fn only(&self) -> Option<&Decision> {
         if let [decision] = &self.0[..] { Some(decision) } else { None }
     }
 
-    /// The one decision, if there is one.
     #[inline]
     pub(crate) fn into_only(self) -> Option<Decision> {
         self.0.into_first()
     }
 
-    /// The decisions that stood in the way.
+    /// The decisions that were [violated](Decision::is_violated).
     pub fn violated(&self) -> impl Iterator<Item = &Decision> {
         self.iter().filter(|decision| decision.is_violated())
     }
 
-    /// After a denial: the longest wait of the violated policies. `None` if all is allowed, or one of them can never
-    /// fit.
+    /// After a denial: the longest wait of the violated policies. `None` if the call was allowed or can never succeed.
     pub fn retry_after(&self) -> Option<Duration> {
         let mut longest = None;
         for decision in self.violated() {
@@ -113,7 +107,7 @@ impl Decisions {
         longest
     }
 
-    /// The decision with the smallest share of its limit left; `None` if there is none at all.
+    /// The decision with the smallest share of its limit left; `None` if there are no decisions.
     pub fn tightest(&self) -> Option<&Decision> {
         // a / b < c / d, without dividing by a limit of 0.
         self.iter().min_by(|one, other| {
@@ -122,16 +116,16 @@ impl Decisions {
         })
     }
 
-    /// The time until all reserved turns have come; zero if there are none.
+    /// The longest delay of the reservations; zero if there are none.
     pub fn delay(&self) -> Duration {
         self.iter().map(Decision::delay).max().unwrap_or(Duration::ZERO)
     }
 
-    /// `Ok` if allowed, else the error to return from a handler. [`limit_all`](crate::RateLimiter::limit_all) does this by
-    /// itself.
+    /// Converts to a `Result`: `Ok` if allowed, else an error to return from a handler, as
+    /// [`limit_all`](crate::RateLimiter::limit_all) returns it.
     ///
     /// # Errors
-    /// If it is a denial.
+    /// If the call was denied.
     pub fn into_result(self) -> Result<Allowed<Decisions>, Denied> {
         if self.is_allowed() { Ok(Allowed::new(self)) } else { Err(Denied::new(self)) }
     }
@@ -167,22 +161,22 @@ impl<'a> IntoIterator for &'a Decisions {
     }
 }
 
-/// A denial as an error: [`LimitError::Denied`](crate::LimitError::Denied) of `limiter.limit(..).await`.
+/// A denial as an error, as in [`LimitError::Denied`](crate::LimitError::Denied).
 ///
-/// With feature `axum` it is a response too: 429 with the same headers and body as the layer's.
+/// With the feature `axum` it is also a response: 429 with the same headers and body as the layer's.
 ///
 /// ```
 /// # use tollgate::{clock::ManualClock, Denied, LimitError, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), LimitError> {
+/// # let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
 ///
-/// let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
 /// limiter.limit(&LOGIN, "ada").await?;
 /// let Err(LimitError::Denied(denied)) = limiter.limit(&LOGIN, "ada").await else { panic!("the second is denied") };
 /// assert_eq!(denied.to_string(), "rate limit exceeded: \"login\"; retry after 3600s");
-/// assert_eq!(denied.retry_after(), Some(HOUR));
-/// assert_eq!((denied.retry_after_secs(), denied.retry_after_millis()), (Some(3600), Some(3_600_000)));
+/// assert_eq!((denied.retry_after(), denied.retry_after_secs()), (Some(HOUR), Some(3600)));
+/// assert_eq!(denied.retry_after_millis(), Some(3_600_000));
 /// assert_eq!(denied.decisions().tightest().map(|decision| decision.capacity()), Some(1));
 /// assert_eq!(denied.into_decisions().iter().count(), 1);
 /// # Ok(())
@@ -196,22 +190,22 @@ impl Denied {
         Denied(Box::new(decisions))
     }
 
-    /// Every decision of the call, in the order of its charges: those that fitted included.
+    /// All decisions of the call in the order of its charges, including those that fit.
     pub fn decisions(&self) -> &Decisions {
         &self.0
     }
 
-    /// [`decisions`](Denied::decisions), to keep.
+    /// Returns all decisions, see [`decisions`](Denied::decisions).
     pub fn into_decisions(self) -> Decisions {
         *self.0
     }
 
-    /// The time after which the same call succeeds if nobody else spends, to the microsecond; `None` if it never will.
+    /// The time after which the same call succeeds if nothing else is spent; `None` if it never can.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after()
     }
 
-    /// [`retry_after`](Denied::retry_after) in whole seconds, rounded up and at least 1, as in the `Retry-After` header.
+    /// [`retry_after`](Denied::retry_after) in whole seconds, rounded up and at least 1, as in `Retry-After`.
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after().map(|wait| seconds_up(wait).max(1))
     }
@@ -231,7 +225,6 @@ impl fmt::Display for Denied {
 
 impl std::error::Error for Denied {}
 
-/// In words: what was exceeded, and when to come back.
 impl fmt::Display for Decisions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_allowed() {

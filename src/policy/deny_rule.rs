@@ -1,4 +1,4 @@
-//! Who is denied whatever the limits say: by key, address, user agent, country or another label.
+//! Deny rules: by key, address, user agent, country or another label.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,24 +11,25 @@ use super::nat64::canonical;
 use super::network::{CidrError, parse_network};
 use super::pattern::Pattern;
 
-/// One line of a [deny list](crate::protection::DenyList): whom it is about.
+/// A rule of a [deny list](crate::protection::DenyList). Neither `Display` nor `Debug` shows a key.
 ///
 /// ```
 /// use tollgate::protection::DenyRule;
 ///
 /// let rules = [
 ///     DenyRule::key("mallory@example.com"),
-///     DenyRule::network("192.0.2.0/24")?,
+///     DenyRule::ip("::ffff:192.0.2.7".parse()?),
+///     DenyRule::network("2001:db8::/32")?,
 ///     DenyRule::user_agent("*GPTBot/*")?,
 ///     DenyRule::country("kp")?,
-///     DenyRule::label("asn", "64496")?,
+///     DenyRule::label("asn", "as64496")?,
 /// ];
-/// assert_eq!(rules[1].to_string(), "network 192.0.2.0/24");
-/// assert_eq!(rules[3].to_string(), "country \"KP\"");
-/// # Ok::<(), tollgate::protection::DenyRuleError>(())
+/// assert_eq!(rules[1].to_string(), "network 192.0.2.7/32");
+/// assert_eq!(rules[4].to_string(), "country \"KP\"");
+/// assert_eq!(rules[4], DenyRule::label("country", "KP")?);
+/// assert!(DenyRule::network("example.com").is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-///
-/// Neither its `Display` nor its `Debug` shows a key.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct DenyRule(pub(crate) DenyKind);
 
@@ -41,19 +42,14 @@ pub(crate) enum DenyKind {
 }
 
 impl DenyRule {
-    /// The longest pattern, label name and value, in bytes.
-    ///
-    /// ```
-    /// use tollgate::protection::DenyRule;
-    ///
-    /// assert!(DenyRule::user_agent(&"x".repeat(DenyRule::MAX_LENGTH)).is_ok());
-    /// assert!(DenyRule::user_agent(&"x".repeat(DenyRule::MAX_LENGTH + 1)).is_err());
-    /// ```
+    /// The longest pattern, label name or label value, in bytes.
     pub const MAX_LENGTH: usize = 256;
 
-    /// A key, under every policy. It has to be the key that the extractor finds, of the same type: the extractor makes it
-    /// (`key::bearer().key(..)`), or its [text form](Key#text-form) does. Credentials and whatever else [`bearer`], [`header`],
-    /// [`cookie`] or `path` find are denied also where they are only a part of the key, as in `bearer().and(client_ip())`.
+    /// Denies a key under every policy.
+    ///
+    /// The key must equal the extractor's, including its type: make it with the extractor (`key::bearer().key(..)`) or
+    /// parse its [text form](Key#text-form). What [`bearer`], [`header`], [`cookie`] or `path` find is also denied as
+    /// a part of a key, as in `bearer().and(client_ip())`.
     ///
     /// ```
     /// use tollgate::{key, protection::{DenyList, DenyRule, Signals}, Key};
@@ -64,7 +60,7 @@ impl DenyRule {
     ///
     /// let caller = Key::from((key::bearer().key("sk_leaked"), key::client_ip().key([192, 0, 2, 7].into())));
     /// assert!(list.find(Some(&caller), &Signals::new()).is_some());
-    /// assert_eq!(DenyRule::key("mallory@example.com").to_string(), "key"); // and not whose
+    /// assert_eq!(DenyRule::key("mallory@example.com").to_string(), "key"); // without its content
     /// # Ok::<(), tollgate::key::ParseKeyError>(())
     /// ```
     ///
@@ -75,120 +71,87 @@ impl DenyRule {
         DenyRule(DenyKind::Key(key.into()))
     }
 
-    /// One address. An IPv4 address that is written as IPv6 is IPv4, in NAT64's well-known prefix too.
-    ///
-    /// ```
-    /// use tollgate::protection::DenyRule;
-    ///
-    /// let rule = DenyRule::ip("::ffff:192.0.2.7".parse()?);
-    /// assert_eq!(rule.to_string(), "network 192.0.2.7/32");
-    /// # Ok::<(), std::net::AddrParseError>(())
-    /// ```
+    /// Denies one address. IPv4-mapped and NAT64 (`64:ff9b::/96`) addresses count as IPv4.
     pub fn ip(address: IpAddr) -> DenyRule {
         DenyRule(DenyKind::Network(IpNet::from(canonical(address))))
     }
 
-    /// The addresses of a network: `"192.0.2.0/24"`, `"2001:db8::/32"`, or one address. An address within a network, such as
-    /// `"192.0.2.7/24"`, is an error, since it may be meant as either.
-    ///
-    /// ```
-    /// use tollgate::protection::DenyRule;
-    ///
-    /// assert_eq!(DenyRule::network("2001:db8::/32")?.to_string(), "network 2001:db8::/32");
-    /// assert!(DenyRule::network("example.com").is_err());
-    /// # Ok::<(), tollgate::protection::DenyRuleError>(())
-    /// ```
+    /// Denies a network (`"192.0.2.0/24"`, `"2001:db8::/32"`) or one address.
     ///
     /// # Errors
-    /// If it is no network; the error shows the text.
+    /// If `text` is not a network, or is an address within a network such as `"192.0.2.7/24"`, which could mean either.
     pub fn network(text: &str) -> Result<DenyRule, DenyRuleError> {
         let network =
             parse_network(text).map_err(|error| DenyRuleError { message: error.to_string(), cause: Some(error) })?;
         Ok(DenyRule(DenyKind::Network(network)))
     }
 
-    /// A user agent. `*` stands for any text, everything else for itself; case does not count. Of what the client sent, no
-    /// more than 1,024 bytes are looked at. Rules such as `*bot*` are all found in one pass over them: a thousand cost a
-    /// request little more than ten. `a*`, `*b` and `a*b` cost a comparison each. Rules with another text between two `*`, such
-    /// as `a*b*`, are tried one after the other, each in up to a microsecond: dozens of them, not thousands.
+    /// Denies user agents that match a pattern: `*` stands for any text, and case is ignored. Only the first 1,024
+    /// bytes of a user agent are compared.
+    ///
+    /// Rules such as `*bot*` are matched in one pass: a thousand cost a request little more than ten. `a*`, `*b` and
+    /// `a*b` cost a comparison each. Patterns with further text between two `*`, such as `a*b*`, are tried one after
+    /// the other and take up to a microsecond each: use dozens of them, not thousands.
     ///
     /// ```
     /// use tollgate::protection::{DenyList, DenyRule, Signals};
     ///
-    /// let list = DenyList::from_iter([DenyRule::user_agent("*gptbot/*")?]);
-    /// let bot = Signals::new().user_agent("Mozilla/5.0 (compatible; GPTBot/1.2)");
-    /// assert!(list.find(None, &bot).is_some());
-    /// assert!(DenyRule::user_agent("*").is_err()); // everybody
+    /// let list = DenyList::from_iter([DenyRule::user_agent("*gptbot/*")?, DenyRule::label("asn", "as64496")?]);
+    /// assert!(list.find(None, &Signals::new().user_agent("Mozilla/5.0 (compatible; GPTBot/1.2)")).is_some());
+    /// assert!(list.find(None, &Signals::new().label("asn", "AS64496")).is_some());
+    /// assert!(DenyRule::user_agent("*").is_err()); // matches every caller
     /// # Ok::<(), tollgate::protection::DenyRuleError>(())
     /// ```
     ///
     /// # Errors
-    /// If it is empty, longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH), or matches everybody.
+    /// If the pattern is empty, longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH), or matches every caller.
     pub fn user_agent(pattern: &str) -> Result<DenyRule, DenyRuleError> {
-        checked("user agent", pattern)?;
+        check_length("user agent", pattern)?;
         let pattern = Pattern::new(pattern);
         if pattern.is_anything() {
             let text = pattern.as_str();
-            return Err(fault(format!("user agent {text:?} would deny everybody; write more than `*`")));
+            return Err(error(format!("user agent {text:?} would deny every caller; write more than `*`")));
         }
         Ok(DenyRule(DenyKind::UserAgent(pattern)))
     }
 
-    /// Whether it is a user agent with a `*`.
     #[cfg(feature = "serde")]
     pub(crate) fn is_pattern(&self) -> bool {
         matches!(&self.0, DenyKind::UserAgent(pattern) if !pattern.is_exact())
     }
 
-    /// Whether it is one of those that are searched for one after the other.
+    /// Whether this is a user agent that needs a search separate from the others.
     #[cfg(feature = "serde")]
     pub(crate) fn is_searched_alone(&self) -> bool {
         matches!(&self.0, DenyKind::UserAgent(pattern) if pattern.is_searched_alone())
     }
 
-    /// A country, as the [label](DenyRule::label) of that name says it: two letters (ISO 3166-1), `T1`, `XX`.
-    ///
-    /// ```
-    /// use tollgate::protection::DenyRule;
-    ///
-    /// assert_eq!(DenyRule::country("kp")?, DenyRule::label("country", "KP")?);
-    /// assert!(DenyRule::country("PRK").is_err());
-    /// # Ok::<(), tollgate::protection::DenyRuleError>(())
-    /// ```
+    /// Denies a country, that is, the [label](DenyRule::label) `country`: two letters (ISO 3166-1), `T1`, `XX`.
     ///
     /// # Errors
-    /// If it is not two letters or digits; the error shows the text.
+    /// If `code` is not two ASCII letters or digits.
     pub fn country(code: &str) -> Result<DenyRule, DenyRuleError> {
         if code.len() != 2 || !code.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            let code = quoted(code);
-            return Err(fault(format!("country {code:?}: write two letters or digits, as in \"KP\" or \"T1\"")));
+            let code = truncated(code);
+            return Err(error(format!("country {code:?}: expected two letters or digits, such as \"KP\" or \"T1\"")));
         }
         DenyRule::label(COUNTRY, code)
     }
 
-    /// Anything else that is known of a caller, by name and value; case does not count in the value.
-    ///
-    /// ```
-    /// use tollgate::protection::{DenyList, DenyRule, Signals};
-    ///
-    /// let list = DenyList::from_iter([DenyRule::label("asn", "as64496")?]);
-    /// assert!(list.find(None, &Signals::new().label("asn", "AS64496")).is_some());
-    /// assert!(DenyRule::label("asn", "").is_err());
-    /// # Ok::<(), tollgate::protection::DenyRuleError>(())
-    /// ```
+    /// Denies by any other label; case is ignored in the value.
     ///
     /// # Errors
-    /// If one of them is empty or longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH).
+    /// If name or value is empty or longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH).
     pub fn label(name: impl Into<Cow<'static, str>>, value: &str) -> Result<DenyRule, DenyRuleError> {
         let name = name.into();
-        checked("label's name", &name)?;
-        checked("label's value", value)?;
+        check_length("label's name", &name)?;
+        check_length("label's value", value)?;
         Ok(DenyRule(DenyKind::Label { name, value: value.to_ascii_uppercase() }))
     }
 }
 
 impl DenyRule {
-    /// What it goes by, without the content of a key: rules of one kind apply to one caller or another under the same layers.
+    /// The rule's type without a key's content. Rules of one kind need the same layers to apply.
     pub(crate) fn kind(&self) -> String {
         match &self.0 {
             DenyKind::Key(key) => format!("key {}", key.kind()),
@@ -199,27 +162,25 @@ impl DenyRule {
     }
 }
 
-/// The label by which countries are told.
 pub(crate) const COUNTRY: &str = "country";
 
-fn checked(what: &str, text: &str) -> Result<(), DenyRuleError> {
-    let (length, most) = (text.len(), DenyRule::MAX_LENGTH);
-    if text.is_empty() || length > most {
-        let text = quoted(text);
-        return Err(fault(format!("{what} {text:?}: it is {length} bytes long; it must be 1 to {most} bytes long")));
+fn check_length(what: &str, text: &str) -> Result<(), DenyRuleError> {
+    let (length, max) = (text.len(), DenyRule::MAX_LENGTH);
+    if text.is_empty() || length > max {
+        let text = truncated(text);
+        return Err(error(format!("{what} {text:?}: expected 1 to {max} bytes, found {length}")));
     }
     Ok(())
 }
 
-fn fault(message: String) -> DenyRuleError {
+fn error(message: String) -> DenyRuleError {
     DenyRuleError { message, cause: None }
 }
 
-fn quoted(text: &str) -> String {
+fn truncated(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
-/// What it is about, but for a key's content.
 impl fmt::Display for DenyRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -237,15 +198,14 @@ impl fmt::Debug for DenyRule {
     }
 }
 
-/// Why a text is no rule of a deny list: the text, and what would do.
-///
-/// Its message is whole by itself; where a [`CidrError`](crate::key::CidrError) is behind it, that is the `source()`.
+/// A text that is not a valid deny rule. The message shows the text; `source()` is the
+/// [`CidrError`](crate::key::CidrError), if any.
 ///
 /// ```
 /// use tollgate::protection::DenyRule;
 ///
 /// let error = DenyRule::country("Germany").unwrap_err();
-/// assert_eq!(error.to_string(), r#"country "Germany": write two letters or digits, as in "KP" or "T1""#);
+/// assert_eq!(error.to_string(), r#"country "Germany": expected two letters or digits, such as "KP" or "T1""#);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DenyRuleError {
@@ -272,20 +232,20 @@ mod tests {
     #[test]
     fn faults_name_the_value() {
         for (result, part) in [
-            (DenyRule::network("10.0.0.0/33"), "\"10.0.0.0/33\" is no network"),
-            (DenyRule::network("::ffff:10.0.0.0/90"), "is no network"),
+            (DenyRule::network("10.0.0.0/33"), "\"10.0.0.0/33\" is not a network"),
+            (DenyRule::network("::ffff:10.0.0.0/90"), "is not a network"),
             (
                 DenyRule::network("::ffff:10.1.2.3/104"),
                 "write \"10.0.0.0/8\" for the network, \"10.1.2.3\" for the address",
             ),
             (DenyRule::user_agent(""), "user agent \"\""),
-            (DenyRule::user_agent("**"), "would deny everybody"),
+            (DenyRule::user_agent("**"), "would deny every caller"),
             (DenyRule::user_agent(&"x".repeat(257)), "1 to 256 bytes"),
             (DenyRule::country("PRK"), "country \"PRK\""),
             (DenyRule::label("", "1"), "label's name \"\""),
             (DenyRule::label("asn", ""), "label's value \"\""),
         ] {
-            let error = result.expect_err("no rule").to_string();
+            let error = result.expect_err("an invalid rule").to_string();
             assert!(error.contains(part), "{error}");
         }
     }

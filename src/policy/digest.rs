@@ -1,4 +1,4 @@
-//! What is known of a key where rows are kept: its digest, under a secret.
+//! Digests: hashes of keys under a secret, as backends store them.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -8,43 +8,35 @@ use siphasher::sip128::SipHasher13;
 use super::key::Key;
 use super::name::PolicyName;
 
-/// What a backend knows of a key under a policy: 128 bits, keyed by the limiter's [`Secret`].
+/// The hash of a key, 128 bits under the limiter's [`Secret`]: all that a backend knows about it. Safe to log.
 ///
-/// Two keys share a digest with a chance of 2^-126 a pair; who does not know the secret cannot look for such a pair.
-///
-/// ```
-/// use tollgate::{key::{Digest, Secret}, Key};
-///
-/// let digest = Secret::new(*b"sixteen bytes...").digest(&Key::from("ada"));
-/// assert_eq!(Digest::from_bits(digest.to_bits()), digest);
-/// assert_eq!(format!("{digest:?}").len(), 32); // hexadecimal: safe to log
-/// ```
+/// Two keys share a digest with a probability of 2^-126; without the secret, such a pair cannot be searched for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
-    // Not one u128, which would be aligned as such wherever a digest is.
+    // Two words instead of a u128, whose alignment of 16 would enlarge every struct that holds a digest.
     high: u64,
     low: u64,
 }
 
 impl Digest {
-    /// The digest with these bits.
+    /// Makes a digest from its bits.
     pub const fn from_bits(bits: u128) -> Digest {
         Digest { high: (bits >> 64) as u64, low: bits as u64 }
     }
 
-    /// The bits, as [`from_bits`](Digest::from_bits) takes them.
+    /// The bits of the digest.
     pub const fn to_bits(self) -> u128 {
         (self.high as u128) << 64 | self.low as u128
     }
 
-    /// The digest of the same key's row under `policy`: in a table of all policies, one row each.
+    /// The digest of the key's row under `policy`.
     #[must_use]
     pub(crate) fn under(self, policy: &PolicyName) -> Digest {
-        // The digest is pseudo-random already; 128 bits for each name keep the policies' rows apart.
+        // The digest is pseudo-random already; XOR with 128 bits for each name separates the policies' rows.
         Digest::from_bits(self.to_bits() ^ policy.bits())
     }
 
-    /// 64 of the bits, for whatever has to differ from key to key.
+    /// 64 of the bits, as a seed that differs from key to key.
     pub(crate) const fn seed(self) -> u64 {
         self.low
     }
@@ -56,35 +48,39 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// The 128-bit key under which a limiter hashes keys: random unless given. Processes that share a backend need the same
-/// one; so do processes whose logs are to show the same digests. Its `Debug` shows nothing.
+/// The 128-bit secret under which a limiter hashes keys, random by default. `Debug` does not show it.
+///
+/// Processes need the same secret to share a backend, or to log the same digests.
 ///
 /// ```
-/// use tollgate::{key::Secret, Key};
+/// use tollgate::{key::{Digest, Secret}, Key};
 ///
 /// let (one, other) = (Secret::new([7; 16]), Secret::random());
 /// assert_eq!(one.digest(&Key::from(42)), Secret::new([7; 16]).digest(&Key::from(42)));
 /// assert_ne!(one.digest(&Key::from(42)), other.digest(&Key::from(42)));
 /// assert_eq!(format!("{one:?}"), "Secret(..)");
+///
+/// let digest = one.digest(&Key::from("ada"));
+/// assert_eq!(Digest::from_bits(digest.to_bits()), digest);
+/// assert_eq!(format!("{digest:?}").len(), 32); // hexadecimal
 /// ```
 #[derive(Clone, Copy)]
 pub struct Secret([u8; 16]);
 
 impl Secret {
-    /// A secret of your own: 16 bytes that nobody guesses, out of your configuration, the same in all processes that
-    /// share a backend.
+    /// Makes a secret from 16 unpredictable bytes, the same in all processes that share a backend.
     pub fn new(bytes: [u8; 16]) -> Secret {
         Secret(bytes)
     }
 
-    /// A new secret, different in every process and at every call, from the operating system's random numbers.
+    /// Draws a new secret from the operating system's random numbers.
     pub fn random() -> Secret {
-        // The standard library's hash keys come from the operating system; hashing under them passes that on.
+        // `RandomState` takes its hash keys from the operating system.
         let draw = || u128::from(RandomState::new().build_hasher().finish());
         Secret((draw() << 64 | draw()).to_le_bytes())
     }
 
-    /// The digest of `key`: SipHash-1-3 (Aumasson and Bernstein, 2012) with 128 bits out.
+    /// The digest of `key`: SipHash-1-3 (Aumasson and Bernstein, 2012) with a 128-bit output.
     pub fn digest(&self, key: &Key) -> Digest {
         self.hash(key.bytes())
     }
@@ -102,13 +98,13 @@ impl fmt::Debug for Secret {
 
 #[cfg(test)]
 mod tests {
-    use super::super::key::Source;
+    use super::super::key::KeySource;
     use super::*;
     use std::net::IpAddr;
 
     #[test]
     fn digests_stay_what_they_were() {
-        // Processes of two versions share a backend, and rows outlive an upgrade. Computed by another SipHash.
+        // Stored rows depend on these digests. Computed by another SipHash implementation.
         let secret = Secret::new(*b"0123456789abcdef");
         for (key, digest) in [
             (Key::anonymous(), 0x181f_449e_af02_0cc4_479f_f9bf_2344_eb7b),
@@ -122,8 +118,8 @@ mod tests {
             (Key::network("2001:db8::1".parse().unwrap(), 32, 64), 0x49dd_944d_3526_661d_248b_8e64_7005_60bb),
             (Key::from(("ada", 42)), 0xc3b7_22b2_c46f_0d50_4d4b_e1f7_1163_0def),
             (Key::from("x".repeat(100)), 0x7bc5_0696_6294_c684_2db8_8238_2f3e_fa90),
-            (Key::found(Source::Bearer, "", b"ada"), 0x691f_16d2_45a0_c4f3_1e5c_fcd8_a2e1_ef78),
-            (Key::found(Source::Header, "x-api-key", b"ada"), 0xe51a_026e_ea0c_0ae2_acff_3498_f019_4cf4),
+            (Key::found(KeySource::Bearer, "", b"ada"), 0x691f_16d2_45a0_c4f3_1e5c_fcd8_a2e1_ef78),
+            (Key::found(KeySource::Header, "x-api-key", b"ada"), 0xe51a_026e_ea0c_0ae2_acff_3498_f019_4cf4),
             (Key::from(u128::MAX), 0x4e58_24c3_f761_ceb3_0e49_fb9e_c465_9e77),
         ] {
             assert_eq!(secret.digest(&key).to_bits(), digest, "{:032x}", secret.digest(&key).to_bits());

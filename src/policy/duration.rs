@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::algorithm::{DAY, HOUR, MINUTE, SECOND, WEEK};
 
-/// The units that are read, shortest name first: that one is written.
+/// The units, the largest first. The first name of each is the one written.
 const UNITS: [(Duration, &[&str]); 7] = [
     (WEEK, &["w", "week", "weeks"]),
     (DAY, &["d", "day", "days"]),
@@ -15,7 +15,7 @@ const UNITS: [(Duration, &[&str]); 7] = [
     (Duration::from_micros(1), &["us", "\u{b5}s", "microsecond", "microseconds"]),
 ];
 
-/// Reads a whole number of one unit, with or without a space between; the number may be missing and is 1 then.
+/// Parses a whole number (1 if missing) of one unit, with or without a space between.
 pub(crate) fn parse(text: &str) -> Option<Duration> {
     let text = text.trim();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_').len();
@@ -26,7 +26,7 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
     Some(Duration::from_micros(micros))
 }
 
-/// Reads a whole number; `_` may group its digits.
+/// Parses a whole number; `_` may group its digits.
 pub(super) fn number(text: &str) -> Option<u64> {
     if !text.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
@@ -34,7 +34,7 @@ pub(super) fn number(text: &str) -> Option<u64> {
     text.replace('_', "").parse().ok()
 }
 
-/// The number of the largest unit that divides `duration`, and that unit's name.
+/// Expresses `duration` in the largest unit that divides it.
 pub(super) fn parts(duration: Duration) -> (u64, &'static str) {
     let micros = duration.as_micros();
     let largest = UNITS.iter().find(|(unit, _)| micros > 0 && micros % unit.as_micros() == 0);

@@ -1,4 +1,4 @@
-//! Keys: whom a policy counts. Typed parts, written so that no two different keys ever read the same.
+//! Keys: typed parts, encoded so that different keys never have the same bytes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,15 +8,13 @@ use smallvec::SmallVec;
 
 use super::nat64::canonical;
 
-/// Whom a policy counts: a user, an address, a tenant, or several of these together.
+/// What a policy counts by: a user, an address, a tenant, or several of these together. `Debug` shows no content.
 ///
-/// A key is typed: the string `"7"` and the number 7 are two keys; 7 as `u32` and as `u64` is one. Each part is written
-/// with its type and length, so `("ab", "c")` and `("a", "bc")` differ too. An IPv4-mapped IPv6 address is its IPv4
-/// address, and so is one in NAT64's well-known prefix, `64:ff9b::/96`.
+/// A key is typed: the string `"7"` and the number 7 are two keys, but 7 as `u32` and as `u64` is one. Each part is
+/// encoded with its type and length, so `("ab", "c")` and `("a", "bc")` differ too. IPv4-mapped IPv6 addresses and
+/// those in NAT64's well-known prefix, `64:ff9b::/96`, count as IPv4 addresses.
 ///
-/// A socket's address is no key, since its port changes with each connection: take its `.ip()`.
-///
-/// The limiter hashes a key once, under its secret, and keeps nothing else of it. Its `Debug` shows no content.
+/// A `SocketAddr` cannot be a key, since its port changes with each connection: use its `.ip()`.
 ///
 /// ```
 /// use std::net::IpAddr;
@@ -26,27 +24,31 @@ use super::nat64::canonical;
 /// let login = Key::from(("ada@example.com", IpAddr::from([203, 0, 113, 7])));
 /// assert_ne!(Key::from("42"), user);
 /// assert_eq!(format!("{login:?}"), "Key(40 bytes)");
+/// assert!(Key::everybody() != Key::from("everybody") && Key::everybody() != Key::anonymous());
+///
+/// let [one, other] = ["2001:db8::1", "2001:db8::ffff:2"].map(|ip| ip.parse::<IpAddr>().expect("an address"));
+/// assert_eq!(Key::network(one, 32, 64), Key::network(other, 32, 64));
 /// ```
 ///
 /// # Text form
-/// A key has a text form that shows its type: [`to_text`](Key::to_text) writes it, `parse` reads it. Rules of deny lists in
-/// configuration files are written so.
+/// The text form of a key shows its type: [`to_text`](Key::to_text) writes it, `parse` reads it, and deny rules in
+/// configuration files use it.
 ///
 /// | text | key |
 /// | --- | --- |
-/// | `"ada"` | a text, with the escapes of Rust |
+/// | `"ada"` | a string, with Rust's escapes |
 /// | `7`, `-7` | a number |
-/// | `true`, `false` | a truth value |
+/// | `true`, `false` | a boolean |
 /// | `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/64` | an address, a network |
 /// | `b"\x00ada"` | bytes |
 /// | `uuid:67e55044-10b1-426f-9247-bb680e5fe0c8` | a UUID |
 /// | `bearer:sk_7f3a` | what [`key::bearer`](crate::key::bearer) finds |
 /// | `header(x-api-key):k7`, `cookie(session):s7`, `path(id):7` | what the extractors of these names find |
-/// | `("ada", 7)`, `("ada",)` | several together |
+/// | `("ada", 7)`, `("ada",)` | a tuple |
 /// | `anonymous`, `everybody` | [`Key::anonymous`], [`Key::everybody`] |
 ///
-/// A value or a name after `bearer`, `header`, `cookie` or `path` that is empty, or has a space, a character beyond ASCII or one of
-/// `"`, `\`, `(`, `)` and `,`, stands in quotes: `cookie(session):"a, b"`.
+/// After `bearer`, `header`, `cookie` and `path`, quote names and values that are empty or contain a space, a non-ASCII
+/// character or one of `"`, `\`, `(`, `)` and `,`: `cookie(session):"a, b"`.
 ///
 /// ```
 /// use tollgate::{Key, key};
@@ -54,63 +56,35 @@ use super::nat64::canonical;
 /// assert_eq!("bearer:sk_7f3a".parse::<Key>()?, key::bearer().key("sk_7f3a"));
 /// assert_eq!("7".parse::<Key>()?, Key::from(7));
 /// assert_eq!("\"7\"".parse::<Key>()?, Key::from("7"));
+/// assert_eq!((Key::from("7").to_text(), Key::from(7).to_text()), ("\"7\"".into(), "7".into()));
+/// assert_eq!(key::client_ip().key([192, 0, 2, 7].into()).to_text(), "192.0.2.7");
+/// assert_eq!(key::header("x-api-key").key("k7").to_text(), "header(x-api-key):k7");
 /// assert_eq!(Key::from(("ada", 7)).to_text(), "(\"ada\", 7)");
 /// # Ok::<(), tollgate::key::ParseKeyError>(())
 /// ```
 ///
-/// Up to 64 bytes need no allocation: of text 56; of a tuple, 56 for its parts, of which an IPv4 network takes 8, an
-/// IPv6 one 24, a number 16 and a text its length and 8, all in multiples of 8.
+/// Keys of up to 64 bytes need no allocation: text of up to 56 bytes, or tuples whose parts add up to 56. An IPv4
+/// network takes 8, an IPv6 network 24, a number 16, a text 8 more than its length, all rounded up to multiples of 8.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// Its parts, one after the other. Each tells how long it is, so no key is another one with zeros behind it.
+    /// The parts, one after the other. Each encodes its length, so no key is another one padded with zeros.
     bytes: SmallVec<[u8; 64]>,
 }
 
 impl Key {
-    /// The key shared by all callers that have none of their own.
-    ///
-    /// ```
-    /// use tollgate::{Key, Policy, Quota, RateLimiter, Subject, MINUTE};
-    ///
-    /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::LimitError> {
-    /// let limiter = RateLimiter::default();
-    /// limiter.limit(&API, Subject::anonymous()).await?;
-    /// assert_eq!(limiter.remaining(&API, Key::anonymous()).await?, 9);
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// The key that all callers without a key share.
     pub fn anonymous() -> Key {
         Key::part(Tag::Anonymous, 0, &[])
     }
 
-    /// The one key of limits on everybody together, which no caller's own key is: what
-    /// [`key::global`](crate::key::global) finds.
-    ///
-    /// ```
-    /// use tollgate::Key;
-    ///
-    /// assert_ne!(Key::everybody(), Key::from("everybody"));
-    /// assert_ne!(Key::everybody(), Key::anonymous());
-    /// ```
+    /// The key of limits on all callers together, which [`key::global`](crate::key::global) finds. It differs from
+    /// every caller's own key.
     pub fn everybody() -> Key {
         Key::tuple(&[])
     }
 
-    /// The network of `prefix_v4` or `prefix_v6` leading bits in which an address lies. Prefixes beyond the address's
-    /// length mean the whole address.
-    ///
-    /// ```
-    /// use std::net::IpAddr;
-    /// use tollgate::Key;
-    ///
-    /// let one: IpAddr = "2001:db8::1".parse()?;
-    /// let other: IpAddr = "2001:db8::ffff:2".parse()?;
-    /// assert_eq!(Key::network(one, 32, 64), Key::network(other, 32, 64));
-    /// # Ok::<(), std::net::AddrParseError>(())
-    /// ```
+    /// The network of an address, with a prefix of `prefix_v4` or `prefix_v6` bits. Longer prefixes than the address
+    /// mean the whole address.
     pub fn network(address: IpAddr, prefix_v4: u8, prefix_v6: u8) -> Key {
         match canonical(address) {
             IpAddr::V4(address) => {
@@ -126,7 +100,7 @@ impl Key {
         }
     }
 
-    /// A whole number: in eight bytes if it fits.
+    /// A whole number, in eight bytes if it fits.
     pub(super) fn number([narrow, wide]: [Tag; 2], number: u128) -> Key {
         match u64::try_from(number) {
             Ok(number) => Key::part(narrow, 0, &number.to_le_bytes()),
@@ -134,20 +108,19 @@ impl Key {
         }
     }
 
-    /// A part of any length.
     pub(super) fn of(tag: Tag, bytes: &[u8]) -> Key {
         Key::part(tag, bytes.len() as u64, bytes)
     }
 
-    /// Eight bytes with the part's type and something `about` it, then the part itself, the last eight filled up with
-    /// zeros.
-    pub(super) fn part(tag: Tag, about: u64, part: &[u8]) -> Key {
+    /// Encodes a part: eight bytes with its tag and a `detail` such as its length, then `part`, zero-padded to a
+    /// multiple of eight bytes.
+    pub(super) fn part(tag: Tag, detail: u64, part: &[u8]) -> Key {
         let length = 8 + part.len().next_multiple_of(8);
         let mut bytes = match length {
             0..=64 => SmallVec::from_buf_and_len([0; 64], length),
             _ => SmallVec::from_vec(vec![0; length]),
         };
-        bytes[..8].copy_from_slice(&(tag as u64 | about << 8).to_le_bytes());
+        bytes[..8].copy_from_slice(&(tag as u64 | detail << 8).to_le_bytes());
         bytes[8..8 + part.len()].copy_from_slice(part);
         Key { bytes }
     }
@@ -162,55 +135,41 @@ impl Key {
         key
     }
 
-    /// What an extractor of this crate finds at `source`, under a name if it has one.
-    pub(crate) fn found(source: Source, name: &str, value: &[u8]) -> Key {
-        // White space around a header's value is not part of it.
-        let is_field = matches!(source, Source::Bearer | Source::Header);
+    pub(crate) fn found(source: KeySource, name: &str, value: &[u8]) -> Key {
+        // White space around a header's value is not part of the value.
+        let is_field = matches!(source, KeySource::Bearer | KeySource::Header);
         let value = if is_field { value.trim_ascii() } else { value };
-        let about = source as u64 | (name.len() as u64) << 8;
-        let mut key = Key::part(Tag::Found, about, name.as_bytes());
+        let detail = source as u64 | (name.len() as u64) << 8;
+        let mut key = Key::part(Tag::Found, detail, name.as_bytes());
         key.bytes.extend_from_slice(&Key::of(Tag::Bytes, value).bytes);
         key
     }
 
-    /// The text form, with the key's type and its whole content: see [the table](Key#text-form). Not for logs, if the key
-    /// is a credential.
-    ///
-    /// ```
-    /// use std::net::IpAddr;
-    /// use tollgate::{Key, key};
-    ///
-    /// assert_eq!(Key::from("7").to_text(), "\"7\"");
-    /// assert_eq!(Key::from(7).to_text(), "7");
-    /// assert_eq!(key::client_ip().key([192, 0, 2, 7].into()).to_text(), "192.0.2.7");
-    /// assert_eq!(key::header("x-api-key").key("k7").to_text(), "header(x-api-key):k7");
-    /// ```
+    /// The [text form](Key#text-form), with the key's type and whole content. Do not log it if the key is a credential.
     pub fn to_text(&self) -> String {
         super::key_text::write(self, true)
     }
 
-    /// What it consists of.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The key of which these are the bytes.
     pub(super) fn from_bytes(bytes: &[u8]) -> Key {
         Key { bytes: bytes.into() }
     }
 }
 
-/// Where extractors of this crate find keys. Stored digests depend on these numbers.
+/// The places in a request where this crate's extractors find keys. Stored digests depend on these numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Source {
+pub(crate) enum KeySource {
     Bearer = 0,
     Header = 1,
     Cookie = 2,
     Path = 3,
 }
 
-/// The first byte of each part: what it is. Stored digests depend on these numbers.
+/// The first byte of each part: its type. Stored digests depend on these numbers.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(super) enum Tag {
@@ -257,14 +216,14 @@ impl<const N: usize> From<&[u8; N]> for Key {
 }
 
 impl From<IpAddr> for Key {
-    /// The whole address. [`key::client_ip`](crate::key::client_ip) counts the first 64 bits of an IPv6 one, which is
-    /// [`Key::network`]`(address, 32, 64)`.
+    /// The whole address. [`key::client_ip`](crate::key::client_ip) counts IPv6 addresses by their first 64 bits, which
+    /// is [`Key::network`]`(address, 32, 64)`.
     fn from(address: IpAddr) -> Key {
         Key::network(address, 32, 128)
     }
 }
 
-/// Defines `From` for each of these types, by something that is or becomes a key.
+/// Implements `From` for types that convert to a key or to another such type.
 macro_rules! from_via {
     ($($(#[$attribute:meta])* $from:ty => |$value:ident| $key:expr;)*) => {$(
         $(#[$attribute])*
@@ -380,7 +339,7 @@ mod tests {
             (-2i128..3).prop_map(Part::Number),
             any::<[u8; 2]>().prop_map(|[a, b]| Part::Address(IpAddr::from([10, 0, a & 1, b & 1]))),
         ];
-        // Leaves by themselves too: of 20,000 recursive ones alone, none was.
+        // Leaves need a branch of their own: 20,000 recursive cases produced none.
         let tuples = leaf.clone().prop_recursive(3, 12, 2, |inner| {
             (inner.clone(), inner).prop_map(|(a, b)| Part::Tuple(Box::new(a), Box::new(b)))
         });
@@ -427,7 +386,7 @@ mod tests {
 
     #[test]
     fn texts_of_any_length_are_read_whole() {
-        // Up to 64 bytes with what is written before them they need no allocation.
+        // Keys of up to 64 bytes, including the 8-byte header, need no allocation.
         for length in [1, 7, 8, 9, 15, 16, 17, 55, 56, 57, 1000] {
             let (one, other) = ("x".repeat(length), "x".repeat(length - 1) + "y");
             assert_eq!(Key::from(one.as_str()), Key::from(one.clone()));

@@ -1,4 +1,4 @@
-//! The text form of keys, and the parts of which keys consist.
+//! The text form of keys, and the parts that keys consist of.
 
 use std::fmt::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use smallvec::SmallVec;
 
-use super::key::{Key, Source, Tag};
+use super::key::{Key, KeySource, Tag};
 use super::network::parse_network;
 
-/// A part of a key. The parts of a tuple follow it.
+/// A decoded part of a key. The parts of a tuple follow it.
 pub(super) enum Part<'k> {
     Anonymous,
     Text(&'k [u8]),
@@ -19,15 +19,15 @@ pub(super) enum Part<'k> {
     Network(IpAddr, u64),
     Uuid(u128),
     Tuple(u64),
-    Found { source: Source, name: &'k [u8], value: &'k [u8] },
+    Found { source: KeySource, name: &'k [u8], value: &'k [u8] },
 }
 
 impl<'k> Part<'k> {
-    /// The first part of a key's bytes, and the bytes behind it; `None` at their end.
+    /// Splits off the first part of a key's bytes; `None` at their end.
     pub(super) fn split(bytes: &'k [u8]) -> Option<(Part<'k>, &'k [u8])> {
         let (head, rest) = bytes.split_first_chunk::<8>()?;
         let head = u64::from_le_bytes(*head);
-        let about = head >> 8;
+        let detail = head >> 8;
         let padded = |length: u64| {
             let length = usize::try_from(length).ok()?;
             let (part, rest) = rest.split_at_checked(length.next_multiple_of(8))?;
@@ -39,20 +39,20 @@ impl<'k> Part<'k> {
         let number = |is_negative, (size, rest)| (Part::Number { is_negative, size }, rest);
         Some(match Tag::of(head as u8)? {
             Tag::Anonymous => (Part::Anonymous, rest),
-            Tag::Text => padded(about).map(|(text, rest)| (Part::Text(text), rest))?,
-            Tag::Bytes => padded(about).map(|(bytes, rest)| (Part::Bytes(bytes), rest))?,
+            Tag::Text => padded(detail).map(|(text, rest)| (Part::Text(text), rest))?,
+            Tag::Bytes => padded(detail).map(|(bytes, rest)| (Part::Bytes(bytes), rest))?,
             Tag::NonNegative => number(false, narrow()?),
             Tag::Negative => number(true, narrow()?),
             Tag::WideNonNegative => number(false, wide()?),
             Tag::WideNegative => number(true, wide()?),
-            Tag::V4 => (Part::Network(Ipv4Addr::from((about >> 8) as u32).into(), about & 0xff), rest),
-            Tag::V6 => wide().map(|(bits, rest)| (Part::Network(Ipv6Addr::from(bits).into(), about), rest))?,
+            Tag::V4 => (Part::Network(Ipv4Addr::from((detail >> 8) as u32).into(), detail & 0xff), rest),
+            Tag::V6 => wide().map(|(bits, rest)| (Part::Network(Ipv6Addr::from(bits).into(), detail), rest))?,
             Tag::Uuid => wide().map(|(uuid, rest)| (Part::Uuid(uuid), rest))?,
-            Tag::Tuple => (Part::Tuple(about), rest),
-            Tag::Bool => (Part::Bool(about != 0), rest),
+            Tag::Tuple => (Part::Tuple(detail), rest),
+            Tag::Bool => (Part::Bool(detail != 0), rest),
             Tag::Found => {
-                let source = SOURCES.iter().find(|(source, _)| *source as u64 == about & 0xff)?.0;
-                let (name, rest) = padded(about >> 8)?;
+                let source = SOURCES.iter().find(|(source, _)| *source as u64 == detail & 0xff)?.0;
+                let (name, rest) = padded(detail >> 8)?;
                 let Some((Part::Bytes(value), rest)) = Part::split(rest) else { return None };
                 (Part::Found { source, name, value }, rest)
             }
@@ -61,15 +61,15 @@ impl<'k> Part<'k> {
 }
 
 impl Key {
-    /// Where an extractor found it, and under which name.
-    pub(crate) fn source(&self) -> Option<(Source, &[u8])> {
+    /// The place where an extractor found the key, and the name it was found under.
+    pub(crate) fn source(&self) -> Option<(KeySource, &[u8])> {
         match Part::split(self.bytes())?.0 {
             Part::Found { source, name, .. } => Some((source, name)),
             _ => None,
         }
     }
 
-    /// Its prefix, if it is the network of an address: first of IPv4, or second of IPv6.
+    /// The prefix length of a network's key: for IPv4 the first, for IPv6 the second.
     pub(crate) fn prefix(&self) -> Option<(Option<u64>, Option<u64>)> {
         match Part::split(self.bytes())?.0 {
             Part::Network(IpAddr::V4(_), prefix) => Some((Some(prefix), None)),
@@ -78,7 +78,6 @@ impl Key {
         }
     }
 
-    /// The two of a pair.
     pub(crate) fn pair(&self) -> Option<(Key, Key)> {
         let (Part::Tuple(2), rest) = Part::split(self.bytes())? else { return None };
         let (mut behind, mut left) = (rest, 1);
@@ -92,7 +91,7 @@ impl Key {
         Some((Key::from_bytes(first), Key::from_bytes(second)))
     }
 
-    /// The parts of a tuple, at any depth, that extractors found in requests: credentials and the like.
+    /// The parts, at any depth of a tuple, that extractors found in requests, such as credentials.
     pub(crate) fn found_inside(&self) -> impl Iterator<Item = Key> {
         let mut rest = self.bytes();
         std::iter::from_fn(move || {
@@ -113,14 +112,17 @@ impl Key {
     }
 }
 
-/// The names of sources in texts.
-const SOURCES: [(Source, &str); 4] =
-    [(Source::Bearer, "bearer"), (Source::Header, "header"), (Source::Cookie, "cookie"), (Source::Path, "path")];
+const SOURCES: [(KeySource, &str); 4] = [
+    (KeySource::Bearer, "bearer"),
+    (KeySource::Header, "header"),
+    (KeySource::Cookie, "cookie"),
+    (KeySource::Path, "path"),
+];
 
-/// The text form of a key; its kind alone, unless the content is shown.
+/// Writes the text form of a key, or with `shown` unset only its type.
 pub(super) fn write(key: &Key, shown: bool) -> String {
     let (mut text, mut rest) = (String::new(), key.bytes());
-    // The tuples around the next part: how many parts are left of each, and how many there are.
+    // The tuples around the next part: the number of parts left, and in total.
     let mut open: SmallVec<[(u64, u64); 4]> = SmallVec::new();
     while let Some((part, behind)) = Part::split(rest) {
         rest = behind;
@@ -170,7 +172,7 @@ fn write_part(text: &mut String, part: Part<'_>, shown: bool) {
         Part::Uuid(_) => text.write_str("uuid:…"),
         Part::Found { source, name, value } => {
             let word = SOURCES.iter().find(|(known, _)| *known == source).map_or("", |(_, word)| word);
-            let name = if source == Source::Bearer { String::new() } else { format!("({})", bare_or_quoted(name)) };
+            let name = if source == KeySource::Bearer { String::new() } else { format!("({})", bare_or_quoted(name)) };
             let value = if shown { bare_or_quoted(value) } else { "…".to_owned() };
             write!(text, "{word}{name}:{value}")
         }
@@ -184,7 +186,7 @@ fn bare_or_quoted(content: &[u8]) -> String {
     }
 }
 
-/// Whether a character may stand outside of quotes.
+/// Whether a character may stand outside quotes.
 fn is_bare(byte: &u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b'(' | b')' | b',')
 }
@@ -192,17 +194,17 @@ fn is_bare(byte: &u8) -> bool {
 impl FromStr for Key {
     type Err = ParseKeyError;
 
-    /// Reads the [text form](Key#text-form).
+    /// Parses the [text form](Key#text-form).
     ///
     /// # Errors
-    /// If the text is not one; the error contains the place and what was expected there, and nothing of the text.
+    /// If `text` is not a text form. The error contains a position and what was expected there, but none of the text.
     fn from_str(text: &str) -> Result<Key, ParseKeyError> {
         Reader { text, rest: text }.key()
     }
 }
 
-/// Why a text is not the text form of a key: where, and what was expected there. The text itself is not shown, since it
-/// may be a credential.
+/// A text that is not the text form of a key. The message shows the position and what was expected there, but not the
+/// text, which may be a credential.
 ///
 /// ```
 /// use tollgate::Key;
@@ -233,7 +235,6 @@ impl std::error::Error for ParseKeyError {}
 const KEY: &str = "a key: write \"ada\" in quotes for a text, 7 for a number, 192.0.2.0/24 for a network, or bearer:…, \
     header(x-api-key):…, cookie(session):…, path(id):… for what a client sends";
 
-/// Reads a text from its beginning.
 struct Reader<'t> {
     text: &'t str,
     rest: &'t str,
@@ -242,7 +243,7 @@ struct Reader<'t> {
 impl<'t> Reader<'t> {
     fn key(mut self) -> Result<Key, ParseKeyError> {
         let mut bytes: SmallVec<[u8; 64]> = SmallVec::new();
-        // The tuples around the next part: where each begins among the bytes, and how many parts were read of it.
+        // The tuples around the next part: the offset of each in `bytes`, and the number of its parts read so far.
         let mut open: SmallVec<[(usize, u64); 4]> = SmallVec::new();
         loop {
             self.skip_spaces();
@@ -272,7 +273,6 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// A part that is no tuple with parts.
     fn part(&mut self) -> Result<Key, ParseKeyError> {
         if self.rest.starts_with('"') {
             let start = self.rest;
@@ -287,16 +287,16 @@ impl<'t> Reader<'t> {
             return self.quoted().map(Key::from);
         }
         for (source, word) in SOURCES {
-            if source == Source::Bearer && self.take("bearer:") {
+            if source == KeySource::Bearer && self.take("bearer:") {
                 return Ok(Key::found(source, "", &self.bare_or_quoted()?));
             }
             let Some(rest) = self.rest.strip_prefix(word).and_then(|rest| rest.strip_prefix('(')) else { continue };
             self.rest = rest;
             let mut name = self.bare_or_quoted()?;
             if !self.take("):") {
-                return self.expected("\"):\" behind the name");
+                return self.expected("\"):\" after the name");
             }
-            if source == Source::Header {
+            if source == KeySource::Header {
                 name.make_ascii_lowercase();
             }
             let Ok(name) = String::from_utf8(name) else { return self.expected("a name in UTF-8") };
@@ -319,7 +319,7 @@ impl<'t> Reader<'t> {
         )
     }
 
-    /// The content of quotes, of which one is next.
+    /// Reads the content of a quoted string; the opening quote is next.
     fn quoted(&mut self) -> Result<Vec<u8>, ParseKeyError> {
         let mut content = Vec::new();
         self.take("\"");
@@ -335,7 +335,7 @@ impl<'t> Reader<'t> {
             let Some(()) = self.escape(&mut content) else {
                 self.rest = start;
                 return self.expected(match start {
-                    "" => "a quote at the end",
+                    "" => "a closing quote",
                     _ => "an escape: write \\\" \\\\ \\n \\r \\t \\0, \\x7f or \\u{e9}",
                 });
             };
@@ -408,7 +408,6 @@ fn number(word: &str) -> Option<Key> {
     word.parse::<u128>().map(Key::from).or_else(|_| word.parse::<i128>().map(Key::from)).ok()
 }
 
-/// A network, or one address as a whole.
 fn network(word: &str) -> Option<Key> {
     let network = parse_network(word).ok()?;
     Some(Key::network(network.addr(), network.prefix_len(), network.prefix_len()))

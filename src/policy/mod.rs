@@ -1,4 +1,4 @@
-//! The user's words: quotas as text, policies and their tiers, keys, what else is known of callers, decisions.
+//! The user-facing types: quotas as text, policies and tiers, keys, signals, decisions.
 
 mod allowed;
 mod decision;
@@ -32,7 +32,7 @@ pub(crate) use digest::{Digest, Secret};
 #[cfg(feature = "serde")]
 pub(crate) use duration::parse as parse_duration;
 pub(crate) use key::Key;
-pub(crate) use key::Source;
+pub(crate) use key::KeySource;
 pub(crate) use key_error::KeyError;
 pub(crate) use key_error::KeyFault;
 

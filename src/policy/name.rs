@@ -1,4 +1,4 @@
-//! A policy's name, cheap to clone.
+//! Policy names, cheap to clone.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -9,7 +9,7 @@ use siphasher::sip128::SipHasher13;
 use super::named::PolicyError;
 use crate::algorithm::ConstMessage;
 
-/// The name of a policy: 1 to 128 printable ASCII characters, shown in `RateLimit-Policy` and `RateLimit`.
+/// The name of a policy: 1 to 128 printable ASCII characters. `RateLimit-Policy` and `RateLimit` headers show it.
 ///
 /// ```
 /// use tollgate::policy::PolicyName;
@@ -31,38 +31,38 @@ enum Text {
 }
 
 impl PolicyName {
-    /// The longest name, in bytes: headers carry it in every response.
+    /// The longest name, in bytes; every response carries it in headers.
     pub const MAX_LENGTH: usize = 128;
 
-    /// A name written in the program.
+    /// Makes a name that is known at compile time.
     ///
     /// # Panics
-    /// If it is empty, longer than [`PolicyName::MAX_LENGTH`] or has a character other than printable ASCII, which a
-    /// structured header's string cannot hold (RFC 9651, section 3.3.3). As a `const` it does not compile.
+    /// If the name is empty, longer than [`PolicyName::MAX_LENGTH`] or not printable ASCII, which structured header
+    /// strings require (RFC 9651, section 3.3.3). In a `const` this is a compile error.
     #[track_caller]
     pub const fn new(name: &'static str) -> PolicyName {
         if !is_valid(name) {
-            // As much of it as helps to find it.
-            let shown = if name.len() > SHOWN { name.as_bytes().split_at(SHOWN).0 } else { name.as_bytes() };
+            let shown =
+                if name.len() > MAX_SHOWN_LEN { name.as_bytes().split_at(MAX_SHOWN_LEN).0 } else { name.as_bytes() };
             ConstMessage::new()
                 .text("policy name \"")
                 .bytes(shown)
-                .text("\": it must be 1 to 128 printable ASCII characters, as headers show it")
+                .text("\": expected 1 to 128 printable ASCII characters, since headers show the name")
                 .panic();
         }
         PolicyName(Text::Static(name))
     }
 
-    /// A name known only at run time.
+    /// Makes a name that is known only at run time.
     ///
     /// # Errors
-    /// Where [`PolicyName::new`] panics; the error shows the name.
+    /// If [`PolicyName::new`] would panic; the error shows the name.
     pub fn try_new(name: impl Into<Arc<str>>) -> Result<PolicyName, PolicyError> {
         let name = name.into();
         if is_valid(&name) { Ok(PolicyName(Text::Shared(name))) } else { Err(PolicyError::name(&name)) }
     }
 
-    /// The text.
+    /// The name as a string.
     pub fn as_str(&self) -> &str {
         match &self.0 {
             Text::Static(text) => text,
@@ -70,10 +70,9 @@ impl PolicyName {
         }
     }
 
-    /// 128 bits that stand for the name, the same in every process: its SipHash under a fixed key. Two names have the
-    /// same with a chance of 2^-128.
+    /// A 128-bit SipHash of the name, the same in every process. Two names collide with a probability of 2^-128.
     pub(crate) fn bits(&self) -> u128 {
-        SipHasher13::new_with_key(HASHED_UNDER).hash(self.as_str().as_bytes()).as_u128()
+        SipHasher13::new_with_key(HASH_KEY).hash(self.as_str().as_bytes()).as_u128()
     }
 }
 
@@ -124,11 +123,10 @@ const fn is_valid(name: &str) -> bool {
     true
 }
 
-/// Bytes of a name that a panic shows.
-const SHOWN: usize = 80;
+const MAX_SHOWN_LEN: usize = 80;
 
-/// The key under which names are hashed: rows on a shared store depend on it.
-const HASHED_UNDER: &[u8; 16] = b"etagllot1.ycilop";
+/// The key under which names are hashed. Stored rows depend on it.
+const HASH_KEY: &[u8; 16] = b"etagllot1.ycilop";
 
 #[cfg(test)]
 mod tests {
@@ -165,7 +163,7 @@ mod tests {
 
     #[test]
     fn names_with_one_fnv_1a_hash_have_rows_of_their_own() {
-        // A published collision: policies were identified by that hash, and these two shared their rows.
+        // A published FNV-1a collision. When policies were identified by that hash, these two shared their rows.
         let [one, other] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(PolicyName::new);
         assert_ne!(one.bits(), other.bits());
         assert_ne!(one, other);

@@ -1,4 +1,4 @@
-//! A policy: a quota with a name, and quotas by tier.
+//! Policies: quotas with a name, and quotas by tier.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,30 +8,26 @@ use smallvec::SmallVec;
 use super::name::PolicyName;
 use crate::algorithm::{Quota, QuotaError};
 
-/// A named quota, with other quotas for other tiers of callers.
+/// A named quota, with other quotas for callers of other tiers.
 ///
-/// Every key has one row under a policy, whatever its tier: a caller that changes tier keeps what it spent, and the new
-/// tier's room is there at once. Under a smaller quota it has spent no more than that one's capacity, from its first
-/// request there on and also when it comes back: [tiers and routes](crate::docs::tiers_and_routes). Two policies of one
-/// limiter share rows exactly if they have the same name; that they have other quotas or tiers is reported once as a
+/// Every key has one row under a policy, whatever its tier: a caller that changes tier keeps what it spent, and gets
+/// the new tier's capacity immediately. Under a smaller quota its spent tokens are cut to that capacity, also when the
+/// caller changes back: see [tiers and routes](crate::docs::tiers_and_routes). Two policies of one limiter share rows
+/// exactly if they have the same name; different quotas or tiers under one name are reported once as a
 /// [mistake](crate::observe::Mistake).
 ///
 /// ```
 /// use tollgate::{Policy, Quota, HOUR, MINUTE};
 ///
-/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR)); // a `const` would be a new one at each `&LOGIN`
+/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR)); // a `const` would be copied
 ///
 /// let api = Policy::new("api", Quota::token_bucket(30, MINUTE))
 ///     .tier("free", Quota::token_bucket(60, MINUTE))
 ///     .tier("premium", Quota::token_bucket(200, MINUTE));
 /// assert_eq!(api.quota_for(Some("premium")).limit(), 200);
 /// assert_eq!(api.quota_for(Some("unheard of")).limit(), 30);
-/// ```
 ///
-/// A quota alone will do where a policy is wanted; it is then named from itself:
-///
-/// ```
-/// # use tollgate::{Policy, Quota, MINUTE};
+/// // A quota converts to a policy that is named after it.
 /// let policy = Policy::from(Quota::token_bucket(10, MINUTE).capacity(20));
 /// assert_eq!(policy.name().as_str(), "10/min burst 20");
 /// ```
@@ -42,23 +38,15 @@ pub struct Policy {
     tiers: Vec<(Cow<'static, str>, Quotas)>,
 }
 
-/// The quotas of a policy or of a tier, one today: each of them has to be met.
+/// The quotas of a policy or tier, all of which have to be met. Currently always one.
 type Quotas = SmallVec<[Quota; 1]>;
 
 impl Policy {
-    /// A policy written in the program; [`try_new`](Policy::try_new) takes a `String`. Tiers can be added at run time
-    /// only: in a `static LazyLock<Policy>`, say.
-    ///
-    /// ```
-    /// use tollgate::{Policy, Quota, HOUR};
-    ///
-    /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-    /// assert_eq!((LOGIN.name().as_str(), LOGIN.quota().limit()), ("login", 5));
-    /// ```
+    /// Makes a policy that is known at compile time. To add [tiers](Policy::tier), use a `static LazyLock<Policy>`.
     ///
     /// # Panics
     /// If the name is not 1 to 128 printable ASCII characters, or the quota refuses everything (capacity 0 without
-    /// reservations). As a `const` it does not compile. See [`Policy::try_new`].
+    /// reservations). In a `const` this is a compile error. See [`Policy::try_new`].
     #[track_caller]
     pub const fn new(name: &'static str, quota: Quota) -> Policy {
         if let Err(error) = quota.validate() {
@@ -67,32 +55,21 @@ impl Policy {
         Policy { name: PolicyName::new(name), quotas: Quotas::from_const([quota]), tiers: Vec::new() }
     }
 
-    /// A policy known only at run time.
-    ///
-    /// ```
-    /// use tollgate::{Policy, Quota, HOUR};
-    ///
-    /// let quota = Quota::token_bucket(5, HOUR);
-    /// assert!(Policy::try_new(format!("tenant {}", 7), quota).is_ok());
-    /// assert_eq!(
-    ///     Policy::try_new("caf\u{e9}", quota).unwrap_err().to_string(),
-    ///     "policy name \"caf\u{e9}\": it must be 1 to 128 printable ASCII characters, as headers show it"
-    /// );
-    /// ```
+    /// Makes a policy that is known only at run time.
     ///
     /// # Errors
-    /// Where [`Policy::new`] panics; the error shows the offending value.
+    /// If [`Policy::new`] would panic; the error shows the offending value.
     pub fn try_new(name: impl Into<String>, quota: Quota) -> Result<Policy, PolicyError> {
         let name = PolicyName::try_new(name.into())?;
         quota.validate().map_err(|error| PolicyError::quota(&name, None, error))?;
         Ok(Policy { name, quotas: Quotas::from_const([quota]), tiers: Vec::new() })
     }
 
-    /// Adds a quota for callers of one tier. Callers of a tier that is not added have the policy's own quota, and
-    /// that is reported once as a [mistake](crate::observe::Mistake) if the policy has other tiers; each policy of a layer needs the
-    /// tier for itself.
+    /// Adds a quota for callers of one tier.
     ///
-    /// It is not `const`: a policy with tiers that layers and handlers name is a `static LazyLock`.
+    /// Callers of a tier that was not added get the policy's own quota; if the policy has other tiers, this is reported
+    /// once as a [mistake](crate::observe::Mistake). Tiers are not shared between the policies of a layer: add the tier
+    /// to each of them. The method is not `const`, so a policy with tiers is usually a `static LazyLock`:
     ///
     /// ```
     /// use std::sync::LazyLock;
@@ -103,12 +80,13 @@ impl Policy {
     /// });
     ///
     /// assert_eq!(API.tiers().collect::<Vec<_>>(), [("free", &Quota::token_bucket(60, MINUTE))]);
+    /// assert!(API.clone().try_tier("strict", Quota::sliding_window(60, MINUTE)).is_err()); // another algorithm
     /// RateLimitLayer::new(&API, key::global());
     /// ```
     ///
     /// # Panics
-    /// If the tier was added before, or its quota refuses everything or has another algorithm than the policy's: tiers
-    /// share their keys' rows. See [`Policy::try_tier`].
+    /// If the tier was added before, or its quota refuses everything or has another algorithm than the policy's, since
+    /// a key has one row for all tiers. See [`Policy::try_tier`].
     #[track_caller]
     #[must_use]
     pub fn tier(self, name: impl Into<Cow<'static, str>>, quota: Quota) -> Policy {
@@ -118,18 +96,10 @@ impl Policy {
         }
     }
 
-    /// [`Policy::tier`] for tiers known only at run time.
-    ///
-    /// ```
-    /// use tollgate::{Policy, Quota, MINUTE};
-    ///
-    /// let api = || Policy::new("api", Quota::token_bucket(30, MINUTE));
-    /// assert!(api().try_tier(String::from("free"), Quota::token_bucket(60, MINUTE)).is_ok());
-    /// assert!(api().try_tier("strict", Quota::sliding_window(60, MINUTE)).is_err()); // another algorithm
-    /// ```
+    /// Like [`Policy::tier`], for tiers known only at run time.
     ///
     /// # Errors
-    /// Where [`Policy::tier`] panics; the error shows policy, tier and quota.
+    /// If [`Policy::tier`] would panic; the error shows policy, tier and quota.
     pub fn try_tier(mut self, name: impl Into<Cow<'static, str>>, quota: Quota) -> Result<Policy, PolicyError> {
         self.add_tier(name.into(), quota)?;
         Ok(self)
@@ -139,43 +109,44 @@ impl Policy {
         quota.validate().map_err(|error| PolicyError::quota(&self.name, Some(&tier), error))?;
         if quota.algorithm() != self.quota().algorithm() {
             let what = format!(
-                "tier {tier:?} has another algorithm ({quota}); tiers share their keys' rows, so all have the policy's"
+                "tier {tier:?} has another algorithm ({quota}) than the policy ({}); a key has one row for all tiers, so \
+                 all must use the policy's algorithm",
+                self.quota()
             );
             return Err(PolicyError::new(&self.name, what));
         }
         if self.has_tier(&tier) {
-            return Err(PolicyError::new(&self.name, format_args!("tier {tier:?} is there twice; leave one out")));
+            return Err(PolicyError::new(&self.name, format_args!("tier {tier:?} is defined twice; remove one")));
         }
         self.tiers.push((tier, Quotas::from_const([quota])));
         Ok(())
     }
 
-    /// The name, as headers and logs show it.
+    /// The name, as shown in headers and logs.
     pub const fn name(&self) -> &PolicyName {
         &self.name
     }
 
-    /// The quota of callers without a tier, or of an unknown one.
+    /// The quota of callers without a tier or of an unknown one.
     pub fn quota(&self) -> &Quota {
         &self.quotas[0]
     }
 
-    /// The quota of a tier's callers: the tier's, or the policy's own if the tier is `None` or was not added.
+    /// The quota of a tier's callers: the policy's own if the tier is `None` or was not added.
     pub fn quota_for(&self, tier: Option<&str>) -> &Quota {
         &self.quotas_for(tier)[0]
     }
 
-    /// All quotas that a caller of this tier has to meet: at least one.
+    /// All quotas that a caller of this tier has to meet, at least one.
     pub(crate) fn quotas_for(&self, tier: Option<&str>) -> &[Quota] {
         tier.and_then(|tier| self.quotas_of_tier(tier)).unwrap_or(&self.quotas)
     }
 
-    /// The same of a tier that was added; of another one, none.
     pub(crate) fn quotas_of_tier(&self, tier: &str) -> Option<&[Quota]> {
         self.tiers.iter().find(|(name, _)| name == tier).map(|(_, quotas)| &quotas[..])
     }
 
-    /// Tells this policy from others at the price of a few instructions. Its clones may have another identity.
+    /// A number that distinguishes this policy from others in a few instructions. It may differ between clones.
     #[inline]
     pub(crate) fn identity(&self) -> u64 {
         let name = self.name.as_str().as_ptr() as u64;
@@ -184,26 +155,31 @@ impl Policy {
         (name ^ tiers.rotate_left(24) ^ stamp).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
     }
 
-    /// Its quotas and tiers, whatever the order in which the tiers were added.
+    /// The quotas and tiers, in an order that does not depend on when tiers were added.
     pub(crate) fn content(&self) -> (&[Quota], Vec<(&str, &[Quota])>) {
         let mut tiers: Vec<_> = self.tiers.iter().map(|(tier, quotas)| (tier.as_ref(), &quotas[..])).collect();
         tiers.sort_unstable_by_key(|(tier, _)| *tier);
         (&self.quotas, tiers)
     }
 
-    /// Whether `quota` can stand in the place of the policy's own, or of a tier's.
+    /// Checks whether `quota` can replace the policy's own or a tier's.
     pub(crate) fn check_change(&self, tier: Option<&str>, quota: Option<&Quota>) -> Result<(), PolicyError> {
         if let Some(tier) = tier.filter(|tier| !self.has_tier(tier)) {
-            let known: Vec<&str> = self.tiers().take(MOST_LISTED).map(|(name, _)| name).collect();
-            let there_are =
-                if known.is_empty() { "the policy has none".into() } else { format!("there are {known:?}") };
-            return Err(PolicyError::new(&self.name, format_args!("there is no tier {tier:?}; {there_are}")));
+            let known: Vec<&str> = self.tiers().take(MAX_LISTED_TIERS).map(|(name, _)| name).collect();
+            let known = if known.is_empty() {
+                "the policy has no tiers".into()
+            } else {
+                format!("the policy's tiers are {known:?}")
+            };
+            return Err(PolicyError::new(&self.name, format_args!("unknown tier {tier:?}; {known}")));
         }
         let Some(quota) = quota else { return Ok(()) };
         quota.validate().map_err(|error| PolicyError::quota(&self.name, tier, error))?;
         if quota.algorithm() != self.quota().algorithm() {
             let what = format!(
-                "{quota} has another algorithm; a changed quota goes on with the rows that there are, so it has the policy's"
+                "{quota} has another algorithm than {}; the new quota continues with the existing rows, so it must use \
+                 the same algorithm",
+                self.quota()
             );
             return Err(PolicyError::new(&self.name, what));
         }
@@ -214,19 +190,18 @@ impl Policy {
         self.tiers.iter().any(|(known, _)| known == tier)
     }
 
-    /// Every tier that was added, in that order.
+    /// Iterates over the tiers in the order they were added.
     pub fn tiers(&self) -> impl Iterator<Item = (&str, &Quota)> + Clone {
         self.tiers.iter().map(|(name, quotas)| (name.as_ref(), &quotas[0]))
     }
 
-    /// Its own quota and those of its tiers.
     pub(crate) fn quotas(&self) -> impl Iterator<Item = &Quota> {
         self.quotas.iter().chain(self.tiers.iter().flat_map(|(_, quotas)| quotas))
     }
 }
 
 impl From<Quota> for Policy {
-    /// Named from itself, `"10/min burst 20"`.
+    /// Names the policy after the quota: `"10/min burst 20"`.
     ///
     /// # Panics
     /// If the quota refuses everything, see [`algorithm::validate`](crate::algorithm::validate).
@@ -245,17 +220,7 @@ impl From<std::sync::Arc<Policy>> for Policy {
     }
 }
 
-/// A policy with tiers in a `static`: [`Policy::tier`] is not `const`.
-///
-/// ```
-/// use std::sync::LazyLock;
-/// use tollgate::{key, Policy, Quota, RateLimitLayer, MINUTE};
-///
-/// static API: LazyLock<Policy> = LazyLock::new(|| {
-///     Policy::new("api", Quota::token_bucket(30, MINUTE)).tier("paid", Quota::token_bucket(300, MINUTE))
-/// });
-/// RateLimitLayer::new(&API, key::global());
-/// ```
+/// Clones a policy out of a `static LazyLock`, the usual place of a policy with [tiers](Policy::tier).
 impl<F: FnOnce() -> Policy> From<&std::sync::LazyLock<Policy, F>> for Policy {
     fn from(policy: &std::sync::LazyLock<Policy, F>) -> Policy {
         (**policy).clone()
@@ -268,9 +233,7 @@ impl From<&Policy> for Policy {
     }
 }
 
-/// Why a policy was refused: which one, which value, what would do.
-///
-/// Its text is whole by itself; where a [`QuotaError`] is behind it, that is the `source()`.
+/// An invalid policy. The message shows the policy and the offending value; `source()` is the [`QuotaError`], if any.
 ///
 /// ```
 /// use std::error::Error;
@@ -279,6 +242,9 @@ impl From<&Policy> for Policy {
 /// let error = Policy::try_new("login", Quota::token_bucket(5, HOUR).capacity(0)).unwrap_err();
 /// assert!(error.to_string().starts_with("policy \"login\": capacity is 0 and nothing may be reserved"));
 /// assert!(error.source().is_some_and(|source| source.is::<QuotaError>()));
+///
+/// let error = Policy::try_new("caf\u{e9}", Quota::token_bucket(5, HOUR)).unwrap_err();
+/// assert!(error.to_string().starts_with("policy name \"caf\u{e9}\": expected 1 to 128 printable ASCII characters"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyError {
@@ -286,25 +252,24 @@ pub struct PolicyError {
     cause: Option<QuotaError>,
 }
 
-/// Tiers that an error lists.
-const MOST_LISTED: usize = 20;
+const MAX_LISTED_TIERS: usize = 20;
 
 impl PolicyError {
     fn new(policy: &PolicyName, what: impl fmt::Display) -> PolicyError {
         PolicyError { message: format!("policy {policy:?}: {what}"), cause: None }
     }
 
-    /// Of the policy itself, or of one of its tiers.
     fn quota(policy: &PolicyName, tier: Option<&str>, error: QuotaError) -> PolicyError {
         let of_tier = tier.map_or(String::new(), |tier| format!("tier {tier:?}: "));
         PolicyError { cause: Some(error), ..PolicyError::new(policy, format_args!("{of_tier}{error}")) }
     }
 
     pub(super) fn name(name: &str) -> PolicyError {
-        let most = PolicyName::MAX_LENGTH;
-        let shown: String = name.chars().take(most + 1).collect();
-        let message =
-            format!("policy name {shown:?}: it must be 1 to {most} printable ASCII characters, as headers show it");
+        let max = PolicyName::MAX_LENGTH;
+        let shown: String = name.chars().take(max + 1).collect();
+        let message = format!(
+            "policy name {shown:?}: expected 1 to {max} printable ASCII characters, since headers show the name"
+        );
         PolicyError { message, cause: None }
     }
 }
@@ -339,7 +304,7 @@ mod tests {
                 Policy::new("p", QUOTA).try_tier("t", Quota::sliding_window(1, MINUTE)),
                 "tier \"t\" has another algorithm",
             ),
-            (Policy::new("p", QUOTA).tier("t", QUOTA).try_tier("t", QUOTA), "tier \"t\" is there twice"),
+            (Policy::new("p", QUOTA).tier("t", QUOTA).try_tier("t", QUOTA), "tier \"t\" is defined twice"),
         ] {
             let error = result.unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

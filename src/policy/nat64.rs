@@ -1,4 +1,4 @@
-//! Addresses in the form in which they are counted and compared: IPv4 addresses within IPv6 ones (RFC 4291, RFC 6052).
+//! Canonical addresses: IPv4 addresses embedded in IPv6 ones (RFC 4291, RFC 6052).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,7 +6,7 @@ use ipnet::Ipv6Net;
 
 use super::network::CidrError;
 
-/// The address that counts: IPv4-mapped addresses, and those behind NAT64's well-known prefix, are IPv4 addresses.
+/// Maps IPv4-mapped addresses, and those in NAT64's well-known prefix, to IPv4.
 pub(crate) fn canonical(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => well_known(v6).map_or(address, IpAddr::V4),
@@ -14,8 +14,8 @@ pub(crate) fn canonical(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The IPv4 address within an address of `64:ff9b::/96`. Private addresses do not count: no translator may write them
-/// there (RFC 6052, section 3.1), so such an address must not pass for a proxy in a private network.
+/// The IPv4 address within an address of `64:ff9b::/96`. Private addresses are not mapped: translators must not embed
+/// them (RFC 6052, section 3.1), so such an address must not pass for a proxy in a private network.
 pub(super) fn well_known(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let v4 = is_well_known(address).then(|| embedded(address, 96))?;
     let is_private = v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_unspecified();
@@ -26,7 +26,7 @@ pub(super) fn is_well_known(address: Ipv6Addr) -> bool {
     matches!(address.segments(), [0x64, 0xff9b, 0, 0, 0, 0, _, _])
 }
 
-/// The IPv4 address behind a prefix of so many bits (RFC 6052, section 2.2). It skips the eight bits from 64 on.
+/// The IPv4 address behind a prefix of `prefix` bits (RFC 6052, section 2.2). It skips the eight bits from 64 on.
 pub(crate) fn embedded(address: Ipv6Addr, prefix: u8) -> Ipv4Addr {
     let octets = address.octets().into_iter().enumerate().skip(usize::from(prefix / 8)).filter(|(at, _)| *at != 8);
     let mut v4 = [0; 4];
@@ -34,14 +34,14 @@ pub(crate) fn embedded(address: Ipv6Addr, prefix: u8) -> Ipv4Addr {
     v4.into()
 }
 
-/// The NAT64 prefix that `text` writes: `"2001:db8:64::/96"`.
+/// Parses a NAT64 prefix: `"2001:db8:64::/96"`.
 pub(crate) fn parse_prefix(text: &str) -> Result<Ipv6Net, CidrError> {
     let is_prefix =
         |prefix: &Ipv6Net| matches!(prefix.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96) && prefix.trunc() == *prefix;
     text.parse().ok().filter(is_prefix).ok_or_else(|| {
         CidrError::new(
             text,
-            "is no NAT64 prefix; write an IPv6 network of 32, 40, 48, 56, 64 or 96 bits (RFC 6052), as in \"2001:db8:64::/96\"",
+            "is not a NAT64 prefix; write an IPv6 network of 32, 40, 48, 56, 64 or 96 bits (RFC 6052), as in \"2001:db8:64::/96\"",
         )
     })
 }

@@ -1,17 +1,17 @@
-//! The known name that a misspelt one most likely stands for.
+//! Suggestions for misspelled names.
 
-/// The known name that is nearest to `name`, if it is near: a letter that was swapped, left out, added or replaced, or
-/// more of these in a longer name.
+/// The known name nearest to `name`, if their distance is at most 1 or a third of the name's length.
 pub(crate) fn nearest<'t>(name: &str, known: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
-    if name.len() > LONGEST {
+    if name.len() > MAX_NAME_LEN {
         return None;
     }
-    let known = known.into_iter().filter(|known| known.len() <= LONGEST).map(|known| (distance(name, known), known));
+    let known =
+        known.into_iter().filter(|known| known.len() <= MAX_NAME_LEN).map(|known| (distance(name, known), known));
     let (distance, found) = known.min_by_key(|(distance, _)| *distance)?;
     (distance <= (name.len() / 3).max(1)).then_some(found)
 }
 
-/// How many letters have to be swapped with a neighbour, left out, added or replaced to get from one name to the other.
+/// The edit distance: letters swapped with a neighbor, left out, added or replaced.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let (mut before, mut last) = (Vec::new(), (0..=other.len()).collect::<Vec<_>>());
@@ -30,7 +30,7 @@ fn distance(one: &str, other: &str) -> usize {
 }
 
 /// Longer names are not compared, since that takes time for each pair of letters.
-const LONGEST: usize = 64;
+const MAX_NAME_LEN: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! Networks in CIDR notation, as addresses are compared: in their canonical form.
+//! Networks in CIDR notation, in the canonical form in which addresses are compared.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,8 +7,8 @@ use ipnet::IpNet;
 
 use super::nat64::{canonical, embedded, is_well_known, well_known};
 
-/// The network that `text` writes: `"10.0.0.0/8"`, or one address. IPv4 networks that are written as IPv6 are IPv4, in
-/// NAT64's well-known prefix too. An address within a network is refused: `10.0.0.7/8` may be meant as either.
+/// Parses a network, `"10.0.0.0/8"`, or one address. IPv4-mapped and NAT64 networks become IPv4. Rejects an address
+/// within a network: `10.0.0.7/8` could mean either.
 pub(crate) fn parse_network(text: &str) -> Result<IpNet, CidrError> {
     let network = parse(text)?;
     if network != network.trunc() {
@@ -23,7 +23,7 @@ pub(crate) fn parse_network(text: &str) -> Result<IpNet, CidrError> {
 
 fn parse(text: &str) -> Result<IpNet, CidrError> {
     let network = text.parse().or_else(|_| text.parse().map(|address: IpAddr| IpNet::from(canonical(address))));
-    let invalid = || CidrError::new(text, NO_NETWORK);
+    let invalid = || CidrError::new(text, NOT_A_NETWORK);
     match network {
         // `::ffff:10.0.0.0/104` is 10.0.0.0/8.
         Ok(IpNet::V6(v6)) if v6.prefix_len() >= 96 => match v6.addr().to_ipv4_mapped() {
@@ -35,7 +35,7 @@ fn parse(text: &str) -> Result<IpNet, CidrError> {
             }
             None => Ok(IpNet::V6(v6)),
         },
-        // Wider than all of IPv4, and no canonical address is in it.
+        // Wider than all of IPv4, yet no canonical address is in it.
         Ok(IpNet::V6(v6)) if v6.addr().to_ipv4_mapped().is_some() => Err(invalid()),
         Ok(IpNet::V6(v6)) if is_well_known(v6.addr()) => Err(CidrError::new(text, ALL_OF_IPV4)),
         Ok(network) => Ok(network),
@@ -43,31 +43,29 @@ fn parse(text: &str) -> Result<IpNet, CidrError> {
     }
 }
 
-/// Why a text is no network: the text (its first 64 characters), and what would do.
+/// A text that is not a network. The message shows its first 64 characters.
 ///
 /// ```
 /// use tollgate::key;
 ///
-/// let error = key::client_ip().try_trust(["10.0.0.0/33"]).unwrap_err();
-/// assert_eq!(
-///     error.to_string(),
-///     r#""10.0.0.0/33" is no network; write an address and a prefix length, as in "10.0.0.0/8", or one address"#
-/// );
 /// let error = key::client_ip().try_trust(["10.0.0.7/8"]).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
 ///     r#""10.0.0.7/8" is an address within a network; write "10.0.0.0/8" for the network, "10.0.0.7" for the address"#
 /// );
+/// let error = key::client_ip().try_trust(["10.0.0.0/33"]).unwrap_err();
+/// assert!(error.to_string().starts_with(r#""10.0.0.0/33" is not a network; write an address and a prefix length"#));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CidrError(String);
 
-const NO_NETWORK: &str = "is no network; write an address and a prefix length, as in \"10.0.0.0/8\", or one address";
+const NOT_A_NETWORK: &str =
+    "is not a network; write an address and a prefix length, as in \"10.0.0.0/8\", or one address";
 const ALL_OF_IPV4: &str =
     "covers all clients behind NAT64, which count by their IPv4 addresses; write the IPv4 networks that you mean";
 
 impl CidrError {
-    /// `problem` follows the text in the message.
+    /// In the message, `problem` follows the text.
     pub(crate) fn new(text: &str, problem: impl fmt::Display) -> CidrError {
         let text: String = text.chars().take(64).collect();
         CidrError(format!("{text:?} {problem}"))

@@ -1,8 +1,8 @@
-//! Texts with gaps: `*bot*`.
+//! Text patterns with wildcards, such as `*bot*`.
 
-/// A text in which each `*` stands for any text, the empty one included; letters of ASCII stand for both cases.
+/// A pattern in which each `*` matches any text, including none, and ASCII case is ignored.
 ///
-/// Matching takes time proportional to the text, whatever the pattern: there is nothing to go back to.
+/// Matching takes time proportional to the text, whatever the pattern, because it never backtracks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pattern {
     text: String,
@@ -14,7 +14,7 @@ impl Pattern {
         Pattern { text: text.to_ascii_lowercase(), exact: !text.contains('*') }
     }
 
-    /// Of a text that somebody else chose: `*` stands for itself too.
+    /// A pattern without wildcards: `*` matches itself. For texts from outside.
     pub(crate) fn exactly(text: &str) -> Pattern {
         Pattern { text: text.to_ascii_lowercase(), exact: true }
     }
@@ -23,18 +23,17 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether it is one text and no other.
     pub(crate) fn is_exact(&self) -> bool {
         self.exact
     }
 
-    /// The text of `*text*`.
+    /// The text between the wildcards of `*text*`.
     pub(crate) fn inner(&self) -> Option<&str> {
         let inner = self.text.strip_prefix('*')?.strip_suffix('*')?.trim_matches('*');
         (!self.exact && !inner.is_empty() && !inner.contains('*')).then_some(inner)
     }
 
-    /// Whether the texts between its `*` have to be searched for separately.
+    /// Whether the pattern cannot be matched by one prefix, suffix or substring comparison.
     #[cfg(feature = "serde")]
     pub(crate) fn is_searched_alone(&self) -> bool {
         let is_gap = |gap: &str| gap.trim_matches('*').is_empty();
@@ -42,12 +41,11 @@ impl Pattern {
         !self.exact && self.inner().is_none() && middle.is_some_and(|(middle, _)| !is_gap(middle))
     }
 
-    /// Whether it matches every text.
     pub(crate) fn is_anything(&self) -> bool {
         self.text.bytes().all(|byte| byte == b'*')
     }
 
-    /// Whether it matches `text`, which is in lower case.
+    /// Whether the pattern matches `text`, which must be in lower case.
     pub(crate) fn matches(&self, text: &str) -> bool {
         if self.exact {
             return self.text == text;
@@ -55,7 +53,7 @@ impl Pattern {
         let Some((first, rest)) = self.text.split_once('*') else { return self.text == text };
         let Some(mut text) = text.strip_prefix(first) else { return false };
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-        // What comes first in the text is as good as what comes later: the gap behind it takes the rest.
+        // The first occurrence is as good as a later one: the wildcard after it takes the rest.
         for part in middle.split('*') {
             match text.find(part) {
                 Some(at) => text = &text[at + part.len()..],
@@ -71,12 +69,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The obvious way.
-    fn slow(pattern: &[u8], text: &[u8]) -> bool {
+    fn naive_match(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern.first(), text.first()) {
             (None, None) => true,
-            (Some(b'*'), _) => slow(&pattern[1..], text) || text.first().is_some_and(|_| slow(pattern, &text[1..])),
-            (Some(a), Some(b)) => a == b && slow(&pattern[1..], &text[1..]),
+            (Some(b'*'), _) => {
+                naive_match(&pattern[1..], text) || text.first().is_some_and(|_| naive_match(pattern, &text[1..]))
+            }
+            (Some(a), Some(b)) => a == b && naive_match(&pattern[1..], &text[1..]),
             _ => false,
         }
     }
@@ -84,13 +83,13 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(50_000))]
         #[test]
-        fn it_matches_what_the_obvious_way_matches(pattern in "[ab*]{0,7}", text in "[ab]{0,8}") {
-            prop_assert_eq!(Pattern::new(&pattern).matches(&text), slow(pattern.as_bytes(), text.as_bytes()));
+        fn matching_agrees_with_a_naive_matcher(pattern in "[ab*]{0,7}", text in "[ab]{0,8}") {
+            prop_assert_eq!(Pattern::new(&pattern).matches(&text), naive_match(pattern.as_bytes(), text.as_bytes()));
         }
     }
 
     #[test]
-    fn nearly_all_patterns_are_one_text_or_need_no_search() {
+    fn only_patterns_with_inner_gaps_are_searched_alone() {
         for (pattern, inner) in [("*Bot*", Some("bot")), ("**bot**", Some("bot")), ("bot*", None), ("*a*b*", None)] {
             assert_eq!(Pattern::new(pattern).inner(), inner, "{pattern}");
         }

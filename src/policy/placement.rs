@@ -1,16 +1,14 @@
-//! Places in a table: digests hashed under random numbers of the process.
+//! Hashing of digests to table positions, under random numbers of the process.
 
 use super::digest::{Digest, Secret};
 
-/// Chooses the place of a digest in a table, by a hash under random numbers of its own.
+/// A random hash function that chooses the position of a digest in a table.
 ///
-/// A digest alone is not enough where others know the secret under which keys are hashed: they can choose keys offline
-/// whose digests fall into one bucket, and so push another key's entry out of it. Under numbers that are drawn when the
-/// table is made, two digests share a bucket only by chance, however they were chosen.
+/// A digest alone is not enough: an attacker who knows the secret can choose keys whose digests fall into one bucket,
+/// and so evict another key's entry. With random numbers drawn for each table, two digests collide only by chance.
 ///
-/// The hash is multiply-shift over 128 bits, which is strongly universal: for two different digests, each pair of places
-/// is as likely as any other (Lemire and Kaser, "Strongly universal string hashing is fast", The Computer Journal, 2014,
-/// section 3).
+/// The hash is multiply-shift over 128 bits, which is strongly universal (Lemire and Kaser, "Strongly universal string
+/// hashing is fast", The Computer Journal, 2014, section 3).
 #[derive(Clone, Copy)]
 pub(crate) struct Placement {
     low: u128,
@@ -19,9 +17,9 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// A placement that differs in every process and at every call.
+    /// Draws a hash function, different in every process and at every call.
     pub(crate) fn random() -> Placement {
-        // A model runs many times and must take the same steps each time.
+        // A concurrency model runs many times and must take the same steps each time.
         Placement::of(&if cfg!(tollgate_models) { Secret::new([0; 16]) } else { Secret::random() })
     }
 
@@ -30,7 +28,7 @@ impl Placement {
         Placement { low: draw(0), high: draw(1), offset: draw(2) }
     }
 
-    /// The place of `digest`, of 2^64: take its remainder, or its upper bits, for a smaller table.
+    /// The position of `digest` out of 2^64. For a smaller table, take the remainder or the upper bits.
     #[inline]
     pub(crate) fn place(&self, digest: Digest) -> u64 {
         let (low, high) = (digest.to_bits() as u64, (digest.to_bits() >> 64) as u64);
@@ -51,13 +49,13 @@ mod tests {
 
     #[test]
     fn places_differ_between_placements_and_are_spread_evenly() {
-        // Drawn once: of random ones, one in some hundreds spreads consecutive numbers less evenly.
+        // Fixed, because about one random draw in several hundred spreads consecutive numbers less evenly.
         let (one, other) = (Placement::of(&Secret::new([7; 16])), Placement::random());
         let digests = || (0..64_000u128).flat_map(|number| [number, number << 64]).skip(1).map(Digest::from_bits);
         assert!(digests().filter(|digest| one.place(*digest) == other.place(*digest)).count() <= 1);
         assert!(digests().all(|digest| one.place(digest) == one.place(digest)));
 
-        // Consecutive digests, in either word, taken together: 2,000 a bucket on average.
+        // Consecutive digests in both words: 2,000 per bucket on average.
         let mut buckets = [0u32; 64];
         for digest in digests() {
             buckets[(one.place(digest) % 64) as usize] += 1;

@@ -1,4 +1,4 @@
-//! Quotas as text, both ways.
+//! Parsing and formatting of quotas.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,10 +10,10 @@ use crate::algorithm::{Algorithm, Quota, QuotaError};
 impl FromStr for Quota {
     type Err = ParseQuotaError;
 
-    /// Reads `RATE/PERIOD` or `RATE per PERIOD`, then in any order `sliding` or `fixed` (a token bucket unless said),
-    /// `burst N` (the capacity), `reserve N` or `reserve unlimited`, and `start DURATION`.
+    /// Parses `RATE/PERIOD` or `RATE per PERIOD`, followed in any order by `sliding` or `fixed` (default: token
+    /// bucket), `burst N` (the capacity), `reserve N` or `reserve unlimited`, and `start DURATION`.
     ///
-    /// A period is a unit with or without a number: `us ms s min h d w`, or their long names.
+    /// A period is a unit, optionally with a number: `us ms s min h d w`, or their long names.
     ///
     /// ```
     /// use tollgate::{Quota, DAY, HOUR, MINUTE, SECOND};
@@ -23,22 +23,16 @@ impl FromStr for Quota {
     /// assert_eq!("5 per 30 s".parse(), Ok(Quota::token_bucket(5, 30 * SECOND)));
     /// assert_eq!("1_000/day fixed start 8h".parse(), Ok(Quota::fixed_window(1000, DAY).start(8 * HOUR)));
     /// assert_eq!("50/min sliding".parse(), Ok(Quota::sliding_window(50, MINUTE)));
-    ///
-    /// let error = "10/fortnight".parse::<Quota>().unwrap_err();
-    /// assert_eq!(
-    ///     error.to_string(),
-    ///     r#"quota "10/fortnight": "fortnight" is no period; write a unit (us ms s min h d w) with or without a number"#
-    /// );
     /// ```
     fn from_str(text: &str) -> Result<Quota, ParseQuotaError> {
         let error =
-            |what: String, cause| ParseQuotaError { message: format!("quota {:?}: {what}", shown(text)), cause };
-        let parts = read(text).map_err(|what| error(what, None))?;
+            |what: String, cause| ParseQuotaError { message: format!("quota {:?}: {what}", shortened(text)), cause };
+        let parts = parse(text).map_err(|what| error(what, None))?;
         parts.build().map_err(|cause| error(cause.to_string(), Some(cause)))
     }
 }
 
-/// Writes what [`FromStr`] reads back to the same quota: `10/s burst 50`, `100/min sliding`.
+/// Writes text that [`FromStr`] parses back to the same quota: `10/s burst 50`, `100/min sliding`.
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (count, unit) = duration::parts(self.period());
@@ -66,17 +60,17 @@ impl fmt::Display for Quota {
     }
 }
 
-/// Why a text is no quota: the text, the word that could not be read, what would do.
-///
-/// Its message is whole by itself; where a [`QuotaError`] is behind it, that is the `source()`.
+/// A text that is not a valid quota. The message shows the text and the offending word; `source()` is the
+/// [`QuotaError`], if any.
 ///
 /// ```
 /// use std::error::Error;
 /// use tollgate::{policy::QuotaError, Quota};
 ///
-/// let error = "0/min".parse::<Quota>().unwrap_err();
-/// assert_eq!(error.to_string(), r#"quota "0/min": rate is 0; it must be from 1 to 999999999999999 tokens"#);
-/// assert!(error.source().is_some_and(|source| source.is::<QuotaError>()));
+/// let error = "10/fortnight".parse::<Quota>().unwrap_err();
+/// let expected = r#"expected a period such as "min" or "30s", found "fortnight"; units: us ms s min h d w"#;
+/// assert_eq!(error.to_string(), format!(r#"quota "10/fortnight": {expected}"#));
+/// assert!("0/min".parse::<Quota>().unwrap_err().source().is_some_and(|source| source.is::<QuotaError>()));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseQuotaError {
@@ -96,39 +90,37 @@ impl std::error::Error for ParseQuotaError {
     }
 }
 
-/// Enough to recognise a text by in a log line, and no more.
-fn shown(text: &str) -> String {
+fn shortened(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
-/// What a text asks for, or what is wrong with it.
-fn read(text: &str) -> Result<QuotaParts, String> {
+fn parse(text: &str) -> Result<QuotaParts, String> {
     let (rate, rest) = text
         .split_once('/')
         .or_else(|| text.split_once(" per "))
-        .ok_or("write RATE/PERIOD, as in \"100/min\" or \"10/s burst 50\"")?;
-    let rate = tokens(rate.trim(), "rate")?;
+        .ok_or("expected RATE/PERIOD, such as \"100/min\" or \"10/s burst 50\"")?;
+    let rate = parse_tokens(rate.trim(), "rate")?;
     let mut words = rest.split_whitespace();
-    let period = span(&mut words, "period")?;
+    let period = parse_duration(&mut words, "period")?;
 
     let (mut algorithm, mut capacity, mut max_reserved, mut start) = (None, None, None, None);
     while let Some(word) = words.next() {
         if let Some(named) = Algorithm::ALL.into_iter().find(|algorithm| algorithm.word() == Some(word)) {
-            once(&mut algorithm, named, "the algorithm")?;
+            set_once(&mut algorithm, named, "the algorithm")?;
             continue;
         }
         match word {
-            "burst" => once(&mut capacity, tokens(words.next().unwrap_or(""), "burst")?, "burst")?,
+            "burst" => set_once(&mut capacity, parse_tokens(words.next().unwrap_or(""), "`burst`")?, "`burst`")?,
             "reserve" => {
                 let value = words.next().unwrap_or("");
-                let most = if value == "unlimited" { None } else { Some(tokens(value, "reserve")?) };
-                once(&mut max_reserved, most, "reserve")?;
+                let tokens = if value == "unlimited" { None } else { Some(parse_tokens(value, "`reserve`")?) };
+                set_once(&mut max_reserved, tokens, "`reserve`")?;
             }
-            "start" => once(&mut start, span(&mut words, "start")?, "start")?,
+            "start" => set_once(&mut start, parse_duration(&mut words, "`start`")?, "`start`")?,
             other => {
                 return Err(format!(
-                    "{:?} is not understood; after RATE/PERIOD come sliding, fixed, burst N, reserve N, start DURATION",
-                    shown(other)
+                    "unknown word {:?}; after RATE/PERIOD write sliding, fixed, burst N, reserve N or start DURATION",
+                    shortened(other)
                 ));
             }
         }
@@ -138,13 +130,12 @@ fn read(text: &str) -> Result<QuotaParts, String> {
     Ok(QuotaParts { algorithm, rate, period, capacity, max_reserved, start })
 }
 
-/// What a text or a table says of a quota.
 pub(crate) struct QuotaParts {
     pub(crate) algorithm: Algorithm,
     pub(crate) rate: u64,
     pub(crate) period: Duration,
     pub(crate) capacity: Option<u64>,
-    /// `Some(None)` = without bound.
+    /// `Some(None)` = unlimited.
     pub(crate) max_reserved: Option<Option<u64>>,
     pub(crate) start: Option<Duration>,
 }
@@ -168,30 +159,37 @@ impl QuotaParts {
     }
 }
 
-/// A duration in one word or two: `30s`, `30 s`.
-fn span<'a>(words: &mut impl Iterator<Item = &'a str>, what: &str) -> Result<Duration, String> {
+/// Parses a duration of one or two words: `30s`, `30 s`.
+fn parse_duration<'a>(words: &mut impl Iterator<Item = &'a str>, what: &str) -> Result<Duration, String> {
     let mut text = words.next().unwrap_or("").to_owned();
     if number(&text).is_some() {
         text.push_str(words.next().unwrap_or(""));
     }
     duration::parse(&text).ok_or_else(|| {
-        let text = shown(&text);
-        format!("{text:?} is no {what}; write a unit (us ms s min h d w) with or without a number")
+        let expected = if what == "period" {
+            "a period such as \"min\" or \"30s\""
+        } else {
+            "a duration such as \"8h\" after `start`"
+        };
+        format!("expected {expected}, found {:?}; units: us ms s min h d w", shortened(&text))
     })
 }
 
-fn tokens(text: &str, what: &str) -> Result<u64, String> {
+fn parse_tokens(text: &str, what: &str) -> Result<u64, String> {
     number(text).ok_or_else(|| {
-        let (text, least, most) = (shown(text), u64::from(what == "rate"), Quota::MAX_TOKENS);
-        let or = if what == "reserve" { ", or `unlimited`" } else { "" };
-        format!("{text:?} is no {what}; write a whole number of tokens from {least} to {most}{or}")
+        let (text, max) = (shortened(text), Quota::MAX_TOKENS);
+        if what == "rate" {
+            return format!("expected a rate from 1 to {max} tokens, found {text:?}");
+        }
+        let or = if what == "`reserve`" { " or `unlimited`" } else { "" };
+        format!("expected a number of tokens from 0 to {max}{or} after {what}, found {text:?}")
     })
 }
 
-fn once<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
+fn set_once<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
     match slot.replace(value) {
         None => Ok(()),
-        Some(_) => Err(format!("{what} is said twice; leave one out")),
+        Some(_) => Err(format!("{what} is given twice; remove one")),
     }
 }
 
@@ -220,20 +218,23 @@ mod tests {
     #[test]
     fn every_fault_names_the_text_and_the_word() {
         for (text, part) in [
-            ("", "write RATE/PERIOD"),
-            ("100", "write RATE/PERIOD"),
-            ("ten/min", "\"ten\" is no rate"),
-            ("-1/min", "\"-1\" is no rate"),
+            ("", "expected RATE/PERIOD"),
+            ("100", "expected RATE/PERIOD"),
+            ("ten/min", "expected a rate from 1 to 999999999999999 tokens, found \"ten\""),
+            ("-1/min", "expected a rate from 1 to 999999999999999 tokens, found \"-1\""),
             ("0/min", "rate is 0"),
-            ("10/", "\"\" is no period"),
-            ("10/min bursts 5", "\"bursts\" is not understood"),
-            ("10/min burst", "\"\" is no burst"),
-            ("10/min burst 5 burst 6", "burst is said twice"),
-            ("10/min fixed sliding", "the algorithm is said twice"),
+            ("10/", "expected a period such as \"min\" or \"30s\", found \"\""),
+            ("10/min bursts 5", "unknown word \"bursts\""),
+            ("10/min burst", "expected a number of tokens from 0 to 999999999999999 after `burst`, found \"\""),
+            ("10/min burst 5 burst 6", "`burst` is given twice"),
+            ("10/min fixed sliding", "the algorithm is given twice"),
             ("10/min sliding burst 5", "its capacity is its limit"),
             ("10/min burst 0", "every request would be refused"),
-            ("10/min reserve some", "\"some\" is no reserve"),
-            ("10/min start 5", "\"5\" is no start"),
+            (
+                "10/min reserve some",
+                "expected a number of tokens from 0 to 999999999999999 or `unlimited` after `reserve`, found \"some\"",
+            ),
+            ("10/min start 5", "expected a duration such as \"8h\" after `start`, found \"5\""),
             ("10/0s", "period is 0 s"),
         ] {
             let error = text.parse::<Quota>().unwrap_err().to_string();

@@ -1,39 +1,24 @@
-//! Why a decision is what it is, and who made it.
+//! The reasons for decisions, and the components that decide.
 
-/// Who made a decision: the backend, or somebody in its stead.
-///
-/// ```
-/// use tollgate::policy::DecidedBy;
-///
-/// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-/// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
-/// # let limiter = RateLimiter::default();
-/// let decision = limiter.try_limit(&API, "ada").await?;
-/// assert_eq!(decision.decided_by(), DecidedBy::Backend);
-/// assert_eq!(decision.decided_by().as_str(), "backend");
-/// # Ok(())
-/// # }
-/// ```
+/// The component that made a decision. See [`Reason`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecidedBy {
     /// The limiter's backend.
     Backend,
-    /// The backend could not, so a limiter in this process did, by a share of the quota.
+    /// A fallback limiter in this process, with a share of the quota, because the backend failed.
     Fallback,
-    /// The backend could not, so the charge was granted unseen.
+    /// The failure mode: the backend failed, and the charge was granted unchecked.
     FailOpen,
-    /// The limiter by itself, before any quota: a deny list, or a block.
+    /// The limiter before any quota: a deny list or a block.
     Limiter,
-    /// The limiter by itself: what a remote backend said before tells that it would deny. See
+    /// The limiter's block cache, which remembers denials by a remote backend. See
     /// [`RateLimiterBuilder::block_cache`](crate::limiter::RateLimiterBuilder::block_cache).
     BlockCache,
 }
 
 impl DecidedBy {
-    /// A name that stays the same, for logs and metrics: `backend`, `fallback`, `fail_open`, `limiter`, `block_cache`.
+    /// A stable name for logs and metrics: `backend`, `fallback`, `fail_open`, `limiter`, `block_cache`.
     pub const fn as_str(self) -> &'static str {
         match self {
             DecidedBy::Backend => "backend",
@@ -45,12 +30,10 @@ impl DecidedBy {
     }
 }
 
-/// Why a decision is what it is.
+/// The reason for a decision.
 ///
 /// ```
-/// use tollgate::Reason;
-///
-/// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+/// # use tollgate::{policy::DecidedBy, Policy, Quota, RateLimiter, Reason, MINUTE};
 /// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::backend::Error> {
@@ -58,41 +41,42 @@ impl DecidedBy {
 /// let decision = limiter.try_acquire(&API, "ada").cost(11).await?;
 /// assert_eq!(decision.reason(), Reason::CostTooLarge);
 /// assert_eq!(decision.reason().as_str(), "cost_too_large");
+/// assert_eq!((decision.decided_by(), decision.decided_by().as_str()), (DecidedBy::Backend, "backend"));
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It fits.
+    /// The charge fits.
     WithinQuota,
-    /// It fits after a wait.
+    /// The charge fits after a wait.
     Reserved,
-    /// The backend could not decide, and the policy lets such charges pass: see
-    /// [`FailureMode::Allow`](crate::FailureMode::Allow).
+    /// The backend failed, and the [failure mode](crate::FailureMode::Allow) allows such charges.
     FailOpen,
-    /// It does not fit now; it will after [`Decision::retry_after`](crate::Decision::retry_after), which is `None` if that
-    /// is past the last instant, [`Micros::MAX`](crate::algorithm::Micros::MAX).
+    /// The charge does not fit now, but will after [`Decision::retry_after`](crate::Decision::retry_after) (`None` if
+    /// that is later than [`Micros::MAX`](crate::algorithm::Micros::MAX)).
     QuotaExceeded,
-    /// The cost is more than the quota ever has, with all that may be reserved: it will never fit.
+    /// The cost exceeds all that the quota can ever grant, reservations included.
     CostTooLarge,
-    /// The cost is more than the quota has at once, and its turn is further away than the caller would wait: it will
-    /// never fit without waiting longer.
+    /// The cost exceeds the capacity, and its reservation would be due later than the caller would wait.
     WaitTooLong,
-    /// It fits by itself, but another charge of the same call was refused, so nothing was spent.
+    /// The charge fits, but another charge of the same call was denied, so nothing was spent.
     RefusedElsewhere,
-    /// The caller is on a [deny list](crate::protection::DenyList): [`Decision::denied_rule`](crate::Decision::denied_rule) tells
-    /// by what. Clients are told only that waiting does not help.
+    /// The caller is on a [deny list](crate::protection::DenyList);
+    /// [`Decision::denied_rule`](crate::Decision::denied_rule) is the rule. Clients only learn that retrying does not
+    /// help.
     DenyList,
-    /// The caller is [blocked](crate::protection::AutoBlock) for a time: [`Decision::denied_rule`](crate::Decision::denied_rule)
-    /// tells by what. Clients are told only when to come back. Or the key is [paused](crate::RateLimiter::pause), or was
-    /// blocked while the call waited for its turn: then there is no rule.
+    /// The caller is [blocked](crate::protection::AutoBlock) for a time;
+    /// [`Decision::denied_rule`](crate::Decision::denied_rule) is the signal. Clients only learn when to retry. Without
+    /// a rule: the key is [paused](crate::RateLimiter::pause), or was blocked while the call waited for its
+    /// reservation.
     Blocked,
 }
 
 impl Reason {
-    /// A name that stays the same, for logs and metrics: `within_quota`, `reserved`, `fail_open`, `quota_exceeded`,
-    /// `cost_too_large`, `wait_too_long`, `refused_elsewhere`, `deny_list`, `blocked`.
+    /// A stable name for logs and metrics: `within_quota`, `reserved`, `fail_open`, `quota_exceeded`, `cost_too_large`,
+    /// `wait_too_long`, `refused_elsewhere`, `deny_list`, `blocked`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Reason::WithinQuota => "within_quota",

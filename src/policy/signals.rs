@@ -1,4 +1,4 @@
-//! What is known of a caller besides its key.
+//! Signals: what is known about a caller besides its key.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -10,8 +10,8 @@ use super::key::Key;
 use super::nat64::canonical;
 use super::pattern::Pattern;
 
-/// What is known of a caller besides its key, for [deny lists](crate::protection::DenyList) and [automatic
-/// blocking](crate::protection::AutoBlock): address, user agent, country or other labels.
+/// What is known about a caller besides its key: address, user agent, country and other labels. Used by [deny
+/// lists](crate::protection::DenyList) and [automatic blocking](crate::protection::AutoBlock).
 ///
 /// ```
 /// use tollgate::protection::{DenyList, DenyRule, Signals};
@@ -33,32 +33,32 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Nothing is known.
+    /// Makes an empty set of signals.
     pub fn new() -> Signals {
         Signals::default()
     }
 
-    /// The caller's address. One that a client could choose, such as an unchecked header's, is worse than none.
+    /// Sets the caller's address. Do not set one that clients can choose, such as from an unchecked header.
     #[must_use]
     pub fn ip(mut self, address: IpAddr) -> Signals {
         self.ip = Some(canonical(address));
         self
     }
 
-    /// The caller's user agent; of a longer one, its first 1,024 bytes.
+    /// Sets the caller's user agent, of which the first 1,024 bytes count.
     #[must_use]
     pub fn user_agent(mut self, text: impl Into<String>) -> Signals {
-        self.user_agent = Some(looked_at(text.into()));
+        self.user_agent = Some(truncated(text.into()));
         self
     }
 
-    /// The caller's country, two letters (ISO 3166-1): the label `country`.
+    /// Adds the label `country`: two letters (ISO 3166-1).
     #[must_use]
     pub fn country(self, code: impl Into<String>) -> Signals {
         self.label(COUNTRY, code)
     }
 
-    /// Anything else, by name and value; case does not count in the value. Said twice of one name, both count.
+    /// Adds a label; case is ignored in the value. Two labels of one name both count.
     #[must_use]
     pub fn label(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Signals {
         self.labels.push((name.into(), value.into().to_ascii_uppercase()));
@@ -70,17 +70,15 @@ impl Signals {
     }
 }
 
-/// As much of a user agent as is looked at.
-fn looked_at(mut text: String) -> String {
-    let end = (0..=LONGEST_USER_AGENT.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+fn truncated(mut text: String) -> String {
+    let end = (0..=MAX_USER_AGENT_LEN.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     text.truncate(end);
     text
 }
 
-/// More of it is not looked at.
-const LONGEST_USER_AGENT: usize = 1024;
+const MAX_USER_AGENT_LEN: usize = 1024;
 
-/// One thing by which a caller can be blocked.
+/// A signal by which a caller can be blocked.
 ///
 /// ```
 /// use tollgate::{protection::Signal, RateLimiter, HOUR};
@@ -88,12 +86,11 @@ const LONGEST_USER_AGENT: usize = 1024;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::default();
-/// limiter.block(Signal::ip([192, 0, 2, 7].into()), HOUR).await?;
-/// limiter.unblock(Signal::ip([192, 0, 2, 7].into())).await?;
-///
 /// for signal in [Signal::key("mallory"), Signal::user_agent("curl/8.5.0"), Signal::label("asn", "64496")] {
 ///     limiter.block(signal, HOUR).await?;
 /// }
+/// limiter.block(Signal::ip([192, 0, 2, 7].into()), HOUR).await?;
+/// limiter.unblock(Signal::ip([192, 0, 2, 7].into())).await?;
 /// assert_eq!(limiter.stats().blocked, 3);
 /// # Ok(())
 /// # }
@@ -115,32 +112,31 @@ impl Signal {
         Signal(SignalKind::Key(key.into()))
     }
 
-    /// An address; of IPv6 the network of its first 64 bits, since whoever has one address of that has them all.
+    /// An address; for IPv6 its /64 network, since one client usually has all of it.
     pub fn ip(address: IpAddr) -> Signal {
         Signal(SignalKind::Ip(canonical(address)))
     }
 
-    /// A user agent, exactly, as far as its first 1,024 bytes.
+    /// An exact user agent, of which the first 1,024 bytes count.
     pub fn user_agent(text: impl Into<String>) -> Signal {
-        Signal(SignalKind::UserAgent(looked_at(text.into())))
+        Signal(SignalKind::UserAgent(truncated(text.into())))
     }
 
-    /// A label: its name and value, in which case does not count.
+    /// A label; case is ignored in the value.
     pub fn label(name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Signal {
         Signal(SignalKind::Label(name.into(), value.into().to_ascii_uppercase()))
     }
 
-    /// The key under which it is remembered: none that a caller could have as its own, but for keys.
+    /// The key under which blocks of this signal are stored. Except for keys, no caller can have it.
     pub(crate) fn to_key(&self) -> Key {
         match &self.0 {
             SignalKind::Key(key) => key.clone(),
-            SignalKind::Ip(address) => (MARK, "ip", Key::network(*address, 32, 64)).into(),
-            SignalKind::UserAgent(text) => (MARK, "user agent", text.as_str()).into(),
-            SignalKind::Label(name, value) => (MARK, "label", name.as_ref(), value.as_str()).into(),
+            SignalKind::Ip(address) => (SIGNAL_PREFIX, "ip", Key::network(*address, 32, 64)).into(),
+            SignalKind::UserAgent(text) => (SIGNAL_PREFIX, "user agent", text.as_str()).into(),
+            SignalKind::Label(name, value) => (SIGNAL_PREFIX, "label", name.as_ref(), value.as_str()).into(),
         }
     }
 
-    /// What a deny list would call it.
     pub(crate) fn to_rule(&self) -> DenyRule {
         DenyRule(match &self.0 {
             SignalKind::Key(key) => DenyKind::Key(key.clone()),
@@ -153,8 +149,8 @@ impl Signal {
         })
     }
 
-    /// The rule as a list of blocks shows it. `None` of a key, which is not kept, and of a text that is longer than a rule
-    /// may be: clients choose those, and could fill the memory with them.
+    /// The rule as a list of blocks shows it. `None` for keys, whose content is not stored, and for texts longer than a
+    /// rule may be: clients choose them and could fill the memory.
     pub(crate) fn to_listed(&self) -> Option<DenyRule> {
         let longest = match &self.0 {
             SignalKind::Key(_) => return None,
@@ -166,8 +162,8 @@ impl Signal {
     }
 }
 
-/// Keeps what is remembered of signals apart from callers' keys.
-const MARK: &str = "tollgate signal";
+/// Separates the keys of signals from callers' keys.
+const SIGNAL_PREFIX: &str = "tollgate signal";
 
 #[cfg(test)]
 mod tests {

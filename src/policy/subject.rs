@@ -1,12 +1,12 @@
-//! A subject: a key, if there is one, and the tier it belongs to.
+//! Subjects: a key, if there is one, and a tier.
 
 use std::borrow::Cow;
 
 use super::key::Key;
 
-/// Who is asking, as a policy sees it: a key and a tier, either of which may be missing.
+/// The caller as a policy sees it: a key and a tier, both optional.
 ///
-/// Anything that makes a [`Key`] makes a subject without a tier; `None` makes the anonymous one.
+/// Anything that converts to a [`Key`] converts to a subject without a tier; `None` is the anonymous subject.
 ///
 /// ```
 /// use tollgate::{Key, Subject};
@@ -23,32 +23,32 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// A caller known by `key`.
+    /// A caller with this key.
     #[inline]
     pub fn new(key: impl Into<Key>) -> Subject {
         Subject { key: Some(key.into()), tier: None }
     }
 
-    /// A caller known by nothing. All of them share one bucket.
+    /// A caller without a key. All of them share one row.
     pub const fn anonymous() -> Subject {
         Subject { key: None, tier: None }
     }
 
-    /// The tier the caller belongs to (a `String` or a `&'static str`): it chooses the policy's quota. A tier that the
-    /// policy does not know chooses the policy's own, and is reported once as a [mistake](crate::observe::Mistake).
+    /// Sets the tier (a `String` or a `&'static str`), which selects the policy's quota. A tier that the policy does
+    /// not know selects the policy's own quota and is reported once as a [mistake](crate::observe::Mistake).
     #[must_use]
     pub fn tier(mut self, tier: impl Into<Cow<'static, str>>) -> Subject {
         self.tier = Some(tier.into());
         self
     }
 
-    /// The key, if the caller has one.
+    /// The key, if any.
     #[inline]
     pub const fn key(&self) -> Option<&Key> {
         self.key.as_ref()
     }
 
-    /// The tier's name, if the caller has one.
+    /// The tier's name, if any.
     #[inline]
     pub fn tier_name(&self) -> Option<&str> {
         self.tier.as_deref()

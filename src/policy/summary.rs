@@ -1,20 +1,18 @@
-//! The numbers of a decision as clients read them: whole tokens and whole seconds.
+//! Summaries of decisions in whole tokens and whole seconds.
 
 use std::time::Duration;
 
 use super::decision::Decision;
 
-/// How a limit stands after a [decision](Decision::summary), in whole tokens and whole seconds: for JSON of your own.
-///
-/// With feature `serde` it can be serialized.
+/// A limit after a [decision](Decision::summary), in whole tokens and whole seconds, for JSON responses. Serializable
+/// with the feature `serde`.
 ///
 /// ```
 /// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
+/// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(2, HOUR));
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::backend::Error> {
-/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(2, HOUR));
-///
-/// let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
+/// # let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
 /// let summary = limiter.try_limit(&LOGIN, "ada").await?.summary();
 /// assert_eq!((summary.limit, summary.remaining, summary.reset, summary.retry_after), (2, 1, 1800, None));
 ///
@@ -30,7 +28,7 @@ pub struct Summary {
     pub limit: u64,
     /// Whole tokens: [`Decision::remaining`].
     pub remaining: u64,
-    /// Seconds, rounded up: [`Decision::reset`]. 0 if the whole limit is available.
+    /// Seconds, rounded up: [`Decision::reset`]. 0 if the full limit is available.
     pub reset: u64,
     /// Seconds, rounded up and at least 1: [`Decision::retry_after`].
     pub retry_after: Option<u64>,
@@ -61,7 +59,7 @@ impl serde::Serialize for Summary {
     }
 }
 
-/// Whole seconds, rounded up: a client that comes back early is refused again.
+/// Whole seconds, rounded up: a client that returns early is refused again.
 pub(crate) const fn seconds_up(duration: Duration) -> u64 {
     duration.as_secs().saturating_add((duration.subsec_nanos() > 0) as u64)
 }

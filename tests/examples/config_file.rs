@@ -86,7 +86,7 @@ async fn a_broken_file_changes_nothing_and_all_that_is_wrong_is_told() {
     running.change("[\"192.0.2.0/24\"]", "[\"127.0.0.0/8\"]");
     let told = running.reload(422).await;
     let promised = [
-        "limits.toml: policies.create.quota: quota \"3/mim\": \"mim\" is no period; write a unit (us ms s min h d w) with or without a number\n",
+        "limits.toml: policies.create.quota: quota \"3/mim\": expected a period such as \"min\" or \"30s\", found \"mim\"; units: us ms s min h d w\n",
         "limits.toml: routes.\"/search\": unknown policy \"saerch\"; known policies: \"create\", \"default\", \"search\"\n",
         "The limits are as they were.\n",
     ];

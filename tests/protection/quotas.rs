@@ -144,7 +144,7 @@ fn what_cannot_stand_in_a_quotas_place_is_refused_and_nothing_changes() {
     let told = refused(wait(Box::pin(limiter.set_quota(&api, nothing))));
     assert!(told.contains("\"api\"") && told.contains("capacity is 0"), "{told}");
     let told = refused(wait(Box::pin(limiter.set_tier_quota(&api, "gold", Some(tens(5))))));
-    assert_eq!(told, "policy \"api\": there is no tier \"gold\"; there are [\"free\"]");
+    assert_eq!(told, "policy \"api\": unknown tier \"gold\"; the policy's tiers are [\"free\"]");
     let error = wait(Box::pin(limiter.set_tier_quota(&api, "free", nothing))).expect_err("refused");
     assert!(error.source().is_some(), "the cause is told too");
     assert_eq!(limiter.stats().changed_quotas, 1);

@@ -109,7 +109,7 @@ fn point_10_prefixes_of_an_operator_are_mapped_in_every_length_of_rfc_6052() {
 fn point_10_what_can_never_match_behind_nat64_is_refused() {
     let error = |result: Result<key::ClientIp, key::CidrError>| result.unwrap_err().to_string();
     for prefix in ["2001:db8::/33", "192.0.2.0/24", "2001:db8::1/96", "2001:db8::", "everything"] {
-        assert!(error(client_ip().try_nat64([prefix])).contains("is no NAT64 prefix"), "{prefix}");
+        assert!(error(client_ip().try_nat64([prefix])).contains("is not a NAT64 prefix"), "{prefix}");
     }
     // All of IPv4 at once, under another name.
     for network in ["64:ff9b::/96", "64:ff9b::/64"] {

@@ -1,4 +1,4 @@
-//! Backends that pass the suite, and some that must not.
+//! Backends that conform, and some that do not.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::backend::{BackendFuture, MemoryBackend, OwnedTake};
 use crate::clock::{ManualClock, SystemClock};
 
-/// A backend, and how time passes for it.
+/// A backend, and a function that lets its time pass.
 fn rows() -> (Arc<MemoryBackend>, impl AsyncFn(Duration)) {
     let clock = ManualClock::new();
     let rows = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());
@@ -56,7 +56,7 @@ async fn point_14_a_backend_that_charges_at_the_first_poll_does_not_conform() {
     all(&Slow { rows, acquires: How::Lazily, settles: How::Posted, resets: How::Posted }, pass).await;
 }
 
-/// Acquires, settles and resets in the future that it returns, or in a task of its own.
+/// A backend that acts in the returned future, or in a task of its own.
 #[derive(Debug)]
 struct Slow {
     rows: Arc<MemoryBackend>,

@@ -1,4 +1,4 @@
-//! Choices for a backend in memory.
+//! The builder of the memory backend.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use super::MemoryBackend;
 use super::table::Table;
 use crate::clock::{Clock, SystemClock};
 
-/// Choices for a [`MemoryBackend`].
+/// A builder of a [`MemoryBackend`].
 ///
 /// ```
 /// use tollgate::{clock::ManualClock, MemoryBackend};
 ///
 /// let backend = MemoryBackend::builder().max_rows(5).clock(ManualClock::new()).build();
-/// assert_eq!(backend.max_rows(), 16); // the least
+/// assert_eq!(backend.max_rows(), 16); // the minimum
 /// ```
 #[derive(Clone, Debug)]
 pub struct MemoryBackendBuilder {
@@ -25,24 +25,23 @@ impl MemoryBackendBuilder {
         MemoryBackendBuilder { max_rows: DEFAULT_MAX_ROWS, clock: None }
     }
 
-    /// The most rows to hold, at least 16. Defaults to 1,000,000: at most 90 MB when all are in use.
+    /// Sets the maximum number of rows, at least 16. Defaults to 1,000,000: at most 90 MB when all are in use.
     ///
-    /// The room is divided among shards, so the table may be full a little before. A sliding window's key needs two
-    /// rows.
+    /// Rows are divided among shards, so the table may be full slightly earlier. A sliding window's key needs two rows.
     #[must_use]
     pub fn max_rows(mut self, rows: usize) -> MemoryBackendBuilder {
         self.max_rows = rows.max(16);
         self
     }
 
-    /// The clock to go by. Defaults to [`SystemClock`].
+    /// Sets the clock. Defaults to [`SystemClock`].
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> MemoryBackendBuilder {
         self.clock = Some(Arc::new(clock));
         self
     }
 
-    /// The backend.
+    /// Builds the backend.
     pub fn build(self) -> MemoryBackend {
         MemoryBackend {
             table: Table::new(self.max_rows),

@@ -1,31 +1,29 @@
-//! The rows in a [`DashMap`]: everything that depends on its `raw-api`.
+//! The map of rows: the only module that uses [`DashMap`]'s `raw-api`.
 //!
-//! A call holds the locks of all its shards, and room is made by looking at a few rows of a shard: the map's own methods
-//! offer neither. DashMap 7 has another raw interface; only this file will change.
+//! The map's own methods can neither hold the locks of several shards nor sample a few rows of a shard. DashMap 7
+//! changes the raw interface; only this file will have to follow.
 
 use dashmap::{DashMap, RwLockWriteGuard, SharedValue};
 use hashbrown::raw::RawTable;
 
 use super::row::{Row, RowKey};
 
-/// Rows are looked up by their place. DashMap's own hasher is never used.
+/// A map by [`RowKey::hash`]. DashMap's own hasher is never used.
 pub(super) struct Map(DashMap<RowKey, Row>);
 
-/// The rows of one shard, locked.
 pub(super) struct Rows<'a>(RwLockWriteGuard<'a, RawTable<(RowKey, SharedValue<Row>)>>);
 
 impl Map {
-    /// With so many shards, a power of two from 2 to [`RowKey::MAX_SHARDS`].
+    /// `shards` must be a power of two from 2 to [`RowKey::MAX_SHARDS`].
     pub(super) fn new(shards: usize) -> Map {
         Map(DashMap::with_shard_amount(shards))
     }
 
     #[inline]
     pub(super) fn shard_of(&self, key: RowKey) -> usize {
-        self.0.determine_shard(key.place() as usize)
+        self.0.determine_shard(key.hash() as usize)
     }
 
-    /// Locks a shard. A caller that locks several takes them in ascending order.
     #[inline]
     pub(super) fn lock(&self, shard: usize) -> Rows<'_> {
         Rows(self.0.shards()[shard].write())
@@ -47,32 +45,31 @@ impl Rows<'_> {
     }
 
     pub(super) fn get(&self, key: RowKey) -> Option<Row> {
-        self.0.get(key.place(), |(other, _)| *other == key).map(|(_, row)| *row.get())
+        self.0.get(key.hash(), |(other, _)| *other == key).map(|(_, row)| *row.get())
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, key: RowKey) -> Option<&mut Row> {
-        self.0.get_mut(key.place(), |(other, _)| *other == key).map(|(_, row)| row.get_mut())
+        self.0.get_mut(key.hash(), |(other, _)| *other == key).map(|(_, row)| row.get_mut())
     }
 
-    /// Adds a row that is not there yet.
+    /// Adds a row that is not in the map.
     pub(super) fn add(&mut self, key: RowKey, row: Row) {
-        self.0.insert(key.place(), (key, SharedValue::new(row)), |(key, _)| key.place());
+        self.0.insert(key.hash(), (key, SharedValue::new(row)), |(key, _)| key.hash());
     }
 
     pub(super) fn remove(&mut self, key: RowKey) -> Option<Row> {
-        self.0.remove_entry(key.place(), |(other, _)| *other == key).map(|(_, row)| *row.get())
+        self.0.remove_entry(key.hash(), |(other, _)| *other == key).map(|(_, row)| *row.get())
     }
 
-    /// Passes a few rows to `see`, others at every call: `hand` remembers where the next one begins. They are a quarter
-    /// of the rows in a group of 16 slots, so four times as many calls as there are groups see all rows, some of them
-    /// twice.
-    pub(super) fn sample(&self, hand: &mut u32, mut see: impl FnMut(RowKey, Row)) {
+    /// Passes a few rows to `see`, different ones at each call; `cursor` holds the position. One call covers a quarter
+    /// of a group of 16 slots, so four calls per group see every row, some of them twice.
+    pub(super) fn sample(&self, cursor: &mut u32, mut see: impl FnMut(RowKey, Row)) {
         let groups = (self.0.buckets() / GROUP).max(1) as u32;
-        *hand = (*hand + 1) % (groups * QUARTERS);
-        let (group, quarter) = (*hand / QUARTERS, *hand % QUARTERS);
-        // A lookup compares the rows of a group whose seven-bit tag is that of the hash. So a lookup by each tag, which
-        // finds nothing, sees them all.
+        *cursor = (*cursor + 1) % (groups * QUARTERS);
+        let (group, quarter) = (*cursor / QUARTERS, *cursor % QUARTERS);
+        // A lookup compares the rows of a group whose seven-bit tag equals the hash's. Looking up each tag, with a
+        // comparison that never matches, visits all rows.
         for tag in quarter * TAGS / QUARTERS..(quarter + 1) * TAGS / QUARTERS {
             let hash = (u64::from(tag) << 59) + u64::from(group) * GROUP as u64;
             self.0.get(hash, |(key, row)| {
@@ -83,9 +80,9 @@ impl Rows<'_> {
     }
 }
 
-/// Slots that hashbrown compares at once, at most.
+/// The most slots that hashbrown compares at a time.
 const GROUP: usize = 16;
-/// Of the tags, a [`RowKey`] uses every fourth.
+/// A [`RowKey`] uses every fourth of the 128 tags.
 const TAGS: u32 = 32;
 const QUARTERS: u32 = 4;
 
@@ -104,17 +101,17 @@ mod tests {
             let keys: HashSet<RowKey> =
                 (0..rows).map(|i: u64| RowKey::new(i.wrapping_mul(0x9e37_79b9_7f4a_7c15), 0)).collect();
             keys.iter().for_each(|key| shard.add(*key, Row::new(&State::default(), 1)));
-            let (mut seen, mut most, mut hand) = (HashSet::new(), 0, 7);
+            let (mut seen, mut most, mut cursor) = (HashSet::new(), 0, 7);
             for _ in 0..(shard.0.buckets() / GROUP).max(1) * QUARTERS as usize {
                 let mut here = 0;
-                shard.sample(&mut hand, |key, _| {
+                shard.sample(&mut cursor, |key, _| {
                     here += 1;
                     seen.insert(key);
                 });
                 most = most.max(here);
             }
             assert_eq!(seen, keys);
-            assert!(most < 64, "{most} rows at once");
+            assert!(most < 64, "{most} rows in one sample");
         }
     }
 

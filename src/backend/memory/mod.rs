@@ -1,4 +1,4 @@
-//! Rows in this process: a DashMap with a cap, fair between policies, without a background task.
+//! The memory backend: rows in a DashMap with a cap, fair between policies, without a background task.
 
 mod builder;
 mod call;
@@ -13,7 +13,7 @@ mod table;
 use std::fmt;
 use std::sync::Arc;
 
-use self::call::{Call, Place};
+use self::call::{Location, LockedCall};
 use self::table::Table;
 use super::{Adjustment, Backend, BackendFuture, Health, RowId, Steps, Take};
 use crate::algorithm::{Micros, settle, takes_effect};
@@ -22,16 +22,15 @@ use crate::policy::PolicyName;
 
 pub use builder::MemoryBackendBuilder;
 
-/// Rows in this process's memory: the default backend.
+/// The default backend: rows in this process's memory.
 ///
-/// - A key has a row of 40 bytes (47 to 88 with the places around it) while something of its spending is not repaid; a key
-///   that went idle has none. Rows that are repaid are dropped as newcomers come: no timer, no sweep, no pause.
-/// - There are never more than [`max_rows`](MemoryBackendBuilder::max_rows). When the table is full, the policy that fills it
-///   bears the cost: a newcomer takes the place of a row of a larger policy, or of one that denies nothing, which forgives
-///   that key what it had spent. If it finds neither, it shares a row with other newcomers of its policy, strictly. So under a
-///   flood of keys a denied key stays denied, and the callers of other policies do not notice.
-/// - Several charges of one call are decided under the locks of all their shards, taken in order: all or none, no
-///   deadlock.
+/// - A key has a row of 40 bytes (47 to 88 including the slots around it) until its spending is refilled. Newcomers
+///   drop the expired rows they come across: no timer, no sweep, no pause.
+/// - The table never exceeds [`max_rows`](MemoryBackendBuilder::max_rows). When it is full, the policy that fills it
+///   bears the cost: a newcomer evicts a row of a larger policy or one that denies nothing, which forgives that key its
+///   spending. Otherwise it shares a strict overflow row with other newcomers of its policy. Under a flood of keys,
+///   denied keys stay denied and callers of other policies are not affected.
+/// - The charges of a call are decided under the locks of all their shards, taken in order: all or none, no deadlock.
 ///
 /// ```
 /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
@@ -43,7 +42,7 @@ pub use builder::MemoryBackendBuilder;
 /// let rows = MemoryBackend::builder().max_rows(50_000).clock(ManualClock::new()).build();
 /// assert!(rows.is_empty());
 ///
-/// let rows = std::sync::Arc::new(rows); // to look at it from here too
+/// let rows = std::sync::Arc::new(rows); // to inspect it below
 /// let limiter = RateLimiter::new(rows.clone());
 /// limiter.limit(&API, "ada").await?;
 /// assert_eq!((rows.len(), rows.max_rows()), (1, 50_000));
@@ -53,45 +52,38 @@ pub use builder::MemoryBackendBuilder;
 pub struct MemoryBackend {
     table: Table,
     clock: Arc<dyn Clock>,
-    /// Whether it is not the machine's.
     has_own_clock: bool,
     max_rows: usize,
 }
 
 impl MemoryBackend {
-    /// A backend with the default number of rows, 1,000,000, on the system's clock.
-    ///
-    /// ```
-    /// use tollgate::{MemoryBackend, RateLimiter};
-    ///
-    /// let limiter = RateLimiter::new(MemoryBackend::new()); // what `RateLimiter::default()` is
-    /// ```
+    /// Makes a backend with up to 1,000,000 rows on the system's clock, as `RateLimiter::default()` does.
     pub fn new() -> MemoryBackend {
         MemoryBackend::builder().build()
     }
 
-    /// A backend with choices: how many rows, which clock.
+    /// Returns a builder to set the number of rows and the clock.
     pub fn builder() -> MemoryBackendBuilder {
         MemoryBackendBuilder::new()
     }
 
-    /// Rows that are held, worthless ones included that no newcomer has come across yet.
+    /// The number of rows, including expired ones not dropped yet.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether no row is held.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The most rows that are ever held.
+    /// The maximum number of rows.
     pub fn max_rows(&self) -> usize {
         self.max_rows
     }
 
     fn decide(&self, takes: &[Take<'_>], store: bool) -> Steps {
-        let mut call = Call::new(&self.table, takes.iter().map(|take| &take.row));
+        let mut call = LockedCall::new(&self.table, takes.iter().map(|take| &take.row));
         // Read after locking: no other thread can have written the rows at a later instant.
         let now = self.clock.now();
         call.decide(takes, now, store)
@@ -99,13 +91,13 @@ impl MemoryBackend {
 
     fn settle_one(&self, settlement: &Adjustment<'_>) -> bool {
         let Adjustment { row, quota, receipt, actual } = settlement;
-        let mut call = Call::new(&self.table, std::iter::once(row));
+        let mut call = LockedCall::new(&self.table, std::iter::once(row));
         let now = self.clock.now();
-        let mut row = call.load(self.table.keys().key(row), row, quota, now);
-        if matches!(row.place, Place::Overflow(_)) && *actual <= receipt.cost {
-            return false; // The shared row holds the spending of others: nothing is given back to it.
+        let mut row = call.load(self.table.hasher().key(row), row, quota, now);
+        if matches!(row.location, Location::Overflow(_)) && *actual <= receipt.cost {
+            return false; // The shared row holds the spending of others too: nothing is given back.
         }
-        let own = call.quota_of(&row, quota);
+        let own = call.quota_for(&row, quota);
         let takes_effect = takes_effect(&own, &row.state, receipt, now, *actual);
         let state = settle(&own, &row.state, receipt, now, *actual);
         if state != row.state {
@@ -133,7 +125,7 @@ impl Backend for MemoryBackend {
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
         let mut removed = 0;
         for row in rows {
-            let key = self.table.keys().key(row);
+            let key = self.table.hasher().key(row);
             let mut shard = self.table.lock(self.table.shard_of(key));
             removed += usize::from(shard.remove(key));
             shard.remove(key.carry());

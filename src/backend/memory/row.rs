@@ -1,43 +1,42 @@
-//! A row and its key, in 40 bytes.
+//! Rows and their keys, in 40 bytes.
 
 use crate::algorithm::{Ask, Micros, Quota, State, when};
 use crate::backend::RowId;
 use crate::policy::{Digest, Placement, PolicyName};
 
-/// What a backend keeps of one key under one policy, or the carry of such a row.
+/// The stored state of one key under one policy, or the carry of such a row.
 ///
-/// [`State::carry`] is rarely used, so it has a row of its own, the **carry row**, in the same shard: its `spent` is the
-/// carry, and it is worth something until its `clear`.
+/// [`State::carry`] is rarely used, so it is stored in a separate **carry row** in the same shard, with the carry as
+/// its `spent`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, packed(4))]
 pub(super) struct Row {
     pub(super) spent: f64,
-    /// From the highest bit: `at` (53), whether the row is senior (1), whether it has a carry row (1), and the part of
-    /// its time up to `clear` for which it denies something (8).
-    word: u64,
+    /// From the highest bit: `at` (53), whether the row is senior (1), whether it has a carry row (1), and the fraction
+    /// of the time from `at` to `expires` during which it denies something (8).
+    packed: u64,
     pub(super) stamp: u32,
-    /// The policy's [number](Keys::number).
+    /// The policy's [number](RowHasher::number).
     pub(super) policy: u32,
-    /// Seconds; `u32::MAX` = never.
-    clear: u32,
+    /// In seconds; `u32::MAX` = never.
+    expires: u32,
 }
 
-const AT: u32 = 11;
-const SENIOR: u64 = 1 << 10;
-const CARRY: u64 = 1 << 9;
-const DENIES: u64 = 0xff;
+const AT_SHIFT: u32 = 11;
+const SENIOR_BIT: u64 = 1 << 10;
+const CARRY_BIT: u64 = 1 << 9;
+const DENIAL_MASK: u64 = 0xff;
 
 impl Row {
-    /// A row of the policy with this [number](Keys::number).
     pub(super) fn new(state: &State, policy: u32) -> Row {
-        let word = state.at.get() << AT;
-        Row { spent: state.spent, word, stamp: state.stamp, policy, clear: state.clear.to_seconds() }
+        let packed = state.at.get() << AT_SHIFT;
+        Row { spent: state.spent, packed, stamp: state.stamp, policy, expires: state.clear.to_seconds() }
     }
 
-    /// The row without its carry, as of `now`. A row that is clear may be dropped at any time, so it reads as none.
+    /// The row's state at `now` without its carry. An expired row may be dropped any time, so it reads as missing.
     #[inline]
     pub(super) fn state(&self, now: Micros) -> State {
-        if self.is_clear(now) {
+        if self.is_expired(now) {
             return State::default();
         }
         self.stored()
@@ -45,20 +44,19 @@ impl Row {
 
     #[inline]
     fn stored(&self) -> State {
-        State { spent: self.spent, at: self.at(), carry: 0.0, stamp: self.stamp, clear: self.clear() }
+        State { spent: self.spent, at: self.at(), carry: 0.0, stamp: self.stamp, clear: self.expires() }
     }
 
-    /// Stores what a charge or a settlement under `quota` left.
     #[inline]
     pub(super) fn write(&mut self, quota: &Quota, state: &State) {
         let level = quota.limit().saturating_sub(1);
-        if self.word & DENIES != 0 || state.spent > level as f64 {
+        if self.packed & DENIAL_MASK != 0 || state.spent > level as f64 {
             return self.write_denying(quota, state, level);
         }
         self.store(state, 0);
     }
 
-    /// The same of a row that denies a cost of 1 from now on, or was known to deny something.
+    /// Like `write`, for a row that denies a cost of 1 from now on or is known to deny something.
     fn write_denying(&mut self, quota: &Quota, state: &State, level: u64) {
         let before = self.denies_until();
         self.store(state, 0);
@@ -67,17 +65,17 @@ impl Row {
 
     fn store(&mut self, state: &State, denies: u64) {
         self.spent = state.spent;
-        self.word = state.at.get() << AT | self.word & (SENIOR | CARRY) | denies;
+        self.packed = state.at.get() << AT_SHIFT | self.packed & (SENIOR_BIT | CARRY_BIT) | denies;
         self.stamp = state.stamp;
-        self.clear = state.clear.to_seconds();
+        self.expires = state.clear.to_seconds();
     }
 
-    /// Remembers that a charge was denied. The row stays as it is; it is only held on to, when others need its place,
-    /// until the charge would fit.
+    /// Remembers that a charge was denied. This does not change the state: the row is only kept, when others need its
+    /// slot, until the charge would fit.
     #[inline]
-    pub(super) fn denied(&mut self, quota: &Quota, ask: Ask) {
+    pub(super) fn record_denial(&mut self, quota: &Quota, ask: Ask) {
         let level = quota.limit().checked_sub(ask.tokens());
-        if let Some(level) = level.filter(|_| self.word & DENIES != DENIES) {
+        if let Some(level) = level.filter(|_| self.packed & DENIAL_MASK != DENIAL_MASK) {
             let until = denies_until(quota, &self.stored(), level);
             if until > self.denies_until() {
                 self.deny_until(until);
@@ -86,18 +84,18 @@ impl Row {
     }
 
     fn deny_until(&mut self, until: Micros) {
-        let (part, whole) = (until.micros_since(self.at()), self.clear().micros_since(self.at()));
-        // Rounded up: an early instant would let a denied key be forgotten.
-        let denies = (u128::from(part) * u128::from(DENIES)).div_ceil(u128::from(whole.max(1)));
-        self.word = self.word & !DENIES | (denies as u64).min(DENIES);
+        let (part, whole) = (until.micros_since(self.at()), self.expires().micros_since(self.at()));
+        // Rounded up, since an early instant could let a denied key be forgotten.
+        let denies = (u128::from(part) * u128::from(DENIAL_MASK)).div_ceil(u128::from(whole.max(1)));
+        self.packed = self.packed & !DENIAL_MASK | (denies as u64).min(DENIAL_MASK);
     }
 
-    /// The instant up to which the row denies its key something that was asked for.
+    /// The instant until which the row denies something that was requested.
     fn denies_until(&self) -> Micros {
-        let whole = self.clear().micros_since(self.at());
-        match self.word & DENIES {
+        let whole = self.expires().micros_since(self.at());
+        match self.packed & DENIAL_MASK {
             0 => Micros::EPOCH,
-            denies => self.at().plus((u128::from(whole) * u128::from(denies) / u128::from(DENIES)) as u64),
+            denies => self.at().plus((u128::from(whole) * u128::from(denies) / u128::from(DENIAL_MASK)) as u64),
         }
     }
 
@@ -105,77 +103,73 @@ impl Row {
         self.denies_until() > now
     }
 
-    /// Whether nothing of the row stands any more.
-    pub(super) fn is_clear(&self, now: Micros) -> bool {
-        self.clear() <= now
+    pub(super) fn is_expired(&self, now: Micros) -> bool {
+        self.expires() <= now
     }
 
-    pub(super) fn clear(&self) -> Micros {
-        Micros::from_seconds(self.clear)
+    pub(super) fn expires(&self) -> Micros {
+        Micros::from_seconds(self.expires)
     }
 
     #[inline]
     pub(super) fn at(&self) -> Micros {
-        Micros::new(self.word >> AT)
+        Micros::new(self.packed >> AT_SHIFT)
     }
 
     pub(super) fn is_senior(&self) -> bool {
-        self.word & SENIOR != 0
+        self.packed & SENIOR_BIT != 0
     }
 
     pub(super) fn set_senior(&mut self) {
-        self.word |= SENIOR;
+        self.packed |= SENIOR_BIT;
     }
 
     #[inline]
     pub(super) fn has_carry(&self) -> bool {
-        self.word & CARRY != 0
+        self.packed & CARRY_BIT != 0
     }
 
     pub(super) fn set_carry(&mut self, has: bool) {
-        self.word = if has { self.word | CARRY } else { self.word & !CARRY };
+        self.packed = if has { self.packed | CARRY_BIT } else { self.packed & !CARRY_BIT };
     }
 }
 
-/// When a row has come down to `level`.
+/// The instant at which the spent tokens have come down to `level`.
 fn denies_until(quota: &Quota, state: &State, level: u64) -> Micros {
     when(quota, state, state.at, level as f64).unwrap_or(Micros::MAX)
 }
 
-/// Which row: 95 bits of the key's digest mixed with the policy's name, and one that marks a carry row.
+/// The key of a row: 95 bits of the key's digest mixed with the policy's name, and one bit that marks a carry row.
 ///
-/// The first word is the row's [place](RowKey::place), whose shard is chosen by the key alone: the rows of one caller
-/// are in one shard, and a call that charges several of them takes one lock.
+/// The first word is the row's [hash](RowKey::hash), of which the shard's bits depend on the caller's key alone: all
+/// rows of one caller are in one shard, and a call that charges several of them takes one lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C, packed(4))]
 pub(super) struct RowKey {
-    place: u64,
+    hash: u64,
     tail: u32,
 }
 
-/// Two of the seven bits of hashbrown's tag are not used: a newcomer that looks at a few rows asks for each tag.
+/// Two of the seven bits of hashbrown's tag stay unused, since sampling looks up each tag.
 const UNUSED_TAG: u64 = 3 << 57;
 
 impl RowKey {
-    /// The bits of a place that DashMap chooses a shard by are these, the highest first.
+    /// The number of shards that the hash's shard bits can tell apart.
     pub(super) const MAX_SHARDS: usize = 4096;
 
-    pub(super) fn new(place: u64, tail: u32) -> RowKey {
-        RowKey { place: place & !UNUSED_TAG, tail: tail & !1 }
+    pub(super) fn new(hash: u64, tail: u32) -> RowKey {
+        RowKey { hash: hash & !UNUSED_TAG, tail: tail & !1 }
     }
 
-    /// The hash by which the map finds the row.
     #[inline]
-    pub(super) fn place(self) -> u64 {
-        self.place
+    pub(super) fn hash(self) -> u64 {
+        self.hash
     }
 
-    /// The key of the row's carry row.
     pub(super) fn carry(self) -> RowKey {
         RowKey { tail: self.tail | 1, ..self }
     }
 
-    /// The key of the row, of a carry row.
     pub(super) fn row(self) -> RowKey {
         RowKey { tail: self.tail & !1, ..self }
     }
@@ -188,36 +182,36 @@ impl RowKey {
 #[cfg(tollgate_models)]
 impl RowKey {
     pub(super) fn to_bits(self) -> u128 {
-        u128::from(self.place) << 32 | u128::from(self.tail)
+        u128::from(self.hash) << 32 | u128::from(self.tail)
     }
 
     pub(super) fn from_bits(bits: u128) -> RowKey {
-        RowKey { place: (bits >> 32) as u64, tail: bits as u32 }
+        RowKey { hash: (bits >> 32) as u64, tail: bits as u32 }
     }
 }
 
-/// Makes the keys of rows, under numbers that only this table knows.
-pub(super) struct Keys {
+/// Makes row keys, under random numbers that only this table knows.
+pub(super) struct RowHasher {
     digests: Placement,
     policies: Placement,
 }
 
-/// The seven bits of hashbrown's tag come first.
-const SHARD: u64 = (RowKey::MAX_SHARDS as u64 - 1) << 45;
+/// The bits of a hash by which DashMap chooses a shard, after the seven of hashbrown's tag.
+const SHARD_BITS: u64 = (RowKey::MAX_SHARDS as u64 - 1) << 45;
 
-impl Keys {
-    pub(super) fn random() -> Keys {
-        Keys { digests: Placement::random(), policies: Placement::random() }
+impl RowHasher {
+    pub(super) fn random() -> RowHasher {
+        RowHasher { digests: Placement::random(), policies: Placement::random() }
     }
 
     #[inline]
     pub(super) fn key(&self, row: &RowId<'_>) -> RowKey {
         let policy = self.policy(row.policy);
-        let place = self.digests.place(row.key) ^ policy & !SHARD;
-        RowKey::new(place, (row.key.to_bits() >> 96) as u32 ^ policy as u32)
+        let hash = self.digests.place(row.key) ^ policy & !SHARD_BITS;
+        RowKey::new(hash, (row.key.to_bits() >> 96) as u32 ^ policy as u32)
     }
 
-    /// A number that stands for a policy where rows are counted; never 0.
+    /// A number for a policy in row counts; never 0.
     pub(super) fn number(&self, policy: &PolicyName) -> u32 {
         (self.policy(policy) >> 32) as u32 | 1
     }

@@ -1,13 +1,13 @@
-//! The table of rows: shards with a lock each, and room that is made for newcomers as they come.
+//! The table of rows: shards with one lock each, and eviction when newcomers need slots.
 
 use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use super::call::Place;
+use super::call::Location;
 use super::ledger::{Ledger, Victim};
 use super::map::{Map, Rows};
-use super::row::{Keys, Row, RowKey};
+use super::row::{Row, RowHasher, RowKey};
 use crate::algorithm::Micros;
 use crate::backend::RowId;
 use crate::policy::PolicyName;
@@ -15,31 +15,29 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(super) struct Table {
     map: Map,
-    /// One for each shard, locked after it.
+    /// One per shard, locked after it.
     ledgers: Box<[Mutex<Ledger>]>,
     rows_per_shard: usize,
-    keys: Keys,
-    /// The names of the first policies that had rows, by their numbers. Locked last.
+    hasher: RowHasher,
+    /// The names of the first [`MAX_NAMES`] policies that had rows, by number. Locked last.
     names: Mutex<HashMap<u32, PolicyName>>,
 }
 
-/// A shard, locked for a call.
 pub(super) struct Shard<'a> {
     table: &'a Table,
     pub(super) number: usize,
     pub(super) rows: Rows<'a>,
-    /// Locked on first use. Calls whose rows all exist never lock it.
+    /// Locked on first use, which calls never reach if all their rows exist.
     ledger: Option<MutexGuard<'a, Ledger>>,
-    /// Rows of the call that have found room, and are not added yet.
-    pub(super) coming: usize,
+    /// The call's new rows that were promised a slot but are not added yet.
+    pub(super) incoming: usize,
 }
 
-/// Whether there is room for a newcomer's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum Vacancy {
     Free,
-    /// In exchange for this row.
-    InPlaceOf(RowKey),
+    /// After this row is evicted.
+    Evict(RowKey),
     None,
 }
 
@@ -50,13 +48,13 @@ impl Table {
             map: Map::new(shards),
             ledgers: (0..shards).map(|_| Mutex::default()).collect(),
             rows_per_shard: (max_rows / shards).max(1),
-            keys: Keys::random(),
+            hasher: RowHasher::random(),
             names: Mutex::default(),
         }
     }
 
-    pub(super) fn keys(&self) -> &Keys {
-        &self.keys
+    pub(super) fn hasher(&self) -> &RowHasher {
+        &self.hasher
     }
 
     #[inline]
@@ -64,9 +62,9 @@ impl Table {
         self.map.shard_of(key)
     }
 
-    /// Locks a shard. A caller that locks several takes them in ascending order.
+    /// Locks a shard. Several shards must be locked in ascending order.
     pub(super) fn lock(&self, shard: usize) -> Shard<'_> {
-        Shard { table: self, number: shard, rows: self.map.lock(shard), ledger: None, coming: 0 }
+        Shard { table: self, number: shard, rows: self.map.lock(shard), ledger: None, incoming: 0 }
     }
 
     #[cfg(test)]
@@ -78,7 +76,7 @@ impl Table {
         self.map.len()
     }
 
-    /// The rows of each policy, with those of policies beyond [`MAX_NAMES`] under one name.
+    /// Row counts by policy. Policies beyond [`MAX_NAMES`] are combined under one name.
     pub(super) fn sizes(&self) -> Vec<(PolicyName, usize)> {
         const OTHERS: PolicyName = PolicyName::new("(others)");
         let mut sizes: HashMap<u32, (PolicyName, usize)> =
@@ -92,7 +90,7 @@ impl Table {
         sizes.into_values().chain((others > 0).then_some((OTHERS, others))).collect()
     }
 
-    /// Rows that were dropped before they were clear, and charges that were decided on overflow rows.
+    /// The numbers of rows evicted before they expired, and of charges decided on overflow rows.
     pub(super) fn pressure(&self) -> (u64, u64) {
         self.ledgers
             .iter()
@@ -114,25 +112,24 @@ impl<'a> Shard<'a> {
         ledger.get_or_insert_with(|| locked(&table.ledgers[*number]))
     }
 
-    /// Where to put a row that does not exist yet.
-    pub(super) fn place(
+    pub(super) fn locate(
         &mut self,
         key: RowKey,
         row: &RowId<'_>,
-        busy: &mut SmallVec<[RowKey; 2]>,
+        pinned: &mut SmallVec<[RowKey; 2]>,
         now: Micros,
-    ) -> Place {
-        let policy = self.table.keys.number(row.policy);
-        match self.room(policy, busy, now) {
-            Room::Free => {
-                self.coming += 1;
-                Place::New(None)
+    ) -> Location {
+        let policy = self.table.hasher.number(row.policy);
+        match self.find_slot(policy, pinned, now) {
+            Vacancy::Free => {
+                self.incoming += 1;
+                Location::New(None)
             }
-            Room::InPlaceOf(victim) => {
-                busy.push(victim.row());
-                Place::New(Some(victim))
+            Vacancy::Evict(victim) => {
+                pinned.push(victim.row());
+                Location::New(Some(victim))
             }
-            Room::None => Place::Overflow(self.ledger().shared(policy, key, now)),
+            Vacancy::None => Location::Overflow(self.ledger().overflow_id(policy, key, now)),
         }
     }
 
@@ -142,8 +139,8 @@ impl<'a> Shard<'a> {
 
     pub(super) fn add(&mut self, key: RowKey, mut row: Row, policy: &PolicyName) {
         let number = row.policy;
-        let full = self.table.rows_per_shard;
-        if self.ledger().is_senior(number, full) {
+        let capacity = self.table.rows_per_shard;
+        if self.ledger().is_senior(number, capacity) {
             row.set_senior();
         }
         self.rows.add(key, row);
@@ -152,7 +149,7 @@ impl<'a> Shard<'a> {
         }
     }
 
-    /// Removes a row, and returns whether it was there.
+    /// Removes a row. Returns whether it existed.
     pub(super) fn remove(&mut self, key: RowKey) -> bool {
         let row = self.rows.remove(key);
         if let Some(row) = &row {
@@ -161,57 +158,57 @@ impl<'a> Shard<'a> {
         row.is_some()
     }
 
-    /// Drops a row that still counts, for the sake of another.
+    /// Removes a row that has not expired, for the sake of another.
     pub(super) fn evict(&mut self, key: RowKey) {
         self.remove(key);
         self.remove(key.carry());
         self.ledger().evicted += 1;
     }
 
-    /// Makes room for one more row of a policy; `false` if there is none.
-    pub(super) fn make_room(&mut self, policy: u32, busy: &[RowKey], now: Micros) -> bool {
-        let room = self.room(policy, busy, now);
-        if let Room::InPlaceOf(victim) = room {
+    /// Evicts a row if necessary so that a row of the policy can be added. Returns whether it can.
+    pub(super) fn ensure_slot(&mut self, policy: u32, pinned: &[RowKey], now: Micros) -> bool {
+        let vacancy = self.find_slot(policy, pinned, now);
+        if let Vacancy::Evict(victim) = vacancy {
             self.evict(victim);
         }
-        room != Room::None
+        vacancy != Vacancy::None
     }
 
-    /// Finds room for one more row of a policy, without touching the rows in `busy`.
+    /// Looks for a slot for a row of the policy, without evicting the rows in `pinned`.
     ///
-    /// Each newcomer looks at a few rows and drops those that are clear. No timer or sweep is needed.
-    /// In a full shard it looks on until it finds a row that makes room, or has seen enough.
-    pub(super) fn room(&mut self, policy: u32, busy: &[RowKey], now: Micros) -> Room {
-        let Shard { table, number, rows, ledger, coming } = self;
-        let (full, coming) = (table.rows_per_shard, *coming);
+    /// Samples a few rows and drops the expired ones. In a full shard, samples until a row can be evicted, at most
+    /// [`MAX_SAMPLES`] times.
+    pub(super) fn find_slot(&mut self, policy: u32, pinned: &[RowKey], now: Micros) -> Vacancy {
+        let Shard { table, number, rows, ledger, incoming } = self;
+        let (capacity, incoming) = (table.rows_per_shard, *incoming);
         let ledger = ledger.get_or_insert_with(|| locked(&table.ledgers[*number]));
-        let mut hand = ledger.hand;
-        let (mut clear, mut orphan): (SmallVec<[RowKey; 16]>, _) = (SmallVec::new(), None);
-        let mut victim = Victim::new(ledger, policy, full, now);
-        for _ in 0..MAX_LOOKS {
-            rows.sample(&mut hand, |key, row| {
-                if busy.contains(&key.row()) || clear.contains(&key) {
+        let mut cursor = ledger.cursor;
+        let (mut expired, mut orphan): (SmallVec<[RowKey; 16]>, _) = (SmallVec::new(), None);
+        let mut victim = Victim::new(ledger, policy, capacity, now);
+        for _ in 0..MAX_SAMPLES {
+            rows.sample(&mut cursor, |key, row| {
+                if pinned.contains(&key.row()) || expired.contains(&key) {
                     return;
                 }
                 match key.is_carry() {
-                    _ if row.is_clear(now) => clear.push(key),
+                    _ if row.is_expired(now) => expired.push(key),
                     false => victim.consider(key, &row),
-                    // A carry row whose row is gone.
+                    // A carry row without its row.
                     true if rows.get(key.row()).is_none() => orphan = Some(key),
                     true => {}
                 }
             });
-            if rows.len() + coming < full + clear.len() || orphan.is_some() || victim.is_found() {
+            if rows.len() + incoming < capacity + expired.len() || orphan.is_some() || victim.is_best_found() {
                 break;
             }
         }
         let victim = orphan.or(victim.key());
-        ledger.hand = hand;
-        clear.into_iter().for_each(|key| _ = self.remove(key));
+        ledger.cursor = cursor;
+        expired.into_iter().for_each(|key| _ = self.remove(key));
         match victim {
-            _ if self.rows.len() + coming < full => Room::Free,
-            Some(key) => Room::InPlaceOf(key),
-            None => Room::None,
+            _ if self.rows.len() + incoming < capacity => Vacancy::Free,
+            Some(key) => Vacancy::Evict(key),
+            None => Vacancy::None,
         }
     }
 }
@@ -220,10 +217,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Small shards keep each growth short: it moves all rows of a shard.
+/// Small shards keep each growth short, since it moves all rows of a shard.
 const ROWS_PER_SHARD: usize = 4096;
 const MIN_SHARDS: usize = 4;
-/// Policies whose rows are counted by name.
 const MAX_NAMES: usize = 1024;
-/// Samples of three or four rows each that a newcomer takes of a full shard.
-const MAX_LOOKS: u32 = 8;
+/// Samples, of three or four rows each, that a newcomer takes of a full shard.
+const MAX_SAMPLES: u32 = 8;

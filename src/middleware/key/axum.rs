@@ -1,4 +1,4 @@
-//! Anything that axum can extract from a request's parts, as a key.
+//! Keys from axum extractors.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,10 +9,10 @@ use http::request::Parts;
 
 use super::{Extraction, Found, KeyExtractor};
 
-/// Counts by what an axum extractor finds, with the application's state. A rejection makes the caller anonymous; see
-/// [`or_reject`](KeyExtractor::or_reject) for those who should not be.
+/// Counts by what an axum extractor finds, given the application's state. A rejection makes the caller anonymous; use
+/// [`or_reject`](KeyExtractor::or_reject) to refuse it.
 ///
-/// The extractor works on a copy of the request's parts: what it puts among the extensions does not stay there.
+/// The extractor works on a copy of the request's parts, so extensions that it inserts are lost.
 ///
 /// ```
 /// use axum::extract::{FromRequestParts, Query};
@@ -34,14 +34,7 @@ where
     FromExtractor { shared: Arc::new((state, read)), of: PhantomData }
 }
 
-/// What [`from_extractor`] makes.
-///
-/// ```
-/// use axum::http::Uri;
-/// use tollgate::key::{self, FromExtractor};
-///
-/// let by_path: FromExtractor<Uri, (), fn(Uri) -> String> = key::from_extractor((), |uri: Uri| uri.path().to_owned());
-/// ```
+/// The extractor made by [`from_extractor`].
 pub struct FromExtractor<E, S, F> {
     shared: Arc<(S, F)>,
     of: PhantomData<fn(E)>,

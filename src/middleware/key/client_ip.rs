@@ -15,26 +15,26 @@ use super::request::only;
 use super::{Extraction, Found, KeyError, KeyExtractor};
 use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network, parse_prefix};
 
-/// Counts by the address at the other end of the connection. No header is believed unless [told](ClientIp::trust).
+/// Counts by the client's address. By default this is the peer's address; no header is [trusted](ClientIp::trust).
 ///
-/// IPv4 addresses count one by one; of IPv6 the first 64 bits count, since whoever has one address of such a network
-/// has them all. IPv4 addresses that a dual-stack socket shows as IPv6 are IPv4, and so are those that a NAT64 translator
-/// shows under its well-known prefix, `64:ff9b::/96`, or under [a prefix of yours](ClientIp::nat64).
+/// IPv4 addresses count individually, IPv6 addresses by their first 64 bits, since one client usually has such a
+/// network to itself. IPv4-mapped addresses count as IPv4, and so do those that a NAT64 translator maps under the
+/// well-known prefix `64:ff9b::/96` or under [a prefix of yours](ClientIp::nat64).
 ///
-/// The server has to tell the address: axum by `into_make_service_with_connect_info::<SocketAddr>()`, tonic (feature
-/// `tonic`) by itself, others by a [`PeerAddr`] among the request's extensions. Without it every request is answered
-/// with 500. What to do is not for clients: it is reported once as a [mistake](crate::observe::Mistake).
+/// The server has to provide the address: axum through `into_make_service_with_connect_info::<SocketAddr>()`, tonic
+/// (feature `tonic`) always, other servers through a [`PeerAddr`] extension. Without it, every request is refused with
+/// 500, and the remedy is reported once as a [mistake](crate::observe::Mistake).
 ///
 /// ```
 /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
 ///
 /// let quota = Quota::token_bucket(10, MINUTE);
 /// RateLimitLayer::new(quota, key::client_ip());
-/// // A coarser net: a customer's whole site.
+/// // By a customer's whole network.
 /// RateLimitLayer::new(quota, key::client_ip().prefixes(24, 48));
-/// // Behind proxies of your own, which append to X-Forwarded-For.
+/// // Behind your own proxies, which append to X-Forwarded-For.
 /// RateLimitLayer::new(quota, key::client_ip().trust(["10.0.0.0/8", "fd00::/8"]));
-/// // Behind a CDN that sets a header of its own, reached only from its addresses.
+/// // Behind a CDN that sets its own header, reachable only from its addresses.
 /// RateLimitLayer::new(quota, key::client_ip().trust(["192.0.2.0/24"]).from_header("cf-connecting-ip"));
 /// ```
 pub fn client_ip() -> ClientIp {
@@ -42,37 +42,68 @@ pub fn client_ip() -> ClientIp {
         prefix_v4: 32,
         prefix_v6: 64,
         nat64: Vec::new(),
-        believe: Believe::Nobody,
-        source: Source::XForwardedFor,
+        trust: Trust::PeerOnly,
+        header: AddressHeader::XForwardedFor,
     }
 }
 
-/// What [`client_ip`] makes: which address counts, how much of it, and whose word is taken for it.
+/// The extractor made by [`client_ip`]: how to find the address, and how much of it counts.
 ///
 /// ```
-/// let clients: tollgate::key::ClientIp = tollgate::key::client_ip();
+/// use http::Request;
+/// use tollgate::key::{self, KeyExtractor, PeerAddr};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let request = Request::builder()
+///     .header("x-forwarded-for", "203.0.113.9, 192.0.2.7, 10.0.0.2")
+///     .header("forwarded", "for=192.0.2.8;proto=https")
+///     .header("cf-connecting-ip", "192.0.2.9");
+/// let (mut parts, ()) = request.body(())?.into_parts();
+/// assert_eq!(key::client_ip().resolve(&parts), None); // no peer address
+/// parts.extensions.insert(PeerAddr("[2001:db8:64::10.0.0.1]:50000".parse()?));
+///
+/// let clients = key::client_ip().nat64(["2001:db8:64::/96"]);
+/// assert_eq!(clients.resolve(&parts), Some([10, 0, 0, 1].into()));
+/// assert_eq!(clients.clone().trust_hops(2).resolve(&parts), Some([192, 0, 2, 7].into()));
+/// assert_eq!(clients.clone().trust_hops(4).resolve(&parts), Some([10, 0, 0, 1].into())); // too few entries
+/// let other_proxy = clients.clone().trust(["198.51.100.1"]);
+/// assert_eq!(other_proxy.resolve(&parts), Some([10, 0, 0, 1].into())); // the peer is not trusted
+///
+/// let clients = clients.trust(["10.0.0.0/8"]);
+/// assert_eq!(clients.resolve(&parts), Some([192, 0, 2, 7].into())); // the client of 10.0.0.2; the rest is not trusted
+/// assert_eq!(clients.clone().from_forwarded().resolve(&parts), Some([192, 0, 2, 8].into()));
+/// let clients = clients.from_header("cf-connecting-ip").prefixes(24, 48);
+/// assert_eq!(clients.resolve(&parts), Some([192, 0, 2, 9].into()));
+/// assert_eq!(clients.key([192, 0, 2, 9].into()).to_text(), "192.0.2.0/24");
+/// assert_eq!(clients.subject(&parts).await?, Some(clients.key([192, 0, 2, 99].into()).into()));
+/// assert!(clients.within(["192.0.2.0/24"])(&parts));
+/// assert_eq!(key::client_ip().key("2001:db8::7".parse()?).to_text(), "2001:db8::/64");
+///
+/// assert!(key::client_ip().try_trust(["the office"]).is_err());
+/// assert!(key::client_ip().try_nat64(["2001:db8:64::/95"]).is_err());
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct ClientIp {
     prefix_v4: u8,
     prefix_v6: u8,
-    /// The operator's own prefixes: IPv4 clients come as addresses in them.
     nat64: Vec<Ipv6Net>,
-    believe: Believe,
-    source: Source,
+    trust: Trust,
+    header: AddressHeader,
 }
 
-/// Whose word is taken for whom they saw.
+/// The proxies whose header entries are trusted.
 #[derive(Clone, Debug)]
-enum Believe {
-    Nobody,
+enum Trust {
+    PeerOnly,
     Networks(Vec<IpNet>),
     Hops(usize),
 }
 
-/// Where it is written.
 #[derive(Clone, Debug)]
-enum Source {
+enum AddressHeader {
     XForwardedFor,
     Forwarded,
     Single(HeaderName),
@@ -81,21 +112,7 @@ enum Source {
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 impl ClientIp {
-    /// How many leading bits of an address count. Defaults to 32 and 64; more than there are means all.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::{key::{self, KeyExtractor}, Key};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::key::KeyError> {
-    /// let (mut parts, ()) = Request::new(()).into_parts();
-    /// parts.extensions.insert(key::PeerAddr(([192, 0, 2, 7], 50_000).into()));
-    /// let caller = key::client_ip().prefixes(24, 48).subject(&parts).await?.expect("it does not skip");
-    /// assert_eq!(caller.key(), Some(&Key::network([192, 0, 2, 0].into(), 24, 48)));
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Sets how many leading bits of an address count. Defaults to 32 and 64; larger values mean the whole address.
     #[must_use]
     pub fn prefixes(mut self, v4: u8, v6: u8) -> ClientIp {
         self.prefix_v4 = v4;
@@ -103,33 +120,18 @@ impl ClientIp {
         self
     }
 
-    /// Believes the proxies in these networks (`"10.0.0.0/8"`, or one address) about whom they saw.
+    /// Trusts proxies in these networks (`"10.0.0.0/8"`, or one address) to report their clients' addresses.
     ///
-    /// If the other end of the connection is one of them, all lines of `X-Forwarded-For` (or what
-    /// [`from_forwarded`](ClientIp::from_forwarded) or [`from_header`](ClientIp::from_header) says) are read from the
-    /// right, and the first address that is not one of them is the client's. An entry that is no address ends the walk:
-    /// the last proxy before it is taken for the client, and nothing further left is believed. No other header is
-    /// looked at.
+    /// If the peer is trusted, all lines of `X-Forwarded-For` (or of the header set by
+    /// [`from_forwarded`](ClientIp::from_forwarded) or [`from_header`](ClientIp::from_header)) are read from the right,
+    /// and the first address outside the networks is the client's. An invalid entry ends the search: the last proxy
+    /// before it counts as the client. No other header is read.
     ///
-    /// A client whose own address is in these networks is believed too: do not try it out with a proxy and a client on
-    /// one trusted address.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::key;
-    ///
-    /// let from = |peer: [u8; 4]| {
-    ///     let request = Request::builder().header("x-forwarded-for", "203.0.113.9, 192.0.2.7, 10.0.0.2");
-    ///     let (mut parts, ()) = request.body(()).expect("a request").into_parts();
-    ///     parts.extensions.insert(key::PeerAddr((peer, 50_000).into()));
-    ///     key::client_ip().trust(["10.0.0.0/8"]).resolve(&parts)
-    /// };
-    /// assert_eq!(from([10, 0, 0, 1]), Some([192, 0, 2, 7].into())); // whom 10.0.0.2 saw; the rest is hearsay
-    /// assert_eq!(from([198, 51, 100, 1]), Some([198, 51, 100, 1].into())); // no proxy of ours
-    /// ```
+    /// Clients in these networks are trusted as well, so do not test with a proxy and a client on one trusted address.
+    /// See [`ClientIp`] for an example.
     ///
     /// # Panics
-    /// If one of them is no network; the message shows it. See [`try_trust`](ClientIp::try_trust).
+    /// If one of them is not a network. See [`try_trust`](ClientIp::try_trust).
     #[track_caller]
     #[must_use]
     pub fn trust<I>(self, networks: I) -> ClientIp
@@ -143,112 +145,62 @@ impl ClientIp {
         }
     }
 
-    /// [`trust`](ClientIp::trust) for networks known only at run time.
-    ///
-    /// ```
-    /// use tollgate::key;
-    ///
-    /// assert!(key::client_ip().try_trust(["10.0.0.0/8", "2001:db8::1"]).is_ok());
-    /// assert!(key::client_ip().try_trust(["the office"]).is_err());
-    /// ```
+    /// Like [`trust`](ClientIp::trust), for networks known only at run time.
     ///
     /// # Errors
-    /// If one of them is no network; the error shows it.
+    /// If one of them is not a network; the error shows it.
     pub fn try_trust<I>(mut self, networks: I) -> Result<ClientIp, CidrError>
     where
         I: IntoIterator,
         I::Item: AsRef<str>,
     {
-        self.believe = Believe::Networks(parse_networks(networks)?);
-        self.reachable()
+        self.trust = Trust::Networks(parse_networks(networks)?);
+        self.checked()
     }
 
-    /// Believes that a request has passed exactly so many proxies of yours, whatever their addresses: the client is the
-    /// `hops`-th entry from the right. Only where nobody can reach the service past them.
+    /// Trusts that every request has passed exactly `hops` proxies, whatever their addresses: the client is the
+    /// `hops`-th entry from the right. Use it only if the service cannot be reached past the proxies.
     ///
-    /// Where there are fewer entries, or that one is no address, the address at the other end of the connection counts.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::key;
-    ///
-    /// let request = Request::builder().header("x-forwarded-for", "203.0.113.9, 192.0.2.7");
-    /// let (mut parts, ()) = request.body(()).expect("a request").into_parts();
-    /// parts.extensions.insert(key::PeerAddr(([198, 51, 100, 1], 50_000).into()));
-    /// assert_eq!(key::client_ip().trust_hops(1).resolve(&parts), Some([192, 0, 2, 7].into()));
-    /// assert_eq!(key::client_ip().trust_hops(3).resolve(&parts), Some([198, 51, 100, 1].into())); // too few entries
-    /// ```
+    /// With fewer entries, or an invalid one at that position, the peer's address counts.
     #[must_use]
     pub fn trust_hops(mut self, hops: usize) -> ClientIp {
-        self.believe = if hops == 0 { Believe::Nobody } else { Believe::Hops(hops) };
+        self.trust = if hops == 0 { Trust::PeerOnly } else { Trust::Hops(hops) };
         self
     }
 
-    /// Reads `Forwarded` (RFC 7239) and not `X-Forwarded-For`, of whomever is [trusted](ClientIp::trust). Where nobody
-    /// is, every request is answered with 500 and what to do.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::key;
-    ///
-    /// let request = Request::builder().header("forwarded", "for=192.0.2.7;proto=https");
-    /// let (mut parts, ()) = request.body(()).expect("a request").into_parts();
-    /// parts.extensions.insert(key::PeerAddr(([10, 0, 0, 1], 50_000).into()));
-    /// let client_ip = key::client_ip().trust(["10.0.0.0/8"]).from_forwarded();
-    /// assert_eq!(client_ip.resolve(&parts), Some([192, 0, 2, 7].into()));
-    /// ```
+    /// Reads `Forwarded` (RFC 7239) from [trusted](ClientIp::trust) proxies instead of `X-Forwarded-For`. Without a
+    /// trusted proxy, every request is refused with 500 and an explanation.
     #[must_use]
     pub fn from_forwarded(mut self) -> ClientIp {
-        self.source = Source::Forwarded;
+        self.header = AddressHeader::Forwarded;
         self
     }
 
-    /// Reads a header with one address that the trusted proxies set, and overwrite if a client sends it:
-    /// `cf-connecting-ip`, `true-client-ip`, `fly-client-ip`, `x-real-ip`, `cloudfront-viewer-address`. A request that
-    /// has it twice is taken to come from the proxy itself. Where nobody is [trusted](ClientIp::trust), every request
-    /// is answered with 500 and what to do.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::key;
-    ///
-    /// let request = Request::builder().header("cf-connecting-ip", "192.0.2.7");
-    /// let (mut parts, ()) = request.body(()).expect("a request").into_parts();
-    /// parts.extensions.insert(key::PeerAddr(([198, 51, 100, 1], 50_000).into()));
-    /// let client_ip = key::client_ip().trust(["198.51.100.0/24"]).from_header("cf-connecting-ip");
-    /// assert_eq!(client_ip.resolve(&parts), Some([192, 0, 2, 7].into()));
-    /// ```
+    /// Reads a header with a single address that trusted proxies set and overwrite: `cf-connecting-ip`,
+    /// `true-client-ip`, `fly-client-ip`, `x-real-ip`, `cloudfront-viewer-address`. If a request contains it twice, the
+    /// proxy counts as the client. Without a [trusted](ClientIp::trust) proxy, every request is refused with 500 and an
+    /// explanation.
     ///
     /// # Panics
-    /// If `name` is no header name in lower case; the message says what to write.
+    /// If `name` is not a lower-case header name.
     #[track_caller]
     #[must_use]
     pub fn from_header(mut self, name: &'static str) -> ClientIp {
-        self.source = Source::Single(field_name(name));
+        self.header = AddressHeader::Single(field_name(name));
         self
     }
 
-    /// Maps the addresses in these NAT64 prefixes to the IPv4 addresses within them (RFC 6052): for translators that use
-    /// a prefix of yours, of 32, 40, 48, 56, 64 or 96 bits. Without this, all IPv4 clients behind such a translator are
-    /// one caller. The well-known prefix `64:ff9b::/96` is always mapped, except for private IPv4 addresses, which it may
-    /// not carry; name it here if your translator writes them.
+    /// Maps addresses in these NAT64 prefixes (32, 40, 48, 56, 64 or 96 bits) to the IPv4 addresses within (RFC 6052).
     ///
-    /// Keys, trusted proxies, deny rules and blocks of the layer go by the IPv4 address. Deny rules that name IPv6
-    /// networks inside such a prefix match no client: write the IPv4 networks.
+    /// Use this for translators with a prefix of yours; without it, all IPv4 clients behind such a translator count as
+    /// one caller. The well-known prefix `64:ff9b::/96` is always mapped, except for private IPv4 addresses, which it
+    /// must not carry; list it here if your translator writes those.
     ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::key;
-    ///
-    /// let (mut parts, ()) = Request::new(()).into_parts();
-    /// parts.extensions.insert(key::PeerAddr("[2001:db8:64::192.0.2.7]:50000".parse()?));
-    /// let clients = key::client_ip().nat64(["2001:db8:64::/96"]);
-    /// assert_eq!(clients.resolve(&parts), Some([192, 0, 2, 7].into()));
-    /// # Ok::<(), std::net::AddrParseError>(())
-    /// ```
+    /// The layer's keys, trusted proxies, deny rules and blocks then use the IPv4 address. Deny rules with IPv6
+    /// networks inside such a prefix match no client: use the IPv4 networks.
     ///
     /// # Panics
-    /// If one of them is no such prefix, or a [trusted](ClientIp::trust) network lies within one; the message shows it. See
+    /// If one of them is not such a prefix, or contains a [trusted](ClientIp::trust) network. See
     /// [`try_nat64`](ClientIp::try_nat64).
     #[track_caller]
     #[must_use]
@@ -263,29 +215,22 @@ impl ClientIp {
         }
     }
 
-    /// [`nat64`](ClientIp::nat64) for prefixes known only at run time.
-    ///
-    /// ```
-    /// use tollgate::key;
-    ///
-    /// assert!(key::client_ip().try_nat64(["2001:db8:64::/96"]).is_ok());
-    /// assert!(key::client_ip().try_nat64(["2001:db8:64::/95"]).is_err());
-    /// ```
+    /// Like [`nat64`](ClientIp::nat64), for prefixes known only at run time.
     ///
     /// # Errors
-    /// If one of them is no such prefix, or a trusted network lies within one; the error shows it.
+    /// If one of them is not such a prefix, or contains a trusted network; the error shows it.
     pub fn try_nat64<I>(mut self, prefixes: I) -> Result<ClientIp, CidrError>
     where
         I: IntoIterator,
         I::Item: AsRef<str>,
     {
         self.nat64 = prefixes.into_iter().map(|prefix| parse_prefix(prefix.as_ref())).collect::<Result<_, _>>()?;
-        self.reachable()
+        self.checked()
     }
 
-    /// This, unless it trusts a network in which no mapped address lies.
-    fn reachable(self) -> Result<ClientIp, CidrError> {
-        let Believe::Networks(networks) = &self.believe else { return Ok(self) };
+    /// Rejects trusted networks within a NAT64 prefix: mapped addresses never lie in them.
+    fn checked(self) -> Result<ClientIp, CidrError> {
+        let Trust::Networks(networks) = &self.trust else { return Ok(self) };
         for network in networks {
             let within = |prefix: &&Ipv6Net| matches!(network, IpNet::V6(v6) if prefix.contains(v6));
             if let Some(prefix) = self.nat64.iter().find(within) {
@@ -296,7 +241,6 @@ impl ClientIp {
         Ok(self)
     }
 
-    /// The address that counts.
     fn canonical(&self, address: IpAddr) -> IpAddr {
         let address = canonical(address);
         let IpAddr::V6(v6) = address else { return address };
@@ -304,17 +248,10 @@ impl ClientIp {
         prefix.map_or(address, |prefix| IpAddr::V4(embedded(v6, prefix.prefix_len())))
     }
 
-    /// A test for [`skip`](crate::RateLimitLayer::skip): whether the client is in one of these networks.
-    ///
-    /// ```
-    /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
-    ///
-    /// let clients = key::client_ip().trust(["10.0.0.0/8"]);
-    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), clients.clone()).skip(clients.within(["192.0.2.0/24"]));
-    /// ```
+    /// Makes a predicate for [`skip`](crate::RateLimitLayer::skip): whether the client is in one of these networks.
     ///
     /// # Panics
-    /// If one of them is no network.
+    /// If one of them is not a network.
     #[track_caller]
     pub fn within<I>(self, networks: I) -> impl Fn(&Parts) -> bool + Send + Sync + 'static
     where
@@ -330,46 +267,26 @@ impl ClientIp {
         }
     }
 
-    /// The key of requests from this address: its network, by the [prefixes](ClientIp::prefixes) that count. For
-    /// resetting it or looking at it; a deny list has [`DenyRule::network`](crate::protection::DenyRule::network) for addresses.
-    ///
-    /// ```
-    /// use tollgate::{Key, key};
-    ///
-    /// let address = "2001:db8::7".parse()?;
-    /// assert_eq!(key::client_ip().key(address).to_text(), "2001:db8::/64");
-    /// assert_ne!(key::client_ip().key(address), Key::from(address)); // the whole address is another key
-    /// # Ok::<(), std::net::AddrParseError>(())
-    /// ```
+    /// The key of requests from this address: its network by the configured [prefixes](ClientIp::prefixes). Use it to
+    /// inspect or reset the key; to deny addresses, use [`DenyRule::network`](crate::protection::DenyRule::network).
     pub fn key(&self, address: IpAddr) -> Key {
         Key::network(self.canonical(address), self.prefix_v4, self.prefix_v6)
     }
 
-    /// The client's address, canonical and whole; `None` if the server does not tell who is at the other end.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::key;
-    ///
-    /// let (mut parts, ()) = Request::new(()).into_parts();
-    /// assert_eq!(key::client_ip().resolve(&parts), None);
-    /// parts.extensions.insert(key::PeerAddr("[::ffff:192.0.2.7]:50000".parse()?));
-    /// assert_eq!(key::client_ip().resolve(&parts), Some([192, 0, 2, 7].into()));
-    /// # Ok::<(), std::net::AddrParseError>(())
-    /// ```
+    /// The client's address in canonical form; `None` if the server does not provide the peer's address.
     pub fn resolve(&self, parts: &Parts) -> Option<IpAddr> {
         let headers = &parts.headers;
         let peer = self.canonical(peer(&parts.extensions)?.ip());
-        Some(match &self.believe {
-            Believe::Nobody => peer,
-            Believe::Hops(hops) => self.written(headers).nth(hops - 1).flatten().map_or(peer, |ip| self.canonical(ip)),
-            Believe::Networks(networks) => {
-                let believed = |address: &IpAddr| networks.iter().any(|network| network.contains(address));
+        Some(match &self.trust {
+            Trust::PeerOnly => peer,
+            Trust::Hops(hops) => self.recorded(headers).nth(hops - 1).flatten().map_or(peer, |ip| self.canonical(ip)),
+            Trust::Networks(networks) => {
+                let is_trusted = |address: &IpAddr| networks.iter().any(|network| network.contains(address));
                 let mut client = peer;
-                let mut written = self.written(headers);
-                while believed(&client) {
-                    // Never skip an entry that makes no sense: what is left of it is anybody's.
-                    let Some(Some(address)) = written.next() else { break };
+                let mut recorded = self.recorded(headers);
+                while is_trusted(&client) {
+                    // An invalid entry must not be skipped: everything to its left may be forged.
+                    let Some(Some(address)) = recorded.next() else { break };
                     client = self.canonical(address);
                 }
                 client
@@ -377,12 +294,12 @@ impl ClientIp {
         })
     }
 
-    /// What proxies wrote, the nearest one's word first; `None` where it is no address.
-    fn written<'a>(&self, headers: &'a HeaderMap) -> Box<dyn Iterator<Item = Option<IpAddr>> + 'a> {
-        match &self.source {
-            Source::XForwardedFor => Box::new(entries(headers, &X_FORWARDED_FOR, false).map(address)),
-            Source::Forwarded => Box::new(entries(headers, &FORWARDED, true).map(node)),
-            Source::Single(name) => {
+    /// The addresses that proxies recorded, the nearest proxy's first; `None` for an invalid entry.
+    fn recorded<'a>(&self, headers: &'a HeaderMap) -> Box<dyn Iterator<Item = Option<IpAddr>> + 'a> {
+        match &self.header {
+            AddressHeader::XForwardedFor => Box::new(entries(headers, &X_FORWARDED_FOR, false).map(address)),
+            AddressHeader::Forwarded => Box::new(entries(headers, &FORWARDED, true).map(node)),
+            AddressHeader::Single(name) => {
                 Box::new(std::iter::once(only(headers, name).and_then(|value| single(name, value))))
             }
         }
@@ -391,8 +308,8 @@ impl ClientIp {
 
 impl KeyExtractor for ClientIp {
     fn extract(&self, parts: &Parts) -> Extraction {
-        // A header that is read, but that nobody is believed about.
-        if let (Believe::Nobody, Source::Forwarded | Source::Single(_)) = (&self.believe, &self.source) {
+        // A header is configured, but no proxy that may set it.
+        if let (Trust::PeerOnly, AddressHeader::Forwarded | AddressHeader::Single(_)) = (&self.trust, &self.header) {
             return Extraction::Now(Found::Refuse(KeyError::new(UNTRUSTED)));
         }
         match self.resolve(parts) {
@@ -411,40 +328,29 @@ impl KeyExtractor for ClientIp {
     }
 }
 
-/// A single address.
 fn single(name: &HeaderName, value: &[u8]) -> Option<IpAddr> {
     if name != "cloudfront-viewer-address" {
         return address(value);
     }
-    // CloudFront always writes a port, after an IPv6 address without brackets: `2001:db8::1:443` must not be read as an
-    // address, of a network that its owner chooses by the port.
+    // CloudFront always appends a port, even to an IPv6 address without brackets. `2001:db8::1:443` must not be read as
+    // an address, whose network the client could choose through its port.
     let colon = value.iter().rposition(|byte| *byte == b':')?;
     let port = &value[colon + 1..];
     let is_port = matches!(port.len(), 1..=5) && port.iter().all(u8::is_ascii_digit);
     address(&value[..colon]).filter(|_| is_port)
 }
 
-/// The address at the other end of the connection, for servers that do not tell it in a way of their own: to be put
-/// among a request's extensions by whoever accepts connections.
-///
-/// ```
-/// use http::Request;
-/// use tollgate::key;
-///
-/// let (mut parts, ()) = Request::new(()).into_parts();
-/// parts.extensions.insert(key::PeerAddr(([192, 0, 2, 7], 50_000).into()));
-/// assert_eq!(key::client_ip().resolve(&parts), Some([192, 0, 2, 7].into()));
-/// ```
+/// The peer's address, as an extension for servers that do not provide it otherwise. Insert it into each request where
+/// connections are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs)] // An address is all there is to it.
+#[allow(clippy::exhaustive_structs)] // A newtype of the address.
 pub struct PeerAddr(pub SocketAddr);
 
 fn peer(extensions: &Extensions) -> Option<SocketAddr> {
     let peer = None;
     #[cfg(feature = "axum")]
     let peer = peer.or_else(|| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0));
-    // Over TLS tonic wraps it in a type that only exists together with a TLS library of the user's choice; tonic's own
-    // request finds it.
+    // Over TLS, tonic wraps its connection info in a type of the TLS library in use; `tonic::Request` finds it.
     #[cfg(feature = "tonic")]
     let peer = peer.or_else(|| tonic::Request::from_parts(Default::default(), extensions.clone(), ()).remote_addr());
     let peer = peer.or_else(|| extensions.get::<PeerAddr>().map(|peer| peer.0));
@@ -460,7 +366,7 @@ fn parse_networks(networks: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<I
 const UNTRUSTED: &str = "tollgate: `client_ip()` is told to read a header but not whom to believe. Say which networks your \
     proxies are in with `.trust([..])`, or how many of them a request passes with `.trust_hops(n)`";
 
-/// For clients. What to do about it is in the mistake that the limiter reports.
+/// Shown to clients. The mistake that the limiter reports contains the remedy.
 const MISSING: &str = "the request has no peer address to limit by";
 
 #[cfg(test)]
@@ -487,21 +393,21 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_nobody_is_trusted_with_is_a_mistake_and_says_so() {
+    fn a_header_without_a_trusted_proxy_is_an_error() {
         let parts = parts(Some("10.0.0.1"), &[("cf-connecting-ip", "203.0.113.9")]);
         assert!(refused(&client_ip().from_header("cf-connecting-ip"), &parts).contains(".trust([..])"));
         assert!(refused(&client_ip().from_forwarded(), &parts).contains(".trust([..])"));
     }
 
     #[test]
-    fn without_a_peer_nothing_is_believed() {
+    fn without_a_peer_no_header_is_trusted() {
         let parts = parts(None, &[("x-forwarded-for", "203.0.113.9")]);
         assert!(refused(&client_ip().trust(["0.0.0.0/0"]), &parts).contains("no peer address"));
     }
 
     #[cfg(feature = "tonic")]
     #[test]
-    fn a_grpc_server_tells_its_peer_by_itself() {
+    fn the_peer_address_of_tonic_is_found() {
         let mut parts = parts(None, &[]);
         assert_eq!(client_ip().resolve(&parts), None);
         let remote_addr = Some(SocketAddr::from(([192, 0, 2, 1], 4711)));
@@ -510,14 +416,14 @@ mod tests {
     }
 
     #[test]
-    fn the_client_is_the_first_from_the_right_that_is_not_believed() {
+    fn the_client_is_the_first_from_the_right_that_is_not_trusted() {
         let found = |written: &str| {
             let parts = parts(Some("10.0.0.1"), &[("x-forwarded-for", written)]);
             client_ip().trust(["10.0.0.0/8"]).resolve(&parts).expect("a peer").to_string()
         };
         assert_eq!(found("6.6.6.6, 203.0.113.9, 10.0.0.3, 10.0.0.2"), "203.0.113.9");
         assert_eq!(found("203.0.113.9"), "203.0.113.9");
-        // Where the chain ends, or breaks, the last proxy is taken for the client.
+        // At the end of the chain, or at an invalid entry, the last proxy counts as the client.
         assert_eq!(found("10.0.0.3, 10.0.0.2"), "10.0.0.3");
         assert_eq!(found("203.0.113.9, unknown, 10.0.0.2"), "10.0.0.2");
     }
@@ -528,7 +434,7 @@ mod tests {
         for (hops, client) in [
             (0, "192.0.2.1"),
             (1, "198.51.100.1"),
-            // No address, or nothing there.
+            // Invalid or missing entries.
             (2, "192.0.2.1"),
             (3, "198.51.100.3"),
             (4, "192.0.2.1"),
@@ -570,8 +476,8 @@ mod tests {
             assert_eq!(resolve(trusted), "203.0.113.9", "{trusted}");
         }
         assert_eq!(resolve("10.9.0.0/16"), "10.1.2.3");
-        let error = client_ip().try_trust(["10.0.0.0/33"]).expect_err("no network").to_string();
-        assert!(error.starts_with("\"10.0.0.0/33\" is no network"), "{error}");
+        let error = client_ip().try_trust(["10.0.0.0/33"]).expect_err("an invalid network").to_string();
+        assert!(error.starts_with("\"10.0.0.0/33\" is not a network"), "{error}");
     }
 
     #[test]

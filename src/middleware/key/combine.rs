@@ -1,4 +1,4 @@
-//! Extractors made of others.
+//! Combinators of extractors.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,28 +9,20 @@ use http::request::Parts;
 use super::{Extraction, Found, KeyError, KeyExtractor};
 use crate::policy::{Key, KeyFault, Subject};
 
-/// What [`KeyExtractor::or`] makes.
-///
-/// ```
-/// use tollgate::key::{self, ClientIp, Extension, KeyExtractor, Or};
-///
-/// struct User { id: u64 }
-/// let id: fn(&User) -> u64 = |user| user.id;
-/// let either: Or<Extension<User, fn(&User) -> u64>, ClientIp> = key::extension(id).or(key::client_ip());
-/// ```
+/// The extractor made by [`KeyExtractor::or`].
 #[derive(Clone, Debug)]
 pub struct Or<A, B>(pub(super) A, pub(super) Arc<B>);
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn extract(&self, parts: &Parts) -> Extraction {
         match self.0.extract(parts) {
-            Extraction::Now(found) if is_nobody(&found) => self.1.extract(parts),
+            Extraction::Now(found) if is_anonymous(&found) => self.1.extract(parts),
             Extraction::Later(first) => {
-                // The second sees the request now; a future that is not needed is dropped unpolled.
+                // The second extractor needs the request now; its future is dropped unpolled if unused.
                 let second = self.1.extract(parts);
                 Extraction::later(async move {
                     let found = first.await;
-                    if is_nobody(&found) { second.found().await } else { found }
+                    if is_anonymous(&found) { second.found().await } else { found }
                 })
             }
             found => found,
@@ -51,15 +43,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     }
 }
 
-/// What [`KeyExtractor::and`] makes.
-///
-/// ```
-/// use tollgate::key::{self, And, ClientIp, Extension, KeyExtractor};
-///
-/// struct User { id: u64 }
-/// let id: fn(&User) -> u64 = |user| user.id;
-/// let both: And<Extension<User, fn(&User) -> u64>, ClientIp> = key::extension(id).and(key::client_ip());
-/// ```
+/// The extractor made by [`KeyExtractor::and`].
 #[derive(Clone, Debug)]
 pub struct And<A, B>(pub(super) A, pub(super) B);
 
@@ -76,7 +60,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for And<A, B> {
     }
 
     fn can_find(&self, key: &Key) -> bool {
-        // A caller that lacks one of the two has no key. A deny list finds credentials in pairs, too.
+        // A caller that lacks either key is anonymous. Deny lists also find credentials within a pair.
         if *key == Key::anonymous() || key.source().is_some() {
             return self.0.can_find(key) || self.1.can_find(key);
         }
@@ -88,14 +72,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for And<A, B> {
     }
 }
 
-/// What [`KeyExtractor::map`] makes.
-///
-/// ```
-/// use tollgate::key::{self, ClientIp, KeyExtractor, Map};
-/// use tollgate::Subject;
-///
-/// let changed: Map<ClientIp, fn(Subject) -> Subject> = key::client_ip().map(|subject| subject.tier("visitor"));
-/// ```
+/// The extractor made by [`KeyExtractor::map`].
 #[derive(Clone, Debug)]
 pub struct Map<A, F>(pub(super) A, pub(super) Arc<F>);
 
@@ -121,20 +98,14 @@ where
     }
 }
 
-/// What [`KeyExtractor::or_reject`] makes.
-///
-/// ```
-/// use tollgate::key::{self, Bearer, KeyExtractor, OrReject};
-///
-/// let only_known: OrReject<Bearer> = key::bearer().or_reject(); // inside of the layer that checked the token
-/// ```
+/// The extractor made by [`KeyExtractor::or_reject`].
 #[derive(Clone, Debug)]
 pub struct OrReject<A>(pub(super) A);
 
 impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
     fn extract(&self, parts: &Parts) -> Extraction {
         self.0.extract(parts).then(|found| {
-            if !is_nobody(&found) {
+            if !is_anonymous(&found) {
                 return found;
             }
             let error = KeyError::new("the request does not say who is asking, which this service needs to know");
@@ -155,19 +126,13 @@ impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
     }
 }
 
-/// What [`KeyExtractor::or_skip`] makes.
-///
-/// ```
-/// use tollgate::key::{self, Bearer, KeyExtractor, OrSkip};
-///
-/// let only_known: OrSkip<Bearer> = key::bearer().or_skip(); // inside of the layer that checked the token
-/// ```
+/// The extractor made by [`KeyExtractor::or_skip`].
 #[derive(Clone, Debug)]
 pub struct OrSkip<A>(pub(super) A);
 
 impl<A: KeyExtractor> KeyExtractor for OrSkip<A> {
     fn extract(&self, parts: &Parts) -> Extraction {
-        self.0.extract(parts).then(|found| if is_nobody(&found) { Found::Skip } else { found })
+        self.0.extract(parts).then(|found| if is_anonymous(&found) { Found::Skip } else { found })
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
@@ -183,7 +148,7 @@ impl<A: KeyExtractor> KeyExtractor for OrSkip<A> {
     }
 }
 
-fn is_nobody(found: &Found) -> bool {
+fn is_anonymous(found: &Found) -> bool {
     matches!(found, Found::Subject(subject) if subject.key().is_none())
 }
 
@@ -193,7 +158,7 @@ fn both(first: Found, second: Found) -> Found {
         (Found::Skip, _) | (_, Found::Skip) => Found::Skip,
         (Found::Subject(first), Found::Subject(second)) => {
             let Some((a, b)) = first.key().zip(second.key()) else {
-                // Nobody's tier either: the anonymous bucket is for all who lack a key.
+                // Without a tier: all callers that lack a key share the anonymous row.
                 return Found::Subject(Subject::anonymous());
             };
             let subject = Subject::new((a, b));
@@ -215,7 +180,7 @@ mod tests {
         let parts = http::Request::new(()).into_parts().0;
         match pin!(extractor.extract(&parts).found()).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(found) => found,
-            Poll::Pending => panic!("nothing here waits"),
+            Poll::Pending => panic!("the test futures are ready"),
         }
     }
 
@@ -226,7 +191,7 @@ mod tests {
         }
     }
 
-    /// The same extractor at once and later.
+    /// An extractor whose result is a future; [`now`] is its immediate counterpart.
     fn later(answer: Option<u64>) -> impl KeyExtractor {
         move |_: &Parts| Extraction::later(async move { answer })
     }
@@ -236,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn or_asks_the_second_only_if_the_first_finds_nobody() {
+    fn or_asks_the_second_only_if_the_first_finds_no_key() {
         for (first, second, found) in
             [(Some(1), Some(2), Some(1)), (None, Some(2), Some(2)), (None, None, None), (Some(1), None, Some(1))]
         {
@@ -260,23 +225,26 @@ mod tests {
     }
 
     #[test]
-    fn the_address_is_of_whoever_looks_at_one() {
+    fn the_address_comes_from_whichever_extractor_has_one() {
         let parts = {
             let mut parts = http::Request::new(()).into_parts().0;
             parts.extensions.insert(super::super::PeerAddr(([192, 0, 2, 1], 4711).into()));
             parts
         };
         let ip = super::super::client_ip;
-        let nobody = || now(None);
+        let anonymous = || now(None);
         for (extractor, found) in [
-            (Box::new(ip().or(nobody())) as Box<dyn KeyExtractor>, true),
-            (Box::new(nobody().or(ip())), true),
-            (Box::new(ip().and(nobody())), true),
-            (Box::new(nobody().and(ip())), true),
+            (Box::new(ip().or(anonymous())) as Box<dyn KeyExtractor>, true),
+            (Box::new(anonymous().or(ip())), true),
+            (Box::new(ip().and(anonymous())), true),
+            (Box::new(anonymous().and(ip())), true),
             (Box::new(ip().map(|subject| subject)), true),
             (Box::new(ip().or_reject()), true),
             (Box::new(ip().or_skip()), true),
-            (Box::new(nobody().or(nobody()).and(nobody()).or_skip().or_reject().map(|subject| subject)), false),
+            (
+                Box::new(anonymous().or(anonymous()).and(anonymous()).or_skip().or_reject().map(|subject| subject)),
+                false,
+            ),
         ] {
             assert_eq!(extractor.address(&parts), found.then_some([192, 0, 2, 1].into()));
         }
@@ -300,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_rejected_or_skipped_where_that_is_said() {
+    fn anonymous_callers_are_rejected_or_skipped() {
         assert!(matches!(find(now(None).or_skip()), Found::Skip));
         assert!(matches!(find(later(None).or_skip()), Found::Skip));
         assert!(matches!(find(later(None).or_reject()), Found::Refuse(error) if error.status() == 400));

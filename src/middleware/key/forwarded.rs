@@ -1,30 +1,28 @@
 //! Addresses in `X-Forwarded-For` and `Forwarded` (RFC 7239), read from the right.
 //!
-//! Each proxy appends the address that it saw. What the nearest one wrote is at the right end, and whatever the client
-//! wrote itself is at the left. So both fields are read from the right, entry by entry, and only as far as entries were
-//! written by proxies that are believed: what lies to the left of that is never looked at, and nothing that a client
-//! writes there (quotes that never close, commas in quotes, garbage) changes how the right end is read.
+//! Each proxy appends the address of its peer, so the nearest proxy's entry is the rightmost and the client's own text
+//! the leftmost. Entries are read from the right, and only as long as their authors are trusted. Whatever a client
+//! writes at the left (unclosed quotes, quoted commas, garbage) cannot change how the right end is read.
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::header::{HeaderMap, HeaderName};
 
-/// The entries of all lines of a field, the last one first, at most [`MOST_ENTRIES`] and [`MOST_BYTES`].
+/// The entries of all lines of a header, the last one first, at most [`MAX_ENTRIES`] and [`MAX_BYTES`].
 pub(super) fn entries<'a>(headers: &'a HeaderMap, name: &HeaderName, quoted: bool) -> impl Iterator<Item = &'a [u8]> {
     let mut bytes = 0;
     let lines = headers.get_all(name).iter().rev();
-    lines.flat_map(move |line| from_the_right(line.as_bytes(), quoted)).take(MOST_ENTRIES).take_while(move |entry| {
+    lines.flat_map(move |line| from_the_right(line.as_bytes(), quoted)).take(MAX_ENTRIES).take_while(move |entry| {
         bytes += entry.len() + 1;
-        bytes <= MOST_BYTES
+        bytes <= MAX_BYTES
     })
 }
 
-/// A chain of proxies is short. More is an attempt to keep us busy.
-const MOST_ENTRIES: usize = 64;
-const MOST_BYTES: usize = 8192;
+/// Chains of proxies are short; a longer header is an attempt to use up CPU time.
+const MAX_ENTRIES: usize = 64;
+const MAX_BYTES: usize = 8192;
 
-/// The `,`-separated entries of a line, the last one first. Where they may be quoted, commas within quotes separate
-/// nothing.
+/// The comma-separated entries of a line, the last one first. With `quoted`, commas within quotes do not separate.
 fn from_the_right(line: &[u8], quoted: bool) -> impl Iterator<Item = &[u8]> {
     let (mut i, mut within_quotes) = (line.len(), false);
     let entries = line.rsplit(move |byte| {
@@ -37,13 +35,12 @@ fn from_the_right(line: &[u8], quoted: bool) -> impl Iterator<Item = &[u8]> {
     entries.map(<[u8]>::trim_ascii)
 }
 
-/// Whether the byte at `i` follows an odd number of backslashes. The quote that opens a string never does: it follows
-/// `=`.
+/// Whether an odd number of backslashes precedes the byte at `i`. An opening quote is never escaped: it follows `=`.
 fn is_escaped(text: &[u8], i: usize) -> bool {
     text[..i].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// An entry of `X-Forwarded-For`: an address, with or without a port, an IPv6 address also in brackets. Nothing else.
+/// Parses an entry of `X-Forwarded-For`: an address, optionally with a port, IPv6 also in brackets.
 pub(super) fn address(entry: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(entry).ok()?;
     let address =
@@ -53,7 +50,7 @@ pub(super) fn address(entry: &[u8]) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// An entry of `Forwarded`: the address of its one `for`.
+/// Parses an entry of `Forwarded`: the address of its only `for`.
 pub(super) fn node(entry: &[u8]) -> Option<IpAddr> {
     let mut node = None;
     for pair in pairs(entry) {
@@ -62,14 +59,14 @@ pub(super) fn node(entry: &[u8]) -> Option<IpAddr> {
             continue;
         }
         if node.is_some() {
-            return None; // Twice: whom to believe?
+            return None; // Ambiguous: a second `for`.
         }
         node = Some(unquoted(value[1..].trim_ascii())?);
     }
     address(&node?)
 }
 
-/// The `;`-separated pairs of an entry, not those within quotes.
+/// The `;`-separated pairs of an entry; semicolons within quotes do not separate.
 fn pairs(entry: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (mut within_quotes, mut escaped) = (false, false);
     entry.split(move |byte| {
@@ -83,7 +80,7 @@ fn pairs(entry: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A token as it is, or what a quoted string stands for.
+/// The value of a token or a quoted string.
 fn unquoted(value: &[u8]) -> Option<Vec<u8>> {
     let Some(inner) = value.strip_prefix(b"\"") else {
         return (!value.contains(&b'"')).then(|| value.to_vec());
@@ -118,7 +115,7 @@ mod tests {
             split(r#"for=a, for="b,c";host="d\",e", for=f"#, true),
             ["for=f", r#"for="b,c";host="d\",e""#, "for=a"]
         );
-        // A quote that the client never closed is to the left of what the proxy wrote.
+        // A quote that the client never closed is to the left of the proxy's entry.
         assert_eq!(split(r#"for="x, for=1.2.3.4"#, true)[0], "for=1.2.3.4");
     }
 
@@ -146,7 +143,7 @@ mod tests {
         };
         assert_eq!((count(0, 0, 0), count(1, 63, 1), count(1, 100, 1)), (0, 63, 64));
         assert_eq!((count(100, 1, 1), count(3, 30, 1)), (64, 64));
-        // An entry is counted with the comma that ends it: 64 of 128 bytes are 8 KiB.
+        // The comma after an entry counts too: 64 entries of 128 bytes are 8 KiB.
         assert_eq!((count(1, 64, 127), count(1, 64, 128), count(2, 1, 5000), count(1, 1, 8192)), (64, 63, 1, 0));
     }
 
@@ -176,7 +173,7 @@ mod tests {
             "For=1.2.3.4;by=9.9.9.9",
             r#"proto=https;FOR="1.2.3.4:80""#,
             r#"host="a;for=6.6.6.6";for=1.2.3.4"#,
-            // A backslash escapes within quotes, and nowhere else.
+            // A backslash escapes only within quotes.
             r#"host="a\";for=6.6.6.6";for=1.2.3.4"#,
             r#"host=\;for=1.2.3.4"#,
             r#"for="1.2.3.\4""#,

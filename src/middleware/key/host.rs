@@ -1,4 +1,4 @@
-//! Keys by the server that a request is for: for layers around HTTP clients.
+//! Keys by destination host, for layers around HTTP clients.
 
 use http::Uri;
 use http::request::Parts;
@@ -6,23 +6,19 @@ use http::request::Parts;
 use super::{Extraction, KeyExtractor};
 use crate::policy::Key;
 
-/// Counts by the host and port of the request's URI: for a layer around an HTTP client, where each server has a limit of
-/// its own.
+/// Counts by host and port of the request's URI, for a layer around an HTTP client that limits each server separately.
 ///
-/// The key is `("host", "api.example.com:443")`: the host in lower case, and the port, that of the scheme if the URI has
-/// none. A URI without a host, as a server receives it in HTTP/1.1, has no key. It is not for limits on callers: they
-/// choose the host that they name.
+/// The key is `("host", "api.example.com:443")`: the host in lower case, and the port, by default the scheme's. A URI
+/// without a host, as in HTTP/1.1 requests that a server receives, has no key. Do not use it to limit callers, which
+/// choose the host they name.
 ///
 /// ```
-/// use http::Request;
-/// use tollgate::{key::{self, KeyExtractor}, Key};
-///
+/// # use tollgate::{key::{self, KeyExtractor}, Key};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// for uri in ["https://api.example.com/v1", "https://API.example.com:443/v2"] {
-///     let (parts, ()) = Request::get(uri).body(())?.into_parts();
-///     let server = key::host().subject(&parts).await?.expect("it does not skip");
-///     assert_eq!(server.key(), Some(&Key::from(("host", b"api.example.com:443"))));
+///     let (parts, ()) = http::Request::get(uri).body(())?.into_parts();
+///     assert_eq!(key::host().subject(&parts).await?, Some(Key::from(("host", b"api.example.com:443")).into()));
 /// }
 /// # Ok(())
 /// # }
@@ -31,11 +27,7 @@ pub fn host() -> Host {
     Host
 }
 
-/// What [`host`] makes.
-///
-/// ```
-/// let by_server: tollgate::key::Host = tollgate::key::host();
-/// ```
+/// The extractor made by [`host`].
 #[derive(Clone, Copy, Debug)]
 pub struct Host;
 

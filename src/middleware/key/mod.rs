@@ -1,4 +1,4 @@
-//! Key extractors: the trait, and those that come with the crate. See [`key`](crate::key).
+//! Key extractors. See [`key`](crate::key).
 
 #[cfg(feature = "axum")]
 mod axum;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 
-use crate::policy::{Key, KeyError, Source, Subject};
+use crate::policy::{Key, KeyError, KeySource, Subject};
 
 #[cfg(feature = "axum")]
 pub(crate) use self::request::percent_decoded;
@@ -32,10 +32,11 @@ pub use combine::{And, Map, Or, OrReject, OrSkip};
 pub use host::{Host, host};
 pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, header};
 
-/// Finds out who is asking.
+/// Finds the caller of a request: a key, optionally with a tier.
 ///
-/// Any closure over the request's parts is one, if it returns what a key can be made of, an `Option` of that (`None` =
-/// the anonymous caller), a [`Subject`] with a tier, a `Result` of these with a [`KeyError`], or an [`Extraction`]:
+/// Any closure over the request's parts is an extractor if it returns a type that converts to a key, an `Option` of one
+/// (`None` is the anonymous caller), a [`Subject`] with a tier, a `Result` of these with a [`KeyError`], or an
+/// [`Extraction`]:
 ///
 /// ```
 /// use http::request::Parts;
@@ -51,9 +52,9 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 /// RateLimitLayer::new(quota, key::client_ip());
 /// ```
 ///
-/// A closure returns what it owns; what it borrows from the request it makes a key of first:
-/// `|req: &Parts| req.uri.query().map(Key::from)`. Without the `map` the compiler reports `lifetime may not live long
-/// enough`. Its argument needs its type, `|req: &Parts|`. An `async` answer is an [`Extraction::later`].
+/// Annotate the closure's argument: `|req: &Parts|`. A closure cannot return borrowed data (`lifetime may not live long
+/// enough`); convert it to a key first: `|req: &Parts| req.uri.query().map(Key::from)`. For `async` code, return an
+/// [`Extraction::later`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not find the key of a request",
     note = "use a closure `|req: &http::request::Parts| ...` that returns a key, an `Option` of one, or a `Subject`",
@@ -61,21 +62,18 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
     note = "an `async` answer is `tollgate::key::Extraction::later(future)`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// Finds out who sent the request with these parts. It is called for every request, before any limit is asked: what
-    /// takes time is an [`Extraction::later`]. See [`Extraction`] for an example.
+    /// Finds the caller of the request with these parts. Called for every request before its limits are checked, so
+    /// slow work belongs in an [`Extraction::later`]. See [`Extraction`] for an example.
     fn extract(&self, parts: &Parts) -> Extraction;
 
-    /// The client's address, if this extractor looks at it: what [deny lists](crate::protection::DenyList) and
-    /// [blocks](crate::protection::AutoBlock) go by unless the layer is [told](crate::RateLimitLayer::client_ip) another. `None`,
-    /// the default, means that it does not.
+    /// The client's address, if this extractor reads it. [Deny lists](crate::protection::DenyList) and
+    /// [blocks](crate::protection::AutoBlock) use it unless the layer is
+    /// [configured](crate::RateLimitLayer::client_ip) otherwise. The default is `None`.
     ///
     /// ```
-    /// use std::net::IpAddr;
-    /// use http::request::Parts;
-    /// use tollgate::key::{self, ClientIp, Extraction};
-    /// use tollgate::{key::KeyExtractor, Key};
-    ///
-    /// /// Each application of a customer by itself, on each of its addresses.
+    /// # use {http::request::Parts, std::net::IpAddr};
+    /// # use tollgate::{key::{self, ClientIp, Extraction, KeyExtractor}, Key};
+    /// /// Counts each application on each address separately.
     /// struct Application(ClientIp);
     ///
     /// impl KeyExtractor for Application {
@@ -88,9 +86,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///         self.0.address(parts)
     ///     }
     /// }
-    ///
-    /// let (mut parts, ()) = http::Request::new(()).into_parts();
-    /// parts.extensions.insert(key::PeerAddr(([192, 0, 2, 7], 50_000).into()));
+    /// # let (mut parts, ()) = http::Request::new(()).into_parts();
+    /// # parts.extensions.insert(key::PeerAddr(([192, 0, 2, 7], 50_000).into()));
     /// assert_eq!(Application(key::client_ip()).address(&parts), Some([192, 0, 2, 7].into()));
     /// ```
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
@@ -98,24 +95,23 @@ pub trait KeyExtractor: Send + Sync + 'static {
         None
     }
 
-    /// Whether this extractor can find keys of this kind, with one content or another, where [`Key::anonymous`] stands for
-    /// callers without a key. A layer reports rules of a [deny list](crate::protection::DenyList) with keys that none of its extractors
-    /// can find. `true`, the default, is right for an extractor that can find any key.
+    /// Whether this extractor can find keys of this type, whatever their content; [`Key::anonymous`] stands for callers
+    /// without a key. A layer reports deny rules with keys that none of its extractors can find. The default is `true`.
     ///
     /// ```
     /// use tollgate::{key::{self, KeyExtractor}, Key};
     ///
     /// assert!(key::bearer().can_find(&key::bearer().key("sk_7f3a")));
-    /// assert!(!key::bearer().can_find(&Key::from("sk_7f3a"))); // a text is no token
+    /// assert!(!key::bearer().can_find(&Key::from("sk_7f3a"))); // a text is not a token
     /// ```
     fn can_find(&self, key: &Key) -> bool {
         let _ = key;
         true
     }
 
-    /// The type of the extension that this extractor counts by and the request lacks, if that is so: a layer reports it
-    /// once as a [mistake](crate::observe::Mistake) if the caller is anonymous for want of it. An extractor around another one
-    /// passes its answer on. `None`, the default, means that no extension is missing.
+    /// The type of the extension that this extractor needs and the request lacks, if any. If this makes the caller
+    /// anonymous, a layer reports it once as a [mistake](crate::observe::Mistake). An extractor that wraps another one
+    /// should forward this method. The default is `None`.
     ///
     /// ```
     /// use tollgate::key::{self, KeyExtractor};
@@ -134,9 +130,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
         None
     }
 
-    /// Who sent the request with these parts, key and tier, for a handler that limits, or looks, by itself and means
-    /// the same callers as the layer. `None`: a rule with this extractor would not limit the request. (Handed on to a
-    /// limiter, `None` would be the anonymous caller, which is somebody else.)
+    /// Finds the key and tier of the caller, for handlers that limit the same callers as the layer. `None` means that a
+    /// rule with this extractor would not limit the request. Do not pass that `None` on to a limiter, where it means
+    /// the anonymous caller.
     ///
     /// ```
     /// use axum::{extract::State, http::request::Parts};
@@ -144,7 +140,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// static SIGNUP: Policy = Policy::new("signup", Quota::token_bucket(3, HOUR));
     ///
-    /// // One function for the layer and the handlers.
+    /// // Shared by the layer and the handlers.
     /// fn caller() -> impl KeyExtractor {
     ///     key::client_ip().trust(["10.0.0.0/8"])
     /// }
@@ -155,17 +151,12 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///     }
     ///     Ok("welcome")
     /// }
-    ///
-    /// async fn me(State(limiter): State<RateLimiter>, parts: Parts) -> axum::response::Result<String> {
-    ///     let Some(client) = caller().subject(&parts).await? else { return Ok("not limited".into()) };
-    ///     Ok(format!("{} left", limiter.remaining(&SIGNUP, client).await?))
-    /// }
     /// # let _: axum::Router = axum::Router::new()
-    /// #     .route("/", axum::routing::post(sign_up).get(me)).with_state(RateLimiter::default());
+    /// #     .route("/", axum::routing::post(sign_up)).with_state(RateLimiter::default());
     /// ```
     ///
     /// # Errors
-    /// What the layer would answer with before it asks any limit.
+    /// If a layer with this extractor would refuse the request before checking any limit.
     fn subject(&self, parts: &Parts) -> impl Future<Output = Result<Option<Subject>, KeyError>> + Send
     where
         Self: Sized,
@@ -180,21 +171,21 @@ pub trait KeyExtractor: Send + Sync + 'static {
         }
     }
 
-    /// Asks `other` if this one finds nobody.
+    /// Tries `other` if this extractor finds no key.
     ///
     /// ```
     /// use tollgate::{key, key::KeyExtractor, Quota, RateLimitLayer, MINUTE};
     ///
     /// #[derive(Clone)]
-    /// struct User { id: u64 } // put among the extensions by authentication, outside of this layer
+    /// struct User { id: u64 } // an extension, set by an authentication layer outside this one
     ///
-    /// // Users by their id, all others by address.
+    /// // Users by their id, other callers by address.
     /// let caller = key::extension(|user: &User| user.id).or(key::client_ip());
     /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), caller);
     /// ```
     ///
-    /// The first one must be a key that was verified. If a client can [invent](crate::key#which-keys-a-client-can-invent)
-    /// it, as an unchecked API key, it gets past the second.
+    /// The first key must be verified. If clients can [invent](crate::key#which-keys-a-client-can-invent) it, such as
+    /// an unchecked API key, they can bypass the second.
     fn or<O: KeyExtractor>(self, other: O) -> Or<Self, O>
     where
         Self: Sized,
@@ -202,15 +193,17 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Or(self, Arc::new(other))
     }
 
-    /// Both together: the pair is the key. Whoever lacks one of them has none. The tier is the first one's, else the
-    /// other's. If a client can [invent](crate::key#which-keys-a-client-can-invent) one of them, it can invent the pair: to
-    /// apply two limits, add a [rule](crate::RateLimitLayer::and).
+    /// Pairs the keys of both extractors. Callers that lack either key are anonymous. The tier is the first one's, else
+    /// the second one's.
+    ///
+    /// If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the keys, they can invent the pair: to
+    /// apply two limits, add a [rule](crate::RateLimitLayer::and) instead.
     ///
     /// ```
     /// use tollgate::{key, key::KeyExtractor, Quota, RateLimitLayer, MINUTE};
-    ///
-    /// // A user on each of their addresses.
     /// # #[derive(Clone)] struct User { id: u64 }
+    ///
+    /// // Each user on each of their addresses.
     /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), key::extension(|user: &User| user.id).and(key::client_ip()));
     /// ```
     fn and<O: KeyExtractor>(self, other: O) -> And<Self, O>
@@ -220,7 +213,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         And(self, other)
     }
 
-    /// Changes what was found: gives it a tier, say.
+    /// Changes the subject that was found, for example to set a tier.
     ///
     /// ```
     /// use tollgate::{key, key::KeyExtractor, Quota, RateLimitLayer, MINUTE};
@@ -235,20 +228,18 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Map(self, Arc::new(change))
     }
 
-    /// Requests without a key are answered with 400, by a [gRPC](crate::RateLimitLayer::grpc) layer with UNAUTHENTICATED, and
-    /// never reach the service. Without this they share the anonymous bucket.
+    /// Refuses requests without a key with 400, or UNAUTHENTICATED if the layer speaks
+    /// [gRPC](crate::RateLimitLayer::grpc). Otherwise they share the anonymous row.
     ///
     /// ```
-    /// use http::Request;
-    /// use tollgate::{key, key::KeyExtractor};
-    ///
+    /// # use tollgate::{key, key::KeyExtractor};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
-    /// let (parts, ()) = Request::new(()).into_parts();
+    /// let (parts, ()) = http::Request::new(()).into_parts();
     /// let by_key = || key::header("x-api-key");
     /// assert!(by_key().subject(&parts).await.is_ok_and(|found| found.is_some_and(|caller| caller.key().is_none())));
-    /// let error = by_key().or_reject().subject(&parts).await.unwrap_err();
-    /// assert_eq!(error.status(), 400);
+    /// assert_eq!(by_key().or_reject().subject(&parts).await.unwrap_err().status(), 400);
+    /// assert!(by_key().or_skip().subject(&parts).await.is_ok_and(|found| found.is_none()));
     /// # }
     /// ```
     fn or_reject(self) -> OrReject<Self>
@@ -258,18 +249,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         OrReject(self)
     }
 
-    /// Requests without a key are not limited by this rule. Without this they share the anonymous bucket.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::{key, key::KeyExtractor};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
-    /// let (parts, ()) = Request::new(()).into_parts();
-    /// assert!(key::header("x-api-key").or_skip().subject(&parts).await.is_ok_and(|found| found.is_none()));
-    /// # }
-    /// ```
+    /// Does not limit requests without a key by this rule. Otherwise they share the anonymous row. See
+    /// [`or_reject`](KeyExtractor::or_reject) for an example.
     fn or_skip(self) -> OrSkip<Self>
     where
         Self: Sized,
@@ -306,34 +287,37 @@ where
     }
 }
 
-/// What a [`KeyExtractor`] answers: who it is, at once or later.
+/// The result of a [`KeyExtractor`], either immediate or a future.
 ///
 /// ```
 /// use http::request::Parts;
 /// use tollgate::{key::{Extraction, KeyExtractor}, Key, Quota, RateLimitLayer, MINUTE};
+/// # async fn user_of(_session: String) -> Option<u64> { None }
 ///
-/// /// By tenant; the health check is nobody's.
-/// struct Tenant;
+/// /// Counts by tenant, else by the user of a session; health checks are not limited.
+/// struct Caller;
 ///
-/// impl KeyExtractor for Tenant {
+/// impl KeyExtractor for Caller {
 ///     fn extract(&self, parts: &Parts) -> Extraction {
-///         if parts.uri.path() == "/health" {
-///             return Extraction::skip();
+///         let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(String::from);
+///         match (parts.uri.path(), header("x-tenant"), header("x-session")) {
+///             ("/health", ..) => Extraction::skip(),
+///             (_, None, Some(session)) => Extraction::later(async move { user_of(session).await }),
+///             (_, tenant, _) => tenant.map(Key::from).into(),
 ///         }
-///         parts.headers.get("x-tenant").map(Key::from).into()
 ///     }
 /// }
 ///
-/// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), Tenant);
+/// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), Caller);
 /// ```
 pub enum Extraction {
-    /// It is known.
+    /// The result is known.
     Now(Found),
-    /// It will be.
+    /// The result takes time.
     Later(Pin<Box<dyn Future<Output = Found> + Send>>),
 }
 
-/// Who was found to be asking: a caller, nobody whom the rule is about, or a reason not to go on.
+/// The outcome of an extraction: a caller, a request to skip, or an error.
 ///
 /// ```
 /// use tollgate::{key::{Found, KeyError}, Subject};
@@ -343,39 +327,27 @@ pub enum Extraction {
 /// assert!(matches!(Found::from(Err::<u64, _>(KeyError::new("no tenant"))), Found::Refuse(_)));
 /// ```
 #[derive(Clone, Debug)]
-#[allow(clippy::exhaustive_enums)] // There is nothing else to do with a request.
+#[allow(clippy::exhaustive_enums)] // There are no other ways to handle a request.
 pub enum Found {
-    /// A caller, perhaps the anonymous one.
+    /// A caller, possibly anonymous.
     Subject(Subject),
-    /// Nobody that the rule is about: it does not limit this request.
+    /// The rule does not limit this request.
     Skip,
-    /// Going on without knowing would be wrong.
+    /// The request cannot be limited and is refused.
     Refuse(KeyError),
 }
 
 impl Extraction {
-    /// An answer that takes time: a look-up of a session, say. The future owns what it needs of the request.
-    ///
-    /// ```
-    /// use http::request::Parts;
-    /// use tollgate::{key::Extraction, Quota, RateLimitLayer, MINUTE};
-    /// # async fn user_of(_session: Option<String>) -> Option<u64> { None }
-    ///
-    /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), |req: &Parts| {
-    ///     let session = req.headers.get("x-session").and_then(|value| value.to_str().ok()).map(String::from);
-    ///     Extraction::later(async move { user_of(session).await })
-    /// });
-    /// ```
+    /// Makes an extraction that takes time, such as a session lookup. The future must own what it needs of the request.
     pub fn later<A: Into<Found>>(future: impl Future<Output = A> + Send + 'static) -> Extraction {
         Extraction::Later(Box::pin(async move { future.await.into() }))
     }
 
-    /// The rule does not limit this request.
+    /// Makes an extraction with which the rule does not limit the request.
     pub const fn skip() -> Extraction {
         Extraction::Now(Found::Skip)
     }
 
-    /// What is found, once it is.
     pub(super) async fn found(self) -> Found {
         match self {
             Extraction::Now(found) => found,
@@ -383,7 +355,6 @@ impl Extraction {
         }
     }
 
-    /// What is found, changed when it is.
     fn then(self, change: impl FnOnce(Found) -> Found + Send + 'static) -> Extraction {
         match self {
             Extraction::Now(found) => Extraction::Now(change(found)),
@@ -419,7 +390,7 @@ impl<A: Into<Found>> From<Result<A, KeyError>> for Found {
     }
 }
 
-/// Counts everybody under one key, [`Key::everybody`]: a limit on all requests together.
+/// Counts all requests under one key, [`Key::everybody`].
 ///
 /// ```
 /// use tollgate::{key, Policy, Quota, RateLimitLayer, RateLimiter, Key, SECOND};
@@ -430,7 +401,7 @@ impl<A: Into<Found>> From<Result<A, KeyError>> for Found {
 /// # async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::default();
 /// let layer = RateLimitLayer::new(&ALL, key::global()).limiter(&limiter);
-/// assert_eq!(limiter.remaining(&ALL, Key::everybody()).await?, 1000); // the bucket of that layer
+/// assert_eq!(limiter.remaining(&ALL, Key::everybody()).await?, 1000); // the row of that layer
 /// # Ok(())
 /// # }
 /// ```
@@ -438,11 +409,7 @@ pub fn global() -> Global {
     Global
 }
 
-/// What [`global`] makes.
-///
-/// ```
-/// let everybody: tollgate::key::Global = tollgate::key::global();
-/// ```
+/// The extractor made by [`global`].
 #[derive(Clone, Copy, Debug)]
 pub struct Global;
 
@@ -456,7 +423,7 @@ impl KeyExtractor for Global {
     }
 }
 
-/// [`can_find`](KeyExtractor::can_find) of extractors that look at one place of a request, and may find nothing there.
-fn finds_at(source: Source, name: &str, key: &Key) -> bool {
+/// [`can_find`](KeyExtractor::can_find) for extractors that look in one place of a request and may find nothing there.
+fn finds_at(source: KeySource, name: &str, key: &Key) -> bool {
     *key == Key::anonymous() || key.source() == Some((source, name.as_bytes()))
 }

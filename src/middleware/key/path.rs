@@ -7,11 +7,11 @@ use http::request::Parts;
 
 use super::request::percent_decoded;
 use super::{Extraction, KeyExtractor, finds_at};
-use crate::policy::{Key, Source};
+use crate::policy::{Key, KeySource};
 
-/// Counts by a parameter of the route, `"id"` of `/users/{id}`, percent-decoded. Where the route has none of that name,
-/// the caller is anonymous. The layer has to be where axum has matched the route: within `Router::layer`, `route_layer`
-/// or a method's `layer`.
+/// Counts by a percent-decoded path parameter, such as `"id"` of `/users/{id}`. If the route has no parameter of this
+/// name, the caller is anonymous. The layer must run after routing: use `Router::layer`, `route_layer` or a method
+/// router's `layer`.
 ///
 /// ```
 /// use axum::{body::Body, extract::Request, routing::get, Router};
@@ -32,41 +32,33 @@ pub fn path(name: impl Into<String>) -> PathParam {
     PathParam { name: name.into() }
 }
 
-/// What [`path`] makes.
-///
-/// ```
-/// let by_team: tollgate::key::PathParam = tollgate::key::path("team");
-/// ```
+/// The extractor made by [`path`].
 #[derive(Clone, Debug)]
 pub struct PathParam {
     name: String,
 }
 
 impl PathParam {
-    /// The key of requests with this value, percent-decoded, in the path: for resetting it, looking at it, or denying it.
-    ///
-    /// ```
-    /// assert_eq!(tollgate::key::path("team").key("7").to_text(), "path(team):7");
-    /// ```
+    /// The key of requests with this percent-decoded value, to inspect, reset or deny it.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
-        Key::found(Source::Path, &self.name, value.as_ref())
+        Key::found(KeySource::Path, &self.name, value.as_ref())
     }
 }
 
 impl KeyExtractor for PathParam {
     fn extract(&self, parts: &Parts) -> Extraction {
         let Some(route) = parts.extensions.get::<MatchedPath>() else { return None::<u64>.into() };
-        // A nested router sees its own part of the path; the route is told whole.
+        // A nested router sees only its part of the path, while the matched route is complete.
         let path = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |uri| uri.path());
         parameter(route.as_str(), path, &self.name).map(|value| self.key(value)).into()
     }
 
     fn can_find(&self, key: &Key) -> bool {
-        finds_at(Source::Path, &self.name, key)
+        finds_at(KeySource::Path, &self.name, key)
     }
 }
 
-/// The value that `path` has for `{name}` or `{*name}` in `route`.
+/// The value of `{name}` or `{*name}` of `route` in `path`.
 fn parameter<'a>(route: &str, path: &'a str, name: &str) -> Option<Cow<'a, [u8]>> {
     let mut rest = path;
     for pattern in route.split('/') {

@@ -1,4 +1,4 @@
-//! Keys from what a request carries: extensions, headers, credentials, cookies.
+//! Keys from a request's extensions, headers, credentials and cookies.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -8,11 +8,11 @@ use http::request::Parts;
 
 use super::super::headers::field_name;
 use super::{Extraction, Found, KeyExtractor, finds_at};
-use crate::policy::{Key, Source};
+use crate::policy::{Key, KeySource};
 
-/// Counts by what an outer layer put among the request's extensions: a user, a session, a tenant. Without it the caller
-/// is anonymous, and the layer reports that once as a [mistake](crate::observe::Mistake), unless `or`, `or_reject` or `or_skip` says
-/// what becomes of such callers.
+/// Counts by an extension that an outer layer set: a user, a session, a tenant. Without the extension, the caller is
+/// anonymous, and the layer reports this once as a [mistake](crate::observe::Mistake), unless `or`, `or_reject` or
+/// `or_skip` handles such callers.
 ///
 /// ```
 /// use tollgate::{key, Quota, RateLimitLayer, Subject, MINUTE};
@@ -33,13 +33,7 @@ where
     Extension { read, of: PhantomData }
 }
 
-/// What [`extension`] makes.
-///
-/// ```
-/// use tollgate::key::{self, Extension};
-///
-/// let by_name: Extension<String, fn(&String) -> String> = key::extension(String::clone);
-/// ```
+/// The extractor made by [`extension`].
 #[derive(Clone, Copy, Debug)]
 pub struct Extension<T, F> {
     read: F,
@@ -64,64 +58,54 @@ where
     }
 
     fn can_find(&self, key: &Key) -> bool {
-        // Users, not the credentials that they sent.
+        // Extensions hold users, not the credentials they sent.
         key.source().is_none()
     }
 }
 
-/// Counts by the value of a header, an API key say. The value is hashed and kept nowhere.
+/// Counts by the value of a header, such as an API key. Only a hash of the value is stored.
 ///
-/// The key is of a type of its own that contains the header's name, so that a token is not mistaken for a user of the same
-/// name. A handler that means the same caller makes the key by [`Header::key`]: under the bare value it would find another row.
+/// The key's type includes the header's name, so a token is never mistaken for a user of the same name. Handlers that
+/// limit the same caller must make the key with [`Header::key`]: the bare value has another row.
 ///
-/// A header that is missing, empty, or there more than once is nobody's: of two values, whoever checks the credential
-/// might read the other one.
-///
-/// A client can [invent](crate::key#which-keys-a-client-can-invent) a value: each one is a caller of its own, unless a layer
-/// outside of the limiter checks it.
+/// If the header is missing, empty or repeated, the caller is anonymous: of two values, the layer that checks the
+/// credential might read the other one. Clients can [invent](crate::key#which-keys-a-client-can-invent) values and so
+/// get a row for each, unless a layer outside the limiter checks them.
 ///
 /// ```
-/// use http::Request;
 /// use tollgate::key::{self, KeyExtractor};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let (parts, ()) = Request::builder().header("x-api-key", "s3cr3t").body(())?.into_parts();
-/// let caller = key::header("x-api-key").subject(&parts).await?.expect("it does not skip");
-/// assert_eq!(caller.key(), Some(&key::header("x-api-key").key("s3cr3t")));
+/// let request = http::Request::builder()
+///     .header("x-api-key", "k7")
+///     .header("authorization", "Bearer t7")
+///     .header("cookie", "theme=dark; session=s7");
+/// let (parts, ()) = request.body(())?.into_parts();
+/// assert_eq!(key::header("x-api-key").subject(&parts).await?, Some(key::header("x-api-key").key("k7").into()));
+/// assert_eq!(key::bearer().subject(&parts).await?, Some(key::bearer().key("t7").into()));
+/// assert_eq!(key::cookie("session").subject(&parts).await?, Some(key::cookie("session").key("s7").into()));
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// # Panics
-/// If `name` is no header name in lower case; the message says what to write.
+/// If `name` is not a lower-case header name.
 #[track_caller]
 pub fn header(name: &'static str) -> Header {
     Header { name: field_name(name) }
 }
 
-/// What [`header`] makes.
-///
-/// ```
-/// let by_key: tollgate::key::Header = tollgate::key::header("x-api-key");
-/// ```
+/// The extractor made by [`header`].
 #[derive(Clone, Debug)]
 pub struct Header {
     name: HeaderName,
 }
 
 impl Header {
-    /// The key of requests with this value in the header: for resetting it, looking at it, or denying it.
-    ///
-    /// ```
-    /// use tollgate::{key, protection::DenyRule};
-    ///
-    /// let by_key = key::header("x-api-key");
-    /// let revoked = DenyRule::key(by_key.key("k7"));
-    /// assert_eq!(by_key.key("k7").to_text(), "header(x-api-key):k7");
-    /// ```
+    /// The key of requests with this value in the header, to inspect, reset or deny it.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
-        Key::found(Source::Header, self.name.as_str(), value.as_ref())
+        Key::found(KeySource::Header, self.name.as_str(), value.as_ref())
     }
 }
 
@@ -131,58 +115,28 @@ impl KeyExtractor for Header {
     }
 
     fn can_find(&self, key: &Key) -> bool {
-        finds_at(Source::Header, self.name.as_str(), key)
+        finds_at(KeySource::Header, self.name.as_str(), key)
     }
 }
 
-/// Counts by the token of `Authorization: Bearer` (RFC 6750, section 2.1). It is hashed and kept nowhere; whether it is
-/// valid, others decide.
+/// Counts by the token of `Authorization: Bearer` (RFC 6750, section 2.1). The token is not validated; only its hash is
+/// stored.
 ///
-/// A client can [invent](crate::key#which-keys-a-client-can-invent) a token: each one is a caller of its own, unless a layer
-/// outside of the limiter checks it. A limit by address is then a second rule; in one key with the token
-/// ([`and`](super::KeyExtractor::and)) it limits nothing.
-///
-/// ```
-/// use http::Request;
-/// use tollgate::key::{self, KeyExtractor};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let (parts, ()) = Request::builder().header("authorization", "Bearer s3cr3t").body(())?.into_parts();
-/// let caller = key::bearer().subject(&parts).await?.expect("it does not skip");
-/// assert_eq!(caller.key(), Some(&key::bearer().key("s3cr3t")));
-/// # Ok(())
-/// # }
-/// ```
+/// Clients can [invent](crate::key#which-keys-a-client-can-invent) tokens and so get a row for each, unless a layer
+/// outside the limiter checks them. In that case limit by address in a second rule; a pair with the token
+/// ([`and`](super::KeyExtractor::and)) limits nothing. See [`header`] for an example.
 pub fn bearer() -> Bearer {
     Bearer
 }
 
-/// What [`bearer`] makes.
-///
-/// ```
-/// let by_token: tollgate::key::Bearer = tollgate::key::bearer();
-/// ```
+/// The extractor made by [`bearer`].
 #[derive(Clone, Copy, Debug)]
 pub struct Bearer;
 
 impl Bearer {
-    /// The key of requests with this token: for resetting it, looking at it, or denying it.
-    ///
-    /// ```
-    /// use tollgate::{Policy, Quota, RateLimiter, MINUTE, key};
-    ///
-    /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::backend::Error> {
-    /// # let limiter = RateLimiter::default();
-    /// assert_eq!(limiter.remaining(&API, key::bearer().key("sk_7f3a")).await?, 10);
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// The key of requests with this token, to inspect, reset or deny it.
     pub fn key(&self, token: impl AsRef<[u8]>) -> Key {
-        Key::found(Source::Bearer, "", token.as_ref())
+        Key::found(KeySource::Bearer, "", token.as_ref())
     }
 }
 
@@ -192,7 +146,7 @@ impl KeyExtractor for Bearer {
     }
 
     fn can_find(&self, key: &Key) -> bool {
-        finds_at(Source::Bearer, "", key)
+        finds_at(KeySource::Bearer, "", key)
     }
 }
 
@@ -202,49 +156,29 @@ fn token(headers: &HeaderMap) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"Bearer ") && !token.is_empty()).then_some(token)
 }
 
-/// Counts by the value of a cookie, such as a session. The value is hashed and not kept.
+/// Counts by the value of a cookie, such as a session. Only a hash of the value is stored.
 ///
-/// All spellings that the `cookie` crate reads as one value are one key: percent escapes are decoded, in the name too,
-/// and surrounding quotes are removed. A cookie that is sent twice with one value counts once. With two different
-/// values the caller is anonymous, since the service might read either of them.
+/// All spellings that the `cookie` crate reads as one value are one key: percent escapes in name and value are decoded,
+/// and surrounding quotes are removed. A cookie repeated with one value counts once. With two different values the
+/// caller is anonymous, since the service might read either.
 ///
-/// A client can [invent](crate::key#which-keys-a-client-can-invent) a cookie: each one is a caller of its own, unless a layer
-/// outside of the limiter checks the session. Then count by what that layer found ([`extension`]).
-///
-/// ```
-/// use http::Request;
-/// use tollgate::key::{self, KeyExtractor};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let (parts, ()) = Request::builder().header("cookie", "theme=dark; session=s3cr3t").body(())?.into_parts();
-/// let caller = key::cookie("session").subject(&parts).await?.expect("it does not skip");
-/// assert_eq!(caller.key(), Some(&key::cookie("session").key("s3cr3t")));
-/// # Ok(())
-/// # }
-/// ```
+/// Clients can [invent](crate::key#which-keys-a-client-can-invent) cookies and so get a row for each, unless a layer
+/// outside the limiter checks the session. In that case count by what the layer found ([`extension`]). See [`header`]
+/// for an example.
 pub fn cookie(name: impl Into<String>) -> Cookie {
     Cookie { name: name.into() }
 }
 
-/// What [`cookie`] makes.
-///
-/// ```
-/// let by_session: tollgate::key::Cookie = tollgate::key::cookie("session");
-/// ```
+/// The extractor made by [`cookie`].
 #[derive(Clone, Debug)]
 pub struct Cookie {
     name: String,
 }
 
 impl Cookie {
-    /// The key of requests with this value in the cookie: for resetting it, looking at it, or denying it.
-    ///
-    /// ```
-    /// assert_eq!(tollgate::key::cookie("session").key("s7").to_text(), "cookie(session):s7");
-    /// ```
+    /// The key of requests with this value in the cookie, to inspect, reset or deny it.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
-        Key::found(Source::Cookie, &self.name, without_quotes(value.as_ref()))
+        Key::found(KeySource::Cookie, &self.name, without_quotes(value.as_ref()))
     }
 }
 
@@ -262,12 +196,12 @@ impl KeyExtractor for Cookie {
     }
 
     fn can_find(&self, key: &Key) -> bool {
-        finds_at(Source::Cookie, &self.name, key)
+        finds_at(KeySource::Cookie, &self.name, key)
     }
 }
 
-/// The value that a cookie's text stands for. The quotes are removed after decoding: some readers remove them before,
-/// others after, and what is one value to either of them must be one key.
+/// The decoded value of a cookie. Quotes are removed after decoding: readers do it before or after, and what is one
+/// value to either must be one key.
 fn cookie_value(text: &[u8]) -> Cow<'_, [u8]> {
     let decoded = percent_decoded(text);
     let value = without_quotes(&decoded);
@@ -281,12 +215,12 @@ fn without_quotes(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// One spelling for all: `%61` is `a`.
+/// Decodes percent escapes: `%61` is `a`.
 pub(crate) fn percent_decoded(text: &[u8]) -> Cow<'_, [u8]> {
     percent_encoding::percent_decode(text).into()
 }
 
-/// The header's value if it is there once and not empty.
+/// The header's value, if the header occurs once and is not empty.
 pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.as_bytes().trim_ascii();

@@ -1,4 +1,4 @@
-//! Texts of keys, and what they read back as.
+//! Tests of the text form of keys.
 
 use proptest::prelude::*;
 
@@ -22,10 +22,10 @@ fn keys() -> impl Strategy<Value = Key> {
         (any::<IpAddr>(), 0u8..=33, 0u8..=129).prop_map(|(address, v4, v6)| Key::network(address, v4, v6)),
         Just(Key::anonymous()),
         Just(Key::everybody()),
-        bytes().prop_map(|token| Key::found(Source::Bearer, "", &token)),
-        ("[a-z-]{1,9}", bytes()).prop_map(|(name, value)| Key::found(Source::Header, &name, &value)),
-        (texts(), bytes()).prop_map(|(name, value)| Key::found(Source::Cookie, &name, &value)),
-        (texts(), bytes()).prop_map(|(name, value)| Key::found(Source::Path, &name, &value)),
+        bytes().prop_map(|token| Key::found(KeySource::Bearer, "", &token)),
+        ("[a-z-]{1,9}", bytes()).prop_map(|(name, value)| Key::found(KeySource::Header, &name, &value)),
+        (texts(), bytes()).prop_map(|(name, value)| Key::found(KeySource::Cookie, &name, &value)),
+        (texts(), bytes()).prop_map(|(name, value)| Key::found(KeySource::Path, &name, &value)),
     ];
     leaf.prop_recursive(3, 12, 4, |inner| {
         prop_oneof![
@@ -83,11 +83,11 @@ fn each_kind_has_this_text() {
         (network("2001:db8::7", 32, 128), "2001:db8::7", "IPv6/128"),
         (Key::anonymous(), "anonymous", "anonymous"),
         (Key::everybody(), "everybody", "everybody"),
-        (Key::found(Source::Bearer, "", b"sk/7+f=="), "bearer:sk/7+f==", "bearer:…"),
-        (Key::found(Source::Bearer, "", b" a b "), "bearer:\"a b\"", "bearer:…"),
-        (Key::found(Source::Header, "x-api-key", b"k7"), "header(x-api-key):k7", "header(x-api-key):…"),
-        (Key::found(Source::Cookie, "a)b", b"\xff"), "cookie(\"a)b\"):\"\\xff\"", "cookie(\"a)b\"):…"),
-        (Key::found(Source::Path, "id", b""), "path(id):\"\"", "path(id):…"),
+        (Key::found(KeySource::Bearer, "", b"sk/7+f=="), "bearer:sk/7+f==", "bearer:…"),
+        (Key::found(KeySource::Bearer, "", b" a b "), "bearer:\"a b\"", "bearer:…"),
+        (Key::found(KeySource::Header, "x-api-key", b"k7"), "header(x-api-key):k7", "header(x-api-key):…"),
+        (Key::found(KeySource::Cookie, "a)b", b"\xff"), "cookie(\"a)b\"):\"\\xff\"", "cookie(\"a)b\"):…"),
+        (Key::found(KeySource::Path, "id", b""), "path(id):\"\"", "path(id):…"),
         (Key::from(("ada", 7)), "(\"ada\", 7)", "(a text, a number)"),
         (Key::from((("ada",), Key::everybody())), "((\"ada\",), everybody)", "((a text,), everybody)"),
     ] {
@@ -96,7 +96,7 @@ fn each_kind_has_this_text() {
     }
     let read = |text: &str| text.parse::<Key>().expect("a key");
     assert_eq!(read(" ( 7 ,\"x\" , ) "), Key::from((7, "x")));
-    assert_eq!(read("header(X-Api-Key):k7"), Key::found(Source::Header, "x-api-key", b"k7"));
+    assert_eq!(read("header(X-Api-Key):k7"), Key::found(KeySource::Header, "x-api-key", b"k7"));
     assert_eq!(read(r#""\x41\u{e9}\'\0""#), Key::from("A\u{e9}'\0"));
 }
 
@@ -111,14 +111,14 @@ fn an_error_has_the_place_and_what_was_expected_and_not_the_text() {
         ("(7 8)", 3, "a comma"),
         ("()", 1, "a key: write"),
         ("(7,", 3, "a key: write"),
-        ("\"hunter2", 8, "a quote at the end"),
+        ("\"hunter2", 8, "a closing quote"),
         (r#""a\q""#, 2, "an escape: write"),
         (r#""\x4""#, 1, "an escape: write"),
         (r#""\u{d800}""#, 1, "an escape: write"),
         (r#""\xff""#, 0, "a text in UTF-8"),
         ("bearer:", 7, "a value: write"),
         ("bearer:a b", 9, "the end"),
-        ("header(x-api-key) k7", 16, "\"):\" behind the name"),
+        ("header(x-api-key) k7", 16, "\"):\" after the name"),
         ("header():k7", 7, "a value: write"),
         ("192.0.2.7/24", 0, "a key: write"),
         ("340282366920938463463374607431768211456", 0, "a key: write"),

@@ -1,4 +1,4 @@
-//! In DashMap's place in models: the same operations on maps behind locks of the checker.
+//! A replacement of the DashMap in models: the same operations on maps behind the model checker's locks.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,7 @@ impl Map {
     }
 
     pub(super) fn shard_of(&self, key: RowKey) -> usize {
-        // The bits that DashMap looks at.
-        ((key.place() << 7) >> (64 - self.0.len().trailing_zeros())) as usize
+        ((key.hash() << 7) >> (64 - self.0.len().trailing_zeros())) as usize
     }
 
     pub(super) fn lock(&self, shard: usize) -> Rows<'_> {

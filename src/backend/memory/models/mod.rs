@@ -1,4 +1,4 @@
-//! Models of what callers do to the table at once. What each was seen to catch: `proof/README.md`.
+//! Models of concurrent access to the table. `proof/README.md` lists the bugs that each of them caught.
 
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ use crate::sync::model::{every_order, orders_with_interruptions, thread};
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 const P: PolicyName = PolicyName::new("p");
 
-/// Without a lock of its own.
+/// A clock without a lock.
 #[derive(Debug)]
 struct Frozen;
 
@@ -21,12 +21,11 @@ impl Clock for Frozen {
     }
 }
 
-/// With 16 rows, four in each shard.
 fn backend() -> Arc<MemoryBackend> {
     Arc::new(MemoryBackend::builder().max_rows(16).clock(Frozen).build())
 }
 
-/// So many keys whose rows are in one shard.
+/// `N` keys whose rows are in one shard.
 fn keys<const N: usize>(backend: &MemoryBackend, shard: usize) -> [Digest; N] {
     keys_that(backend, |key| backend.table.shard_of(key) == shard)
 }
@@ -34,8 +33,8 @@ fn keys<const N: usize>(backend: &MemoryBackend, shard: usize) -> [Digest; N] {
 fn keys_that<const N: usize>(backend: &MemoryBackend, is_one: impl Fn(RowKey) -> bool) -> [Digest; N] {
     let all = (1..).map(|key: u128| Digest::from_bits(key.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)));
     let policy = P;
-    let mut here = all.filter(|key| is_one(backend.table.keys().key(&RowId { policy: &policy, key: *key })));
-    [(); N].map(|()| here.next().expect("there is no end of keys"))
+    let mut here = all.filter(|key| is_one(backend.table.hasher().key(&RowId { policy: &policy, key: *key })));
+    [(); N].map(|()| here.next().expect("keys are unlimited"))
 }
 
 fn take(backend: &MemoryBackend, quota: &Quota, charges: &[(Digest, u64)]) -> Steps {
@@ -53,7 +52,7 @@ fn spent(backend: &MemoryBackend, quota: &Quota, key: Digest) -> f64 {
 
 #[test]
 fn one_row_admits_exactly_its_limit() {
-    // A row that is there, with one token left of two; and one that is not.
+    // An existing row with one of two tokens left, and a row that does not exist.
     for (quota, before) in [(Quota::token_bucket(2, HOUR), 1), (Quota::token_bucket(1, HOUR), 0)] {
         every_order(move || {
             let backend = backend();
@@ -87,7 +86,7 @@ fn calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end() {
 
 #[test]
 fn calls_of_two_rows_that_are_there_take_both_or_none() {
-    // Of one shard, and of two.
+    // With both rows in one shard, and in two.
     for shard in [0, 1] {
         every_order(move || {
             let quota = Quota::token_bucket(2, HOUR);
@@ -138,9 +137,9 @@ fn newcomers_of_full_shards_share_one_budget_and_come_to_an_end() {
             let exhausted: [Digest; 4] = keys(&backend, shard);
             exhausted.iter().for_each(|key| drop(take(&backend, &quota, &[(*key, 2)])));
         }
-        // Two newcomers of each shard who share an overflow row. Other keys than those above are some way on.
+        // Two newcomers of each shard that share an overflow row. The keys above are skipped.
         let newcomers = |shard| {
-            let here = |key: RowKey| backend.table.shard_of(key) == shard && key.place() % 16 == 5;
+            let here = |key: RowKey| backend.table.shard_of(key) == shard && key.hash() % 16 == 5;
             let [.., one, other]: [Digest; 8] = keys_that(&backend, here);
             [one, other]
         };
@@ -156,16 +155,15 @@ fn newcomers_of_full_shards_share_one_budget_and_come_to_an_end() {
     });
 }
 
-/// What somebody does to two rows in two shards.
+/// An operation on two rows in two shards.
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// One token of the first row, or so many.
     One(u64),
-    /// One of each, in one order or the other.
+    /// Charges one token of each row, in one order or the other.
     Both(bool),
-    /// A charge of the first row that was made before is given back.
+    /// Refunds an earlier charge of the first row.
     GiveBack,
-    /// A charge of the first row cost more.
+    /// Settles an earlier charge of the first row at a higher cost.
     CostMore,
     Reset,
 }
@@ -173,7 +171,7 @@ enum Act {
 const ACTS: [Act; 7] =
     [Act::One(1), Act::One(2), Act::Both(false), Act::Both(true), Act::GiveBack, Act::CostMore, Act::Reset];
 
-/// Any three acts at once do and answer what they would one after the other in some order, by the algebra alone.
+/// Any three concurrent operations act and return as if run one after the other in some order, by the algebra alone.
 #[test]
 fn any_three_acts_at_once_are_as_one_after_the_other() {
     let quota = Quota::token_bucket(3, HOUR);
@@ -200,7 +198,6 @@ fn any_three_acts_at_once_are_as_one_after_the_other() {
     }
 }
 
-/// Whether it was granted.
 fn on_backend(backend: &MemoryBackend, quota: &Quota, [a, b]: [Digest; 2], before: &Step, act: Act) -> bool {
     let policy = P;
     let row = RowId { policy: &policy, key: a };
@@ -219,7 +216,7 @@ fn on_backend(backend: &MemoryBackend, quota: &Quota, [a, b]: [Digest; 2], befor
     true
 }
 
-/// The same by the algebra: what each answers, and what is spent at the end.
+/// Runs the operations by the algebra, one after the other. Returns their results and the tokens spent in the end.
 fn one_after_the_other(quota: &Quota, acts: &[Act; 3], order: &[usize; 3]) -> ([bool; 3], [f64; 2]) {
     let before = step(quota, &State::default(), NOW, Ask::cost(2));
     let mut rows = [before.state, State::default()];

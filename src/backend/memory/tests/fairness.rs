@@ -1,4 +1,4 @@
-//! What a full table does with newcomers: the counts by policy, who makes room, who shares.
+//! Fairness of a full table: row counts by policy, eviction, overflow rows.
 
 use std::collections::HashMap;
 
@@ -16,16 +16,16 @@ impl Bench {
         self.backend.rows_by_policy().iter().find(|(name, _)| name == policy).map_or(0, |(_, rows)| *rows)
     }
 
-    /// The rows of each policy's number, counted one by one.
+    /// Row counts by policy number, counted by looking at each row.
     fn recount(&self) -> HashMap<u32, u32> {
         let mut counted = HashMap::new();
         for number in 0..self.backend.table.shards() {
             let mut shard = self.backend.table.lock(number);
             let mut rows = HashMap::new();
-            for mut hand in 0..4 * (shard.rows.capacity() as u32 / 8 + 1) {
-                shard.rows.sample(&mut hand, |key, row| _ = rows.insert(key, row));
+            for mut cursor in 0..4 * (shard.rows.capacity() as u32 / 8 + 1) {
+                shard.rows.sample(&mut cursor, |key, row| _ = rows.insert(key, row));
             }
-            assert_eq!(rows.len(), shard.rows.len(), "a row was not seen");
+            assert_eq!(rows.len(), shard.rows.len(), "the sample must see every row");
             let mut here: HashMap<u32, u32> = HashMap::new();
             rows.values().for_each(|row| *here.entry(row.policy).or_default() += 1);
             assert_eq!(here, shard.ledger().sizes().collect(), "shard {number}");
@@ -140,10 +140,10 @@ fn overflow_rows_differ_from_table_to_table() {
         let keys = (30_000..30_300).filter(|key| bench.take_of(&POLICIES[1], *key, &quota, 1).is_allowed());
         keys.collect::<Vec<u64>>().len()
     };
-    assert_eq!((admitted(), admitted()), (300, 300), "callers of another policy find room");
+    assert_eq!((admitted(), admitted()), (300, 300), "callers of another policy get rows");
     let shared = |bench: &Bench, key: u64| {
         let row = RowId { policy: &POLICIES[0], key: bench.key(key) };
-        bench.backend.table.keys().key(&row).place() % 16
+        bench.backend.table.hasher().key(&row).hash() % 16
     };
     let (one, other) = (Bench::with_rows(16), Bench::with_rows(16));
     let same = (0..1000).filter(|key| shared(&one, *key) == shared(&other, *key)).count();
@@ -152,19 +152,17 @@ fn overflow_rows_differ_from_table_to_table() {
 
 #[test]
 fn newcomers_of_two_shards_in_one_call_charge_an_overflow_row_each() {
-    // Found in review: overflow rows of two shards were taken for one if they had the same number.
+    // Regression: overflow rows with the same index in two shards were taken for one.
     let (bench, quota) = (Bench::with_rows(16), Quota::token_bucket(2, DAY));
     let policy = &POLICIES[0];
     let table = &bench.backend.table;
-    let row = |key: u64| table.keys().key(&RowId { policy, key: bench.key(key) });
+    let row = |key: u64| table.hasher().key(&RowId { policy, key: bench.key(key) });
     let newcomer = |shard: usize| {
-        (100_000..)
-            .find(|key| table.shard_of(row(*key)) == shard && row(*key).place() % 16 == 5)
-            .expect("there are many")
+        (100_000..).find(|key| table.shard_of(row(*key)) == shard && row(*key).hash() % 16 == 5).expect("a key")
     };
     let (a, b) = (newcomer(0), newcomer(1));
-    // Rows that deny fill all shards, and leave the overflow rows of these two alone.
-    for key in (0..1000).filter(|key| row(*key).place() % 16 != 5) {
+    // Rows that deny fill all shards but leave the overflow rows of these two unused.
+    for key in (0..1000).filter(|key| row(*key).hash() % 16 != 5) {
         bench.take_of(policy, key, &quota, 2);
     }
     let take = |key: u64| Take::new(RowId { policy, key: bench.key(key) }, &quota, Ask::cost(1));

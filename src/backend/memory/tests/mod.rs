@@ -1,4 +1,4 @@
-//! What only this backend promises: the cap, who makes room, what newcomers share, carry rows.
+//! What only the memory backend guarantees: the cap, eviction, overflow rows, carry rows.
 
 mod fairness;
 
@@ -43,21 +43,24 @@ impl Bench {
     }
 }
 
-/// Delays the first caller that reads it until another caller has had a chance to be decided.
+/// A clock that delays its first reader until another caller has had a chance to be decided.
 #[derive(Debug)]
-struct HeldUp {
+struct DelayedClock {
     clock: ManualClock,
     first: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
 }
 
-impl Clock for HeldUp {
+impl Clock for DelayedClock {
     fn now(&self) -> Micros {
         let now = self.clock.now();
         let first = self.first.lock().unwrap().take();
         if let Some((begin, done)) = first {
             begin.send(()).unwrap();
-            // The other caller waits for the lock, so it cannot finish before this one.
-            assert!(done.recv_timeout(Duration::from_millis(100)).is_err(), "the row was not locked");
+            // The other caller waits for the lock, so it cannot finish first.
+            assert!(
+                done.recv_timeout(Duration::from_millis(100)).is_err(),
+                "the row must be locked while the clock is read"
+            );
         }
         now
     }
@@ -65,12 +68,12 @@ impl Clock for HeldUp {
 
 #[test]
 fn the_clock_is_read_while_the_rows_are_locked() {
-    // Rows that are ahead of a clock by more than a full refill are forgiven: threads that lost their core between looking
-    // and locking were admitted up to six times as often as the quota says.
+    // Rows that are ahead of the clock by more than a full refill count as unspent. Threads that lost their core
+    // between reading the clock and locking were admitted up to six times the quota.
     let ((begin, begun), (done, ended)) = (mpsc::channel(), mpsc::channel());
     let clock = ManualClock::new();
-    let held_up = HeldUp { clock: clock.clone(), first: Mutex::new(Some((begin, ended))) };
-    let backend = MemoryBackend::builder().clock(held_up).build();
+    let delayed = DelayedClock { clock: clock.clone(), first: Mutex::new(Some((begin, ended))) };
+    let backend = MemoryBackend::builder().clock(delayed).build();
     let quota = Quota::token_bucket(1000, SECOND).capacity(5);
     let policy = P;
     let take = |cost| {
@@ -95,14 +98,13 @@ fn the_clock_is_read_while_the_rows_are_locked() {
 fn the_cap_holds_and_the_exhausted_stay_denied() {
     let bench = Bench::with_rows(64);
     let quota = Quota::token_bucket(2, HOUR);
-    // As many exhausted keys as find a place, each with both tokens spent.
     let exhausted: Vec<u64> = (0..64).filter(|key| bench.take(*key, &quota, 2).is_allowed()).collect();
     assert!(bench.backend.len() <= 64);
     for newcomer in 1000..20_000 {
         bench.take(newcomer, &quota, 1);
         assert!(bench.backend.len() <= 64, "{} rows", bench.backend.len());
     }
-    // The last of the first 64 may have got a shared place, and denials are what they got there.
+    // The last of the first 64 may be on an overflow row, which denies them too.
     for key in exhausted {
         assert!(!bench.take(key, &quota, 1).is_allowed(), "{key}");
     }
@@ -116,11 +118,11 @@ fn newcomers_without_a_place_share_one_budget() {
         bench.take(key, &quota, 3);
     }
     let admitted = (1000..3000).filter(|key| bench.take(*key, &quota, 1).is_allowed()).count();
-    assert_eq!(admitted, 0, "the first without a place took all three tokens that they share");
+    assert_eq!(admitted, 0, "the first newcomer spent all three tokens of the overflow row");
     bench.clock.advance(20 * MINUTE);
     let admitted = (3000..5000).filter(|key| bench.take(*key, &quota, 1).is_allowed()).count();
-    // One token was paid back to the shared row; and to each exhausted row, so that each denies nothing any more and
-    // makes room for one newcomer, who leaves it to the next: it is not exhausted either.
+    // One token was refilled to the overflow row, and one to each exhausted row: these deny nothing any more and are
+    // evicted by one newcomer after the other, none of which exhausts its row.
     assert!(admitted > 1);
 }
 
@@ -133,12 +135,12 @@ fn a_shared_window_has_one_boundary_for_all_who_share_it() {
     for key in 0..2000 {
         admitted += u32::from(bench.take(key, &quota, 1).is_allowed());
     }
-    // Sixteen rows, and sixteen that are shared in each of four shards.
-    assert!(admitted <= 16 + 64, "{admitted} newcomers: a shared row was repaid at boundaries of theirs");
+    // 16 rows, and 16 overflow rows in each of four shards.
+    assert!(admitted <= 16 + 64, "{admitted} newcomers: an overflow row was reset at the boundaries of its keys");
 }
 
 #[test]
-fn the_least_spent_makes_room() {
+fn the_least_spent_row_is_evicted() {
     let bench = Bench::with_rows(64);
     let quota = Quota::token_bucket(100, HOUR);
     for key in 0..4 {
@@ -148,11 +150,11 @@ fn the_least_spent_makes_room() {
         bench.take(key, &quota, 1);
     }
     let kept = (0..4).filter(|key| !bench.take(*key, &quota, 50).is_allowed()).count();
-    assert_eq!(kept, 4, "a nearly exhausted key was forgotten for the sake of fresh ones");
+    assert_eq!(kept, 4, "a nearly exhausted key was evicted by new ones");
 }
 
 #[test]
-fn what_was_written_too_soon_is_written_back() {
+fn a_denied_call_and_a_peek_leave_all_rows_unchanged() {
     let bench = Bench::with_rows(1000);
     let (quota, policy) = (Quota::token_bucket(10, HOUR), P);
     let (known, empty, never_seen) = (1, 2, 3);
@@ -164,11 +166,9 @@ fn what_was_written_too_soon_is_written_back() {
         (steps.all_granted(), steps.iter().map(|step| step.state.spent).collect::<Vec<_>>())
     };
     let spent = |key| bench.take(key, &quota, 0).state.spent;
-    // Denied, with all rows there; then with a newcomer between them.
     assert_eq!(all(&[known, empty], true), (false, vec![4.0, 10.0]));
     assert_eq!(all(&[known, never_seen, empty], true), (false, vec![4.0, 0.0, 10.0]));
     assert_eq!((spent(known), spent(empty), spent(never_seen)), (4.0, 10.0, 0.0));
-    // Granted, the newcomer last.
     assert_eq!(all(&[known, never_seen], false), (true, vec![7.0, 3.0]));
     assert_eq!((spent(known), spent(never_seen)), (4.0, 0.0));
     assert_eq!(all(&[known, never_seen], true), (true, vec![7.0, 3.0]));
@@ -176,7 +176,7 @@ fn what_was_written_too_soon_is_written_back() {
 }
 
 #[test]
-fn a_refused_call_makes_no_room() {
+fn a_denied_call_evicts_no_row() {
     let bench = Bench::with_rows(16);
     let (roomy, none) = (Quota::token_bucket(100, HOUR), Quota::token_bucket(1, HOUR));
     for key in 0..100 {
@@ -193,13 +193,13 @@ fn a_refused_call_makes_no_room() {
 }
 
 #[test]
-fn what_was_given_back_is_remembered_beside_the_row() {
+fn a_refund_is_remembered_in_a_carry_row() {
     let bench = Bench::with_rows(1000);
     let quota = Quota::token_bucket(10, MINUTE);
     let (first, second) = (bench.take(1, &quota, 5), bench.take(1, &quota, 5));
     bench.give_back(1, &quota, &first, 5, 0);
     assert_eq!(bench.backend.len(), 2, "a row and its carry row");
-    // The refill pays the second back, which is alone now; then the burst is used anew.
+    // The refill repays the second charge, now the only one; then the burst is spent again.
     bench.clock.advance(30 * SECOND);
     assert!(bench.take(1, &quota, 10).is_allowed());
     bench.give_back(1, &quota, &second, 5, 0);
@@ -207,13 +207,13 @@ fn what_was_given_back_is_remembered_beside_the_row() {
 }
 
 #[test]
-fn a_carry_row_outlives_its_row_for_late_give_backs() {
+fn a_carry_row_outlives_its_row_for_late_refunds() {
     let bench = Bench::with_rows(100_000);
     let quota = Quota::token_bucket(10, MINUTE);
     let (first, second) = (bench.take(1, &quota, 5), bench.take(1, &quota, 5));
     bench.give_back(1, &quota, &first, 5, 0);
     bench.clock.advance(30 * SECOND);
-    // All is paid back; others come and go, so that the idle row is dropped.
+    // Everything is refilled, and newcomers drop the idle row.
     for key in 10..3000 {
         bench.take(key, &quota, 1);
     }
@@ -223,22 +223,22 @@ fn a_carry_row_outlives_its_row_for_late_give_backs() {
 }
 
 #[test]
-fn a_sliding_window_keeps_the_window_before_beside_its_row() {
+fn a_sliding_window_keeps_the_previous_window_in_a_carry_row() {
     let bench = Bench::with_rows(1000);
     let quota = Quota::sliding_window(10, MINUTE);
     bench.take(1, &quota, 10);
     assert_eq!(bench.backend.len(), 1);
     bench.clock.advance(MINUTE + 6 * SECOND);
-    assert!(bench.take(1, &quota, 1).is_allowed(), "a tenth of the window before is out of view");
+    assert!(bench.take(1, &quota, 1).is_allowed(), "a tenth of the previous window has expired");
     assert_eq!(bench.backend.len(), 2);
     assert!(!bench.take(1, &quota, 1).is_allowed());
     bench.clock.advance(2 * MINUTE);
     assert!(bench.take(1, &quota, 10).is_allowed());
-    assert_eq!(bench.backend.len(), 1, "nothing before is in view: no carry row");
+    assert_eq!(bench.backend.len(), 1, "the previous window has expired: no carry row");
 }
 
 #[test]
-fn rows_of_every_algorithm_go_when_they_are_paid_back() {
+fn expired_rows_of_every_algorithm_are_dropped() {
     for (quota, paid_back) in [
         (Quota::token_bucket(10, MINUTE), 6 * SECOND),
         (Quota::fixed_window(10, MINUTE), 2 * MINUTE),
@@ -252,31 +252,34 @@ fn rows_of_every_algorithm_go_when_they_are_paid_back() {
         for key in 1000..1300 {
             bench.take(key, &quota, 1);
         }
-        // To the second in which they are repaid.
         bench.clock.advance(paid_back + SECOND);
         for key in 2000..2300 {
             bench.take(key, &quota, 1);
         }
-        assert!(bench.backend.len() < 400, "{quota}: {} rows, of which 300 are worth something", bench.backend.len());
+        assert!(bench.backend.len() < 400, "{quota}: {} rows, of which 300 have not expired", bench.backend.len());
     }
 }
 
 #[test]
-fn settling_a_row_that_is_not_there_breaks_nothing() {
+fn settling_a_missing_row_breaks_nothing() {
     let bench = Bench::with_rows(16);
     let quota = Quota::token_bucket(10, HOUR);
     let charged = bench.take(1, &quota, 5);
-    bench.backend.reset(&[RowId { policy: &P, key: bench.key(1) }]).try_ready().expect("in memory").expect("reset");
+    bench
+        .backend
+        .reset(&[RowId { policy: &P, key: bench.key(1) }])
+        .try_ready()
+        .expect("a ready future")
+        .expect("reset");
     bench.give_back(1, &quota, &charged, 5, 0);
     assert!(bench.backend.is_empty());
     bench.give_back(1, &quota, &charged, 5, 8);
-    assert_eq!(bench.take(1, &quota, 0).state.spent, 3.0, "what was used beyond the charge");
+    assert_eq!(bench.take(1, &quota, 0).state.spent, 3.0, "the cost beyond the charge");
 }
 
 #[test]
-fn the_cap_holds_when_a_call_names_rows_that_could_make_room() {
-    // Found in review: the newcomer of a call took the place of a row that the same call charged too, which was put
-    // back then.
+fn the_cap_holds_when_a_call_names_rows_that_could_be_evicted() {
+    // Regression: a newcomer evicted a row that the same call charged, and that was then stored again.
     for rows in [16, 1000] {
         let bench = Bench::with_rows(rows);
         let quota = Quota::token_bucket(2, HOUR);
@@ -299,13 +302,13 @@ fn newcomers_of_one_call_share_overflow_rows_too() {
     for key in 0..500 {
         bench.take(key, &quota, 10);
     }
-    // The flooded policy's own: sixteen shared rows in each of four shards, which these have exhausted.
+    // The policy's 16 overflow rows in each of four shards, which these calls exhaust.
     let policy = P;
     let take = |key| Take::new(RowId { policy: &policy, key: bench.key(key) }, &quota, Ask::cost(1));
     for key in 500..2000 {
         assert!(!bench.backend.decide(&[take(2 * key), take(2 * key + 1)], true).all_granted());
     }
-    bench.clock.advance(6 * MINUTE); // A token for each, and each row of the table.
+    bench.clock.advance(6 * MINUTE); // One token for each row.
     let mut admitted = 0;
     for key in 2000..4000 {
         let steps = bench.backend.decide(&[take(2 * key), take(2 * key + 1)], true);
@@ -315,7 +318,7 @@ fn newcomers_of_one_call_share_overflow_rows_too() {
 }
 
 #[test]
-fn a_denied_newcomer_is_not_told_of_tokens_that_are_not_there() {
+fn a_denied_newcomer_never_sees_a_full_quota() {
     let bench = Bench::with_rows(16);
     let quota = Quota::fixed_window(3, HOUR);
     for key in 0..300 {
@@ -330,7 +333,7 @@ fn a_denied_newcomer_is_not_told_of_tokens_that_are_not_there() {
 }
 
 #[test]
-fn carry_rows_without_a_row_make_room() {
+fn carry_rows_without_a_row_are_evicted() {
     let bench = Bench::with_rows(64);
     let quota = Quota::token_bucket(10, HOUR);
     for key in 0..2000 {
@@ -341,16 +344,16 @@ fn carry_rows_without_a_row_make_room() {
         }
     }
     let refused = (10_000..10_100).filter(|key| !bench.take(*key, &quota, 1).is_allowed()).count();
-    assert_eq!(refused, 0, "nobody owes anything");
+    assert_eq!(refused, 0, "every row is refilled");
 }
 
 #[test]
-fn a_row_of_another_algorithm_is_not_taken_for_a_window_before() {
+fn a_row_of_another_algorithm_is_not_taken_for_the_previous_window() {
     let bench = Bench::with_rows(1000);
     let (bucket, window) = (Quota::token_bucket(10, HOUR), Quota::sliding_window(10, HOUR));
     let (first, _second) = (bench.take(1, &bucket, 5), bench.take(1, &bucket, 1));
     bench.give_back(1, &bucket, &first, 5, 0);
-    assert!(bench.take(1, &window, 9).is_allowed(), "what was given back was counted as spent");
+    assert!(bench.take(1, &window, 9).is_allowed(), "refunded tokens were counted as spent");
 }
 
 #[test]
