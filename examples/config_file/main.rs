@@ -27,7 +27,7 @@
 //! ```text
 //! $ curl -X POST http://127.0.0.1:3001/reload
 //! limits.toml: policies.create.quota: quota "3/mim": expected a period such as "min" or "30s", found "mim"; units: us ms s min h d w
-//! limits.toml: routes."/search": unknown policy "saerch"; known policies: "create", "default", "search"
+//! limits.toml: routes."/search": unknown policy "saerch" (did you mean "search"?); known policies: "create", "default", "search"
 //! The limits are as they were.
 //! ```
 

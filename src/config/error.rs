@@ -21,7 +21,7 @@ use super::raw::shortened;
 /// assert_eq!(
 ///     error.to_string(),
 ///     r#"limits.json: policies.api.tiers.premium: quota "200/mim": expected a period such as "min" or "30s", found "mim"; units: us ms s min h d w
-/// limits.json: routes."POST /todos": unknown policy "ap1"; known policies: "api""#
+/// limits.json: routes."POST /todos": unknown policy "ap1" (did you mean "api"?); known policies: "api""#
 /// );
 /// assert_eq!((error.kind(), error.fault_count()), (ConfigErrorKind::Invalid, 2));
 ///

@@ -102,7 +102,7 @@ mod tests {
                 r#"{"rate": 1, "period": "soon"}"#,
                 "period: expected a duration such as \"10 min\" (units: us ms s min h d w), found the text \"soon\"",
             ),
-            (r#"{"rate": 1, "period": "1s", "rat": 2}"#, "rat: unknown field"),
+            (r#"{"rate": 1, "period": "1s", "rat": 2}"#, "rat: unknown field (did you mean \"rate\"?)"),
             (r#"{"rate": 1, "rate": 2, "period": "1s"}"#, "rate: duplicate"),
             (
                 r#"{"rate": 0, "period": "1s"}"#,

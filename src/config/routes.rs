@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::raw::{Node, shortened};
 use super::value::{Value, listed};
 use crate::middleware::parse_line;
+use crate::policy::suggestion;
 
 pub(super) fn default<'n>(value: Option<Value<'n>>, policies: &PolicyNames<'n>) -> Option<&'n str> {
     match value {
@@ -51,8 +52,9 @@ impl<'n> PolicyNames<'n> {
     pub(super) fn name(&self, value: &Value<'n>) -> Option<&'n str> {
         let name = value.text()?;
         if !self.0.contains(name) {
-            let (name, known) = (shortened(name), listed(self.0.iter().copied()));
-            value.fault(format_args!("unknown policy {name:?}; known policies: {known}"));
+            let (near, known) = (suggestion(name, self.0.iter().copied()), listed(self.0.iter().copied()));
+            let name = shortened(name);
+            value.fault(format_args!("unknown policy {name:?}{near}; known policies: {known}"));
         }
         Some(name)
     }

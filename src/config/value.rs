@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::error::{Faults, Path};
 use super::raw::{Node, shortened};
 use crate::algorithm::Quota;
-use crate::policy::parse_duration;
+use crate::policy::{parse_duration, suggestion};
 
 /// A value and its path. Its methods add a fault if it is invalid.
 pub(super) struct Value<'n> {
@@ -143,9 +143,9 @@ impl<'n> Fields<'n> {
 
     /// Adds a fault for each unknown field. Call this after taking all fields.
     pub(super) fn end(self) {
-        for (_, value) in self.entries {
-            let known = listed(self.known.iter().copied());
-            value.fault(format_args!("unknown field; known fields: {known}"));
+        for (name, value) in self.entries {
+            let (near, known) = (suggestion(name, self.known.iter().copied()), listed(self.known.iter().copied()));
+            value.fault(format_args!("unknown field{near}; known fields: {known}"));
         }
     }
 }

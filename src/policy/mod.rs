@@ -39,7 +39,7 @@ pub(crate) use key_error::KeyFault;
 pub use name::PolicyName;
 pub use named::{Policy, PolicyError};
 pub(crate) use nat64::{canonical, embedded, parse_prefix};
-pub(crate) use nearest::nearest;
+pub(crate) use nearest::{nearest, suggestion};
 pub(crate) use network::CidrError;
 pub(crate) use network::parse_network;
 pub(crate) use pattern::Pattern;

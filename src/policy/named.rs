@@ -6,6 +6,7 @@ use std::fmt;
 use smallvec::SmallVec;
 
 use super::name::PolicyName;
+use super::nearest::suggestion;
 use crate::algorithm::{Quota, QuotaError};
 
 /// A named quota, with other quotas for callers of other tiers.
@@ -171,7 +172,8 @@ impl Policy {
             } else {
                 format!("the policy's tiers are {known:?}")
             };
-            return Err(PolicyError::new(&self.name, format_args!("unknown tier {tier:?}; {known}")));
+            let near = suggestion(tier, self.tiers().map(|(name, _)| name));
+            return Err(PolicyError::new(&self.name, format_args!("unknown tier {tier:?}{near}; {known}")));
         }
         let Some(quota) = quota else { return Ok(()) };
         quota.validate().map_err(|error| PolicyError::quota(&self.name, tier, error))?;

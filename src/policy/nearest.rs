@@ -11,6 +11,11 @@ pub(crate) fn nearest<'t>(name: &str, known: impl IntoIterator<Item = &'t str>) 
     (distance <= (name.len() / 3).max(1)).then_some(found)
 }
 
+/// A clause for error messages that suggests the [nearest] known name; empty without one.
+pub(crate) fn suggestion<'t>(name: &str, known: impl IntoIterator<Item = &'t str>) -> String {
+    nearest(name, known).map_or(String::new(), |near| format!(" (did you mean {near:?}?)"))
+}
+
 /// The edit distance: letters swapped with a neighbor, left out, added or replaced.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());

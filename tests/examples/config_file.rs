@@ -87,7 +87,7 @@ async fn a_broken_file_changes_nothing_and_all_that_is_wrong_is_told() {
     let told = running.reload(422).await;
     let promised = [
         "limits.toml: policies.create.quota: quota \"3/mim\": expected a period such as \"min\" or \"30s\", found \"mim\"; units: us ms s min h d w\n",
-        "limits.toml: routes.\"/search\": unknown policy \"saerch\"; known policies: \"create\", \"default\", \"search\"\n",
+        "limits.toml: routes.\"/search\": unknown policy \"saerch\" (did you mean \"search\"?); known policies: \"create\", \"default\", \"search\"\n",
         "The limits are as they were.\n",
     ];
     assert_eq!(told, promised.map(|line| running.example.promised(line)).concat());
