@@ -93,8 +93,8 @@ impl<'a, T> Acquire<'a, T> {
     fn decide(self, take: bool) -> DecisionFuture<T> {
         let Charge { policy, subject, ask, signals } = self.charge;
         let none = Signals::new();
-        let around = CallContext::of(take, signals.as_deref().unwrap_or(&none));
-        self.limiter.decide(&[(policy, &subject, ask)], around).finish(self.limiter, self.finish)
+        let context = CallContext::of(take, signals.as_deref().unwrap_or(&none));
+        self.limiter.decide(&[(policy, &subject, ask)], context).finish(self.limiter, self.finish)
     }
 
     fn tell(mut self, more: impl FnOnce(Signals) -> Signals) -> Acquire<'a, T> {
@@ -200,14 +200,14 @@ impl Acquire<'_> {
     #[cfg(feature = "wait")]
     pub fn wait_up_to(self, wait: Duration) -> impl Future<Output = Result<Receipt, LimitError>> + Send + use<> {
         let (limiter, charge) = (self.limiter, self.charge.reserve_within(wait));
-        let place = limiter.place();
-        let wait = if place.is_some() { wait } else { Duration::ZERO };
+        let slot = limiter.wait_slot();
+        let wait = if slot.is_some() { wait } else { Duration::ZERO };
         // Without a place the call does not wait; without turns it fails either way.
-        let charge = if place.is_some() || !limiter.has_turns(&charge) { charge } else { charge.at_once() };
+        let charge = if slot.is_some() || !limiter.has_turns(&charge) { charge } else { charge.without_reservation() };
         let (answer, last) = (limiter.reserve_all(&[charge], wait, held), limiter.latest(wait));
         async move {
             // Free again as soon as there is nothing to wait for.
-            let _place = place;
+            let _slot = slot;
             answer.await?.until(last).wait().await
         }
     }

@@ -6,7 +6,7 @@
 //! paid back at another pace, by asking as by spending: then the backend is asked.
 //!
 //! What this limiter gives back is forgotten here at once. What another process gives back, resets or changes is not
-//! seen here, so a row is used for [`REMEMBERED`] only. Then the backend is asked again.
+//! seen here, so a row is used for [`MAX_AGE`] only. Then the backend is asked again.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How long a row is used after the backend was asked for it, by the local clock: the time within which every process
 /// admits what another one has given back.
-const REMEMBERED: Duration = SECOND;
+const MAX_AGE: Duration = SECOND;
 
 /// Rows of a remote backend, as they were last seen.
 pub(super) struct BlockCache {
@@ -30,7 +30,7 @@ pub(super) struct BlockCache {
 
 #[derive(Default)]
 struct Bucket {
-    rows: [Option<Row>; WAYS],
+    rows: [Option<CachedRow>; WAYS],
     /// How many times something here was forgotten: what was asked before is not learnt after.
     forgotten: u64,
 }
@@ -38,7 +38,7 @@ struct Bucket {
 const WAYS: usize = 4;
 
 #[derive(Clone, Copy)]
-struct Row {
+struct CachedRow {
     id: Digest,
     state: State,
     /// When the backend saw it so, by its clock.
@@ -62,7 +62,7 @@ impl BlockCache {
 
     /// The denial of these takes, if what is known of their rows is enough to tell.
     pub(super) fn denies(&self, takes: &[Take<'_>], now: Micros) -> Option<Steps> {
-        let mut rows: SmallVec<[Row; 2]> = SmallVec::new();
+        let mut rows: SmallVec<[CachedRow; 2]> = SmallVec::new();
         for (i, take) in takes.iter().enumerate() {
             let id = take.row.digest();
             // Of several takes on one row the backend says when all of them fit.
@@ -73,12 +73,12 @@ impl BlockCache {
             let known = bucket.known(id, now)?;
             // The row as another quota sees it is paid back at another pace.
             let is_unspent = known.state == State::default();
-            if known.state.stamp != take.quota.stamp() && !is_unspent || turns_come_and_go(take) {
+            if known.state.stamp != take.quota.stamp() && !is_unspent || may_be_granted_earlier(take) {
                 return None;
             }
             rows.push(*known);
         }
-        let latest = |row: &Row| row.seen.plus(now.micros_since(row.asked));
+        let latest = |row: &CachedRow| row.seen.plus(now.micros_since(row.asked));
         // At the latest that it may be there by now, when most is paid back.
         let is_denied = rows
             .iter()
@@ -107,7 +107,7 @@ impl BlockCache {
     }
 
     /// Remembers what the backend said, if it is of use: it denied, or nothing is left.
-    pub(super) fn learn(&self, takes: &[Take<'_>], steps: &Steps, stored: bool, permit: &Permit, now: Micros) {
+    pub(super) fn store(&self, takes: &[Take<'_>], steps: &Steps, stored: bool, permit: &Permit, now: Micros) {
         let granted = steps.all_granted();
         if granted && !stored {
             return; // What a question would have spent is not spent.
@@ -117,10 +117,10 @@ impl BlockCache {
         let is_news = !granted || answers().any(|(take, step)| available(&take.quota, &step.state, step.now) == 0);
         for ((take, step), forgotten) in answers().zip(&permit.forgotten) {
             let id = take.row.digest();
-            let learnt = Row { id, state: step.state, seen: step.now, asked: permit.asked, answered: now };
+            let stored_row = CachedRow { id, state: step.state, seen: step.now, asked: permit.asked, answered: now };
             let mut bucket = self.bucket(id);
             if bucket.forgotten == *forgotten && (is_news || bucket.known(id, now).is_some()) {
-                bucket.put(learnt);
+                bucket.put(stored_row);
             }
         }
     }
@@ -143,34 +143,34 @@ impl BlockCache {
 
 /// Whether what is denied may be granted earlier: to wait through several windows takes the less, the later in one it
 /// begins, and the most again at the start of the next.
-fn turns_come_and_go(take: &Take<'_>) -> bool {
+fn may_be_granted_earlier(take: &Take<'_>) -> bool {
     take.quota.algorithm().has_windows() && take.ask.max_wait().is_some() && take.ask.tokens() > take.quota.limit()
 }
 
 impl Bucket {
     /// The row, if the backend was asked for it a short time ago.
-    fn known(&self, id: Digest, now: Micros) -> Option<&Row> {
+    fn known(&self, id: Digest, now: Micros) -> Option<&CachedRow> {
         self.rows.iter().flatten().find(|row| row.id == id && row.is_current(now))
     }
 
     /// In the place of what was known of it before, or else of what was asked first.
-    fn put(&mut self, row: Row) {
+    fn put(&mut self, row: CachedRow) {
         let same = self.rows.iter().position(|known| known.is_some_and(|known| known.id == row.id));
         let place = same.unwrap_or_else(|| {
             let asked = |place: &usize| self.rows[*place].map(|known| known.asked);
             (0..WAYS).min_by_key(asked).unwrap_or(0)
         });
         // Of two answers the one that the backend gave later, unless that is too old to be used.
-        let is_later = |known: Row| known.id == row.id && known.seen > row.seen && known.is_current(row.answered);
+        let is_later = |known: CachedRow| known.id == row.id && known.seen > row.seen && known.is_current(row.answered);
         if !self.rows[place].is_some_and(is_later) {
             self.rows[place] = Some(row);
         }
     }
 }
 
-impl Row {
+impl CachedRow {
     fn is_current(&self, now: Micros) -> bool {
-        now.since(self.asked) < REMEMBERED
+        now.since(self.asked) < MAX_AGE
     }
 }
 

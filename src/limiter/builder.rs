@@ -7,10 +7,10 @@ use super::block_cache::BlockCache;
 use super::failure::Failure;
 use super::guard::Guard;
 use super::local::LocalTime;
-use super::noticed::Noticed;
+use super::mistake_tracker::MistakeTracker;
 use super::overrides::Overrides;
 use super::queue::Queues;
-use super::{AutoBlock, DenyList, FailureMode, Inner, Observer, RateLimiter, turn};
+use super::{AutoBlock, DenyList, FailureMode, Inner, Observer, RateLimiter, waiting};
 use crate::backend::{Backend, NoticeSubscriber};
 use crate::policy::{Key, Policy, Secret};
 use crate::sync::atomic::AtomicUsize;
@@ -68,7 +68,7 @@ impl RateLimiterBuilder {
             secret: backend.secret(),
             backend,
             failure: Failure::default(),
-            max_waiting: turn::MAX_WAITING,
+            max_waiting: waiting::MAX_WAITING,
             deny: None,
             auto_block: None,
             block_cache: BLOCK_CACHE,
@@ -184,7 +184,7 @@ impl RateLimiterBuilder {
             overrides: Overrides::default(),
             block_cache,
             observers: self.observers,
-            noticed: Noticed::default(),
+            mistakes: MistakeTracker::default(),
         });
         if let Some(channel) = channel {
             let reader: Weak<Inner> = Arc::downgrade(&inner);

@@ -78,7 +78,7 @@ impl<'a> Charge<'a> {
 
     /// Without a reservation.
     #[cfg(feature = "wait")]
-    pub(super) fn at_once(mut self) -> Charge<'a> {
+    pub(super) fn without_reservation(mut self) -> Charge<'a> {
         self.ask = Ask::cost(self.ask.tokens());
         self
     }

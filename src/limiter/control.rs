@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::guard::{MOST_HELD, Made};
+use super::guard::{BlockOrigin, MAX_MANUAL_BLOCKS};
 use super::mistake::Mistakes;
-use super::notices::News;
+use super::notices::NoticeContent;
 use super::observer::{Blocked, Reset};
-use super::overrides::{Change, Whose};
+use super::overrides::{Override, QuotaScope};
 use super::{Inner, RateLimiter, SetQuotaError};
 use crate::algorithm::Quota;
 use crate::backend::{BackendFuture, Error, ErrorKind, Health, Notice, NoticeSubscriber, RowId};
@@ -41,7 +41,7 @@ impl RateLimiter {
     /// the backend cannot be told. Then nothing has changed, unless the backend was told and could not say so.
     pub async fn set_quota(&self, policy: &Policy, quota: Option<Quota>) -> Result<(), SetQuotaError> {
         policy.check_change(None, quota.as_ref())?;
-        self.change(Change { policy: policy.name().clone(), whose: Whose::All, quota }).await
+        self.change(Override { policy: policy.name().clone(), scope: QuotaScope::All, quota }).await
     }
 
     /// [`set_quota`](RateLimiter::set_quota) for the callers of one tier: before that, whatever is set for all.
@@ -67,7 +67,7 @@ impl RateLimiter {
             // What was set by a program that knew the tier can be taken back by one that does not.
             policy.check_change(Some(tier), quota.as_ref())?;
         }
-        self.change(Change { policy: policy.name().clone(), whose: Whose::Tier(tier.to_owned()), quota }).await
+        self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Tier(tier.to_owned()), quota }).await
     }
 
     /// [`set_quota`](RateLimiter::set_quota) for one key: before whatever is set for its tier, or for all.
@@ -98,7 +98,7 @@ impl RateLimiter {
     ) -> Result<(), SetQuotaError> {
         policy.check_change(None, quota.as_ref())?;
         let key = self.row_key(subject.into().key());
-        self.change(Change { policy: policy.name().clone(), whose: Whose::Key(key), quota }).await
+        self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Key(key), quota }).await
     }
 
     /// The quota that applies to a caller now: what was set for its key, its tier or all, else the tier's, else the
@@ -127,16 +127,16 @@ impl RateLimiter {
         self.inner.backend.notice_channel().is_some()
     }
 
-    async fn change(&self, change: Change) -> Result<(), SetQuotaError> {
-        if !self.inner.overrides.has_room_for(&change) {
+    async fn change(&self, change: Override) -> Result<(), SetQuotaError> {
+        if !self.inner.overrides.accepts(&change) {
             return Err(SetQuotaError::TooMany);
         }
-        let news = News::Quota(change);
+        let content = NoticeContent::Quota(change);
         // The channel delivers it to this limiter, too, in the order in which others changed it.
         if self.inner.backend.notice_channel().is_none() {
-            self.inner.learn([news.clone()], false);
+            self.inner.apply([content.clone()], false);
         }
-        self.inner.post(&news).await.map_err(SetQuotaError::Backend)
+        self.inner.publish(&content).await.map_err(SetQuotaError::Backend)
     }
 
     /// Blocks a caller for so long from now on: whoever has that key (under every policy), address, user agent or
@@ -168,15 +168,16 @@ impl RateLimiter {
     pub async fn block(&self, signal: Signal, lasts: Duration) -> Result<(), Error> {
         let id = self.inner.hash.digest(&signal.to_key());
         let now = self.inner.time.now();
-        if !self.inner.guard.held.block(id, now, now + lasts) {
-            let message = format!("{MOST_HELD} callers are blocked by hand already; unblock some, or use a deny list");
+        if !self.inner.guard.manual.block(id, now, now + lasts) {
+            let message =
+                format!("{MAX_MANUAL_BLOCKS} callers are blocked by hand already; unblock some, or use a deny list");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        self.inner.guard.held.describe(id, Made { since: now, rule: signal.to_listed() });
+        self.inner.guard.manual.describe(id, BlockOrigin { since: now, rule: signal.to_listed() });
         let rule = signal.to_rule();
         let blocked = Blocked { rule: &rule, lasts, times: 0 };
         self.inner.observers.iter().for_each(|observer| observer.blocked(&blocked));
-        self.inner.post(&News::Hold(id, Some(lasts))).await
+        self.inner.publish(&NoticeContent::ManualBlock(id, Some(lasts))).await
     }
 
     /// Ends a caller's block, however they came by it, and forgets their denials.
@@ -185,20 +186,20 @@ impl RateLimiter {
     /// If the backend cannot tell the other processes; in this one it holds.
     pub async fn unblock(&self, signal: Signal) -> Result<(), Error> {
         let id = self.inner.hash.digest(&signal.to_key());
-        let news = [News::Hold(id, None), News::Block(id, None)];
-        self.inner.learn(news.clone(), false);
-        let [one, other] = news.map(|news| self.inner.post(&news));
+        let content = [NoticeContent::ManualBlock(id, None), NoticeContent::Block(id, None)];
+        self.inner.apply(content.clone(), false);
+        let [one, other] = content.map(|content| self.inner.publish(&content));
         one.await.and(other.await)
     }
 
     /// How it is doing: what it holds, who waits, whether its backend is out of reach. Cheap: nothing is asked of a
     /// server. See [`Stats`] for an example.
     pub fn stats(&self) -> Stats {
-        let Inner { backend, guard, overrides, time, waiting, noticed, .. } = &*self.inner;
+        let Inner { backend, guard, overrides, time, waiting, mistakes, .. } = &*self.inner;
         let Health { rows, evictions, overflowed, circuit_open, pending_notices, poll_failed, .. } = backend.health();
         let (offenders, blocked) = guard.len(time.now());
         let (waiting, changed_quotas) = (waiting.load(Ordering::Relaxed), overrides.len());
-        let mistakes = noticed.counts();
+        let mistakes = mistakes.counts();
         Stats {
             rows,
             evictions,
@@ -294,7 +295,7 @@ impl Inner {
     pub(super) fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<bool> {
         let was_local = self.failure.reset(rows);
         let done = self.backend.reset(rows);
-        self.unlearn(rows.iter().copied());
+        self.forget_denials(rows.iter().copied());
         for row in rows {
             let reset = Reset { policy: row.policy, key: row.key };
             self.observers.iter().for_each(|observer| observer.reset(&reset));
@@ -304,42 +305,42 @@ impl Inner {
 
     /// Something may have been given back: what the backend said before is not so any more. To be called after it was
     /// told, since an answer from before then may still come.
-    pub(super) fn unlearn<'a>(&self, rows: impl Iterator<Item = RowId<'a>>) {
+    pub(super) fn forget_denials<'a>(&self, rows: impl Iterator<Item = RowId<'a>>) {
         if let Some(cache) = &self.block_cache {
             cache.forget(rows);
         }
     }
 
     /// Tells the other limiters, if there can be any.
-    pub(super) fn post(&self, news: &News) -> BackendFuture<()> {
+    pub(super) fn publish(&self, content: &NoticeContent) -> BackendFuture<()> {
         match self.backend.notice_channel() {
-            Some(channel) => channel.publish(news.to_notice()),
+            Some(channel) => channel.publish(content.to_notice()),
             None => BackendFuture::ready(Ok(())),
         }
     }
 
     /// Tells the other limiters when that is possible; nobody waits for it.
-    pub(super) fn tell(&self, news: &News) {
+    pub(super) fn publish_later(&self, content: &NoticeContent) {
         if let Some(channel) = self.backend.notice_channel() {
-            channel.publish_later(news.to_notice());
+            channel.publish_later(content.to_notice());
         }
     }
 
     /// What is so from now on. `all`: no other quotas are changed. A block that is not told of again stays: it was
     /// earned.
-    pub(super) fn learn(&self, news: impl IntoIterator<Item = News>, all: bool) {
+    pub(super) fn apply(&self, content: impl IntoIterator<Item = NoticeContent>, all: bool) {
         let now = self.time.now();
         let mut changes = Vec::new();
-        for news in news {
-            match news {
-                News::Quota(change) => changes.push(change),
-                News::Block(id, Some((lasts, times))) => self.guard.block(id, now, lasts, times),
-                News::Block(id, None) => self.guard.unblock(id),
+        for content in content {
+            match content {
+                NoticeContent::Quota(change) => changes.push(change),
+                NoticeContent::Block(id, Some((lasts, times))) => self.guard.block(id, now, lasts, times),
+                NoticeContent::Block(id, None) => self.guard.unblock(id),
                 // There may be more on a board than there is room for; whoever posted them was told of his own.
-                News::Hold(id, Some(lasts)) => drop(self.guard.held.block(id, now, now + lasts)),
-                News::Hold(id, None) => self.guard.held.unblock(id),
-                News::Pause(row, Some(lasts)) => drop(self.guard.pauses.pause(row, now, now + lasts)),
-                News::Pause(row, None) => self.guard.pauses.resume(row),
+                NoticeContent::ManualBlock(id, Some(lasts)) => drop(self.guard.manual.block(id, now, now + lasts)),
+                NoticeContent::ManualBlock(id, None) => self.guard.manual.unblock(id),
+                NoticeContent::Pause(row, Some(lasts)) => drop(self.guard.pauses.pause(row, now, now + lasts)),
+                NoticeContent::Pause(row, None) => self.guard.pauses.resume(row),
             }
         }
         if all {
@@ -352,7 +353,7 @@ impl Inner {
 
 impl NoticeSubscriber for Inner {
     fn receive(&self, notices: Vec<Notice>, all: bool) {
-        self.learn(notices.iter().filter_map(News::of), all);
+        self.apply(notices.iter().filter_map(NoticeContent::parse), all);
     }
 }
 

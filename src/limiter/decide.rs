@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use super::block_cache::Permit;
 use super::future::{Answer, DecisionFuture};
-use super::guard::{Barred, Known};
-use super::notices::News;
+use super::guard::{BlockedBy, SignalIds};
+use super::notices::NoticeContent;
 use super::observer::{Blocked, Decided, Failed};
 use super::{Inner, RateLimiter};
 use crate::algorithm::{Ask, Steps};
@@ -38,26 +38,26 @@ impl<'a> CallContext<'a> {
 }
 
 /// What the steps after the backend need to know about the call.
-pub(super) struct Call {
+pub(super) struct CallState {
     take: bool,
     enforced: bool,
     /// When a remote backend was asked, for observers.
     began: Option<Instant>,
     /// Allows the block cache to store the remote backend's answer.
     permit: Option<Permit>,
-    caller: Option<Box<Caller>>,
+    caller: Option<Box<CallerIds>>,
 }
 
-impl Call {
+impl CallState {
     /// A call that was decided before, and has waited since.
-    fn late() -> Call {
-        Call { take: true, enforced: true, began: None, permit: None, caller: None }
+    fn late() -> CallState {
+        CallState { take: true, enforced: true, began: None, permit: None, caller: None }
     }
 }
 
 /// The identities that a caller can be blocked by. Boxed, because few limiters count denials.
-struct Caller {
-    known: Known,
+struct CallerIds {
+    signal_ids: SignalIds,
     /// One for each take.
     keys: Vec<Option<Key>>,
 }
@@ -69,18 +69,18 @@ impl RateLimiter {
     pub(crate) fn decide<'a>(
         &self,
         charges: &[(&'a Policy, &'a Subject, Ask)],
-        around: CallContext<'_>,
+        context: CallContext<'_>,
     ) -> DecisionFuture<Answer> {
         let Inner { backend, guard, overrides, block_cache, time, .. } = &*self.inner;
-        let CallContext { take, enforced, waits, patience, signals } = around;
-        let mut call = Call { take, enforced, began: None, permit: None, caller: None };
+        let CallContext { take, enforced, waits, patience, signals } = context;
+        let mut call = CallState { take, enforced, began: None, permit: None, caller: None };
 
         // 1. Resolve the row and its quotas: those set at run time, else the tier's, else the policy's own.
         let (mut takes, mut keys) = (Takes::new(), Vec::new());
         let is_guarded = guard.is_needed();
         for (policy, subject, ask) in charges {
             let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
-            self.inner.see(policy);
+            self.inner.check_conflicts(policy);
             let tier = subject.tier_name();
             let of_tier = tier.and_then(|tier| policy.quotas_of_tier(tier));
             if let (Some(tier), None) = (tier, of_tier) {
@@ -131,17 +131,17 @@ impl RateLimiter {
 
     /// Decides charges that were held by a pause, from step 4 on: what comes before has been decided.
     pub(super) fn decide_again(&self, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
-        self.ask(Call::late(), takes)
+        self.ask(CallState::late(), takes)
     }
 
     /// Observes a denial of charges whose turn has come.
     pub(super) fn observe_late(&self, denied: &Decisions) {
-        self.observe(&Call::late(), denied);
+        self.observe(&CallState::late(), denied);
     }
 
     /// 4. The backend decides all takes at one instant: all are granted, or none.
     #[inline]
-    fn ask(&self, mut call: Call, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
+    fn ask(&self, mut call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
         let Inner { backend, observers, .. } = &*self.inner;
         if backend.is_remote() {
             call.began = (!observers.is_empty()).then(Instant::now);
@@ -157,7 +157,7 @@ impl RateLimiter {
     #[inline]
     pub(super) fn conclude(
         &self,
-        call: &Call,
+        call: &CallState,
         takes: &[Take<'_>],
         answer: Result<Steps, Error>,
     ) -> Result<Decisions, Error> {
@@ -171,7 +171,7 @@ impl RateLimiter {
 
     /// 5. Failure: if the backend failed, the failure mode decides instead, or the error is returned.
     #[inline]
-    fn decided(&self, call: &Call, takes: &[Take<'_>], answer: Result<Steps, Error>) -> Result<Decisions, Error> {
+    fn decided(&self, call: &CallState, takes: &[Take<'_>], answer: Result<Steps, Error>) -> Result<Decisions, Error> {
         let steps = match answer {
             Ok(steps) if steps.len() == takes.len() => steps,
             // A malformed answer is a failure, too.
@@ -179,14 +179,14 @@ impl RateLimiter {
             Err(error) => return self.failed(call, takes, error),
         };
         if let (Some(cache), Some(permit)) = (&self.inner.block_cache, &call.permit) {
-            cache.learn(takes, &steps, call.take, permit, self.inner.time.now());
+            cache.store(takes, &steps, call.take, permit, self.inner.time.now());
         }
         Ok(decisions(takes, &steps))
     }
 
     /// Steps 6 and 7.
     #[inline]
-    fn protect_and_observe(&self, call: &Call, decided: &Decisions) {
+    fn protect_and_observe(&self, call: &CallState, decided: &Decisions) {
         if call.take && !decided.is_allowed() {
             decided.violated().for_each(|decision| self.inner.denied(decision));
         }
@@ -206,15 +206,15 @@ impl RateLimiter {
         keys: &[Option<&Key>],
         takes: &[Take<'_>],
         signals: &Signals,
-        call: &mut Call,
+        call: &mut CallState,
     ) -> Option<Decisions> {
         let Inner { guard, hash, time, .. } = &*self.inner;
-        let (known, now) = (guard.known(signals, hash), time.now());
+        let (signal_ids, now) = (guard.signal_ids(signals, hash), time.now());
         let callers = keys.iter().zip(takes).map(|(key, take)| (take.row.policy, *key, take.row.key));
-        let Some(Barred { rule, until }) = guard.bars(callers, signals, &known, now) else {
+        let Some(BlockedBy { rule, until }) = guard.blocked_by(callers, signals, &signal_ids, now) else {
             if guard.counts() && call.take && call.enforced {
                 let keys = keys.iter().map(|key| key.cloned()).collect();
-                call.caller = Some(Box::new(Caller { known, keys }));
+                call.caller = Some(Box::new(CallerIds { signal_ids, keys }));
             }
             return None;
         };
@@ -234,7 +234,7 @@ impl RateLimiter {
     }
 
     #[cold]
-    fn failed(&self, call: &Call, takes: &[Take<'_>], error: Error) -> Result<Decisions, Error> {
+    fn failed(&self, call: &CallState, takes: &[Take<'_>], error: Error) -> Result<Decisions, Error> {
         let latency = call.began.map(|began| began.elapsed());
         for take in takes {
             let failed = Failed { policy: take.row.policy, key: take.row.key, error: &error, latency };
@@ -244,27 +244,27 @@ impl RateLimiter {
     }
 
     #[cold]
-    fn protect(&self, caller: &Caller, decided: &Decisions) {
+    fn protect(&self, caller: &CallerIds, decided: &Decisions) {
         let Inner { guard, time, observers, .. } = &*self.inner;
         if decided.is_allowed() {
             // A decision that failed open is no evidence of good behaviour, nor is a charge of cost 0.
             let is_evidence =
                 |decision: &&Decision| decision.decided_by() != DecidedBy::FailOpen && decision.cost() > 0;
             let seen = decided.iter().filter(is_evidence);
-            return guard.allowed(seen.map(|decision| (decision.policy(), decision.key())), &caller.known);
+            return guard.allowed(seen.map(|decision| (decision.policy(), decision.key())), &caller.signal_ids);
         }
         let denied = decided.iter().zip(&caller.keys).filter(|(decision, _)| decision.is_violated());
         let denied = denied.map(|(decision, key)| (decision.policy(), key.as_ref(), decision.key()));
-        for earned in guard.denied(denied, &caller.known, time.now()) {
+        for block in guard.denied(denied, &caller.signal_ids, time.now()) {
             // The block holds in this process even if the others cannot be notified.
-            self.inner.tell(&News::Block(earned.id, Some((earned.lasts, earned.times))));
-            let rule = earned.signal.to_rule();
-            let blocked = Blocked { rule: &rule, lasts: earned.lasts, times: earned.times };
+            self.inner.publish_later(&NoticeContent::Block(block.id, Some((block.lasts, block.times))));
+            let rule = block.signal.to_rule();
+            let blocked = Blocked { rule: &rule, lasts: block.lasts, times: block.times };
             observers.iter().for_each(|observer| observer.blocked(&blocked));
         }
     }
 
-    fn observe(&self, call: &Call, decided: &Decisions) {
+    fn observe(&self, call: &CallState, decided: &Decisions) {
         let observers = &self.inner.observers;
         let latency = call.began.map(|began| began.elapsed());
         for decision in decided {
@@ -294,8 +294,8 @@ fn wrong_number() -> Error {
     )
 }
 
-impl fmt::Debug for Call {
+impl fmt::Debug for CallState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("take", &self.take).field("enforced", &self.enforced).finish_non_exhaustive()
+        f.debug_struct("CallState").field("take", &self.take).field("enforced", &self.enforced).finish_non_exhaustive()
     }
 }

@@ -43,7 +43,7 @@ pub enum FailureMode {
     Deny,
     /// The charge is granted unseen.
     Allow,
-    /// A limiter in this process decides, by a share of each quota. Made by
+    /// A limiter in this process decides, by a share of each quota. BlockOrigin by
     /// [`FailureMode::fallback(share)`](FailureMode::fallback), which checks the share; it cannot be written by hand.
     #[non_exhaustive]
     Fallback {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use smallvec::SmallVec;
 
-use super::decide::Call;
+use super::decide::CallState;
 use super::{LimitError, RateLimiter};
 use crate::algorithm::Steps;
 use crate::backend::{BackendFuture, Error, OwnedTake, Take};
@@ -56,7 +56,7 @@ struct Pending {
     limiter: RateLimiter,
     takes: SmallVec<[OwnedTake; 1]>,
     /// `None` once the steps after the backend have run.
-    call: Option<Call>,
+    call: Option<CallState>,
     steps: BackendFuture<Steps>,
 }
 
@@ -90,7 +90,7 @@ impl<T> DecisionFuture<T> {
 impl DecisionFuture<Answer> {
     pub(super) fn pending(
         limiter: &RateLimiter,
-        call: Call,
+        call: CallState,
         takes: &[Take<'_>],
         steps: BackendFuture<Steps>,
     ) -> DecisionFuture<Answer> {

@@ -15,9 +15,9 @@ pub(crate) mod guard;
 pub(crate) mod listing;
 mod local;
 pub(crate) mod mistake;
+mod mistake_tracker;
 #[cfg(all(test, tollgate_models))]
 mod models;
-mod noticed;
 mod notices;
 pub(crate) mod observer;
 mod overrides;
@@ -26,7 +26,9 @@ mod queue;
 mod receipt;
 mod reservation;
 mod snapshot;
-mod turn;
+#[cfg(test)]
+mod tests;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +40,7 @@ use self::failure::Failure;
 use self::future::{Answer, Finish};
 use self::guard::Guard;
 use self::local::LocalTime;
-use self::noticed::Noticed;
+use self::mistake_tracker::MistakeTracker;
 use self::overrides::Overrides;
 use self::queue::Queues;
 use crate::algorithm::{Ask, Micros, Quota, SECOND};
@@ -63,7 +65,7 @@ pub use overrides::SetQuotaError;
 pub use receipt::Receipt;
 pub use reservation::Reservation;
 pub use snapshot::Snapshot;
-pub(crate) use turn::Place;
+pub(crate) use waiting::WaitSlot;
 
 /// Limits callers, from any handler: by a policy, under a key, on a backend.
 ///
@@ -123,7 +125,7 @@ struct Inner {
     overrides: Overrides,
     block_cache: Option<BlockCache>,
     observers: Vec<Arc<dyn Observer>>,
-    noticed: Noticed,
+    mistakes: MistakeTracker,
     /// Of what is remembered here and not in the backend.
     time: LocalTime,
 }
@@ -233,8 +235,8 @@ impl RateLimiter {
     /// If the backend cannot decide, or is a remote one.
     pub fn try_limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Decision, Error> {
         let none = Signals::new();
-        let around = CallContext { waits: false, ..CallContext::of(true, &none) };
-        let answer = self.decide(&[(policy, &subject.into(), Ask::cost(1))], around).try_ready();
+        let context = CallContext { waits: false, ..CallContext::of(true, &none) };
+        let answer = self.decide(&[(policy, &subject.into(), Ask::cost(1))], context).try_ready();
         future::only(self, answer.unwrap_or_else(|_| Err(decide::cannot_wait())))
     }
 
@@ -347,7 +349,7 @@ impl RateLimiter {
         &self,
         charges: impl IntoIterator<Item = Charge<'a>>,
     ) -> DecisionFuture<Result<Allowed<Decisions>, LimitError>> {
-        self.at_once(charges).finish(self, future::all_allowed)
+        self.take_now(charges).finish(self, future::all_allowed)
     }
 
     /// [`limit_all`](RateLimiter::limit_all) that returns a denial as [`Decisions`].
@@ -358,7 +360,7 @@ impl RateLimiter {
         &self,
         charges: impl IntoIterator<Item = Charge<'a>>,
     ) -> DecisionFuture<Result<Decisions, Error>> {
-        self.at_once(charges)
+        self.take_now(charges)
     }
 
     /// What [`limit_all`](RateLimiter::limit_all), or [`hold_all`](RateLimiter::hold_all) of charges that reserve, would
@@ -395,7 +397,7 @@ impl RateLimiter {
         &self,
         charges: impl IntoIterator<Item = Charge<'a>>,
     ) -> DecisionFuture<Result<Decisions, Error>> {
-        let charges: Charges<'a> = charges.into_iter().collect();
+        let charges: ChargeList<'a> = charges.into_iter().collect();
         self.decide_charges(&charges, false, Duration::ZERO)
     }
 
@@ -424,7 +426,7 @@ impl RateLimiter {
         &self,
         charges: impl IntoIterator<Item = Charge<'a>>,
     ) -> DecisionFuture<Result<Reservation, LimitError>> {
-        let charges: Charges<'a> = charges.into_iter().collect();
+        let charges: ChargeList<'a> = charges.into_iter().collect();
         self.reserve_all(&charges, Duration::ZERO, reservation::held)
     }
 
@@ -511,8 +513,8 @@ impl RateLimiter {
     /// # Errors
     /// If the backend cannot tell.
     pub async fn now(&self) -> Result<Micros, Error> {
-        let row = RowId { policy: NOBODY.name(), key: self.row_key(None) };
-        let look = [Take::new(row, NOBODY.quota(), Ask::cost(0))];
+        let row = RowId { policy: CLOCK_POLICY.name(), key: self.row_key(None) };
+        let look = [Take::new(row, CLOCK_POLICY.quota(), Ask::cost(0))];
         let decided = match self.inner.backend.peek(&look).await {
             Ok(steps) => steps.first().map(|step| step.now),
             Err(error) => self.inner.failure.decide(&look, false, error)?.get(0).map(|decision| decision.step().now),
@@ -550,8 +552,8 @@ impl RateLimiter {
     }
 
     /// Takes charges that need not wait. A turn would be promised that no reservation holds.
-    fn at_once<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> DecisionFuture<Answer> {
-        let charges: Charges<'a> = charges.into_iter().collect();
+    fn take_now<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> DecisionFuture<Answer> {
+        let charges: ChargeList<'a> = charges.into_iter().collect();
         match charges.iter().find(|charge| charge.reserves()) {
             Some(charge) => DecisionFuture::ready(Err(Error::new(
                 ErrorKind::Unsupported,
@@ -628,173 +630,14 @@ impl RateLimiter {
 }
 
 /// The charges of a call.
-type Charges<'a> = SmallVec<[Charge<'a>; 1]>;
+type ChargeList<'a> = SmallVec<[Charge<'a>; 1]>;
 
 /// Nobody is charged under it: a look at its row tells the time.
-static NOBODY: Policy = Policy::new("tollgate/now", Quota::token_bucket(1, SECOND));
+static CLOCK_POLICY: Policy = Policy::new("tollgate/now", Quota::token_bucket(1, SECOND));
 
 impl Default for RateLimiter {
     /// A limiter on a new [`MemoryBackend`].
     fn default() -> RateLimiter {
         RateLimiter::new(MemoryBackend::new())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::algorithm::{MINUTE, Steps};
-    use crate::clock::ManualClock;
-    use crate::policy::{DenyRule, Reason, Secret};
-
-    static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-
-    fn limiter() -> (RateLimiter, ManualClock) {
-        let clock = ManualClock::new();
-        (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
-    }
-
-    #[tokio::test]
-    async fn a_tier_change_keeps_what_was_spent() {
-        let (limiter, clock) = limiter();
-        let api = API.clone().tier("premium", Quota::token_bucket(100, MINUTE));
-        let (free, premium) = (Subject::new(7), Subject::new(7).tier("premium"));
-        for _ in 0..10 {
-            assert!(limiter.try_limit(&api, free.clone()).await.unwrap().is_allowed());
-        }
-        assert!(!limiter.try_limit(&api, free.clone()).await.unwrap().is_allowed());
-        let upgraded = limiter.try_limit(&api, premium.clone()).await.unwrap();
-        assert_eq!((upgraded.capacity(), upgraded.remaining()), (100, 89));
-        // Back again: paid back as the faster quota pays, so when that one would be repaid all of it is there.
-        clock.advance(MINUTE);
-        assert_eq!(limiter.remaining(&api, free).await.unwrap(), 10);
-    }
-
-    #[tokio::test]
-    async fn a_key_has_one_digest_in_decisions_and_rows() {
-        let window = Policy::new("window", Quota::fixed_window(10, MINUTE));
-        let key = Key::from("ada");
-        let secret = Secret::new([7; 16]);
-        let open = RateLimiter::builder(MemoryBackend::new()).secret(secret).build();
-        let boxed = RateLimiter::new(Box::new(MemoryBackend::new()) as Box<dyn Backend>);
-        let (limiter, _clock) = limiter();
-        for limiter in [&limiter, &open, &boxed] {
-            let decision = limiter.try_limit(&window, "ada").await.unwrap();
-            assert_eq!(decision.key(), limiter.digest(Some(&key)));
-            assert_eq!(limiter.digest(None), limiter.digest(Some(&Key::anonymous())));
-            // The boundaries of its windows are the key's, and reveal no more of it than its digest does.
-            let row = RowId { policy: window.name(), key: limiter.row_key(Some(&key)) };
-            assert_eq!(decision.quota(), &window.quota().seeded(row.digest().seed()));
-        }
-        assert_ne!(limiter.digest(Some(&key)), RateLimiter::default().digest(Some(&key)));
-        assert_eq!(open.digest(Some(&key)), secret.digest(&key));
-    }
-
-    #[tokio::test]
-    async fn a_refused_call_says_which_charge_was_in_the_way() {
-        let (limiter, _clock) = limiter();
-        let tight = Policy::new("tight", Quota::token_bucket(1, MINUTE));
-        limiter.limit(&tight, 1).await.unwrap();
-        let decisions = limiter.try_limit_all([Charge::new(&API, 1), Charge::new(&tight, 1)]).await.unwrap();
-        let reasons: Vec<_> = decisions.iter().map(|decision| decision.reason()).collect();
-        assert_eq!(reasons, [Reason::RefusedElsewhere, Reason::QuotaExceeded]);
-        assert_eq!(decisions.iter().next().unwrap().remaining(), 10);
-        assert_eq!(decisions.retry_after(), Some(MINUTE));
-    }
-
-    #[tokio::test]
-    async fn the_same_row_twice_in_one_call_is_charged_twice() {
-        let (limiter, _clock) = limiter();
-        let api = &API;
-        let charge = || Charge::new(api, 1).cost(4);
-        assert!(limiter.try_limit_all([charge(), charge()]).await.unwrap().is_allowed());
-        let refused = limiter.try_limit_all([Charge::new(&API, 1).cost(2), Charge::new(&API, 1)]).await.unwrap();
-        assert!(!refused.is_allowed());
-        assert_eq!(limiter.remaining(&API, 1).await.unwrap(), 2);
-    }
-
-    #[tokio::test]
-    async fn anonymous_callers_share_one_bucket_that_no_key_shares() {
-        let (limiter, _clock) = limiter();
-        limiter.limit(&API, Subject::anonymous()).await.unwrap();
-        limiter.limit(&API, None::<u64>).await.unwrap();
-        assert_eq!(limiter.remaining(&API, Subject::anonymous()).await.unwrap(), 8);
-        assert_eq!(limiter.remaining(&API, "").await.unwrap(), 10);
-    }
-
-    #[tokio::test]
-    async fn a_snapshot_projects_itself() {
-        let (limiter, clock) = limiter();
-        limiter.acquire(&API, 1).cost(10).await.unwrap();
-        let snapshot = limiter.snapshot(&API, 1).await.unwrap();
-        assert_eq!(snapshot.available(snapshot.now()), 0);
-        assert_eq!(snapshot.available(snapshot.now() + MINUTE / 2), 5);
-        clock.advance(MINUTE / 2);
-        assert_eq!(limiter.remaining(&API, 1).await.unwrap(), 5);
-    }
-
-    /// In memory, and says that it is elsewhere.
-    #[derive(Debug)]
-    struct Far(MemoryBackend);
-
-    impl Backend for Far {
-        fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-            self.0.acquire(takes)
-        }
-
-        fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-            self.0.peek(takes)
-        }
-
-        fn settle(&self, settlements: &[crate::backend::Adjustment<'_>]) -> BackendFuture<bool> {
-            self.0.settle(settlements)
-        }
-
-        fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
-            self.0.reset(rows)
-        }
-
-        fn is_remote(&self) -> bool {
-            true
-        }
-    }
-
-    #[tokio::test]
-    async fn at_once_is_asked_of_whatever_is_in_this_process() {
-        let one = Policy::new("one", Quota::token_bucket(1, MINUTE));
-        let backends: [Box<dyn Backend>; 3] = [
-            Box::new(MemoryBackend::new()),
-            Box::new(Arc::new(MemoryBackend::new())),
-            Box::new(Box::new(MemoryBackend::new()) as Box<dyn Backend>),
-        ];
-        for backend in backends {
-            let limiter = RateLimiter::new(backend);
-            assert!(limiter.try_limit_now(&one, 7).unwrap().is_allowed());
-            assert!(!limiter.try_limit_now(&one, 7).unwrap().is_allowed());
-        }
-        let far = RateLimiter::new(Far(MemoryBackend::new()));
-        assert_eq!(far.try_limit_now(&one, 7).unwrap_err().kind(), ErrorKind::Unsupported);
-        assert!(matches!(far.limit_now(&one, 7), Err(LimitError::Backend(_))));
-        assert!(far.try_limit(&one, 7).await.unwrap().is_allowed(), "nothing was taken");
-    }
-
-    #[tokio::test]
-    async fn at_once_goes_through_all_gates() {
-        let one = Policy::new("one", Quota::token_bucket(1, MINUTE));
-        let list = DenyList::from_iter([DenyRule::key("mallory")]);
-        let near = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
-        let far = RateLimiter::builder(Far(MemoryBackend::new())).deny_list(&list).build();
-        for limiter in [&near, &far] {
-            assert_eq!(limiter.try_limit_now(&one, "mallory").unwrap().reason(), Reason::DenyList);
-        }
-        assert!(near.try_limit_now(&one, "ada").unwrap().is_allowed());
-        assert!(far.try_limit_now(&one, "ada").is_err());
-        // What a remote backend denied is known here.
-        assert!(far.try_limit(&one, "ada").await.unwrap().is_allowed());
-        assert!(!far.try_limit(&one, "ada").await.unwrap().is_allowed());
-        assert!(!far.try_limit_now(&one, "ada").unwrap().is_allowed());
-        // A quota that was set applies.
-        near.set_quota(&one, Some(Quota::token_bucket(5, MINUTE))).await.unwrap();
-        assert_eq!(near.try_limit_now(&one, "bob").unwrap().capacity(), 5);
     }
 }

@@ -13,24 +13,24 @@ use crate::sync::{PoisonError, RwLock};
 /// The quotas that were changed.
 #[derive(Debug, Default)]
 pub(super) struct Overrides {
-    policies: RwLock<Changed>,
+    policies: RwLock<OverrideMap>,
     /// How many quotas these are. While there is none, decisions do not lock them.
     count: AtomicUsize,
 }
 
-type Changed = HashMap<(PolicyName, Whose), Quota>;
+type OverrideMap = HashMap<(PolicyName, QuotaScope), Quota>;
 
 /// A quota that takes the place of another; `None` = the other one again.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Change {
+pub(super) struct Override {
     pub(super) policy: PolicyName,
-    pub(super) whose: Whose,
+    pub(super) scope: QuotaScope,
     pub(super) quota: Option<Quota>,
 }
 
-/// Whose quota.
+/// QuotaScope quota.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Whose {
+pub(super) enum QuotaScope {
     /// Everybody's under the policy.
     All,
     /// That of a tier's callers.
@@ -52,23 +52,23 @@ impl Overrides {
             return None;
         }
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
-        let find = |whose: Whose| {
-            let quota = policies.get(&(policy.name().clone(), whose))?;
+        let find = |scope: QuotaScope| {
+            let quota = policies.get(&(policy.name().clone(), scope))?;
             (quota.algorithm() == policy.quota().algorithm()).then_some(*quota)
         };
         // A tier that the policy does not have is none.
         let tier = tier.filter(|tier| policy.tiers().any(|(known, _)| known == *tier));
-        let of_key = key.and_then(|key| find(Whose::Key(key)));
-        of_key.or_else(|| find(Whose::Tier(tier?.to_owned()))).or_else(|| find(Whose::All))
+        let of_key = key.and_then(|key| find(QuotaScope::Key(key)));
+        of_key.or_else(|| find(QuotaScope::Tier(tier?.to_owned()))).or_else(|| find(QuotaScope::All))
     }
 
     /// The tiers of a policy whose quotas were changed.
     #[cfg(feature = "serde")]
     pub(super) fn tiers(&self, policy: &PolicyName) -> Vec<String> {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
-        let tiers = policies.keys().filter(|(changed, _)| changed == policy).filter_map(|(_, whose)| match whose {
-            Whose::Tier(tier) => Some(tier.clone()),
-            Whose::All | Whose::Key(_) => None,
+        let tiers = policies.keys().filter(|(changed, _)| changed == policy).filter_map(|(_, scope)| match scope {
+            QuotaScope::Tier(tier) => Some(tier.clone()),
+            QuotaScope::All | QuotaScope::Key(_) => None,
         });
         tiers.collect()
     }
@@ -76,11 +76,11 @@ impl Overrides {
     /// All of them, ordered by policy, then by whom they are for.
     pub(super) fn list(&self) -> Vec<SetQuota> {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
-        let listed = policies.iter().map(|((policy, whose), quota)| {
-            let (tier, key) = match whose {
-                Whose::All => (None, None),
-                Whose::Tier(tier) => (Some(tier.clone()), None),
-                Whose::Key(key) => (None, Some(*key)),
+        let listed = policies.iter().map(|((policy, scope), quota)| {
+            let (tier, key) = match scope {
+                QuotaScope::All => (None, None),
+                QuotaScope::Tier(tier) => (Some(tier.clone()), None),
+                QuotaScope::Key(key) => (None, Some(*key)),
             };
             SetQuota { policy: policy.clone(), tier, key, quota: *quota }
         });
@@ -91,14 +91,14 @@ impl Overrides {
     }
 
     /// Changes a quota, or reverts it.
-    pub(super) fn set(&self, change: Change) {
+    pub(super) fn set(&self, change: Override) {
         let mut policies = self.policies.write().unwrap_or_else(PoisonError::into_inner);
         apply(&mut policies, change);
         self.count.store(policies.len(), Ordering::Release);
     }
 
     /// These changes and no others, in one step.
-    pub(super) fn replace(&self, changes: impl IntoIterator<Item = Change>) {
+    pub(super) fn replace(&self, changes: impl IntoIterator<Item = Override>) {
         // Put together first: whoever decides waits for the exchange only.
         let mut policies = HashMap::new();
         for change in changes {
@@ -111,12 +111,12 @@ impl Overrides {
     }
 
     /// Whether there is room for another change, or this would replace one.
-    pub(super) fn has_room_for(&self, change: &Change) -> bool {
-        if change.quota.is_none() || self.len() < MOST {
+    pub(super) fn accepts(&self, change: &Override) -> bool {
+        if change.quota.is_none() || self.len() < MAX_OVERRIDES {
             return true;
         }
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
-        policies.contains_key(&(change.policy.clone(), change.whose.clone()))
+        policies.contains_key(&(change.policy.clone(), change.scope.clone()))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -125,15 +125,15 @@ impl Overrides {
 }
 
 /// Stores or removes the quota of a change.
-fn apply(policies: &mut Changed, Change { policy, whose, quota }: Change) {
+fn apply(policies: &mut OverrideMap, Override { policy, scope, quota }: Override) {
     match quota {
-        Some(quota) => policies.insert((policy, whose), quota),
-        None => policies.remove(&(policy, whose)),
+        Some(quota) => policies.insert((policy, scope), quota),
+        None => policies.remove(&(policy, scope)),
     };
 }
 
 /// Quotas that can be changed at once.
-const MOST: usize = 100_000;
+const MAX_OVERRIDES: usize = 100_000;
 
 /// Why a quota was not changed.
 ///
@@ -178,7 +178,7 @@ impl fmt::Display for SetQuotaError {
             Some(error) => fmt::Display::fmt(error, f),
             None => write!(
                 f,
-                "{MOST} quotas are changed already; revert some with `None`, or give callers a tier instead of a quota each"
+                "{MAX_OVERRIDES} quotas are changed already; revert some with `None`, or give callers a tier instead of a quota each"
             ),
         }
     }
@@ -206,13 +206,13 @@ mod tests {
     fn when_all_room_is_taken_what_is_there_can_still_be_changed() {
         let quota = Some(Quota::token_bucket(1, MINUTE));
         let change = |key: u128| {
-            let whose = Whose::Key(Digest::from_bits(key));
-            Change { policy: PolicyName::new("api"), whose, quota }
+            let scope = QuotaScope::Key(Digest::from_bits(key));
+            Override { policy: PolicyName::new("api"), scope, quota }
         };
         let overrides = Overrides::default();
-        overrides.replace((0..MOST as u128).map(change));
-        assert!(overrides.has_room_for(&change(7)) && !overrides.has_room_for(&change(MOST as u128)));
-        overrides.set(Change { quota: None, ..change(7) });
-        assert!(overrides.has_room_for(&change(MOST as u128)));
+        overrides.replace((0..MAX_OVERRIDES as u128).map(change));
+        assert!(overrides.accepts(&change(7)) && !overrides.accepts(&change(MAX_OVERRIDES as u128)));
+        overrides.set(Override { quota: None, ..change(7) });
+        assert!(overrides.accepts(&change(MAX_OVERRIDES as u128)));
     }
 }

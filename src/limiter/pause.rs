@@ -5,8 +5,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::future::Answer;
-use super::guard::MOST_PAUSED;
-use super::notices::News;
+use super::guard::MAX_PAUSES;
+use super::notices::NoticeContent;
 use super::{DecisionFuture, Inner, LimitError, RateLimiter};
 use crate::algorithm::{Ask, Micros, State, Step, Verdict};
 use crate::backend::{BackendFuture, Error, ErrorKind, RowId, Take};
@@ -78,7 +78,7 @@ impl RateLimiter {
     pub fn resume(&self, policy: &Policy, subject: impl Into<Subject>) -> BackendFuture<()> {
         let row = RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }.digest();
         self.inner.guard.pauses.resume(row);
-        self.inner.post(&News::Pause(row, None))
+        self.inner.publish(&NoticeContent::Pause(row, None))
     }
 
     /// What stands in the way of charges whose turn has come, if something does: decisions to wait by until the end of a
@@ -86,19 +86,23 @@ impl RateLimiter {
     ///
     /// # Errors
     /// If the pause is longer, or one of the keys is blocked by hand.
-    pub(super) fn held_up(&self, decisions: &Decisions, last: Option<Micros>) -> Result<Option<Decisions>, LimitError> {
+    pub(super) fn pause_or_denial(
+        &self,
+        decisions: &Decisions,
+        last: Option<Micros>,
+    ) -> Result<Option<Decisions>, LimitError> {
         let Inner { guard, time, .. } = &*self.inner;
         if !guard.is_needed() {
             return Ok(None);
         }
         let (takes, now) = (takes(decisions, Ask::cost), time.now());
-        if let Some(until) = takes.iter().filter_map(|take| guard.held.blocked(take.row.key, now)).max() {
-            self.refused(self.barred(&takes, until.since(now)))?;
+        if let Some(until) = takes.iter().filter_map(|take| guard.manual.blocked(take.row.key, now)).max() {
+            self.deny_late(self.blocked_by_pause(&takes, until.since(now)))?;
         }
         let patience = last.map_or(Duration::MAX, |last| last.since(now));
         match self.paused(&takes, patience) {
             Some(held) if held.is_allowed() => Ok(Some(held)),
-            Some(denied) => self.refused(denied).map(|()| None),
+            Some(denied) => self.deny_late(denied).map(|()| None),
             None => Ok(None),
         }
     }
@@ -109,7 +113,7 @@ impl RateLimiter {
         let now = time.now();
         let wait = guard.pauses.until(takes.iter().map(|take| take.row.digest()), now)?.since(now);
         if wait > patience {
-            return Some(self.barred(takes, wait));
+            return Some(self.blocked_by_pause(takes, wait));
         }
         // Nothing is charged yet: the backend is asked at the end of the pause.
         let step = Step { verdict: Verdict::Reserve { wait }, state: State::default(), now: time.calendar() };
@@ -137,15 +141,15 @@ impl RateLimiter {
         self.inner.time.now() + wait
     }
 
-    fn barred(&self, takes: &[Take<'_>], wait: Duration) -> Decisions {
+    fn blocked_by_pause(&self, takes: &[Take<'_>], wait: Duration) -> Decisions {
         let now = self.inner.time.calendar();
-        let barred = takes.iter().map(|Take { row, quota, ask }| {
+        let denials = takes.iter().map(|Take { row, quota, ask }| {
             Decision::blocked(row.policy.clone(), row.key, *quota, ask.tokens(), None, now, Some(wait))
         });
-        barred.collect()
+        denials.collect()
     }
 
-    fn refused(&self, denied: Decisions) -> Result<(), LimitError> {
+    fn deny_late(&self, denied: Decisions) -> Result<(), LimitError> {
         self.observe_late(&denied);
         denied.into_result()?;
         Ok(())
@@ -160,10 +164,10 @@ impl Inner {
             return BackendFuture::ready(Ok(()));
         }
         if !self.guard.pauses.pause(row, now, now + lasts) {
-            let message = format!("{MOST_PAUSED} keys are paused already; resume some, or pause for a shorter time");
+            let message = format!("{MAX_PAUSES} keys are paused already; resume some, or pause for a shorter time");
             return BackendFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)));
         }
-        self.post(&News::Pause(row, Some(lasts)))
+        self.publish(&NoticeContent::Pause(row, Some(lasts)))
     }
 }
 

@@ -44,31 +44,31 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// the quota holds in any case.
 #[derive(Clone)]
 pub struct Receipt {
-    held: Arc<Held>,
+    inner: Arc<ReceiptInner>,
     /// The charges that this settles: one, or all.
     charges: Range<usize>,
 }
 
-struct Held {
+struct ReceiptInner {
     limiter: RateLimiter,
     decisions: Decisions,
     /// Of each charge, whether it was settled.
     settled: SmallVec<[AtomicBool; 2]>,
 }
 
-type Charges<'a> = SmallVec<[Adjustment<'a>; 2]>;
+type Adjustments<'a> = SmallVec<[Adjustment<'a>; 2]>;
 
 impl Receipt {
     /// For decisions that were all granted.
     pub(crate) fn new(limiter: &RateLimiter, decisions: Decisions) -> Receipt {
         let settled: SmallVec<_> = decisions.iter().map(|_| AtomicBool::new(false)).collect();
         let charges = 0..settled.len();
-        Receipt { held: Arc::new(Held { limiter: limiter.clone(), decisions, settled }), charges }
+        Receipt { inner: Arc::new(ReceiptInner { limiter: limiter.clone(), decisions, settled }), charges }
     }
 
     /// The decisions on the charges that were made together. [`of`](Receipt::of) does not narrow them.
     pub fn decisions(&self) -> &Decisions {
-        &self.held.decisions
+        &self.inner.decisions
     }
 
     /// The same for the charge under one policy only, the first if it charged several keys; `None` if there is none of
@@ -93,13 +93,13 @@ impl Receipt {
     /// ```
     pub fn of(&self, policy: impl AsRef<str>) -> Option<Receipt> {
         let policy = policy.as_ref();
-        let index = self.held.decisions.iter().position(|decision| decision.policy().as_str() == policy)?;
+        let index = self.inner.decisions.iter().position(|decision| decision.policy().as_str() == policy)?;
         self.charges.contains(&index).then(|| self.at(index))
     }
 
     /// The same for the charge of one rule.
     pub(crate) fn at(&self, index: usize) -> Receipt {
-        Receipt { held: Arc::clone(&self.held), charges: index..index + 1 }
+        Receipt { inner: Arc::clone(&self.inner), charges: index..index + 1 }
     }
 
     /// The true cost: each charge becomes one of `actual` tokens, unless it was settled before. Where several rules
@@ -116,9 +116,9 @@ impl Receipt {
     /// [`settle`](Receipt::settle); returns whether every charge became one of `actual` tokens as far as the rules
     /// allow: `false` if what one of them was to give back is forfeited.
     pub(super) fn adjust(&self, actual: u64) -> BackendFuture<bool> {
-        let inner = &*self.held.limiter.inner;
+        let inner = &*self.inner.limiter.inner;
         // Newest first: of two charges on one row, only the last can be given back whole.
-        let (mut charges, mut local) = (Charges::new(), Charges::new());
+        let (mut charges, mut local) = (Adjustments::new(), Adjustments::new());
         for index in self.charges.clone().rev() {
             let Some((decision, receipt)) = self.open(index) else { continue };
             let settled = Settled { decision, actual };
@@ -140,7 +140,7 @@ impl Receipt {
         }
         let done = inner.backend.settle(&charges);
         // Also where more is charged: a row that another quota wrote may become this one's, and be paid back faster.
-        inner.unlearn(charges.iter().map(|charge| charge.row));
+        inner.forget_denials(charges.iter().map(|charge| charge.row));
         done.map(move |done| done && locally)
     }
 
@@ -194,25 +194,25 @@ impl Receipt {
         if rows.is_empty() {
             return BackendFuture::ready(Ok(false));
         }
-        self.held.limiter.inner.reset(&rows)
+        self.inner.limiter.inner.reset(&rows)
     }
 
     /// Whether nothing is left to settle.
     pub fn is_settled(&self) -> bool {
-        self.charges.clone().all(|index| self.held.settled[index].load(Ordering::Relaxed))
+        self.charges.clone().all(|index| self.inner.settled[index].load(Ordering::Relaxed))
     }
 
     /// The charge to settle, for the first call that settles it.
     fn open(&self, index: usize) -> Option<(&Decision, ChargeRecord)> {
-        let decision = self.held.decisions.get(index)?;
+        let decision = self.inner.decisions.get(index)?;
         let receipt = ChargeRecord::new(decision.cost(), decision.step())?;
-        let first = !self.held.settled[index].swap(true, Ordering::Relaxed);
+        let first = !self.inner.settled[index].swap(true, Ordering::Relaxed);
         first.then_some((decision, receipt))
     }
 
     fn close(&self, index: usize) -> Option<RowId<'_>> {
-        let decision = self.held.decisions.get(index)?;
-        self.held.settled[index].store(true, Ordering::Relaxed);
+        let decision = self.inner.decisions.get(index)?;
+        self.inner.settled[index].store(true, Ordering::Relaxed);
         Some(RowId { policy: decision.policy(), key: decision.key() })
     }
 }

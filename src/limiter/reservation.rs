@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::future::Answer;
 use super::queue::{Queues, Ticket};
-use super::turn::Turn;
+use super::waiting::DueTimer;
 use super::{DecisionFuture, LimitError, RateLimiter, Receipt};
 use crate::algorithm::Micros;
 use crate::backend::BackendFuture;
@@ -50,28 +50,28 @@ pub struct Reservation {
     /// Whether it was neither kept nor given back.
     open: bool,
     /// Whether it is given back if it is dropped.
-    returns: bool,
+    refund_on_drop: bool,
     delay: Duration,
     /// `None` once it has come.
-    turn: Option<Turn>,
+    timer: Option<DueTimer>,
     /// The place among those in this process who wait for the same row; taken when it is first waited for.
-    queued: Queued,
+    queue: QueueState,
     /// Added to each turn.
-    later: Duration,
+    extra_delay: Duration,
     /// The latest turn that a pause may move the charges to, by the limiter's time; `None` if any will do.
-    last: Option<Micros>,
+    latest_due: Option<Micros>,
     /// The answer to charges that were held by a pause.
-    again: Option<DecisionFuture<Answer>>,
+    retry: Option<DecisionFuture<Answer>>,
 }
 
 #[derive(Debug)]
-enum Queued {
-    NotYet,
+enum QueueState {
+    NotJoined,
     In(Ticket),
-    None,
+    NotQueued,
 }
 
-type Way = fn(&Queues, &Ticket) -> Option<Decision>;
+type QueueExit = fn(&Queues, &Ticket) -> Option<Decision>;
 
 impl Reservation {
     /// For decisions that were all granted, or that a pause holds. [`wait`](Reservation::wait) waits `later` than for the
@@ -79,28 +79,28 @@ impl Reservation {
     pub(crate) fn new(
         limiter: &RateLimiter,
         decisions: Decisions,
-        later: Duration,
-        last: Option<Micros>,
+        extra_delay: Duration,
+        latest_due: Option<Micros>,
     ) -> Reservation {
         Reservation {
             limiter: limiter.clone(),
-            returns: true,
+            refund_on_drop: true,
             // A grant by the limiter itself is held by a pause and not charged yet.
             open: decisions.iter().all(|decision| decision.decided_by() != DecidedBy::Limiter),
             delay: decisions.delay(),
-            turn: Turn::new(limiter, &decisions, later),
-            queued: Queued::NotYet,
+            timer: DueTimer::new(limiter, &decisions, extra_delay),
+            queue: QueueState::NotJoined,
             decisions,
-            later,
-            last,
-            again: None,
+            extra_delay,
+            latest_due,
+            retry: None,
         }
     }
 
     /// The same, which fails if a pause would move the charges past `last`.
     #[cfg(feature = "wait")]
-    pub(super) fn until(mut self, last: Micros) -> Reservation {
-        self.last = Some(last);
+    pub(super) fn until(mut self, latest_due: Micros) -> Reservation {
+        self.latest_due = Some(latest_due);
         self
     }
 
@@ -128,7 +128,7 @@ impl Reservation {
     /// The charges stay. What is returned can tell their true cost, or be dropped.
     pub fn into_receipt(mut self) -> Receipt {
         self.open = false;
-        self.leave(Queues::go)
+        self.leave(Queues::complete)
     }
 
     /// Waits for the turn, and keeps the charges. Dropped before, it gives them back.
@@ -164,7 +164,7 @@ impl Reservation {
     /// Outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) has its own way to wait.
     #[cfg(feature = "wait")]
     pub async fn wait(mut self) -> Result<Receipt, LimitError> {
-        self.returns = true;
+        self.refund_on_drop = true;
         std::future::poll_fn(|context| self.poll_turn(context)).await?;
         Ok(self.into_receipt())
     }
@@ -173,45 +173,46 @@ impl Reservation {
     /// charges are asked for again when the pause ends. Asked again after the turn has come, it looks for a pause since.
     pub(crate) fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), LimitError>> {
         loop {
-            if let Some(again) = &mut self.again {
-                let answer = ready!(Pin::new(again).poll(context));
-                self.again = None;
+            if let Some(retry) = &mut self.retry {
+                let answer = ready!(Pin::new(retry).poll(context));
+                self.retry = None;
                 self.decisions = answer?.into_result()?.into_inner();
                 self.open = true;
-                self.turn = Turn::new(&self.limiter, &self.decisions, self.later);
-                self.queued = Queued::NotYet;
+                self.timer = DueTimer::new(&self.limiter, &self.decisions, self.extra_delay);
+                self.queue = QueueState::NotJoined;
             }
             ready!(self.poll_timer(context));
-            match self.limiter.held_up(&self.decisions, self.last)? {
+            match self.limiter.pause_or_denial(&self.decisions, self.latest_due)? {
                 Some(held) => {
                     // Nothing is lost if the backend cannot: less is free at the end of the pause.
                     drop(self.give_back());
-                    self.turn = Turn::new(&self.limiter, &held, Duration::ZERO);
+                    self.timer = DueTimer::new(&self.limiter, &held, Duration::ZERO);
                     self.decisions = held;
                 }
                 None if self.open => return Poll::Ready(Ok(())),
-                None => self.again = Some(self.limiter.ask_again(&self.decisions, self.last)),
+                None => self.retry = Some(self.limiter.ask_again(&self.decisions, self.latest_due)),
             }
         }
     }
 
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Some(turn) = &mut self.turn else { return Poll::Ready(()) };
+        let Some(timer) = &mut self.timer else { return Poll::Ready(()) };
         let queues = &self.limiter.inner.queues;
-        match &self.queued {
-            Queued::NotYet => {
-                self.queued = queues.join(&self.decisions, context.waker()).map_or(Queued::None, Queued::In);
+        match &self.queue {
+            QueueState::NotJoined => {
+                self.queue =
+                    queues.join(&self.decisions, context.waker()).map_or(QueueState::NotQueued, QueueState::In);
             }
-            Queued::In(ticket) => {
+            QueueState::In(ticket) => {
                 if let Some(decision) = queues.moved(ticket, context.waker()) {
-                    turn.move_up(&self.limiter, decision.due());
+                    timer.move_up(&self.limiter, decision.due());
                 }
             }
-            Queued::None => {}
+            QueueState::NotQueued => {}
         }
-        ready!(turn.poll(context));
-        self.turn = None;
-        self.leave_queue(Queues::go);
+        ready!(timer.poll(context));
+        self.timer = None;
+        self.leave_queue(Queues::complete);
         Poll::Ready(())
     }
 
@@ -223,15 +224,15 @@ impl Reservation {
     }
 
     /// Out of the queue, in one way or the other, and what is left to settle then.
-    fn leave(&mut self, way: Way) -> Receipt {
-        self.leave_queue(way);
+    fn leave(&mut self, exit: QueueExit) -> Receipt {
+        self.leave_queue(exit);
         Receipt::new(&self.limiter, std::mem::replace(&mut self.decisions, Decisions::from_iter([])))
     }
 
-    fn leave_queue(&mut self, way: Way) {
-        if let Queued::In(ticket) = std::mem::replace(&mut self.queued, Queued::None) {
+    fn leave_queue(&mut self, exit: QueueExit) {
+        if let QueueState::In(ticket) = std::mem::replace(&mut self.queue, QueueState::NotQueued) {
             // It may leave with another decision than it came with.
-            if let Some(decision) = way(&self.limiter.inner.queues, &ticket) {
+            if let Some(decision) = exit(&self.limiter.inner.queues, &ticket) {
                 self.decisions = Decisions::from_iter([decision]);
             }
         }
@@ -241,10 +242,10 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         // Nobody is left to tell if the backend cannot.
-        if self.returns {
+        if self.refund_on_drop {
             drop(self.give_back());
         } else if self.open {
-            self.leave_queue(Queues::go);
+            self.leave_queue(Queues::complete);
         }
     }
 }
@@ -257,6 +258,6 @@ pub(super) fn held(limiter: &RateLimiter, answer: Answer) -> Result<Reservation,
 /// A turn whose waiting the caller does itself: dropping it keeps the charge.
 pub(super) fn reserved(limiter: &RateLimiter, answer: Answer) -> Result<Reservation, LimitError> {
     let mut reservation = held(limiter, answer)?;
-    reservation.returns = false;
+    reservation.refund_on_drop = false;
     Ok(reservation)
 }

@@ -80,7 +80,7 @@ pub struct AutoBlock {
     pub(super) window: Duration,
     pub(super) lasts: Duration,
     pub(super) escalation: Option<(u32, Duration)>,
-    pub(super) forgive: bool,
+    pub(super) resets_on_success: bool,
     pub(super) keys: bool,
     pub(super) ips: bool,
     pub(super) user_agents: bool,
@@ -102,7 +102,7 @@ impl AutoBlock {
             window: 10 * MINUTE,
             lasts: DAY,
             escalation: None,
-            forgive: false,
+            resets_on_success: false,
             keys: true,
             ips: true,
             user_agents: false,
@@ -145,7 +145,7 @@ impl AutoBlock {
     /// now and then.
     #[must_use]
     pub fn reset_on_success(mut self) -> AutoBlock {
-        self.forgive = true;
+        self.resets_on_success = true;
         self
     }
 
@@ -200,7 +200,7 @@ impl AutoBlock {
                 ("within", format!("{:?}", rules.window)),
                 ("block_for", format!("{:?}", rules.lasts)),
                 ("escalate", escalation(rules)),
-                ("reset_on_success", rules.forgive.to_string()),
+                ("reset_on_success", rules.resets_on_success.to_string()),
                 ("keys", rules.keys.to_string()),
                 ("ips", rules.ips.to_string()),
                 ("user_agents", rules.user_agents.to_string()),

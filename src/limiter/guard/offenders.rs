@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::auto_block::AutoBlock;
-use super::{Block, Made};
+use super::{Block, BlockOrigin};
 use crate::algorithm::{Micros, whole_micros};
 use crate::policy::{Digest, Placement};
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// By the local clock.
 pub(super) struct Offenders {
-    buckets: Box<[Mutex<[Entry; WAYS]>]>,
+    buckets: Box<[Mutex<[Offender; WAYS]>]>,
     placement: Placement,
     /// Entries with a block, expired ones included: while there is none, nobody has to be looked up.
     blocks: AtomicUsize,
@@ -28,7 +28,7 @@ pub(super) struct Offenders {
 const WAYS: usize = 8;
 
 #[derive(Default)]
-struct Entry {
+struct Offender {
     id: u128,
     /// When the block ends; 0 = there was none.
     until: u64,
@@ -42,7 +42,7 @@ struct Entry {
     times: u32,
     is_taken: bool,
     /// Of a block that this process made. Boxed: few entries have one.
-    made: Option<Box<Made>>,
+    origin: Option<Box<BlockOrigin>>,
 }
 
 impl Offenders {
@@ -108,16 +108,16 @@ impl Offenders {
         let entry = self.entry(&mut bucket, id, now);
         entry.count(now, self.window);
         if entry.until <= now.get() {
-            entry.made = None;
+            entry.origin = None;
         }
         entry.times = entry.times.max(times);
         entry.block(entry.until.max(until.get()), &self.blocks);
     }
 
     /// Records that this process made the block.
-    pub(super) fn describe(&self, id: Digest, made: Made) {
+    pub(super) fn describe(&self, id: Digest, origin: BlockOrigin) {
         if let Some(entry) = self.bucket(id).iter_mut().find(|entry| entry.is(id)) {
-            entry.made = Some(Box::new(made));
+            entry.origin = Some(Box::new(origin));
         }
     }
 
@@ -126,8 +126,8 @@ impl Offenders {
         for bucket in &self.buckets {
             let bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
             blocks.extend(bucket.iter().filter(|entry| entry.is_taken && entry.until > now.get()).map(|entry| {
-                let (digest, made) = (Digest::from_bits(entry.id), entry.made.as_deref().cloned());
-                Made::listed(made, digest, now, Micros::new(entry.until), Some(entry.times))
+                let (digest, origin) = (Digest::from_bits(entry.id), entry.origin.as_deref().cloned());
+                BlockOrigin::listed(origin, digest, now, Micros::new(entry.until), Some(entry.times))
             }));
         }
     }
@@ -151,7 +151,7 @@ impl Offenders {
         (all, blocked)
     }
 
-    fn bucket(&self, id: Digest) -> MutexGuard<'_, [Entry; WAYS]> {
+    fn bucket(&self, id: Digest) -> MutexGuard<'_, [Offender; WAYS]> {
         self.buckets[self.bucket_number(id)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -160,21 +160,21 @@ impl Offenders {
     }
 
     /// The entry of an offender, in the place of the least one if it has none.
-    fn entry<'a>(&self, bucket: &'a mut [Entry; WAYS], id: Digest, now: Micros) -> &'a mut Entry {
+    fn entry<'a>(&self, bucket: &'a mut [Offender; WAYS], id: Digest, now: Micros) -> &'a mut Offender {
         let found = bucket.iter().position(|entry| entry.is(id));
         let place = found.unwrap_or_else(|| {
             // Of those worth as little, who was counted first: newcomers displace each other in turn.
             let worth = |place: &usize| (bucket[*place].worth(now, self.window, self.threshold), bucket[*place].since);
             let least = (0..WAYS).min_by_key(worth).unwrap_or(0);
             bucket[least].clear(&self.blocks);
-            bucket[least] = Entry { id: id.to_bits(), is_taken: true, ..Entry::default() };
+            bucket[least] = Offender { id: id.to_bits(), is_taken: true, ..Offender::default() };
             least
         });
         &mut bucket[place]
     }
 }
 
-impl Entry {
+impl Offender {
     fn is(&self, id: Digest) -> bool {
         self.is_taken && self.id == id.to_bits()
     }
@@ -205,7 +205,7 @@ impl Entry {
         if self.until > 0 {
             blocks.fetch_sub(1, Ordering::Relaxed);
         }
-        *self = Entry::default();
+        *self = Offender::default();
     }
 
     /// What goes first is least. A block that nobody runs into any more is worth half of the denials that earn one: so

@@ -33,14 +33,14 @@ impl Pauses {
     /// Pauses a row, unless it is paused for longer already. Returns whether there was room.
     pub(in crate::limiter) fn pause(&self, row: Digest, now: Micros, end: Micros) -> bool {
         let mut until = self.until.write().unwrap_or_else(PoisonError::into_inner);
-        if until.len() >= MOST {
+        if until.len() >= MAX_PAUSES {
             until.retain(|_, end| *end > now);
         }
-        if until.len() >= MOST && !until.contains_key(&row) {
+        if until.len() >= MAX_PAUSES && !until.contains_key(&row) {
             return false;
         }
-        let kept = until.entry(row).or_insert(end);
-        *kept = end.max(*kept);
+        let latest = until.entry(row).or_insert(end);
+        *latest = end.max(*latest);
         self.any.store(true, Ordering::Release);
         true
     }
@@ -54,7 +54,7 @@ impl Pauses {
 }
 
 /// Rows that can be paused at once.
-pub(in crate::limiter) const MOST: usize = 10_000;
+pub(in crate::limiter) const MAX_PAUSES: usize = 10_000;
 
 #[cfg(test)]
 mod tests {
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!((until(7, now), until(8, now), until(7, now.plus(9))), (Some(now.plus(9)), None, None));
         pauses.resume(Digest::from_bits(7));
         assert!(!pauses.any());
-        for row in 0..MOST as u128 {
+        for row in 0..MAX_PAUSES as u128 {
             assert!(pauses.pause(Digest::from_bits(row), now, now.plus(1 + row as u64)));
         }
         assert!(!pauses.pause(Digest::from_bits(u128::MAX), now, now.plus(9)));

@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use super::super::block_cache::BlockCache;
 use super::super::deny::DenyList;
-use super::super::overrides::{Change, Overrides, Whose};
+use super::super::overrides::{Override, Overrides, QuotaScope};
 use super::super::queue::Queues;
 use crate::algorithm::{Ask, MINUTE, Micros, Quota, State, step};
 use crate::backend::{RowId, Take};
@@ -53,7 +53,7 @@ fn who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost() {
         let mut left = leavers.map(|leaver| leaver.join().unwrap());
         left.sort_unstable();
         assert_eq!(left, [2, 3]);
-        assert_eq!(due(&queues.go(&last).unwrap()), 1);
+        assert_eq!(due(&queues.complete(&last).unwrap()), 1);
     });
 }
 
@@ -69,7 +69,7 @@ fn a_turn_that_comes_while_another_is_passed_on_is_used_once() {
             let queues = Arc::clone(&queues);
             thread(move || due(&queues.leave(&first).unwrap()))
         };
-        let gone = due(&queues.go(&second).unwrap());
+        let gone = due(&queues.complete(&second).unwrap());
         let left = leaver.join().unwrap();
         assert_eq!(gone + left, 3, "{gone} was used and {left} given back");
         assert_ne!(gone, left);
@@ -85,16 +85,16 @@ fn a_queue_that_somebody_joins_is_not_removed() {
         let first = queues.join(&turn(1), waker).unwrap();
         let going = {
             let queues = Arc::clone(&queues);
-            thread(move || due(&queues.go(&first).unwrap()))
+            thread(move || due(&queues.complete(&first).unwrap()))
         };
         let second = queues.join(&turn(2), waker).unwrap();
         assert_eq!(going.join().unwrap(), 1);
-        assert_eq!(queues.go(&second).map(|decision| due(&decision)), Some(2));
+        assert_eq!(queues.complete(&second).map(|decision| due(&decision)), Some(2));
     });
 }
 
-fn change(key: u128, quota: Option<Quota>) -> Change {
-    Change { policy: API, whose: Whose::Key(Digest::from_bits(key)), quota }
+fn change(key: u128, quota: Option<Quota>) -> Override {
+    Override { policy: API, scope: QuotaScope::Key(Digest::from_bits(key)), quota }
 }
 
 /// Whether anything is changed is told without the lock.
@@ -178,7 +178,7 @@ fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
                 let take = Take::new(RowId { policy: &policy, key: KEY }, &quota, Ask::cost(1));
                 let permit = cache.permit(&[take], NOW);
                 let seen = step(&take.quota, &row.lock().unwrap(), NOW, take.ask);
-                cache.learn(&[take], &seen.into(), false, &permit, NOW);
+                cache.store(&[take], &seen.into(), false, &permit, NOW);
             })
         };
         let policy = API;
@@ -205,7 +205,7 @@ fn of_two_answers_the_later_one_stays() {
                 let permit = cache.permit(&[take], NOW);
                 let state = State { spent, at: seen, stamp: take.quota.stamp(), ..State::default() };
                 let answer = step(&take.quota, &state, seen, Ask::cost(9));
-                cache.learn(&[take], &answer.into(), true, &permit, NOW);
+                cache.store(&[take], &answer.into(), true, &permit, NOW);
             }
         };
         let (early, late) = (thread(learner(NOW, 0.0)), thread(learner(NOW.plus(1), 1.0)));

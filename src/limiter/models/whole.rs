@@ -108,9 +108,9 @@ fn places_are_given_to_as_many_as_there_are_and_never_to_nobody() {
         let limiter = RateLimiter::builder(OneRow::default()).max_waiting(2).build();
         let others = [(); 2].map(|()| {
             let limiter = limiter.clone();
-            thread(move || limiter.place())
+            thread(move || limiter.wait_slot())
         });
-        let mine = limiter.place();
+        let mine = limiter.wait_slot();
         let others = others.map(|other| other.join().unwrap());
         assert_eq!(others.iter().chain([&mine]).flatten().count(), 2);
         drop((others, mine));
@@ -123,13 +123,13 @@ fn places_are_given_to_as_many_as_there_are_and_never_to_nobody() {
 fn a_place_that_comes_back_is_somebodys_who_asks() {
     every_order(|| {
         let limiter = RateLimiter::builder(OneRow::default()).max_waiting(1).build();
-        let taken = limiter.place();
+        let taken = limiter.wait_slot();
         let other = {
             let limiter = limiter.clone();
-            thread(move || limiter.place())
+            thread(move || limiter.wait_slot())
         };
         drop(taken);
-        let mine = limiter.place();
+        let mine = limiter.wait_slot();
         let other = other.join().unwrap();
         assert_ne!(mine.is_some(), other.is_some());
     });

@@ -21,18 +21,18 @@ mod tests;
 
 use std::task::Waker;
 
-use self::sequence::{Entry, Handle, Sequence};
+use self::sequence::{EntryId, Sequence, Summarize};
 use crate::algorithm::{Micros, Quota};
 use crate::policy::{DecidedBy, Decision, Decisions, Digest, PolicyName};
 use crate::sync::Map;
 
 /// All queues of a limiter. A queue is removed with its last caller.
 #[derive(Debug, Default)]
-pub(super) struct Queues(Map<ClassId, Class>);
+pub(super) struct Queues(Map<QueueKey, Queue>);
 
 /// Turns that are as good as each other, but for their instants.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct ClassId {
+struct QueueKey {
     policy: PolicyName,
     key: Digest,
     cost: u64,
@@ -41,12 +41,12 @@ struct ClassId {
 
 /// One queue. There are as many waiters as turns, and the waiter of each rank has the turn of that rank.
 #[derive(Debug, Default)]
-struct Class {
+struct Queue {
     /// By the instants of their turns; of those with one instant, in the order in which they came.
     waiters: Sequence<Waiter>,
     /// By their instants.
-    turns: Sequence<Decision>,
-    came: u64,
+    reserved: Sequence<Decision>,
+    joined: u64,
 }
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ struct Waiter {
 
 /// What is known of a run of waiters.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct RunSummary {
     first: u64,
     last: u64,
     highest: u64,
@@ -72,8 +72,8 @@ struct Run {
 /// A caller's place in a queue.
 #[derive(Debug)]
 pub(super) struct Ticket {
-    class: ClassId,
-    waiter: Handle,
+    queue: QueueKey,
+    waiter: EntryId,
 }
 
 impl Queues {
@@ -84,72 +84,72 @@ impl Queues {
         if decision.decided_by() != DecidedBy::Backend {
             return None;
         }
-        let class = ClassId {
+        let queue = QueueKey {
             policy: decision.policy().clone(),
             key: decision.key(),
             cost: decision.cost(),
             quota: *decision.quota(),
         };
-        let waiter = self.0.with_default(class.clone(), |class| class.join(decision.clone(), waker.clone()));
-        Some(Ticket { class, waiter })
+        let waiter = self.0.with_default(queue.clone(), |queue| queue.join(decision.clone(), waker.clone()));
+        Some(Ticket { queue, waiter })
     }
 
     /// The decision by which the caller waits now, if it is another than when it last asked. `waker` is woken when there
     /// is another.
     pub(super) fn moved(&self, ticket: &Ticket, waker: &Waker) -> Option<Decision> {
         // A waker may be the last reference to a task whose destructor comes here: it is dropped when this is unlocked.
-        let (_earlier_waker, decision) = self.0.with(&ticket.class, |class| class.moved(ticket.waiter, waker))?;
+        let (_earlier_waker, decision) = self.0.with(&ticket.queue, |queue| queue.moved(ticket.waiter, waker))?;
         decision
     }
 
     /// Removes a caller whose turn has come. The decision by which it did.
-    pub(super) fn go(&self, ticket: &Ticket) -> Option<Decision> {
-        let (_waiter, decision) = self.remove(ticket, Class::go)?;
+    pub(super) fn complete(&self, ticket: &Ticket) -> Option<Decision> {
+        let (_waiter, decision) = self.remove(ticket, Queue::complete)?;
         Some(decision)
     }
 
     /// Removes a caller that does not wait any more. The decision that is left over when all behind have moved up.
     pub(super) fn leave(&self, ticket: &Ticket) -> Option<Decision> {
-        let (_waiter, decision, wakers) = self.remove(ticket, Class::leave)?;
+        let (_waiter, decision, wakers) = self.remove(ticket, Queue::leave)?;
         wakers.into_iter().for_each(Waker::wake);
         Some(decision)
     }
 
-    fn remove<R>(&self, ticket: &Ticket, way: impl FnOnce(&mut Class, Handle) -> Option<R>) -> Option<R> {
-        let removed = self.0.with(&ticket.class, |class| way(class, ticket.waiter))?;
-        self.0.remove_if(&ticket.class, |class| class.waiters.len() == 0);
+    fn remove<R>(&self, ticket: &Ticket, exit: impl FnOnce(&mut Queue, EntryId) -> Option<R>) -> Option<R> {
+        let removed = self.0.with(&ticket.queue, |queue| exit(queue, ticket.waiter))?;
+        self.0.remove_if(&ticket.queue, |queue| queue.waiters.len() == 0);
         removed
     }
 }
 
-impl Class {
-    fn join(&mut self, turn: Decision, waker: Waker) -> Handle {
-        self.came += 1;
+impl Queue {
+    fn join(&mut self, reservation: Decision, waker: Waker) -> EntryId {
+        self.joined += 1;
         // Turns come in order, but for those that were decided in another order than their callers began to wait.
-        let rank = self.turns.partition_point(0, |last| last <= turn.due());
-        self.turns.insert(rank, turn);
-        self.waiters.insert(rank, Waiter { number: self.came, moved: false, waker })
+        let rank = self.reserved.partition_point(0, |last| last <= reservation.due());
+        self.reserved.insert(rank, reservation);
+        self.waiters.insert(rank, Waiter { number: self.joined, moved: false, waker })
     }
 
-    fn moved(&mut self, waiter: Handle, waker: &Waker) -> (Option<Waker>, Option<Decision>) {
+    fn moved(&mut self, waiter: EntryId, waker: &Waker) -> (Option<Waker>, Option<Decision>) {
         let (earlier_waker, moved) = self.waiters.change(waiter, |waiter| {
             let is_other = !waiter.waker.will_wake(waker);
             let earlier_waker = is_other.then(|| std::mem::replace(&mut waiter.waker, waker.clone()));
             (earlier_waker, std::mem::take(&mut waiter.moved))
         });
-        let turn = if moved { self.turns.at(self.waiters.rank(waiter)) } else { None };
-        (earlier_waker, turn.map(|turn| self.turns.get(turn).clone()))
+        let reservation = if moved { self.reserved.at(self.waiters.rank(waiter)) } else { None };
+        (earlier_waker, reservation.map(|reservation| self.reserved.get(reservation).clone()))
     }
 
-    fn go(&mut self, waiter: Handle) -> Option<(Waiter, Decision)> {
-        let turn = self.turns.at(self.waiters.rank(waiter))?;
-        Some((self.waiters.remove(waiter), self.turns.remove(turn)))
+    fn complete(&mut self, waiter: EntryId) -> Option<(Waiter, Decision)> {
+        let reservation = self.reserved.at(self.waiters.rank(waiter))?;
+        Some((self.waiters.remove(waiter), self.reserved.remove(reservation)))
     }
 
-    fn leave(&mut self, waiter: Handle) -> Option<(Waiter, Decision, Vec<Waker>)> {
+    fn leave(&mut self, waiter: EntryId) -> Option<(Waiter, Decision, Vec<Waker>)> {
         let rank = self.waiters.rank(waiter);
-        let last = self.turns.at(self.turns.len().checked_sub(1)?)?;
-        let (waiter, last) = (self.waiters.remove(waiter), self.turns.remove(last));
+        let last = self.reserved.at(self.reserved.len().checked_sub(1)?)?;
+        let (waiter, last) = (self.waiters.remove(waiter), self.reserved.remove(last));
         let mut wakers = Vec::new();
         while let Some(asleep) = self.waiters.first_beyond(rank, |run| run.all_moved) {
             wakers.push(self.waiters.change(asleep, |waiter| {
@@ -166,28 +166,36 @@ impl Class {
     fn sort(&mut self, mut begin: usize) {
         while let Some(late) = self.waiters.first_beyond(begin, |run| run.in_order) {
             begin = self.waiters.rank(late);
-            let (Some(turn), Some(before)) = (self.turns.at(begin), self.turns.at(begin - 1)) else { return };
-            let due = self.turns.get(turn).due();
-            if self.turns.get(before).due() == due {
+            let (Some(reservation), Some(before)) = (self.reserved.at(begin), self.reserved.at(begin - 1)) else {
+                return;
+            };
+            let due = self.reserved.get(reservation).due();
+            if self.reserved.get(before).due() == due {
                 let number = self.waiters.get(late).number;
-                let first = self.turns.partition_point(0, |last| last < due);
+                let first = self.reserved.partition_point(0, |last| last < due);
                 let place = self.waiters.partition_point(first, |run| run.highest < number);
                 self.waiters.shift(late, place);
-                self.turns.shift(turn, place);
+                self.reserved.shift(reservation, place);
             }
         }
     }
 }
 
-impl Entry for Waiter {
-    type Sum = Run;
+impl Summarize for Waiter {
+    type Summary = RunSummary;
 
-    fn sum(&self) -> Run {
-        Run { first: self.number, last: self.number, highest: self.number, in_order: true, all_moved: self.moved }
+    fn summary(&self) -> RunSummary {
+        RunSummary {
+            first: self.number,
+            last: self.number,
+            highest: self.number,
+            in_order: true,
+            all_moved: self.moved,
+        }
     }
 
-    fn join(left: Run, right: Run) -> Run {
-        Run {
+    fn join(left: RunSummary, right: RunSummary) -> RunSummary {
+        RunSummary {
             first: left.first,
             last: right.last,
             highest: left.highest.max(right.highest),
@@ -198,10 +206,10 @@ impl Entry for Waiter {
 }
 
 /// The last instant.
-impl Entry for Decision {
-    type Sum = Micros;
+impl Summarize for Decision {
+    type Summary = Micros;
 
-    fn sum(&self) -> Micros {
+    fn summary(&self) -> Micros {
         self.due()
     }
 

@@ -13,19 +13,19 @@ use crate::policy::{Decision, Policy, PolicyName, Reason, nearest};
 
 /// The mistakes that a limiter noticed, and the policies that it knows.
 #[derive(Debug, Default)]
-pub(super) struct Noticed {
+pub(super) struct MistakeTracker {
     counts: [AtomicU64; 7],
     /// Hashes of the mistakes that were reported; 0 = free.
     reported: Slots,
     /// Identities of the policies that were compared with the others of their names.
     compared: Slots,
     comparisons: AtomicU64,
-    policies: Mutex<HashMap<PolicyName, Known>>,
+    policies: Mutex<HashMap<PolicyName, PolicyVersions>>,
 }
 
 /// The policies of one name: the quota of the first, and a hash of the quotas and tiers of each.
 #[derive(Debug)]
-struct Known {
+struct PolicyVersions {
     quota: Quota,
     hashes: Vec<u64>,
 }
@@ -40,7 +40,7 @@ impl Default for Slots {
     }
 }
 
-impl Noticed {
+impl MistakeTracker {
     pub(super) fn counts(&self) -> Mistakes {
         let of = |kind: MistakeKind| self.counts[kind as usize].load(Relaxed);
         Mistakes {
@@ -80,12 +80,12 @@ impl Noticed {
         let hash = hash_of(&policy.content());
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = policies.get_mut(policy.name()) else {
-            if policies.len() < MOST_NAMES {
-                policies.insert(policy.name().clone(), Known { quota: *policy.quota(), hashes: vec![hash] });
+            if policies.len() < MAX_NAMES {
+                policies.insert(policy.name().clone(), PolicyVersions { quota: *policy.quota(), hashes: vec![hash] });
             }
             return None;
         };
-        if known.hashes.contains(&hash) || known.hashes.len() >= MOST_OF_A_NAME {
+        if known.hashes.contains(&hash) || known.hashes.len() >= MAX_PER_NAME {
             return None;
         }
         known.hashes.push(hash);
@@ -96,9 +96,9 @@ impl Noticed {
 impl Inner {
     /// Compares a policy with the others of its name, once. Nearly all calls find that it was compared.
     #[inline]
-    pub(super) fn see(&self, policy: &Policy) {
+    pub(super) fn check_conflicts(&self, policy: &Policy) {
         let identity = policy.identity();
-        let slot = &self.noticed.compared.0[(identity >> SHIFT) as usize % SLOTS];
+        let slot = &self.mistakes.compared.0[(identity >> SHIFT) as usize % SLOTS];
         if slot.load(Relaxed) != identity {
             self.compare(policy, slot, identity);
         }
@@ -107,14 +107,14 @@ impl Inner {
     #[cold]
     fn compare(&self, policy: &Policy, slot: &AtomicU64, identity: u64) {
         // A program that makes its policies anew for each call must not pay for that for ever.
-        if self.noticed.comparisons.fetch_add(1, Relaxed) < MOST_COMPARISONS {
+        if self.mistakes.comparisons.fetch_add(1, Relaxed) < MAX_COMPARISONS {
             slot.store(identity, Relaxed);
             self.register(policy);
         }
     }
 
     fn register(&self, policy: &Policy) {
-        let Some(other) = self.noticed.add(policy) else { return };
+        let Some(other) = self.mistakes.add(policy) else { return };
         let (name, quota) = (policy.name(), policy.quota());
         let differ = if other == *quota { "other tiers".to_owned() } else { format!("the quotas {other} and {quota}") };
         self.mistake(MistakeKind::PolicyConflict, name.as_str(), || {
@@ -128,7 +128,7 @@ impl Inner {
     /// Counts a mistake, and reports it the first time.
     #[cold]
     pub(super) fn mistake(&self, kind: MistakeKind, which: impl Hash, message: impl FnOnce() -> String) {
-        if self.noticed.count(kind, which) && !self.observers.is_empty() {
+        if self.mistakes.count(kind, which) && !self.observers.is_empty() {
             let mistake = Mistake { kind, message: message() };
             self.observers.iter().for_each(|observer| observer.mistake(&mistake));
         }
@@ -145,9 +145,9 @@ impl Inner {
             let known = policy.tiers().map(|(known, _)| known);
             let hint = match nearest(tier, known.clone()) {
                 Some(near) => format!("did you mean {near:?}?"),
-                None => format!("there are {:?}", known.take(MOST_LISTED).collect::<Vec<_>>()),
+                None => format!("there are {:?}", known.take(MAX_TIERS_LISTED).collect::<Vec<_>>()),
             };
-            let tier: String = tier.chars().take(MOST_SHOWN).collect();
+            let tier: String = tier.chars().take(MAX_TIER_LEN).collect();
             let quota = policy.quota();
             format!("policy {name:?} has no tier {tier:?}, so its callers have the policy's own quota, {quota}; {hint}")
         });
@@ -178,7 +178,7 @@ impl RateLimiter {
     #[cfg(feature = "serde")]
     pub(crate) fn succeed<'p>(&self, policies: impl Iterator<Item = &'p Policy>) {
         for policy in policies {
-            let _ = self.inner.noticed.add(policy);
+            let _ = self.inner.mistakes.add(policy);
         }
     }
 
@@ -237,16 +237,16 @@ const SHIFT: u32 = 56;
 const PROBES: u64 = 8;
 
 /// Names of policies that are remembered: as many as a configuration may have.
-const MOST_NAMES: usize = 10_000;
+const MAX_NAMES: usize = 10_000;
 
 /// Different policies of one name that are distinguished.
-const MOST_OF_A_NAME: usize = 16;
+const MAX_PER_NAME: usize = 16;
 
 /// Some ten milliseconds in the life of a process.
-const MOST_COMPARISONS: u64 = 65_536;
+const MAX_COMPARISONS: u64 = 65_536;
 
 /// Tiers that a message lists.
-const MOST_LISTED: usize = 20;
+const MAX_TIERS_LISTED: usize = 20;
 
 /// Characters of a tier's name that a message shows.
-const MOST_SHOWN: usize = 80;
+const MAX_TIER_LEN: usize = 80;

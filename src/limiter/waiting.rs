@@ -11,38 +11,43 @@ use crate::policy::{DecidedBy, Decisions};
 use crate::sync::atomic::Ordering;
 
 /// When a turn comes, and what waits for it.
-pub(crate) struct Turn {
+pub(crate) struct DueTimer {
     /// By the backend's time.
     due: Micros,
     /// Added to it.
-    later: Duration,
+    extra_delay: Duration,
     /// By this machine's time, if the backend's runs as that does. `None` is further away than the machine can tell.
     instant: Option<Instant>,
     sleep: Option<Sleep>,
 }
 
-impl Turn {
+impl DueTimer {
     /// The last of the turns, and `later` than that; `None` if there is no need to wait.
-    pub(super) fn new(limiter: &RateLimiter, decisions: &Decisions, later: Duration) -> Option<Turn> {
+    pub(super) fn new(limiter: &RateLimiter, decisions: &Decisions, extra_delay: Duration) -> Option<DueTimer> {
         let last = decisions.iter().max_by_key(|decision| decision.delay())?;
         if last.delay().is_zero() {
             return None;
         }
         let due = last.due();
         let sleep = match last.decided_by() {
-            DecidedBy::Backend => limiter.inner.backend.sleep_until(due + later),
-            DecidedBy::Limiter => limiter.inner.time.sleep_until(due + later),
+            DecidedBy::Backend => limiter.inner.backend.sleep_until(due + extra_delay),
+            DecidedBy::Limiter => limiter.inner.time.sleep_until(due + extra_delay),
             // The fallback's decision is by its own clock.
             _ => None,
         };
-        Some(Turn { due, later, instant: Instant::now().checked_add(last.delay().saturating_add(later)), sleep })
+        Some(DueTimer {
+            due,
+            extra_delay,
+            instant: Instant::now().checked_add(last.delay().saturating_add(extra_delay)),
+            sleep,
+        })
     }
 
     /// It comes at `due` now, which is earlier.
     pub(super) fn move_up(&mut self, limiter: &RateLimiter, due: Micros) {
         if due < self.due {
             self.instant = self.instant.and_then(|instant| instant.checked_sub(self.due.since(due)));
-            self.sleep = limiter.inner.backend.sleep_until(due + self.later);
+            self.sleep = limiter.inner.backend.sleep_until(due + self.extra_delay);
             self.due = due;
         }
     }
@@ -60,15 +65,18 @@ impl Turn {
     }
 }
 
-impl fmt::Debug for Turn {
+impl fmt::Debug for DueTimer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn").field("due", &self.due).field("later", &self.later).finish_non_exhaustive()
+        f.debug_struct("DueTimer")
+            .field("due", &self.due)
+            .field("extra_delay", &self.extra_delay)
+            .finish_non_exhaustive()
     }
 }
 
 /// A place among those who wait.
 #[derive(Debug)]
-pub(crate) struct Place(RateLimiter);
+pub(crate) struct WaitSlot(RateLimiter);
 
 impl RateLimiter {
     /// How many wait for their turns at the moment, in layers and in [`wait_up_to`](super::Acquire::wait_up_to).
@@ -97,15 +105,15 @@ impl RateLimiter {
 
     /// A place among those who wait, if there is one left. Taken before the decision: who has none is decided without
     /// waiting, and no turn is promised that nobody waits for.
-    pub(crate) fn place(&self) -> Option<Place> {
+    pub(crate) fn wait_slot(&self) -> Option<WaitSlot> {
         // Not added first and taken off again: meanwhile, somebody else would be told that there is none.
         let one_more = |taken| (taken < self.inner.max_waiting).then_some(taken + 1);
         self.inner.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Place(self.clone()))
+        Some(WaitSlot(self.clone()))
     }
 }
 
-impl Drop for Place {
+impl Drop for WaitSlot {
     fn drop(&mut self) {
         self.0.inner.waiting.fetch_sub(1, Ordering::Relaxed);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Block, Made};
+use super::{Block, BlockOrigin};
 use crate::algorithm::Micros;
 use crate::policy::Digest;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -10,16 +10,16 @@ use crate::sync::{Map, Mutex, MutexGuard, PoisonError};
 
 /// By the local clock.
 #[derive(Default)]
-pub(in crate::limiter) struct Held {
+pub(in crate::limiter) struct ManualBlocks {
     /// When each block ends, and who made it. Every call looks its caller up here.
-    until: Map<Digest, (Micros, Option<Made>)>,
+    until: Map<Digest, (Micros, Option<BlockOrigin>)>,
     /// The same, ordered by end. Locked while a block is added or removed, which keeps both in step; calls never lock it.
     ends: Mutex<BTreeSet<(Micros, Digest)>>,
     /// Whether a block was ever added. Until then, calls skip the lookup.
     any: AtomicBool,
 }
 
-impl Held {
+impl ManualBlocks {
     /// Whether anybody is blocked, or was.
     pub(super) fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)
@@ -36,7 +36,7 @@ impl Held {
         let mut ends = self.ends();
         if let Some(before) = self.until.with(&id, |(until, _)| *until) {
             ends.remove(&(before, id));
-        } else if ends.len() >= MOST {
+        } else if ends.len() >= MAX_MANUAL_BLOCKS {
             match ends.first() {
                 Some(&(end, ended)) if end <= now => self.remove(&mut ends, ended),
                 _ => return false,
@@ -49,8 +49,8 @@ impl Held {
     }
 
     /// Records that this process made the block.
-    pub(in crate::limiter) fn describe(&self, id: Digest, made: Made) {
-        self.until.with(&id, |(_, known)| *known = Some(made));
+    pub(in crate::limiter) fn describe(&self, id: Digest, origin: BlockOrigin) {
+        self.until.with(&id, |(_, known)| *known = Some(origin));
     }
 
     /// Lets somebody go.
@@ -68,8 +68,8 @@ impl Held {
     /// Adds those who are blocked to a list.
     pub(super) fn list(&self, now: Micros, blocks: &mut Vec<Block>) {
         for (until, digest) in self.ends().iter().rev().take_while(|(end, _)| *end > now) {
-            let made = self.until.with(digest, |(_, made)| made.clone()).flatten();
-            blocks.push(Made::listed(made, *digest, now, *until, None));
+            let origin = self.until.with(digest, |(_, origin)| origin.clone()).flatten();
+            blocks.push(BlockOrigin::listed(origin, *digest, now, *until, None));
         }
     }
 
@@ -84,7 +84,7 @@ impl Held {
 }
 
 /// Callers that can be blocked by hand at once.
-pub(super) const MOST: usize = 100_000;
+pub(super) const MAX_MANUAL_BLOCKS: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
@@ -92,64 +92,67 @@ mod tests {
     use crate::sync::atomic::AtomicUsize;
 
     /// How many there are, by either way to find them.
-    fn counts(held: &Held) -> (usize, usize) {
-        (held.until.len(), held.ends().len())
+    fn counts(manual: &ManualBlocks) -> (usize, usize) {
+        (manual.until.len(), manual.ends().len())
     }
 
     #[test]
     fn as_many_as_there_is_room_for_and_then_one_is_told() {
-        let (held, now) = (Held::default(), Micros::new(1_000_000));
-        for id in 0..MOST as u128 {
-            assert!(held.block(Digest::from_bits(id), now, now.plus(1 + id as u64)));
+        let (manual, now) = (ManualBlocks::default(), Micros::new(1_000_000));
+        for id in 0..MAX_MANUAL_BLOCKS as u128 {
+            assert!(manual.block(Digest::from_bits(id), now, now.plus(1 + id as u64)));
         }
-        assert_eq!(held.len(now), MOST);
-        assert!(!held.block(Digest::from_bits(u128::MAX), now, now.plus(9)));
-        assert!(held.block(Digest::from_bits(7), now, now.plus(9)), "who is there already");
+        assert_eq!(manual.len(now), MAX_MANUAL_BLOCKS);
+        assert!(!manual.block(Digest::from_bits(u128::MAX), now, now.plus(9)));
+        assert!(manual.block(Digest::from_bits(7), now, now.plus(9)), "who is there already");
         // Whose time is over makes room.
         let later = now.plus(5);
-        assert!(held.block(Digest::from_bits(u128::MAX), later, later.plus(9)));
-        assert_eq!(held.blocked(Digest::from_bits(u128::MAX), later), Some(later.plus(9)));
-        assert_eq!(held.blocked(Digest::from_bits(2), later), None);
+        assert!(manual.block(Digest::from_bits(u128::MAX), later, later.plus(9)));
+        assert_eq!(manual.blocked(Digest::from_bits(u128::MAX), later), Some(later.plus(9)));
+        assert_eq!(manual.blocked(Digest::from_bits(2), later), None);
     }
 
     #[test]
     fn the_cap_holds_while_many_threads_block_and_release() {
-        let (held, now) = (Held::default(), Micros::new(1_000_000));
-        for id in 0..MOST as u128 - 100 {
-            assert!(held.block(Digest::from_bits(id), now, now.plus(1_000)));
+        let (manual, now) = (ManualBlocks::default(), Micros::new(1_000_000));
+        for id in 0..MAX_MANUAL_BLOCKS as u128 - 100 {
+            assert!(manual.block(Digest::from_bits(id), now, now.plus(1_000)));
         }
         let made = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for thread in 1..=4 {
-                let (held, made) = (&held, &made);
+                let (manual, made) = (&manual, &made);
                 scope.spawn(move || {
                     for id in 0..1_000 {
                         let id = Digest::from_bits(thread << 64 | id);
-                        made.fetch_add(usize::from(held.block(id, now, now.plus(1_000))), Ordering::Relaxed);
-                        assert!(counts(held).1 <= MOST);
+                        made.fetch_add(usize::from(manual.block(id, now, now.plus(1_000))), Ordering::Relaxed);
+                        assert!(counts(manual).1 <= MAX_MANUAL_BLOCKS);
                     }
                 });
             }
         });
-        assert_eq!((made.load(Ordering::Relaxed), held.len(now), counts(&held).0), (100, MOST, MOST));
+        assert_eq!(
+            (made.load(Ordering::Relaxed), manual.len(now), counts(&manual).0),
+            (100, MAX_MANUAL_BLOCKS, MAX_MANUAL_BLOCKS)
+        );
 
         // When they have ended, each newcomer takes the place of one.
         let later = now.plus(1_000);
         std::thread::scope(|scope| {
             for thread in 5..=8 {
-                let held = &held;
+                let manual = &manual;
                 scope.spawn(move || {
                     for id in 0..1_000 {
-                        assert!(held.block(Digest::from_bits(thread << 64 | id), later, later.plus(1 + id as u64)));
-                        held.unblock(Digest::from_bits(thread << 64 | (id / 2)));
+                        assert!(manual.block(Digest::from_bits(thread << 64 | id), later, later.plus(1 + id as u64)));
+                        manual.unblock(Digest::from_bits(thread << 64 | (id / 2)));
                     }
                 });
             }
         });
-        let blocked = |thread: u128, id| held.blocked(Digest::from_bits(thread << 64 | id), later).is_some();
+        let blocked = |thread: u128, id| manual.blocked(Digest::from_bits(thread << 64 | id), later).is_some();
         assert!((5..=8).all(|thread| !blocked(thread, 499) && blocked(thread, 999)));
-        let (by_caller, by_end) = counts(&held);
-        assert_eq!((held.len(later), by_caller), (4 * 500, by_end));
-        assert!(by_caller <= MOST);
+        let (by_caller, by_end) = counts(&manual);
+        assert_eq!((manual.len(later), by_caller), (4 * 500, by_end));
+        assert!(by_caller <= MAX_MANUAL_BLOCKS);
     }
 }
