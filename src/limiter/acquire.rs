@@ -21,8 +21,7 @@ use crate::policy::{Allowed, Signals};
 ///
 /// ```
 /// # use tollgate::{protection::{DenyList, DenyRule}, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(1000, MINUTE).max_reserved(500));
 ///
 /// let list = DenyList::from_iter([DenyRule::country("KP")?]);
@@ -47,8 +46,7 @@ use crate::policy::{Allowed, Signals};
 /// // What else is known of the caller.
 /// let call = limiter.try_acquire(&TOKENS, "eve").ip([192, 0, 2, 7].into()).user_agent("curl/8.5.0");
 /// assert_eq!(call.label("asn", "64496").country("KP").await?.reason(), Reason::DenyList);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Debug)]
 #[must_use = "nothing is asked until it is awaited"]
@@ -172,8 +170,7 @@ impl Acquire<'_> {
     ///
     /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(100, SECOND).capacity(1).max_reserved(50));
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::LimitError> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
     /// let limiter = RateLimiter::default();
     /// for _ in 0..5 {
     ///     limiter.acquire(&CALLS, "their API").wait_up_to(SECOND).await?;
@@ -183,8 +180,7 @@ impl Acquire<'_> {
     /// static PLAIN: Policy = Policy::new("plain", Quota::token_bucket(1, HOUR));
     /// let error = limiter.acquire(&PLAIN, "their API").wait_up_to(2 * HOUR).await.unwrap_err();
     /// assert!(matches!(error, LimitError::NoReservations(_)));
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     ///
     /// A key that is [paused](RateLimiter::pause) is waited for as well, if the pause ends within `wait`.
@@ -203,7 +199,8 @@ impl Acquire<'_> {
         let slot = limiter.wait_slot();
         let wait = if slot.is_some() { wait } else { Duration::ZERO };
         // Without a place the call does not wait; without turns it fails either way.
-        let charge = if slot.is_some() || !limiter.has_turns(&charge) { charge } else { charge.without_reservation() };
+        let charge =
+            if slot.is_some() || !limiter.allows_reservations(&charge) { charge } else { charge.without_reservation() };
         let (answer, last) = (limiter.reserve_all(&[charge], wait, held), limiter.latest(wait));
         async move {
             // Free again as soon as there is nothing to wait for.

@@ -32,8 +32,7 @@ use crate::sync::atomic::AtomicUsize;
 ///     }
 /// }
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let list = DenyList::from_iter([DenyRule::key("mallory")]);
 /// let limiter = RateLimiter::builder(MemoryBackend::new())
 ///     .secret(Secret::random())
@@ -47,8 +46,7 @@ use crate::sync::atomic::AtomicUsize;
 ///     .block_cache(4096)
 ///     .build();
 /// assert_eq!(limiter.try_limit(&LOGIN, "mallory").await?.reason(), Reason::DenyList);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 pub struct RateLimiterBuilder {
     backend: Box<dyn Backend>,
@@ -116,8 +114,7 @@ impl RateLimiterBuilder {
     ///
     /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).unlimited_reservations());
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
     /// let limiter = RateLimiter::builder(MemoryBackend::new()).max_waiting(0).build();
     /// assert!(limiter.acquire(&CALLS, "ada").wait_up_to(SECOND).await.is_ok()); // it fits at once
     /// assert!(limiter.acquire(&CALLS, "ada").wait_up_to(SECOND).await.is_err()); // it would have to wait

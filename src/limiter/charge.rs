@@ -10,8 +10,7 @@ use crate::policy::{Policy, Signals, Subject};
 ///
 /// ```
 /// # use tollgate::{protection::Signals, Charge, Policy, Quota, RateLimiter, MINUTE, SECOND};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::LimitError> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
 /// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(1000, MINUTE).max_reserved(500));
 /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(10, MINUTE).max_reserved(5));
 ///
@@ -23,8 +22,7 @@ use crate::policy::{Policy, Signals, Subject};
 /// let tokens = Charge::new(&TOKENS, "ada").cost(500).reserve();
 /// let turn = limiter.hold_all([tokens, Charge::new(&CALLS, "ada").reserve_within(30 * SECOND)]).await?;
 /// assert!(turn.delay() > 10 * SECOND);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Charge<'a> {

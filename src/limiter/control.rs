@@ -22,15 +22,13 @@ impl RateLimiter {
     ///
     /// static SEARCH: Policy = Policy::new("search", Quota::sliding_window(100, MINUTE));
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let limiter = RateLimiter::default();
     /// limiter.set_quota(&SEARCH, Some(Quota::sliding_window(20, MINUTE))).await?;
     /// assert_eq!(limiter.remaining(&SEARCH, "ada").await?, 20);
     /// limiter.set_quota(&SEARCH, None).await?;
     /// assert_eq!(limiter.remaining(&SEARCH, "ada").await?, 100);
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     ///
     /// It holds for this limiter and its clones at once, and, on a backend that processes share, for all of theirs
@@ -49,15 +47,13 @@ impl RateLimiter {
     /// ```
     /// use tollgate::{Policy, Quota, RateLimiter, Subject, MINUTE};
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let api = Policy::new("api", Quota::token_bucket(30, MINUTE)).tier("free", Quota::token_bucket(60, MINUTE));
     /// let limiter = RateLimiter::default();
     /// limiter.set_tier_quota(&api, "free", Some(Quota::token_bucket(40, MINUTE))).await?;
     /// assert_eq!(limiter.quota(&api, Subject::new("ada").tier("free")).limit(), 40);
     /// assert_eq!(limiter.quota(&api, "eve").limit(), 30); // who has no tier
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     ///
     /// # Errors
@@ -77,15 +73,13 @@ impl RateLimiter {
     ///
     /// static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let limiter = RateLimiter::default();
     /// limiter.set_key_quota(&API, "ada", Some(Quota::token_bucket(300, MINUTE))).await?;
     /// assert_eq!((limiter.quota(&API, "ada").limit(), limiter.quota(&API, "eve").limit()), (300, 30));
     /// limiter.set_key_quota(&API, "ada", None).await?; // as the program says, again
     /// assert_eq!(limiter.quota(&API, "ada").limit(), 30);
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     ///
     /// # Errors
@@ -99,20 +93,6 @@ impl RateLimiter {
         policy.check_change(None, quota.as_ref())?;
         let key = self.row_key(subject.into().key());
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Key(key), quota }).await
-    }
-
-    /// The quota that applies to a caller now: what was set for its key, its tier or all, else the tier's, else the
-    /// policy's own.
-    pub fn quota(&self, policy: &Policy, subject: impl Into<Subject>) -> Quota {
-        let subject = subject.into();
-        let changed = self.inner.overrides.quota(policy, subject.tier_name(), Some(self.row_key(subject.key())));
-        changed.unwrap_or(*policy.quota_for(subject.tier_name()))
-    }
-
-    /// [`quota`](RateLimiter::quota) of a tier's callers for whom nothing was set by their keys.
-    #[cfg(feature = "serde")]
-    pub(crate) fn quota_in_force(&self, policy: &Policy, tier: Option<&str>) -> Quota {
-        self.inner.overrides.quota(policy, tier, None).unwrap_or(*policy.quota_for(tier))
     }
 
     /// The tiers of a policy whose quotas were changed, those included that the policy does not have.
@@ -152,15 +132,13 @@ impl RateLimiter {
     ///
     /// static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::backend::Error> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
     /// let limiter = RateLimiter::default();
     /// limiter.block(Signal::key("mallory"), DAY).await?;
     /// assert_eq!(limiter.try_limit(&API, "mallory").await?.reason(), Reason::Blocked);
     /// limiter.unblock(Signal::key("mallory")).await?;
     /// assert!(limiter.try_limit(&API, "mallory").await?.is_allowed());
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     ///
     /// # Errors
@@ -220,16 +198,14 @@ impl RateLimiter {
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::LimitError> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
     /// static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
     ///
     /// let limiter = RateLimiter::default();
     /// limiter.limit(&API, "ada").await?;
     /// limiter.limit(&API, "eve").await?;
     /// assert_eq!(limiter.rows_by_policy(), [(API.name().clone(), 2)]);
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     pub fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         self.inner.backend.rows_by_policy()
@@ -243,8 +219,7 @@ impl RateLimiter {
 ///
 /// static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();
 /// limiter.limit(&API, "ada").await?;
 /// limiter.block(Signal::key("mallory"), DAY).await?;
@@ -255,8 +230,7 @@ impl RateLimiter {
 /// assert_eq!((stats.evictions, stats.overflowed), (Some(0), Some(0)));
 /// assert_eq!((stats.blocked, stats.offenders, stats.changed_quotas, stats.pending_notices), (1, 0, 1, 0));
 /// assert_eq!(stats.poll_failed, None); // there is nobody to be told by
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -19,8 +19,7 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 ///
 /// static API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let list = DenyList::from_iter([DenyRule::network("192.0.2.0/24")?, DenyRule::user_agent("*GPTBot/*")?]);
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
 ///
@@ -29,8 +28,7 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 ///
 /// list.insert(DenyRule::key("mallory")); // from now on
 /// assert!(!limiter.try_limit(&API, "mallory").await?.is_allowed());
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 ///
 /// The list by itself:

@@ -17,8 +17,7 @@ use crate::policy::{Denied, KeyError, PolicyName};
 ///     Ok(())
 /// }
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// let limiter = RateLimiter::default();
 /// assert!(login(&limiter, "ada@example.com").await.is_ok());
 /// let error = login(&limiter, "ada@example.com").await.unwrap_err();
@@ -75,7 +74,7 @@ impl fmt::Display for LimitError {
             LimitError::Key(error) => error.fmt(f),
             LimitError::NoReservations(policy) => write!(
                 f,
-                "the quota of policy {policy:?} has no turns to wait for; add `Quota::max_reserved` or \
+                "the quota of policy {policy:?} allows no reservations; add `Quota::max_reserved` or \
                  `Quota::unlimited_reservations` to it (sliding windows have neither)"
             ),
         }

@@ -20,15 +20,13 @@ use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 /// static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND));
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::builder(RedisBackend::connect("redis://127.0.0.1").await?)
 ///     .on_failure(FailureMode::fallback(0.25)) // four processes: each allows a quarter by itself
 ///     .on_failure_of(&SEARCH, FailureMode::Allow)
 ///     .on_failure_of(&LOGIN, FailureMode::Deny)
 ///     .build();
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 ///
 /// Of a call under several policies, the strictest counts: it fails if one of them says `Deny`. A call that the backend

@@ -23,15 +23,13 @@ use crate::policy::{Allowed, Decision, Decisions};
 ///
 /// ```
 /// # use tollgate::{limiter::DecisionFuture, LimitError, Policy, Quota, RateLimiter, MINUTE};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), LimitError> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LimitError> {
 /// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 /// # let limiter = RateLimiter::default();
 /// let answer: DecisionFuture = limiter.limit(&API, "ada");
 /// drop(answer); // charged all the same
 /// assert_eq!(limiter.limit(&API, "ada").await?.remaining(), 8);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 ///
 /// Polled again after it has answered, it panics, as futures may.

@@ -15,8 +15,7 @@ impl RateLimiter {
     ///
     /// static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let limiter = RateLimiter::default();
     /// limiter.set_quota(&API, Some(Quota::token_bucket(20, MINUTE))).await?;
     /// limiter.set_key_quota(&API, "ada", Some(Quota::token_bucket(300, MINUTE))).await?;
@@ -25,8 +24,7 @@ impl RateLimiter {
     /// let texts: Vec<String> = set.iter().map(|set| format!("{} {}", set.policy, set.quota)).collect();
     /// assert_eq!(texts, ["api 20/min", "api 300/min"]);
     /// assert_eq!(set[1].key, Some(limiter.digest(Subject::new("ada").key())));
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     ///
     /// A quota is listed even if it is not in force: one of another algorithm than the policy's, which another version of
@@ -42,15 +40,13 @@ impl RateLimiter {
     /// ```
     /// use tollgate::{protection::Signal, RateLimiter, HOUR};
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::backend::Error> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
     /// let limiter = RateLimiter::default();
     /// limiter.block(Signal::ip([192, 0, 2, 7].into()), HOUR).await?;
     /// let [block] = &limiter.blocks()[..] else { panic!("one block") };
     /// assert_eq!(block.rule.as_ref().map(|rule| rule.to_string()), Some("network 192.0.2.7/32".to_owned()));
     /// assert!(block.by_hand && block.left <= HOUR);
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     pub fn blocks(&self) -> Vec<Block> {
         self.inner.guard.list(self.inner.time.now())

@@ -22,8 +22,7 @@ use std::fmt;
 ///     }
 /// }
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::LimitError> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
 /// let log = Arc::new(Log::default());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&log)).build();
 /// let api = Policy::new("api", Quota::per_minute(30)).tier("premium", Quota::per_minute(300));
@@ -33,8 +32,7 @@ use std::fmt;
 /// let expected = r#"policy "api" has no tier "premuim", so its callers have the policy's own quota, 30/min; did you mean "premium"?"#;
 /// assert_eq!(*log.0.lock().unwrap(), [(MistakeKind::UnknownTier, expected.to_owned())]);
 /// assert_eq!(limiter.stats().mistakes.unknown_tiers, 3);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Mistake {

@@ -27,16 +27,14 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 ///
 /// static API: Policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let denials = Arc::new(Denials::default());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&denials)).build();
 /// for _ in 0..2 {
 ///     drop(limiter.try_limit(&API, "ada").await?);
 /// }
 /// assert_eq!(denials.0.load(Ordering::Relaxed), 1);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 ///
 /// A call whose future is dropped before a remote backend has answered is charged, and observers are not notified of its
@@ -124,12 +122,10 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
 /// }
 /// # use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
 /// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Slow).build();
 /// assert!(limiter.try_limit(&API, "ada").await?.is_allowed());
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Decided<'a> {
@@ -219,12 +215,10 @@ impl Outcome {
 /// }
 /// # use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
 /// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Alarm).build();
 /// assert!(limiter.try_limit(&API, "ada").await?.is_allowed());
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Failed<'a> {
@@ -282,15 +276,13 @@ impl<'a> Failed<'a> {
 ///
 /// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let bill = Arc::new(Bill::default());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&bill)).build();
 /// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.into_receipt();
 /// usage.settle(1700).await?;
 /// assert_eq!(bill.0.load(Ordering::Relaxed), 1700);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Settled<'a> {
@@ -329,15 +321,13 @@ impl<'a> Settled<'a> {
 ///
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let audit = Arc::new(Audit::default());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&audit)).build();
 /// limiter.reset(&LOGIN, "ada").await?;
 /// let ada = limiter.digest(Subject::new("ada").key());
 /// assert_eq!(*audit.0.lock().unwrap(), [("login".to_owned(), ada)]);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Reset<'a> {
@@ -375,14 +365,12 @@ impl<'a> Reset<'a> {
 ///     }
 /// }
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let log = Arc::new(Log::default());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&log)).build();
 /// limiter.block(Signal::ip([192, 0, 2, 7].into()), DAY).await?;
 /// assert_eq!(*log.0.lock().unwrap(), ["network 192.0.2.7/32 for 86400s, 0 times"]);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Blocked<'a> {

@@ -142,8 +142,7 @@ const MAX_OVERRIDES: usize = 100_000;
 ///
 /// ```
 /// # use tollgate::{limiter::SetQuotaError, Policy, Quota, RateLimiter, MINUTE};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
 ///
 /// let error = RateLimiter::default().set_quota(&API, Some(Quota::sliding_window(30, MINUTE))).await.unwrap_err();

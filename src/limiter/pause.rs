@@ -34,8 +34,7 @@ impl RateLimiter {
     ///
     /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(50));
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let clock = ManualClock::new();
     /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
     /// limiter.pause(&CALLS, "api.example.com", 20 * SECOND).await?;
@@ -45,8 +44,7 @@ impl RateLimiter {
     /// let held = limiter.acquire(&CALLS, "api.example.com").wait_up_to(MINUTE);
     /// clock.advance(20 * SECOND);
     /// held.await?;
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     ///
     /// It holds in this process when this is called, also if the future is dropped. On a backend that processes share,
@@ -62,15 +60,13 @@ impl RateLimiter {
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, DAY, SECOND};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::backend::Error> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
     /// # static CALLS: Policy = Policy::new("calls", Quota::token_bucket(10, SECOND));
     /// let limiter = RateLimiter::default();
     /// limiter.pause(&CALLS, "api.example.com", DAY).await?;
     /// limiter.resume(&CALLS, "api.example.com").await?;
     /// assert!(limiter.try_check(&CALLS, "api.example.com").await?.is_allowed());
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     ///
     /// # Errors

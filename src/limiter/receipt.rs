@@ -24,15 +24,13 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 ///
 /// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();
 /// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.into_receipt();
 /// // ... the answer was longer than estimated:
 /// usage.settle(1700).await?;
 /// assert_eq!(limiter.remaining(&TOKENS, "team").await?, 8300);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 ///
 /// # What can be given back
@@ -78,8 +76,7 @@ impl Receipt {
     /// # use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, MINUTE};
     /// # static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
     /// # static CALLS: Policy = Policy::new("calls", Quota::fixed_window(500, DAY));
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let limiter = RateLimiter::default();
     /// let charges = [Charge::new(&TOKENS, "team").cost(1000), Charge::new(&CALLS, "team")];
     /// let usage = limiter.hold_all(charges).await?.into_receipt();
@@ -88,8 +85,7 @@ impl Receipt {
     /// }
     /// assert_eq!(limiter.remaining(&TOKENS, "team").await?, 9700);
     /// assert_eq!(limiter.remaining(&CALLS, "team").await?, 499);
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     pub fn of(&self, policy: impl AsRef<str>) -> Option<Receipt> {
         let policy = policy.as_ref();
@@ -148,8 +144,7 @@ impl Receipt {
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
     /// # let limiter = RateLimiter::default();
     /// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.into_receipt();
@@ -157,8 +152,7 @@ impl Receipt {
     /// usage.refund().await?;
     /// assert_eq!((usage.is_settled(), limiter.remaining(&TOKENS, "team").await?), (true, 10_000));
     /// assert_eq!(usage.decisions().iter().map(|decision| decision.cost()).sum::<u64>(), 1000); // as it was charged
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     ///
     /// # Errors
@@ -174,8 +168,7 @@ impl Receipt {
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
     ///
     /// let limiter = RateLimiter::default();
@@ -183,8 +176,7 @@ impl Receipt {
     /// let attempt = limiter.acquire(&LOGIN, "ada@example.com").hold().await?.into_receipt();
     /// attempt.reset().await?; // right
     /// assert_eq!(limiter.remaining(&LOGIN, "ada@example.com").await?, 5);
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     ///
     /// # Errors

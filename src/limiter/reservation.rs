@@ -25,8 +25,7 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 ///
 /// static MAIL: Policy = Policy::new("mail", Quota::token_bucket(10, MINUTE).capacity(1).unlimited_reservations());
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::LimitError> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
 /// let limiter = RateLimiter::default();
 /// let first = limiter.acquire(&MAIL, "team").reserve().await?;
 /// let second = limiter.acquire(&MAIL, "team").reserve().await?;
@@ -35,8 +34,7 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 ///
 /// assert!(second.cancel().await?); // the next caller gets that turn
 /// first.into_receipt();
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 ///
 /// A turn that has not come yet goes back only if nobody reserved after it: those behind keep the times that they were
@@ -142,15 +140,13 @@ impl Reservation {
     /// const EVENLY: Quota = Quota::token_bucket(100, SECOND).capacity(0).unlimited_reservations();
     /// static CALLS: Policy = Policy::new("calls", EVENLY);
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::LimitError> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
     /// let limiter = RateLimiter::default();
     /// let turn = limiter.acquire(&CALLS, "their API").reserve().await?;
     /// println!("in {:?}", turn.delay()); // 10 ms
     /// let usage = turn.wait().await?;
     /// usage.settle(2).await?; // it was a large one
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     ///
     /// A key that is [paused](RateLimiter::pause) when the turn comes is waited for: the turn is given back, and another

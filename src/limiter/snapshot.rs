@@ -11,15 +11,13 @@ use crate::policy::{Decision, PolicyName, Reason};
 ///
 /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::LimitError> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
 /// let limiter = RateLimiter::default();
 /// limiter.acquire(&API, "ada").cost(10).await?;
 /// let snapshot = limiter.snapshot(&API, "ada").await?;
 /// assert_eq!(snapshot.available(snapshot.now()), 0);
 /// assert_eq!(snapshot.available(snapshot.now() + MINUTE / 2), 5);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
@@ -91,8 +89,7 @@ impl Snapshot {
     ///
     /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::LimitError> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
     /// let limiter = RateLimiter::default();
     /// limiter.acquire(&API, "ada").cost(10).await?;
     /// let snapshot = limiter.snapshot(&API, "ada").await?;
@@ -101,8 +98,7 @@ impl Snapshot {
     /// let later = snapshot.project(snapshot.state().at, Ask::cost(3));
     /// assert_eq!(later.verdict, Verdict::Deny { retry: Some(18 * SECOND) });
     /// assert_eq!((snapshot.policy().as_str(), snapshot.quota().limit(), snapshot.not_before()), ("api", 10, None));
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     pub fn project(&self, instant: Micros, ask: Ask) -> Step {
         let Some(until) = self.not_before.filter(|until| instant < *until) else {
@@ -139,15 +135,13 @@ impl Snapshot {
     ///
     /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
     /// limiter.acquire(&API, "ada").cost(3).await?;
     /// let json: serde_json::Value = serde_json::from_str(&limiter.snapshot(&API, "ada").await?.to_json())?;
     /// assert_eq!((&json["policy"], &json["capacity"]), (&"api".into(), &10.into()));
     /// assert_eq!((&json["spent"], &json["now"]), (&3.into(), &1_767_225_600_000_000_u64.into()));
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     pub fn to_json(&self) -> String {
         let Snapshot { policy, quota, state, now, not_before } = self;

@@ -1,5 +1,6 @@
 use super::*;
-use crate::algorithm::{MINUTE, Steps};
+use crate::algorithm::{MINUTE, Quota, Steps};
+use crate::backend::{ErrorKind, Take};
 use crate::clock::ManualClock;
 use crate::policy::{DenyRule, Reason, Secret};
 

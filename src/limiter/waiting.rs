@@ -86,8 +86,7 @@ impl RateLimiter {
     ///
     /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).capacity(0).max_reserved(10));
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let clock = ManualClock::new();
     /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
     /// let turn = limiter.acquire(&CALLS, "ada").wait_up_to(MINUTE);
@@ -95,8 +94,7 @@ impl RateLimiter {
     /// clock.advance(SECOND);
     /// turn.await?;
     /// assert_eq!(limiter.waiting(), 0);
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     #[cfg(feature = "wait")]
     pub fn waiting(&self) -> usize {

@@ -15,8 +15,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 ///
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::builder(MemoryBackend::new())
 ///     // By address alone: anybody can name Ada's account, and would have it blocked.
 ///     .auto_block(AutoBlock::new([&LOGIN]).without_keys().threshold(3).within(10 * MINUTE).block_for(HOUR))
@@ -31,8 +30,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// // Her own attempts, from her own address, are not blocked.
 /// let ada: IpAddr = [198, 51, 100, 1].into();
 /// assert!(limiter.try_acquire(&LOGIN, ("ada", ada)).ip(ada).await?.is_allowed());
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 ///
 /// Everything that can be said:

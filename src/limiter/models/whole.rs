@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::super::observer::{Blocked, Decided};
 use super::super::*;
-use crate::algorithm::{HOUR, MINUTE, State, Steps, settle, step};
-use crate::backend::Adjustment;
+use crate::algorithm::{HOUR, MINUTE, Micros, Quota, State, Steps, settle, step};
+use crate::backend::{Adjustment, Take};
 use crate::policy::{DecidedBy, Reason, Signal};
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
