@@ -1,4 +1,4 @@
-//! What becomes of a call when the backend cannot decide.
+//! Deciding calls when the backend fails.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -14,24 +14,7 @@ use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 ///
 #[cfg_attr(feature = "redis", doc = "```no_run")]
 #[cfg_attr(not(feature = "redis"), doc = "```ignore")]
-/// use tollgate::backend::RedisBackend;
-/// use tollgate::{FailureMode, Policy, Quota, RateLimiter, HOUR, SECOND};
-///
-/// static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND));
-/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
-/// let limiter = RateLimiter::builder(RedisBackend::connect("redis://127.0.0.1").await?)
-///     .on_failure(FailureMode::fallback(0.25)) // four processes: each allows a quarter by itself
-///     .on_failure_of(&SEARCH, FailureMode::Allow)
-///     .on_failure_of(&LOGIN, FailureMode::Deny)
-///     .build();
-/// # Ok(()) }
-/// ```
-///
-/// Of a call under several policies, the strictest counts: it fails if one of them says `Deny`. A call that the backend
-/// never does ([`ErrorKind::Unsupported`]) fails in any case. [`Decision::decided_by`] tells who decided. When the
-/// backend is back, it decides again; what was spent meanwhile it does not know of.
+/// What a limiter does when its backend cannot decide, because it is down or too slow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum FailureMode {

@@ -1,4 +1,4 @@
-//! Decisions on their way.
+//! The future of a decision.
 
 use std::fmt;
 use std::future::Future;
@@ -13,13 +13,13 @@ use crate::algorithm::Steps;
 use crate::backend::{BackendFuture, Error, OwnedTake, Take};
 use crate::policy::{Allowed, Decision, Decisions};
 
-/// The answer to a call. In memory it is there at once.
+/// The future that a call returns. It is ready immediately on a memory backend.
 ///
-/// `T` is what awaiting returns: for [`limit`](RateLimiter::limit) a `Result<Allowed, LimitError>`, for
-/// [`try_limit`](RateLimiter::try_limit) a `Result<Decision, Error>`, and the same of
-/// [`Decisions`](crate::Decisions) for several charges.
+/// `T` is its output: a `Result<Allowed, LimitError>` for [`limit`](RateLimiter::limit), a `Result<Decision, Error>`
+/// for [`try_limit`](RateLimiter::try_limit), and the same with [`Decisions`](crate::Decisions) for several charges.
 ///
-/// The charges are made when the call is, not when this is awaited, in memory and on Redis; dropping it takes nothing back.
+/// Charges are made when the method is called, not when the future is awaited, on the memory backend as on Redis.
+/// Dropping the future gives nothing back.
 ///
 /// ```
 /// # use tollgate::{limiter::DecisionFuture, LimitError, Policy, Quota, RateLimiter, MINUTE};
@@ -32,19 +32,20 @@ use crate::policy::{Allowed, Decision, Decisions};
 /// # Ok(()) }
 /// ```
 ///
-/// Polled again after it has answered, it panics, as futures may.
+/// # Panics
+/// If it is polled again after it has returned.
 #[must_use = "await it: it returns whether to go on"]
 pub struct DecisionFuture<T = Result<Allowed, LimitError>>(State<T>);
 
-/// The answer to a call, before it is made into what the caller awaits.
+/// The decisions on a call, before they are turned into the output of the future.
 pub(super) type Answer = Result<Decisions, Error>;
 
-/// Makes the answer to a call into what the caller awaits.
+/// Turns the decisions into the output of the future.
 pub(super) type Finish<T> = fn(&RateLimiter, Answer) -> T;
 
 #[allow(clippy::large_enum_variant)] // The large one is the usual one, and a box would be an allocation.
 enum State<T> {
-    /// `None` once it was taken.
+    /// `None` once the output was returned.
     Ready(Option<T>),
     Pending(Box<Pending>, Finish<T>),
 }
@@ -58,7 +59,7 @@ struct Pending {
     steps: BackendFuture<Steps>,
 }
 
-/// The decision on the only charge of a call.
+/// Returns the decision on the only charge of a call.
 #[inline]
 pub(super) fn only(_: &RateLimiter, answer: Answer) -> Result<Decision, Error> {
     match answer?.into_only() {
@@ -67,13 +68,13 @@ pub(super) fn only(_: &RateLimiter, answer: Answer) -> Result<Decision, Error> {
     }
 }
 
-/// The same, with a denial as an error.
+/// Like [`only`], with a denial as an error.
 #[inline]
 pub(super) fn only_allowed(limiter: &RateLimiter, answer: Answer) -> Result<Allowed, LimitError> {
     Ok(only(limiter, answer)?.into_result()?)
 }
 
-/// The decisions on all charges of a call, with a denial as an error.
+/// Returns the decisions on all charges of a call, with a denial as an error.
 pub(super) fn all_allowed(_: &RateLimiter, answer: Answer) -> Result<Allowed<Decisions>, LimitError> {
     Ok(answer?.into_result()?)
 }
@@ -97,7 +98,7 @@ impl DecisionFuture<Answer> {
         DecisionFuture(State::Pending(Box::new(pending), |_, answer| answer))
     }
 
-    /// The same, which returns what `finish` makes of the answer.
+    /// Sets how the decisions are turned into the output.
     #[inline]
     pub(super) fn finish<T>(self, limiter: &RateLimiter, finish: Finish<T>) -> DecisionFuture<T> {
         DecisionFuture(match self.0 {
@@ -106,7 +107,7 @@ impl DecisionFuture<Answer> {
         })
     }
 
-    /// The answer if it is there already, else the future to wait for.
+    /// Returns the decisions if they are ready, else the future.
     #[inline]
     #[allow(clippy::result_large_err)] // It is moved once, and a box would be an allocation.
     pub(crate) fn try_ready(self) -> Result<Answer, DecisionFuture<Answer>> {
@@ -138,7 +139,7 @@ impl<T> Future for DecisionFuture<T> {
     }
 }
 
-/// What it returns is not pinned while it waits inside.
+/// The output is never pinned.
 impl<T> Unpin for DecisionFuture<T> {}
 
 impl<T> fmt::Debug for DecisionFuture<T> {

@@ -139,13 +139,7 @@ impl RateLimiter {
         RateLimiter::builder(backend).build()
     }
 
-    /// Returns a builder for a limiter with other settings.
-    ///
-    /// ```
-    /// use tollgate::{FailureMode, MemoryBackend, RateLimiter};
-    ///
-    /// let limiter = RateLimiter::builder(MemoryBackend::new()).on_failure(FailureMode::Allow).build();
-    /// ```
+    /// Returns a builder for a limiter with other settings. See [`RateLimiterBuilder`] for an example.
     pub fn builder(backend: impl Backend) -> RateLimiterBuilder {
         RateLimiterBuilder::new(backend)
     }
@@ -189,10 +183,9 @@ impl RateLimiter {
     /// ```compile_fail
     /// #![deny(unused_must_use)]
     /// # use tollgate::{backend::Error, Policy, RateLimiter};
-    /// async fn login(limiter: &RateLimiter, policy: &Policy) -> Result<(), Error> {
-    ///     limiter.try_limit(policy, "ada").await?;
-    ///     Ok(())
-    /// }
+    /// # async fn login(limiter: &RateLimiter, policy: &Policy) -> Result<(), Error> {
+    /// limiter.try_limit(policy, "ada").await?;
+    /// # Ok(()) }
     /// ```
     ///
     /// # Errors
@@ -232,19 +225,7 @@ impl RateLimiter {
     }
 
     /// Starts a call with options: a [cost](Acquire::cost), a [reservation](Acquire::reserve), a charge that can be
-    /// [given back](Acquire::hold). A denial is an error.
-    ///
-    /// ```
-    /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, SECOND};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LimitError> {
-    /// static MAIL: Policy = Policy::new("mail", Quota::token_bucket(10, SECOND).unlimited_reservations());
-    ///
-    /// let limiter = RateLimiter::default();
-    /// limiter.acquire(&MAIL, "team").cost(10).await?;
-    /// let turn = limiter.acquire(&MAIL, "team").cost(5).reserve().await?;
-    /// assert!(turn.delay() > SECOND / 4);
-    /// # Ok(()) }
-    /// ```
+    /// [given back](Acquire::hold). A denial is an error. See [`Acquire`] for an example.
     pub fn acquire<'a>(&'a self, policy: &'a Policy, subject: impl Into<Subject>) -> Acquire<'a> {
         Acquire::new(self, Charge::new(policy, subject), future::only_allowed)
     }

@@ -177,7 +177,8 @@ impl fmt::Display for SetQuotaError {
             Some(error) => fmt::Display::fmt(error, f),
             None => write!(
                 f,
-                "{MAX_OVERRIDES} quotas are changed already; revert some with `None`, or give callers a tier instead of a quota each"
+                "{MAX_OVERRIDES} quotas are set at run time, the maximum; revert some with `None`, or give callers a tier \
+                 instead of a quota each"
             ),
         }
     }

@@ -160,7 +160,7 @@ impl Inner {
             return BackendFuture::ready(Ok(()));
         }
         if !self.guard.pauses.pause(row, now, now + lasts) {
-            let message = format!("{MAX_PAUSES} keys are paused already; resume some, or pause for a shorter time");
+            let message = format!("{MAX_PAUSES} keys are paused, the maximum; resume some, or pause for a shorter time");
             return BackendFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)));
         }
         self.publish(&NoticeContent::Pause(row, Some(lasts)))

@@ -1,4 +1,4 @@
-//! Charges that were made, and can still be settled.
+//! The receipt of a call, for settling its charges.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,11 +13,12 @@ use crate::backend::{Adjustment, BackendFuture, RowId};
 use crate::policy::{DecidedBy, Decision, Decisions};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// A charge that was made for an estimate, and can be told its true cost: at the end of a stream, say.
+/// A handle to charges that were made with an estimated cost, for settling them at their actual cost, such as at the
+/// end of a stream.
 ///
-/// Dropped, it keeps the charge as it is. Clones settle the same charge, and a charge is settled once: whatever comes
-/// after that does nothing. From the [layer](crate::RateLimitLayer::with_receipt) it comes among the request's
-/// extensions; from a limiter by [`Reservation::into_receipt`](super::Reservation::into_receipt).
+/// Dropping it leaves the charges as they are. Clones settle the same charges. A charge is settled once; later
+/// settlements do nothing. The [layer](crate::RateLimitLayer::with_receipt) puts a receipt into the request's
+/// extensions; a limiter returns one from [`Reservation::into_receipt`](super::Reservation::into_receipt).
 ///
 /// ```
 /// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
@@ -34,43 +35,46 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// ```
 ///
 /// # What can be given back
-/// More than estimated is always charged, into debt if need be; it is paid back like anything else. Less is given back
-/// as far as nobody has built on it: what the time has paid back already is not given twice; while others hold promised
-/// turns it is forfeited. Charges of a key that are open at once may be settled in any order: while nothing of them has
-/// been paid back, nothing is lost; a refill in between may cost some of what is given back, never more. After a change
-/// of the key's quota nothing is given back; after a reset, nothing unless as much was spent anew since. The bound of
-/// the quota holds in any case.
+/// If the actual cost is higher, the difference is always charged, into debt if necessary. If it is lower, the
+/// difference is given back, with these exceptions:
+///
+/// - What time has already refilled is not given back again. Open charges of one key can be settled in any order, but a
+///   refill between the settlements may reduce what they give back.
+/// - It is forfeited while others hold reservations that are not due yet.
+/// - Nothing is given back after a change of the key's quota, nor after a reset, unless as much was spent since then.
+///
+/// The quota's bound always holds.
 #[derive(Clone)]
 pub struct Receipt {
     inner: Arc<ReceiptInner>,
-    /// The charges that this settles: one, or all.
+    /// The indices of the charges that this receipt settles: one, or all.
     charges: Range<usize>,
 }
 
 struct ReceiptInner {
     limiter: RateLimiter,
     decisions: Decisions,
-    /// Of each charge, whether it was settled.
+    /// For each charge, whether it was settled.
     settled: SmallVec<[AtomicBool; 2]>,
 }
 
 type Adjustments<'a> = SmallVec<[Adjustment<'a>; 2]>;
 
 impl Receipt {
-    /// For decisions that were all granted.
+    /// Creates the receipt of decisions that are all granted.
     pub(crate) fn new(limiter: &RateLimiter, decisions: Decisions) -> Receipt {
         let settled: SmallVec<_> = decisions.iter().map(|_| AtomicBool::new(false)).collect();
         let charges = 0..settled.len();
         Receipt { inner: Arc::new(ReceiptInner { limiter: limiter.clone(), decisions, settled }), charges }
     }
 
-    /// The decisions on the charges that were made together. [`of`](Receipt::of) does not narrow them.
+    /// Returns the decisions on all charges of the call; [`of`](Receipt::of) does not narrow them.
     pub fn decisions(&self) -> &Decisions {
         &self.inner.decisions
     }
 
-    /// The same for the charge under one policy only, the first if it charged several keys; `None` if there is none of
-    /// that name: its rule did not apply. `TOKENS.name()` is a name that cannot be misspelt.
+    /// Returns a receipt for the charge under one policy only, the first one if several keys were charged. `None` if no
+    /// rule with a policy of this name applied. Pass `TOKENS.name()` to avoid misspellings.
     ///
     /// ```
     /// # use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, MINUTE};
@@ -80,11 +84,8 @@ impl Receipt {
     /// # let limiter = RateLimiter::default();
     /// let charges = [Charge::new(&TOKENS, "team").cost(1000), Charge::new(&CALLS, "team")];
     /// let usage = limiter.hold_all(charges).await?.into_receipt();
-    /// if let Some(tokens) = usage.of(TOKENS.name()) {
-    ///     tokens.settle(300).await?;
-    /// }
-    /// assert_eq!(limiter.remaining(&TOKENS, "team").await?, 9700);
-    /// assert_eq!(limiter.remaining(&CALLS, "team").await?, 499);
+    /// usage.of(TOKENS.name()).unwrap().settle(300).await?;
+    /// assert_eq!((limiter.remaining(&TOKENS, "team").await?, limiter.remaining(&CALLS, "team").await?), (9700, 499));
     /// # Ok(()) }
     /// ```
     pub fn of(&self, policy: impl AsRef<str>) -> Option<Receipt> {
@@ -93,27 +94,27 @@ impl Receipt {
         self.charges.contains(&index).then(|| self.at(index))
     }
 
-    /// The same for the charge of one rule.
+    /// Returns a receipt for the charge of one rule.
     pub(crate) fn at(&self, index: usize) -> Receipt {
         Receipt { inner: Arc::clone(&self.inner), charges: index..index + 1 }
     }
 
-    /// The true cost: each charge becomes one of `actual` tokens, unless it was settled before. Where several rules
-    /// charged, settle [the one](Receipt::of) that counts tokens: this would make as many calls of 1,700 tokens.
+    /// Sets the actual cost of each charge that was not settled before. If several policies were charged, settle [the
+    /// one](Receipt::of) that counts tokens; otherwise every policy is charged `actual`.
     ///
-    /// It is settled when this is called, also if the future is dropped; awaiting it tells whether the backend has it.
+    /// The settlement is carried out even if the future is dropped.
     ///
     /// # Errors
-    /// If the backend cannot. Then the charge stays as it was estimated, or not: it may have got through.
+    /// If the backend fails. The charge may then be settled or not.
     pub fn settle(&self, actual: u64) -> BackendFuture<()> {
         self.adjust(actual).map(drop)
     }
 
-    /// [`settle`](Receipt::settle); returns whether every charge became one of `actual` tokens as far as the rules
-    /// allow: `false` if what one of them was to give back is forfeited.
+    /// Like [`settle`](Receipt::settle). Returns whether the charges were settled in full: `false` if a part is
+    /// forfeited.
     pub(super) fn adjust(&self, actual: u64) -> BackendFuture<bool> {
         let inner = &*self.inner.limiter.inner;
-        // Newest first: of two charges on one row, only the last can be given back whole.
+        // Newest first: of two charges on one row, only the last can be given back in full.
         let (mut charges, mut local) = (Adjustments::new(), Adjustments::new());
         for index in self.charges.clone().rev() {
             let Some((decision, receipt)) = self.open(index) else { continue };
@@ -135,12 +136,12 @@ impl Receipt {
             return BackendFuture::ready(Ok(locally));
         }
         let done = inner.backend.settle(&charges);
-        // Also where more is charged: a row that another quota wrote may become this one's, and be paid back faster.
+        // Even if more is charged: settling may move a row to a quota that refills it faster.
         inner.forget_denials(charges.iter().map(|charge| charge.row));
         done.map(move |done| done && locally)
     }
 
-    /// The charge was for nothing: as [`settle(0)`](Receipt::settle).
+    /// Gives the charges back, like [`settle(0)`](Receipt::settle).
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
@@ -154,17 +155,12 @@ impl Receipt {
     /// assert_eq!(usage.decisions().iter().map(|decision| decision.cost()).sum::<u64>(), 1000); // as it was charged
     /// # Ok(()) }
     /// ```
-    ///
-    /// # Errors
-    /// If the backend cannot.
     pub fn refund(&self) -> BackendFuture<()> {
         self.settle(0)
     }
 
-    /// Forgets all that the key has spent under the policy, this charge and any other. That settles it. Returns whether a
-    /// row was there, as [`RateLimiter::reset`](super::RateLimiter::reset).
-    ///
-    /// It is done when this is called, also if the future is dropped.
+    /// Resets the rows of these charges, as [`RateLimiter::reset`](super::RateLimiter::reset) does, and settles the
+    /// charges. Returns whether a row was found. The reset is carried out even if the future is dropped.
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
@@ -180,7 +176,7 @@ impl Receipt {
     /// ```
     ///
     /// # Errors
-    /// If the backend cannot.
+    /// If the backend fails.
     pub fn reset(&self) -> BackendFuture<bool> {
         let rows: SmallVec<[RowId<'_>; 2]> = self.charges.clone().filter_map(|index| self.close(index)).collect();
         if rows.is_empty() {
@@ -189,12 +185,12 @@ impl Receipt {
         self.inner.limiter.inner.reset(&rows)
     }
 
-    /// Whether nothing is left to settle.
+    /// Returns whether all charges are settled.
     pub fn is_settled(&self) -> bool {
         self.charges.clone().all(|index| self.inner.settled[index].load(Ordering::Relaxed))
     }
 
-    /// The charge to settle, for the first call that settles it.
+    /// Marks a charge as settled and returns it, unless it was settled before.
     fn open(&self, index: usize) -> Option<(&Decision, ChargeRecord)> {
         let decision = self.inner.decisions.get(index)?;
         let receipt = ChargeRecord::new(decision.cost(), decision.step())?;

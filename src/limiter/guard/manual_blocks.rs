@@ -1,4 +1,4 @@
-//! Callers that were blocked by hand. None of them is forgotten before its block ends.
+//! Manual blocks. None of them is dropped before it ends.
 
 use std::collections::BTreeSet;
 
@@ -8,30 +8,29 @@ use crate::policy::Digest;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Map, Mutex, MutexGuard, PoisonError};
 
-/// By the local clock.
+/// Times are those of the local clock.
 #[derive(Default)]
 pub(in crate::limiter) struct ManualBlocks {
-    /// When each block ends, and who made it. Every call looks its caller up here.
+    /// When each block ends, and where it comes from. Looked up by every call.
     until: Map<Digest, (Micros, Option<BlockOrigin>)>,
-    /// The same, ordered by end. Locked while a block is added or removed, which keeps both in step; calls never lock it.
+    /// The same, ordered by end. Locked while a block is added or removed, which keeps both in step; calls never lock
+    /// it.
     ends: Mutex<BTreeSet<(Micros, Digest)>>,
     /// Whether a block was ever added. Until then, calls skip the lookup.
     any: AtomicBool,
 }
 
 impl ManualBlocks {
-    /// Whether anybody is blocked, or was.
     pub(super) fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 
-    /// Until when somebody is blocked, if they are.
+    /// The end of a block that is active.
     pub(in crate::limiter) fn blocked(&self, id: Digest, now: Micros) -> Option<Micros> {
         self.until.with(&id, |(until, _)| *until).filter(|until| *until > now)
     }
 
-    /// Blocks somebody until then, replacing an earlier block; returns whether there was room. A block that has ended
-    /// makes room for another.
+    /// Adds or replaces a block. Returns `false` if the table is full of active blocks.
     pub(in crate::limiter) fn block(&self, id: Digest, now: Micros, until: Micros) -> bool {
         let mut ends = self.ends();
         if let Some(before) = self.until.with(&id, |(until, _)| *until) {
@@ -53,7 +52,6 @@ impl ManualBlocks {
         self.until.with(&id, |(_, known)| *known = Some(origin));
     }
 
-    /// Lets somebody go.
     pub(in crate::limiter) fn unblock(&self, id: Digest) {
         self.remove(&mut self.ends(), id);
     }
@@ -65,7 +63,6 @@ impl ManualBlocks {
         }
     }
 
-    /// Adds those who are blocked to a list.
     pub(super) fn list(&self, now: Micros, blocks: &mut Vec<Block>) {
         for (until, digest) in self.ends().iter().rev().take_while(|(end, _)| *end > now) {
             let origin = self.until.with(digest, |(_, origin)| origin.clone()).flatten();
@@ -73,7 +70,7 @@ impl ManualBlocks {
         }
     }
 
-    /// How many are blocked.
+    /// The number of active blocks.
     pub(super) fn len(&self, now: Micros) -> usize {
         self.ends().iter().rev().take_while(|(end, _)| *end > now).count()
     }
@@ -83,7 +80,6 @@ impl ManualBlocks {
     }
 }
 
-/// Callers that can be blocked by hand at once.
 pub(super) const MAX_MANUAL_BLOCKS: usize = 100_000;
 
 #[cfg(test)]
@@ -91,7 +87,7 @@ mod tests {
     use super::*;
     use crate::sync::atomic::AtomicUsize;
 
-    /// How many there are, by either way to find them.
+    /// The number of blocks in each of the two tables.
     fn counts(manual: &ManualBlocks) -> (usize, usize) {
         (manual.until.len(), manual.ends().len())
     }

@@ -1,4 +1,4 @@
-//! Blocks: callers that are denied whatever the quotas (step 2), and how denials earn a block (step 6).
+//! Blocks: callers that are denied whatever the quotas (step 2), and how denials lead to a block (step 6).
 
 mod auto_block;
 mod manual_blocks;
@@ -26,20 +26,19 @@ pub use auto_block::AutoBlock;
 pub(super) struct Guard {
     deny: Option<DenyList>,
     auto: Option<AutoBlock>,
-    /// Blocks that are made by hand.
     pub(super) manual: ManualBlocks,
     pub(super) pauses: Pauses,
-    /// Made when it is needed.
+    /// Created when the first offender is recorded.
     offenders: OnceLock<Offenders>,
 }
 
-/// Who keeps a caller out, and until when; `None` = for good.
+/// What blocks a caller, and until when; `None` for a deny rule, which has no end.
 pub(super) struct BlockedBy {
     pub(super) rule: Arc<DenyRule>,
     pub(super) until: Option<Micros>,
 }
 
-/// Somebody who earned a block just now.
+/// A block that a denial just led to.
 pub(super) struct NewBlock {
     pub(super) id: Digest,
     pub(super) signal: Signal,
@@ -55,7 +54,7 @@ pub(super) struct BlockOrigin {
 }
 
 impl BlockOrigin {
-    /// An entry of the list of blocks. `times`: `None` of a block by hand.
+    /// An entry of the list of blocks. `times` is `None` for a manual block.
     fn listed(origin: Option<BlockOrigin>, digest: Digest, now: Micros, until: Micros, times: Option<u32>) -> Block {
         let (age, rule) = origin.map_or((None, None), |origin| (Some(now.since(origin.since)), origin.rule));
         let (left, by_hand) = (until.since(now), times.is_none());
@@ -63,11 +62,11 @@ impl BlockOrigin {
     }
 }
 
-/// By what a caller may be blocked: each signal under the digest by which it is remembered.
+/// The signals of a caller that can be blocked, each with its digest.
 pub(super) type SignalIds = SmallVec<[(Digest, Signal); 2]>;
 
 impl Guard {
-    /// With room for those who will be counted.
+    /// Allocates the table of offenders if denials are counted.
     pub(super) fn new(deny: Option<DenyList>, auto: Option<AutoBlock>) -> Guard {
         let guard = Guard {
             deny,
@@ -86,7 +85,7 @@ impl Guard {
         self.deny.as_ref()
     }
 
-    /// Whether it has anything to say at all, or may have.
+    /// Whether any call might be blocked or counted.
     pub(super) fn is_needed(&self) -> bool {
         self.deny.is_some()
             || self.auto.is_some()
@@ -95,17 +94,17 @@ impl Guard {
             || self.offenders.get().is_some()
     }
 
-    /// Whether it makes a difference what else is known of a caller.
+    /// Whether signals can change a decision.
     pub(super) fn wants_signals(&self) -> bool {
         self.deny.as_ref().is_some_and(|deny| !deny.is_empty()) || self.auto.is_some() || self.has_blocks()
     }
 
-    /// Whether anybody is blocked, or was.
+    /// Whether there is a block, possibly an expired one.
     fn has_blocks(&self) -> bool {
         self.manual.any() || self.offenders.get().is_some_and(Offenders::has_blocks)
     }
 
-    /// Whether denials count.
+    /// Whether denials are counted.
     pub(super) fn counts(&self) -> bool {
         self.auto.is_some()
     }
@@ -132,12 +131,12 @@ impl Guard {
         let offenders = self.offenders.get().filter(|offenders| offenders.has_blocks());
         let by_signal = signal_ids.iter().map(|(id, signal)| (*id, signal.clone(), true));
         let keys = keys.filter_map(|(policy, key, digest)| {
-            // Blocked by hand, a key is blocked under every policy; by its denials, under those whose denials count.
+            // A manual block holds under every policy, an automatic one under the policies whose denials count.
             let by_denials = self.auto.as_ref().is_some_and(|auto| auto.keys && auto.policies.contains(policy));
             Some((digest, Signal::key(key?.clone()), by_denials))
         });
         let blocks = by_signal.chain(keys).filter_map(|(id, signal, by_denials)| {
-            // Each learns that there was another try.
+            // Every lookup records another attempt, so it must not stop at the first block.
             let earned = offenders.filter(|_| by_denials).and_then(|offenders| offenders.blocked(id, now));
             Some((self.manual.blocked(id, now).max(earned)?, signal))
         });
@@ -145,7 +144,7 @@ impl Guard {
         Some(BlockedBy { rule: Arc::new(signal.to_rule()), until: Some(until) })
     }
 
-    /// The signals by which a caller can be blocked, if anybody can be.
+    /// The signals to look up, if anything can be blocked.
     pub(super) fn signal_ids(&self, signals: &Signals, hash: &Secret) -> SignalIds {
         if self.auto.is_none() && !self.has_blocks() {
             return SignalIds::new();
@@ -156,7 +155,7 @@ impl Guard {
         all.map(|signal| (hash.digest(&signal.to_key()), signal)).collect()
     }
 
-    /// Step 6: counts a denial of these keys, under policies whose denials count. Returns the blocks earned by it.
+    /// Step 6: counts a denial of these keys. Returns the blocks that it leads to.
     pub(super) fn denied<'k>(
         &self,
         keys: impl Iterator<Item = (&'k PolicyName, Option<&'k Key>, Digest)>,
@@ -177,7 +176,7 @@ impl Guard {
             counts = true;
             let is_shared = |key: &Key| *key == Key::everybody() || *key == Key::anonymous();
             let Some(key) = key.filter(|key| auto.keys && !is_shared(key)) else { continue };
-            // A call that charges a key under two policies was denied once.
+            // A call that charges a key under two policies counts as one denial.
             if !counted.contains(&digest) {
                 counted.push(digest);
                 count(digest, Signal::key(key.clone()));
@@ -191,7 +190,7 @@ impl Guard {
         earned
     }
 
-    /// Step 6: records that a charge was granted, under a policy whose denials count.
+    /// Step 6: resets the counts of a caller whose charge was granted, if the rules say so.
     pub(super) fn allowed<'k>(&self, keys: impl Iterator<Item = (&'k PolicyName, Digest)>, signal_ids: &SignalIds) {
         let Some(auto) = self.auto.as_ref().filter(|auto| auto.resets_on_success) else { return };
         let Some(offenders) = self.offenders.get() else { return };
@@ -205,19 +204,18 @@ impl Guard {
         }
     }
 
-    /// Somebody who is known by this digest earned a block elsewhere.
+    /// Adds an automatic block that another process made.
     pub(super) fn block(&self, id: Digest, now: Micros, lasts: Duration, times: u32) {
         self.offenders().block(id, now, now + lasts, times);
     }
 
-    /// Ends a block that was earned, and forgets the denials.
+    /// Ends an automatic block, and forgets the denials.
     pub(super) fn unblock(&self, id: Digest) {
         if let Some(offenders) = self.offenders.get() {
             offenders.forget(id);
         }
     }
 
-    /// The blocks that hold.
     pub(super) fn list(&self, now: Micros) -> Vec<Block> {
         let mut blocks = Vec::new();
         self.manual.list(now, &mut blocks);
@@ -227,7 +225,7 @@ impl Guard {
         blocks
     }
 
-    /// How many are counted, and how many are blocked.
+    /// The number of tracked callers, and of active blocks.
     pub(super) fn len(&self, now: Micros) -> (usize, usize) {
         let (counted, blocked) = self.offenders.get().map_or((0, 0), |offenders| offenders.len(now));
         (counted, blocked + self.manual.len(now))
@@ -236,19 +234,17 @@ impl Guard {
     fn offenders(&self) -> &Offenders {
         self.offenders.get_or_init(|| match &self.auto {
             Some(auto) => Offenders::new(auto.max_entries, auto.window, auto.threshold),
-            // Nobody is counted here, but others on the backend may tell of theirs.
+            // This limiter counts no denials, but others on the backend may publish blocks.
             None => Offenders::new(MAX_FOREIGN_BLOCKS, MINUTE, 0),
         })
     }
 }
 
-/// Blocks of others that are remembered at once where none are earned.
+/// The size of the table of offenders in a limiter that counts no denials itself.
 const MAX_FOREIGN_BLOCKS: usize = 100_000;
 
-/// Callers that can be blocked by hand at once.
 pub(super) const MAX_MANUAL_BLOCKS: usize = manual_blocks::MAX_MANUAL_BLOCKS;
 
-/// Rows that can be paused at once.
 pub(super) const MAX_PAUSES: usize = pauses::MAX_PAUSES;
 
 debug_fields!(Guard, |guard| deny: guard.deny, auto: guard.auto);
