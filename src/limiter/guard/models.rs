@@ -1,4 +1,4 @@
-//! Models of what callers do to the guard's tables at once. What each was seen to catch: `proof/README.md`.
+//! Models of concurrent access to the guard's tables. `proof/README.md` lists what each has caught.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn of_denials_at_once_as_many_as_earn_a_block_earn_one() {
     });
 }
 
-/// The number by which everybody else is spared a look into the table.
+/// The count of blocks that lets calls skip the lookup.
 #[test]
 fn while_somebody_is_blocked_the_table_says_that_there_are_blocks() {
     every_order(|| {
@@ -68,7 +68,7 @@ fn blocks_by_hand_are_seen_by_whoever_comes_after_them() {
             let manual = Arc::clone(&manual);
             thread(move || manual.block(ONE, NOW, NOW + HOUR))
         };
-        // Two calls of one caller: who was kept out once is kept out again.
+        // Two calls of one caller: if the first is blocked, so is the second.
         let calling = {
             let manual = Arc::clone(&manual);
             thread(move || [(); 2].map(|()| manual.blocked(ONE, NOW).is_some()))
@@ -85,7 +85,7 @@ fn blocks_by_hand_are_seen_by_whoever_comes_after_them() {
     });
 }
 
-/// QuotaScope block is made twice at once has one, so that there is room for as many others as there should be.
+/// Otherwise there would be room for fewer blocks of others.
 #[test]
 fn two_blocks_of_one_caller_by_hand_are_one() {
     every_order(|| {

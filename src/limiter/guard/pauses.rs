@@ -1,4 +1,4 @@
-//! Rows that are paused: nothing is charged to them before an instant.
+//! Paused rows.
 
 use std::collections::HashMap;
 
@@ -11,17 +11,16 @@ use crate::sync::{PoisonError, RwLock};
 #[derive(Debug, Default)]
 pub(in crate::limiter) struct Pauses {
     until: RwLock<HashMap<Digest, Micros>>,
-    /// Whether there may be a pause. While there is none, calls skip the lookup.
+    /// Whether there may be a pause. If not, calls skip the lookup.
     any: AtomicBool,
 }
 
 impl Pauses {
-    /// Whether there may be a pause.
     pub(in crate::limiter) fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 
-    /// Until when these rows are paused: the latest end counts. `None` if none of them is.
+    /// Returns the latest end of these rows' pauses.
     pub(in crate::limiter) fn until(&self, rows: impl Iterator<Item = Digest>, now: Micros) -> Option<Micros> {
         if !self.any() {
             return None;
@@ -30,7 +29,7 @@ impl Pauses {
         rows.filter_map(|row| until.get(&row).copied()).max().filter(|until| *until > now)
     }
 
-    /// Pauses a row, unless it is paused for longer already. Returns whether there was room.
+    /// Pauses a row, unless it is paused for longer. Returns `false` if the table is full.
     pub(in crate::limiter) fn pause(&self, row: Digest, now: Micros, end: Micros) -> bool {
         let mut until = self.until.write().unwrap_or_else(PoisonError::into_inner);
         if until.len() >= MAX_PAUSES {
@@ -45,7 +44,6 @@ impl Pauses {
         true
     }
 
-    /// Ends a row's pause.
     pub(in crate::limiter) fn resume(&self, row: Digest) {
         let mut until = self.until.write().unwrap_or_else(PoisonError::into_inner);
         until.remove(&row);
@@ -53,7 +51,6 @@ impl Pauses {
     }
 }
 
-/// Rows that can be paused at once.
 pub(in crate::limiter) const MAX_PAUSES: usize = 10_000;
 
 #[cfg(test)]
