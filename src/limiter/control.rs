@@ -145,8 +145,9 @@ impl RateLimiter {
         let id = self.inner.hash.digest(&signal.to_key());
         let now = self.inner.time.now();
         if !self.inner.guard.manual.block(id, now, now + lasts) {
-            let message =
-                format!("{MAX_MANUAL_BLOCKS} callers are blocked manually, the maximum; unblock some, or use a deny list");
+            let message = format!(
+                "{MAX_MANUAL_BLOCKS} callers are blocked manually, the maximum; unblock some, or use a deny list"
+            );
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         self.inner.guard.manual.describe(id, BlockOrigin { since: now, rule: signal.to_listed() });

@@ -37,19 +37,17 @@ impl<'a> CallContext<'a> {
     }
 }
 
-/// What the steps after the backend need to know about the call.
 pub(super) struct CallState {
     take: bool,
     enforced: bool,
-    /// When a remote backend was asked, for observers.
     began: Option<Instant>,
-    /// Allows the block cache to store the remote backend's answer.
+    /// Allows the block cache to store the answer.
     permit: Option<Permit>,
     caller: Option<Box<CallerIds>>,
 }
 
 impl CallState {
-    /// A call that was decided before, and has waited since.
+    /// A call that was decided before and has waited since.
     fn late() -> CallState {
         CallState { take: true, enforced: true, began: None, permit: None, caller: None }
     }
@@ -58,7 +56,7 @@ impl CallState {
 /// The identities that a caller can be blocked by. Boxed, because few limiters count denials.
 struct CallerIds {
     signal_ids: SignalIds,
-    /// One for each take.
+    /// One per take.
     keys: Vec<Option<Key>>,
 }
 
@@ -129,12 +127,11 @@ impl RateLimiter {
         self.ask(call, &takes)
     }
 
-    /// Decides charges that were held by a pause, from step 4 on: what comes before has been decided.
+    /// Decides charges that a pause held, from step 4 on.
     pub(super) fn decide_again(&self, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
         self.ask(CallState::late(), takes)
     }
 
-    /// Observes a denial of charges whose turn has come.
     pub(super) fn observe_late(&self, denied: &Decisions) {
         self.observe(&CallState::late(), denied);
     }

@@ -42,6 +42,7 @@ pub enum FailureMode {
     /// [`FailureMode::fallback(share)`](FailureMode::fallback), which checks the share.
     #[non_exhaustive]
     Fallback {
+        /// More than 0, up to 1.
         share: f64,
     },
 }

@@ -1,4 +1,4 @@
-//! What a limiter posts for the others on its backend, and reads of theirs: quotas that were changed, blocks, pauses.
+//! The notices that limiters on one backend exchange: set quotas, blocks and pauses.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use super::overrides::{Override, QuotaScope};
 use crate::backend::Notice;
 use crate::policy::{Digest, PolicyName};
 
-/// Something that all limiters on a backend are to know.
+/// The content of a notice.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NoticeContent {
     Quota(Override),
-    /// A block that was earned, for so long and for so many times in a row; `None` = not any more.
+    /// An automatic block, its length and which it is in a row; `None` if it ended.
     Block(Digest, Option<(Duration, u32)>),
-    /// One that was made by hand.
+    /// A manual block and its length; `None` if it ended.
     ManualBlock(Digest, Option<Duration>),
-    /// A pause of a row.
+    /// A pause of a row and its length; `None` if it ended.
     Pause(Digest, Option<Duration>),
 }
 
@@ -27,7 +27,7 @@ impl NoticeContent {
                     QuotaScope::Tier(tier) => format!("\0tier\0{tier}"),
                     QuotaScope::Key(key) => format!("\0key\0{:032x}", key.to_bits()),
                 };
-                // No name of a policy has a NUL in it, and the tier, which may, comes last.
+                // The tier comes last: unlike a policy's name, it may contain a NUL.
                 let topic = format!("quota\0{policy}{scope}");
                 Notice { topic: topic.into(), text: quota.map(|quota| quota.to_string()), lasts: None }
             }
@@ -41,7 +41,7 @@ impl NoticeContent {
         }
     }
 
-    /// `None` if another version of the crate posted it.
+    /// Returns `None` for a notice from another version of the crate.
     pub(super) fn parse(notice: &Notice) -> Option<NoticeContent> {
         let topic = std::str::from_utf8(&notice.topic).ok()?;
         let digest = |text: &str| u128::from_str_radix(text, 16).ok().map(Digest::from_bits);
@@ -69,7 +69,7 @@ impl NoticeContent {
     }
 }
 
-/// `kind` of something known by its digest; not any more without a duration.
+/// A notice about a digest, withdrawn if it has no length.
 fn lasting(kind: &str, id: &Digest, lasts: &Option<Duration>) -> Notice {
     let topic = format!("{kind}\0{:032x}", id.to_bits());
     Notice { topic: topic.into(), text: lasts.map(|_| String::new()), lasts: *lasts }

@@ -1,4 +1,4 @@
-//! Quotas that were changed at run time (step 1).
+//! Quotas that are set at run time (step 1).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,17 +10,16 @@ use crate::policy::{Digest, Policy, PolicyError, PolicyName};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{PoisonError, RwLock};
 
-/// The quotas that were changed.
 #[derive(Debug, Default)]
 pub(super) struct Overrides {
     policies: RwLock<OverrideMap>,
-    /// How many quotas these are. While there is none, decisions do not lock them.
+    /// The number of overrides. While it is 0, decisions do not lock the map.
     count: AtomicUsize,
 }
 
 type OverrideMap = HashMap<(PolicyName, QuotaScope), Quota>;
 
-/// A quota that takes the place of another; `None` = the other one again.
+/// A quota that replaces another; `None` restores it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Override {
     pub(super) policy: PolicyName,
@@ -28,25 +27,22 @@ pub(super) struct Override {
     pub(super) quota: Option<Quota>,
 }
 
-/// QuotaScope quota.
+/// Whose quota is replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum QuotaScope {
-    /// Everybody's under the policy.
+    /// All callers of the policy.
     All,
-    /// That of a tier's callers.
     Tier(String),
-    /// One key's.
     Key(Digest),
 }
 
 impl Overrides {
-    /// Whether nothing was changed.
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The quota in the place of the policy's: the key's if one is asked for, else the tier's, else everybody's. One of
-    /// another algorithm than the policy's, which another version of the program may have set, is none.
+    /// Returns the quota that replaces the policy's: the key's, else the tier's, else that of all callers. Overrides
+    /// with another algorithm than the policy, which another version of the program may have set, are ignored.
     pub(super) fn quota(&self, policy: &Policy, tier: Option<&str>, key: Option<Digest>) -> Option<Quota> {
         if self.is_empty() {
             return None;
@@ -56,13 +52,13 @@ impl Overrides {
             let quota = policies.get(&(policy.name().clone(), scope))?;
             (quota.algorithm() == policy.quota().algorithm()).then_some(*quota)
         };
-        // A tier that the policy does not have is none.
+        // An override for a tier that the policy does not have is ignored.
         let tier = tier.filter(|tier| policy.tiers().any(|(known, _)| known == *tier));
         let of_key = key.and_then(|key| find(QuotaScope::Key(key)));
         of_key.or_else(|| find(QuotaScope::Tier(tier?.to_owned()))).or_else(|| find(QuotaScope::All))
     }
 
-    /// The tiers of a policy whose quotas were changed.
+    /// The tiers of a policy whose quotas are replaced.
     #[cfg(feature = "serde")]
     pub(super) fn tiers(&self, policy: &PolicyName) -> Vec<String> {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +69,7 @@ impl Overrides {
         tiers.collect()
     }
 
-    /// All of them, ordered by policy, then by whom they are for.
+    /// All overrides, ordered by policy, then by scope.
     pub(super) fn list(&self) -> Vec<SetQuota> {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let listed = policies.iter().map(|((policy, scope), quota)| {
@@ -90,27 +86,26 @@ impl Overrides {
         listed
     }
 
-    /// Changes a quota, or reverts it.
     pub(super) fn set(&self, change: Override) {
         let mut policies = self.policies.write().unwrap_or_else(PoisonError::into_inner);
         apply(&mut policies, change);
         self.count.store(policies.len(), Ordering::Release);
     }
 
-    /// These changes and no others, in one step.
+    /// Replaces all overrides in one step.
     pub(super) fn replace(&self, changes: impl IntoIterator<Item = Override>) {
-        // Put together first: whoever decides waits for the exchange only.
+        // Built before locking, so that decisions only wait for the exchange.
         let mut policies = HashMap::new();
         for change in changes {
             apply(&mut policies, change);
         }
         let mut guard = self.policies.write().unwrap_or_else(PoisonError::into_inner);
-        // The former quotas are dropped last, after the lock is released.
+        // The old map is dropped after the lock is released.
         std::mem::swap(&mut *guard, &mut policies);
         self.count.store(guard.len(), Ordering::Release);
     }
 
-    /// Whether there is room for another change, or this would replace one.
+    /// Whether there is space for this override, or it replaces another.
     pub(super) fn accepts(&self, change: &Override) -> bool {
         if change.quota.is_none() || self.len() < MAX_OVERRIDES {
             return true;
@@ -124,7 +119,6 @@ impl Overrides {
     }
 }
 
-/// Stores or removes the quota of a change.
 fn apply(policies: &mut OverrideMap, Override { policy, scope, quota }: Override) {
     match quota {
         Some(quota) => policies.insert((policy, scope), quota),
@@ -132,19 +126,16 @@ fn apply(policies: &mut OverrideMap, Override { policy, scope, quota }: Override
     };
 }
 
-/// Quotas that can be changed at once.
+/// The maximum number of overrides.
 const MAX_OVERRIDES: usize = 100_000;
 
-/// Why a quota was not changed.
-///
-/// Everything stays as it was, unless the backend was told and could not say so. It speaks for what is inside: its
-/// `source()` is what caused that.
+/// Why a quota was not set. Nothing has changed, except possibly after a [`Backend`](SetQuotaError::Backend) error.
+/// Transparent: `source()` is that of the inner error.
 ///
 /// ```
 /// # use tollgate::{limiter::SetQuotaError, Policy, Quota, RateLimiter, MINUTE};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
-///
+/// # static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
 /// let error = RateLimiter::default().set_quota(&API, Some(Quota::sliding_window(30, MINUTE))).await.unwrap_err();
 /// assert!(matches!(error, SetQuotaError::Quota(_)));
 /// assert!(error.to_string().starts_with("policy \"api\": 30/min sliding has another algorithm"));
@@ -153,11 +144,11 @@ const MAX_OVERRIDES: usize = 100_000;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetQuotaError {
-    /// The quota refuses everything, or has another algorithm than the policy, or the policy has no such tier.
+    /// The quota denies everything or has another algorithm than the policy, or the policy has no such tier.
     Quota(PolicyError),
-    /// There are 100,000 changed quotas already.
+    /// 100,000 quotas are set already.
     TooMany,
-    /// The backend could not tell the other processes: they may learn of it, or not.
+    /// The change could not be published: other processes may have received it or not.
     Backend(Error),
 }
 
@@ -184,7 +175,6 @@ impl fmt::Display for SetQuotaError {
     }
 }
 
-// It speaks for what is inside, so what caused it is what caused that.
 impl std::error::Error for SetQuotaError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.inner()?.source()

@@ -1,4 +1,4 @@
-//! Turns: when they come, and how many may wait for theirs.
+//! Waiting for due times, and the bound on how many calls may wait.
 
 use std::fmt;
 use std::task::{Context, Poll};
@@ -10,19 +10,19 @@ use crate::clock::Sleep;
 use crate::policy::{DecidedBy, Decisions};
 use crate::sync::atomic::Ordering;
 
-/// When a turn comes, and what waits for it.
+/// A due time, and the timer that waits for it.
 pub(crate) struct DueTimer {
-    /// By the backend's time.
+    /// By the backend's clock.
     due: Micros,
-    /// Added to it.
+    /// Added to `due`.
     extra_delay: Duration,
-    /// By this machine's time, if the backend's runs as that does. `None` is further away than the machine can tell.
+    /// The due time by this machine's clock, if both run alike; `None` if it is too far away to represent.
     instant: Option<Instant>,
     sleep: Option<Sleep>,
 }
 
 impl DueTimer {
-    /// The last of the turns, and `later` than that; `None` if there is no need to wait.
+    /// The due time of the last charge, plus `extra_delay`; `None` if there is no need to wait.
     pub(super) fn new(limiter: &RateLimiter, decisions: &Decisions, extra_delay: Duration) -> Option<DueTimer> {
         let last = decisions.iter().max_by_key(|decision| decision.delay())?;
         if last.delay().is_zero() {
@@ -32,7 +32,7 @@ impl DueTimer {
         let sleep = match last.decided_by() {
             DecidedBy::Backend => limiter.inner.backend.sleep_until(due + extra_delay),
             DecidedBy::Limiter => limiter.inner.time.sleep_until(due + extra_delay),
-            // The fallback's decision is by its own clock.
+            // The fallback decides by a clock of its own.
             _ => None,
         };
         Some(DueTimer {
@@ -43,7 +43,7 @@ impl DueTimer {
         })
     }
 
-    /// It comes at `due` now, which is earlier.
+    /// Moves to an earlier due time.
     pub(super) fn move_up(&mut self, limiter: &RateLimiter, due: Micros) {
         if due < self.due {
             self.instant = self.instant.and_then(|instant| instant.checked_sub(self.due.since(due)));
@@ -52,13 +52,12 @@ impl DueTimer {
         }
     }
 
-    /// Ready when it has come, and not before.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        // A timer needs its runtime, so it begins when it is polled.
+        // A timer needs a runtime, so it is created at the first poll.
         let sleep = self.sleep.get_or_insert_with(|| match self.instant {
             #[cfg(feature = "wait")]
             Some(instant) => Box::pin(tokio::time::sleep_until(instant.into())),
-            // Further away than there is time; and without the feature nobody can ask to wait.
+            // Unreachable without feature `wait`.
             _ => Box::pin(std::future::pending()),
         });
         sleep.as_mut().poll(context)
@@ -74,25 +73,23 @@ impl fmt::Debug for DueTimer {
     }
 }
 
-/// A place among those who wait.
+/// One of the `max_waiting` calls that may wait at the same time.
 #[derive(Debug)]
 pub(crate) struct WaitSlot(RateLimiter);
 
 impl RateLimiter {
-    /// How many wait for their turns at the moment, in layers and in [`wait_up_to`](super::Acquire::wait_up_to).
+    /// Returns how many calls wait for their due times, in layers and in [`wait_up_to`](super::Acquire::wait_up_to).
     ///
     /// ```
-    /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
-    ///
-    /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).capacity(0).max_reserved(10));
-    ///
+    /// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
+    /// # static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).capacity(0).max_reserved(10));
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let clock = ManualClock::new();
-    /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
-    /// let turn = limiter.acquire(&CALLS, "ada").wait_up_to(MINUTE);
+    /// # let clock = ManualClock::new();
+    /// # let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
+    /// let call = limiter.acquire(&CALLS, "ada").wait_up_to(MINUTE);
     /// assert_eq!(limiter.waiting(), 1);
     /// clock.advance(SECOND);
-    /// turn.await?;
+    /// call.await?;
     /// assert_eq!(limiter.waiting(), 0);
     /// # Ok(()) }
     /// ```
@@ -101,10 +98,9 @@ impl RateLimiter {
         self.inner.waiting.load(Ordering::Relaxed)
     }
 
-    /// A place among those who wait, if there is one left. Taken before the decision: who has none is decided without
-    /// waiting, and no turn is promised that nobody waits for.
+    /// Takes a slot if one is free. Called before the decision, because a call without a slot must not reserve.
     pub(crate) fn wait_slot(&self) -> Option<WaitSlot> {
-        // Not added first and taken off again: meanwhile, somebody else would be told that there is none.
+        // Adding first and subtracting again would deny a slot to another call in between.
         let one_more = |taken| (taken < self.inner.max_waiting).then_some(taken + 1);
         self.inner.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         Some(WaitSlot(self.clone()))
@@ -117,5 +113,5 @@ impl Drop for WaitSlot {
     }
 }
 
-/// How many wait at once, unless a limiter is told otherwise.
+/// The default of `max_waiting`.
 pub(super) const MAX_WAITING: usize = 10_000;

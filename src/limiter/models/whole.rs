@@ -14,12 +14,12 @@ use crate::sync::model::{every_order, thread};
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 static API: Policy = Policy::new("api", Quota::token_bucket(2, HOUR));
 
-/// A backend with one row, whoever asks. It has the contract's atomicity, by one lock.
+/// A backend with one row for all keys, atomic by one lock.
 #[derive(Clone, Debug, Default)]
-struct OneRow(Arc<Shared>);
+struct OneRow(Arc<RowState>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct RowState {
     row: Mutex<State>,
     settled: AtomicUsize,
     remote: bool,
@@ -27,7 +27,7 @@ struct Shared {
 
 impl OneRow {
     fn remote() -> OneRow {
-        OneRow(Arc::new(Shared { remote: true, ..Shared::default() }))
+        OneRow(Arc::new(RowState { remote: true, ..RowState::default() }))
     }
 }
 
@@ -79,7 +79,7 @@ fn once_somebody_is_blocked_no_call_overlooks_it() {
             let limiter = limiter.clone();
             thread(move || now(limiter.block(Signal::key("eve"), HOUR)))
         };
-        // Two calls of one caller: who was kept out once is kept out again.
+        // Two calls of one caller: if the first is denied, so is the second.
         let kept_out = || now(limiter.try_check(&API, "eve")).reason() == Reason::Blocked;
         let calls = [kept_out(), kept_out()];
         assert!(calls[1] || !calls[0]);
@@ -119,7 +119,7 @@ fn places_are_given_to_as_many_as_there_are_and_never_to_nobody() {
     });
 }
 
-/// Whoever is turned away takes nothing from others meanwhile.
+/// A call that gets no slot takes none from others meanwhile.
 #[test]
 fn a_place_that_comes_back_is_somebodys_who_asks() {
     every_order(|| {
@@ -152,13 +152,13 @@ fn a_charge_is_settled_once_by_however_many_clones() {
     });
 }
 
-/// Behind a remote backend: whoever resets a key that is denied is answered by the row as it is then, whatever somebody
-/// else learns of it meanwhile.
+/// On a remote backend, a call after a reset is decided by the row as it is then, whatever another call stores
+/// meanwhile.
 #[test]
 fn after_a_reset_no_denial_from_before_it_is_remembered() {
     every_order(|| {
         let backend = OneRow::remote();
-        // Elsewhere, so that it is not known here.
+        // By another limiter, so that this one does not know the row.
         assert!(now(RateLimiter::new(backend.clone()).try_acquire(&API, "eve").cost(2)).is_allowed());
         let limiter = RateLimiter::builder(backend).block_cache(4).build();
         let asking = {
@@ -172,7 +172,6 @@ fn after_a_reset_no_denial_from_before_it_is_remembered() {
     });
 }
 
-/// The same for what is given back.
 #[test]
 fn after_a_cancellation_no_denial_from_before_it_is_remembered() {
     every_order(|| {
@@ -191,10 +190,12 @@ fn after_a_cancellation_no_denial_from_before_it_is_remembered() {
 #[test]
 fn of_denials_at_once_one_blocks_and_is_told_once() {
     every_order(|| {
-        let told = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let rules = AutoBlock::of_names([API.name().clone()]).threshold(2).within(MINUTE).block_for(HOUR);
-        let limiter =
-            RateLimiter::builder(OneRow::default()).auto_block(rules).observer(Told(Arc::clone(&told))).build();
+        let limiter = RateLimiter::builder(OneRow::default())
+            .auto_block(rules)
+            .observer(BlockCounter(Arc::clone(&count)))
+            .build();
         assert!(now(limiter.try_acquire(&API, "eve").cost(2)).is_allowed());
         let other = {
             let limiter = limiter.clone();
@@ -202,16 +203,15 @@ fn of_denials_at_once_one_blocks_and_is_told_once() {
         };
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
         assert!(!other.join().unwrap());
-        assert_eq!(told.load(std::sync::atomic::Ordering::Relaxed), 1);
+        assert_eq!(count.load(std::sync::atomic::Ordering::Relaxed), 1);
         assert_eq!(now(limiter.try_limit(&API, "eve")).reason(), Reason::Blocked);
     });
 }
 
-/// Counts blocks.
 #[derive(Debug)]
-struct Told(Arc<std::sync::atomic::AtomicUsize>);
+struct BlockCounter(Arc<std::sync::atomic::AtomicUsize>);
 
-impl Observer for Told {
+impl Observer for BlockCounter {
     fn decided(&self, _observed: &Decided<'_>) {}
 
     fn blocked(&self, _blocked: &Blocked<'_>) {

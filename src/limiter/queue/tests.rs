@@ -1,4 +1,4 @@
-//! Tests of the waiting queues: against a slow, obvious model, and how much work ten thousand departures are.
+//! Tests of the waiting queues against a slow, obvious model, and of the work that ten thousand departures cause.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use crate::policy::PolicyName;
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
-/// A turn at that instant; `spent` tells turns of one instant apart.
+/// A reservation due at that instant; `spent` distinguishes those of one instant.
 fn reservation(key: u128, cost: u64, wait: u64, spent: usize) -> Decisions {
     let quota = Quota::token_bucket(1, MINUTE).capacity(1).unlimited_reservations();
     let state = crate::algorithm::State { spent: spent as f64, at: NOW, ..Default::default() };
@@ -21,7 +21,7 @@ fn reservation(key: u128, cost: u64, wait: u64, spent: usize) -> Decisions {
     Decisions::from_iter([decision])
 }
 
-/// Which turn it is.
+/// Identifies a reservation.
 fn name(decision: &Decision) -> (u64, u64, usize) {
     (decision.cost(), decision.due().get() - NOW.get(), decision.step().state.spent as usize)
 }
@@ -54,7 +54,7 @@ impl Model {
         Some(self.queue.remove(place).reservation)
     }
 
-    /// The turn that is left over, and who is woken.
+    /// Returns the reservation that is left over, and the callers to wake.
     fn leave(&mut self, id: usize) -> Option<((u64, u64, usize), Vec<usize>)> {
         let place = self.queue.iter().position(|waiter| waiter.id == id)?;
         let mut left = self.queue.remove(place).reservation;
@@ -72,9 +72,9 @@ impl Model {
     }
 }
 
-struct Note(usize, Arc<Mutex<Vec<usize>>>);
+struct WakeLog(usize, Arc<Mutex<Vec<usize>>>);
 
-impl Wake for Note {
+impl Wake for WakeLog {
     fn wake(self: Arc<Self>) {
         self.1.lock().unwrap().push(self.0);
     }
@@ -93,9 +93,9 @@ proptest! {
         let woken = Arc::new(Mutex::new(Vec::new()));
         let mut tickets = Vec::new();
         for (id, (act, pick, cost, wait)) in acts.into_iter().enumerate() {
-            let waker = Waker::from(Arc::new(Note(id, Arc::clone(&woken))));
+            let waker = Waker::from(Arc::new(WakeLog(id, Arc::clone(&woken))));
             if act < 5 || tickets.is_empty() {
-                // Later and later, but not strictly.
+                // Increasing due times, with repetitions.
                 let reservation = reservation(7, cost, 1 + (id as u64 * spread / 4) + wait, id);
                 model.join(id, name(reservation.only().unwrap()));
                 tickets.push((id, queues.join(&reservation, &waker).unwrap()));
@@ -105,7 +105,7 @@ proptest! {
             let asks = tickets[index].0;
             match act {
                 5 | 6 => {
-                    let waker = Waker::from(Arc::new(Note(asks, Arc::clone(&woken))));
+                    let waker = Waker::from(Arc::new(WakeLog(asks, Arc::clone(&woken))));
                     prop_assert_eq!(queues.moved(&tickets[index].1, &waker).as_ref().map(name), model.moved(asks));
                 }
                 7 => {
@@ -127,7 +127,6 @@ proptest! {
     }
 }
 
-/// Counts the wakes.
 #[derive(Default)]
 struct Wakes(AtomicUsize);
 
@@ -146,7 +145,7 @@ fn ten_thousand_departures_wake_each_waiter_at_most_once() {
         let waker = Waker::from(Arc::clone(&wakes));
         let join = |number| queues.join(&reservation(7, 1, 1 + number as u64, number), &waker).unwrap();
         let tickets: Vec<Ticket> = (0..MANY).map(join).collect();
-        // From one of them on, and around.
+        // From one of them on, wrapping around.
         for (left, index) in (first..MANY).chain(0..first).enumerate() {
             let last = queues.leave(&tickets[index]).unwrap();
             assert_eq!(name(&last).2, MANY - 1 - left, "the last reservation goes back");
@@ -160,7 +159,7 @@ fn ten_thousand_departures_wake_each_waiter_at_most_once() {
 #[test]
 fn a_departure_wakes_those_behind_it_that_have_asked_since_the_last() {
     let (queues, woken) = (Queues::default(), Arc::new(Mutex::new(Vec::new())));
-    let waker = |number| Waker::from(Arc::new(Note(number, Arc::clone(&woken))));
+    let waker = |number| Waker::from(Arc::new(WakeLog(number, Arc::clone(&woken))));
     let join = |number: usize| queues.join(&reservation(7, 1, 1 + number as u64, number), &waker(number)).unwrap();
     let tickets: Vec<Ticket> = (0..100).map(join).collect();
     drop(queues.leave(&tickets[50]).unwrap());
