@@ -164,32 +164,26 @@ impl Acquire<'_> {
     /// [`unlimited_reservations`](crate::Quota::unlimited_reservations); without them every call fails, even one that
     /// need not wait, so that the first call reveals the mistake.
     ///
-    /// Dropping the future while it waits gives the charge back. The returned receipt can settle the charge, or be
-    /// dropped.
-    ///
     /// ```
-    /// use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR, SECOND};
-    ///
+    /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR, SECOND};
     /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(100, SECOND).capacity(1).max_reserved(50));
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
-    /// let limiter = RateLimiter::default();
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LimitError> {
+    /// # let limiter = RateLimiter::default();
     /// for _ in 0..5 {
-    ///     limiter.acquire(&CALLS, "their API").wait_up_to(SECOND).await?;
-    ///     // 10 ms apart
+    ///     limiter.acquire(&CALLS, "their API").wait_up_to(SECOND).await?; // 10 ms apart
     /// }
-    ///
-    /// static PLAIN: Policy = Policy::new("plain", Quota::token_bucket(1, HOUR));
-    /// let error = limiter.acquire(&PLAIN, "their API").wait_up_to(2 * HOUR).await.unwrap_err();
+    /// let plain = Policy::new("plain", Quota::token_bucket(1, HOUR)); // no reservations
+    /// let error = limiter.acquire(&plain, "their API").wait_up_to(2 * HOUR).await.unwrap_err();
     /// assert!(matches!(error, LimitError::NoReservations(_)));
     /// # Ok(()) }
     /// ```
     ///
-    /// If the key is [paused](RateLimiter::pause), the call waits for the end of the pause, too, provided that it is
-    /// within `wait`.
+    /// Dropping the future while it waits gives the charge back. The returned receipt can settle the charge, or be
+    /// dropped.
     ///
-    /// At most [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls of a limiter wait; beyond that, a call
-    /// that would have to wait is denied.
+    /// If the key is [paused](RateLimiter::pause), the call also waits for the end of the pause, provided that it is
+    /// within `wait`. At most [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls of a limiter wait; beyond
+    /// that, a call that would have to wait is denied.
     ///
     /// # Errors
     /// As [`reserve`](Acquire::reserve).

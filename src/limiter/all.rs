@@ -24,10 +24,11 @@ impl RateLimiter {
     /// static GLOBAL: Policy = Policy::new("global", Quota::token_bucket(1, MINUTE));
     ///
     /// let limiter = RateLimiter::default();
-    /// let both = || limiter.limit_all([Charge::new(&USER, 7), Charge::new(&GLOBAL, "all")]);
-    /// both().await?;
-    /// assert!(both().await.is_err());
-    /// // The second call was refused by GLOBAL and cost the user nothing.
+    /// let both = || [Charge::new(&USER, 7), Charge::new(&GLOBAL, "all")];
+    /// assert!(!limiter.try_check_all(both().map(|charge| charge.cost(2))).await?.is_allowed());
+    /// limiter.limit_all(both()).await?;
+    /// assert!(limiter.limit_all(both()).await.is_err());
+    /// // GLOBAL denied the second call, so USER was not charged either.
     /// assert_eq!(limiter.remaining(&USER, 7).await?, 9);
     /// # Ok(()) }
     /// ```

@@ -20,7 +20,6 @@ use crate::sync::atomic::AtomicUsize;
 /// ```
 /// use tollgate::{observe::{Decided, Observer}, protection::{AutoBlock, DenyList, DenyRule}, FailureMode, MemoryBackend, Policy, Quota};
 /// use tollgate::{key::Secret, RateLimiter, Reason, HOUR, SECOND};
-///
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND));
 ///
@@ -106,19 +105,16 @@ impl RateLimiterBuilder {
 
     /// Sets how many calls may wait at the same time, in layers and in
     /// [`wait_up_to`](crate::limiter::Acquire::wait_up_to). Further calls do not wait: they are allowed or denied
-    /// immediately. Default: 10,000.
-    ///
-    /// [`Quota::max_reserved`](crate::Quota::max_reserved) bounds the waiting calls of one key.
+    /// immediately. Default: 10,000. [`Quota::max_reserved`](crate::Quota::max_reserved) bounds the waiting calls of
+    /// one key.
     ///
     /// ```
-    /// use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, SECOND};
-    ///
-    /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).unlimited_reservations());
-    ///
+    /// # use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, SECOND};
+    /// # static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).unlimited_reservations());
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
     /// let limiter = RateLimiter::builder(MemoryBackend::new()).max_waiting(0).build();
-    /// assert!(limiter.acquire(&CALLS, "ada").wait_up_to(SECOND).await.is_ok()); // it fits at once
-    /// assert!(limiter.acquire(&CALLS, "ada").wait_up_to(SECOND).await.is_err()); // it would have to wait
+    /// assert!(limiter.acquire(&CALLS, "ada").wait_up_to(SECOND).await.is_ok()); // need not wait
+    /// assert!(limiter.acquire(&CALLS, "ada").wait_up_to(SECOND).await.is_err()); // would have to wait
     /// # }
     /// ```
     #[cfg(feature = "wait")]

@@ -18,16 +18,20 @@ impl RateLimiter {
     /// callers have spent stays spent. The policy is identified by its name.
     ///
     /// ```
-    /// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-    ///
-    /// static SEARCH: Policy = Policy::new("search", Quota::sliding_window(100, MINUTE));
-    ///
+    /// # use tollgate::{Policy, Quota, RateLimiter, Subject, MINUTE};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let api = Policy::new("api", Quota::token_bucket(30, MINUTE)).tier("free", Quota::token_bucket(60, MINUTE));
     /// let limiter = RateLimiter::default();
-    /// limiter.set_quota(&SEARCH, Some(Quota::sliding_window(20, MINUTE))).await?;
-    /// assert_eq!(limiter.remaining(&SEARCH, "ada").await?, 20);
-    /// limiter.set_quota(&SEARCH, None).await?;
-    /// assert_eq!(limiter.remaining(&SEARCH, "ada").await?, 100);
+    /// limiter.set_quota(&api, Some(Quota::token_bucket(20, MINUTE))).await?;
+    /// limiter.set_tier_quota(&api, "free", Some(Quota::token_bucket(40, MINUTE))).await?;
+    /// limiter.set_key_quota(&api, "ada", Some(Quota::token_bucket(300, MINUTE))).await?;
+    /// assert_eq!(limiter.remaining(&api, "eve").await?, 20);
+    /// assert_eq!(limiter.quota(&api, Subject::new("eve").tier("free")).limit(), 40);
+    /// assert_eq!(limiter.quota(&api, "ada").limit(), 300);
+    ///
+    /// limiter.set_key_quota(&api, "ada", None).await?;
+    /// limiter.set_quota(&api, None).await?;
+    /// assert_eq!((limiter.quota(&api, "ada").limit(), limiter.remaining(&api, "eve").await?), (30, 30));
     /// # Ok(()) }
     /// ```
     ///
@@ -45,18 +49,6 @@ impl RateLimiter {
     /// Like [`set_quota`](RateLimiter::set_quota), for the callers of one tier. Takes precedence over a quota for all
     /// callers.
     ///
-    /// ```
-    /// use tollgate::{Policy, Quota, RateLimiter, Subject, MINUTE};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let api = Policy::new("api", Quota::token_bucket(30, MINUTE)).tier("free", Quota::token_bucket(60, MINUTE));
-    /// let limiter = RateLimiter::default();
-    /// limiter.set_tier_quota(&api, "free", Some(Quota::token_bucket(40, MINUTE))).await?;
-    /// assert_eq!(limiter.quota(&api, Subject::new("ada").tier("free")).limit(), 40);
-    /// assert_eq!(limiter.quota(&api, "eve").limit(), 30); // who has no tier
-    /// # Ok(()) }
-    /// ```
-    ///
     /// # Errors
     /// As [`set_quota`](RateLimiter::set_quota), and if the policy has no such tier.
     pub async fn set_tier_quota(&self, policy: &Policy, tier: &str, quota: Option<Quota>) -> Result<(), SetQuotaError> {
@@ -69,18 +61,6 @@ impl RateLimiter {
 
     /// Like [`set_quota`](RateLimiter::set_quota), for one key. Takes precedence over a quota for its tier or for all
     /// callers.
-    ///
-    /// ```
-    /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-    /// # static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let limiter = RateLimiter::default();
-    /// limiter.set_key_quota(&API, "ada", Some(Quota::token_bucket(300, MINUTE))).await?;
-    /// assert_eq!((limiter.quota(&API, "ada").limit(), limiter.quota(&API, "eve").limit()), (300, 30));
-    /// limiter.set_key_quota(&API, "ada", None).await?; // restores the quota of the program
-    /// assert_eq!(limiter.quota(&API, "ada").limit(), 30);
-    /// # Ok(()) }
-    /// ```
     ///
     /// # Errors
     /// As [`set_quota`](RateLimiter::set_quota).
@@ -192,18 +172,7 @@ impl RateLimiter {
     }
 
     /// Returns how many rows of each policy the backend holds in this process, largest first. Empty for a remote
-    /// backend. Policies after the first 1,024 are counted together as `(others)`.
-    ///
-    /// ```
-    /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-    /// # static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
-    /// # let limiter = RateLimiter::default();
-    /// limiter.limit(&API, "ada").await?;
-    /// limiter.limit(&API, "eve").await?;
-    /// assert_eq!(limiter.rows_by_policy(), [(API.name().clone(), 2)]);
-    /// # Ok(()) }
-    /// ```
+    /// backend. Policies after the first 1,024 are counted together as `(others)`. See [`Stats`] for an example.
     pub fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         self.inner.backend.rows_by_policy()
     }
@@ -217,14 +186,16 @@ impl RateLimiter {
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let limiter = RateLimiter::default();
 /// limiter.limit(&API, "ada").await?;
+/// limiter.limit(&API, "eve").await?;
 /// limiter.block(Signal::key("mallory"), DAY).await?;
 /// limiter.set_quota(&API, Some(Quota::token_bucket(20, MINUTE))).await?;
 ///
 /// let stats = limiter.stats();
-/// assert_eq!((stats.rows, stats.waiting, stats.circuit_open), (Some(1), 0, None));
+/// assert_eq!((stats.rows, stats.waiting, stats.circuit_open), (Some(2), 0, None));
 /// assert_eq!((stats.evictions, stats.overflowed), (Some(0), Some(0)));
 /// assert_eq!((stats.blocked, stats.offenders, stats.changed_quotas, stats.pending_notices), (1, 0, 1, 0));
 /// assert_eq!(stats.poll_failed, None); // no notice channel
+/// assert_eq!(limiter.rows_by_policy(), [(API.name().clone(), 2)]);
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

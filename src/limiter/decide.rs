@@ -1,4 +1,4 @@
-//! The path of every decision, in numbered steps. Handlers, layers and status endpoints all call it.
+//! The path of every decision, in numbered steps.
 
 use std::fmt;
 use std::sync::Arc;

@@ -16,9 +16,7 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 ///
 /// ```
 /// use tollgate::{protection::{DenyList, DenyRule}, Policy, Quota, RateLimiter, Reason, MemoryBackend, MINUTE};
-///
 /// static API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
-///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let list = DenyList::from_iter([DenyRule::network("192.0.2.0/24")?, DenyRule::user_agent("*GPTBot/*")?]);
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();

@@ -5,28 +5,20 @@ use std::fmt;
 use crate::backend::Error;
 use crate::policy::{Denied, KeyError, PolicyName};
 
-/// Why a call failed: it was denied, the backend could not decide, or the program is wrong.
+/// Why a call failed: it was denied, the backend could not decide, or the program is wrong. With feature `axum` it is a
+/// response: 429 or 503 as from the layer, the status of the key error, or 500.
 ///
 /// ```
-/// use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR};
-///
-/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
-///
-/// async fn login(limiter: &RateLimiter, email: &str) -> Result<(), LimitError> {
-///     limiter.limit(&LOGIN, email).await?;
-///     Ok(())
-/// }
-///
+/// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR};
+/// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let limiter = RateLimiter::default();
-/// assert!(login(&limiter, "ada@example.com").await.is_ok());
-/// let error = login(&limiter, "ada@example.com").await.unwrap_err();
+/// # let limiter = RateLimiter::default();
+/// assert!(limiter.limit(&LOGIN, "ada@example.com").await.is_ok());
+/// let error = limiter.limit(&LOGIN, "ada@example.com").await.unwrap_err();
 /// assert!(matches!(error, LimitError::Denied(_)));
 /// assert_eq!(error.denied().and_then(|denied| denied.retry_after_secs()), Some(3600));
 /// # }
 /// ```
-///
-/// With feature `axum` it is a response: 429 or 503 as from the layer, the status of the key error, or 500.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LimitError {

@@ -17,7 +17,6 @@ use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 /// # use tollgate::{backend::RedisBackend, FailureMode, Policy, Quota, RateLimiter, HOUR, SECOND};
 /// static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND));
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::builder(RedisBackend::connect("redis://127.0.0.1").await?)
 ///     .on_failure(FailureMode::fallback(0.25)) // each of four processes allows a quarter

@@ -1,8 +1,8 @@
-//! Notices mistakes of the program while it runs: counts each, and reports it to the observers once.
+//! Counts mistakes of the program, and reports each to the observers once.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-// The standard library's in the models of `proof/`, too: no decision depends on what is kept here.
+// Those of the standard library, also in the models of `proof/`: no decision depends on this.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -11,26 +11,25 @@ use super::{Inner, RateLimiter};
 use crate::algorithm::Quota;
 use crate::policy::{Decision, Policy, PolicyName, Reason, nearest};
 
-/// The mistakes that a limiter noticed, and the policies that it knows.
 #[derive(Debug, Default)]
 pub(super) struct MistakeTracker {
     counts: [AtomicU64; 7],
-    /// Hashes of the mistakes that were reported; 0 = free.
+    /// Hashes of the reported mistakes; 0 is free.
     reported: Slots,
-    /// Identities of the policies that were compared with the others of their names.
+    /// Identities of the policies that were compared with others of their name.
     compared: Slots,
     comparisons: AtomicU64,
     policies: Mutex<HashMap<PolicyName, PolicyVersions>>,
 }
 
-/// The policies of one name: the quota of the first, and a hash of the quotas and tiers of each.
+/// The policies of one name: the quota of the first, and a hash of each.
 #[derive(Debug)]
 struct PolicyVersions {
     quota: Quota,
     hashes: Vec<u64>,
 }
 
-/// A small table that threads read and write without a lock.
+/// A small table that threads access without locks.
 #[derive(Debug)]
 struct Slots(Box<[AtomicU64]>);
 
@@ -54,7 +53,7 @@ impl MistakeTracker {
         }
     }
 
-    /// Counts a mistake. Returns whether to report it: it was not reported before, and there is room to remember it.
+    /// Counts a mistake. Returns whether to report it: it is new, and there is space to remember it.
     fn count(&self, kind: MistakeKind, which: impl Hash) -> bool {
         self.counts[kind as usize].fetch_add(1, Relaxed);
         let hash = hash_of(&(kind, which)) | 1;
@@ -74,8 +73,7 @@ impl MistakeTracker {
         false
     }
 
-    /// Adds a policy to those of its name. Returns the quota of the first of them, if all of them have other quotas or
-    /// tiers than this one.
+    /// Adds a policy. If it differs from all others of its name, returns the quota of the first of them.
     fn add(&self, policy: &Policy) -> Option<Quota> {
         let hash = hash_of(&policy.content());
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +92,7 @@ impl MistakeTracker {
 }
 
 impl Inner {
-    /// Compares a policy with the others of its name, once. Nearly all calls find that it was compared.
+    /// Compares a policy with the others of its name, once.
     #[inline]
     pub(super) fn check_conflicts(&self, policy: &Policy) {
         let identity = policy.identity();
@@ -106,7 +104,7 @@ impl Inner {
 
     #[cold]
     fn compare(&self, policy: &Policy, slot: &AtomicU64, identity: u64) {
-        // A program that makes its policies anew for each call must not pay for that for ever.
+        // Bounds the work for a program that creates policies for each call.
         if self.mistakes.comparisons.fetch_add(1, Relaxed) < MAX_COMPARISONS {
             slot.store(identity, Relaxed);
             self.register(policy);
@@ -125,7 +123,6 @@ impl Inner {
         });
     }
 
-    /// Counts a mistake, and reports it the first time.
     #[cold]
     pub(super) fn mistake(&self, kind: MistakeKind, which: impl Hash, message: impl FnOnce() -> String) {
         if self.mistakes.count(kind, which) && !self.observers.is_empty() {
@@ -134,7 +131,6 @@ impl Inner {
         }
     }
 
-    /// A caller's tier is not among those of its policy.
     #[cold]
     pub(super) fn unknown_tier(&self, policy: &Policy, tier: &str) {
         if policy.tiers().next().is_none() {
@@ -153,7 +149,7 @@ impl Inner {
         });
     }
 
-    /// A charge was denied, perhaps because its cost can never be granted.
+    /// Checks whether a denied cost can ever be granted.
     pub(super) fn denied(&self, decision: &Decision) {
         if matches!(decision.reason(), Reason::CostTooLarge | Reason::WaitTooLong) {
             self.mistake(MistakeKind::ImpossibleCost, (decision.policy(), decision.quota().stamp()), || {
@@ -169,12 +165,12 @@ impl Inner {
 }
 
 impl RateLimiter {
-    /// Compares policies with those of the same names that are in use.
+    /// Compares policies with others of their names.
     pub(crate) fn register<'p>(&self, policies: impl Iterator<Item = &'p Policy>) {
         policies.for_each(|policy| self.inner.register(policy));
     }
 
-    /// Adds policies that replace those of the same names, as a reload does: no mistake if they differ.
+    /// Adds policies that replace others of their names, as a reload does.
     #[cfg(feature = "serde")]
     pub(crate) fn succeed<'p>(&self, policies: impl Iterator<Item = &'p Policy>) {
         for policy in policies {
@@ -182,7 +178,6 @@ impl RateLimiter {
         }
     }
 
-    /// A request lacks the extension of this type, by which it is to be counted.
     #[cold]
     pub(crate) fn missing_extension(&self, wanted: &'static str) {
         self.inner.mistake(MistakeKind::MissingExtension, wanted, || {
@@ -194,7 +189,6 @@ impl RateLimiter {
         });
     }
 
-    /// A request lacks the peer's address, by which it is to be counted.
     #[cold]
     pub(crate) fn missing_peer(&self) {
         self.inner.mistake(MistakeKind::MissingPeer, (), || {
@@ -206,12 +200,11 @@ impl RateLimiter {
         });
     }
 
-    /// A layer can never apply a rule of the deny list, for this reason. Each kind of rule is one mistake.
+    /// Each kind of rule is one mistake.
     pub(crate) fn unmatched_deny_rule(&self, kind: &str, reason: String) {
         self.inner.mistake(MistakeKind::UnmatchedDenyRule, kind, || reason);
     }
 
-    /// A gRPC request was refused with a plain HTTP status.
     #[cold]
     pub(crate) fn plain_grpc_refusal(&self) {
         self.inner.mistake(MistakeKind::PlainGrpcRefusal, (), || {
@@ -233,20 +226,17 @@ const SLOTS: usize = 256;
 /// Leaves the highest eight bits of a hash, for 256 slots.
 const SHIFT: u32 = 56;
 
-/// Slots at which a mistake is looked for.
+/// Slots to try for a mistake.
 const PROBES: u64 = 8;
 
-/// Names of policies that are remembered: as many as a configuration may have.
+/// As many as a configuration may have.
 const MAX_NAMES: usize = 10_000;
 
-/// Different policies of one name that are distinguished.
 const MAX_PER_NAME: usize = 16;
 
-/// Some ten milliseconds in the life of a process.
+/// About ten milliseconds in the life of a process.
 const MAX_COMPARISONS: u64 = 65_536;
 
-/// Tiers that a message lists.
 const MAX_TIERS_LISTED: usize = 20;
 
-/// Characters of a tier's name that a message shows.
 const MAX_TIER_LEN: usize = 80;

@@ -72,11 +72,9 @@ pub(crate) use waiting::WaitSlot;
 ///
 /// ```
 /// use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, HOUR, MINUTE};
-///
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10_000, MINUTE));
 /// static DAILY: Policy = Policy::new("daily", Quota::fixed_window(500, DAY));
-///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();
 ///
@@ -197,11 +195,9 @@ impl RateLimiter {
     /// Like [`limit`](RateLimiter::limit), for code that cannot await, such as a gRPC interceptor.
     ///
     /// ```
-    /// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-    ///
-    /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, MINUTE));
-    ///
-    /// let limiter = RateLimiter::default();
+    /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+    /// # static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, MINUTE));
+    /// # let limiter = RateLimiter::default();
     /// assert!(limiter.limit_now(&CALLS, "ada").is_ok());
     /// assert!(limiter.limit_now(&CALLS, "ada").is_err());
     /// ```
@@ -231,15 +227,6 @@ impl RateLimiter {
     }
 
     /// Like [`acquire`](RateLimiter::acquire), but returns a denial as a [`Decision`].
-    ///
-    /// ```
-    /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
-    /// # static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE));
-    /// let limiter = RateLimiter::default();
-    /// assert!(!limiter.try_acquire(&CHAT, "ada").cost(11).await?.is_allowed());
-    /// # Ok(()) }
-    /// ```
     pub fn try_acquire<'a>(
         &'a self,
         policy: &'a Policy,
@@ -250,23 +237,21 @@ impl RateLimiter {
 
     /// Deletes what `subject` spent under `policy`, so that it has the whole quota again. Blocks stay. Returns whether
     /// a row was found: `false` if `subject` spent nothing, or is not the caller's key. A row that is fully refilled
-    /// may be found or not.
+    /// may be found or not. The reset is carried out even if the future is dropped.
     ///
     /// For a caller of a layer, make the key with the layer's extractor: `key::client_ip().key(address)`,
     /// `key::bearer().key(token)`.
-    ///
-    /// The reset is carried out even if the future is dropped.
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
     /// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
-    /// let limiter = RateLimiter::default();
+    /// # let limiter = RateLimiter::default();
     /// limiter.limit(&LOGIN, "ada@example.com").await?;
     /// assert!(limiter.reset(&LOGIN, "ada@example.com").await?); // the password was right
     /// limiter.limit(&LOGIN, "ada@example.com").await?;
     ///
-    /// assert!(!limiter.reset(&LOGIN, "ada@example.org").await?); // another key: there was no such row
+    /// assert!(!limiter.reset(&LOGIN, "ada@example.org").await?); // another key: no such row
     /// # Ok(()) }
     /// ```
     ///

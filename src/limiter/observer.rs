@@ -55,7 +55,6 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 /// }
 ///
 /// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
-///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let audit = Arc::new(Audit::default());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&audit)).build();

@@ -30,7 +30,6 @@ impl RateLimiter {
     /// ```
     /// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
     /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(50));
-    ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let clock = ManualClock::new();
     /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());

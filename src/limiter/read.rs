@@ -56,18 +56,6 @@ impl RateLimiter {
 
     /// Like [`check_all`](RateLimiter::check_all), but returns a denial as [`Decisions`].
     ///
-    /// ```
-    /// # use tollgate::{Charge, Policy, Quota, RateLimiter, MINUTE};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
-    /// # static USER: Policy = Policy::new("user", Quota::token_bucket(10, MINUTE));
-    /// # static GLOBAL: Policy = Policy::new("global", Quota::token_bucket(1, MINUTE));
-    /// let limiter = RateLimiter::default();
-    /// let all = [Charge::new(&USER, 7).cost(3), Charge::new(&GLOBAL, "all").cost(2)];
-    /// assert!(!limiter.try_check_all(all).await?.is_allowed());
-    /// assert_eq!(limiter.remaining(&USER, 7).await?, 10);
-    /// # Ok(()) }
-    /// ```
-    ///
     /// # Errors
     /// If the backend cannot decide.
     pub fn try_check_all<'a>(
@@ -123,17 +111,6 @@ impl RateLimiter {
     }
 
     /// Returns the current time of the backend's clock, for comparison with the instants of a [`Snapshot`].
-    ///
-    /// ```
-    /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
-    /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-    ///
-    /// let limiter = RateLimiter::default();
-    /// let snapshot = limiter.snapshot(&API, "ada").await?;
-    /// assert_eq!(snapshot.available(limiter.now().await?), 10);
-    /// # Ok(()) }
-    /// ```
     ///
     /// # Errors
     /// If the backend fails and the failure mode is `Deny`.

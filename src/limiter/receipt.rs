@@ -22,15 +22,18 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 ///
 /// ```
 /// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-///
 /// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
-///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();
 /// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.into_receipt();
-/// // ... the answer was longer than estimated:
-/// usage.settle(1700).await?;
+/// usage.settle(1700).await?; // the answer was longer than estimated
 /// assert_eq!(limiter.remaining(&TOKENS, "team").await?, 8300);
+///
+/// let usage = limiter.acquire(&TOKENS, "eve").cost(1000).hold().await?.into_receipt();
+/// assert!(!usage.is_settled());
+/// usage.refund().await?;
+/// assert_eq!((usage.is_settled(), limiter.remaining(&TOKENS, "eve").await?), (true, 10_000));
+/// assert_eq!(usage.decisions().iter().map(|decision| decision.cost()).sum::<u64>(), 1000); // as it was charged
 /// # Ok(()) }
 /// ```
 ///
@@ -141,20 +144,7 @@ impl Receipt {
         done.map(move |done| done && locally)
     }
 
-    /// Gives the charges back, like [`settle(0)`](Receipt::settle).
-    ///
-    /// ```
-    /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
-    /// # let limiter = RateLimiter::default();
-    /// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.into_receipt();
-    /// assert!(!usage.is_settled());
-    /// usage.refund().await?;
-    /// assert_eq!((usage.is_settled(), limiter.remaining(&TOKENS, "team").await?), (true, 10_000));
-    /// assert_eq!(usage.decisions().iter().map(|decision| decision.cost()).sum::<u64>(), 1000); // as it was charged
-    /// # Ok(()) }
-    /// ```
+    /// Gives the charges back, like [`settle(0)`](Receipt::settle), with the same errors.
     pub fn refund(&self) -> BackendFuture<()> {
         self.settle(0)
     }
@@ -164,13 +154,12 @@ impl Receipt {
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
+    /// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-    ///
-    /// let limiter = RateLimiter::default();
-    /// limiter.limit(&LOGIN, "ada@example.com").await?; // wrong
+    /// # let limiter = RateLimiter::default();
+    /// limiter.limit(&LOGIN, "ada@example.com").await?; // wrong password
     /// let attempt = limiter.acquire(&LOGIN, "ada@example.com").hold().await?.into_receipt();
-    /// attempt.reset().await?; // right
+    /// attempt.reset().await?; // right password
     /// assert_eq!(limiter.remaining(&LOGIN, "ada@example.com").await?, 5);
     /// # Ok(()) }
     /// ```

@@ -23,7 +23,6 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// ```
 /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE, SECOND};
 /// static MAIL: Policy = Policy::new("mail", Quota::token_bucket(10, MINUTE).capacity(1).unlimited_reservations());
-///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
 /// let limiter = RateLimiter::default();
 /// let first = limiter.acquire(&MAIL, "team").reserve().await?;
@@ -136,7 +135,6 @@ impl Reservation {
     /// # use tollgate::{Policy, Quota, RateLimiter, SECOND};
     /// const EVENLY: Quota = Quota::token_bucket(100, SECOND).capacity(0).unlimited_reservations();
     /// static CALLS: Policy = Policy::new("calls", EVENLY);
-    ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
     /// let reservation = RateLimiter::default().acquire(&CALLS, "their API").reserve().await?;
     /// println!("in {:?}", reservation.delay()); // 10 ms

@@ -9,9 +9,7 @@ use crate::policy::{Decision, PolicyName, Reason};
 /// ```
 /// use tollgate::algorithm::{Ask, Verdict};
 /// use tollgate::{Policy, Quota, RateLimiter, MINUTE, SECOND};
-///
 /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
 /// let limiter = RateLimiter::default();
 /// limiter.acquire(&API, "ada").cost(10).await?;

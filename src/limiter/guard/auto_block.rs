@@ -12,9 +12,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// ```
 /// use std::net::IpAddr;
 /// use tollgate::{protection::AutoBlock, MemoryBackend, Policy, Quota, RateLimiter, Reason, DAY, HOUR, MINUTE};
-///
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// // By address only: with keys, anyone could have Ada's account blocked.
 /// let rules = AutoBlock::new([&LOGIN]).without_keys().threshold(3).within(10 * MINUTE).block_for(HOUR);

@@ -1,19 +1,15 @@
-//! Waiting queues: the callers in this process that wait for turns of one row, so that a turn is passed on when its
-//! caller leaves.
+//! Waiting queues: when a caller in this process stops waiting, its reservation is passed on to those behind it.
 //!
-//! A turn between others cannot be given back to the backend, since those behind it keep what they were promised. But
-//! the callers behind it in this process can be asked: each of them takes the turn before its own, and the last turn,
-//! after which none was promised, goes back. The turns themselves stay as they are, with the same costs at the same
-//! instants, so every bound that they kept is still kept.
+//! The backend cannot take back a reservation between others, because later ones keep their due times. Instead, each
+//! caller behind takes the reservation before its own, and the last one goes back to the backend. Costs and due times
+//! do not change, so every bound still holds.
 //!
-//! Only turns of one cost under one quota can be exchanged, so each such class of a row has a queue of its own: its
-//! callers in their order and its turns in theirs. The caller of rank `i` has the turn of rank `i`. A departure removes
-//! one caller and the last turn, and nothing else moves: it takes time logarithmic in the length of the queue.
+//! Only reservations of one cost under one quota can be exchanged, so each such combination of a row has a queue. The
+//! caller of rank `i` has the reservation of rank `i`. A departure removes one caller and the last reservation, in time
+//! logarithmic in the length of the queue.
 //!
-//! A departure wakes every caller behind it, since the turn of each comes earlier now than its timer. A caller that was
-//! woken and has not asked since is not woken again, because it will ask for its turn as it is by then. So there are at
-//! most as many wakes as there were times that callers asked, and callers that leave together cost one wake for each
-//! that stays.
+//! A departure wakes every caller behind it, because its due time is now earlier than its timer. A caller that was
+//! woken and has not polled since is not woken again. So callers that leave together cost one wake for each that stays.
 
 mod sequence;
 #[cfg(test)]
@@ -30,7 +26,7 @@ use crate::sync::Map;
 #[derive(Debug, Default)]
 pub(super) struct Queues(Map<QueueKey, Queue>);
 
-/// Turns that are as good as each other, but for their instants.
+/// What reservations have in common that can be exchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct QueueKey {
     policy: PolicyName,
@@ -39,12 +35,12 @@ struct QueueKey {
     quota: Quota,
 }
 
-/// One queue. There are as many waiters as turns, and the waiter of each rank has the turn of that rank.
+/// A queue with as many waiters as reservations.
 #[derive(Debug, Default)]
 struct Queue {
-    /// By the instants of their turns; of those with one instant, in the order in which they came.
+    /// By due time, then in the order in which they joined.
     waiters: Sequence<Waiter>,
-    /// By their instants.
+    /// By due time.
     reserved: Sequence<Decision>,
     joined: u64,
 }
@@ -52,20 +48,19 @@ struct Queue {
 #[derive(Debug)]
 struct Waiter {
     number: u64,
-    /// It has another turn than when it last asked, and was woken for that.
+    /// Whether its reservation changed since it last polled, and it was woken for that.
     moved: bool,
     waker: Waker,
 }
 
-/// What is known of a run of waiters.
+/// A summary of consecutive waiters.
 #[derive(Clone, Copy, Debug)]
 struct RunSummary {
     first: u64,
     last: u64,
     highest: u64,
-    /// Whether they stand in the order in which they came.
+    /// Whether they are in the order in which they joined.
     in_order: bool,
-    /// Whether all of them are about to ask for their turns.
     all_moved: bool,
 }
 
@@ -77,7 +72,7 @@ pub(super) struct Ticket {
 }
 
 impl Queues {
-    /// Adds the caller of one turn that the backend promised. Turns under several rules are only of use together and
+    /// Adds the caller of one reservation by the backend. Reservations under several policies belong together and
     /// cannot be passed on.
     pub(super) fn join(&self, decisions: &Decisions, waker: &Waker) -> Option<Ticket> {
         let decision = decisions.only()?;
@@ -94,21 +89,20 @@ impl Queues {
         Some(Ticket { queue, waiter })
     }
 
-    /// The decision by which the caller waits now, if it is another than when it last asked. `waker` is woken when there
-    /// is another.
+    /// Returns the caller's decision if it changed since the last poll. `waker` is woken at the next change.
     pub(super) fn moved(&self, ticket: &Ticket, waker: &Waker) -> Option<Decision> {
-        // A waker may be the last reference to a task whose destructor comes here: it is dropped when this is unlocked.
+        // Dropping a waker may drop a task whose destructor calls this, so it must happen after unlocking.
         let (_earlier_waker, decision) = self.0.with(&ticket.queue, |queue| queue.moved(ticket.waiter, waker))?;
         decision
     }
 
-    /// Removes a caller whose turn has come. The decision by which it did.
+    /// Removes a caller at its due time. Returns its decision.
     pub(super) fn complete(&self, ticket: &Ticket) -> Option<Decision> {
         let (_waiter, decision) = self.remove(ticket, Queue::complete)?;
         Some(decision)
     }
 
-    /// Removes a caller that does not wait any more. The decision that is left over when all behind have moved up.
+    /// Removes a caller that stops waiting. Returns the decision that is left over.
     pub(super) fn leave(&self, ticket: &Ticket) -> Option<Decision> {
         let (_waiter, decision, wakers) = self.remove(ticket, Queue::leave)?;
         wakers.into_iter().for_each(Waker::wake);
@@ -125,7 +119,7 @@ impl Queues {
 impl Queue {
     fn join(&mut self, reservation: Decision, waker: Waker) -> EntryId {
         self.joined += 1;
-        // Turns come in order, but for those that were decided in another order than their callers began to wait.
+        // Due times increase, unless callers start to wait in another order than they were decided.
         let rank = self.reserved.partition_point(0, |last| last <= reservation.due());
         self.reserved.insert(rank, reservation);
         self.waiters.insert(rank, Waiter { number: self.joined, moved: false, waker })
@@ -161,8 +155,8 @@ impl Queue {
         Some((waiter, last, wakers))
     }
 
-    /// Puts waiters from `begin` on whose turns have one instant now into the order in which they came. They can only be
-    /// in another where turns were decided in another order than their callers began to wait.
+    /// Restores the order of joining among waiters from `begin` on that now have the same due time. It is only violated
+    /// if callers started to wait in another order than they were decided.
     fn sort(&mut self, mut begin: usize) {
         while let Some(late) = self.waiters.first_beyond(begin, |run| run.in_order) {
             begin = self.waiters.rank(late);
@@ -205,7 +199,7 @@ impl Summarize for Waiter {
     }
 }
 
-/// The last instant.
+/// The summary is the last due time.
 impl Summarize for Decision {
     type Summary = Micros;
 

@@ -1,25 +1,23 @@
-//! A sequence with ranks: every operation takes time logarithmic in its length.
+//! A sequence with ranks, whose operations take time logarithmic in its length.
 
 use std::hash::{BuildHasher, RandomState};
 
 use slab::Slab;
 
-/// An entry of a [`Sequence`], with a sum that is known of every run of entries.
+/// An entry of a [`Sequence`], of which any run has a summary.
 pub(super) trait Summarize {
-    /// What is known of a run.
     type Summary: Copy + std::fmt::Debug;
 
-    /// What is known of this entry by itself.
     fn summary(&self) -> Self::Summary;
 
-    /// What is known of two runs, one right after the other.
+    /// The summary of two adjacent runs.
     fn join(left: Self::Summary, right: Self::Summary) -> Self::Summary;
 }
 
-/// Entries in an order that their ranks give, and not their values.
+/// Entries ordered by rank, not by value.
 ///
-/// It is a treap (Seidel and Aragon, "Randomized search trees", 1996): a binary tree with the lower rank on the left and
-/// the higher of two random priorities on top, so that its depth is logarithmic whatever is inserted and removed.
+/// A treap (Seidel and Aragon, "Randomized search trees", 1996): a binary tree with lower ranks on the left and higher
+/// random priorities on top, so that its depth is logarithmic whatever is inserted and removed.
 #[derive(Debug)]
 pub(super) struct Sequence<T: Summarize> {
     nodes: Slab<Node<T>>,
@@ -28,7 +26,7 @@ pub(super) struct Sequence<T: Summarize> {
     inserted: u64,
 }
 
-/// Refers to an entry as long as it is in the sequence, wherever it moves.
+/// Identifies an entry while it is in the sequence, at any rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryId(usize);
 
@@ -41,7 +39,7 @@ struct Node<T: Summarize> {
     summary: T::Summary,
     length: usize,
     priority: u64,
-    /// Of the root, any node.
+    /// Arbitrary for the root.
     parent: usize,
     left: Subtree,
     right: Subtree,
@@ -56,7 +54,7 @@ impl<T: Summarize> Sequence<T> {
         &self.nodes[index].entry
     }
 
-    /// Inserts an entry, which has this rank then.
+    /// Inserts an entry at a rank.
     pub(super) fn insert(&mut self, rank: usize, entry: T) -> EntryId {
         self.inserted += 1;
         let (summary, priority) = (entry.summary(), self.priorities.hash_one(self.inserted));
@@ -71,13 +69,12 @@ impl<T: Summarize> Sequence<T> {
         self.nodes.remove(handle.0).entry
     }
 
-    /// Moves an entry to another rank; those in between move over by one.
+    /// Moves an entry to another rank.
     pub(super) fn shift(&mut self, handle: EntryId, to: usize) {
         self.detach(handle);
         self.attach(to, handle);
     }
 
-    /// The rank of an entry.
     pub(super) fn rank(&self, EntryId(index): EntryId) -> usize {
         let mut rank = self.length(self.nodes[index].left);
         let mut below = index;
@@ -91,7 +88,6 @@ impl<T: Summarize> Sequence<T> {
         rank
     }
 
-    /// Changes an entry, wherever it is.
     pub(super) fn change<R>(&mut self, EntryId(mut index): EntryId, change: impl FnOnce(&mut T) -> R) -> R {
         let changed = change(&mut self.nodes[index].entry);
         self.update(index);
@@ -102,18 +98,17 @@ impl<T: Summarize> Sequence<T> {
         changed
     }
 
-    /// The entry with this rank.
     pub(super) fn at(&mut self, rank: usize) -> Option<EntryId> {
         self.first_beyond(rank, |_| false)
     }
 
-    /// The end of the longest run from `begin` on of whose sum `is_so` holds; it must hold of each run within that, and
-    /// of none beyond.
+    /// The end of the longest run from `begin` on for whose summary `is_so` holds. It must hold for all shorter runs
+    /// and for no longer ones.
     pub(super) fn partition_point(&mut self, begin: usize, is_so: impl Fn(T::Summary) -> bool) -> usize {
         self.first_beyond(begin, is_so).map_or(self.len(), |beyond| self.rank(beyond))
     }
 
-    /// The first entry behind that run.
+    /// The first entry after that run.
     pub(super) fn first_beyond(&mut self, begin: usize, is_so: impl Fn(T::Summary) -> bool) -> Option<EntryId> {
         let (before, behind) = self.split(self.root, begin);
         let (mut tree, mut run, mut found) = (behind, None, None);
@@ -134,21 +129,21 @@ impl<T: Summarize> Sequence<T> {
         found
     }
 
-    /// Puts a node by itself into the tree.
+    /// Inserts a detached node.
     fn attach(&mut self, rank: usize, EntryId(index): EntryId) {
         let (left, right) = self.split(self.root, rank);
         let left = self.merge(left, Some(index));
         self.root = self.merge(left, right);
     }
 
-    /// Takes a node out of the tree.
+    /// Removes a node from the tree.
     fn detach(&mut self, handle: EntryId) {
         let (left, rest) = self.split(self.root, self.rank(handle));
         let (_node, right) = self.split(rest, 1);
         self.root = self.merge(left, right);
     }
 
-    /// The first `count` nodes of a tree, and the others.
+    /// Splits a tree into its first `count` nodes and the others.
     fn split(&mut self, tree: Subtree, count: usize) -> (Subtree, Subtree) {
         let Some(index) = tree else { return (None, None) };
         let own = self.length(self.nodes[index].left);
@@ -165,7 +160,7 @@ impl<T: Summarize> Sequence<T> {
         halves
     }
 
-    /// One tree of two, one right after the other.
+    /// Joins two adjacent trees.
     fn merge(&mut self, left: Subtree, right: Subtree) -> Subtree {
         let (Some(first), Some(last)) = (left, right) else { return left.or(right) };
         let top = if self.nodes[first].priority > self.nodes[last].priority {
@@ -179,7 +174,7 @@ impl<T: Summarize> Sequence<T> {
         Some(top)
     }
 
-    /// After its children or its entry have changed.
+    /// Recomputes a node after its children or its entry changed.
     fn update(&mut self, index: usize) {
         let Node { left, right, .. } = self.nodes[index];
         for child in [left, right].into_iter().flatten() {

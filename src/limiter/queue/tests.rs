@@ -26,7 +26,7 @@ fn name(decision: &Decision) -> (u64, u64, usize) {
     (decision.cost(), decision.due().get() - NOW.get(), decision.step().state.spent as usize)
 }
 
-/// One row's queue in the order of turns, of all costs. A departure moves every waiter behind it, one after the other.
+/// The queue of one row, with all costs. A departure moves the waiters behind it one by one.
 #[derive(Default)]
 struct Model {
     queue: Vec<Modelled>,
