@@ -67,8 +67,7 @@ impl<'a, T> Acquire<'a, T> {
         self
     }
 
-    /// Sets the caller's address, for [deny lists](crate::protection::DenyList) and
-    /// [blocks](crate::protection::AutoBlock).
+    /// Sets the caller's address, a [signal](crate::protection::Signals) for deny lists and blocks.
     pub fn ip(self, address: IpAddr) -> Acquire<'a, T> {
         self.tell(|signals| signals.ip(address))
     }
@@ -137,8 +136,7 @@ impl Acquire<'_> {
         self.limiter.reserve_all(&[self.charge.reserve()], Duration::ZERO, reserved)
     }
 
-    /// Like [`reserve`](Acquire::reserve), but denied unless the tokens are due within `wait` (rounded up to whole
-    /// microseconds).
+    /// Like [`reserve`](Acquire::reserve), but denied unless due within `wait` (rounded up to whole microseconds).
     ///
     /// # Errors
     /// As [`reserve`](Acquire::reserve).
@@ -146,12 +144,10 @@ impl Acquire<'_> {
         self.limiter.reserve_all(&[self.charge.reserve_within(wait)], Duration::ZERO, reserved)
     }
 
-    /// Makes the charge so that it can be settled afterwards; dropping the [`Reservation`](super::Reservation) gives it
-    /// back.
+    /// Makes a charge that can be settled; dropping the [`Reservation`](super::Reservation) gives it back.
     ///
     /// Do not use it for attempts that must count, such as logins: a client that disconnects would get its attempt
-    /// back. Use [`limit`](RateLimiter::limit) there, or call [`into_receipt`](super::Reservation::into_receipt)
-    /// immediately.
+    /// back. Use [`limit`](RateLimiter::limit) or [`into_receipt`](super::Reservation::into_receipt) there.
     ///
     /// # Errors
     /// If the call is denied, or the backend cannot decide.
@@ -178,8 +174,7 @@ impl Acquire<'_> {
     /// # Ok(()) }
     /// ```
     ///
-    /// Dropping the future while it waits gives the charge back. The returned receipt can settle the charge, or be
-    /// dropped.
+    /// Dropping the future while it waits gives the charge back. The returned receipt can be dropped.
     ///
     /// If the key is [paused](RateLimiter::pause), the call also waits for the end of the pause, provided that it is
     /// within `wait`. At most [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls of a limiter wait; beyond
@@ -189,7 +184,7 @@ impl Acquire<'_> {
     /// As [`reserve`](Acquire::reserve).
     ///
     /// # Panics
-    /// If it has to wait outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) provides its own
+    /// If it has to wait outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) has its own
     /// timers.
     #[cfg(feature = "wait")]
     pub fn wait_up_to(self, wait: Duration) -> impl Future<Output = Result<Receipt, LimitError>> + Send + use<> {

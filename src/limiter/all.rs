@@ -80,8 +80,7 @@ impl RateLimiter {
         self.reserve_all(&charges, Duration::ZERO, reservation::held)
     }
 
-    /// Makes charges that must not reserve: the tokens would be granted for later, and no [`Reservation`] would hold
-    /// them.
+    /// Makes charges that must not reserve, because no [`Reservation`] would hold what is granted for later.
     fn take_now<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> DecisionFuture<Answer> {
         let charges: ChargeList<'a> = charges.into_iter().collect();
         match charges.iter().find(|charge| charge.reserves()) {

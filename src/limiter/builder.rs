@@ -105,8 +105,7 @@ impl RateLimiterBuilder {
 
     /// Sets how many calls may wait at the same time, in layers and in
     /// [`wait_up_to`](crate::limiter::Acquire::wait_up_to). Further calls do not wait: they are allowed or denied
-    /// immediately. Default: 10,000. [`Quota::max_reserved`](crate::Quota::max_reserved) bounds the waiting calls of
-    /// one key.
+    /// immediately. Default: 10,000. The bound per key is [`Quota::max_reserved`](crate::Quota::max_reserved).
     ///
     /// ```
     /// # use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, SECOND};
@@ -124,8 +123,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets the deny list. It can be edited while it is in use, and shared by limiters. If called repeatedly, the last
-    /// list is used. Default: none.
+    /// Sets the deny list, which can be edited while it is in use, and shared by limiters. Default: none.
     #[must_use]
     pub fn deny_list(mut self, list: &DenyList) -> RateLimiterBuilder {
         self.deny = Some(list.clone());
@@ -151,8 +149,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Adds an observer, which is notified of every decision. May be called repeatedly; every observer is notified.
-    /// Default: none.
+    /// Adds an observer of every decision. May be called repeatedly; every observer is notified. Default: none.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> RateLimiterBuilder {
         self.observers.push(Arc::new(observer));

@@ -54,8 +54,7 @@ impl<'a> Charge<'a> {
         self
     }
 
-    /// Like [`reserve`](Charge::reserve), but denied unless the tokens are due within `wait` (rounded up to whole
-    /// microseconds).
+    /// Like [`reserve`](Charge::reserve), but denied unless due within `wait` (rounded up to whole microseconds).
     #[must_use]
     pub fn reserve_within(mut self, wait: Duration) -> Charge<'a> {
         self.ask = self.ask.wait_up_to(wait);

@@ -46,8 +46,7 @@ impl RateLimiter {
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::All, quota }).await
     }
 
-    /// Like [`set_quota`](RateLimiter::set_quota), for the callers of one tier. Takes precedence over a quota for all
-    /// callers.
+    /// Like [`set_quota`](RateLimiter::set_quota), for the callers of one tier; precedes a quota for all callers.
     ///
     /// # Errors
     /// As [`set_quota`](RateLimiter::set_quota), and if the policy has no such tier.
@@ -59,8 +58,7 @@ impl RateLimiter {
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Tier(tier.to_owned()), quota }).await
     }
 
-    /// Like [`set_quota`](RateLimiter::set_quota), for one key. Takes precedence over a quota for its tier or for all
-    /// callers.
+    /// Like [`set_quota`](RateLimiter::set_quota), for one key; precedes a quota for its tier or for all callers.
     ///
     /// # Errors
     /// As [`set_quota`](RateLimiter::set_quota).
@@ -119,8 +117,7 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// If 100,000 blocks are active. If the backend cannot notify the other processes; the block then holds in this
-    /// one.
+    /// If 100,000 blocks are active, or other processes cannot be notified; the block then holds in this one.
     pub async fn block(&self, signal: Signal, lasts: Duration) -> Result<(), Error> {
         let id = self.inner.hash.digest(&signal.to_key());
         let now = self.inner.time.now();
@@ -203,8 +200,7 @@ impl RateLimiter {
 pub struct Stats {
     /// Rows that the backend holds in this process; `None` for a remote backend.
     pub rows: Option<usize>,
-    /// Rows that the backend evicted before they were refilled: the key of each got back what it had spent. `None` for
-    /// a remote backend.
+    /// Rows that the backend evicted before they were refilled, so that their keys could spend again. `None` if remote.
     pub evictions: Option<u64>,
     /// Charges decided on a row that several keys share, because the table was full. More than a few mean that a policy
     /// is flooded with keys: see [`RateLimiter::rows_by_policy`]. `None` for a remote backend.
@@ -274,8 +270,7 @@ impl Inner {
                 NoticeContent::Quota(change) => changes.push(change),
                 NoticeContent::Block(id, Some((lasts, times))) => self.guard.block(id, now, lasts, times),
                 NoticeContent::Block(id, None) => self.guard.unblock(id),
-                // The channel may hold more blocks than this table; the limiter that made such a block returned an
-                // error.
+                // The channel may hold more blocks than this table; their maker has returned an error.
                 NoticeContent::ManualBlock(id, Some(lasts)) => drop(self.guard.manual.block(id, now, now + lasts)),
                 NoticeContent::ManualBlock(id, None) => self.guard.manual.unblock(id),
                 NoticeContent::Pause(row, Some(lasts)) => drop(self.guard.pauses.pause(row, now, now + lasts)),

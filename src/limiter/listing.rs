@@ -49,8 +49,7 @@ impl RateLimiter {
     }
 }
 
-/// A quota that is set at run time, from [`RateLimiter::set_quotas`]. Without a tier and a key, it applies to all
-/// callers.
+/// A quota set at run time, from [`RateLimiter::set_quotas`]. Without tier and key, it applies to all callers.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SetQuota {

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// A mistake of the program that a limiter noticed at run time, as an [`Observer`](crate::observe::Observer) receives
-/// it.
+/// A mistake of the program that a limiter noticed, as an [`Observer`](crate::observe::Observer) receives it.
 ///
 /// A limiter reports each mistake once, and at most 256 of them; [`Stats::mistakes`](crate::limiter::Stats) counts all.
 /// `Display` writes what was found and how to fix it, and never a key.
@@ -66,8 +65,7 @@ pub enum MistakeKind {
     PolicyConflict,
     /// The policy does not have the caller's tier, so the policy's own quota applies.
     UnknownTier,
-    /// A request lacks the extension that [`key::extension`](crate::key::extension) needs, so it is counted under the
-    /// anonymous key.
+    /// A request without the extension of [`key::extension`](crate::key::extension) is counted under the anonymous key.
     MissingExtension,
     /// A cost is higher than the quota's capacity, so the request is always denied.
     ImpossibleCost,
@@ -75,8 +73,7 @@ pub enum MistakeKind {
     PlainGrpcRefusal,
     /// A [deny list](crate::protection::DenyList) has a rule that a layer in use can never apply.
     UnmatchedDenyRule,
-    /// A request was refused because it lacks the peer address that [`key::client_ip`](crate::key::client_ip) needs:
-    /// the server does not provide it.
+    /// The server does not provide the peer address that [`key::client_ip`](crate::key::client_ip) needs: refused.
     MissingPeer,
 }
 

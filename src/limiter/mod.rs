@@ -67,8 +67,7 @@ pub(crate) use waiting::WaitSlot;
 
 /// A rate limiter: charges keys under policies, on a backend.
 ///
-/// Cloning is cheap, and clones share their rows. The [layer](crate::RateLimitLayer) creates a limiter unless it is
-/// given one.
+/// Cloning is cheap, and clones share their rows. A [layer](crate::RateLimitLayer) creates a limiter or is given one.
 ///
 /// ```
 /// use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, HOUR, MINUTE};
@@ -90,8 +89,8 @@ pub(crate) use waiting::WaitSlot;
 /// ```
 ///
 /// # How a call is decided
-/// Handlers, layers and status endpoints use the same steps. (The [`skip`](crate::RateLimitLayer::skip) rules of a
-/// layer come before them.)
+/// Handlers, layers and status endpoints use the same steps, layers after their [`skip`](crate::RateLimitLayer::skip)
+/// rules.
 ///
 /// 1. **Resolve** each charge: its row, and the quota that applies ([set](RateLimiter::set_quota) at run time, else the
 ///    tier's, else the policy's own).

@@ -7,8 +7,7 @@ use super::mistake::Mistake;
 use crate::backend::Error;
 use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 
-/// Is notified of every decision, for logs, metrics, alerts and billing. `tollgate::observe` has observers for
-/// `tracing` and `metrics`.
+/// Is notified of every decision. `tollgate::observe` has observers for `tracing` and `metrics`.
 ///
 /// Methods are called on the thread that decides, in the middle of a request: they must not block, and should be fast.
 /// A limiter without observers spends nothing on them. If a call's future is dropped before a remote backend has
@@ -157,8 +156,7 @@ impl<'a> Decided<'a> {
         }
     }
 
-    /// Returns the time from the call to the decision on all its charges. `None` for a backend in this process, which
-    /// decides immediately.
+    /// Returns the time from the call to its decision. `None` for a backend in this process, which decides immediately.
     pub const fn latency(&self) -> Option<Duration> {
         self.latency
     }

@@ -51,14 +51,12 @@ impl RateLimiter {
     /// other processes on a shared backend.
     ///
     /// # Errors
-    /// If 10,000 keys are paused, or the backend cannot notify the other processes; in that case the pause holds in
-    /// this one.
+    /// If 10,000 keys are paused, or other processes cannot be notified; the pause then holds in this one.
     pub fn pause(&self, policy: &Policy, subject: impl Into<Subject>, lasts: Duration) -> BackendFuture<()> {
         self.inner.pause(RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }, lasts)
     }
 
-    /// Ends a pause. Calls that it holds still wait for its original end. See [`pause`](RateLimiter::pause) for an
-    /// example.
+    /// Ends a pause. Calls that it holds still wait for its original end. Example: [`pause`](RateLimiter::pause).
     ///
     /// # Errors
     /// If the backend cannot notify the other processes; in this one the pause has ended.
@@ -94,8 +92,7 @@ impl RateLimiter {
         }
     }
 
-    /// Decides a call whose rows are paused: it waits for the end of the pause if `patience` suffices, else it is
-    /// denied.
+    /// Decides a call whose rows are paused: held until the end if `patience` suffices, else denied.
     pub(super) fn paused(&self, takes: &[Take<'_>], patience: Duration) -> Option<Decisions> {
         let Inner { guard, time, .. } = &*self.inner;
         let now = time.now();

@@ -67,8 +67,7 @@ impl RateLimiter {
     }
 
     /// Returns the whole tokens that `subject` can spend now. If the backend fails, the policy's [failure
-    /// mode](crate::FailureMode) decides how many; [`try_check`](RateLimiter::try_check) also returns which of them
-    /// decided.
+    /// mode](crate::FailureMode) decides; [`try_check`](RateLimiter::try_check) also returns what decided.
     ///
     /// To read a caller of a layer, pass the same key **and the same tier** as the layer, best from its extractor:
     /// [`KeyExtractor::subject`](crate::key::KeyExtractor::subject) for a request, or `key::client_ip().key(address)`
@@ -126,8 +125,8 @@ impl RateLimiter {
         })
     }
 
-    /// Returns the quota that applies now: the one set for the key, the tier or the whole policy, else the tier's, else
-    /// the policy's own.
+    /// Returns the quota that applies: set for the key, the tier or all callers, else the tier's, else the policy's
+    /// own.
     pub fn quota(&self, policy: &Policy, subject: impl Into<Subject>) -> Quota {
         let subject = subject.into();
         let changed = self.inner.overrides.quota(policy, subject.tier_name(), Some(self.row_key(subject.key())));
@@ -141,8 +140,7 @@ impl RateLimiter {
     }
 
     /// Returns the digest of a key under this limiter's [secret](crate::limiter::RateLimiterBuilder::secret); `None` is
-    /// the anonymous key. [`Decision::key`](crate::Decision::key), logs and the rows of a backend ([`RowId`]) identify
-    /// the key by it.
+    /// the anonymous key. [`Decision::key`](crate::Decision::key), logs and [`RowId`] contain it.
     ///
     /// ```
     /// use tollgate::{key::Secret, Key, MemoryBackend, RateLimiter};

@@ -13,8 +13,7 @@ use crate::backend::{Adjustment, BackendFuture, RowId};
 use crate::policy::{DecidedBy, Decision, Decisions};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// A handle to charges that were made with an estimated cost, for settling them at their actual cost, such as at the
-/// end of a stream.
+/// A handle for settling charges of an estimated cost at their actual cost, such as at the end of a stream.
 ///
 /// Dropping it leaves the charges as they are. Clones settle the same charges. A charge is settled once; later
 /// settlements do nothing. The [layer](crate::RateLimitLayer::with_receipt) puts a receipt into the request's
@@ -113,8 +112,7 @@ impl Receipt {
         self.adjust(actual).map(drop)
     }
 
-    /// Like [`settle`](Receipt::settle). Returns whether the charges were settled in full: `false` if a part is
-    /// forfeited.
+    /// Like [`settle`](Receipt::settle). Returns `false` if a part is forfeited.
     pub(super) fn adjust(&self, actual: u64) -> BackendFuture<bool> {
         let inner = &*self.inner.limiter.inner;
         // Newest first: of two charges on one row, only the last can be given back in full.

@@ -109,8 +109,7 @@ impl Reservation {
         self.delay
     }
 
-    /// Gives the charges back. Returns whether they came back in full: `false` if a part is forfeited, such as when
-    /// later reservations exist.
+    /// Gives the charges back. Returns `false` if a part is forfeited, such as when later reservations exist.
     ///
     /// The charges are given back even if the future is dropped.
     ///
@@ -128,8 +127,8 @@ impl Reservation {
 
     /// Waits until the charges are due, and keeps them. Dropping the future before that gives them back.
     ///
-    /// The wait may be shorter than [`delay`](Reservation::delay), if other calls in this process that wait for the
-    /// same key give up.
+    /// The wait is shorter than [`delay`](Reservation::delay) if other waiting calls of the key in this process give
+    /// up.
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, SECOND};
@@ -147,8 +146,7 @@ impl Reservation {
     /// of the pause, due at any later time.
     ///
     /// # Errors
-    /// If the key is [blocked](RateLimiter::block) at the due time, or the charges are denied after a pause, or the
-    /// backend cannot decide then.
+    /// If the key is [blocked](RateLimiter::block) at the due time, or the charges are denied or fail after a pause.
     ///
     /// # Panics
     /// Outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) provides its own timers.

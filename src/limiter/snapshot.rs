@@ -61,8 +61,7 @@ impl Snapshot {
         &self.quota
     }
 
-    /// Returns the row. For a caller that is blocked or on a deny list, the backend was not asked, and the row is fully
-    /// spent.
+    /// Returns the row. For a caller that is blocked or on a deny list, it was not read and is fully spent.
     pub const fn state(&self) -> &State {
         &self.state
     }
@@ -99,8 +98,7 @@ impl Snapshot {
         Step { verdict: Verdict::Deny { retry }, state: roll_if_own(&self.quota, &self.state, instant), now: instant }
     }
 
-    /// Returns JSON for a client that computes later answers itself, as the endpoints of `tollgate::status` (feature
-    /// `axum`) do.
+    /// Returns JSON for clients that compute later answers, as `tollgate::status` (feature `axum`) does.
     ///
     /// ```json
     /// {"policy":"chat","algorithm":"token_bucket","rate":10,"period":60000000,"capacity":20,"start":0,"max_reserved":0,

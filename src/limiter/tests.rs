@@ -22,7 +22,7 @@ async fn a_tier_change_keeps_what_was_spent() {
     assert!(!limiter.try_limit(&api, free.clone()).await.unwrap().is_allowed());
     let upgraded = limiter.try_limit(&api, premium.clone()).await.unwrap();
     assert_eq!((upgraded.capacity(), upgraded.remaining()), (100, 89));
-    // Back again: paid back as the faster quota pays, so when that one would be repaid all of it is there.
+    // Refilled at the rate of the faster quota.
     clock.advance(MINUTE);
     assert_eq!(limiter.remaining(&api, free).await.unwrap(), 10);
 }
@@ -39,7 +39,7 @@ async fn a_key_has_one_digest_in_decisions_and_rows() {
         let decision = limiter.try_limit(&window, "ada").await.unwrap();
         assert_eq!(decision.key(), limiter.digest(Some(&key)));
         assert_eq!(limiter.digest(None), limiter.digest(Some(&Key::anonymous())));
-        // The boundaries of its windows are the key's, and reveal no more of it than its digest does.
+        // The window boundaries follow from the digest.
         let row = RowId { policy: window.name(), key: limiter.row_key(Some(&key)) };
         assert_eq!(decision.quota(), &window.quota().seeded(row.digest().seed()));
     }
@@ -90,7 +90,7 @@ async fn a_snapshot_projects_itself() {
     assert_eq!(limiter.remaining(&API, 1).await.unwrap(), 5);
 }
 
-/// In memory, and says that it is elsewhere.
+/// A memory backend that claims to be remote.
 #[derive(Debug)]
 struct Far(MemoryBackend);
 
@@ -146,11 +146,10 @@ async fn at_once_goes_through_all_gates() {
     }
     assert!(near.try_limit_now(&one, "ada").unwrap().is_allowed());
     assert!(far.try_limit_now(&one, "ada").is_err());
-    // What a remote backend denied is known here.
+    // By the block cache.
     assert!(far.try_limit(&one, "ada").await.unwrap().is_allowed());
     assert!(!far.try_limit(&one, "ada").await.unwrap().is_allowed());
     assert!(!far.try_limit_now(&one, "ada").unwrap().is_allowed());
-    // A quota that was set applies.
     near.set_quota(&one, Some(Quota::token_bucket(5, MINUTE))).await.unwrap();
     assert_eq!(near.try_limit_now(&one, "bob").unwrap().capacity(), 5);
 }

@@ -47,8 +47,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 ///   [`check`](crate::RateLimiter::check), and denials that are not enforced do not count. A call that is dropped
 ///   before a remote backend has answered does not count, either.
 /// - **Bounded**: at most [`max_entries`](AutoBlock::max_entries) callers are tracked. Beyond that, the callers with
-///   the fewest denials are dropped first; a block whose caller has gone away ranks as half its threshold. Every denial
-///   takes constant time.
+///   the fewest denials are dropped first; a block whose caller has gone away ranks as half its threshold.
 /// - In [shadow mode](crate::RateLimitLayer::shadow), blocks are not enforced.
 /// - **Shared**: each process counts its own denials. On a shared backend, a block takes effect in all processes within
 ///   a second, and also [escalates](AutoBlock::escalate) in all of them.
@@ -120,8 +119,7 @@ impl AutoBlock {
     }
 
     /// Resets the counts of a caller's key and address when a charge is allowed, for policies that good callers rarely
-    /// exceed. Default: off, because a caller that makes a hundred attempts where ten are allowed still succeeds now
-    /// and then.
+    /// exceed. Default: off, because a caller far above its quota still succeeds now and then.
     #[must_use]
     pub fn reset_on_success(mut self) -> AutoBlock {
         self.resets_on_success = true;
@@ -149,8 +147,7 @@ impl AutoBlock {
         self
     }
 
-    /// Also blocks by a label, such as `"country"`, which blocks all callers with the same value. May be called
-    /// repeatedly. Default: none.
+    /// Also blocks by a label such as `"country"`, for all callers with the same value. May be repeated. Default: none.
     #[must_use]
     pub fn label(mut self, name: impl Into<Cow<'static, str>>) -> AutoBlock {
         self.labels.push(name.into());

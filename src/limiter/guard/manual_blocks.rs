@@ -13,8 +13,7 @@ use crate::sync::{Map, Mutex, MutexGuard, PoisonError};
 pub(in crate::limiter) struct ManualBlocks {
     /// When each block ends, and where it comes from. Looked up by every call.
     until: Map<Digest, (Micros, Option<BlockOrigin>)>,
-    /// The same, ordered by end. Locked while a block is added or removed, which keeps both in step; calls never lock
-    /// it.
+    /// The same, ordered by end. Locked while a block is added or removed, to keep both in step; calls never lock it.
     ends: Mutex<BTreeSet<(Micros, Digest)>>,
     /// Whether a block was ever added. Until then, calls skip the lookup.
     any: AtomicBool,

@@ -57,8 +57,7 @@ fn who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost() {
     });
 }
 
-/// A caller is due while the one before it leaves: it uses its own reservation or the earlier one, and the other goes
-/// back.
+/// A caller is due while the one before it leaves: it uses one of the two reservations, and the other goes back.
 #[test]
 fn a_turn_that_comes_while_another_is_passed_on_is_used_once() {
     every_order(|| {

@@ -152,8 +152,7 @@ fn a_charge_is_settled_once_by_however_many_clones() {
     });
 }
 
-/// On a remote backend, a call after a reset is decided by the row as it is then, whatever another call stores
-/// meanwhile.
+/// On a remote backend, a call after a reset is decided by the row as it is then.
 #[test]
 fn after_a_reset_no_denial_from_before_it_is_remembered() {
     every_order(|| {

@@ -72,8 +72,7 @@ pub(super) struct Ticket {
 }
 
 impl Queues {
-    /// Adds the caller of one reservation by the backend. Reservations under several policies belong together and
-    /// cannot be passed on.
+    /// Adds the caller of one reservation by the backend. Those under several policies cannot be passed on.
     pub(super) fn join(&self, decisions: &Decisions, waker: &Waker) -> Option<Ticket> {
         let decision = decisions.only()?;
         if decision.decided_by() != DecidedBy::Backend {

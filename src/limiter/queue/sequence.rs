@@ -102,8 +102,8 @@ impl<T: Summarize> Sequence<T> {
         self.first_beyond(rank, |_| false)
     }
 
-    /// The end of the longest run from `begin` on for whose summary `is_so` holds. It must hold for all shorter runs
-    /// and for no longer ones.
+    /// The end of the longest run from `begin` on with `is_so`, which must hold for all shorter runs and for no longer
+    /// ones.
     pub(super) fn partition_point(&mut self, begin: usize, is_so: impl Fn(T::Summary) -> bool) -> usize {
         self.first_beyond(begin, is_so).map_or(self.len(), |beyond| self.rank(beyond))
     }

@@ -83,7 +83,7 @@ impl Wake for WakeLog {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
 
-    /// Turns that join in any order, many of them at one instant.
+    /// Reservations are joined in any order, many of them with one due time.
     #[test]
     fn any_history_is_as_in_the_slow_model(
         acts in prop::collection::vec((0u8..10, any::<u16>(), 0u64..3, 0u64..12), 0..120),
@@ -136,7 +136,7 @@ impl Wake for Wakes {
     }
 }
 
-/// Each departure once woke all behind it and moved them: 50 million wakes for 10,000 departures.
+/// A departure once moved and woke all callers behind it: 50 million wakes for 10,000 departures.
 #[test]
 fn ten_thousand_departures_wake_each_waiter_at_most_once() {
     const MANY: usize = 10_000;
@@ -155,7 +155,7 @@ fn ten_thousand_departures_wake_each_waiter_at_most_once() {
     }
 }
 
-/// Whoever asks in between is woken anew by the next departure, and nobody else is.
+/// A departure only wakes callers that have polled since the last one.
 #[test]
 fn a_departure_wakes_those_behind_it_that_have_asked_since_the_last() {
     let (queues, woken) = (Queues::default(), Arc::new(Mutex::new(Vec::new())));
@@ -172,11 +172,11 @@ fn a_departure_wakes_those_behind_it_that_have_asked_since_the_last() {
     assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), [60, 77, 98]);
     drop(queues.leave(&tickets[0]).unwrap());
     assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), (1..50).collect::<Vec<_>>());
-    // As it is by now: of three that left before it.
+    // Three callers before it have left.
     assert_eq!(queues.moved(&tickets[99], &waker(99)).map(|reservation| name(&reservation).2), Some(96));
 }
 
-/// Two names of policies with one number are two rows.
+/// Two policies with the same key are two rows.
 #[test]
 fn turns_are_not_passed_on_between_policies() {
     let queues = Queues::default();
