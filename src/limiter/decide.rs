@@ -16,22 +16,22 @@ use crate::algorithm::{Ask, Steps};
 use crate::backend::{Error, ErrorKind, RowId, Take};
 use crate::policy::{DecidedBy, Decision, Decisions, Key, Policy, Signals, Subject};
 
-/// The context of a call: everything but its charges.
+/// Everything about a call but its charges.
 #[derive(Clone, Copy)]
 pub(crate) struct CallContext<'a> {
-    /// Charge the rows, or only look at them.
+    /// Whether to charge the rows, or only to read them.
     pub(crate) take: bool,
     /// Whether a denial is enforced, or only reported (shadow mode).
     pub(crate) enforced: bool,
     /// Whether the caller can await a remote backend.
     pub(crate) waits: bool,
-    /// How long the call can be held if its rows are paused.
+    /// How long a pause may hold the call.
     pub(crate) patience: Duration,
     pub(crate) signals: &'a Signals,
 }
 
 impl<'a> CallContext<'a> {
-    /// Of a call that is enforced, can await a remote backend, and cannot be held.
+    /// For a call that is enforced, can await a remote backend, and cannot be held.
     pub(crate) fn of(take: bool, signals: &'a Signals) -> CallContext<'a> {
         CallContext { take, enforced: true, waits: true, patience: Duration::ZERO, signals }
     }
@@ -53,7 +53,7 @@ impl CallState {
     }
 }
 
-/// The identities that a caller can be blocked by. Boxed, because few limiters count denials.
+/// What a caller can be blocked by. Boxed, because few limiters count denials.
 struct CallerIds {
     signal_ids: SignalIds,
     /// One per take.
@@ -172,7 +172,7 @@ impl RateLimiter {
         let steps = match answer {
             Ok(steps) if steps.len() == takes.len() => steps,
             // A malformed answer is a failure, too.
-            Ok(_) => return self.failed(call, takes, wrong_number()),
+            Ok(steps) => return self.failed(call, takes, wrong_number(takes.len(), steps.len())),
             Err(error) => return self.failed(call, takes, error),
         };
         if let (Some(cache), Some(permit)) = (&self.inner.block_cache, &call.permit) {
@@ -181,23 +181,21 @@ impl RateLimiter {
         Ok(decisions(takes, &steps))
     }
 
-    /// Steps 6 and 7.
+    /// 6 and 7. Protect: count denials, and block callers that have too many. Observe.
     #[inline]
     fn protect_and_observe(&self, call: &CallState, decided: &Decisions) {
         if call.take && !decided.is_allowed() {
             decided.violated().for_each(|decision| self.inner.denied(decision));
         }
-        // 6. Protect: count denials, and block callers that have too many.
         if let Some(caller) = &call.caller {
             self.protect(caller, decided);
         }
-        // 7. Observe.
         if !self.inner.observers.is_empty() {
             self.observe(call, decided);
         }
     }
 
-    /// The denial of a blocked caller. If it is not blocked, stores what step 6 needs in `call`.
+    /// Returns the denial of a blocked caller; otherwise stores what step 6 needs in `call`.
     fn blocked(
         &self,
         keys: &[Option<&Key>],
@@ -244,7 +242,7 @@ impl RateLimiter {
     fn protect(&self, caller: &CallerIds, decided: &Decisions) {
         let Inner { guard, time, observers, .. } = &*self.inner;
         if decided.is_allowed() {
-            // A decision that failed open is no evidence of good behaviour, nor is a charge of cost 0.
+            // Decisions that failed open and charges of cost 0 are not evidence of good behavior.
             let is_evidence =
                 |decision: &&Decision| decision.decided_by() != DecidedBy::FailOpen && decision.cost() > 0;
             let seen = decided.iter().filter(is_evidence);
@@ -277,18 +275,14 @@ fn decisions(takes: &[Take<'_>], steps: &Steps) -> Decisions {
     Decisions::of(takes.len(), |i| takes[i].decision(&steps[i], all_granted))
 }
 
-/// The error of a call that cannot await, such as `limit_now`.
 #[cold]
 pub(super) fn cannot_wait() -> Error {
-    Error::new(ErrorKind::Unsupported, "a remote backend has to be awaited and was not asked; await `limit` instead")
+    Error::new(ErrorKind::Unsupported, "a remote backend must be awaited, so it was not asked; await `limit` instead")
 }
 
 #[cold]
-fn wrong_number() -> Error {
-    Error::new(
-        ErrorKind::Protocol,
-        "it answered another number of steps than it was asked for; this is a bug in the backend",
-    )
+fn wrong_number(expected: usize, found: usize) -> Error {
+    Error::new(ErrorKind::Protocol, format!("expected {expected} steps, found {found}; this is a bug in the backend"))
 }
 
 impl fmt::Debug for CallState {

@@ -55,10 +55,7 @@ impl FailureMode {
     /// If `share` is not more than 0 and at most 1.
     #[track_caller]
     pub fn fallback(share: f64) -> FailureMode {
-        assert!(
-            share > 0.0 && share <= 1.0,
-            "tollgate: the share of a fallback is {share}; it must be more than 0 and at most 1"
-        );
+        assert!(share > 0.0 && share <= 1.0, "tollgate: expected a fallback share above 0 and up to 1, found {share}");
         FailureMode::Fallback { share }
     }
 }

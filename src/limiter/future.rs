@@ -134,7 +134,7 @@ impl<T> Future for DecisionFuture<T> {
         };
         match answer {
             Some(answer) => Poll::Ready(answer),
-            None => panic!("a DecisionFuture was polled after it had answered"),
+            None => panic!("a DecisionFuture was polled after it had completed"),
         }
     }
 }

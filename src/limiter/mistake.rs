@@ -73,7 +73,7 @@ pub enum MistakeKind {
     PlainGrpcRefusal,
     /// A [deny list](crate::protection::DenyList) has a rule that a layer in use can never apply.
     UnmatchedDenyRule,
-    /// The server does not provide the peer address that [`key::client_ip`](crate::key::client_ip) needs: refused.
+    /// A request was refused because it lacks the peer address that [`key::client_ip`](crate::key::client_ip) needs.
     MissingPeer,
 }
 

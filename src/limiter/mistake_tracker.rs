@@ -182,9 +182,8 @@ impl RateLimiter {
     pub(crate) fn missing_extension(&self, wanted: &'static str) {
         self.inner.mistake(MistakeKind::MissingExtension, wanted, || {
             format!(
-                "a request has no extension of type `{wanted}`, so it is counted in the one bucket of all anonymous \
-                 callers; put the layer that inserts it outside of the rate limiter (on an axum `Router`: add it \
-                 after), or use `.or(..)`, `.or_reject()` or `.or_skip()` for callers without it"
+                "a request has no extension of type `{wanted}`, so it is counted under the anonymous key; put \
+                 the layer that inserts it outside of the rate limiter (on an axum `Router`: add it after), or use `.or(..)`, `.or_reject()` or `.or_skip()` for callers without it"
             )
         });
     }
@@ -208,7 +207,7 @@ impl RateLimiter {
     #[cold]
     pub(crate) fn plain_grpc_refusal(&self) {
         self.inner.mistake(MistakeKind::PlainGrpcRefusal, (), || {
-            "a gRPC request over HTTP/2 was refused with a plain HTTP status, which gRPC clients take for INTERNAL or \
+            "a gRPC request over HTTP/2 was refused with a plain HTTP status, which gRPC clients report as INTERNAL or \
              UNAVAILABLE; add `.grpc()` to the rate limit layer of gRPC services"
                 .to_owned()
         });

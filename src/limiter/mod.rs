@@ -71,6 +71,7 @@ pub(crate) use waiting::WaitSlot;
 ///
 /// ```
 /// use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, HOUR, MINUTE};
+///
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10_000, MINUTE));
 /// static DAILY: Policy = Policy::new("daily", Quota::fixed_window(500, DAY));
@@ -80,7 +81,7 @@ pub(crate) use waiting::WaitSlot;
 /// // One token of one policy; a denial is an error.
 /// limiter.limit(&LOGIN, "ada@example.com").await?;
 ///
-/// // Several policies at once: all of them are charged, or none.
+/// // Several policies together: all of them are charged, or none.
 /// limiter.limit_all([Charge::new(&CHAT, 7).cost(1200), Charge::new(&DAILY, 7)]).await?;
 /// assert_eq!(limiter.remaining(&CHAT, 7).await?, 8800);
 ///

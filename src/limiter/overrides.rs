@@ -27,7 +27,7 @@ pub(super) struct Override {
     pub(super) quota: Option<Quota>,
 }
 
-/// Whose quota is replaced.
+/// The callers whose quota is replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum QuotaScope {
     /// All callers of the policy.

@@ -120,9 +120,7 @@ impl RateLimiter {
             Ok(steps) => steps.first().map(|step| step.now),
             Err(error) => self.inner.failure.decide(&look, false, error)?.get(0).map(|decision| decision.step().now),
         };
-        decided.ok_or_else(|| {
-            Error::new(ErrorKind::Protocol, "a peek at one row returned no step; this is a bug in the backend")
-        })
+        decided.ok_or_else(|| Error::new(ErrorKind::Protocol, "expected 1 step, found 0; this is a bug in the backend"))
     }
 
     /// Returns the quota that applies: set for the key, the tier or all callers, else the tier's, else the policy's

@@ -132,7 +132,10 @@ async fn at_once_is_asked_of_whatever_is_in_this_process() {
     let far = RateLimiter::new(Far(MemoryBackend::new()));
     assert_eq!(far.try_limit_now(&one, 7).unwrap_err().kind(), ErrorKind::Unsupported);
     assert!(matches!(far.limit_now(&one, 7), Err(LimitError::Backend(_))));
-    assert!(far.try_limit(&one, 7).await.unwrap().is_allowed(), "nothing was taken");
+    assert!(
+        far.try_limit(&one, 7).await.unwrap().is_allowed(),
+        "`limit_now` must not spend anything on a remote backend"
+    );
 }
 
 #[tokio::test]

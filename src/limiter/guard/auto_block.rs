@@ -47,7 +47,8 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 ///   [`check`](crate::RateLimiter::check), and denials that are not enforced do not count. A call that is dropped
 ///   before a remote backend has answered does not count, either.
 /// - **Bounded**: at most [`max_entries`](AutoBlock::max_entries) callers are tracked. Beyond that, the callers with
-///   the fewest denials are dropped first; a block whose caller has gone away ranks as half its threshold.
+///   the fewest denials are dropped first, in constant time; a block whose caller has gone away ranks as half its
+///   threshold.
 /// - In [shadow mode](crate::RateLimitLayer::shadow), blocks are not enforced.
 /// - **Shared**: each process counts its own denials. On a shared backend, a block takes effect in all processes within
 ///   a second, and also [escalates](AutoBlock::escalate) in all of them.

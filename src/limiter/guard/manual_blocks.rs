@@ -99,8 +99,8 @@ mod tests {
         }
         assert_eq!(manual.len(now), MAX_MANUAL_BLOCKS);
         assert!(!manual.block(Digest::from_bits(u128::MAX), now, now.plus(9)));
-        assert!(manual.block(Digest::from_bits(7), now, now.plus(9)), "who is there already");
-        // Whose time is over makes room.
+        assert!(manual.block(Digest::from_bits(7), now, now.plus(9)), "replaces a block");
+        // An expired block is replaced.
         let later = now.plus(5);
         assert!(manual.block(Digest::from_bits(u128::MAX), later, later.plus(9)));
         assert_eq!(manual.blocked(Digest::from_bits(u128::MAX), later), Some(later.plus(9)));
@@ -131,7 +131,7 @@ mod tests {
             (100, MAX_MANUAL_BLOCKS, MAX_MANUAL_BLOCKS)
         );
 
-        // When they have ended, each newcomer takes the place of one.
+        // Once they have expired, each new block replaces one.
         let later = now.plus(1_000);
         std::thread::scope(|scope| {
             for thread in 5..=8 {

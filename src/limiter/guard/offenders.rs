@@ -241,7 +241,7 @@ mod tests {
         let at = |seconds: u64| NOW + Duration::from_secs(seconds);
         assert_eq!(offenders.denied(id(1), at(0), &rules), None);
         assert_eq!(offenders.denied(id(1), at(59), &rules), None);
-        // A minute after the first, another count.
+        // A minute after the first denial, a new count begins.
         assert_eq!(offenders.denied(id(1), at(60), &rules), None);
         assert_eq!(offenders.denied(id(1), at(61), &rules), None);
         assert_eq!(offenders.blocked(id(1), at(61)), None);
@@ -250,7 +250,6 @@ mod tests {
         assert_eq!(offenders.blocked(id(1), Micros::new(end.get() - 1)), Some(end));
         assert_eq!(offenders.blocked(id(1), end), None);
         assert_eq!(offenders.blocked(id(2), at(62)), None);
-        // And it takes three more.
         assert_eq!(offenders.denied(id(1), end, &rules), None);
         assert_eq!(offenders.denied(id(1), end, &rules), None);
         assert!(offenders.denied(id(1), end, &rules).is_some());
@@ -264,7 +263,7 @@ mod tests {
         assert_eq!(lasts(NOW), Some(1));
         assert_eq!(lasts(NOW + hours(1)), Some(10));
         assert_eq!(lasts(NOW + hours(11)), Some(24), "no longer than a day");
-        // Free for as long as they were blocked.
+        // Free for as long as the block lasted.
         assert_eq!(lasts(NOW + hours(11 + 24 + 24)), Some(1));
         assert_eq!(lasts(NOW + hours(60 + 1) + hours(1)), Some(1));
     }
@@ -329,6 +328,6 @@ mod tests {
         let blocked = worst.iter().filter(|one| offenders.blocked(**one, now).is_some()).count();
         assert_eq!(blocked, worst.len());
         assert!(offenders.len(now).0 <= 4096);
-        assert_eq!(offenders.len(now).1, worst.len(), "nobody else");
+        assert_eq!(offenders.len(now).1, worst.len(), "only the worst are blocked");
     }
 }

@@ -17,7 +17,7 @@ const NOW: Micros = Micros::new(1_700_000_000_000_000);
 const API: PolicyName = PolicyName::new("api");
 const KEY: Digest = Digest::from_bits(7 << 64);
 
-/// Granted for a turn after so many others.
+/// Due after `before` others.
 fn reservation(before: u64) -> Decisions {
     let quota = Quota::token_bucket(1, MINUTE).capacity(1).unlimited_reservations();
     let state = State { spent: before as f64, at: NOW, stamp: quota.stamp(), ..State::default() };
@@ -184,7 +184,7 @@ fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
         cache.forget([RowId { policy: &policy, key: KEY }].into_iter());
         asking.join().unwrap();
         let take = Take::new(RowId { policy: &policy, key: KEY }, &quota, Ask::cost(1));
-        assert!(cache.denies(&[take], NOW).is_none(), "denied for what was given back");
+        assert!(cache.denies(&[take], NOW).is_none(), "denied after tokens were given back");
     });
 }
 
@@ -210,6 +210,6 @@ fn of_two_answers_the_later_one_stays() {
         late.join().unwrap();
         let policy = API;
         let take = Take::new(RowId { policy: &policy, key: KEY }, &quota, Ask::cost(1));
-        assert!(cache.denies(&[take], NOW).is_some(), "the row as it was earlier took the place of the later one");
+        assert!(cache.denies(&[take], NOW).is_some(), "an earlier row replaced a later one");
     });
 }
