@@ -10,7 +10,6 @@ use crate::algorithm::Quota;
 use crate::backend::{Error, ErrorKind};
 use crate::policy::{Allowed, Decisions, Signals};
 
-/// The charges of one call.
 pub(super) type ChargeList<'a> = SmallVec<[Charge<'a>; 1]>;
 
 impl RateLimiter {

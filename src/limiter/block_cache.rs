@@ -144,7 +144,6 @@ fn may_be_granted_earlier(take: &Take<'_>) -> bool {
 }
 
 impl Bucket {
-    /// Returns a row that is not too old.
     fn known(&self, id: Digest, now: Micros) -> Option<&CachedRow> {
         self.rows.iter().flatten().find(|row| row.id == id && row.is_current(now))
     }

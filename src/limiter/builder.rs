@@ -65,10 +65,10 @@ impl RateLimiterBuilder {
             secret: backend.secret(),
             backend,
             failure: Failure::default(),
-            max_waiting: waiting::MAX_WAITING,
+            max_waiting: waiting::DEFAULT_MAX_WAITING,
             deny: None,
             auto_block: None,
-            block_cache: BLOCK_CACHE,
+            block_cache: DEFAULT_BLOCK_CACHE_ROWS,
             observers: Vec::new(),
         }
     }
@@ -197,5 +197,4 @@ impl fmt::Debug for RateLimiterBuilder {
     }
 }
 
-/// The default size of the block cache, in rows.
-const BLOCK_CACHE: usize = 16_384;
+const DEFAULT_BLOCK_CACHE_ROWS: usize = 16_384;

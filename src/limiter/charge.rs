@@ -69,7 +69,6 @@ impl<'a> Charge<'a> {
         self
     }
 
-    /// Whether the charge may be granted for later.
     pub(super) fn reserves(&self) -> bool {
         self.ask.max_wait().is_some()
     }

@@ -246,7 +246,6 @@ impl Inner {
         }
     }
 
-    /// Publishes a notice to the other limiters on the backend.
     pub(super) fn publish(&self, content: &NoticeContent) -> BackendFuture<()> {
         match self.backend.notice_channel() {
             Some(channel) => channel.publish(content.to_notice()),

@@ -41,7 +41,6 @@ pub(super) struct CallState {
     take: bool,
     enforced: bool,
     began: Option<Instant>,
-    /// Allows the block cache to store the answer.
     permit: Option<Permit>,
     caller: Option<Box<CallerIds>>,
 }
@@ -63,7 +62,6 @@ struct CallerIds {
 type Takes<'a> = SmallVec<[Take<'a>; 4]>;
 
 impl RateLimiter {
-    /// Decides several charges together: all are granted, or none.
     pub(crate) fn decide<'a>(
         &self,
         charges: &[(&'a Policy, &'a Subject, Ask)],

@@ -79,7 +79,6 @@ struct Shared {
     compiled: RwLock<Arc<Compiled>>,
     /// Serializes writers, which rebuild the list before they lock `compiled`.
     changing: Mutex<()>,
-    /// The number of changes.
     changes: AtomicU64,
 }
 
@@ -157,7 +156,6 @@ impl DenyList {
         network().or_else(label).or_else(agent).or_else(key).cloned()
     }
 
-    /// The number of changes to the list.
     pub(crate) fn changes(&self) -> u64 {
         self.shared.changes.load(Ordering::Acquire)
     }

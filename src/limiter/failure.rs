@@ -98,7 +98,7 @@ impl Failure {
             let scaled = if let FailureMode::Fallback { .. } = mode { local.next() } else { None };
             match scaled {
                 Some((scaled, step)) => scaled.decision(step, all_granted).by(DecidedBy::Fallback),
-                None => unseen(asked, all_granted),
+                None => fail_open(asked, all_granted),
             }
         });
         Ok(decisions.collect())
@@ -124,8 +124,7 @@ impl Failure {
     }
 }
 
-/// A decision without a limit.
-fn unseen(take: &Take<'_>, all_granted: bool) -> Decision {
+fn fail_open(take: &Take<'_>, all_granted: bool) -> Decision {
     let now = Micros::from(SystemTime::now());
     let step = step(&take.quota, &State::default(), now, Ask::cost(0));
     take.decision(&step, all_granted).by(DecidedBy::FailOpen)

@@ -50,7 +50,6 @@ enum State<T> {
     Pending(Box<Pending>, Finish<T>),
 }
 
-/// A call that waits for a remote backend.
 struct Pending {
     limiter: RateLimiter,
     takes: SmallVec<[OwnedTake; 1]>,
@@ -74,7 +73,6 @@ pub(super) fn only_allowed(limiter: &RateLimiter, answer: Answer) -> Result<Allo
     Ok(only(limiter, answer)?.into_result()?)
 }
 
-/// Returns the decisions on all charges of a call, with a denial as an error.
 pub(super) fn all_allowed(_: &RateLimiter, answer: Answer) -> Result<Allowed<Decisions>, LimitError> {
     Ok(answer?.into_result()?)
 }

@@ -31,7 +31,6 @@ impl LocalTime {
         self.clock.as_ref()?.sleep_until(instant)
     }
 
-    /// The calendar time.
     pub(super) fn calendar(&self) -> Micros {
         match &self.clock {
             Some(clock) => clock.now(),

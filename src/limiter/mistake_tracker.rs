@@ -149,7 +149,6 @@ impl Inner {
         });
     }
 
-    /// Checks whether a denied cost can ever be granted.
     pub(super) fn denied(&self, decision: &Decision) {
         if matches!(decision.reason(), Reason::CostTooLarge | Reason::WaitTooLong) {
             self.mistake(MistakeKind::ImpossibleCost, (decision.policy(), decision.quota().stamp()), || {
@@ -182,8 +181,9 @@ impl RateLimiter {
     pub(crate) fn missing_extension(&self, wanted: &'static str) {
         self.inner.mistake(MistakeKind::MissingExtension, wanted, || {
             format!(
-                "a request has no extension of type `{wanted}`, so it is counted under the anonymous key; put \
-                 the layer that inserts it outside of the rate limiter (on an axum `Router`: add it after), or use `.or(..)`, `.or_reject()` or `.or_skip()` for callers without it"
+                "a request has no extension of type `{wanted}`, so it is counted under the anonymous key; put the layer that \
+                 inserts it outside of the rate limiter (on an axum `Router`: add it after), or use `.or(..)`, \
+                 `.or_reject()` or `.or_skip()` for callers without it"
             )
         });
     }
@@ -225,7 +225,6 @@ const SLOTS: usize = 256;
 /// Leaves the highest eight bits of a hash, for 256 slots.
 const SHIFT: u32 = 56;
 
-/// Slots to try for a mistake.
 const PROBES: u64 = 8;
 
 /// As many as a configuration may have.

@@ -272,7 +272,6 @@ impl RateLimiter {
         self.inner.guard.deny()
     }
 
-    /// Whether signals can change a decision.
     pub(crate) fn wants_signals(&self) -> bool {
         self.inner.guard.wants_signals()
     }

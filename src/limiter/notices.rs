@@ -6,7 +6,6 @@ use super::overrides::{Override, QuotaScope};
 use crate::backend::Notice;
 use crate::policy::{Digest, PolicyName};
 
-/// The content of a notice.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NoticeContent {
     Quota(Override),

@@ -30,7 +30,6 @@ pub(super) struct Override {
 /// The callers whose quota is replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum QuotaScope {
-    /// All callers of the policy.
     All,
     Tier(String),
     Key(Digest),
@@ -126,7 +125,6 @@ fn apply(policies: &mut OverrideMap, Override { policy, scope, quota }: Override
     };
 }
 
-/// The maximum number of overrides.
 const MAX_OVERRIDES: usize = 100_000;
 
 /// Why a quota was not set. Nothing has changed, except possibly after a [`Backend`](SetQuotaError::Backend) error.

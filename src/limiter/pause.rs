@@ -109,7 +109,6 @@ impl RateLimiter {
         Some(held.collect())
     }
 
-    /// Makes charges that were held until the end of a pause.
     pub(super) fn ask_again(&self, decisions: &Decisions, last: Option<Micros>) -> DecisionFuture<Answer> {
         let wait = last.map(|last| last.since(self.inner.time.now()));
         let ask = |cost| wait.map_or(Ask::cost(cost).reserve(), |wait| Ask::cost(cost).wait_up_to(wait));

@@ -92,7 +92,6 @@ impl Reservation {
         }
     }
 
-    /// Sets the latest due time to accept after a pause.
     #[cfg(feature = "wait")]
     pub(super) fn until(mut self, latest_due: Micros) -> Reservation {
         self.latest_due = Some(latest_due);

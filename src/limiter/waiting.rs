@@ -43,7 +43,6 @@ impl DueTimer {
         })
     }
 
-    /// Moves to an earlier due time.
     pub(super) fn move_up(&mut self, limiter: &RateLimiter, due: Micros) {
         if due < self.due {
             self.instant = self.instant.and_then(|instant| instant.checked_sub(self.due.since(due)));
@@ -113,5 +112,4 @@ impl Drop for WaitSlot {
     }
 }
 
-/// The default of `max_waiting`.
-pub(super) const MAX_WAITING: usize = 10_000;
+pub(super) const DEFAULT_MAX_WAITING: usize = 10_000;

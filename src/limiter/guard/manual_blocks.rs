@@ -24,7 +24,6 @@ impl ManualBlocks {
         self.any.load(Ordering::Acquire)
     }
 
-    /// The end of a block that is active.
     pub(in crate::limiter) fn blocked(&self, id: Digest, now: Micros) -> Option<Micros> {
         self.until.with(&id, |(until, _)| *until).filter(|until| *until > now)
     }
@@ -69,7 +68,6 @@ impl ManualBlocks {
         }
     }
 
-    /// The number of active blocks.
     pub(super) fn len(&self, now: Micros) -> usize {
         self.ends().iter().rev().take_while(|(end, _)| *end > now).count()
     }
@@ -86,7 +84,6 @@ mod tests {
     use super::*;
     use crate::sync::atomic::AtomicUsize;
 
-    /// The number of blocks in each of the two tables.
     fn counts(manual: &ManualBlocks) -> (usize, usize) {
         (manual.until.len(), manual.ends().len())
     }

@@ -22,7 +22,6 @@ use crate::policy::{DenyRule, Digest, Key, PolicyName, Secret, Signal, Signals};
 
 pub use auto_block::AutoBlock;
 
-/// The deny list, the blocks and the pauses of a limiter.
 pub(super) struct Guard {
     deny: Option<DenyList>,
     auto: Option<AutoBlock>,
@@ -104,7 +103,6 @@ impl Guard {
         self.manual.any() || self.offenders.get().is_some_and(Offenders::has_blocks)
     }
 
-    /// Whether denials are counted.
     pub(super) fn counts(&self) -> bool {
         self.auto.is_some()
     }

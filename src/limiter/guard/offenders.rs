@@ -24,7 +24,6 @@ pub(super) struct Offenders {
     threshold: u32,
 }
 
-/// The entries of a bucket.
 const WAYS: usize = 8;
 
 #[derive(Default)]
@@ -32,7 +31,6 @@ struct Offender {
     id: u128,
     /// When the block ends; 0 if there was none.
     until: u64,
-    /// When the count began.
     since: u64,
     /// Denials, and attempts while blocked, since then.
     count: u32,

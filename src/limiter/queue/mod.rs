@@ -53,7 +53,6 @@ struct Waiter {
     waker: Waker,
 }
 
-/// A summary of consecutive waiters.
 #[derive(Clone, Copy, Debug)]
 struct RunSummary {
     first: u64,

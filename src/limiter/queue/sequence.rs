@@ -54,7 +54,6 @@ impl<T: Summarize> Sequence<T> {
         &self.nodes[index].entry
     }
 
-    /// Inserts an entry at a rank.
     pub(super) fn insert(&mut self, rank: usize, entry: T) -> EntryId {
         self.inserted += 1;
         let (summary, priority) = (entry.summary(), self.priorities.hash_one(self.inserted));
@@ -69,7 +68,6 @@ impl<T: Summarize> Sequence<T> {
         self.nodes.remove(handle.0).entry
     }
 
-    /// Moves an entry to another rank.
     pub(super) fn shift(&mut self, handle: EntryId, to: usize) {
         self.detach(handle);
         self.attach(to, handle);
@@ -129,14 +127,12 @@ impl<T: Summarize> Sequence<T> {
         found
     }
 
-    /// Inserts a detached node.
     fn attach(&mut self, rank: usize, EntryId(index): EntryId) {
         let (left, right) = self.split(self.root, rank);
         let left = self.merge(left, Some(index));
         self.root = self.merge(left, right);
     }
 
-    /// Removes a node from the tree.
     fn detach(&mut self, handle: EntryId) {
         let (left, rest) = self.split(self.root, self.rank(handle));
         let (_node, right) = self.split(rest, 1);

@@ -21,7 +21,6 @@ fn reservation(key: u128, cost: u64, wait: u64, spent: usize) -> Decisions {
     Decisions::from_iter([decision])
 }
 
-/// Identifies a reservation.
 fn name(decision: &Decision) -> (u64, u64, usize) {
     (decision.cost(), decision.due().get() - NOW.get(), decision.step().state.spent as usize)
 }
