@@ -48,7 +48,7 @@ use crate::policy::{Allowed, Signals};
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-#[must_use = "nothing is asked until it is awaited"]
+#[must_use = "a call does nothing until it is awaited or sent"]
 pub struct Acquire<'a, T = Result<Allowed, LimitError>> {
     limiter: &'a RateLimiter,
     charge: Charge<'a>,
@@ -69,22 +69,22 @@ impl<'a, T> Acquire<'a, T> {
 
     /// Sets the caller's address, a [signal](crate::protection::Signals) for deny lists and blocks.
     pub fn ip(self, address: IpAddr) -> Acquire<'a, T> {
-        self.tell(|signals| signals.ip(address))
+        self.with_signals(|signals| signals.ip(address))
     }
 
     /// Sets the caller's user agent, for deny lists and blocks.
     pub fn user_agent(self, text: impl Into<String>) -> Acquire<'a, T> {
-        self.tell(|signals| signals.user_agent(text))
+        self.with_signals(|signals| signals.user_agent(text))
     }
 
     /// Sets the caller's country, two letters (ISO 3166-1), for deny lists and blocks.
     pub fn country(self, code: impl Into<String>) -> Acquire<'a, T> {
-        self.tell(|signals| signals.country(code))
+        self.with_signals(|signals| signals.country(code))
     }
 
     /// Adds a label of the caller, a name and a value, for deny lists and blocks.
     pub fn label(self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Acquire<'a, T> {
-        self.tell(|signals| signals.label(name, value))
+        self.with_signals(|signals| signals.label(name, value))
     }
 
     fn decide(self, take: bool) -> DecisionFuture<T> {
@@ -94,7 +94,7 @@ impl<'a, T> Acquire<'a, T> {
         self.limiter.decide(&[(policy, &subject, ask)], context).finish(self.limiter, self.finish)
     }
 
-    fn tell(mut self, more: impl FnOnce(Signals) -> Signals) -> Acquire<'a, T> {
+    fn with_signals(mut self, more: impl FnOnce(Signals) -> Signals) -> Acquire<'a, T> {
         let signals = self.charge.signals.take().map(|signals| *signals).unwrap_or_default();
         self.charge = self.charge.signals(more(signals));
         self
@@ -174,7 +174,7 @@ impl Acquire<'_> {
     /// # Ok(()) }
     /// ```
     ///
-    /// Dropping the future while it waits gives the charge back. The returned receipt can be dropped.
+    /// The receipt can settle the charge, or be dropped. Dropping the future while it waits gives the charge back.
     ///
     /// If the key is [paused](RateLimiter::pause), the call also waits for the end of the pause, provided that it is
     /// within `wait`. At most [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls of a limiter wait; beyond

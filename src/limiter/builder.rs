@@ -18,8 +18,8 @@ use crate::sync::atomic::AtomicUsize;
 /// Builds a [`RateLimiter`].
 ///
 /// ```
-/// use tollgate::{observe::{Decided, Observer}, protection::{AutoBlock, DenyList, DenyRule}, FailureMode, MemoryBackend, Policy, Quota};
-/// use tollgate::{key::Secret, RateLimiter, Reason, HOUR, SECOND};
+/// use tollgate::{observe::{Decided, Observer}, protection::{AutoBlock, DenyList, DenyRule}};
+/// use tollgate::{key::Secret, FailureMode, MemoryBackend, Policy, Quota, RateLimiter, Reason, HOUR, SECOND};
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND));
 ///
@@ -118,8 +118,8 @@ impl RateLimiterBuilder {
     /// ```
     #[cfg(feature = "wait")]
     #[must_use]
-    pub fn max_waiting(mut self, places: usize) -> RateLimiterBuilder {
-        self.max_waiting = places;
+    pub fn max_waiting(mut self, calls: usize) -> RateLimiterBuilder {
+        self.max_waiting = calls;
         self
     }
 

@@ -7,7 +7,7 @@ use super::mistake::Mistake;
 use crate::backend::Error;
 use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 
-/// Is notified of every decision. `tollgate::observe` has observers for `tracing` and `metrics`.
+/// Receives the decisions and events of a limiter. `tollgate::observe` has observers for `tracing` and `metrics`.
 ///
 /// Methods are called on the thread that decides, in the middle of a request: they must not block, and should be fast.
 /// A limiter without observers spends nothing on them. If a call's future is dropped before a remote backend has
