@@ -103,19 +103,19 @@ impl BlockCache {
     }
 
     /// Stores the rows of an answer that denies, or that leaves nothing.
-    pub(super) fn store(&self, takes: &[Take<'_>], steps: &Steps, stored: bool, permit: &Permit, now: Micros) {
+    pub(super) fn store(&self, takes: &[Take<'_>], steps: &Steps, taken: bool, permit: &Permit, now: Micros) {
         let granted = steps.all_granted();
-        if granted && !stored {
-            return; // What a question would have spent is not spent.
+        if granted && !taken {
+            return; // A check spends nothing.
         }
         let answers = || takes.iter().zip(steps.iter());
         // A known row is stored in any case: spending under another quota may have refilled it.
-        let is_news = !granted || answers().any(|(take, step)| available(&take.quota, &step.state, step.now) == 0);
+        let is_useful = !granted || answers().any(|(take, step)| available(&take.quota, &step.state, step.now) == 0);
         for ((take, step), forgotten) in answers().zip(&permit.forgotten) {
             let id = take.row.digest();
             let stored_row = CachedRow { id, state: step.state, seen: step.now, asked: permit.asked, answered: now };
             let mut bucket = self.bucket(id);
-            if bucket.forgotten == *forgotten && (is_news || bucket.known(id, now).is_some()) {
+            if bucket.forgotten == *forgotten && (is_useful || bucket.known(id, now).is_some()) {
                 bucket.put(stored_row);
             }
         }

@@ -82,7 +82,7 @@ impl RateLimiter {
         }
         let (takes, now) = (takes(decisions, Ask::cost), time.now());
         if let Some(until) = takes.iter().filter_map(|take| guard.manual.blocked(take.row.key, now)).max() {
-            self.deny_late(self.blocked_by_pause(&takes, until.since(now)))?;
+            self.deny_late(self.deny_all(&takes, until.since(now)))?;
         }
         let patience = last.map_or(Duration::MAX, |last| last.since(now));
         match self.paused(&takes, patience) {
@@ -98,7 +98,7 @@ impl RateLimiter {
         let now = time.now();
         let wait = guard.pauses.until(takes.iter().map(|take| take.row.digest()), now)?.since(now);
         if wait > patience {
-            return Some(self.blocked_by_pause(takes, wait));
+            return Some(self.deny_all(takes, wait));
         }
         // Nothing is charged yet: the backend decides at the end of the pause.
         let step = Step { verdict: Verdict::Reserve { wait }, state: State::default(), now: time.calendar() };
@@ -124,7 +124,7 @@ impl RateLimiter {
         self.inner.time.now() + wait
     }
 
-    fn blocked_by_pause(&self, takes: &[Take<'_>], wait: Duration) -> Decisions {
+    fn deny_all(&self, takes: &[Take<'_>], wait: Duration) -> Decisions {
         let now = self.inner.time.calendar();
         let denials = takes.iter().map(|Take { row, quota, ask }| {
             Decision::blocked(row.policy.clone(), row.key, *quota, ask.tokens(), None, now, Some(wait))
