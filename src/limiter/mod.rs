@@ -153,6 +153,8 @@ impl RateLimiter {
     /// limiter.limit(&LOGIN, ("ada@example.com", 7)).await?;
     /// assert!(limiter.limit(&LOGIN, ("ada@example.com", 7)).await.is_err());
     /// limiter.limit(&LOGIN, ("ada@example.com", 8)).await?; // another key
+    /// let denied = limiter.try_limit(&LOGIN, ("ada@example.com", 8)).await?;
+    /// assert_eq!((denied.is_allowed(), denied.remaining()), (false, 0));
     /// # Ok(()) }
     /// ```
     ///
@@ -163,18 +165,6 @@ impl RateLimiter {
     }
 
     /// Like [`limit`](RateLimiter::limit), but returns a denial as a [`Decision`].
-    ///
-    /// ```
-    /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
-    /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
-    ///
-    /// let limiter = RateLimiter::default();
-    /// assert!(limiter.try_limit(&LOGIN, "ada").await?.is_allowed());
-    /// let denied = limiter.try_limit(&LOGIN, "ada").await?;
-    /// assert_eq!((denied.is_allowed(), denied.remaining()), (false, 0));
-    /// # Ok(()) }
-    /// ```
     ///
     /// Ignoring the decision is a compiler warning:
     ///

@@ -126,8 +126,7 @@ impl Reservation {
 
     /// Waits until the charges are due, and keeps them. Dropping the future before that gives them back.
     ///
-    /// The wait is shorter than [`delay`](Reservation::delay) if other waiting calls of the key in this process give
-    /// up.
+    /// The wait is shorter than [`delay`](Reservation::delay) if other calls in this process stop waiting for the key.
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, SECOND};
