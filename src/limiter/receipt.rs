@@ -43,7 +43,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// - What time has already refilled is not given back again. Open charges of one key can be settled in any order, but a
 ///   refill between the settlements may reduce what they give back.
 /// - It is forfeited while others hold reservations that are not due yet.
-/// - After a change of the key's quota nothing is given back; after a reset, only as much as was spent since.
+/// - After a change of the key's quota nothing is given back; after a reset, nothing unless as much was spent since.
 ///
 /// The quota's bound always holds.
 #[derive(Clone)]

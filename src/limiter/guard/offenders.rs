@@ -158,8 +158,9 @@ impl Offenders {
         let found = bucket.iter().position(|entry| entry.is(id));
         let place = found.unwrap_or_else(|| {
             // Among equals, the oldest is replaced, so that newcomers displace each other in turn.
-            let worth = |place: &usize| (bucket[*place].worth(now, self.window, self.threshold), bucket[*place].since);
-            let least = (0..WAYS).min_by_key(worth).unwrap_or(0);
+            let rank =
+                |place: &usize| (bucket[*place].eviction_rank(now, self.window, self.threshold), bucket[*place].since);
+            let least = (0..WAYS).min_by_key(rank).unwrap_or(0);
             bucket[least].clear(&self.blocks);
             bucket[least] = Offender { id: id.to_bits(), is_taken: true, ..Offender::default() };
             least
@@ -204,7 +205,7 @@ impl Offender {
 
     /// The rank of the entry; the lowest is replaced. A block without recent attempts ranks as half the threshold:
     /// callers with a few denials do not displace it, and it does not displace a caller that is close to a block.
-    fn worth(&self, now: Micros, window: u64, threshold: u32) -> u64 {
+    fn eviction_rank(&self, now: Micros, window: u64, threshold: u32) -> u64 {
         let is_current = now.get().saturating_sub(self.since) < window;
         let count = 10 * u64::from(self.count.max(self.before));
         match (is_current, self.until > now.get()) {
