@@ -96,10 +96,10 @@ fn once_a_quota_is_changed_no_call_overlooks_it() {
             let limiter = limiter.clone();
             thread(move || now(limiter.set_quota(&API, Some(Quota::token_bucket(9, HOUR)))))
         };
-        let limits = [(); 2].map(|()| now(limiter.try_limit(&API, "ada")).limit());
+        let limits = [(); 2].map(|()| now(limiter.try_limit(&API, "ada")).capacity());
         assert!(limits[0] == 2 || limits[1] == 9, "{limits:?}");
         changing.join().unwrap();
-        assert_eq!(now(limiter.try_limit(&API, "ada")).limit(), 9);
+        assert_eq!(now(limiter.try_limit(&API, "ada")).capacity(), 9);
     });
 }
 
