@@ -113,7 +113,7 @@ weaken 'block cache: forgotten before the backend is told of a settlement' limit
     's/(let done = inner\.backend\.settle\(&charges\);)(.*?)(inner\.forget_denials\(.*?\);)/$3\n        $1/s' \
     limiter::models::whole::after_a_cancellation_no_denial_from_before_it_is_remembered
 weaken 'block cache: the permit is had after the backend was asked' limiter/decide.rs \
-    's/call\.permit = Some\(cache\.permit\(&takes, now\)\);//; s/(match answer\.try_ready\(\))/if let Some(cache) = block_cache {\n            call.permit = Some(cache.permit(&takes, time.now()));\n        }\n        $1/' \
+    's/call\.permit = Some\(cache\.permit\(&takes, now\)\);//; s/(match answer\.try_ready\(\))/if let Some(cache) = &self.inner.block_cache {\n            call.permit = Some(cache.permit(takes, self.inner.time.now()));\n        }\n        $1/' \
     limiter::models::whole::after_a_reset_no_denial_from_before_it_is_remembered
 
 # Changed quotas and deny lists.
