@@ -78,7 +78,7 @@ weaken 'lanes: what was posted is not waited for' backend/redis/lanes.rs \
 
 # The waiting queue.
 weaken 'queue: the last turn is found under one lock and taken under another' limiter/queue/mod.rs \
-    's/(let \(_waiter, decision, wakers\) = self\.remove\(ticket, )Class::leave\)\?;/let last = self.0.with(&ticket.class, |class| class.turns.at(class.turns.len() - 1))??;\n        $1|class, waiter| class.leave(waiter, last))?;/; s/fn leave\(&mut self, waiter: Handle\)/fn leave(&mut self, waiter: Handle, last: Handle)/; s/let last = self\.turns\.at\(self\.turns\.len\(\)\.checked_sub\(1\)\?\)\?;//' \
+    's/(let \(_waiter, decision, wakers\) = self\.remove\(ticket, )Queue::leave\)\?;/let last = self.0.with(&ticket.queue, |queue| queue.reserved.at(queue.reserved.len() - 1))??;\n        $1|queue, waiter| queue.leave(waiter, last))?;/; s/fn leave\(&mut self, waiter: EntryId\)/fn leave(&mut self, waiter: EntryId, last: EntryId)/; s/let last = self\.reserved\.at\(self\.reserved\.len\(\)\.checked_sub\(1\)\?\)\?;//' \
     limiter::models::cells::who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost
 weaken 'queue: the waker of the last poll is not kept' limiter/queue/mod.rs \
     's/std::mem::replace\(&mut waiter\.waker, waker\.clone\(\)\)/waker.clone()/' \
@@ -87,15 +87,15 @@ weaken 'queue: a caller that has asked still counts as woken' limiter/queue/mod.
     's/std::mem::take\(&mut waiter\.moved\)/waiter.moved/' \
     limiter::models::cells::who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost
 weaken 'queue: the turn is read under one lock and left under another' limiter/queue/mod.rs \
-    's/let \(_waiter, decision\) = self\.remove\(ticket, Class::go\)\?;/let decision = self.0.with(&ticket.class, |class| class.turns.at(class.waiters.rank(ticket.waiter)).map(|turn| class.turns.get(turn).clone()))??;\n        self.remove(ticket, Class::go)?;/' \
+    's/let \(_waiter, decision\) = self\.remove\(ticket, Queue::complete\)\?;/let decision = self.0.with(&ticket.queue, |queue| queue.reserved.at(queue.waiters.rank(ticket.waiter)).map(|reserved| queue.reserved.get(reserved).clone()))??;\n        self.remove(ticket, Queue::complete)?;/' \
     limiter::models::cells::a_turn_that_comes_while_another_is_passed_on_is_used_once
 weaken 'queue: removed without another look whether it is empty' limiter/queue/mod.rs \
-    's/let removed = self\.0\.with\(&ticket\.class, \|class\| way\(class, ticket\.waiter\)\)\?;\s*self\.0\.remove_if\(&ticket\.class, \|class\| class\.waiters\.len\(\) == 0\);/let (removed, is_empty) = self.0.with(&ticket.class, |class| (way(class, ticket.waiter), class.waiters.len() == 0))?;\n        self.0.remove_if(&ticket.class, |_| is_empty);/' \
+    's/let removed = self\.0\.with\(&ticket\.queue, \|queue\| exit\(queue, ticket\.waiter\)\)\?;\s*self\.0\.remove_if\(&ticket\.queue, \|queue\| queue\.waiters\.len\(\) == 0\);/let (removed, is_empty) = self.0.with(&ticket.queue, |queue| (exit(queue, ticket.waiter), queue.waiters.len() == 0))?;\n        self.0.remove_if(&ticket.queue, |_| is_empty);/' \
     limiter::models::cells::a_queue_that_somebody_joins_is_not_removed
-weaken 'places: counted, then taken' limiter/turn.rs \
+weaken 'places: counted, then taken' limiter/waiting.rs \
     's/self\.inner\.waiting\.fetch_update\(.*?\)\.ok\(\)\?;/let taken = one_more(self.inner.waiting.load(Ordering::Relaxed))?;\n        self.inner.waiting.store(taken, Ordering::Relaxed);/' \
     limiter::models::whole::places_are_given_to_as_many_as_there_are_and_never_to_nobody
-weaken 'places: taken, then given back if there was none' limiter/turn.rs \
+weaken 'places: taken, then given back if there was none' limiter/waiting.rs \
     's/self\.inner\.waiting\.fetch_update\(.*?\)\.ok\(\)\?;/let taken = self.inner.waiting.fetch_add(1, Ordering::Relaxed);\n        if one_more(taken).is_none() {\n            self.inner.waiting.fetch_sub(1, Ordering::Relaxed);\n            return None;\n        }/' \
     limiter::models::whole::a_place_that_comes_back_is_somebodys_who_asks
 
@@ -107,13 +107,13 @@ weaken 'block cache: the answer that comes last stays' limiter/block_cache.rs \
     's/ && known\.seen > row\.seen && / \&\& false \&\& /' \
     limiter::models::cells::of_two_answers_the_later_one_stays
 weaken 'block cache: forgotten before the backend is told of a reset' limiter/control.rs \
-    's/(let done = self\.backend\.reset\(rows\);)\s*(self\.unlearn\(rows\.iter\(\)\.copied\(\)\);)/$2\n        $1/' \
+    's/(let done = self\.backend\.reset\(rows\);)\s*(self\.forget_denials\(rows\.iter\(\)\.copied\(\)\);)/$2\n        $1/' \
     limiter::models::whole::after_a_reset_no_denial_from_before_it_is_remembered
-weaken 'block cache: forgotten before the backend is told of a settlement' limiter/settlement.rs \
-    's/(let done = inner\.backend\.settle\(&charges\);)(.*?)(inner\.unlearn\(.*?\);)/$3\n        $1/s' \
+weaken 'block cache: forgotten before the backend is told of a settlement' limiter/receipt.rs \
+    's/(let done = inner\.backend\.settle\(&charges\);)(.*?)(inner\.forget_denials\(.*?\);)/$3\n        $1/s' \
     limiter::models::whole::after_a_cancellation_no_denial_from_before_it_is_remembered
 weaken 'block cache: the permit is had after the backend was asked' limiter/decide.rs \
-    's/call\.permit = Some\(cache\.permit\(&takes, now\)\);//; s/(match answer\.try_ready\(\))/if let Some(cache) = block_cache {\n            call.permit = Some(cache.permit(&takes, time.now()));\n        }\n        $1/' \
+    's/call\.permit = Some\(cache\.permit\(&takes, now\)\);//; s/(match answer\.try_ready\(\))/if let Some(cache) = &self.inner.block_cache {\n            call.permit = Some(cache.permit(takes, self.inner.time.now()));\n        }\n        $1/' \
     limiter::models::whole::after_a_reset_no_denial_from_before_it_is_remembered
 
 # Changed quotas and deny lists.
@@ -132,12 +132,12 @@ weaken 'offenders: blocks are counted by a load and a store' limiter/guard/offen
     's/blocks\.fetch_add\(1, Ordering::Relaxed\);/blocks.store(blocks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);/' \
     guard::models::while_somebody_is_blocked_the_table_says_that_there_are_blocks
 weaken 'offenders: a bucket is copied out, changed and put back' limiter/guard/offenders.rs \
-    's/(fn denied\(&self, id: Digest, now: Micros, rules: &AutoBlock\) -> Option<\(Duration, u32\)> \{)\s*let mut bucket = self\.bucket\(id\);\s*let entry = self\.entry\(&mut bucket, id, now\);/$1\n        let mut copy = *self.bucket(id);\n        let answer = self.denied_in(&mut copy, id, now, rules);\n        *self.bucket(id) = copy;\n        answer\n    }\n\n    fn denied_in(&self, bucket: &mut [Entry; WAYS], id: Digest, now: Micros, rules: &AutoBlock) -> Option<(Duration, u32)> {\n        let entry = self.entry(bucket, id, now);/' \
+    's/(fn denied\(&self, id: Digest, now: Micros, rules: &AutoBlock\) -> Option<\(Duration, u32\)> \{)\s*let mut bucket = self\.bucket\(id\);\s*let entry = self\.entry\(&mut bucket, id, now\);/$1\n        let mut copy = self.bucket(id).clone();\n        let answer = self.denied_in(&mut copy, id, now, rules);\n        *self.bucket(id) = copy;\n        answer\n    }\n\n    fn denied_in(&self, bucket: &mut [Offender; WAYS], id: Digest, now: Micros, rules: &AutoBlock) -> Option<(Duration, u32)> {\n        let entry = self.entry(bucket, id, now);/; s/#\[derive\(Default\)\]\nstruct Offender/#[derive(Clone, Default)]\nstruct Offender/' \
     guard::models::of_denials_at_once_as_many_as_earn_a_block_earn_one
-weaken 'blocks by hand: looked up before the lock' limiter/guard/held.rs \
-    's/let mut ends = self\.ends\(\);\s*if let Some\(before\) = self\.until\.with\(&id, \|until\| \*until\) \{/let before = self.until.with(\&id, |until| *until);\n        let mut ends = self.ends();\n        if let Some(before) = before {/' \
+weaken 'blocks by hand: looked up before the lock' limiter/guard/manual_blocks.rs \
+    's/let mut ends = self\.ends\(\);\s*if let Some\(before\) = self\.until\.with\(&id, \|\(until, _\)\| \*until\) \{/let before = self.until.with(\&id, |(until, _)| *until);\n        let mut ends = self.ends();\n        if let Some(before) = before {/' \
     guard::models::two_blocks_of_one_caller_by_hand_are_one
-weaken 'blocks by hand: the flag is not set' limiter/guard/held.rs \
+weaken 'blocks by hand: the flag is not set' limiter/guard/manual_blocks.rs \
     's/self\.any\.store\(true, Ordering::Release\);//' \
     guard::models::blocks_by_hand_are_seen_by_whoever_comes_after_them
 
@@ -148,8 +148,8 @@ weaken 'steps: nobody looks for blocks' limiter/decide.rs \
 weaken 'steps: nobody looks for changed quotas' limiter/decide.rs \
     's/let changed = overrides\.quota\(.*?\);/let changed = overrides.quota(policy, None, None).filter(|_| false);/' \
     limiter::models::whole::once_a_quota_is_changed_no_call_overlooks_it
-weaken 'settlement: looked at, then marked' limiter/settlement.rs \
-    's/!self\.held\.settled\[index\]\.swap\(true, Ordering::Relaxed\)/{ let first = !self.held.settled[index].load(Ordering::Relaxed); self.held.settled[index].store(true, Ordering::Relaxed); first }/' \
+weaken 'settlement: looked at, then marked' limiter/receipt.rs \
+    's/!self\.inner\.settled\[index\]\.swap\(true, Ordering::Relaxed\)/{ let first = !self.inner.settled[index].load(Ordering::Relaxed); self.inner.settled[index].store(true, Ordering::Relaxed); first }/' \
     limiter::models::whole::a_charge_is_settled_once_by_however_many_clones
 
 # The table of rows.

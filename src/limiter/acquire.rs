@@ -1,4 +1,4 @@
-//! A call with choices.
+//! A call with options.
 
 use std::borrow::Cow;
 use std::future::{Future, IntoFuture};
@@ -11,44 +11,41 @@ use super::future::Finish;
 use super::{CallContext, Charge, DecisionFuture, LimitError, RateLimiter, Reservation};
 use crate::policy::{Allowed, Signals};
 
-/// A call to a limiter in the making: `limiter.acquire(&policy, key).cost(3).await`.
+/// A call to a limiter, before it is sent: `limiter.acquire(&policy, key).cost(3).await`.
 ///
-/// `T` is what awaiting returns: a `Result<Allowed, LimitError>` after [`acquire`](RateLimiter::acquire), which fails on a
-/// denial, and a `Result<Decision, Error>` after [`try_acquire`](RateLimiter::try_acquire).
+/// `T` is the output of awaiting it: a `Result<Allowed, LimitError>` after [`acquire`](RateLimiter::acquire), where a
+/// denial is an error, and a `Result<Decision, Error>` after [`try_acquire`](RateLimiter::try_acquire).
 ///
 /// ```
 /// # use tollgate::{protection::{DenyList, DenyRule}, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(1000, MINUTE).max_reserved(500));
 ///
 /// let list = DenyList::from_iter([DenyRule::country("KP")?]);
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
 ///
-/// // Only asked, and then taken; awaiting is sending.
 /// let tokens = || limiter.acquire(&TOKENS, "ada").cost(800);
-/// tokens().check().await?;
-/// assert_eq!(tokens().send().await?.remaining(), 200);
+/// tokens().check().await?; // spends nothing
+/// assert_eq!(tokens().send().await?.remaining(), 200); // as `.await` does
 ///
-/// // A turn, if it is not too far away.
+/// // Reserve tokens for later, if they are due soon enough.
 /// assert!(tokens().cost(400).reserve_within(SECOND).await.is_err());
-/// let turn = tokens().cost(400).reserve().await?;
-/// assert!(turn.delay() > 11 * SECOND);
-/// turn.into_receipt();
+/// let reservation = tokens().cost(400).reserve().await?;
+/// assert!(reservation.delay() > 11 * SECOND);
+/// reservation.into_receipt();
 ///
-/// // In hand: given back if it is dropped.
+/// // Given back when dropped.
 /// let usage = limiter.acquire(&TOKENS, "eve").cost(800).hold().await?;
 /// drop(usage);
 /// assert_eq!(limiter.remaining(&TOKENS, "eve").await?, 1000);
 ///
-/// // What else is known of the caller.
+/// // Signals of the caller.
 /// let call = limiter.try_acquire(&TOKENS, "eve").ip([192, 0, 2, 7].into()).user_agent("curl/8.5.0");
 /// assert_eq!(call.label("asn", "64496").country("KP").await?.reason(), Reason::DenyList);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Debug)]
-#[must_use = "nothing is asked until it is awaited"]
+#[must_use = "a call does nothing until it is awaited or sent"]
 pub struct Acquire<'a, T = Result<Allowed, LimitError>> {
     limiter: &'a RateLimiter,
     charge: Charge<'a>,
@@ -60,56 +57,55 @@ impl<'a, T> Acquire<'a, T> {
         Acquire { limiter, charge, finish }
     }
 
-    /// How many tokens: any number; more than the quota ever has is denied for good. Defaults to 1. With 0 nothing is
-    /// spent; it is denied while the key is in debt.
+    /// Sets the number of tokens, 1 by default. A cost above the quota's capacity is always denied. A cost of 0 spends
+    /// nothing, and is denied while the key is in debt.
     pub fn cost(mut self, tokens: u64) -> Acquire<'a, T> {
         self.charge = self.charge.cost(tokens);
         self
     }
 
-    /// The caller's address, for [deny lists](crate::protection::DenyList) and [blocks](crate::protection::AutoBlock).
+    /// Sets the caller's address, a [signal](crate::protection::Signals) for deny lists and blocks.
     pub fn ip(self, address: IpAddr) -> Acquire<'a, T> {
-        self.tell(|signals| signals.ip(address))
+        self.with_signals(|signals| signals.ip(address))
     }
 
-    /// The caller's user agent, for deny lists and blocks.
+    /// Sets the caller's user agent, for deny lists and blocks.
     pub fn user_agent(self, text: impl Into<String>) -> Acquire<'a, T> {
-        self.tell(|signals| signals.user_agent(text))
+        self.with_signals(|signals| signals.user_agent(text))
     }
 
-    /// The caller's country, two letters (ISO 3166-1), for deny lists and blocks.
+    /// Sets the caller's country, two letters (ISO 3166-1), for deny lists and blocks.
     pub fn country(self, code: impl Into<String>) -> Acquire<'a, T> {
-        self.tell(|signals| signals.country(code))
+        self.with_signals(|signals| signals.country(code))
     }
 
-    /// Anything else that is known of the caller, by name and value, for deny lists and blocks.
+    /// Adds a label of the caller, a name and a value, for deny lists and blocks.
     pub fn label(self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Acquire<'a, T> {
-        self.tell(|signals| signals.label(name, value))
+        self.with_signals(|signals| signals.label(name, value))
     }
 
     fn decide(self, take: bool) -> DecisionFuture<T> {
         let Charge { policy, subject, ask, signals } = self.charge;
         let none = Signals::new();
-        let around = CallContext::of(take, signals.as_deref().unwrap_or(&none));
-        self.limiter.decide(&[(policy, &subject, ask)], around).finish(self.limiter, self.finish)
+        let context = CallContext::of(take, signals.as_deref().unwrap_or(&none));
+        self.limiter.decide(&[(policy, &subject, ask)], context).finish(self.limiter, self.finish)
     }
 
-    fn tell(mut self, more: impl FnOnce(Signals) -> Signals) -> Acquire<'a, T> {
+    fn with_signals(mut self, more: impl FnOnce(Signals) -> Signals) -> Acquire<'a, T> {
         let signals = self.charge.signals.take().map(|signals| *signals).unwrap_or_default();
         self.charge = self.charge.signals(more(signals));
         self
     }
 
-    /// Asks without taking anything.
+    /// Returns what [`send`](Acquire::send) would return, without spending anything.
     ///
     /// # Errors
-    /// If the backend cannot decide; and if it is denied, unless the call began with
-    /// [`try_acquire`](RateLimiter::try_acquire).
+    /// If the backend cannot decide; after [`acquire`](RateLimiter::acquire), also if the call is denied.
     pub fn check(self) -> DecisionFuture<T> {
         self.decide(false)
     }
 
-    /// Asks, and takes. Awaiting does the same.
+    /// Makes the charge. Awaiting the call does the same.
     ///
     /// # Errors
     /// As [`check`](Acquire::check).
@@ -118,26 +114,27 @@ impl<'a, T> Acquire<'a, T> {
     }
 }
 
-/// What fails on a denial in any case is not there after [`try_acquire`](RateLimiter::try_acquire).
+/// A denial is always an error for these, so [`try_acquire`](RateLimiter::try_acquire) does not offer them.
 impl Acquire<'_> {
-    /// Asks, and takes a turn, however far away it is: for callers that do their own waiting. The quota
+    /// Reserves the tokens for as soon as they are available, however late, for callers that wait on their own. The quota
     /// needs [`max_reserved`](crate::Quota::max_reserved) or
     /// [`unlimited_reservations`](crate::Quota::unlimited_reservations).
     ///
-    /// The turn stays charged if the [`Reservation`](super::Reservation) is dropped;
-    /// [`cancel`](super::Reservation::cancel) gives it back.
+    /// [`delay`](super::Reservation::delay) returns the time until the tokens are due, and
     #[cfg_attr(feature = "wait", doc = "[`wait`](super::Reservation::wait)")]
     #[cfg_attr(not(feature = "wait"), doc = "`wait` (feature `wait`)")]
-    /// waits for it, [`delay`](super::Reservation::delay) returns how far away it is.
+    /// waits for it. Dropping the [`Reservation`](super::Reservation) keeps the charge;
+    /// [`cancel`](super::Reservation::cancel) gives it back.
     ///
     /// # Errors
-    /// If it is denied, the backend cannot decide, or the quota has no turns ([`LimitError::NoReservations`]).
+    /// If the call is denied, the backend cannot decide, or the quota allows no reservations
+    /// ([`LimitError::NoReservations`]).
     pub fn reserve(self) -> impl Future<Output = Result<Reservation, LimitError>> + Send + use<> {
         let held = self.limiter.hold_all([self.charge.reserve()]);
         async { held.await.map(Reservation::kept) }
     }
 
-    /// The same with a turn that is at most `wait` away (rounded up to whole microseconds).
+    /// Like [`reserve`](Acquire::reserve), but denied unless due within `wait` (rounded up to whole microseconds).
     ///
     /// # Errors
     /// As [`reserve`](Acquire::reserve).
@@ -149,67 +146,60 @@ impl Acquire<'_> {
         async { held.await.map(Reservation::kept) }
     }
 
-    /// Asks, and takes with the charge in hand: it is given back if the [`Reservation`](super::Reservation) is dropped,
-    /// and its true cost can be told afterwards.
+    /// Makes a charge that can be settled; dropping the [`Reservation`](super::Reservation) gives it back.
     ///
-    /// Not for attempts that are to count whatever comes of them, such as logins: a client that leaves takes its
-    /// attempt back. There, [`limit`](RateLimiter::limit), or [`into_receipt`](super::Reservation::into_receipt) at once.
+    /// Do not use it for attempts that must count, such as logins: a client that disconnects would get its attempt
+    /// back. Use [`limit`](RateLimiter::limit) or [`into_receipt`](super::Reservation::into_receipt) there.
     ///
     /// # Errors
-    /// If it is denied, or the backend cannot decide.
+    /// If the call is denied, or the backend cannot decide.
     pub fn hold(self) -> DecisionFuture<Result<Reservation, LimitError>> {
         self.limiter.hold_all([self.charge])
     }
 
-    /// Asks, takes, and waits for the turn if it is at most `wait` away. The quota needs
+    /// Makes the charge and waits until the tokens are due, if that is within `wait`. The quota needs
     /// [`max_reserved`](crate::Quota::max_reserved) or
-    /// [`unlimited_reservations`](crate::Quota::unlimited_reservations): without turns to wait for, every call fails, also
-    /// one whose tokens are there at once, so that the first call shows the mistake.
-    ///
-    /// Dropped before its turn, it gives the turn back. What it returns can tell the true cost afterwards, or be
-    /// dropped.
+    /// [`unlimited_reservations`](crate::Quota::unlimited_reservations); without them every call fails, even one that
+    /// need not wait, so that the first call reveals the mistake.
     ///
     /// ```
-    /// use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR, SECOND};
-    ///
+    /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR, SECOND};
     /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(100, SECOND).capacity(1).max_reserved(50));
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::LimitError> {
-    /// let limiter = RateLimiter::default();
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LimitError> {
+    /// # let limiter = RateLimiter::default();
     /// for _ in 0..5 {
-    ///     limiter.acquire(&CALLS, "their API").wait_up_to(SECOND).await?;
-    ///     // 10 ms apart
+    ///     limiter.acquire(&CALLS, "their API").wait_up_to(SECOND).await?; // 10 ms apart
     /// }
-    ///
-    /// static PLAIN: Policy = Policy::new("plain", Quota::token_bucket(1, HOUR));
-    /// let error = limiter.acquire(&PLAIN, "their API").wait_up_to(2 * HOUR).await.unwrap_err();
+    /// let plain = Policy::new("plain", Quota::token_bucket(1, HOUR)); // no reservations
+    /// let error = limiter.acquire(&plain, "their API").wait_up_to(2 * HOUR).await.unwrap_err();
     /// assert!(matches!(error, LimitError::NoReservations(_)));
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     ///
-    /// A key that is [paused](RateLimiter::pause) is waited for as well, if the pause ends within `wait`.
+    /// The receipt can settle the charge, or be dropped. Dropping the future while it waits gives the charge back.
     ///
-    /// It takes one of the limiter's places to wait ([`max_waiting`](super::RateLimiterBuilder::max_waiting)); without
-    /// one it asks without waiting.
+    /// If the key is [paused](RateLimiter::pause), the call also waits for the end of the pause, provided that it is
+    /// within `wait`. At most [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls of a limiter wait; beyond
+    /// that, a call that would have to wait is denied.
     ///
     /// # Errors
     /// As [`reserve`](Acquire::reserve).
     ///
     /// # Panics
-    /// Outside of a tokio runtime, if it has to wait, unless the backend's [clock](crate::clock::Clock) has its own way to.
+    /// If it has to wait outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) has its own
+    /// timers.
     #[cfg(feature = "wait")]
     pub fn wait_up_to(self, wait: Duration) -> impl Future<Output = Result<Receipt, LimitError>> + Send + use<> {
         let (limiter, charge) = (self.limiter, self.charge.reserve_within(wait));
-        let place = limiter.place();
-        let wait = if place.is_some() { wait } else { Duration::ZERO };
-        // Without a place the call does not wait; without turns it fails either way.
-        let charge = if place.is_some() || !limiter.has_turns(&charge) { charge } else { charge.at_once() };
+        let slot = limiter.wait_slot();
+        let wait = if slot.is_some() { wait } else { Duration::ZERO };
+        // Without a slot the call must not wait. Without reservations it fails either way.
+        let charge =
+            if slot.is_some() || !limiter.allows_reservations(&charge) { charge } else { charge.without_reservation() };
         let (answer, last) = (limiter.reserve_all(&[charge], wait), limiter.latest(wait));
         async move {
-            // Free again as soon as there is nothing to wait for.
-            let _place = place;
+            // Released as soon as the call stops waiting.
+            let _slot = slot;
             answer.await?.until(last).wait().await
         }
     }

@@ -1,7 +1,7 @@
 //! The user agents of a deny list that have a `*`.
 //!
-//! Nearly all of them are `*text*`. One automaton finds all of those texts in one pass, so that a thousand of them cost a
-//! request little more than one. The others are tried one after the other.
+//! Most of them have the form `*text*`. One automaton finds all these texts in one pass, so a thousand of them cost
+//! little more than one. The others are tried one by one.
 
 use std::sync::Arc;
 
@@ -9,12 +9,11 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 use crate::policy::{DenyRule, Pattern};
 
-/// The patterns of a list.
 #[derive(Default)]
 pub(super) struct Agents {
-    /// Finds the texts of `*text*`.
+    /// Finds the texts of `*text*` patterns.
     texts: Option<AhoCorasick>,
-    /// Their rules, in the order of the texts.
+    /// The rules of these patterns, in the order of the texts.
     by_text: Vec<Arc<DenyRule>>,
     others: Vec<(Pattern, Arc<DenyRule>)>,
 }
@@ -22,7 +21,7 @@ pub(super) struct Agents {
 impl Agents {
     pub(super) fn new(patterns: &[(&Pattern, &Arc<DenyRule>)]) -> Agents {
         let texts: Vec<_> = patterns.iter().filter_map(|(pattern, rule)| Some((pattern.inner()?, *rule))).collect();
-        // The smallest kind: some bytes for each byte of the texts. It fails only beyond two billion bytes of them.
+        // The smallest automaton. Building it fails only for more than two billion bytes of text.
         let automaton = AhoCorasick::builder()
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(texts.iter().map(|(text, _)| text))
@@ -36,14 +35,13 @@ impl Agents {
         }
     }
 
-    /// The rule of a pattern that matches `agent`, which is in lower case.
+    /// Returns the rule of a pattern that matches `agent`, which must be lowercase.
     pub(super) fn find(&self, agent: &str) -> Option<&Arc<DenyRule>> {
         let found = self.texts.as_ref().and_then(|texts| texts.find(agent));
         let by_text = found.and_then(|found| self.by_text.get(found.pattern().as_usize()));
         by_text.or_else(|| Some(&self.others.iter().find(|(pattern, _)| pattern.matches(agent))?.1))
     }
 
-    /// How many patterns there are.
     pub(super) fn len(&self) -> usize {
         self.by_text.len() + self.others.len()
     }
@@ -76,7 +74,7 @@ mod tests {
 
     #[test]
     fn point_12_the_longest_list_of_a_file_is_an_automaton_of_a_few_megabytes() {
-        // Texts that share nothing are the most that an automaton can be made of.
+        // Texts without common prefixes make the largest automaton.
         let text =
             |i: usize| (0..254).map(|at| char::from(b'a' + ((i * 7 + at * (i + 3)) % 26) as u8)).collect::<String>();
         let agents = agents(&(0..1000).map(|i| format!("*{}*", text(i))).collect::<Vec<_>>());

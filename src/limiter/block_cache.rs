@@ -1,12 +1,11 @@
-//! Denials of a remote backend that need no second question to it (step 3).
+//! The block cache: denies calls by rows of a remote backend that were read a moment ago (step 3).
 //!
-//! What is kept is not a verdict but the row, as the backend last showed it. Whoever else spends, spends more; so as
-//! long as nothing is given back, a row that is known denies whatever the true one would have to deny, and
-//! the arithmetic says so for any cost and wait under the quota with which it was seen. Under another quota a row is
-//! paid back at another pace, by asking as by spending: then the backend is asked.
+//! It stores rows, not verdicts. Other spending only adds to a row, so unless something is given back, whatever a
+//! cached row denies, the real row denies too, for any cost and wait under the quota with which it was read. Under
+//! another quota a row refills at another rate, so the backend is asked.
 //!
-//! What this limiter gives back is forgotten here at once. What another process gives back, resets or changes is not
-//! seen here, so a row is used for [`REMEMBERED`] only. Then the backend is asked again.
+//! What this limiter gives back is forgotten immediately. What other processes give back, reset or change is not seen,
+//! so a row is used for [`MAX_AGE`] only.
 
 use std::time::Duration;
 
@@ -17,38 +16,36 @@ use crate::backend::{RowId, Steps, Take};
 use crate::policy::{Digest, Placement};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How long a row is used after the backend was asked for it, by the local clock: the time within which every process
-/// admits what another one has given back.
-const REMEMBERED: Duration = SECOND;
+/// How long a row is used after the backend was asked for it, by the local clock.
+const MAX_AGE: Duration = SECOND;
 
-/// Rows of a remote backend, as they were last seen.
 pub(super) struct BlockCache {
     buckets: Box<[Mutex<Bucket>]>,
-    /// Under random numbers, so that a client cannot choose keys whose rows push another's out.
+    /// Random, so that a client cannot choose keys that displace another's row.
     placement: Placement,
 }
 
 #[derive(Default)]
 struct Bucket {
-    rows: [Option<Row>; WAYS],
-    /// How many times something here was forgotten: what was asked before is not learnt after.
+    rows: [Option<CachedRow>; WAYS],
+    /// How often a row was forgotten: an answer to an earlier question is not stored.
     forgotten: u64,
 }
 
 const WAYS: usize = 4;
 
 #[derive(Clone, Copy)]
-struct Row {
+struct CachedRow {
     id: Digest,
     state: State,
-    /// When the backend saw it so, by its clock.
+    /// When the backend read it, by the backend's clock.
     seen: Micros,
-    /// When it was asked and when it had answered, by the local clock: it was seen in between.
+    /// When the question was sent and answered, by the local clock; `seen` lies in between.
     asked: Micros,
     answered: Micros,
 }
 
-/// What has to be as it was for an answer to be learnt.
+/// Taken before the backend is asked; an answer is only stored if nothing was forgotten since.
 pub(super) struct Permit {
     asked: Micros,
     forgotten: SmallVec<[u64; 2]>,
@@ -60,26 +57,26 @@ impl BlockCache {
         BlockCache { buckets: (0..buckets).map(|_| Mutex::default()).collect(), placement: Placement::random() }
     }
 
-    /// The denial of these takes, if what is known of their rows is enough to tell.
+    /// Returns the denial of these takes, if the cached rows are enough for it.
     pub(super) fn denies(&self, takes: &[Take<'_>], now: Micros) -> Option<Steps> {
-        let mut rows: SmallVec<[Row; 2]> = SmallVec::new();
+        let mut rows: SmallVec<[CachedRow; 2]> = SmallVec::new();
         for (i, take) in takes.iter().enumerate() {
             let id = take.row.digest();
-            // Of several takes on one row the backend says when all of them fit.
+            // For several takes on one row, the backend computes when all of them fit.
             if rows[..i].iter().any(|row| row.id == id) {
                 return None;
             }
             let bucket = self.bucket(id);
             let known = bucket.known(id, now)?;
-            // The row as another quota sees it is paid back at another pace.
+            // Under another quota, the row refills at another rate.
             let is_unspent = known.state == State::default();
-            if known.state.stamp != take.quota.stamp() && !is_unspent || turns_come_and_go(take) {
+            if known.state.stamp != take.quota.stamp() && !is_unspent || may_be_granted_earlier(take) {
                 return None;
             }
             rows.push(*known);
         }
-        let latest = |row: &Row| row.seen.plus(now.micros_since(row.asked));
-        // At the latest that it may be there by now, when most is paid back.
+        let latest = |row: &CachedRow| row.seen.plus(now.micros_since(row.asked));
+        // At the latest possible time, when most is refilled.
         let is_denied = rows
             .iter()
             .zip(takes)
@@ -88,7 +85,7 @@ impl BlockCache {
             return None;
         }
         let answers = rows.iter().zip(takes).map(|(row, take)| {
-            // And at the earliest: whoever comes back when he is told is not too early.
+            // At the earliest possible time, so that a retry is not too early.
             let earliest = row.seen.plus(now.micros_since(row.answered));
             let step = step(&take.quota, &row.state, earliest, take.ask);
             if !step.is_allowed() {
@@ -97,35 +94,34 @@ impl BlockCache {
             let unspent = algorithm::step(&take.quota, &row.state, earliest, Ask::cost(0));
             Step { verdict: Verdict::Allow, ..unspent }
         });
-        // What is denied later is denied earlier; but whatever comes, nothing is granted here.
+        // A denial at the later time is also one at the earlier time; in any case, nothing is granted here.
         Some(answers.collect::<Steps>()).filter(|steps| !steps.all_granted())
     }
 
-    /// To be had before the backend is asked.
     pub(super) fn permit(&self, takes: &[Take<'_>], now: Micros) -> Permit {
         Permit { asked: now, forgotten: takes.iter().map(|take| self.bucket(take.row.digest()).forgotten).collect() }
     }
 
-    /// Remembers what the backend said, if it is of use: it denied, or nothing is left.
-    pub(super) fn learn(&self, takes: &[Take<'_>], steps: &Steps, stored: bool, permit: &Permit, now: Micros) {
+    /// Stores the rows of an answer that denies, or that leaves nothing.
+    pub(super) fn store(&self, takes: &[Take<'_>], steps: &Steps, taken: bool, permit: &Permit, now: Micros) {
         let granted = steps.all_granted();
-        if granted && !stored {
-            return; // What a question would have spent is not spent.
+        if granted && !taken {
+            return; // A check spends nothing.
         }
         let answers = || takes.iter().zip(steps.iter());
-        // A row that is known is learnt anew in any case: under another quota, spending may have paid it back.
-        let is_news = !granted || answers().any(|(take, step)| available(&take.quota, &step.state, step.now) == 0);
+        // A known row is stored in any case: spending under another quota may have refilled it.
+        let is_useful = !granted || answers().any(|(take, step)| available(&take.quota, &step.state, step.now) == 0);
         for ((take, step), forgotten) in answers().zip(&permit.forgotten) {
             let id = take.row.digest();
-            let learnt = Row { id, state: step.state, seen: step.now, asked: permit.asked, answered: now };
+            let stored_row = CachedRow { id, state: step.state, seen: step.now, asked: permit.asked, answered: now };
             let mut bucket = self.bucket(id);
-            if bucket.forgotten == *forgotten && (is_news || bucket.known(id, now).is_some()) {
-                bucket.put(learnt);
+            if bucket.forgotten == *forgotten && (is_useful || bucket.known(id, now).is_some()) {
+                bucket.put(stored_row);
             }
         }
     }
 
-    /// Forgets rows of which something may have been given back.
+    /// Forgets rows to which tokens may have been given back.
     pub(super) fn forget<'a>(&self, rows: impl Iterator<Item = RowId<'a>>) {
         for row in rows {
             let id = row.digest();
@@ -141,36 +137,35 @@ impl BlockCache {
     }
 }
 
-/// Whether what is denied may be granted earlier: to wait through several windows takes the less, the later in one it
-/// begins, and the most again at the start of the next.
-fn turns_come_and_go(take: &Take<'_>) -> bool {
+/// Whether a denied take may fit earlier than computed: a wait through several windows is shorter if it begins late in
+/// one, and longest at the start of the next.
+fn may_be_granted_earlier(take: &Take<'_>) -> bool {
     take.quota.algorithm().has_windows() && take.ask.max_wait().is_some() && take.ask.tokens() > take.quota.limit()
 }
 
 impl Bucket {
-    /// The row, if the backend was asked for it a short time ago.
-    fn known(&self, id: Digest, now: Micros) -> Option<&Row> {
+    fn known(&self, id: Digest, now: Micros) -> Option<&CachedRow> {
         self.rows.iter().flatten().find(|row| row.id == id && row.is_current(now))
     }
 
-    /// In the place of what was known of it before, or else of what was asked first.
-    fn put(&mut self, row: Row) {
+    /// Replaces the same row, else the one that was asked first.
+    fn put(&mut self, row: CachedRow) {
         let same = self.rows.iter().position(|known| known.is_some_and(|known| known.id == row.id));
         let place = same.unwrap_or_else(|| {
             let asked = |place: &usize| self.rows[*place].map(|known| known.asked);
             (0..WAYS).min_by_key(asked).unwrap_or(0)
         });
-        // Of two answers the one that the backend gave later, unless that is too old to be used.
-        let is_later = |known: Row| known.id == row.id && known.seen > row.seen && known.is_current(row.answered);
+        // Keeps a row that the backend read later, unless it is too old.
+        let is_later = |known: CachedRow| known.id == row.id && known.seen > row.seen && known.is_current(row.answered);
         if !self.rows[place].is_some_and(is_later) {
             self.rows[place] = Some(row);
         }
     }
 }
 
-impl Row {
+impl CachedRow {
     fn is_current(&self, now: Micros) -> bool {
-        now.since(self.asked) < REMEMBERED
+        now.since(self.asked) < MAX_AGE
     }
 }
 

@@ -1,4 +1,4 @@
-//! Choices for a limiter.
+//! The builder of a limiter.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
@@ -7,20 +7,19 @@ use super::block_cache::BlockCache;
 use super::failure::Failure;
 use super::guard::Guard;
 use super::local::LocalTime;
-use super::noticed::Noticed;
+use super::mistake_tracker::MistakeTracker;
 use super::overrides::Overrides;
 use super::queue::Queues;
-use super::{AutoBlock, DenyList, FailureMode, Inner, Observer, RateLimiter, turn};
+use super::{AutoBlock, DenyList, FailureMode, Inner, Observer, RateLimiter, waiting};
 use crate::backend::{Backend, NoticeSubscriber};
 use crate::policy::{Key, Policy, Secret};
 use crate::sync::atomic::AtomicUsize;
 
-/// Choices for a [`RateLimiter`].
+/// Builds a [`RateLimiter`].
 ///
 /// ```
-/// use tollgate::{observe::{Decided, Observer}, protection::{AutoBlock, DenyList, DenyRule}, FailureMode, MemoryBackend, Policy, Quota};
-/// use tollgate::{key::Secret, RateLimiter, Reason, HOUR, SECOND};
-///
+/// use tollgate::{observe::{Decided, Observer}, protection::{AutoBlock, DenyList, DenyRule}};
+/// use tollgate::{key::Secret, FailureMode, MemoryBackend, Policy, Quota, RateLimiter, Reason, HOUR, SECOND};
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND));
 ///
@@ -32,23 +31,21 @@ use crate::sync::atomic::AtomicUsize;
 ///     }
 /// }
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let list = DenyList::from_iter([DenyRule::key("mallory")]);
 /// let limiter = RateLimiter::builder(MemoryBackend::new())
 ///     .secret(Secret::random())
 ///     .deny_list(&list)
-///     .auto_block(AutoBlock::new([&LOGIN]).threshold(10).without_keys()) // anybody can name an account
+///     .auto_block(AutoBlock::new([&LOGIN]).threshold(10).without_keys()) // accounts are not verified
 ///     .observer(Log)
-///     // For a backend elsewhere, when it is down; and what of it is remembered here.
+///     // These matter for remote backends:
 ///     .on_failure(FailureMode::fallback(0.25))
 ///     .on_failure_of(&SEARCH, FailureMode::Allow)
 ///     .fallback_backend(MemoryBackend::builder().max_rows(10_000).build())
 ///     .block_cache(4096)
 ///     .build();
 /// assert_eq!(limiter.try_limit(&LOGIN, "mallory").await?.reason(), Reason::DenyList);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 pub struct RateLimiterBuilder {
     backend: Box<dyn Backend>,
@@ -68,104 +65,98 @@ impl RateLimiterBuilder {
             secret: backend.secret(),
             backend,
             failure: Failure::default(),
-            max_waiting: turn::MAX_WAITING,
+            max_waiting: waiting::DEFAULT_MAX_WAITING,
             deny: None,
             auto_block: None,
-            block_cache: BLOCK_CACHE,
+            block_cache: DEFAULT_BLOCK_CACHE_ROWS,
             observers: Vec::new(),
         }
     }
 
-    /// The secret under which keys are hashed. Defaults to a random one; processes that share a backend need the same.
+    /// Sets the secret under which keys are hashed. Processes that share a backend need the same secret. Default: the
+    /// backend's secret if it has one, else a random one.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RateLimiterBuilder {
         self.secret = Some(secret);
         self
     }
 
-    /// What to do when the backend cannot decide. Defaults to [`FailureMode::Deny`].
+    /// Sets what to do when the backend cannot decide. Default: [`FailureMode::Deny`].
     #[must_use]
     pub fn on_failure(mut self, mode: FailureMode) -> RateLimiterBuilder {
         self.failure.default = mode;
         self
     }
 
-    /// [`on_failure`](RateLimiterBuilder::on_failure) for one policy, and all that go by its name.
+    /// Sets the [failure mode](RateLimiterBuilder::on_failure) of all policies with the name of this one.
     #[must_use]
     pub fn on_failure_of(mut self, policy: &Policy, mode: FailureMode) -> RateLimiterBuilder {
         self.failure.of.insert(policy.name().as_str().to_owned(), mode);
         self
     }
 
-    /// The backend of [`FailureMode::Fallback`], one that answers at once. Defaults to a
-    /// [`MemoryBackend`](crate::MemoryBackend) on the system's clock.
+    /// Sets the backend of [`FailureMode::Fallback`], which must answer without waiting. Default: a
+    /// [`MemoryBackend`](crate::MemoryBackend) on the system clock.
     #[must_use]
     pub fn fallback_backend(mut self, backend: impl Backend) -> RateLimiterBuilder {
         self.failure.fallback = OnceLock::from(Box::new(backend) as Box<dyn Backend>);
         self
     }
 
-    /// How many may wait for their turns at once, in layers and in [`wait_up_to`](crate::limiter::Acquire::wait_up_to). Defaults
-    /// to 10,000. Whoever comes when all places are taken is decided without waiting: allowed if it fits at once, else
-    /// denied.
-    ///
-    /// How many wait of one key is the quota's to say: [`Quota::max_reserved`](crate::Quota::max_reserved).
+    /// Sets how many calls may wait at the same time, in layers and in
+    /// [`wait_up_to`](crate::limiter::Acquire::wait_up_to). Further calls do not wait: they are allowed or denied
+    /// immediately. Default: 10,000. The bound per key is [`Quota::max_reserved`](crate::Quota::max_reserved).
     ///
     /// ```
-    /// use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, SECOND};
-    ///
-    /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).unlimited_reservations());
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
+    /// # use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, SECOND};
+    /// # static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).unlimited_reservations());
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
     /// let limiter = RateLimiter::builder(MemoryBackend::new()).max_waiting(0).build();
-    /// assert!(limiter.acquire(&CALLS, "ada").wait_up_to(SECOND).await.is_ok()); // it fits at once
-    /// assert!(limiter.acquire(&CALLS, "ada").wait_up_to(SECOND).await.is_err()); // it would have to wait
+    /// assert!(limiter.acquire(&CALLS, "ada").wait_up_to(SECOND).await.is_ok()); // need not wait
+    /// assert!(limiter.acquire(&CALLS, "ada").wait_up_to(SECOND).await.is_err()); // would have to wait
     /// # }
     /// ```
     #[cfg(feature = "wait")]
     #[must_use]
-    pub fn max_waiting(mut self, places: usize) -> RateLimiterBuilder {
-        self.max_waiting = places;
+    pub fn max_waiting(mut self, calls: usize) -> RateLimiterBuilder {
+        self.max_waiting = calls;
         self
     }
 
-    /// Whom to deny whatever the limits say. The list can be edited while it is in use, and shared by limiters. Nobody
-    /// by default; said again, the last list counts.
+    /// Sets the deny list, which can be edited while it is in use, and shared by limiters. Default: none.
     #[must_use]
     pub fn deny_list(mut self, list: &DenyList) -> RateLimiterBuilder {
         self.deny = Some(list.clone());
         self
     }
 
-    /// Blocks whoever is denied again and again. Off by default.
+    /// Blocks callers that are denied repeatedly. Default: off.
     #[must_use]
     pub fn auto_block(mut self, rules: AutoBlock) -> RateLimiterBuilder {
         self.auto_block = Some(rules);
         self
     }
 
-    /// How many rows of a remote backend to remember as they were last seen; 0 = none. Defaults to 16,384, at 100 bytes
-    /// each. For backends in this process it is not needed, and does nothing.
+    /// Sets how many rows of a remote backend to cache, at 100 bytes each; 0 turns the cache off. Backends in this
+    /// process do not use it. Default: 16,384.
     ///
-    /// A key that is known to be denied is denied here, without a journey, until the backend may allow it again, and for
-    /// a second at most: then the backend is asked again. For a smaller cost or a longer wait the backend may allow it
-    /// earlier, and that counts. What this limiter gives back, resets or changes is seen at once; what other processes
-    /// give back, reset or change, within a second.
+    /// A call that its cached row is enough to deny is denied without asking the backend, for one second after the row
+    /// was read. The decision takes the cost and the wait of the call into account. What this limiter gives back,
+    /// resets or changes takes effect immediately; what other processes do, within a second.
     #[must_use]
     pub fn block_cache(mut self, rows: usize) -> RateLimiterBuilder {
         self.block_cache = rows;
         self
     }
 
-    /// Somebody to be told of every decision. Said several times, each is. Nobody by default.
+    /// Adds an observer of every decision. May be called repeatedly; every observer is notified. Default: none.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> RateLimiterBuilder {
         self.observers.push(Arc::new(observer));
         self
     }
 
-    /// The limiter, with these choices.
+    /// Builds the limiter.
     pub fn build(self) -> RateLimiter {
         let guard = Guard::new(self.deny, self.auto_block);
         let block_cache = (self.backend.is_remote() && self.block_cache > 0).then(|| BlockCache::new(self.block_cache));
@@ -184,7 +175,7 @@ impl RateLimiterBuilder {
             overrides: Overrides::default(),
             block_cache,
             observers: self.observers,
-            noticed: Noticed::default(),
+            mistakes: MistakeTracker::default(),
         });
         if let Some(channel) = channel {
             let reader: Weak<Inner> = Arc::downgrade(&inner);
@@ -206,5 +197,4 @@ impl fmt::Debug for RateLimiterBuilder {
     }
 }
 
-/// Rows of a remote backend that are remembered unless told otherwise.
-const BLOCK_CACHE: usize = 16_384;
+const DEFAULT_BLOCK_CACHE_ROWS: usize = 16_384;

@@ -1,4 +1,4 @@
-//! The path of every decision, in numbered steps. Handlers, layers and status endpoints all call it.
+//! The path of every decision, in numbered steps.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,79 +8,75 @@ use smallvec::SmallVec;
 
 use super::block_cache::Permit;
 use super::future::{Answer, DecisionFuture};
-use super::guard::{Barred, Known};
-use super::notices::News;
+use super::guard::{BlockedBy, SignalIds};
+use super::notices::NoticeContent;
 use super::observer::{Blocked, Decided, Failed};
 use super::{Inner, RateLimiter};
 use crate::algorithm::{Ask, Steps};
 use crate::backend::{Error, ErrorKind, RowId, Take};
 use crate::policy::{DecidedBy, Decision, Decisions, Key, Policy, Signals, Subject};
 
-/// The context of a call: everything but its charges.
+/// Everything about a call but its charges.
 #[derive(Clone, Copy)]
 pub(crate) struct CallContext<'a> {
-    /// Charge the rows, or only look at them.
+    /// Whether to charge the rows, or only to read them.
     pub(crate) take: bool,
     /// Whether a denial is enforced, or only reported (shadow mode).
     pub(crate) enforced: bool,
     /// Whether the caller can await a remote backend.
     pub(crate) waits: bool,
-    /// How long the call can be held if its rows are paused.
+    /// How long a pause may hold the call.
     pub(crate) patience: Duration,
     pub(crate) signals: &'a Signals,
 }
 
 impl<'a> CallContext<'a> {
-    /// Of a call that is enforced, can await a remote backend, and cannot be held.
+    /// For a call that is enforced, can await a remote backend, and cannot be held.
     pub(crate) fn of(take: bool, signals: &'a Signals) -> CallContext<'a> {
         CallContext { take, enforced: true, waits: true, patience: Duration::ZERO, signals }
     }
 }
 
-/// What the steps after the backend need to know about the call.
-pub(super) struct Call {
+pub(super) struct CallState {
     take: bool,
     enforced: bool,
-    /// When a remote backend was asked, for observers.
     began: Option<Instant>,
-    /// Allows the block cache to store the remote backend's answer.
     permit: Option<Permit>,
-    caller: Option<Box<Caller>>,
+    caller: Option<Box<CallerIds>>,
 }
 
-impl Call {
-    /// A call that was decided before, and has waited since.
-    fn late() -> Call {
-        Call { take: true, enforced: true, began: None, permit: None, caller: None }
+impl CallState {
+    /// A call that was decided before and has waited since.
+    fn late() -> CallState {
+        CallState { take: true, enforced: true, began: None, permit: None, caller: None }
     }
 }
 
-/// The identities that a caller can be blocked by. Boxed, because few limiters count denials.
-struct Caller {
-    known: Known,
-    /// One for each take.
+/// What a caller can be blocked by. Boxed, because few limiters count denials.
+struct CallerIds {
+    signal_ids: SignalIds,
+    /// One per take.
     keys: Vec<Option<Key>>,
 }
 
 type Takes<'a> = SmallVec<[Take<'a>; 4]>;
 
 impl RateLimiter {
-    /// Decides several charges together: all are granted, or none.
     pub(crate) fn decide<'a>(
         &self,
         charges: &[(&'a Policy, &'a Subject, Ask)],
-        around: CallContext<'_>,
+        context: CallContext<'_>,
     ) -> DecisionFuture<Answer> {
         let Inner { backend, guard, overrides, block_cache, time, .. } = &*self.inner;
-        let CallContext { take, enforced, waits, patience, signals } = around;
-        let mut call = Call { take, enforced, began: None, permit: None, caller: None };
+        let CallContext { take, enforced, waits, patience, signals } = context;
+        let mut call = CallState { take, enforced, began: None, permit: None, caller: None };
 
         // 1. Resolve the row and its quotas: those set at run time, else the tier's, else the policy's own.
         let (mut takes, mut keys) = (Takes::new(), Vec::new());
         let is_guarded = guard.is_needed();
         for (policy, subject, ask) in charges {
             let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
-            self.inner.see(policy);
+            self.inner.check_conflicts(policy);
             let tier = subject.tier_name();
             let of_tier = tier.and_then(|tier| policy.quotas_of_tier(tier));
             if let (Some(tier), None) = (tier, of_tier) {
@@ -129,19 +125,18 @@ impl RateLimiter {
         self.ask(call, &takes)
     }
 
-    /// Decides charges that were held by a pause, from step 4 on: what comes before has been decided.
+    /// Decides charges that a pause held, from step 4 on.
     pub(super) fn decide_again(&self, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
-        self.ask(Call::late(), takes)
+        self.ask(CallState::late(), takes)
     }
 
-    /// Observes a denial of charges whose turn has come.
     pub(super) fn observe_late(&self, denied: &Decisions) {
-        self.observe(&Call::late(), denied);
+        self.observe(&CallState::late(), denied);
     }
 
     /// 4. The backend decides all takes at one instant: all are granted, or none.
     #[inline]
-    fn ask(&self, mut call: Call, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
+    fn ask(&self, mut call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
         let Inner { backend, observers, .. } = &*self.inner;
         if backend.is_remote() {
             call.began = (!observers.is_empty()).then(Instant::now);
@@ -157,7 +152,7 @@ impl RateLimiter {
     #[inline]
     pub(super) fn conclude(
         &self,
-        call: &Call,
+        call: &CallState,
         takes: &[Take<'_>],
         answer: Result<Steps, Error>,
     ) -> Result<Decisions, Error> {
@@ -171,50 +166,48 @@ impl RateLimiter {
 
     /// 5. Failure: if the backend failed, the failure mode decides instead, or the error is returned.
     #[inline]
-    fn decided(&self, call: &Call, takes: &[Take<'_>], answer: Result<Steps, Error>) -> Result<Decisions, Error> {
+    fn decided(&self, call: &CallState, takes: &[Take<'_>], answer: Result<Steps, Error>) -> Result<Decisions, Error> {
         let steps = match answer {
             Ok(steps) if steps.len() == takes.len() => steps,
             // A malformed answer is a failure, too.
-            Ok(_) => return self.failed(call, takes, wrong_number()),
+            Ok(steps) => return self.failed(call, takes, wrong_number(takes.len(), steps.len())),
             Err(error) => return self.failed(call, takes, error),
         };
         if let (Some(cache), Some(permit)) = (&self.inner.block_cache, &call.permit) {
-            cache.learn(takes, &steps, call.take, permit, self.inner.time.now());
+            cache.store(takes, &steps, call.take, permit, self.inner.time.now());
         }
         Ok(decisions(takes, &steps))
     }
 
-    /// Steps 6 and 7.
+    /// 6 and 7. Protect: count denials, and block callers that have too many. Observe.
     #[inline]
-    fn protect_and_observe(&self, call: &Call, decided: &Decisions) {
+    fn protect_and_observe(&self, call: &CallState, decided: &Decisions) {
         if call.take && !decided.is_allowed() {
             decided.violated().for_each(|decision| self.inner.denied(decision));
         }
-        // 6. Protect: count denials, and block callers that have too many.
         if let Some(caller) = &call.caller {
             self.protect(caller, decided);
         }
-        // 7. Observe.
         if !self.inner.observers.is_empty() {
             self.observe(call, decided);
         }
     }
 
-    /// The denial of a blocked caller. If it is not blocked, stores what step 6 needs in `call`.
+    /// Returns the denial of a blocked caller; otherwise stores what step 6 needs in `call`.
     fn blocked(
         &self,
         keys: &[Option<&Key>],
         takes: &[Take<'_>],
         signals: &Signals,
-        call: &mut Call,
+        call: &mut CallState,
     ) -> Option<Decisions> {
         let Inner { guard, hash, time, .. } = &*self.inner;
-        let (known, now) = (guard.known(signals, hash), time.now());
+        let (signal_ids, now) = (guard.signal_ids(signals, hash), time.now());
         let callers = keys.iter().zip(takes).map(|(key, take)| (take.row.policy, *key, take.row.key));
-        let Some(Barred { rule, until }) = guard.bars(callers, signals, &known, now) else {
+        let Some(BlockedBy { rule, until }) = guard.blocked_by(callers, signals, &signal_ids, now) else {
             if guard.counts() && call.take && call.enforced {
                 let keys = keys.iter().map(|key| key.cloned()).collect();
-                call.caller = Some(Box::new(Caller { known, keys }));
+                call.caller = Some(Box::new(CallerIds { signal_ids, keys }));
             }
             return None;
         };
@@ -234,7 +227,7 @@ impl RateLimiter {
     }
 
     #[cold]
-    fn failed(&self, call: &Call, takes: &[Take<'_>], error: Error) -> Result<Decisions, Error> {
+    fn failed(&self, call: &CallState, takes: &[Take<'_>], error: Error) -> Result<Decisions, Error> {
         let latency = call.began.map(|began| began.elapsed());
         for take in takes {
             let failed = Failed { policy: take.row.policy, key: take.row.key, error: &error, latency };
@@ -244,27 +237,27 @@ impl RateLimiter {
     }
 
     #[cold]
-    fn protect(&self, caller: &Caller, decided: &Decisions) {
+    fn protect(&self, caller: &CallerIds, decided: &Decisions) {
         let Inner { guard, time, observers, .. } = &*self.inner;
         if decided.is_allowed() {
-            // A decision that failed open is no evidence of good behaviour, nor is a charge of cost 0.
+            // Decisions that failed open and charges of cost 0 are not evidence of good behavior.
             let is_evidence =
                 |decision: &&Decision| decision.decided_by() != DecidedBy::FailOpen && decision.cost() > 0;
             let seen = decided.iter().filter(is_evidence);
-            return guard.allowed(seen.map(|decision| (decision.policy(), decision.key())), &caller.known);
+            return guard.allowed(seen.map(|decision| (decision.policy(), decision.key())), &caller.signal_ids);
         }
         let denied = decided.iter().zip(&caller.keys).filter(|(decision, _)| decision.is_violated());
         let denied = denied.map(|(decision, key)| (decision.policy(), key.as_ref(), decision.key()));
-        for earned in guard.denied(denied, &caller.known, time.now()) {
+        for block in guard.denied(denied, &caller.signal_ids, time.now()) {
             // The block holds in this process even if the others cannot be notified.
-            self.inner.tell(&News::Block(earned.id, Some((earned.lasts, earned.times))));
-            let rule = earned.signal.to_rule();
-            let blocked = Blocked { rule: &rule, lasts: earned.lasts, times: earned.times };
+            self.inner.publish_later(&NoticeContent::Block(block.id, Some((block.lasts, block.times))));
+            let rule = block.signal.to_rule();
+            let blocked = Blocked { rule: &rule, lasts: block.lasts, times: block.times };
             observers.iter().for_each(|observer| observer.blocked(&blocked));
         }
     }
 
-    fn observe(&self, call: &Call, decided: &Decisions) {
+    fn observe(&self, call: &CallState, decided: &Decisions) {
         let observers = &self.inner.observers;
         let latency = call.began.map(|began| began.elapsed());
         for decision in decided {
@@ -280,22 +273,18 @@ fn decisions(takes: &[Take<'_>], steps: &Steps) -> Decisions {
     Decisions::of(takes.len(), |i| takes[i].decision(&steps[i], all_granted))
 }
 
-/// The error of a call that cannot await, such as `limit_now`.
 #[cold]
 pub(super) fn cannot_wait() -> Error {
-    Error::new(ErrorKind::Unsupported, "a remote backend has to be awaited and was not asked; await `limit` instead")
+    Error::new(ErrorKind::Unsupported, "a remote backend must be awaited, so it was not asked; await `limit` instead")
 }
 
 #[cold]
-fn wrong_number() -> Error {
-    Error::new(
-        ErrorKind::Protocol,
-        "it answered another number of steps than it was asked for; this is a bug in the backend",
-    )
+fn wrong_number(expected: usize, found: usize) -> Error {
+    Error::new(ErrorKind::Protocol, format!("expected {expected} steps, found {found}; this is a bug in the backend"))
 }
 
-impl fmt::Debug for Call {
+impl fmt::Debug for CallState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("take", &self.take).field("enforced", &self.enforced).finish_non_exhaustive()
+        f.debug_struct("CallState").field("take", &self.take).field("enforced", &self.enforced).finish_non_exhaustive()
     }
 }

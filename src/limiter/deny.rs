@@ -1,4 +1,4 @@
-//! Deny lists: whom a limiter denies whatever the limits say.
+//! Deny lists.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -11,16 +11,13 @@ use super::agents::Agents;
 use crate::policy::{DenyKind, DenyRule, Key, Pattern, Signals};
 use crate::sync::{Mutex, PoisonError, RwLock};
 
-/// Whom a limiter denies whatever the limits say, by key, address, user agent, country or another label. It can be
+/// Rules that deny callers whatever the quotas, by key, address, user agent, country or another label. A list can be
 /// edited while it is in use; clones are the same list.
 ///
 /// ```
 /// use tollgate::{protection::{DenyList, DenyRule}, Policy, Quota, RateLimiter, Reason, MemoryBackend, MINUTE};
-///
 /// static API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let list = DenyList::from_iter([DenyRule::network("192.0.2.0/24")?, DenyRule::user_agent("*GPTBot/*")?]);
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
 ///
@@ -29,11 +26,10 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 ///
 /// list.insert(DenyRule::key("mallory")); // from now on
 /// assert!(!limiter.try_limit(&API, "mallory").await?.is_allowed());
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 ///
-/// The list by itself:
+/// The list on its own:
 ///
 /// ```
 /// use tollgate::{protection::{DenyList, DenyRule, Signals}, Key};
@@ -44,35 +40,33 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// assert_eq!((list.len(), list.rules().len(), list.is_empty()), (1, 1, false));
 /// assert!(list.find(Some(&Key::from("mallory")), &Signals::new()).is_some());
 ///
-/// list.replace([DenyRule::network("192.0.2.0/24")?]); // as a file that was read again says
+/// list.replace([DenyRule::network("192.0.2.0/24")?]); // after rereading a file, for example
 /// assert!(list.find(Some(&Key::from("mallory")), &Signals::new()).is_none());
 /// # Ok::<(), tollgate::protection::DenyRuleError>(())
 /// ```
 ///
-/// Whoever is on it is answered without asking the backend. Clients get the 429 of any denial that waiting does not
-/// lift; [`Decision::denied_rule`](crate::Decision::denied_rule) and observers tell the rule.
+/// A listed caller is denied without asking the backend. The client gets a 429 without a time to retry;
+/// [`Decision::denied_rule`](crate::Decision::denied_rule) returns the rule, for handlers and observers. Nothing is
+/// denied in [shadow mode](crate::RateLimitLayer::shadow), or for the share of keys that a layer does not enforce.
 ///
-/// A layer in [shadow mode](crate::RateLimitLayer::shadow), or for the share of keys for which it is not enforced,
-/// keeps nobody out by it either.
-///
-/// What is known of a caller comes with the request ([`RateLimitLayer::client_ip`](crate::RateLimitLayer::client_ip),
-/// [`label`](crate::RateLimitLayer::label)) or the call ([`Acquire::ip`](crate::limiter::Acquire::ip)). A user agent and a
-/// country are what the client, or the CDN in front of the service, says they are: they keep out who does not hide.
+/// Signals come with the request ([`RateLimitLayer::client_ip`](crate::RateLimitLayer::client_ip),
+/// [`label`](crate::RateLimitLayer::label)) or with the call ([`Acquire::ip`](crate::limiter::Acquire::ip)). User
+/// agents and countries are as the client or the CDN reports them, so they only stop clients that do not hide.
 ///
 /// # Rules that can never match
-/// A rule for a key denies the callers that have exactly this key, of the same type: the text `"7"` is not the number 7, and
-/// neither is the token `7` of a request. A rule for what [`bearer`](crate::key::bearer), [`header`](crate::key::header),
-/// [`cookie`](crate::key::cookie) or `path` find (`bearer:sk_leaked`) also denies callers whose key has that as a part, at any
-/// depth: the token in `bearer().and(client_ip())`. Parts of other types are not looked at: deny the whole pair, or an address by
-/// its network. [`Key::anonymous`] denies all callers without a key.
+/// A rule for a key matches this exact key, including its type: the text `"7"` is not the number 7, nor the token `7`
+/// of a request. A rule for what [`bearer`](crate::key::bearer), [`header`](crate::key::header),
+/// [`cookie`](crate::key::cookie) or `path` find (`bearer:sk_leaked`) also matches keys with that as a part at any
+/// depth, such as the token in `bearer().and(client_ip())`. Parts of other types do not match: deny the whole pair, or
+/// an address by its network. [`Key::anonymous`] matches all callers without a key.
 ///
-/// A layer that can never apply a rule panics when it is put around a service, with a message that contains the rule and
-/// what to add: networks need [`client_ip`](crate::RateLimitLayer::client_ip) or a key with an address, countries and labels need
-/// [`label_from_header`](crate::RateLimitLayer::label_from_header) or [`label`](crate::RateLimitLayer::label), and a key needs
-/// an extractor that [can find](crate::key::KeyExtractor::can_find) its kind. Closures, extractors with [`map`] and extractors of
-/// your own can find any key, so for them a wrong type is not noticed. A rule that is added while the layer is in use is reported
-/// to [observers](crate::observe::Observer::mistake) instead, once for each kind. Rules that another layer or a handler applies are [accepted
-/// on request](crate::RateLimitLayer::ignore_unmatched_deny_rules).
+/// A layer panics when it is put around a service if it can never apply a rule; the message contains the rule and what
+/// to add. Networks need [`client_ip`](crate::RateLimitLayer::client_ip) or a key with an address, countries and labels
+/// need [`label_from_header`](crate::RateLimitLayer::label_from_header) or [`label`](crate::RateLimitLayer::label), and
+/// keys need an extractor that [can find](crate::key::KeyExtractor::can_find) their kind. Closures, extractors with
+/// [`map`] and custom extractors can find any key, so a wrong type goes unnoticed there. A rule that is added later is
+/// reported to [observers](crate::observe::Observer::mistake), once for each kind. If another layer or a handler
+/// applies the rule, [turn the check off](crate::RateLimitLayer::ignore_unmatched_deny_rules).
 ///
 /// [`map`]: crate::key::KeyExtractor::map
 #[derive(Clone, Default)]
@@ -83,37 +77,36 @@ pub struct DenyList {
 #[derive(Default)]
 struct Shared {
     compiled: RwLock<Arc<Compiled>>,
-    /// Held by whoever changes the list, for longer than readers could wait.
+    /// Serializes writers, which rebuild the list before they lock `compiled`.
     changing: Mutex<()>,
-    /// How often it was changed.
     changes: AtomicU64,
 }
 
-/// The rules, in the shape in which they are looked up.
+/// The rules, indexed for lookup.
 #[derive(Default)]
 struct Compiled {
     rules: HashSet<Arc<DenyRule>>,
-    /// The lengths of the networks' prefixes, by which an address is looked up.
+    /// The prefix lengths of the networks, to try for an address.
     prefixes: BTreeSet<u8>,
     /// The user agents with a `*`.
     agents: Arc<Agents>,
-    /// A rule of each kind, found when it is asked for.
+    /// A rule of each kind, computed on demand.
     kinds: OnceLock<Vec<Arc<DenyRule>>>,
 }
 
 impl DenyList {
-    /// A list of nobody.
+    /// Creates an empty list.
     pub fn new() -> DenyList {
         DenyList::default()
     }
 
-    /// Adds a rule; whether it was not there yet. The list is put together anew each time, so that looking something up
-    /// stays cheap: add many at once by [`extend`](DenyList::extend).
+    /// Adds a rule. Returns whether it is new. Every change rebuilds the list: add many rules with
+    /// [`extend`](DenyList::extend).
     pub fn insert(&self, rule: DenyRule) -> bool {
         self.extend([rule]) > 0
     }
 
-    /// Adds rules; how many were not there yet.
+    /// Adds rules. Returns how many are new.
     pub fn extend(&self, rules: impl IntoIterator<Item = DenyRule>) -> usize {
         self.change(|all| {
             let before = all.len();
@@ -122,37 +115,37 @@ impl DenyList {
         })
     }
 
-    /// Takes a rule off; whether it was there. A network is taken off whole: not one address out of it.
+    /// Removes a rule. Returns whether it was on the list. An address cannot be removed from a network.
     pub fn remove(&self, rule: &DenyRule) -> bool {
         self.change(|all| all.remove(rule))
     }
 
-    /// These rules and no others, in one step.
+    /// Replaces all rules in one step.
     pub fn replace(&self, rules: impl IntoIterator<Item = DenyRule>) {
         self.change(|all| *all = rules.into_iter().map(Arc::new).collect());
     }
 
-    /// The rules, in no order.
+    /// Returns the rules, in no order.
     pub fn rules(&self) -> Vec<Arc<DenyRule>> {
         self.compiled().rules.iter().cloned().collect()
     }
 
-    /// Whether this rule is there, by itself.
+    /// Returns whether exactly this rule is on the list.
     pub fn contains(&self, rule: &DenyRule) -> bool {
         self.compiled().rules.contains(rule)
     }
 
-    /// How many rules there are.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.compiled().rules.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.compiled().rules.is_empty()
     }
 
-    /// The rule that denies a caller of whom so much is known; of networks the smallest.
+    /// Returns the rule that denies a caller with this key and these signals; of several networks, the smallest.
     pub fn find(&self, key: Option<&Key>, signals: &Signals) -> Option<Arc<DenyRule>> {
         let compiled = self.compiled();
         let network = || compiled.find_network(signals.ip?);
@@ -163,12 +156,11 @@ impl DenyList {
         network().or_else(label).or_else(agent).or_else(key).cloned()
     }
 
-    /// How often the list was changed.
     pub(crate) fn changes(&self) -> u64 {
         self.shared.changes.load(Ordering::Acquire)
     }
 
-    /// A rule of each [kind](DenyRule::kind), in the order of their names.
+    /// A rule of each [kind](DenyRule::kind), ordered by kind.
     pub(crate) fn kinds(&self) -> Vec<Arc<DenyRule>> {
         let compiled = self.compiled();
         compiled.kinds.get_or_init(|| compiled.find_kinds()).clone()
@@ -178,14 +170,14 @@ impl DenyList {
         Arc::clone(&self.shared.compiled.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Readers are kept waiting for the exchange only; writers see what those before them wrote.
+    /// Readers wait only while the rules are exchanged; writers see all earlier changes.
     fn change<T>(&self, change: impl FnOnce(&mut HashSet<Arc<DenyRule>>) -> T) -> T {
         let _one_at_a_time = self.shared.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.compiled();
         let mut rules = before.rules.clone();
         let changed = change(&mut rules);
         let compiled = Arc::new(Compiled::new(rules, &before));
-        // What was there before is dropped when the lock is free again.
+        // The old rules are dropped after the lock is released.
         let _before =
             std::mem::replace(&mut *self.shared.compiled.write().unwrap_or_else(PoisonError::into_inner), compiled);
         self.shared.changes.fetch_add(1, Ordering::Release);
@@ -194,7 +186,7 @@ impl DenyList {
 }
 
 impl Compiled {
-    /// The user agents are compiled anew only if they are others than `before`.
+    /// Recompiles the user agents only if they changed.
     fn new(rules: HashSet<Arc<DenyRule>>, before: &Compiled) -> Compiled {
         let mut compiled = Compiled::default();
         let mut patterns = Vec::new();
@@ -225,7 +217,7 @@ impl Compiled {
         self.rules.get(&DenyRule(kind))
     }
 
-    /// The smallest network that this canonical address is in.
+    /// Returns the smallest network that contains this canonical address.
     fn find_network(&self, address: IpAddr) -> Option<&Arc<DenyRule>> {
         self.prefixes.iter().rev().find_map(|length| {
             let network = IpNet::new(address, *length).ok()?; // An IPv4 address has no prefix of 64 bits.
@@ -316,7 +308,7 @@ mod tests {
     }
 
     fn network() -> impl Strategy<Value = IpNet> {
-        // Few different bits, so that they lie in one another and side by side.
+        // Few different bits, so that networks overlap often.
         let v4 = (0u32..8, 0u32..8, 0u8..=32).prop_map(|(high, low, prefix)| {
             IpNet::new(IpAddr::V4((high << 29 | low).into()), prefix).expect("a prefix").trunc()
         });
@@ -350,7 +342,7 @@ mod tests {
         #[test]
         fn the_smallest_network_is_found(networks in proptest::collection::hash_set(network(), 0..20)) {
             let rules = compiled(&networks);
-            // Every address at which something can change.
+            // Every address at which the answer can change.
             for network in &networks {
                 let (first, last) = (network.network(), network.broadcast());
                 let near = match (first, last) {

@@ -1,49 +1,41 @@
-//! Why a call of the limiter did not admit its caller.
+//! The error of the limiter's calls.
 
 use std::fmt;
 
 use crate::backend::Error;
 use crate::policy::{Denied, KeyError, PolicyName};
 
-/// Why a call did not admit its caller: a denial, a backend that could not decide, or a call that cannot work.
+/// Why a call failed: it was denied, the backend could not decide, or the program is wrong. With feature `axum` it is a
+/// response: 429 or 503 as from the layer, the status of the key error, or 500.
 ///
 /// ```
-/// use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR};
-///
-/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
-///
-/// async fn login(limiter: &RateLimiter, email: &str) -> Result<(), LimitError> {
-///     limiter.limit(&LOGIN, email).await?;
-///     Ok(())
-/// }
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
-/// let limiter = RateLimiter::default();
-/// assert!(login(&limiter, "ada@example.com").await.is_ok());
-/// let error = login(&limiter, "ada@example.com").await.unwrap_err();
+/// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR};
+/// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # let limiter = RateLimiter::default();
+/// assert!(limiter.limit(&LOGIN, "ada@example.com").await.is_ok());
+/// let error = limiter.limit(&LOGIN, "ada@example.com").await.unwrap_err();
 /// assert!(matches!(error, LimitError::Denied(_)));
 /// assert_eq!(error.denied().and_then(|denied| denied.retry_after_secs()), Some(3600));
 /// # }
 /// ```
-///
-/// With feature `axum` it is a response too: 429 or 503 as the layer would answer, the key error's own status, or 500.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LimitError {
-    /// Some quota is exceeded.
+    /// A quota is exceeded.
     Denied(Denied),
     /// The backend could not decide.
     Backend(Error),
-    /// The handler's own [key extraction](crate::key::KeyExtractor::subject) found no key: for `?` beside the limiter's calls.
+    /// The [key extraction](crate::key::KeyExtractor::subject) of a handler found no key. The limiter never returns
+    /// this; it is here so that `?` works on both.
     Key(KeyError),
-    /// The call waits for a turn or reserves one, and the quota of this policy has none. It is an error even when the
-    /// tokens are there at once, so that the first call shows it.
+    /// The call reserves tokens or waits for them, and the quota of this policy allows no reservations. Returned even
+    /// when no wait is needed, so that the first call reveals the mistake.
     NoReservations(PolicyName),
 }
 
 impl LimitError {
-    /// The denial, if it is one.
+    /// Returns the denial, if it is one.
     pub fn denied(&self) -> Option<&Denied> {
         if let LimitError::Denied(denied) = self { Some(denied) } else { None }
     }
@@ -75,7 +67,7 @@ impl fmt::Display for LimitError {
             LimitError::Key(error) => error.fmt(f),
             LimitError::NoReservations(policy) => write!(
                 f,
-                "the quota of policy {policy:?} has no turns to wait for; add `Quota::max_reserved` or \
+                "the quota of policy {policy:?} allows no reservations; add `Quota::max_reserved` or \
                  `Quota::unlimited_reservations` to it (sliding windows have neither)"
             ),
         }

@@ -1,4 +1,4 @@
-//! What becomes of a call when the backend cannot decide.
+//! Deciding calls when the backend fails.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -10,41 +10,35 @@ use crate::algorithm::{Ask, Micros, State, Steps, step};
 use crate::backend::{Adjustment, Backend, Error, ErrorKind, MemoryBackend, RowId, Take};
 use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 
-/// What a limiter does when its backend cannot decide: it is down, or too slow.
+/// What a limiter does when its backend cannot decide, because it is down or too slow.
 ///
 #[cfg_attr(feature = "redis", doc = "```no_run")]
 #[cfg_attr(not(feature = "redis"), doc = "```ignore")]
-/// use tollgate::backend::RedisBackend;
-/// use tollgate::{FailureMode, Policy, Quota, RateLimiter, HOUR, SECOND};
-///
+/// # use tollgate::{backend::RedisBackend, FailureMode, Policy, Quota, RateLimiter, HOUR, SECOND};
 /// static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND));
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::builder(RedisBackend::connect("redis://127.0.0.1").await?)
-///     .on_failure(FailureMode::fallback(0.25)) // four processes: each allows a quarter by itself
+///     .on_failure(FailureMode::fallback(0.25)) // each of four processes allows a quarter
 ///     .on_failure_of(&SEARCH, FailureMode::Allow)
 ///     .on_failure_of(&LOGIN, FailureMode::Deny)
 ///     .build();
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 ///
-/// Of a call under several policies, the strictest counts: it fails if one of them says `Deny`. A call that the backend
-/// never does ([`ErrorKind::Unsupported`]) fails in any case. [`Decision::decided_by`] tells who decided. When the
-/// backend is back, it decides again; what was spent meanwhile it does not know of.
+/// A call under several policies fails if one of their modes is `Deny`. A call that the backend does not support
+/// ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] returns what decided. Once the backend is
+/// back, it decides again, without knowing what was spent in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum FailureMode {
-    /// The call fails with the backend's error; the layer answers 503 with `Retry-After`. The default: nothing passes
-    /// unseen.
+    /// The call fails with the backend's error; the layer answers 503 with `Retry-After`.
     #[default]
     Deny,
-    /// The charge is granted unseen.
+    /// The charge is granted without a limit.
     Allow,
-    /// A limiter in this process decides, by a share of each quota. Made by
-    /// [`FailureMode::fallback(share)`](FailureMode::fallback), which checks the share; it cannot be written by hand.
+    /// A limiter in this process decides, by a share of each quota. Created by
+    /// [`FailureMode::fallback(share)`](FailureMode::fallback), which checks the share.
     #[non_exhaustive]
     Fallback {
         /// More than 0, up to 1.
@@ -53,23 +47,19 @@ pub enum FailureMode {
 }
 
 impl FailureMode {
-    /// A limiter in this process decides, by `share` of each quota's rate, capacity and reservations, rounded down, at
-    /// least one token: with so many processes, one part in so many is as strict as the quota itself. Each outage
-    /// begins with what this process saw in the one before, if that is not paid back yet.
+    /// A limiter in this process decides, by `share` of each quota's rate, capacity and reservations, rounded down but
+    /// at least one token. With `n` processes, a share of 1/n is as strict as the quota. Each outage starts with what
+    /// this process recorded in the one before, as far as it is not refilled.
     ///
     /// # Panics
     /// If `share` is not more than 0 and at most 1.
     #[track_caller]
     pub fn fallback(share: f64) -> FailureMode {
-        assert!(
-            share > 0.0 && share <= 1.0,
-            "tollgate: the share of a fallback is {share}; it must be more than 0 and at most 1"
-        );
+        assert!(share > 0.0 && share <= 1.0, "tollgate: expected a fallback share above 0 and up to 1, found {share}");
         FailureMode::Fallback { share }
     }
 }
 
-/// The failure modes of a limiter.
 #[derive(Debug, Default)]
 pub(super) struct Failure {
     pub(super) default: FailureMode,
@@ -78,10 +68,10 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Decides in the backend's stead, or passes its error on.
+    /// Decides instead of the backend, or returns its error.
     pub(super) fn decide(&self, takes: &[Take<'_>], take: bool, error: Error) -> Result<Decisions, Error> {
         let modes: SmallVec<[FailureMode; 4]> = takes.iter().map(|take| self.mode(take.row.policy)).collect();
-        // What the backend never does is no failure of its own, and would pass unseen for ever.
+        // An unsupported call would be allowed forever.
         if modes.contains(&FailureMode::Deny) || error.kind() == ErrorKind::Unsupported {
             return Err(error);
         }
@@ -98,7 +88,7 @@ impl Failure {
             steps = match answer.try_ready() {
                 Ok(Ok(steps)) if steps.len() == scaled.len() => steps,
                 Ok(Err(own)) => return Err(own),
-                // A fallback that has to be waited for is none.
+                // A fallback that has to be awaited cannot decide.
                 _ => return Err(error),
             };
         }
@@ -108,19 +98,18 @@ impl Failure {
             let scaled = if let FailureMode::Fallback { .. } = mode { local.next() } else { None };
             match scaled {
                 Some((scaled, step)) => scaled.decision(step, all_granted).by(DecidedBy::Fallback),
-                None => unseen(asked, all_granted),
+                None => fail_open(asked, all_granted),
             }
         });
         Ok(decisions.collect())
     }
 
-    /// Settles what was decided here, as [`Backend::settle`] does.
+    /// Settles what the fallback decided, like [`Backend::settle`].
     pub(super) fn settle(&self, settlements: &[Adjustment<'_>]) -> bool {
-        // In memory: done at the call.
         matches!(self.backend().settle(settlements).try_ready(), Ok(Ok(true)))
     }
 
-    /// Forgets what was decided here, and returns whether there was a row.
+    /// Deletes rows of the fallback. Returns whether a row was found.
     pub(super) fn reset(&self, rows: &[RowId<'_>]) -> bool {
         let found = self.fallback.get().map(|backend| backend.reset(rows).try_ready());
         matches!(found, Some(Ok(Ok(1..))))
@@ -135,8 +124,7 @@ impl Failure {
     }
 }
 
-/// Granted without anybody's knowing what the key has spent.
-fn unseen(take: &Take<'_>, all_granted: bool) -> Decision {
+fn fail_open(take: &Take<'_>, all_granted: bool) -> Decision {
     let now = Micros::from(SystemTime::now());
     let step = step(&take.quota, &State::default(), now, Ask::cost(0));
     take.decision(&step, all_granted).by(DecidedBy::FailOpen)

@@ -1,4 +1,4 @@
-//! Decisions on their way.
+//! The future of a decision.
 
 use std::fmt;
 use std::future::Future;
@@ -7,60 +7,58 @@ use std::task::{Context, Poll, ready};
 
 use smallvec::SmallVec;
 
-use super::decide::Call;
+use super::decide::CallState;
 use super::{LimitError, RateLimiter};
 use crate::algorithm::Steps;
 use crate::backend::{BackendFuture, Error, OwnedTake, Take};
 use crate::policy::{Allowed, Decision, Decisions};
 
-/// The answer to a call. In memory it is there at once.
+/// The future that a call returns. It is ready immediately on a memory backend.
 ///
-/// `T` is what awaiting returns: for [`limit`](RateLimiter::limit) a `Result<Allowed, LimitError>`, for
-/// [`try_limit`](RateLimiter::try_limit) a `Result<Decision, Error>`, and the same of
-/// [`Decisions`](crate::Decisions) for several charges.
+/// `T` is its output: a `Result<Allowed, LimitError>` for [`limit`](RateLimiter::limit), a `Result<Decision, Error>`
+/// for [`try_limit`](RateLimiter::try_limit), and the same with [`Decisions`](crate::Decisions) for several charges.
 ///
-/// The charges are made when the call is, not when this is awaited, in memory and on Redis; dropping it takes nothing back.
+/// Charges are made when the method is called, not when the future is awaited, on the memory backend as on Redis.
+/// Dropping the future gives nothing back.
 ///
 /// ```
 /// # use tollgate::{limiter::DecisionFuture, LimitError, Policy, Quota, RateLimiter, MINUTE};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), LimitError> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LimitError> {
 /// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 /// # let limiter = RateLimiter::default();
 /// let answer: DecisionFuture = limiter.limit(&API, "ada");
 /// drop(answer); // charged all the same
 /// assert_eq!(limiter.limit(&API, "ada").await?.remaining(), 8);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 ///
-/// Polled again after it has answered, it panics, as futures may.
+/// # Panics
+/// If it is polled again after it has returned.
 #[must_use = "await it: it returns whether to go on"]
 pub struct DecisionFuture<T = Result<Allowed, LimitError>>(State<T>);
 
-/// The answer to a call, before it is made into what the caller awaits.
+/// The decisions on a call, before they are turned into the output of the future.
 pub(super) type Answer = Result<Decisions, Error>;
 
-/// Makes the answer to a call into what the caller awaits.
+/// Turns the decisions into the output of the future.
 pub(super) type Finish<T> = fn(&RateLimiter, Answer) -> T;
 
 #[allow(clippy::large_enum_variant)] // The large one is the usual one, and a box would be an allocation.
 enum State<T> {
-    /// `None` once it was taken.
+    /// `None` once the output was returned.
     Ready(Option<T>),
     Pending(Box<Pending>, Finish<T>),
 }
 
-/// A call that waits for a remote backend.
 struct Pending {
     limiter: RateLimiter,
     takes: SmallVec<[OwnedTake; 1]>,
     /// `None` once the steps after the backend have run.
-    call: Option<Call>,
+    call: Option<CallState>,
     steps: BackendFuture<Steps>,
 }
 
-/// The decision on the only charge of a call.
+/// Returns the decision on the only charge of a call.
 #[inline]
 pub(super) fn only(_: &RateLimiter, answer: Answer) -> Result<Decision, Error> {
     match answer?.into_only() {
@@ -69,13 +67,12 @@ pub(super) fn only(_: &RateLimiter, answer: Answer) -> Result<Decision, Error> {
     }
 }
 
-/// The same, with a denial as an error.
+/// Like [`only`], with a denial as an error.
 #[inline]
 pub(super) fn only_allowed(limiter: &RateLimiter, answer: Answer) -> Result<Allowed, LimitError> {
     Ok(only(limiter, answer)?.into_result()?)
 }
 
-/// The decisions on all charges of a call, with a denial as an error.
 pub(super) fn all_allowed(_: &RateLimiter, answer: Answer) -> Result<Allowed<Decisions>, LimitError> {
     Ok(answer?.into_result()?)
 }
@@ -90,7 +87,7 @@ impl<T> DecisionFuture<T> {
 impl DecisionFuture<Answer> {
     pub(super) fn pending(
         limiter: &RateLimiter,
-        call: Call,
+        call: CallState,
         takes: &[Take<'_>],
         steps: BackendFuture<Steps>,
     ) -> DecisionFuture<Answer> {
@@ -99,7 +96,7 @@ impl DecisionFuture<Answer> {
         DecisionFuture(State::Pending(Box::new(pending), |_, answer| answer))
     }
 
-    /// The same, which returns what `finish` makes of the answer.
+    /// Sets how the decisions are turned into the output.
     #[inline]
     pub(super) fn finish<T>(self, limiter: &RateLimiter, finish: Finish<T>) -> DecisionFuture<T> {
         DecisionFuture(match self.0 {
@@ -108,7 +105,7 @@ impl DecisionFuture<Answer> {
         })
     }
 
-    /// The answer if it is there already, else the future to wait for.
+    /// Returns the decisions if they are ready, else the future.
     #[inline]
     #[allow(clippy::result_large_err)] // It is moved once, and a box would be an allocation.
     pub(crate) fn try_ready(self) -> Result<Answer, DecisionFuture<Answer>> {
@@ -135,12 +132,12 @@ impl<T> Future for DecisionFuture<T> {
         };
         match answer {
             Some(answer) => Poll::Ready(answer),
-            None => panic!("a DecisionFuture was polled after it had answered"),
+            None => panic!("a DecisionFuture was polled after it had completed"),
         }
     }
 }
 
-/// What it returns is not pinned while it waits inside.
+/// The output is never pinned.
 impl<T> Unpin for DecisionFuture<T> {}
 
 impl<T> fmt::Debug for DecisionFuture<T> {

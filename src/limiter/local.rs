@@ -1,4 +1,4 @@
-//! The time of what a limiter remembers by itself: blocks, and what a remote backend said.
+//! The clock of what a limiter keeps itself: blocks, pauses and the block cache.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use crate::algorithm::{Micros, whole_micros};
 use crate::clock::{Clock, Sleep};
 
-/// A clock that is never set, or the one that the backend goes by, if that is one of this process's.
+/// The backend's clock if it is one of this process, else one that is never set.
 #[derive(Debug)]
 pub(super) struct LocalTime {
     clock: Option<Arc<dyn Clock>>,
@@ -18,7 +18,7 @@ impl LocalTime {
         LocalTime { clock, began: Instant::now() }
     }
 
-    /// The present, counted from anywhere.
+    /// The time since an arbitrary instant.
     pub(super) fn now(&self) -> Micros {
         match &self.clock {
             Some(clock) => clock.now(),
@@ -26,12 +26,11 @@ impl LocalTime {
         }
     }
 
-    /// A future that is done at an instant of the [calendar](LocalTime::calendar). `None`: any timer will do.
+    /// A future that completes at an instant of the [calendar](LocalTime::calendar); `None` if any timer will do.
     pub(super) fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         self.clock.as_ref()?.sleep_until(instant)
     }
 
-    /// The present by the calendar.
     pub(super) fn calendar(&self) -> Micros {
         match &self.clock {
             Some(clock) => clock.now(),

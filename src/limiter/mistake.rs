@@ -1,15 +1,15 @@
-//! Mistakes of the program that requests show, as observers receive them and as `Stats` counts them.
+//! Mistakes of the program, as observers receive them and as `Stats` counts them.
 
 use std::fmt;
 
-/// A mistake of the program that a limiter noticed while it ran, as an [`Observer`](crate::observe::Observer) receives it.
+/// A mistake of the program that a limiter noticed, as an [`Observer`](crate::observe::Observer) receives it.
 ///
-/// Each mistake is reported once for each limiter, and 256 of them at most; [`Stats::mistakes`](crate::limiter::Stats) counts all
-/// of them. Its `Display` says what was found and how to fix it. It never shows a key.
+/// A limiter reports each mistake once, and at most 256 of them; [`Stats::mistakes`](crate::limiter::Stats) counts all.
+/// `Display` writes what was found and how to fix it, and never a key.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use tollgate::{observe::{Decided, Mistake, MistakeKind, Observer}, MemoryBackend, Policy, Quota, RateLimiter, Subject, MINUTE};
+/// use tollgate::{observe::{Decided, Mistake, MistakeKind, Observer}, MemoryBackend, Policy, Quota, RateLimiter, Subject};
 ///
 /// #[derive(Default)]
 /// struct Log(Mutex<Vec<(MistakeKind, String)>>);
@@ -22,8 +22,7 @@ use std::fmt;
 ///     }
 /// }
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::LimitError> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
 /// let log = Arc::new(Log::default());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&log)).build();
 /// let api = Policy::new("api", Quota::per_minute(30)).tier("premium", Quota::per_minute(300));
@@ -32,9 +31,8 @@ use std::fmt;
 /// }
 /// let expected = r#"policy "api" has no tier "premuim", so its callers have the policy's own quota, 30/min; did you mean "premium"?"#;
 /// assert_eq!(*log.0.lock().unwrap(), [(MistakeKind::UnknownTier, expected.to_owned())]);
-/// assert_eq!(limiter.stats().mistakes.unknown_tiers, 3);
-/// # Ok(())
-/// # }
+/// assert_eq!((limiter.stats().mistakes.unknown_tiers, limiter.stats().mistakes.missing_peers), (3, 0));
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Mistake {
@@ -43,7 +41,7 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    /// What kind of mistake it is.
+    /// Returns the kind of mistake.
     pub const fn kind(&self) -> MistakeKind {
         self.kind
     }
@@ -65,25 +63,22 @@ impl fmt::Display for Mistake {
 pub enum MistakeKind {
     /// Two policies of one name have different quotas, and share their rows.
     PolicyConflict,
-    /// A caller's tier is none of its policy's tiers, so the policy's own quota applies.
+    /// The policy does not have the caller's tier, so the policy's own quota applies.
     UnknownTier,
-    /// A request lacks the extension that [`key::extension`](crate::key::extension) counts by, so it is counted in the
-    /// bucket of all anonymous callers.
+    /// A request without the extension of [`key::extension`](crate::key::extension) is counted under the anonymous key.
     MissingExtension,
-    /// A cost is more than its quota ever has, so the request is always denied.
+    /// A cost is higher than the quota's capacity, so the request is always denied.
     ImpossibleCost,
-    /// A gRPC request was refused with a plain HTTP status, by a layer without
-    /// [`grpc`](crate::RateLimitLayer::grpc).
+    /// A layer without [`grpc`](crate::RateLimitLayer::grpc) refused a gRPC request with a plain HTTP status.
     PlainGrpcRefusal,
     /// A [deny list](crate::protection::DenyList) has a rule that a layer in use can never apply.
     UnmatchedDenyRule,
-    /// A request has no peer address, by which [`key::client_ip`](crate::key::client_ip) counts it, so it was refused: the
-    /// server does not pass the address on.
+    /// A request was refused because it lacks the peer address that [`key::client_ip`](crate::key::client_ip) needs.
     MissingPeer,
 }
 
 impl MistakeKind {
-    /// A name that stays the same, for logs and metrics: `policy_conflict`, `unknown_tier`, `missing_extension`,
+    /// Returns a stable name for logs and metrics: `policy_conflict`, `unknown_tier`, `missing_extension`,
     /// `impossible_cost`, `plain_grpc_refusal`, `unmatched_deny_rule`, `missing_peer`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -98,35 +93,27 @@ impl MistakeKind {
     }
 }
 
-/// How often a limiter noticed each kind of [`Mistake`]: [`Stats::mistakes`](crate::limiter::Stats::mistakes).
-///
-/// ```
-/// use tollgate::RateLimiter;
-///
-/// let mistakes = RateLimiter::default().stats().mistakes;
-/// assert_eq!((mistakes.policy_conflicts, mistakes.unknown_tiers, mistakes.missing_extensions), (0, 0, 0));
-/// assert_eq!((mistakes.impossible_costs, mistakes.plain_grpc_refusals, mistakes.unmatched_deny_rules), (0, 0, 0));
-/// ```
+/// The number of [mistakes](Mistake) of each kind that a limiter noticed, from
+/// [`Stats::mistakes`](crate::limiter::Stats::mistakes).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mistakes {
-    /// Policies that have the name of another one, and other quotas or tiers. A layer's policies are compared when a
-    /// service gets the layer, others at their first call. Not compared are policies of two limiters that share a backend,
-    /// names beyond the first 10,000, and policies that a program makes anew for its calls after 65,536 of them. Quotas that
-    /// are [set](crate::RateLimiter::set_quota) at run time or reloaded do not conflict.
+    /// Policies with the same name as another one, but other quotas or tiers. Policies of a layer are compared when it
+    /// is put around a service, others at their first call. Not compared are policies of different limiters on one
+    /// backend, names beyond the first 10,000, and policies created for single calls after the first 65,536. Quotas
+    /// that are [set](crate::RateLimiter::set_quota) at run time or reloaded do not conflict.
     pub policy_conflicts: u64,
-    /// Charges of callers whose tier their policy does not have. A policy without tiers has one quota for all callers, so
-    /// its charges are not counted.
+    /// Charges of callers with a tier that their policy does not have. Policies without tiers are not counted.
     pub unknown_tiers: u64,
-    /// Charges of requests that lack the extension by which they are counted.
+    /// Charges of requests that lack the extension with their key.
     pub missing_extensions: u64,
-    /// Charges that were denied because their cost is more than the quota ever has.
+    /// Charges that were denied because they cost more than the quota's capacity.
     pub impossible_costs: u64,
     /// gRPC requests that were refused with a plain HTTP status.
     pub plain_grpc_refusals: u64,
-    /// Rules that a layer in use can never apply, of each kind the first, after each change of the deny list.
+    /// Rules that a layer in use can never apply: the first of each kind, after each change of the deny list.
     pub unmatched_deny_rules: u64,
-    /// Requests that lack the peer's address by which they are counted.
+    /// Requests that lack the peer address by which they are counted.
     pub missing_peers: u64,
 }
 

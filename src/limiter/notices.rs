@@ -1,75 +1,74 @@
-//! What a limiter posts for the others on its backend, and reads of theirs: quotas that were changed, blocks, pauses.
+//! The notices that limiters on one backend exchange: set quotas, blocks and pauses.
 
 use std::time::Duration;
 
-use super::overrides::{Change, Whose};
+use super::overrides::{Override, QuotaScope};
 use crate::backend::Notice;
 use crate::policy::{Digest, PolicyName};
 
-/// Something that all limiters on a backend are to know.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum News {
-    Quota(Change),
-    /// A block that was earned, for so long and for so many times in a row; `None` = not any more.
+pub(super) enum NoticeContent {
+    Quota(Override),
+    /// An automatic block, its length and which it is in a row; `None` if it ended.
     Block(Digest, Option<(Duration, u32)>),
-    /// One that was made by hand.
-    Hold(Digest, Option<Duration>),
-    /// A pause of a row.
+    /// A manual block and its length; `None` if it ended.
+    ManualBlock(Digest, Option<Duration>),
+    /// A pause of a row and its length; `None` if it ended.
     Pause(Digest, Option<Duration>),
 }
 
-impl News {
+impl NoticeContent {
     pub(super) fn to_notice(&self) -> Notice {
         match self {
-            News::Quota(Change { policy, whose, quota }) => {
-                let whose = match whose {
-                    Whose::All => String::new(),
-                    Whose::Tier(tier) => format!("\0tier\0{tier}"),
-                    Whose::Key(key) => format!("\0key\0{:032x}", key.to_bits()),
+            NoticeContent::Quota(Override { policy, scope, quota }) => {
+                let scope = match scope {
+                    QuotaScope::All => String::new(),
+                    QuotaScope::Tier(tier) => format!("\0tier\0{tier}"),
+                    QuotaScope::Key(key) => format!("\0key\0{:032x}", key.to_bits()),
                 };
-                // No name of a policy has a NUL in it, and the tier, which may, comes last.
-                let topic = format!("quota\0{policy}{whose}");
+                // The tier comes last: unlike a policy's name, it may contain a NUL.
+                let topic = format!("quota\0{policy}{scope}");
                 Notice { topic: topic.into(), text: quota.map(|quota| quota.to_string()), lasts: None }
             }
-            News::Block(id, block) => Notice {
+            NoticeContent::Block(id, block) => Notice {
                 topic: format!("block\0{:032x}", id.to_bits()).into(),
                 text: block.map(|(_, times)| times.to_string()),
                 lasts: block.map(|(lasts, _)| lasts),
             },
-            News::Hold(id, lasts) => lasting("hold", id, lasts),
-            News::Pause(row, lasts) => lasting("pause", row, lasts),
+            NoticeContent::ManualBlock(id, lasts) => lasting("hold", id, lasts),
+            NoticeContent::Pause(row, lasts) => lasting("pause", row, lasts),
         }
     }
 
-    /// `None` if another version of the crate posted it.
-    pub(super) fn of(notice: &Notice) -> Option<News> {
+    /// Returns `None` for a notice from another version of the crate.
+    pub(super) fn parse(notice: &Notice) -> Option<NoticeContent> {
         let topic = std::str::from_utf8(&notice.topic).ok()?;
         let digest = |text: &str| u128::from_str_radix(text, 16).ok().map(Digest::from_bits);
         match topic.split_once('\0')? {
             ("quota", rest) => {
                 let mut parts = rest.splitn(3, '\0');
                 let policy = PolicyName::try_new(parts.next()?).ok()?;
-                let whose = match (parts.next(), parts.next()) {
-                    (None, _) => Whose::All,
-                    (Some("tier"), Some(tier)) => Whose::Tier(tier.to_owned()),
-                    (Some("key"), Some(key)) => Whose::Key(digest(key)?),
+                let scope = match (parts.next(), parts.next()) {
+                    (None, _) => QuotaScope::All,
+                    (Some("tier"), Some(tier)) => QuotaScope::Tier(tier.to_owned()),
+                    (Some("key"), Some(key)) => QuotaScope::Key(digest(key)?),
                     _ => return None,
                 };
                 let quota = notice.text.as_deref().map(str::parse).transpose().ok()?;
-                Some(News::Quota(Change { policy, whose, quota }))
+                Some(NoticeContent::Quota(Override { policy, scope, quota }))
             }
             ("block", id) => {
                 let times = notice.text.as_ref().and_then(|times| times.parse().ok());
-                Some(News::Block(digest(id)?, notice.lasts.zip(times)))
+                Some(NoticeContent::Block(digest(id)?, notice.lasts.zip(times)))
             }
-            ("hold", id) => Some(News::Hold(digest(id)?, notice.text.as_ref().and(notice.lasts))),
-            ("pause", row) => Some(News::Pause(digest(row)?, notice.text.as_ref().and(notice.lasts))),
+            ("hold", id) => Some(NoticeContent::ManualBlock(digest(id)?, notice.text.as_ref().and(notice.lasts))),
+            ("pause", row) => Some(NoticeContent::Pause(digest(row)?, notice.text.as_ref().and(notice.lasts))),
             _ => None,
         }
     }
 }
 
-/// `kind` of something known by its digest; not any more without a duration.
+/// A notice about a digest, withdrawn if it has no length.
 fn lasting(kind: &str, id: &Digest, lasts: &Option<Duration>) -> Notice {
     let topic = format!("{kind}\0{:032x}", id.to_bits());
     Notice { topic: topic.into(), text: lasts.map(|_| String::new()), lasts: *lasts }
@@ -84,17 +83,22 @@ mod tests {
     fn what_is_posted_is_read() {
         let policy = PolicyName::new("a policy: \"x\"");
         let quota = Some(Quota::fixed_window(10, DAY).capacity(30).unlimited_reservations().start(7 * HOUR));
-        for whose in [Whose::All, Whose::Tier("free\0key\0".into()), Whose::Key(Digest::from_bits(u128::MAX - 5))] {
+        for scope in
+            [QuotaScope::All, QuotaScope::Tier("free\0key\0".into()), QuotaScope::Key(Digest::from_bits(u128::MAX - 5))]
+        {
             for quota in [quota, None] {
-                let news = News::Quota(Change { policy: policy.clone(), whose: whose.clone(), quota });
-                assert_eq!(News::of(&news.to_notice()), Some(news));
+                let content = NoticeContent::Quota(Override { policy: policy.clone(), scope: scope.clone(), quota });
+                assert_eq!(NoticeContent::parse(&content.to_notice()), Some(content));
             }
         }
         for lasts in [Some(DAY), None] {
             let id = Digest::from_bits(7);
-            for news in [News::Block(id, lasts.map(|lasts| (lasts, 3))), News::Hold(id, lasts), News::Pause(id, lasts)]
-            {
-                assert_eq!(News::of(&news.to_notice()), Some(news));
+            for content in [
+                NoticeContent::Block(id, lasts.map(|lasts| (lasts, 3))),
+                NoticeContent::ManualBlock(id, lasts),
+                NoticeContent::Pause(id, lasts),
+            ] {
+                assert_eq!(NoticeContent::parse(&content.to_notice()), Some(content));
             }
         }
     }
@@ -111,7 +115,7 @@ mod tests {
             notice("quota", "10/min"),
             Notice { topic: vec![0xff], text: None, lasts: None },
         ] {
-            assert_eq!(News::of(&notice), None, "{notice:?}");
+            assert_eq!(NoticeContent::parse(&notice), None, "{notice:?}");
         }
     }
 }

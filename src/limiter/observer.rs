@@ -1,4 +1,4 @@
-//! What a limiter tells those who watch it.
+//! Observers of a limiter, and what they are notified of.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,75 +7,100 @@ use super::mistake::Mistake;
 use crate::backend::Error;
 use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 
-/// Somebody who is told of every decision, as data: for logs, metrics, alerts, bills.
+/// Receives the decisions and events of a limiter. `tollgate::observe` has observers for `tracing` and `metrics`.
+///
+/// Methods are called on the thread that decides, in the middle of a request: they must not block, and should be fast.
+/// A limiter without observers spends nothing on them. If a call's future is dropped before a remote backend has
+/// answered, the call is charged, but observers are not notified of the decision.
 ///
 /// ```
-/// use std::sync::atomic::{AtomicU64, Ordering};
-/// use std::sync::Arc;
-/// use tollgate::{observe::{Decided, Observer}, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
+/// use std::sync::{Arc, Mutex};
+/// use tollgate::observe::{Blocked, Decided, Failed, Observer, Reset, Settled};
+/// use tollgate::{protection::Signal, Key, MemoryBackend, Policy, Quota, RateLimiter, DAY, MINUTE};
 ///
 /// #[derive(Default)]
-/// struct Denials(AtomicU64);
+/// struct Audit(Mutex<Vec<String>>);
 ///
-/// impl Observer for Denials {
-///     fn decided(&self, observed: &Decided<'_>) {
-///         if !observed.decision().is_allowed() {
-///             self.0.fetch_add(1, Ordering::Relaxed);
-///         }
+/// impl Audit {
+///     fn add(&self, line: String) {
+///         self.0.lock().unwrap().push(line);
 ///     }
 /// }
 ///
-/// static API: Policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
+/// impl Observer for Audit {
+///     fn decided(&self, observed: &Decided<'_>) {
+///         let (decision, outcome) = (observed.decision(), observed.outcome().as_str());
+///         if !observed.is_check() && observed.is_enforced() && observed.latency() < Some(MINUTE) {
+///             self.add(format!("{}: {} {outcome}", decision.policy(), decision.cost()));
+///         }
+///     }
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
-/// let denials = Arc::new(Denials::default());
-/// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&denials)).build();
-/// for _ in 0..2 {
-///     drop(limiter.try_limit(&API, "ada").await?);
+///     fn failed(&self, failed: &Failed<'_>) {
+///         self.add(format!("{} {:?}: {} ({:?})", failed.policy(), failed.key(), failed.error(), failed.latency()));
+///     }
+///
+///     fn settled(&self, settled: &Settled<'_>) {
+///         let decision = settled.decision();
+///         self.add(format!("{}: {} settled at {}", decision.policy(), decision.cost(), settled.actual()));
+///     }
+///
+///     fn reset(&self, reset: &Reset<'_>) {
+///         self.add(format!("{}: reset {:?}", reset.policy(), reset.key()));
+///     }
+///
+///     fn blocked(&self, blocked: &Blocked<'_>) {
+///         self.add(format!("{} for {:?}, {} times", blocked.rule(), blocked.lasts(), blocked.times()));
+///     }
 /// }
-/// assert_eq!(denials.0.load(Ordering::Relaxed), 1);
-/// # Ok(())
-/// # }
+///
+/// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let audit = Arc::new(Audit::default());
+/// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&audit)).build();
+/// limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.into_receipt().settle(1700).await?;
+/// assert!(limiter.try_acquire(&TOKENS, "team").cost(9000).await?.retry_after().is_some());
+/// limiter.reset(&TOKENS, "team").await?;
+/// limiter.block(Signal::ip([192, 0, 2, 7].into()), DAY).await?;
+/// let reset = format!("tokens: reset {:?}", limiter.digest(Some(&Key::from("team"))));
+/// assert_eq!(*audit.0.lock().unwrap(), [
+///     "tokens: 1000 allowed",
+///     "tokens: 1000 settled at 1700",
+///     "tokens: 9000 denied",
+///     reset.as_str(),
+///     "network 192.0.2.7/32 for 86400s, 0 times",
+/// ]);
+/// # Ok(()) }
 /// ```
-///
-/// A call whose future is dropped before a remote backend has answered is charged, and observers are not notified of its
-/// decision.
-///
-/// It is called where the decision is made, in the midst of a request: it must not block, and had better be quick. A
-/// limiter without observers spends nothing on them. `tollgate::observe` has observers for `tracing` and `metrics`.
 pub trait Observer: Send + Sync + 'static {
-    /// A charge was decided; each charge of a call by itself.
+    /// Called for each charge of a call, once it is decided.
     fn decided(&self, observed: &Decided<'_>);
 
-    /// The backend could not decide a charge. If its [failure mode](crate::FailureMode) has an answer,
-    /// [`decided`](Observer::decided) is called too. Does nothing by default. See [`Failed`] for an example.
+    /// Called if the backend cannot decide a charge. If the [failure mode](crate::FailureMode) decides instead,
+    /// [`decided`](Observer::decided) is called too. Default: does nothing.
     fn failed(&self, failed: &Failed<'_>) {
         let _ = failed;
     }
 
-    /// Somebody was blocked, by their denials or by [`RateLimiter::block`](crate::RateLimiter::block), in this process.
-    /// Does nothing by default. See [`Blocked`] for an example.
+    /// Called when a caller is blocked in this process, automatically or by
+    /// [`RateLimiter::block`](crate::RateLimiter::block). Default: does nothing.
     fn blocked(&self, blocked: &Blocked<'_>) {
         let _ = blocked;
     }
 
-    /// A charge was settled in this process: its true cost was reported, or it was given back by a
-    /// [refund](crate::Receipt::refund) or by a [reservation](crate::Reservation) that was cancelled or dropped. Does
-    /// nothing by default. See [`Settled`] for an example.
+    /// Called when a charge is settled in this process, including one that is given back by a
+    /// [refund](crate::Receipt::refund) or a [reservation](crate::Reservation). Default: does nothing.
     fn settled(&self, settled: &Settled<'_>) {
         let _ = settled;
     }
 
-    /// What a key spent under a policy was forgotten, by [`RateLimiter::reset`](crate::RateLimiter::reset) or
-    /// [`Receipt::reset`](crate::Receipt::reset) in this process. Does nothing by default. See [`Reset`] for an
-    /// example.
+    /// Called when a row is reset in this process, by [`RateLimiter::reset`](crate::RateLimiter::reset) or
+    /// [`Receipt::reset`](crate::Receipt::reset). Default: does nothing.
     fn reset(&self, reset: &Reset<'_>) {
         let _ = reset;
     }
 
-    /// The limiter noticed a mistake of the program, for the first time. Does nothing by default. See [`Mistake`] for
-    /// an example.
+    /// Called when the limiter notices a mistake of the program for the first time. Default: does nothing. See
+    /// [`Mistake`] for an example.
     fn mistake(&self, mistake: &Mistake) {
         let _ = mistake;
     }
@@ -107,30 +132,7 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
     }
 }
 
-/// A decision as an [`Observer`] is told of it, with the time that it was waited for.
-///
-/// ```
-/// use tollgate::observe::{Decided, Observer, Outcome};
-///
-/// struct Slow;
-///
-/// impl Observer for Slow {
-///     fn decided(&self, observed: &Decided<'_>) {
-///         let counts = !observed.is_check() && observed.is_enforced() && observed.outcome() != Outcome::Denied;
-///         if let Some(latency) = observed.latency().filter(|latency| counts && latency.as_millis() > 20) {
-///             eprintln!("{} took {latency:?}", observed.decision().policy());
-///         }
-///     }
-/// }
-/// # use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
-/// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
-/// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Slow).build();
-/// assert!(limiter.try_limit(&API, "ada").await?.is_allowed());
-/// # Ok(())
-/// # }
-/// ```
+/// A decision, as an [`Observer`] receives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Decided<'a> {
     pub(super) decision: &'a Decision,
@@ -140,12 +142,12 @@ pub struct Decided<'a> {
 }
 
 impl<'a> Decided<'a> {
-    /// The decision: policy, key digest, cost, what is left, the reason, who decided.
+    /// Returns the decision: policy, key digest, cost, remaining tokens, reason, and who decided.
     pub const fn decision(&self) -> &'a Decision {
         self.decision
     }
 
-    /// What became of the charge.
+    /// Returns what became of the charge.
     pub fn outcome(&self) -> Outcome {
         match self.decision {
             decision if !decision.is_allowed() => Outcome::Denied,
@@ -154,18 +156,17 @@ impl<'a> Decided<'a> {
         }
     }
 
-    /// The time from the call to the decision, of all charges of a call together. `None` where the backend is in this
-    /// process: its answer is there at once, and the clock is not read for it.
+    /// Returns the time from the call to its decision. `None` for a backend in this process, which decides immediately.
     pub const fn latency(&self) -> Option<Duration> {
         self.latency
     }
 
-    /// Whether it was only asked for, and nothing charged.
+    /// Whether the call was a check, which spends nothing.
     pub const fn is_check(&self) -> bool {
         self.check
     }
 
-    /// Whether a denial is acted on: `false` of a request in [shadow mode](crate::RateLimitLayer::shadow).
+    /// Whether a denial is enforced: `false` in [shadow mode](crate::RateLimitLayer::shadow).
     pub const fn is_enforced(&self) -> bool {
         self.enforced
     }
@@ -182,16 +183,16 @@ impl<'a> Decided<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It was made, or would have been.
+    /// The charge was made, or would have been made if this is a check.
     Allowed,
-    /// The same, for a later turn.
+    /// The same, with tokens that are due later.
     Reserved,
-    /// It was not made.
+    /// The charge was not made.
     Denied,
 }
 
 impl Outcome {
-    /// A name that stays the same, for logs and metrics: `allowed`, `reserved`, `denied`.
+    /// Returns a stable name for logs and metrics: `allowed`, `reserved`, `denied`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Outcome::Allowed => "allowed",
@@ -201,31 +202,7 @@ impl Outcome {
     }
 }
 
-/// A charge that the backend could not decide, as an [`Observer`] is told of it.
-///
-/// ```
-/// use tollgate::{backend::ErrorKind, observe::{Decided, Failed, Observer}};
-///
-/// struct Alarm;
-///
-/// impl Observer for Alarm {
-///     fn decided(&self, _: &Decided<'_>) {}
-///
-///     fn failed(&self, failed: &Failed<'_>) {
-///         if failed.error().kind() != ErrorKind::Unavailable {
-///             eprintln!("{} {:?}: {} after {:?}", failed.policy(), failed.key(), failed.error(), failed.latency());
-///         }
-///     }
-/// }
-/// # use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
-/// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
-/// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Alarm).build();
-/// assert!(limiter.try_limit(&API, "ada").await?.is_allowed());
-/// # Ok(())
-/// # }
-/// ```
+/// A charge that the backend could not decide, as an [`Observer`] receives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Failed<'a> {
     pub(super) policy: &'a PolicyName,
@@ -235,22 +212,22 @@ pub struct Failed<'a> {
 }
 
 impl<'a> Failed<'a> {
-    /// The policy.
+    /// Returns the policy.
     pub const fn policy(&self) -> &'a PolicyName {
         self.policy
     }
 
-    /// The key's digest.
+    /// Returns the key's digest.
     pub const fn key(&self) -> Digest {
         self.key
     }
 
-    /// Why it could not.
+    /// Returns the error of the backend.
     pub const fn error(&self) -> &'a Error {
         self.error
     }
 
-    /// The time from the call to the error. `None` as [of a decision](Decided::latency).
+    /// Returns the time from the call to the error. `None` for a backend in this process.
     pub const fn latency(&self) -> Option<Duration> {
         self.latency
     }
@@ -258,40 +235,8 @@ impl<'a> Failed<'a> {
 
 /// A charge that was settled, as an [`Observer`] receives it.
 ///
-/// Observers are notified when the settlement is made. A remote backend may still fail to carry it out, and of a charge
-/// that cost less, a part may have been paid back already: see
-/// [what can be given back](crate::Receipt#what-can-be-given-back).
-///
-/// ```
-/// use std::sync::Arc;
-/// use std::sync::atomic::{AtomicU64, Ordering};
-/// use tollgate::{observe::{Decided, Observer, Settled}, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
-///
-/// /// The tokens that callers truly used.
-/// #[derive(Default)]
-/// struct Bill(AtomicU64);
-///
-/// impl Observer for Bill {
-///     fn decided(&self, _: &Decided<'_>) {}
-///
-///     fn settled(&self, settled: &Settled<'_>) {
-///         println!("{}: {} became {}", settled.decision().policy(), settled.decision().cost(), settled.actual());
-///         self.0.fetch_add(settled.actual(), Ordering::Relaxed);
-///     }
-/// }
-///
-/// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let bill = Arc::new(Bill::default());
-/// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&bill)).build();
-/// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.into_receipt();
-/// usage.settle(1700).await?;
-/// assert_eq!(bill.0.load(Ordering::Relaxed), 1700);
-/// # Ok(())
-/// # }
-/// ```
+/// A remote backend may still fail to carry the settlement out, and may give back only a part: see [what can be given
+/// back](crate::Receipt#what-can-be-given-back).
 #[derive(Clone, Copy, Debug)]
 pub struct Settled<'a> {
     pub(super) decision: &'a Decision,
@@ -299,46 +244,18 @@ pub struct Settled<'a> {
 }
 
 impl<'a> Settled<'a> {
-    /// The decision on the charge: policy, key digest, the cost as it was charged, who decided.
+    /// Returns the decision on the charge, with the cost as it was charged.
     pub const fn decision(&self) -> &'a Decision {
         self.decision
     }
 
-    /// The true cost in tokens; 0 if the whole charge was given back.
+    /// Returns the actual cost in tokens; 0 for a refund.
     pub const fn actual(&self) -> u64 {
         self.actual
     }
 }
 
-/// A row that was reset, as an [`Observer`] receives it: the key has the whole limit again.
-///
-/// ```
-/// use std::sync::{Arc, Mutex};
-/// use tollgate::{key::Digest, observe::{Decided, Observer, Reset}, MemoryBackend, Policy, Quota, RateLimiter, Subject, HOUR};
-///
-/// #[derive(Default)]
-/// struct Audit(Mutex<Vec<(String, Digest)>>);
-///
-/// impl Observer for Audit {
-///     fn decided(&self, _: &Decided<'_>) {}
-///
-///     fn reset(&self, reset: &Reset<'_>) {
-///         self.0.lock().unwrap().push((reset.policy().to_string(), reset.key()));
-///     }
-/// }
-///
-/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
-/// let audit = Arc::new(Audit::default());
-/// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&audit)).build();
-/// limiter.reset(&LOGIN, "ada").await?;
-/// let ada = limiter.digest(Subject::new("ada").key());
-/// assert_eq!(*audit.0.lock().unwrap(), [("login".to_owned(), ada)]);
-/// # Ok(())
-/// # }
-/// ```
+/// A row that was reset, as an [`Observer`] receives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Reset<'a> {
     pub(super) policy: &'a PolicyName,
@@ -346,44 +263,18 @@ pub struct Reset<'a> {
 }
 
 impl<'a> Reset<'a> {
-    /// The policy.
+    /// Returns the policy.
     pub const fn policy(&self) -> &'a PolicyName {
         self.policy
     }
 
-    /// The key's digest.
+    /// Returns the key's digest.
     pub const fn key(&self) -> Digest {
         self.key
     }
 }
 
-/// Somebody who is blocked from now on, as an [`Observer`] is told of it.
-///
-/// ```
-/// use std::sync::{Arc, Mutex};
-/// use tollgate::{observe::{Blocked, Decided, Observer}, protection::Signal, MemoryBackend, RateLimiter, DAY};
-///
-/// #[derive(Default)]
-/// struct Log(Mutex<Vec<String>>);
-///
-/// impl Observer for Log {
-///     fn decided(&self, _: &Decided<'_>) {}
-///
-///     fn blocked(&self, blocked: &Blocked<'_>) {
-///         let line = format!("{} for {:?}, {} times", blocked.rule(), blocked.lasts(), blocked.times());
-///         self.0.lock().unwrap().push(line);
-///     }
-/// }
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
-/// let log = Arc::new(Log::default());
-/// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&log)).build();
-/// limiter.block(Signal::ip([192, 0, 2, 7].into()), DAY).await?;
-/// assert_eq!(*log.0.lock().unwrap(), ["network 192.0.2.7/32 for 86400s, 0 times"]);
-/// # Ok(())
-/// # }
-/// ```
+/// A new block, as an [`Observer`] receives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocked<'a> {
     pub(super) rule: &'a DenyRule,
@@ -392,17 +283,17 @@ pub struct Blocked<'a> {
 }
 
 impl<'a> Blocked<'a> {
-    /// By what they are known.
+    /// Returns what is blocked.
     pub const fn rule(&self) -> &'a DenyRule {
         self.rule
     }
 
-    /// For how long.
+    /// Returns how long the block lasts.
     pub const fn lasts(&self) -> Duration {
         self.lasts
     }
 
-    /// How many times they were blocked in a row by their denials, this time included; 0 if somebody else did it.
+    /// Returns which block of the caller in a row this is, 1 for the first; 0 for a manual block.
     pub const fn times(&self) -> u32 {
         self.times
     }

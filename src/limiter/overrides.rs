@@ -1,4 +1,4 @@
-//! Quotas that were changed at run time (step 1).
+//! Quotas that are set at run time (step 1).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,77 +10,72 @@ use crate::policy::{Digest, Policy, PolicyError, PolicyName};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{PoisonError, RwLock};
 
-/// The quotas that were changed.
 #[derive(Debug, Default)]
 pub(super) struct Overrides {
-    policies: RwLock<Changed>,
-    /// How many quotas these are. While there is none, decisions do not lock them.
+    policies: RwLock<OverrideMap>,
+    /// The number of overrides. While it is 0, decisions do not lock the map.
     count: AtomicUsize,
 }
 
-type Changed = HashMap<(PolicyName, Whose), Quota>;
+type OverrideMap = HashMap<(PolicyName, QuotaScope), Quota>;
 
-/// A quota that takes the place of another; `None` = the other one again.
+/// A quota that replaces another; `None` restores it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Change {
+pub(super) struct Override {
     pub(super) policy: PolicyName,
-    pub(super) whose: Whose,
+    pub(super) scope: QuotaScope,
     pub(super) quota: Option<Quota>,
 }
 
-/// Whose quota.
+/// The callers whose quota is replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Whose {
-    /// Everybody's under the policy.
+pub(super) enum QuotaScope {
     All,
-    /// That of a tier's callers.
     Tier(String),
-    /// One key's.
     Key(Digest),
 }
 
 impl Overrides {
-    /// Whether nothing was changed.
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The quota in the place of the policy's: the key's if one is asked for, else the tier's, else everybody's. One of
-    /// another algorithm than the policy's, which another version of the program may have set, is none.
+    /// Returns the quota that replaces the policy's: the key's, else the tier's, else that of all callers. Overrides
+    /// with another algorithm than the policy, which another version of the program may have set, are ignored.
     pub(super) fn quota(&self, policy: &Policy, tier: Option<&str>, key: Option<Digest>) -> Option<Quota> {
         if self.is_empty() {
             return None;
         }
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
-        let find = |whose: Whose| {
-            let quota = policies.get(&(policy.name().clone(), whose))?;
+        let find = |scope: QuotaScope| {
+            let quota = policies.get(&(policy.name().clone(), scope))?;
             (quota.algorithm() == policy.quota().algorithm()).then_some(*quota)
         };
-        // A tier that the policy does not have is none.
+        // An override for a tier that the policy does not have is ignored.
         let tier = tier.filter(|tier| policy.tiers().any(|(known, _)| known == *tier));
-        let of_key = key.and_then(|key| find(Whose::Key(key)));
-        of_key.or_else(|| find(Whose::Tier(tier?.to_owned()))).or_else(|| find(Whose::All))
+        let of_key = key.and_then(|key| find(QuotaScope::Key(key)));
+        of_key.or_else(|| find(QuotaScope::Tier(tier?.to_owned()))).or_else(|| find(QuotaScope::All))
     }
 
-    /// The tiers of a policy whose quotas were changed.
+    /// The tiers of a policy whose quotas are replaced.
     #[cfg(feature = "serde")]
     pub(super) fn tiers(&self, policy: &PolicyName) -> Vec<String> {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
-        let tiers = policies.keys().filter(|(changed, _)| changed == policy).filter_map(|(_, whose)| match whose {
-            Whose::Tier(tier) => Some(tier.clone()),
-            Whose::All | Whose::Key(_) => None,
+        let tiers = policies.keys().filter(|(changed, _)| changed == policy).filter_map(|(_, scope)| match scope {
+            QuotaScope::Tier(tier) => Some(tier.clone()),
+            QuotaScope::All | QuotaScope::Key(_) => None,
         });
         tiers.collect()
     }
 
-    /// All of them, ordered by policy, then by whom they are for.
+    /// All overrides, ordered by policy, then by scope.
     pub(super) fn list(&self) -> Vec<SetQuota> {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
-        let listed = policies.iter().map(|((policy, whose), quota)| {
-            let (tier, key) = match whose {
-                Whose::All => (None, None),
-                Whose::Tier(tier) => (Some(tier.clone()), None),
-                Whose::Key(key) => (None, Some(*key)),
+        let listed = policies.iter().map(|((policy, scope), quota)| {
+            let (tier, key) = match scope {
+                QuotaScope::All => (None, None),
+                QuotaScope::Tier(tier) => (Some(tier.clone()), None),
+                QuotaScope::Key(key) => (None, Some(*key)),
             };
             SetQuota { policy: policy.clone(), tier, key, quota: *quota }
         });
@@ -90,33 +85,32 @@ impl Overrides {
         listed
     }
 
-    /// Changes a quota, or reverts it.
-    pub(super) fn set(&self, change: Change) {
+    pub(super) fn set(&self, change: Override) {
         let mut policies = self.policies.write().unwrap_or_else(PoisonError::into_inner);
         apply(&mut policies, change);
         self.count.store(policies.len(), Ordering::Release);
     }
 
-    /// These changes and no others, in one step.
-    pub(super) fn replace(&self, changes: impl IntoIterator<Item = Change>) {
-        // Put together first: whoever decides waits for the exchange only.
+    /// Replaces all overrides in one step.
+    pub(super) fn replace(&self, changes: impl IntoIterator<Item = Override>) {
+        // Built before locking, so that decisions only wait for the exchange.
         let mut policies = HashMap::new();
         for change in changes {
             apply(&mut policies, change);
         }
         let mut guard = self.policies.write().unwrap_or_else(PoisonError::into_inner);
-        // The former quotas are dropped last, after the lock is released.
+        // The old map is dropped after the lock is released.
         std::mem::swap(&mut *guard, &mut policies);
         self.count.store(guard.len(), Ordering::Release);
     }
 
-    /// Whether there is room for another change, or this would replace one.
-    pub(super) fn has_room_for(&self, change: &Change) -> bool {
-        if change.quota.is_none() || self.len() < MOST {
+    /// Whether there is space for this override, or it replaces another.
+    pub(super) fn accepts(&self, change: &Override) -> bool {
+        if change.quota.is_none() || self.len() < MAX_OVERRIDES {
             return true;
         }
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
-        policies.contains_key(&(change.policy.clone(), change.whose.clone()))
+        policies.contains_key(&(change.policy.clone(), change.scope.clone()))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -124,28 +118,22 @@ impl Overrides {
     }
 }
 
-/// Stores or removes the quota of a change.
-fn apply(policies: &mut Changed, Change { policy, whose, quota }: Change) {
+fn apply(policies: &mut OverrideMap, Override { policy, scope, quota }: Override) {
     match quota {
-        Some(quota) => policies.insert((policy, whose), quota),
-        None => policies.remove(&(policy, whose)),
+        Some(quota) => policies.insert((policy, scope), quota),
+        None => policies.remove(&(policy, scope)),
     };
 }
 
-/// Quotas that can be changed at once.
-const MOST: usize = 100_000;
+const MAX_OVERRIDES: usize = 100_000;
 
-/// Why a quota was not changed.
-///
-/// Everything stays as it was, unless the backend was told and could not say so. It speaks for what is inside: its
-/// `source()` is what caused that.
+/// Why a quota was not set. Nothing has changed, except possibly after a [`Backend`](SetQuotaError::Backend) error.
+/// Transparent: `source()` is that of the inner error.
 ///
 /// ```
 /// # use tollgate::{limiter::SetQuotaError, Policy, Quota, RateLimiter, MINUTE};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
-/// static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
-///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
 /// let error = RateLimiter::default().set_quota(&API, Some(Quota::sliding_window(30, MINUTE))).await.unwrap_err();
 /// assert!(matches!(error, SetQuotaError::Quota(_)));
 /// assert!(error.to_string().starts_with("policy \"api\": 30/min sliding has another algorithm"));
@@ -154,11 +142,11 @@ const MOST: usize = 100_000;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetQuotaError {
-    /// The quota refuses everything, or has another algorithm than the policy, or the policy has no such tier.
+    /// The quota denies everything or has another algorithm than the policy, or the policy has no such tier.
     Quota(PolicyError),
-    /// There are 100,000 changed quotas already.
+    /// 100,000 quotas are set already.
     TooMany,
-    /// The backend could not tell the other processes: they may learn of it, or not.
+    /// The change could not be published: other processes may have received it or not.
     Backend(Error),
 }
 
@@ -178,13 +166,13 @@ impl fmt::Display for SetQuotaError {
             Some(error) => fmt::Display::fmt(error, f),
             None => write!(
                 f,
-                "{MOST} quotas are changed already; revert some with `None`, or give callers a tier instead of a quota each"
+                "{MAX_OVERRIDES} quotas are set at run time, the maximum; revert some with `None`, or give callers a tier \
+                 instead of a quota each"
             ),
         }
     }
 }
 
-// It speaks for what is inside, so what caused it is what caused that.
 impl std::error::Error for SetQuotaError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.inner()?.source()
@@ -206,13 +194,13 @@ mod tests {
     fn when_all_room_is_taken_what_is_there_can_still_be_changed() {
         let quota = Some(Quota::token_bucket(1, MINUTE));
         let change = |key: u128| {
-            let whose = Whose::Key(Digest::from_bits(key));
-            Change { policy: PolicyName::new("api"), whose, quota }
+            let scope = QuotaScope::Key(Digest::from_bits(key));
+            Override { policy: PolicyName::new("api"), scope, quota }
         };
         let overrides = Overrides::default();
-        overrides.replace((0..MOST as u128).map(change));
-        assert!(overrides.has_room_for(&change(7)) && !overrides.has_room_for(&change(MOST as u128)));
-        overrides.set(Change { quota: None, ..change(7) });
-        assert!(overrides.has_room_for(&change(MOST as u128)));
+        overrides.replace((0..MAX_OVERRIDES as u128).map(change));
+        assert!(overrides.accepts(&change(7)) && !overrides.accepts(&change(MAX_OVERRIDES as u128)));
+        overrides.set(Override { quota: None, ..change(7) });
+        assert!(overrides.accepts(&change(MAX_OVERRIDES as u128)));
     }
 }

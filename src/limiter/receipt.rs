@@ -1,4 +1,4 @@
-//! Charges that were made, and can still be settled.
+//! The receipt of a call, for settling its charges.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,112 +13,110 @@ use crate::backend::{Adjustment, BackendFuture, RowId};
 use crate::policy::{DecidedBy, Decision, Decisions};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// A charge that was made for an estimate, and can be told its true cost: at the end of a stream, say.
+/// A handle for settling charges of an estimated cost at their actual cost, such as at the end of a stream.
 ///
-/// Dropped, it keeps the charge as it is. Clones settle the same charge, and a charge is settled once: whatever comes
-/// after that does nothing. From the [layer](crate::RateLimitLayer::with_receipt) it comes among the request's
-/// extensions; from a limiter by [`Reservation::into_receipt`](super::Reservation::into_receipt).
+/// Dropping it leaves the charges as they are. Clones settle the same charges. A charge is settled once; later
+/// settlements do nothing. The [layer](crate::RateLimitLayer::with_receipt) puts a receipt into the request's
+/// extensions; a limiter returns one from [`Reservation::into_receipt`](super::Reservation::into_receipt).
 ///
 /// ```
 /// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-///
 /// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();
 /// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.into_receipt();
-/// // ... the answer was longer than estimated:
-/// usage.settle(1700).await?;
+/// usage.settle(1700).await?; // the answer was longer than estimated
 /// assert_eq!(limiter.remaining(&TOKENS, "team").await?, 8300);
-/// # Ok(())
-/// # }
+///
+/// let usage = limiter.acquire(&TOKENS, "eve").cost(1000).hold().await?.into_receipt();
+/// assert!(!usage.is_settled());
+/// usage.refund().await?;
+/// assert_eq!((usage.is_settled(), limiter.remaining(&TOKENS, "eve").await?), (true, 10_000));
+/// assert_eq!(usage.decisions().iter().map(|decision| decision.cost()).sum::<u64>(), 1000); // as it was charged
+/// # Ok(()) }
 /// ```
 ///
 /// # What can be given back
-/// More than estimated is always charged, into debt if need be; it is paid back like anything else. Less is given back
-/// as far as nobody has built on it: what the time has paid back already is not given twice; while others hold promised
-/// turns it is forfeited. Charges of a key that are open at once may be settled in any order: while nothing of them has
-/// been paid back, nothing is lost; a refill in between may cost some of what is given back, never more. After a change
-/// of the key's quota nothing is given back; after a reset, nothing unless as much was spent anew since. The bound of
-/// the quota holds in any case.
+/// If the actual cost is higher, the difference is always charged, into debt if necessary. If it is lower, the
+/// difference is given back, with these exceptions:
+///
+/// - What time has already refilled is not given back again. Open charges of one key can be settled in any order, but a
+///   refill between the settlements may reduce what they give back.
+/// - It is forfeited while others hold reservations that are not due yet.
+/// - After a change of the key's quota nothing is given back; after a reset, nothing unless as much was spent since.
+///
+/// The quota's bound always holds.
 #[derive(Clone)]
 pub struct Receipt {
-    held: Arc<Held>,
-    /// The charges that this settles: one, or all.
+    inner: Arc<ReceiptInner>,
+    /// The indices of the charges that this receipt settles: one, or all.
     charges: Range<usize>,
 }
 
-struct Held {
+struct ReceiptInner {
     limiter: RateLimiter,
     decisions: Decisions,
-    /// Of each charge, whether it was settled.
+    /// For each charge, whether it was settled.
     settled: SmallVec<[AtomicBool; 2]>,
 }
 
-type Charges<'a> = SmallVec<[Adjustment<'a>; 2]>;
+type Adjustments<'a> = SmallVec<[Adjustment<'a>; 2]>;
 
 impl Receipt {
-    /// For decisions that were all granted.
+    /// Creates the receipt of decisions that are all granted.
     pub(crate) fn new(limiter: &RateLimiter, decisions: Decisions) -> Receipt {
         let settled: SmallVec<_> = decisions.iter().map(|_| AtomicBool::new(false)).collect();
         let charges = 0..settled.len();
-        Receipt { held: Arc::new(Held { limiter: limiter.clone(), decisions, settled }), charges }
+        Receipt { inner: Arc::new(ReceiptInner { limiter: limiter.clone(), decisions, settled }), charges }
     }
 
-    /// The decisions on the charges that were made together. [`of`](Receipt::of) does not narrow them.
+    /// Returns the decisions on all charges of the call; [`of`](Receipt::of) does not narrow them.
     pub fn decisions(&self) -> &Decisions {
-        &self.held.decisions
+        &self.inner.decisions
     }
 
-    /// The same for the charge under one policy only, the first if it charged several keys; `None` if there is none of
-    /// that name: its rule did not apply. `TOKENS.name()` is a name that cannot be misspelt.
+    /// Returns a receipt for the charge under one policy only, the first one if several keys were charged. `None` if no
+    /// rule with a policy of this name applied. Pass `TOKENS.name()` to avoid misspellings.
     ///
     /// ```
     /// # use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, MINUTE};
     /// # static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
     /// # static CALLS: Policy = Policy::new("calls", Quota::fixed_window(500, DAY));
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let limiter = RateLimiter::default();
     /// let charges = [Charge::new(&TOKENS, "team").cost(1000), Charge::new(&CALLS, "team")];
     /// let usage = limiter.hold_all(charges).await?.into_receipt();
-    /// if let Some(tokens) = usage.of(TOKENS.name()) {
-    ///     tokens.settle(300).await?;
-    /// }
-    /// assert_eq!(limiter.remaining(&TOKENS, "team").await?, 9700);
-    /// assert_eq!(limiter.remaining(&CALLS, "team").await?, 499);
-    /// # Ok(())
-    /// # }
+    /// usage.of(TOKENS.name()).unwrap().settle(300).await?;
+    /// assert_eq!((limiter.remaining(&TOKENS, "team").await?, limiter.remaining(&CALLS, "team").await?), (9700, 499));
+    /// # Ok(()) }
     /// ```
     pub fn of(&self, policy: impl AsRef<str>) -> Option<Receipt> {
         let policy = policy.as_ref();
-        let index = self.held.decisions.iter().position(|decision| decision.policy().as_str() == policy)?;
+        let index = self.inner.decisions.iter().position(|decision| decision.policy().as_str() == policy)?;
         self.charges.contains(&index).then(|| self.at(index))
     }
 
-    /// The same for the charge of one rule.
+    /// Returns a receipt for the charge of one rule.
     pub(crate) fn at(&self, index: usize) -> Receipt {
-        Receipt { held: Arc::clone(&self.held), charges: index..index + 1 }
+        Receipt { inner: Arc::clone(&self.inner), charges: index..index + 1 }
     }
 
-    /// The true cost: each charge becomes one of `actual` tokens, unless it was settled before. Where several rules
-    /// charged, settle [the one](Receipt::of) that counts tokens: this would make as many calls of 1,700 tokens.
+    /// Sets the actual cost of each charge that was not settled before. If several policies were charged, settle [the
+    /// one](Receipt::of) that counts tokens; otherwise every policy is charged `actual`.
     ///
-    /// It is settled when this is called, also if the future is dropped; awaiting it tells whether the backend has it.
+    /// The settlement is carried out even if the future is dropped.
     ///
     /// # Errors
-    /// If the backend cannot. Then the charge stays as it was estimated, or not: it may have got through.
+    /// If the backend fails. The charge may then be settled or not.
     pub fn settle(&self, actual: u64) -> BackendFuture<()> {
         self.adjust(actual).map(drop)
     }
 
-    /// [`settle`](Receipt::settle); returns whether every charge became one of `actual` tokens as far as the rules
-    /// allow: `false` if what one of them was to give back is forfeited.
+    /// Like [`settle`](Receipt::settle). Returns `false` if a part is forfeited.
     pub(super) fn adjust(&self, actual: u64) -> BackendFuture<bool> {
-        let inner = &*self.held.limiter.inner;
-        // Newest first: of two charges on one row, only the last can be given back whole.
-        let (mut charges, mut local) = (Charges::new(), Charges::new());
+        let inner = &*self.inner.limiter.inner;
+        // Newest first: of two charges on one row, only the last can be given back in full.
+        let (mut charges, mut local) = (Adjustments::new(), Adjustments::new());
         for index in self.charges.clone().rev() {
             let Some((decision, receipt)) = self.open(index) else { continue };
             let settled = Settled { decision, actual };
@@ -139,80 +137,57 @@ impl Receipt {
             return BackendFuture::ready(Ok(locally));
         }
         let done = inner.backend.settle(&charges);
-        // Also where more is charged: a row that another quota wrote may become this one's, and be paid back faster.
-        inner.unlearn(charges.iter().map(|charge| charge.row));
+        // Even if more is charged: settling may move a row to a quota that refills it faster.
+        inner.forget_denials(charges.iter().map(|charge| charge.row));
         done.map(move |done| done && locally)
     }
 
-    /// The charge was for nothing: as [`settle(0)`](Receipt::settle).
-    ///
-    /// ```
-    /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
-    /// # let limiter = RateLimiter::default();
-    /// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.into_receipt();
-    /// assert!(!usage.is_settled());
-    /// usage.refund().await?;
-    /// assert_eq!((usage.is_settled(), limiter.remaining(&TOKENS, "team").await?), (true, 10_000));
-    /// assert_eq!(usage.decisions().iter().map(|decision| decision.cost()).sum::<u64>(), 1000); // as it was charged
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// If the backend cannot.
+    /// Gives the charges back, like [`settle(0)`](Receipt::settle), with the same errors.
     pub fn refund(&self) -> BackendFuture<()> {
         self.settle(0)
     }
 
-    /// Forgets all that the key has spent under the policy, this charge and any other. That settles it. Returns whether a
-    /// row was there, as [`RateLimiter::reset`](super::RateLimiter::reset).
-    ///
-    /// It is done when this is called, also if the future is dropped.
+    /// Resets the rows of these charges, as [`RateLimiter::reset`](super::RateLimiter::reset) does, and settles the
+    /// charges. Returns whether a row was found. The reset is carried out even if the future is dropped.
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-    ///
-    /// let limiter = RateLimiter::default();
-    /// limiter.limit(&LOGIN, "ada@example.com").await?; // wrong
+    /// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let limiter = RateLimiter::default();
+    /// limiter.limit(&LOGIN, "ada@example.com").await?; // wrong password
     /// let attempt = limiter.acquire(&LOGIN, "ada@example.com").hold().await?.into_receipt();
-    /// attempt.reset().await?; // right
+    /// attempt.reset().await?; // right password
     /// assert_eq!(limiter.remaining(&LOGIN, "ada@example.com").await?, 5);
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// If the backend cannot.
+    /// If the backend fails.
     pub fn reset(&self) -> BackendFuture<bool> {
         let rows: SmallVec<[RowId<'_>; 2]> = self.charges.clone().filter_map(|index| self.close(index)).collect();
         if rows.is_empty() {
             return BackendFuture::ready(Ok(false));
         }
-        self.held.limiter.inner.reset(&rows)
+        self.inner.limiter.inner.reset(&rows)
     }
 
-    /// Whether nothing is left to settle.
+    /// Returns whether all charges are settled.
     pub fn is_settled(&self) -> bool {
-        self.charges.clone().all(|index| self.held.settled[index].load(Ordering::Relaxed))
+        self.charges.clone().all(|index| self.inner.settled[index].load(Ordering::Relaxed))
     }
 
-    /// The charge to settle, for the first call that settles it.
+    /// Marks a charge as settled and returns it, unless it was settled before.
     fn open(&self, index: usize) -> Option<(&Decision, ChargeRecord)> {
-        let decision = self.held.decisions.get(index)?;
+        let decision = self.inner.decisions.get(index)?;
         let receipt = ChargeRecord::new(decision.cost(), decision.step())?;
-        let first = !self.held.settled[index].swap(true, Ordering::Relaxed);
+        let first = !self.inner.settled[index].swap(true, Ordering::Relaxed);
         first.then_some((decision, receipt))
     }
 
     fn close(&self, index: usize) -> Option<RowId<'_>> {
-        let decision = self.held.decisions.get(index)?;
-        self.held.settled[index].store(true, Ordering::Relaxed);
+        let decision = self.inner.decisions.get(index)?;
+        self.inner.settled[index].store(true, Ordering::Relaxed);
         Some(RowId { policy: decision.policy(), key: decision.key() })
     }
 }

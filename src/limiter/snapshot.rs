@@ -1,4 +1,4 @@
-//! A limit as it stands, to be projected by whoever holds it.
+//! A copy of a row, from which later answers can be computed.
 
 use crate::algorithm::{Ask, Micros, Quota, State, Step, Verdict};
 use crate::algorithm::{available, is_foreign, roll, roll_if_own, step, writer};
@@ -7,19 +7,22 @@ use crate::policy::{Decision, PolicyName, Reason};
 /// A row, the quota that applies to it, and the instant at which it was read.
 ///
 /// ```
-/// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-///
+/// use tollgate::algorithm::{Ask, Verdict};
+/// use tollgate::{Policy, Quota, RateLimiter, MINUTE, SECOND};
 /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::LimitError> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
 /// let limiter = RateLimiter::default();
 /// limiter.acquire(&API, "ada").cost(10).await?;
 /// let snapshot = limiter.snapshot(&API, "ada").await?;
+/// assert_eq!((snapshot.policy().as_str(), snapshot.quota().limit(), snapshot.not_before()), ("api", 10, None));
 /// assert_eq!(snapshot.available(snapshot.now()), 0);
 /// assert_eq!(snapshot.available(snapshot.now() + MINUTE / 2), 5);
-/// # Ok(())
-/// # }
+/// assert!(limiter.now().await? >= snapshot.now());
+///
+/// // When can three tokens be spent?
+/// let later = snapshot.project(snapshot.state().at, Ask::cost(3));
+/// assert_eq!(later.verdict, Verdict::Deny { retry: Some(18 * SECOND) });
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
@@ -41,41 +44,40 @@ impl Snapshot {
         Snapshot {
             policy: decision.policy().clone(),
             quota,
-            // What another quota wrote long ago is repaid.
+            // What another quota wrote and time has refilled does not count.
             state: if state.stamp == quota.stamp() { state } else { roll_if_own(&quota, &state, now) },
             now,
             not_before,
         }
     }
 
-    /// The policy's name.
+    /// Returns the policy's name.
     pub const fn policy(&self) -> &PolicyName {
         &self.policy
     }
 
-    /// The quota, with the window boundaries of this key.
+    /// Returns the quota, with the window boundaries of this key.
     pub const fn quota(&self) -> &Quota {
         &self.quota
     }
 
-    /// The row. Of a caller that is kept out whatever the quota says, the backend was not asked: one of which all is
-    /// spent.
+    /// Returns the row. For a caller that is blocked or on a deny list, it was not read and is fully spent.
     pub const fn state(&self) -> &State {
         &self.state
     }
 
-    /// The instant at which it was read, by the backend's clock.
+    /// Returns the instant at which the row was read, by the backend's clock.
     pub const fn now(&self) -> Micros {
         self.now
     }
 
-    /// Of a caller on a [deny list](crate::protection::DenyList), or [blocked](crate::protection::AutoBlock): until then nothing is allowed,
-    /// whatever the quota says; [`Micros::MAX`] if it is for good.
+    /// Returns until when the caller is denied whatever the quota, if it is [blocked](crate::protection::AutoBlock) or
+    /// on a [deny list](crate::protection::DenyList), where it is [`Micros::MAX`].
     pub const fn not_before(&self) -> Option<Micros> {
         self.not_before
     }
 
-    /// Whole tokens that could be spent at once at `instant`, if nobody spends until then.
+    /// Returns the whole tokens that can be spent at `instant`, if none are spent until then.
     pub fn available(&self, instant: Micros) -> u64 {
         match self.not_before {
             Some(until) if instant < until => 0,
@@ -83,27 +85,7 @@ impl Snapshot {
         }
     }
 
-    /// What would be answered to `ask` at `instant`, if nobody spends until then.
-    ///
-    /// ```
-    /// use tollgate::algorithm::{Ask, Verdict};
-    /// use tollgate::{Policy, Quota, RateLimiter, MINUTE, SECOND};
-    ///
-    /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::LimitError> {
-    /// let limiter = RateLimiter::default();
-    /// limiter.acquire(&API, "ada").cost(10).await?;
-    /// let snapshot = limiter.snapshot(&API, "ada").await?;
-    ///
-    /// // What a page that counts down wants to know: when do three fit?
-    /// let later = snapshot.project(snapshot.state().at, Ask::cost(3));
-    /// assert_eq!(later.verdict, Verdict::Deny { retry: Some(18 * SECOND) });
-    /// assert_eq!((snapshot.policy().as_str(), snapshot.quota().limit(), snapshot.not_before()), ("api", 10, None));
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Returns the answer to `ask` at `instant`, if nothing is spent until then.
     pub fn project(&self, instant: Micros, ask: Ask) -> Step {
         let Some(until) = self.not_before.filter(|until| instant < *until) else {
             return step(&self.quota, &self.state, instant, ask);
@@ -116,51 +98,47 @@ impl Snapshot {
         Step { verdict: Verdict::Deny { retry }, state: roll_if_own(&self.quota, &self.state, instant), now: instant }
     }
 
-    /// As JSON, for a client that projects it itself: what the endpoints of `tollgate::status` (feature `axum`) answer.
+    /// Returns JSON for clients that compute later answers, as `tollgate::status` (feature `axum`) does.
     ///
     /// ```json
     /// {"policy":"chat","algorithm":"token_bucket","rate":10,"period":60000000,"capacity":20,"start":0,"max_reserved":0,
     ///  "spent":3.5,"previous":0,"ts":1767225600000000,"now":1767225600123456}
     /// ```
     ///
-    /// Times are whole microseconds, instants since the Unix epoch. All numbers are exact in an `f64`.
-    /// - `algorithm`: `token_bucket`, `fixed_window` or `sliding_window`. It pays back `rate` tokens every `period`.
-    /// - `capacity`: [`Quota::limit`]. `max_reserved`: [`Quota::reservable`], `null` if without bound.
-    /// - `start`: where the boundaries of windows lie, modulo `period`; of a bucket 0.
-    /// - `spent` and `ts`: [`State::spent`] and [`State::at`], what was paid back until `now` being off it.
-    /// - `previous`: of a sliding window the count of the window before, [`State::carry`]; else 0.
+    /// Durations are whole microseconds, instants microseconds since the Unix epoch. All numbers are exact in an `f64`.
+    /// - `algorithm`: `token_bucket`, `fixed_window` or `sliding_window`, with `rate` tokens per `period`.
+    /// - `capacity`: [`Quota::limit`]. `max_reserved`: [`Quota::reservable`], `null` if unlimited.
+    /// - `start`: the offset of window boundaries, modulo `period`; 0 for a bucket.
+    /// - `spent` and `ts`: [`State::spent`] and [`State::at`], with what was refilled until `now` subtracted.
+    /// - `previous`: the count of the window before, [`State::carry`], for a sliding window; else 0.
     /// - `now`: [`now`](Snapshot::now).
-    /// - `clear` and `written_by`, only if another quota wrote the row and something of it stands: [`State::clear`], and that
-    ///   quota's algorithm. `previous` is then the writer's.
+    /// - `clear` and `written_by`, only if another quota wrote the row and part of that still counts: [`State::clear`],
+    ///   and that quota's algorithm. `previous` is then the writer's.
     /// - `not_before`, only if there is one: [`not_before`](Snapshot::not_before).
     ///
     /// ```
-    /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
-    ///
-    /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
+    /// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
+    /// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
     /// limiter.acquire(&API, "ada").cost(3).await?;
     /// let json: serde_json::Value = serde_json::from_str(&limiter.snapshot(&API, "ada").await?.to_json())?;
     /// assert_eq!((&json["policy"], &json["capacity"]), (&"api".into(), &10.into()));
     /// assert_eq!((&json["spent"], &json["now"]), (&3.into(), &1_767_225_600_000_000_u64.into()));
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     pub fn to_json(&self) -> String {
         let Snapshot { policy, quota, state, now, not_before } = self;
         let writer = if is_foreign(quota, state, *now) { writer(state) } else { None };
         let algorithm = quota.algorithm().name();
         let start = if quota.algorithm().has_windows() { quota.start_micros() } else { 0 };
-        // Other algorithms carry what is of no use to a client.
+        // The carry of other algorithms is of no use to a client.
         let counts = writer.unwrap_or(quota.algorithm()).carries_a_count();
         let previous = if counts { state.carry } else { 0.0 };
         let max_reserved = quota.reservable().map_or("null".to_owned(), |tokens| tokens.to_string());
-        // The shortest digits that are read back as the same number.
+        // Formats as the shortest digits that parse to the same number.
         let (spent, ts, now) = (state.spent, state.at.get(), now.get());
-        // A name is printable ASCII, of which Rust escapes what JSON does.
+        // A name is printable ASCII, for which Rust escapes the same characters as JSON.
         let mut json = format!(
             r#"{{"policy":{:?},"algorithm":"{algorithm}","rate":{},"period":{},"capacity":{},"start":{start},"#,
             policy.as_str(),
@@ -185,7 +163,7 @@ mod tests {
     use super::*;
     use crate::algorithm::MINUTE;
 
-    /// Rows of this crate's backends are whole tokens; those of others need not be.
+    /// This crate's backends write whole tokens; other backends need not.
     #[test]
     fn fractions_of_tokens_are_told_to_the_last_bit() {
         let quota = Quota::sliding_window(10, MINUTE);
@@ -195,7 +173,7 @@ mod tests {
             bits ^= bits << 13;
             bits ^= bits >> 7;
             bits ^= bits << 17;
-            // From 2^-21 to 2^53, all mantissas.
+            // From 2^-21 to 2^53, with all mantissas.
             numbers.push(f64::from_bits((1002 + bits % 74) << 52 | bits >> 12));
         }
         for number in numbers {
@@ -206,7 +184,7 @@ mod tests {
             for name in ["\"spent\":", "\"previous\":"] {
                 let text = json.split_once(name).expect("a field").1.split(',').next().expect("a value");
                 assert_eq!(text.parse::<f64>().map(f64::to_bits), Ok(number.to_bits()), "{text}");
-                // What JSON calls a number: no exponent, no bare point.
+                // As JSON requires: no exponent, no bare point.
                 assert!(text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && !text.ends_with('.'));
             }
         }

@@ -16,7 +16,7 @@ use super::soon::Soon;
 use super::status::RateLimitStatus;
 use crate::algorithm::{Ask, Micros};
 use crate::backend::Error;
-use crate::limiter::{CallContext, Place, Receipt, Reservation};
+use crate::limiter::{CallContext, Receipt, Reservation, WaitSlot};
 use crate::policy::{Decisions, KeyError, KeyFault, Policy, Signals, Subject};
 
 /// What becomes of a request.
@@ -26,7 +26,7 @@ pub(super) enum Verdict {
     Go(Pass),
     /// The same at its turn, which is given back if this is dropped before. Until then it has a place among those who
     /// wait.
-    Wait(Box<Reservation>, Option<Place>),
+    Wait(Box<Reservation>, Option<WaitSlot>),
     Refuse(Cause),
 }
 
@@ -143,7 +143,7 @@ impl Shared {
             None if lines.is_empty() => return Soon::Now(self.unlimited()),
             None => {}
         }
-        let place = self.wait.filter(|_| enforced).and_then(|_| self.limiter.place());
+        let place = self.wait.filter(|_| enforced).and_then(|_| self.limiter.wait_slot());
         // What is not enforced is decided as if, and nobody waits.
         let wait = self.wait.filter(|_| place.is_some() || !enforced);
         let ask = |cost| wait.map_or(Ask::cost(cost), |wait| Ask::cost(cost).wait_up_to(wait));
@@ -166,7 +166,7 @@ impl Shared {
         self: &Arc<Self>,
         answer: Result<Decisions, Error>,
         enforced: bool,
-        place: Option<(Place, Micros)>,
+        place: Option<(WaitSlot, Micros)>,
     ) -> Verdict {
         let decisions = match answer {
             Ok(decisions) if decisions.is_allowed() => decisions,

@@ -21,7 +21,7 @@ use super::shared::Shared;
 use super::soon::Later;
 use super::status::RateLimitStatus;
 use crate::backend::BackendFuture;
-use crate::limiter::{Place, Receipt, Reservation};
+use crate::limiter::{Receipt, Reservation, WaitSlot};
 
 pin_project! {
     /// The future of [`RateLimit`](super::RateLimit): the inner service's response, or a refusal.
@@ -41,7 +41,7 @@ pin_project! {
         // The verdict is on its way. The service was ready when it was called and is not touched before.
         Deciding { verdict: Later<Verdict>, held: Option<Box<Held<S, B>>> },
         // The turn comes later.
-        Waiting { turn: Option<(Box<Reservation>, Option<Place>)>, held: Option<Box<Held<S, B>>> },
+        Waiting { turn: Option<(Box<Reservation>, Option<WaitSlot>)>, held: Option<Box<Held<S, B>>> },
         Inner { #[pin] future: S::Future, report: Report, unsettled: Option<Unsettled> },
         // The response waits until a remote backend has confirmed that its charges are settled: what its receiver does
         // next is to find them done.

@@ -111,7 +111,7 @@ fn no_flood_of_denials_ends_a_block_that_was_made_by_hand() {
         now(limiter.block(Signal::key(("held", i)), HOUR));
     }
     let error = now(async { Ok::<_, ()>(limiter.block(Signal::key("one more"), HOUR).await) }).expect_err("no room");
-    assert!(error.to_string().contains("100000 callers are blocked by hand already"), "{error}");
+    assert!(error.to_string().contains("100000 callers are blocked manually, the maximum"), "{error}");
     for i in 0..20_000u64 {
         for _ in 0..3 {
             assert!(!now(limiter.try_acquire(&API, i).cost(11).send()).is_allowed());

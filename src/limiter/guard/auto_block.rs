@@ -1,4 +1,4 @@
-//! Whom to block for being denied again and again, and for how long.
+//! The rules of automatic blocking.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -6,21 +6,17 @@ use std::time::Duration;
 use crate::algorithm::{DAY, MINUTE};
 use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 
-/// Blocks callers who are denied again and again: whoever is denied `threshold` times within a time is blocked for a
-/// longer one, by key and by address. Off unless a limiter is [given one](crate::limiter::RateLimiterBuilder::auto_block).
+/// Blocks callers that are denied repeatedly: `threshold` denials within a time block the caller for a longer time, by
+/// key and by address. Off unless a limiter is [given one](crate::limiter::RateLimiterBuilder::auto_block).
 ///
 /// ```
 /// use std::net::IpAddr;
-/// use tollgate::{protection::AutoBlock, MemoryBackend, Policy, Quota, RateLimiter, Reason, HOUR, MINUTE};
-///
+/// use tollgate::{protection::AutoBlock, MemoryBackend, Policy, Quota, RateLimiter, Reason, DAY, HOUR, MINUTE};
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
-/// let limiter = RateLimiter::builder(MemoryBackend::new())
-///     // By address alone: anybody can name Ada's account, and would have it blocked.
-///     .auto_block(AutoBlock::new([&LOGIN]).without_keys().threshold(3).within(10 * MINUTE).block_for(HOUR))
-///     .build();
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
+/// // By address only: with keys, anyone could have Ada's account blocked.
+/// let rules = AutoBlock::new([&LOGIN]).without_keys().threshold(3).within(10 * MINUTE).block_for(HOUR);
+/// let limiter = RateLimiter::builder(MemoryBackend::new()).auto_block(rules).build();
 /// let mallory: IpAddr = [192, 0, 2, 7].into();
 /// for _ in 0..8 {
 ///     drop(limiter.try_acquire(&LOGIN, ("ada", mallory)).ip(mallory).await?); // five are allowed, three denied
@@ -28,51 +24,34 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// let blocked = limiter.try_acquire(&LOGIN, ("grace", mallory)).ip(mallory).await?;
 /// assert_eq!(blocked.reason(), Reason::Blocked);
 /// assert!(blocked.retry_after() > Some(59 * MINUTE));
-/// // Her own attempts, from her own address, are not blocked.
+/// // Ada's own attempts, from another address, are not blocked.
 /// let ada: IpAddr = [198, 51, 100, 1].into();
 /// assert!(limiter.try_acquire(&LOGIN, ("ada", ada)).ip(ada).await?.is_allowed());
-/// # Ok(())
-/// # }
+///
+/// // The other settings:
+/// let rules = AutoBlock::of_names([LOGIN.name().clone()]).escalate(4, 7 * DAY).reset_on_success();
+/// assert_eq!(rules, AutoBlock::new([&LOGIN]).escalate(4, 7 * DAY).reset_on_success());
+/// assert_ne!(rules.user_agents().label("asn").max_entries(50_000), AutoBlock::new([&LOGIN]).without_ips());
+/// # Ok(()) }
 /// ```
 ///
-/// Everything that can be said:
-///
-/// ```
-/// use tollgate::{policy::PolicyName, protection::AutoBlock, Policy, Quota, DAY, HOUR, MINUTE};
-///
-/// let login = Policy::new("login", Quota::token_bucket(5, HOUR));
-/// let rules = AutoBlock::new([&login])
-///     .threshold(30)
-///     .within(10 * MINUTE)
-///     .block_for(HOUR)
-///     .escalate(4, 7 * DAY) // an hour, four, sixteen ... a week
-///     .reset_on_success()
-///     .without_keys() // by address alone, and by these:
-///     .user_agents()
-///     .label("asn")
-///     .max_entries(50_000);
-/// assert_eq!(AutoBlock::of_names([PolicyName::new("login")]), AutoBlock::new([&login]));
-/// assert_ne!(AutoBlock::new([&login]).without_ips(), AutoBlock::new([&login]));
-/// ```
-///
-/// - **Which denials** count is told by policy, and a key is blocked under these policies. A limit on everybody
-///   together ([`key::global`](crate::key::global)), or on those without a key, blocks nobody by key, but their
-///   addresses, so it had better not be among them.
-/// - **Keys that anybody can name** (an account, a path, an unchecked header) must not be blocked: an attacker would run into
-///   the limit in the name of a victim, and have the victim blocked. Add
-///   [`without_keys`](AutoBlock::without_keys) unless every policy here counts by a key that was
-///   [verified](crate::key#which-keys-a-client-can-invent), or has the address in it.
-/// - **An address** is blocked for every call that tells it (see [`Signals`](crate::protection::Signals)): many people may share
-///   one. IPv6 counts by the first 64 bits.
-/// - A count begins with a denial and ends a window later; what is denied for being blocked, asked for by a
-///   [`check`](crate::RateLimiter::check), or not enforced does not count.
-/// - **Bounded**: at most [`max_entries`](AutoBlock::max_entries) are remembered; when there are more, those who are
-///   denied least, or have been silent, are forgotten first, and a block that nobody runs into counts as half the
-///   denials that earn one. Each denial costs the same, whatever there is.
-/// - A denial counts when its answer is there: a call that is dropped before a remote backend has answered does not.
-/// - In [shadow mode](crate::RateLimitLayer::shadow) nobody is kept out, whether blocked or on a deny list.
-/// - **Shared**: counts are each process's own; on a backend that processes share, a block that one earned holds in all
-///   of them, within a second, and the next one is longer in all of them if blocks [escalate](AutoBlock::escalate).
+/// - **Which denials count**: those under the given policies, and a key is blocked under these policies.
+///   [`key::global`](crate::key::global) and the anonymous key are never blocked, but the addresses of their callers
+///   are; it is best to leave such policies out.
+/// - **Keys that a client can choose** (an account, a path, an unverified header) must not be blocked: an attacker
+///   could get a victim blocked. Add [`without_keys`](AutoBlock::without_keys) unless every policy uses keys that are
+///   [verified](crate::key#which-keys-a-client-can-invent) or contain the address.
+/// - **Addresses** are blocked for every call that has them among its [`Signals`](crate::protection::Signals), even if
+///   many people share one. IPv6 counts by the first 64 bits.
+/// - A count starts with a denial and ends a window later. Denials because of a block, of a
+///   [`check`](crate::RateLimiter::check), and denials that are not enforced do not count. A call that is dropped
+///   before a remote backend has answered does not count, either.
+/// - **Bounded**: at most [`max_entries`](AutoBlock::max_entries) callers are tracked. Beyond that, the callers with
+///   the fewest denials are dropped first, in constant time; a block whose caller has gone away ranks as half its
+///   threshold.
+/// - In [shadow mode](crate::RateLimitLayer::shadow), blocks are not enforced.
+/// - **Shared**: each process counts its own denials. On a shared backend, a block takes effect in all processes within
+///   a second, and also [escalates](AutoBlock::escalate) in all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoBlock {
     pub(super) policies: Vec<PolicyName>,
@@ -80,7 +59,7 @@ pub struct AutoBlock {
     pub(super) window: Duration,
     pub(super) lasts: Duration,
     pub(super) escalation: Option<(u32, Duration)>,
-    pub(super) forgive: bool,
+    pub(super) resets_on_success: bool,
     pub(super) keys: bool,
     pub(super) ips: bool,
     pub(super) user_agents: bool,
@@ -89,12 +68,12 @@ pub struct AutoBlock {
 }
 
 impl AutoBlock {
-    /// Denials under these policies count: 30 within 10 minutes block key and address for 24 hours.
+    /// Creates rules that count denials under these policies: 30 within 10 minutes block key and address for 24 hours.
     pub fn new<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> AutoBlock {
         AutoBlock::of_names(policies.into_iter().map(|policy| policy.name().clone()))
     }
 
-    /// The same for policies that are known by name.
+    /// Like [`new`](AutoBlock::new), for policies identified by name.
     pub fn of_names(policies: impl IntoIterator<Item = PolicyName>) -> AutoBlock {
         AutoBlock {
             policies: policies.into_iter().collect(),
@@ -102,7 +81,7 @@ impl AutoBlock {
             window: 10 * MINUTE,
             lasts: DAY,
             escalation: None,
-            forgive: false,
+            resets_on_success: false,
             keys: true,
             ips: true,
             user_agents: false,
@@ -111,82 +90,80 @@ impl AutoBlock {
         }
     }
 
-    /// How many denials it takes, at least 1. Defaults to 30.
+    /// Sets how many denials lead to a block, at least 1. Default: 30.
     #[must_use]
     pub fn threshold(mut self, denials: u32) -> AutoBlock {
         self.threshold = denials.max(1);
         self
     }
 
-    /// Within which time. Defaults to 10 minutes.
+    /// Sets the time within which denials are counted. Default: 10 minutes.
     #[must_use]
     pub fn within(mut self, window: Duration) -> AutoBlock {
         self.window = window;
         self
     }
 
-    /// How long a block lasts. Defaults to 24 hours.
+    /// Sets how long a block lasts. Default: 24 hours.
     #[must_use]
     pub fn block_for(mut self, time: Duration) -> AutoBlock {
         self.lasts = time;
         self
     }
 
-    /// Each block of the same caller lasts `factor` (at least 1) times as long as the one before, up to `most`. Whoever
-    /// has been free for as long as they were blocked begins anew. Off by default.
+    /// Makes each further block of a caller `factor` (at least 1) times as long as the one before, up to `most`. A
+    /// caller that stays free for as long as it was blocked starts over. Default: off.
     #[must_use]
     pub fn escalate(mut self, factor: u32, most: Duration) -> AutoBlock {
         self.escalation = Some((factor.max(1), most));
         self
     }
 
-    /// A charge that is allowed sets the counts of its key and address to 0: for policies under which a good caller is
-    /// told apart by succeeding. Off by default: whoever may do ten things a minute and tries a hundred succeeds every
-    /// now and then.
+    /// Resets the counts of a caller's key and address when a charge is allowed, for policies that good callers rarely
+    /// exceed. Default: off, because a caller far above its quota still succeeds now and then.
     #[must_use]
     pub fn reset_on_success(mut self) -> AutoBlock {
-        self.forgive = true;
+        self.resets_on_success = true;
         self
     }
 
-    /// Does not block by key. It does by default, which is right for verified keys only: see [above](AutoBlock).
+    /// Turns blocking by key off. Default: on, which is right for verified keys only: see [above](AutoBlock).
     #[must_use]
     pub fn without_keys(mut self) -> AutoBlock {
         self.keys = false;
         self
     }
 
-    /// Does not block by address. It does by default.
+    /// Turns blocking by address off. Default: on.
     #[must_use]
     pub fn without_ips(mut self) -> AutoBlock {
         self.ips = false;
         self
     }
 
-    /// Blocks by user agent too: everybody who has the same. Off by default.
+    /// Also blocks by user agent, which blocks all clients with the same one. Default: off.
     #[must_use]
     pub fn user_agents(mut self) -> AutoBlock {
         self.user_agents = true;
         self
     }
 
-    /// Blocks by a label too, such as `"country"`: everybody who has the same value. By none by default; said several
-    /// times, by each.
+    /// Also blocks by a label such as `"country"`, for all callers with the same value. May be repeated. Default: none.
     #[must_use]
     pub fn label(mut self, name: impl Into<Cow<'static, str>>) -> AutoBlock {
         self.labels.push(name.into());
         self
     }
 
-    /// How many callers are remembered at most, at least 64: counted or blocked, 64 bytes
-    /// each, and for each block [what it shows](crate::protection::Block) besides. Defaults to 100,000.
+    /// Sets how many callers are tracked, at least 64. Each entry takes 64 bytes, and [what is
+    /// listed](crate::protection::Block) of a block comes on top. Default: 100,000.
     #[must_use]
     pub fn max_entries(mut self, entries: usize) -> AutoBlock {
         self.max_entries = entries.max(64);
         self
     }
 
-    /// The fields of a configuration that `new` changes, each with its old and its new value.
+    /// The fields that `new` changes, each with its old and its new value.
     #[cfg(feature = "serde")]
     pub(crate) fn differences(&self, new: &AutoBlock) -> Vec<(&'static str, String, String)> {
         let escalation = |rules: &AutoBlock| match rules.escalation {
@@ -200,7 +177,7 @@ impl AutoBlock {
                 ("within", format!("{:?}", rules.window)),
                 ("block_for", format!("{:?}", rules.lasts)),
                 ("escalate", escalation(rules)),
-                ("reset_on_success", rules.forgive.to_string()),
+                ("reset_on_success", rules.resets_on_success.to_string()),
                 ("keys", rules.keys.to_string()),
                 ("ips", rules.ips.to_string()),
                 ("user_agents", rules.user_agents.to_string()),
@@ -212,7 +189,6 @@ impl AutoBlock {
         pairs.filter(|(old, new)| old != new).map(|((field, old), (_, new))| (field, old, new)).collect()
     }
 
-    /// Whether it blocks by this signal, which is no key.
     pub(super) fn blocks_by(&self, signal: &Signal) -> bool {
         match &signal.0 {
             SignalKind::Key(_) => self.keys,
@@ -222,7 +198,7 @@ impl AutoBlock {
         }
     }
 
-    /// How long the block after so many others lasts.
+    /// How long a block lasts after `times` others.
     pub(super) fn lasts(&self, times: u32) -> Duration {
         let Some((factor, most)) = self.escalation else { return self.lasts };
         let factor = factor.checked_pow(times).unwrap_or(u32::MAX);

@@ -1,7 +1,7 @@
-//! Blocks: callers that are denied whatever the quotas (step 2), and how denials earn a block (step 6).
+//! Blocks: callers that are denied whatever the quotas (step 2), and how denials lead to a block (step 6).
 
 mod auto_block;
-mod held;
+mod manual_blocks;
 #[cfg(all(test, tollgate_models))]
 mod models;
 mod offenders;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use self::held::Held;
+use self::manual_blocks::ManualBlocks;
 use self::offenders::Offenders;
 use self::pauses::Pauses;
 use super::deny::DenyList;
@@ -22,25 +22,23 @@ use crate::policy::{DenyRule, Digest, Key, PolicyName, Secret, Signal, Signals};
 
 pub use auto_block::AutoBlock;
 
-/// The deny list, the blocks and the pauses of a limiter.
 pub(super) struct Guard {
     deny: Option<DenyList>,
     auto: Option<AutoBlock>,
-    /// Blocks that are made by hand.
-    pub(super) held: Held,
+    pub(super) manual: ManualBlocks,
     pub(super) pauses: Pauses,
-    /// Made when it is needed.
+    /// Created when the first offender is recorded.
     offenders: OnceLock<Offenders>,
 }
 
-/// Who keeps a caller out, and until when; `None` = for good.
-pub(super) struct Barred {
+/// What blocks a caller, and until when; `None` for a deny rule, which has no end.
+pub(super) struct BlockedBy {
     pub(super) rule: Arc<DenyRule>,
     pub(super) until: Option<Micros>,
 }
 
-/// Somebody who earned a block just now.
-pub(super) struct Earned {
+/// A block that a denial just led to.
+pub(super) struct NewBlock {
     pub(super) id: Digest,
     pub(super) signal: Signal,
     pub(super) lasts: Duration,
@@ -49,27 +47,33 @@ pub(super) struct Earned {
 
 /// What this process knows of a block that it made.
 #[derive(Clone)]
-pub(super) struct Made {
+pub(super) struct BlockOrigin {
     pub(super) since: Micros,
     pub(super) rule: Option<DenyRule>,
 }
 
-impl Made {
-    /// An entry of the list of blocks. `times`: `None` of a block by hand.
-    fn listed(made: Option<Made>, digest: Digest, now: Micros, until: Micros, times: Option<u32>) -> Block {
-        let (age, rule) = made.map_or((None, None), |made| (Some(now.since(made.since)), made.rule));
+impl BlockOrigin {
+    /// An entry of the list of blocks. `times` is `None` for a manual block.
+    fn listed(origin: Option<BlockOrigin>, digest: Digest, now: Micros, until: Micros, times: Option<u32>) -> Block {
+        let (age, rule) = origin.map_or((None, None), |origin| (Some(now.since(origin.since)), origin.rule));
         let (left, by_hand) = (until.since(now), times.is_none());
         Block { digest, rule, age, left, times: times.unwrap_or(0), by_hand }
     }
 }
 
-/// By what a caller may be blocked: each signal under the digest by which it is remembered.
-pub(super) type Known = SmallVec<[(Digest, Signal); 2]>;
+/// The signals of a caller that can be blocked, each with its digest.
+pub(super) type SignalIds = SmallVec<[(Digest, Signal); 2]>;
 
 impl Guard {
-    /// With room for those who will be counted.
+    /// Allocates the table of offenders if denials are counted.
     pub(super) fn new(deny: Option<DenyList>, auto: Option<AutoBlock>) -> Guard {
-        let guard = Guard { deny, auto, held: Held::default(), pauses: Pauses::default(), offenders: OnceLock::new() };
+        let guard = Guard {
+            deny,
+            auto,
+            manual: ManualBlocks::default(),
+            pauses: Pauses::default(),
+            offenders: OnceLock::new(),
+        };
         if guard.auto.is_some() {
             guard.offenders();
         }
@@ -80,69 +84,68 @@ impl Guard {
         self.deny.as_ref()
     }
 
-    /// Whether it has anything to say at all, or may have.
+    /// Whether any call might be blocked or counted.
     pub(super) fn is_needed(&self) -> bool {
         self.deny.is_some()
             || self.auto.is_some()
-            || self.held.any()
+            || self.manual.any()
             || self.pauses.any()
             || self.offenders.get().is_some()
     }
 
-    /// Whether it makes a difference what else is known of a caller.
+    /// Whether signals can change a decision.
     pub(super) fn wants_signals(&self) -> bool {
         self.deny.as_ref().is_some_and(|deny| !deny.is_empty()) || self.auto.is_some() || self.has_blocks()
     }
 
-    /// Whether anybody is blocked, or was.
+    /// Whether there is a block, possibly an expired one.
     fn has_blocks(&self) -> bool {
-        self.held.any() || self.offenders.get().is_some_and(Offenders::has_blocks)
+        self.manual.any() || self.offenders.get().is_some_and(Offenders::has_blocks)
     }
 
-    /// Whether denials count.
     pub(super) fn counts(&self) -> bool {
         self.auto.is_some()
     }
 
     /// Step 2: finds the deny rule or the block that applies to a call.
-    pub(super) fn bars<'k>(
+    pub(super) fn blocked_by<'k>(
         &self,
         keys: impl Iterator<Item = (&'k PolicyName, Option<&'k Key>, Digest)> + Clone,
         signals: &Signals,
-        known: &Known,
+        signal_ids: &SignalIds,
         now: Micros,
-    ) -> Option<Barred> {
+    ) -> Option<BlockedBy> {
         if let Some(deny) = self.deny.as_ref().filter(|deny| !deny.is_empty()) {
             let anonymous = Key::anonymous();
             let of = |key: Option<&Key>| deny.find(Some(key.unwrap_or(&anonymous)), &Signals::default());
             let found = deny.find(None, signals).or_else(|| keys.clone().find_map(|(_, key, _)| of(key)));
             if let Some(rule) = found {
-                return Some(Barred { rule, until: None });
+                return Some(BlockedBy { rule, until: None });
             }
         }
         if !self.has_blocks() {
             return None;
         }
         let offenders = self.offenders.get().filter(|offenders| offenders.has_blocks());
-        let known = known.iter().map(|(id, signal)| (*id, signal.clone(), true));
+        let by_signal = signal_ids.iter().map(|(id, signal)| (*id, signal.clone(), true));
         let keys = keys.filter_map(|(policy, key, digest)| {
-            // Blocked by hand, a key is blocked under every policy; by its denials, under those whose denials count.
+            // A manual block holds under every policy, an automatic one under the policies whose denials count.
             let by_denials = self.auto.as_ref().is_some_and(|auto| auto.keys && auto.policies.contains(policy));
             Some((digest, Signal::key(key?.clone()), by_denials))
         });
-        let blocks = known.chain(keys).filter_map(|(id, signal, by_denials)| {
-            // Each learns that there was another try.
+        let blocks = by_signal.chain(keys).filter_map(|(id, signal, by_denials)| {
+            // Every lookup records another attempt, so it must not stop at the first block.
             let earned = offenders.filter(|_| by_denials).and_then(|offenders| offenders.blocked(id, now));
-            Some((self.held.blocked(id, now).max(earned)?, signal))
+            Some((self.manual.blocked(id, now).max(earned)?, signal))
         });
         let (until, signal) = blocks.reduce(|longest, next| if next.0 > longest.0 { next } else { longest })?;
-        Some(Barred { rule: Arc::new(signal.to_rule()), until: Some(until) })
+        Some(BlockedBy { rule: Arc::new(signal.to_rule()), until: Some(until) })
     }
 
-    /// The signals by which a caller can be blocked, if anybody can be.
-    pub(super) fn known(&self, signals: &Signals, hash: &Secret) -> Known {
+    /// The signals to look up, if anything can be blocked.
+    pub(super) fn signal_ids(&self, signals: &Signals, hash: &Secret) -> SignalIds {
         if self.auto.is_none() && !self.has_blocks() {
-            return Known::new();
+            return SignalIds::new();
         }
         let address = signals.ip.map(Signal::ip).into_iter();
         let labels = signals.labels().map(|(name, value)| Signal::label(name.to_owned(), value));
@@ -150,44 +153,44 @@ impl Guard {
         all.map(|signal| (hash.digest(&signal.to_key()), signal)).collect()
     }
 
-    /// Step 6: counts a denial of these keys, under policies whose denials count. Returns the blocks earned by it.
+    /// Step 6: counts a denial of these keys. Returns the blocks that it leads to.
     pub(super) fn denied<'k>(
         &self,
         keys: impl Iterator<Item = (&'k PolicyName, Option<&'k Key>, Digest)>,
-        known: &Known,
+        signal_ids: &SignalIds,
         now: Micros,
-    ) -> SmallVec<[Earned; 1]> {
+    ) -> SmallVec<[NewBlock; 1]> {
         let mut earned = SmallVec::new();
         let Some(auto) = &self.auto else { return earned };
         let mut counts = false;
         let mut counted: SmallVec<[Digest; 2]> = SmallVec::new();
         let mut count = |id: Digest, signal: Signal| {
             if let Some((lasts, times)) = self.offenders().denied(id, now, auto) {
-                self.offenders().describe(id, Made { since: now, rule: signal.to_listed() });
-                earned.push(Earned { id, signal, lasts, times });
+                self.offenders().describe(id, BlockOrigin { since: now, rule: signal.to_listed() });
+                earned.push(NewBlock { id, signal, lasts, times });
             }
         };
         for (_, key, digest) in keys.filter(|(policy, ..)| auto.policies.contains(policy)) {
             counts = true;
             let is_shared = |key: &Key| *key == Key::everybody() || *key == Key::anonymous();
             let Some(key) = key.filter(|key| auto.keys && !is_shared(key)) else { continue };
-            // A call that charges a key under two policies was denied once.
+            // A call that charges a key under two policies counts as one denial.
             if !counted.contains(&digest) {
                 counted.push(digest);
                 count(digest, Signal::key(key.clone()));
             }
         }
         if counts {
-            for (id, signal) in known.iter().filter(|(_, signal)| auto.blocks_by(signal)) {
+            for (id, signal) in signal_ids.iter().filter(|(_, signal)| auto.blocks_by(signal)) {
                 count(*id, signal.clone());
             }
         }
         earned
     }
 
-    /// Step 6: records that a charge was granted, under a policy whose denials count.
-    pub(super) fn allowed<'k>(&self, keys: impl Iterator<Item = (&'k PolicyName, Digest)>, known: &Known) {
-        let Some(auto) = self.auto.as_ref().filter(|auto| auto.forgive) else { return };
+    /// Step 6: resets the counts of a caller whose charge was granted, if the rules say so.
+    pub(super) fn allowed<'k>(&self, keys: impl Iterator<Item = (&'k PolicyName, Digest)>, signal_ids: &SignalIds) {
+        let Some(auto) = self.auto.as_ref().filter(|auto| auto.resets_on_success) else { return };
         let Some(offenders) = self.offenders.get() else { return };
         let mut counts = false;
         for (_, digest) in keys.filter(|(policy, _)| auto.policies.contains(policy)) {
@@ -195,54 +198,51 @@ impl Guard {
             offenders.succeeded(digest);
         }
         if counts {
-            known.iter().for_each(|(id, _)| offenders.succeeded(*id));
+            signal_ids.iter().for_each(|(id, _)| offenders.succeeded(*id));
         }
     }
 
-    /// Somebody who is known by this digest earned a block elsewhere.
+    /// Adds an automatic block that another process made.
     pub(super) fn block(&self, id: Digest, now: Micros, lasts: Duration, times: u32) {
         self.offenders().block(id, now, now + lasts, times);
     }
 
-    /// Ends a block that was earned, and forgets the denials.
+    /// Ends an automatic block, and forgets the denials.
     pub(super) fn unblock(&self, id: Digest) {
         if let Some(offenders) = self.offenders.get() {
             offenders.forget(id);
         }
     }
 
-    /// The blocks that hold.
     pub(super) fn list(&self, now: Micros) -> Vec<Block> {
         let mut blocks = Vec::new();
-        self.held.list(now, &mut blocks);
+        self.manual.list(now, &mut blocks);
         if let Some(offenders) = self.offenders.get() {
             offenders.list(now, &mut blocks);
         }
         blocks
     }
 
-    /// How many are counted, and how many are blocked.
+    /// The number of tracked callers, and of active blocks.
     pub(super) fn len(&self, now: Micros) -> (usize, usize) {
         let (counted, blocked) = self.offenders.get().map_or((0, 0), |offenders| offenders.len(now));
-        (counted, blocked + self.held.len(now))
+        (counted, blocked + self.manual.len(now))
     }
 
     fn offenders(&self) -> &Offenders {
         self.offenders.get_or_init(|| match &self.auto {
             Some(auto) => Offenders::new(auto.max_entries, auto.window, auto.threshold),
-            // Nobody is counted here, but others on the backend may tell of theirs.
-            None => Offenders::new(OF_OTHERS, MINUTE, 0),
+            // This limiter counts no denials, but others on the backend may publish blocks.
+            None => Offenders::new(MAX_FOREIGN_BLOCKS, MINUTE, 0),
         })
     }
 }
 
-/// Blocks of others that are remembered at once where none are earned.
-const OF_OTHERS: usize = 100_000;
+/// The size of the table of offenders in a limiter that counts no denials itself.
+const MAX_FOREIGN_BLOCKS: usize = 100_000;
 
-/// Callers that can be blocked by hand at once.
-pub(super) const MOST_HELD: usize = held::MOST;
+pub(super) const MAX_MANUAL_BLOCKS: usize = manual_blocks::MAX_MANUAL_BLOCKS;
 
-/// Rows that can be paused at once.
-pub(super) const MOST_PAUSED: usize = pauses::MOST;
+pub(super) const MAX_PAUSES: usize = pauses::MAX_PAUSES;
 
 debug_fields!(Guard, |guard| deny: guard.deny, auto: guard.auto);

@@ -1,4 +1,4 @@
-//! Models of what callers do to the guard's tables at once. What each was seen to catch: `proof/README.md`.
+//! Models of concurrent access to the guard's tables. `proof/README.md` lists what each has caught.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn of_denials_at_once_as_many_as_earn_a_block_earn_one() {
     });
 }
 
-/// The number by which everybody else is spared a look into the table.
+/// The count of blocks that lets calls skip the lookup.
 #[test]
 fn while_somebody_is_blocked_the_table_says_that_there_are_blocks() {
     every_order(|| {
@@ -62,41 +62,41 @@ fn while_somebody_is_blocked_the_table_says_that_there_are_blocks() {
 #[test]
 fn blocks_by_hand_are_seen_by_whoever_comes_after_them() {
     every_order(|| {
-        let held = Arc::new(Held::default());
-        held.block(OTHER, NOW, NOW + HOUR);
+        let manual = Arc::new(ManualBlocks::default());
+        manual.block(OTHER, NOW, NOW + HOUR);
         let blocking = {
-            let held = Arc::clone(&held);
-            thread(move || held.block(ONE, NOW, NOW + HOUR))
+            let manual = Arc::clone(&manual);
+            thread(move || manual.block(ONE, NOW, NOW + HOUR))
         };
-        // Two calls of one caller: who was kept out once is kept out again.
+        // Two calls of one caller: if the first is blocked, so is the second.
         let calling = {
-            let held = Arc::clone(&held);
-            thread(move || [(); 2].map(|()| held.blocked(ONE, NOW).is_some()))
+            let manual = Arc::clone(&manual);
+            thread(move || [(); 2].map(|()| manual.blocked(ONE, NOW).is_some()))
         };
         let other = {
-            let held = Arc::clone(&held);
-            thread(move || held.unblock(OTHER))
+            let manual = Arc::clone(&manual);
+            thread(move || manual.unblock(OTHER))
         };
         let [first, second] = calling.join().unwrap();
         assert!(second || !first);
         assert!(blocking.join().unwrap());
         other.join().unwrap();
-        assert!(held.blocked(ONE, NOW).is_some() && held.blocked(OTHER, NOW).is_none());
+        assert!(manual.blocked(ONE, NOW).is_some() && manual.blocked(OTHER, NOW).is_none());
     });
 }
 
-/// Whose block is made twice at once has one, so that there is room for as many others as there should be.
+/// Otherwise the table would hold fewer blocks of others.
 #[test]
 fn two_blocks_of_one_caller_by_hand_are_one() {
     every_order(|| {
-        let held = Arc::new(Held::default());
+        let manual = Arc::new(ManualBlocks::default());
         let blocking = [HOUR, 2 * HOUR].map(|lasts| {
-            let held = Arc::clone(&held);
-            thread(move || held.block(ONE, NOW, NOW + lasts))
+            let manual = Arc::clone(&manual);
+            thread(move || manual.block(ONE, NOW, NOW + lasts))
         });
         assert!(blocking.map(|thread| thread.join().unwrap()).iter().all(|there_was_room| *there_was_room));
-        assert_eq!(held.len(NOW), 1);
-        held.unblock(ONE);
-        assert_eq!(held.len(NOW), 0);
+        assert_eq!(manual.len(NOW), 1);
+        manual.unblock(ONE);
+        assert_eq!(manual.len(NOW), 0);
     });
 }

@@ -1,48 +1,46 @@
-//! Who was denied how often, and who is blocked until when: a table of fixed size.
+//! The offenders: counted denials and automatic blocks, in a table of fixed size.
 //!
-//! Each offender has its place in one of a few entries, chosen by its digest under random numbers of the table: a
-//! client cannot choose keys that share a bucket with another's, even if it knows the secret of the keys. When these
-//! entries are taken, the least of them goes: empty, silent, then least often denied. So a flood of callers who are
-//! denied once displaces itself, and those who are denied most stay, in whatever order they come.
+//! An offender is stored in one of the entries of its bucket. Buckets are chosen by the digest under random numbers of
+//! the table, so a client cannot choose keys that share a bucket with another's, even if it knows the secret of the
+//! keys. In a full bucket, the lowest entry is replaced: first empty ones, then those without recent denials, then
+//! those with the fewest. A flood of callers that are denied once therefore only displaces itself.
 
 use std::time::Duration;
 
 use super::auto_block::AutoBlock;
-use super::{Block, Made};
+use super::{Block, BlockOrigin};
 use crate::algorithm::{Micros, whole_micros};
 use crate::policy::{Digest, Placement};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// By the local clock.
+/// Times are those of the local clock.
 pub(super) struct Offenders {
-    buckets: Box<[Mutex<[Entry; WAYS]>]>,
+    buckets: Box<[Mutex<[Offender; WAYS]>]>,
     placement: Placement,
-    /// Entries with a block, expired ones included: while there is none, nobody has to be looked up.
+    /// The number of entries with a block, possibly an expired one. While it is 0, calls skip the lookup.
     blocks: AtomicUsize,
     window: u64,
     threshold: u32,
 }
 
-/// Entries among which an offender finds its place.
 const WAYS: usize = 8;
 
 #[derive(Default)]
-struct Entry {
+struct Offender {
     id: u128,
-    /// When the block ends; 0 = there was none.
+    /// When the block ends; 0 if there was none.
     until: u64,
-    /// When the count began.
     since: u64,
-    /// Denials, and tries while blocked, since then.
+    /// Denials, and attempts while blocked, since then.
     count: u32,
-    /// The same in the window before: who is blocked and goes on is not forgotten when a new window begins.
+    /// The count of the window before, so that a blocked caller that keeps trying is not dropped when a window begins.
     before: u32,
     /// Blocks in a row.
     times: u32,
     is_taken: bool,
-    /// Of a block that this process made. Boxed: few entries have one.
-    made: Option<Box<Made>>,
+    /// Boxed, because few entries have one.
+    origin: Option<Box<BlockOrigin>>,
 }
 
 impl Offenders {
@@ -57,12 +55,11 @@ impl Offenders {
         }
     }
 
-    /// Whether anybody is blocked, or was.
     pub(super) fn has_blocks(&self) -> bool {
         self.blocks.load(Ordering::Relaxed) > 0
     }
 
-    /// Until when somebody is blocked, if they are; that they tried is remembered.
+    /// Returns the end of an active block, and counts the attempt.
     pub(super) fn blocked(&self, id: Digest, now: Micros) -> Option<Micros> {
         let mut bucket = self.bucket(id);
         let entry = bucket.iter_mut().find(|entry| entry.is(id))?;
@@ -73,12 +70,12 @@ impl Offenders {
         Some(Micros::new(entry.until))
     }
 
-    /// Counts a denial. If that earns a block: how long it lasts, and which it is in a row.
+    /// Counts a denial. If that leads to a block, returns how long it lasts and which it is in a row.
     pub(super) fn denied(&self, id: Digest, now: Micros, rules: &AutoBlock) -> Option<(Duration, u32)> {
         let mut bucket = self.bucket(id);
         let entry = self.entry(&mut bucket, id, now);
         if entry.since < entry.until && entry.until <= now.get() {
-            // Tries while blocked say who is worth remembering. They are no denials that earn another block.
+            // Attempts while blocked decide which entry to keep, but do not count towards another block.
             (entry.before, entry.count, entry.since) = (entry.count, 0, now.get());
         }
         let count = entry.count(now, self.window);
@@ -95,51 +92,48 @@ impl Offenders {
         Some((lasts, entry.times))
     }
 
-    /// Somebody may do what they asked for: their count is 0 again.
+    /// Resets the count of a caller.
     pub(super) fn succeeded(&self, id: Digest) {
         if let Some(entry) = self.bucket(id).iter_mut().find(|entry| entry.is(id)) {
             (entry.count, entry.before) = (0, 0);
         }
     }
 
-    /// Somebody earned a block elsewhere, until then and for so many times in a row.
+    /// Adds a block that another process made.
     pub(super) fn block(&self, id: Digest, now: Micros, until: Micros, times: u32) {
         let mut bucket = self.bucket(id);
         let entry = self.entry(&mut bucket, id, now);
         entry.count(now, self.window);
         if entry.until <= now.get() {
-            entry.made = None;
+            entry.origin = None;
         }
         entry.times = entry.times.max(times);
         entry.block(entry.until.max(until.get()), &self.blocks);
     }
 
-    /// Records that this process made the block.
-    pub(super) fn describe(&self, id: Digest, made: Made) {
+    pub(super) fn describe(&self, id: Digest, origin: BlockOrigin) {
         if let Some(entry) = self.bucket(id).iter_mut().find(|entry| entry.is(id)) {
-            entry.made = Some(Box::new(made));
+            entry.origin = Some(Box::new(origin));
         }
     }
 
-    /// Adds those who are blocked to a list.
     pub(super) fn list(&self, now: Micros, blocks: &mut Vec<Block>) {
         for bucket in &self.buckets {
             let bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
             blocks.extend(bucket.iter().filter(|entry| entry.is_taken && entry.until > now.get()).map(|entry| {
-                let (digest, made) = (Digest::from_bits(entry.id), entry.made.as_deref().cloned());
-                Made::listed(made, digest, now, Micros::new(entry.until), Some(entry.times))
+                let (digest, origin) = (Digest::from_bits(entry.id), entry.origin.as_deref().cloned());
+                BlockOrigin::listed(origin, digest, now, Micros::new(entry.until), Some(entry.times))
             }));
         }
     }
 
-    /// Forgets somebody.
     pub(super) fn forget(&self, id: Digest) {
         if let Some(entry) = self.bucket(id).iter_mut().find(|entry| entry.is(id)) {
             entry.clear(&self.blocks);
         }
     }
 
-    /// How many are counted or blocked, and how many of them are blocked.
+    /// The number of entries, and of active blocks.
     pub(super) fn len(&self, now: Micros) -> (usize, usize) {
         let (mut all, mut blocked) = (0, 0);
         for bucket in &self.buckets {
@@ -151,7 +145,7 @@ impl Offenders {
         (all, blocked)
     }
 
-    fn bucket(&self, id: Digest) -> MutexGuard<'_, [Entry; WAYS]> {
+    fn bucket(&self, id: Digest) -> MutexGuard<'_, [Offender; WAYS]> {
         self.buckets[self.bucket_number(id)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -159,34 +153,35 @@ impl Offenders {
         self.placement.place(id) as usize % self.buckets.len()
     }
 
-    /// The entry of an offender, in the place of the least one if it has none.
-    fn entry<'a>(&self, bucket: &'a mut [Entry; WAYS], id: Digest, now: Micros) -> &'a mut Entry {
+    /// Returns the entry of an offender, replacing the lowest one of the bucket if it has none.
+    fn entry<'a>(&self, bucket: &'a mut [Offender; WAYS], id: Digest, now: Micros) -> &'a mut Offender {
         let found = bucket.iter().position(|entry| entry.is(id));
         let place = found.unwrap_or_else(|| {
-            // Of those worth as little, who was counted first: newcomers displace each other in turn.
-            let worth = |place: &usize| (bucket[*place].worth(now, self.window, self.threshold), bucket[*place].since);
-            let least = (0..WAYS).min_by_key(worth).unwrap_or(0);
+            // Among equals, the oldest is replaced, so that newcomers displace each other in turn.
+            let rank =
+                |place: &usize| (bucket[*place].eviction_rank(now, self.window, self.threshold), bucket[*place].since);
+            let least = (0..WAYS).min_by_key(rank).unwrap_or(0);
             bucket[least].clear(&self.blocks);
-            bucket[least] = Entry { id: id.to_bits(), is_taken: true, ..Entry::default() };
+            bucket[least] = Offender { id: id.to_bits(), is_taken: true, ..Offender::default() };
             least
         });
         &mut bucket[place]
     }
 }
 
-impl Entry {
+impl Offender {
     fn is(&self, id: Digest) -> bool {
         self.is_taken && self.id == id.to_bits()
     }
 
-    /// One more; how many there are now within the window that began with the first.
+    /// Counts a denial. Returns the count of the window, which begins with its first denial.
     fn count(&mut self, now: Micros, window: u64) -> u32 {
         let elapsed = now.get().saturating_sub(self.since);
         if elapsed >= window {
             self.before = if elapsed / 2 < window { self.count } else { 0 };
             self.count = 0;
         }
-        // Nor does a window run while nothing is counted: before the first denial, or after a success.
+        // A window does not run while nothing is counted.
         if self.count == 0 {
             self.since = now.get();
         }
@@ -205,12 +200,12 @@ impl Entry {
         if self.until > 0 {
             blocks.fetch_sub(1, Ordering::Relaxed);
         }
-        *self = Entry::default();
+        *self = Offender::default();
     }
 
-    /// What goes first is least. A block that nobody runs into any more is worth half of the denials that earn one: so
-    /// neither do callers who are denied a few times push it out, nor does it keep out whoever is on the way to another.
-    fn worth(&self, now: Micros, window: u64, threshold: u32) -> u64 {
+    /// The rank of the entry; the lowest is replaced. A block without recent attempts ranks as half the threshold:
+    /// callers with a few denials do not displace it, and it does not displace a caller that is close to a block.
+    fn eviction_rank(&self, now: Micros, window: u64, threshold: u32) -> u64 {
         let is_current = now.get().saturating_sub(self.since) < window;
         let count = 10 * u64::from(self.count.max(self.before));
         match (is_current, self.until > now.get()) {
@@ -245,7 +240,7 @@ mod tests {
         let at = |seconds: u64| NOW + Duration::from_secs(seconds);
         assert_eq!(offenders.denied(id(1), at(0), &rules), None);
         assert_eq!(offenders.denied(id(1), at(59), &rules), None);
-        // A minute after the first, another count.
+        // A minute after the first denial, a new count begins.
         assert_eq!(offenders.denied(id(1), at(60), &rules), None);
         assert_eq!(offenders.denied(id(1), at(61), &rules), None);
         assert_eq!(offenders.blocked(id(1), at(61)), None);
@@ -254,7 +249,6 @@ mod tests {
         assert_eq!(offenders.blocked(id(1), Micros::new(end.get() - 1)), Some(end));
         assert_eq!(offenders.blocked(id(1), end), None);
         assert_eq!(offenders.blocked(id(2), at(62)), None);
-        // And it takes three more.
         assert_eq!(offenders.denied(id(1), end, &rules), None);
         assert_eq!(offenders.denied(id(1), end, &rules), None);
         assert!(offenders.denied(id(1), end, &rules).is_some());
@@ -268,7 +262,7 @@ mod tests {
         assert_eq!(lasts(NOW), Some(1));
         assert_eq!(lasts(NOW + hours(1)), Some(10));
         assert_eq!(lasts(NOW + hours(11)), Some(24), "no longer than a day");
-        // Free for as long as they were blocked.
+        // Free for as long as the block lasted.
         assert_eq!(lasts(NOW + hours(11 + 24 + 24)), Some(1));
         assert_eq!(lasts(NOW + hours(60 + 1) + hours(1)), Some(1));
     }
@@ -288,14 +282,14 @@ mod tests {
         assert_eq!(offenders.len(NOW), (0, 0));
     }
 
-    /// The default secret of a Redis backend follows from its prefix, so everybody can compute digests. A client that was
-    /// blocked for a day was free again after 400 requests under eight names, chosen to share its bucket.
+    /// The default secret of a Redis backend follows from its prefix, so anyone can compute digests. A client that was
+    /// blocked for a day once became free by 400 requests under eight names chosen to share its bucket.
     #[test]
     fn names_chosen_under_a_known_secret_do_not_free_a_blocked_client() {
         const BUCKETS: u64 = 1024;
         let offenders = Offenders::new(WAYS * BUCKETS as usize, MINUTE, 30);
         let rules = rules().threshold(30).block_for(DAY);
-        // The secret of the prefix "tollgate", as of every server that is not told another.
+        // The secret of the default prefix, "tollgate".
         let secret = Secret::new(*b"tollgate\0\0\0\0\0\0\0\0");
         let blocked = secret.digest(&Key::from("198.51.100.7"));
         let same_bucket = |name: &Digest| name.seed() % BUCKETS == blocked.seed() % BUCKETS;
@@ -318,13 +312,13 @@ mod tests {
         let rules = rules().threshold(30);
         let mut now = NOW;
         let worst: Vec<Digest> = (0..200).map(|i| id(1_000_000_000 + i)).collect();
-        // They begin amid a flood of others, each of whom comes once or, every tenth, five times.
+        // The worst offenders arrive amid a flood of callers, most of which come once and every tenth five times.
         for other in 0..400_000u64 {
             now = now.plus(100);
             for _ in 0..(if other % 10 == 0 { 5 } else { 1 }) {
                 offenders.denied(id(other), now, &rules);
             }
-            // Each of the worst about every 200 x 100 us.
+            // Each of the worst comes about every 200 x 100 us.
             let one = worst[(other % 200) as usize];
             if offenders.blocked(one, now).is_none() {
                 offenders.denied(one, now, &rules);
@@ -333,6 +327,6 @@ mod tests {
         let blocked = worst.iter().filter(|one| offenders.blocked(**one, now).is_some()).count();
         assert_eq!(blocked, worst.len());
         assert!(offenders.len(now).0 <= 4096);
-        assert_eq!(offenders.len(now).1, worst.len(), "nobody else");
+        assert_eq!(offenders.len(now).1, worst.len(), "only the worst are blocked");
     }
 }

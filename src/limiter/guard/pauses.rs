@@ -1,4 +1,4 @@
-//! Rows that are paused: nothing is charged to them before an instant.
+//! Paused rows.
 
 use std::collections::HashMap;
 
@@ -11,17 +11,16 @@ use crate::sync::{PoisonError, RwLock};
 #[derive(Debug, Default)]
 pub(in crate::limiter) struct Pauses {
     until: RwLock<HashMap<Digest, Micros>>,
-    /// Whether there may be a pause. While there is none, calls skip the lookup.
+    /// Whether there may be a pause. If not, calls skip the lookup.
     any: AtomicBool,
 }
 
 impl Pauses {
-    /// Whether there may be a pause.
     pub(in crate::limiter) fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 
-    /// Until when these rows are paused: the latest end counts. `None` if none of them is.
+    /// Returns the latest end of these rows' pauses.
     pub(in crate::limiter) fn until(&self, rows: impl Iterator<Item = Digest>, now: Micros) -> Option<Micros> {
         if !self.any() {
             return None;
@@ -30,22 +29,21 @@ impl Pauses {
         rows.filter_map(|row| until.get(&row).copied()).max().filter(|until| *until > now)
     }
 
-    /// Pauses a row, unless it is paused for longer already. Returns whether there was room.
+    /// Pauses a row, unless it is paused for longer. Returns `false` if the table is full.
     pub(in crate::limiter) fn pause(&self, row: Digest, now: Micros, end: Micros) -> bool {
         let mut until = self.until.write().unwrap_or_else(PoisonError::into_inner);
-        if until.len() >= MOST {
+        if until.len() >= MAX_PAUSES {
             until.retain(|_, end| *end > now);
         }
-        if until.len() >= MOST && !until.contains_key(&row) {
+        if until.len() >= MAX_PAUSES && !until.contains_key(&row) {
             return false;
         }
-        let kept = until.entry(row).or_insert(end);
-        *kept = end.max(*kept);
+        let latest = until.entry(row).or_insert(end);
+        *latest = end.max(*latest);
         self.any.store(true, Ordering::Release);
         true
     }
 
-    /// Ends a row's pause.
     pub(in crate::limiter) fn resume(&self, row: Digest) {
         let mut until = self.until.write().unwrap_or_else(PoisonError::into_inner);
         until.remove(&row);
@@ -53,8 +51,7 @@ impl Pauses {
     }
 }
 
-/// Rows that can be paused at once.
-pub(in crate::limiter) const MOST: usize = 10_000;
+pub(in crate::limiter) const MAX_PAUSES: usize = 10_000;
 
 #[cfg(test)]
 mod tests {
@@ -69,11 +66,11 @@ mod tests {
         assert_eq!((until(7, now), until(8, now), until(7, now.plus(9))), (Some(now.plus(9)), None, None));
         pauses.resume(Digest::from_bits(7));
         assert!(!pauses.any());
-        for row in 0..MOST as u128 {
+        for row in 0..MAX_PAUSES as u128 {
             assert!(pauses.pause(Digest::from_bits(row), now, now.plus(1 + row as u64)));
         }
         assert!(!pauses.pause(Digest::from_bits(u128::MAX), now, now.plus(9)));
-        assert!(pauses.pause(Digest::from_bits(7), now, now.plus(99)), "it is paused already");
+        assert!(pauses.pause(Digest::from_bits(7), now, now.plus(99)), "extends a pause");
         assert!(pauses.pause(Digest::from_bits(u128::MAX), now.plus(1), now.plus(9)));
     }
 }

@@ -1,11 +1,11 @@
-//! The cells by themselves: the waiting queue, changed quotas, deny lists, the block cache.
+//! The parts of a limiter: the waiting queue, set quotas, deny lists, the block cache.
 
 use std::sync::Arc;
 use std::task::Poll;
 
 use super::super::block_cache::BlockCache;
 use super::super::deny::DenyList;
-use super::super::overrides::{Change, Overrides, Whose};
+use super::super::overrides::{Override, Overrides, QuotaScope};
 use super::super::queue::Queues;
 use crate::algorithm::{Ask, MINUTE, Micros, Quota, State, step};
 use crate::backend::{RowId, Take};
@@ -17,8 +17,8 @@ const NOW: Micros = Micros::new(1_700_000_000_000_000);
 const API: PolicyName = PolicyName::new("api");
 const KEY: Digest = Digest::from_bits(7 << 64);
 
-/// Granted for a turn after so many others.
-fn turn(before: u64) -> Decisions {
+/// Due after `before` others.
+fn reservation(before: u64) -> Decisions {
     let quota = Quota::token_bucket(1, MINUTE).capacity(1).unlimited_reservations();
     let state = State { spent: before as f64, at: NOW, stamp: quota.stamp(), ..State::default() };
     let step = step(&quota, &state, NOW, Ask::cost(1).reserve());
@@ -30,20 +30,20 @@ fn due(decision: &Decision) -> u64 {
     (decision.due().get() - NOW.get()) / 60_000_000
 }
 
-/// Two of three leave at once: the third has the first turn and is woken for it, the two others go back.
+/// Two of three callers leave: the third gets the first reservation and is woken for it, the other two go back.
 #[test]
 fn who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost() {
     orders_with_interruptions(3, || {
         let queues = Arc::new(Queues::default());
         let waker = std::task::Waker::noop();
-        let tickets = [1, 2].map(|before| queues.join(&turn(before), waker).unwrap());
-        let last = queues.join(&turn(3), waker).unwrap();
+        let tickets = [1, 2].map(|before| queues.join(&reservation(before), waker).unwrap());
+        let last = queues.join(&reservation(3), waker).unwrap();
         let leavers = tickets.map(|ticket| {
             let queues = Arc::clone(&queues);
             thread(move || due(&queues.leave(&ticket).unwrap()))
         });
         let mut mine = 3;
-        // One who is not woken hangs, and the checker says so.
+        // The checker reports a caller that is not woken.
         loom::future::block_on(std::future::poll_fn(|context| {
             if let Some(moved) = queues.moved(&last, context.waker()) {
                 mine = due(&moved);
@@ -53,51 +53,49 @@ fn who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost() {
         let mut left = leavers.map(|leaver| leaver.join().unwrap());
         left.sort_unstable();
         assert_eq!(left, [2, 3]);
-        assert_eq!(due(&queues.go(&last).unwrap()), 1);
+        assert_eq!(due(&queues.complete(&last).unwrap()), 1);
     });
 }
 
-/// One's turn comes as the one before it leaves: it goes with its own turn or with the earlier one, and what it does
-/// not go with goes back.
+/// A caller is due while the one before it leaves: it uses one of the two reservations, and the other goes back.
 #[test]
 fn a_turn_that_comes_while_another_is_passed_on_is_used_once() {
     every_order(|| {
         let queues = Arc::new(Queues::default());
         let waker = std::task::Waker::noop();
-        let [first, second] = [1, 2].map(|before| queues.join(&turn(before), waker).unwrap());
+        let [first, second] = [1, 2].map(|before| queues.join(&reservation(before), waker).unwrap());
         let leaver = {
             let queues = Arc::clone(&queues);
             thread(move || due(&queues.leave(&first).unwrap()))
         };
-        let gone = due(&queues.go(&second).unwrap());
+        let gone = due(&queues.complete(&second).unwrap());
         let left = leaver.join().unwrap();
         assert_eq!(gone + left, 3, "{gone} was used and {left} given back");
         assert_ne!(gone, left);
     });
 }
 
-/// A queue is removed with its last caller, and not while another joins it.
 #[test]
 fn a_queue_that_somebody_joins_is_not_removed() {
     every_order(|| {
         let queues = Arc::new(Queues::default());
         let waker = std::task::Waker::noop();
-        let first = queues.join(&turn(1), waker).unwrap();
+        let first = queues.join(&reservation(1), waker).unwrap();
         let going = {
             let queues = Arc::clone(&queues);
-            thread(move || due(&queues.go(&first).unwrap()))
+            thread(move || due(&queues.complete(&first).unwrap()))
         };
-        let second = queues.join(&turn(2), waker).unwrap();
+        let second = queues.join(&reservation(2), waker).unwrap();
         assert_eq!(going.join().unwrap(), 1);
-        assert_eq!(queues.go(&second).map(|decision| due(&decision)), Some(2));
+        assert_eq!(queues.complete(&second).map(|decision| due(&decision)), Some(2));
     });
 }
 
-fn change(key: u128, quota: Option<Quota>) -> Change {
-    Change { policy: API, whose: Whose::Key(Digest::from_bits(key)), quota }
+fn change(key: u128, quota: Option<Quota>) -> Override {
+    Override { policy: API, scope: QuotaScope::Key(Digest::from_bits(key)), quota }
 }
 
-/// Whether anything is changed is told without the lock.
+/// The count that lets calls skip the lock.
 #[test]
 fn a_changed_quota_is_never_taken_for_none() {
     every_order(|| {
@@ -120,7 +118,7 @@ fn a_changed_quota_is_never_taken_for_none() {
     });
 }
 
-/// All of a board at once, as another process's change comes: one of the two orders, whole.
+/// A replacement of all quotas and a change by another process happen in one of the two orders.
 #[test]
 fn quotas_are_replaced_in_one_step() {
     every_order(|| {
@@ -142,7 +140,7 @@ fn quotas_are_replaced_in_one_step() {
         let found = find();
         assert!(!found[0]);
         assert_eq!((overrides.len(), overrides.is_empty()), (usize::from(found[1]), !found[1]));
-        // Another change counts anew. A quota that it brings to light was there and overlooked.
+        // Another change recounts: a quota that only appears now was overlooked before.
         overrides.set(change(3, Some(quota)));
         assert_eq!(find(), found);
     });
@@ -157,14 +155,14 @@ fn nobody_loses_a_rule_that_somebody_else_adds() {
             let list = list.clone();
             thread(move || list.insert(DenyRule::key(key)))
         });
-        // Who was on the list stays on it while it is put together anew.
+        // A listed caller stays listed while the list is rebuilt.
         assert!(list.find(Some(&Key::from(0)), &Signals::new()).is_some());
         assert!(writers.map(|writer| writer.join().unwrap()).iter().all(|inserted| *inserted));
         assert_eq!(list.len(), 3);
     });
 }
 
-/// Somebody looks at the backend's row and learns its denial, while somebody else gives back and has it forgotten.
+/// One caller reads the backend's row and stores its denial, while another gives tokens back and forgets the row.
 #[test]
 fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
     every_order(|| {
@@ -178,7 +176,7 @@ fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
                 let take = Take::new(RowId { policy: &policy, key: KEY }, &quota, Ask::cost(1));
                 let permit = cache.permit(&[take], NOW);
                 let seen = step(&take.quota, &row.lock().unwrap(), NOW, take.ask);
-                cache.learn(&[take], &seen.into(), false, &permit, NOW);
+                cache.store(&[take], &seen.into(), false, &permit, NOW);
             })
         };
         let policy = API;
@@ -186,11 +184,10 @@ fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
         cache.forget([RowId { policy: &policy, key: KEY }].into_iter());
         asking.join().unwrap();
         let take = Take::new(RowId { policy: &policy, key: KEY }, &quota, Ask::cost(1));
-        assert!(cache.denies(&[take], NOW).is_none(), "denied for what was given back");
+        assert!(cache.denies(&[take], NOW).is_none(), "denied after tokens were given back");
     });
 }
 
-/// Two answers of the backend, in whatever order they arrive.
 #[test]
 fn of_two_answers_the_later_one_stays() {
     every_order(|| {
@@ -205,7 +202,7 @@ fn of_two_answers_the_later_one_stays() {
                 let permit = cache.permit(&[take], NOW);
                 let state = State { spent, at: seen, stamp: take.quota.stamp(), ..State::default() };
                 let answer = step(&take.quota, &state, seen, Ask::cost(9));
-                cache.learn(&[take], &answer.into(), true, &permit, NOW);
+                cache.store(&[take], &answer.into(), true, &permit, NOW);
             }
         };
         let (early, late) = (thread(learner(NOW, 0.0)), thread(learner(NOW.plus(1), 1.0)));
@@ -213,6 +210,6 @@ fn of_two_answers_the_later_one_stays() {
         late.join().unwrap();
         let policy = API;
         let take = Take::new(RowId { policy: &policy, key: KEY }, &quota, Ask::cost(1));
-        assert!(cache.denies(&[take], NOW).is_some(), "the row as it was earlier took the place of the later one");
+        assert!(cache.denies(&[take], NOW).is_some(), "an earlier row replaced a later one");
     });
 }

@@ -1,4 +1,4 @@
-//! Models of what callers do to a limiter at once. What each was seen to catch: `proof/README.md`.
+//! Models of concurrent calls to a limiter. `proof/README.md` lists what each has caught.
 
 mod cells;
 mod whole;

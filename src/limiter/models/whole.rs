@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::super::observer::{Blocked, Decided};
 use super::super::*;
-use crate::algorithm::{HOUR, MINUTE, State, Steps, settle, step};
-use crate::backend::Adjustment;
+use crate::algorithm::{HOUR, MINUTE, Micros, Quota, State, Steps, settle, step};
+use crate::backend::{Adjustment, Take};
 use crate::policy::{DecidedBy, Reason, Signal};
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
@@ -13,12 +14,12 @@ use crate::sync::model::{every_order, thread};
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 static API: Policy = Policy::new("api", Quota::token_bucket(2, HOUR));
 
-/// A backend with one row, whoever asks. It has the contract's atomicity, by one lock.
+/// A backend with one row for all keys, atomic by one lock.
 #[derive(Clone, Debug, Default)]
-struct OneRow(Arc<Shared>);
+struct OneRow(Arc<RowState>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct RowState {
     row: Mutex<State>,
     settled: AtomicUsize,
     remote: bool,
@@ -26,7 +27,7 @@ struct Shared {
 
 impl OneRow {
     fn remote() -> OneRow {
-        OneRow(Arc::new(Shared { remote: true, ..Shared::default() }))
+        OneRow(Arc::new(RowState { remote: true, ..RowState::default() }))
     }
 }
 
@@ -78,7 +79,7 @@ fn once_somebody_is_blocked_no_call_overlooks_it() {
             let limiter = limiter.clone();
             thread(move || now(limiter.block(Signal::key("eve"), HOUR)))
         };
-        // Two calls of one caller: who was kept out once is kept out again.
+        // Two calls of one caller: if the first is denied, so is the second.
         let kept_out = || now(limiter.try_check(&API, "eve")).reason() == Reason::Blocked;
         let calls = [kept_out(), kept_out()];
         assert!(calls[1] || !calls[0]);
@@ -95,10 +96,10 @@ fn once_a_quota_is_changed_no_call_overlooks_it() {
             let limiter = limiter.clone();
             thread(move || now(limiter.set_quota(&API, Some(Quota::token_bucket(9, HOUR)))))
         };
-        let limits = [(); 2].map(|()| now(limiter.try_limit(&API, "ada")).limit());
+        let limits = [(); 2].map(|()| now(limiter.try_limit(&API, "ada")).capacity());
         assert!(limits[0] == 2 || limits[1] == 9, "{limits:?}");
         changing.join().unwrap();
-        assert_eq!(now(limiter.try_limit(&API, "ada")).limit(), 9);
+        assert_eq!(now(limiter.try_limit(&API, "ada")).capacity(), 9);
     });
 }
 
@@ -108,9 +109,9 @@ fn places_are_given_to_as_many_as_there_are_and_never_to_nobody() {
         let limiter = RateLimiter::builder(OneRow::default()).max_waiting(2).build();
         let others = [(); 2].map(|()| {
             let limiter = limiter.clone();
-            thread(move || limiter.place())
+            thread(move || limiter.wait_slot())
         });
-        let mine = limiter.place();
+        let mine = limiter.wait_slot();
         let others = others.map(|other| other.join().unwrap());
         assert_eq!(others.iter().chain([&mine]).flatten().count(), 2);
         drop((others, mine));
@@ -118,18 +119,18 @@ fn places_are_given_to_as_many_as_there_are_and_never_to_nobody() {
     });
 }
 
-/// Whoever is turned away takes nothing from others meanwhile.
+/// A call that gets no slot takes none from others meanwhile.
 #[test]
 fn a_place_that_comes_back_is_somebodys_who_asks() {
     every_order(|| {
         let limiter = RateLimiter::builder(OneRow::default()).max_waiting(1).build();
-        let taken = limiter.place();
+        let taken = limiter.wait_slot();
         let other = {
             let limiter = limiter.clone();
-            thread(move || limiter.place())
+            thread(move || limiter.wait_slot())
         };
         drop(taken);
-        let mine = limiter.place();
+        let mine = limiter.wait_slot();
         let other = other.join().unwrap();
         assert_ne!(mine.is_some(), other.is_some());
     });
@@ -151,13 +152,12 @@ fn a_charge_is_settled_once_by_however_many_clones() {
     });
 }
 
-/// Behind a remote backend: whoever resets a key that is denied is answered by the row as it is then, whatever somebody
-/// else learns of it meanwhile.
+/// On a remote backend, a call after a reset is decided by the row as it is then.
 #[test]
 fn after_a_reset_no_denial_from_before_it_is_remembered() {
     every_order(|| {
         let backend = OneRow::remote();
-        // Elsewhere, so that it is not known here.
+        // By another limiter, so that this one does not know the row.
         assert!(now(RateLimiter::new(backend.clone()).try_acquire(&API, "eve").cost(2)).is_allowed());
         let limiter = RateLimiter::builder(backend).block_cache(4).build();
         let asking = {
@@ -171,7 +171,6 @@ fn after_a_reset_no_denial_from_before_it_is_remembered() {
     });
 }
 
-/// The same for what is given back.
 #[test]
 fn after_a_cancellation_no_denial_from_before_it_is_remembered() {
     every_order(|| {
@@ -190,10 +189,12 @@ fn after_a_cancellation_no_denial_from_before_it_is_remembered() {
 #[test]
 fn of_denials_at_once_one_blocks_and_is_told_once() {
     every_order(|| {
-        let told = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let rules = AutoBlock::of_names([API.name().clone()]).threshold(2).within(MINUTE).block_for(HOUR);
-        let limiter =
-            RateLimiter::builder(OneRow::default()).auto_block(rules).observer(Told(Arc::clone(&told))).build();
+        let limiter = RateLimiter::builder(OneRow::default())
+            .auto_block(rules)
+            .observer(BlockCounter(Arc::clone(&count)))
+            .build();
         assert!(now(limiter.try_acquire(&API, "eve").cost(2)).is_allowed());
         let other = {
             let limiter = limiter.clone();
@@ -201,16 +202,15 @@ fn of_denials_at_once_one_blocks_and_is_told_once() {
         };
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
         assert!(!other.join().unwrap());
-        assert_eq!(told.load(std::sync::atomic::Ordering::Relaxed), 1);
+        assert_eq!(count.load(std::sync::atomic::Ordering::Relaxed), 1);
         assert_eq!(now(limiter.try_limit(&API, "eve")).reason(), Reason::Blocked);
     });
 }
 
-/// Counts blocks.
 #[derive(Debug)]
-struct Told(Arc<std::sync::atomic::AtomicUsize>);
+struct BlockCounter(Arc<std::sync::atomic::AtomicUsize>);
 
-impl Observer for Told {
+impl Observer for BlockCounter {
     fn decided(&self, _observed: &Decided<'_>) {}
 
     fn blocked(&self, _blocked: &Blocked<'_>) {

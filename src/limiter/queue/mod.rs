@@ -1,19 +1,15 @@
-//! Waiting queues: the callers in this process that wait for turns of one row, so that a turn is passed on when its
-//! caller leaves.
+//! Waiting queues: when a caller in this process stops waiting, its reservation is passed on to those behind it.
 //!
-//! A turn between others cannot be given back to the backend, since those behind it keep what they were promised. But
-//! the callers behind it in this process can be asked: each of them takes the turn before its own, and the last turn,
-//! after which none was promised, goes back. The turns themselves stay as they are, with the same costs at the same
-//! instants, so every bound that they kept is still kept.
+//! The backend cannot take back a reservation between others, because later ones keep their due times. Instead, each
+//! caller behind takes the reservation before its own, and the last one goes back to the backend. Costs and due times
+//! do not change, so every bound still holds.
 //!
-//! Only turns of one cost under one quota can be exchanged, so each such class of a row has a queue of its own: its
-//! callers in their order and its turns in theirs. The caller of rank `i` has the turn of rank `i`. A departure removes
-//! one caller and the last turn, and nothing else moves: it takes time logarithmic in the length of the queue.
+//! Only reservations of one cost under one quota can be exchanged, so each such combination of a row has a queue. The
+//! caller of rank `i` has the reservation of rank `i`. A departure removes one caller and the last reservation, in time
+//! logarithmic in the length of the queue.
 //!
-//! A departure wakes every caller behind it, since the turn of each comes earlier now than its timer. A caller that was
-//! woken and has not asked since is not woken again, because it will ask for its turn as it is by then. So there are at
-//! most as many wakes as there were times that callers asked, and callers that leave together cost one wake for each
-//! that stays.
+//! A departure wakes every caller behind it, because its due time is now earlier than its timer. A caller that was
+//! woken and has not polled since is not woken again. So callers that leave together cost one wake for each that stays.
 
 mod sequence;
 #[cfg(test)]
@@ -21,135 +17,131 @@ mod tests;
 
 use std::task::Waker;
 
-use self::sequence::{Entry, Handle, Sequence};
+use self::sequence::{EntryId, Sequence, Summarize};
 use crate::algorithm::{Micros, Quota};
 use crate::policy::{DecidedBy, Decision, Decisions, Digest, PolicyName};
 use crate::sync::Map;
 
 /// All queues of a limiter. A queue is removed with its last caller.
 #[derive(Debug, Default)]
-pub(super) struct Queues(Map<ClassId, Class>);
+pub(super) struct Queues(Map<QueueKey, Queue>);
 
-/// Turns that are as good as each other, but for their instants.
+/// What reservations have in common that can be exchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct ClassId {
+struct QueueKey {
     policy: PolicyName,
     key: Digest,
     cost: u64,
     quota: Quota,
 }
 
-/// One queue. There are as many waiters as turns, and the waiter of each rank has the turn of that rank.
+/// A queue with as many waiters as reservations.
 #[derive(Debug, Default)]
-struct Class {
-    /// By the instants of their turns; of those with one instant, in the order in which they came.
+struct Queue {
+    /// By due time, then in the order in which they joined.
     waiters: Sequence<Waiter>,
-    /// By their instants.
-    turns: Sequence<Decision>,
-    came: u64,
+    /// By due time.
+    reserved: Sequence<Decision>,
+    joined: u64,
 }
 
 #[derive(Debug)]
 struct Waiter {
     number: u64,
-    /// It has another turn than when it last asked, and was woken for that.
+    /// Whether its reservation changed since it last polled, and it was woken for that.
     moved: bool,
     waker: Waker,
 }
 
-/// What is known of a run of waiters.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct RunSummary {
     first: u64,
     last: u64,
     highest: u64,
-    /// Whether they stand in the order in which they came.
+    /// Whether they are in the order in which they joined.
     in_order: bool,
-    /// Whether all of them are about to ask for their turns.
     all_moved: bool,
 }
 
 /// A caller's place in a queue.
 #[derive(Debug)]
 pub(super) struct Ticket {
-    class: ClassId,
-    waiter: Handle,
+    queue: QueueKey,
+    waiter: EntryId,
 }
 
 impl Queues {
-    /// Adds the caller of one turn that the backend promised. Turns under several rules are only of use together and
-    /// cannot be passed on.
+    /// Adds the caller of one reservation by the backend. Those under several policies cannot be passed on.
     pub(super) fn join(&self, decisions: &Decisions, waker: &Waker) -> Option<Ticket> {
         let decision = decisions.only()?;
         if decision.decided_by() != DecidedBy::Backend {
             return None;
         }
-        let class = ClassId {
+        let queue = QueueKey {
             policy: decision.policy().clone(),
             key: decision.key(),
             cost: decision.cost(),
             quota: *decision.quota(),
         };
-        let waiter = self.0.with_default(class.clone(), |class| class.join(decision.clone(), waker.clone()));
-        Some(Ticket { class, waiter })
+        let waiter = self.0.with_default(queue.clone(), |queue| queue.join(decision.clone(), waker.clone()));
+        Some(Ticket { queue, waiter })
     }
 
-    /// The decision by which the caller waits now, if it is another than when it last asked. `waker` is woken when there
-    /// is another.
+    /// Returns the caller's decision if it changed since the last poll. `waker` is woken at the next change.
     pub(super) fn moved(&self, ticket: &Ticket, waker: &Waker) -> Option<Decision> {
-        // A waker may be the last reference to a task whose destructor comes here: it is dropped when this is unlocked.
-        let (_earlier_waker, decision) = self.0.with(&ticket.class, |class| class.moved(ticket.waiter, waker))?;
+        // Dropping a waker may drop a task whose destructor calls this, so it must happen after unlocking.
+        let (_earlier_waker, decision) = self.0.with(&ticket.queue, |queue| queue.moved(ticket.waiter, waker))?;
         decision
     }
 
-    /// Removes a caller whose turn has come. The decision by which it did.
-    pub(super) fn go(&self, ticket: &Ticket) -> Option<Decision> {
-        let (_waiter, decision) = self.remove(ticket, Class::go)?;
+    /// Removes a caller at its due time. Returns its decision.
+    pub(super) fn complete(&self, ticket: &Ticket) -> Option<Decision> {
+        let (_waiter, decision) = self.remove(ticket, Queue::complete)?;
         Some(decision)
     }
 
-    /// Removes a caller that does not wait any more. The decision that is left over when all behind have moved up.
+    /// Removes a caller that stops waiting. Returns the decision that is left over.
     pub(super) fn leave(&self, ticket: &Ticket) -> Option<Decision> {
-        let (_waiter, decision, wakers) = self.remove(ticket, Class::leave)?;
+        let (_waiter, decision, wakers) = self.remove(ticket, Queue::leave)?;
         wakers.into_iter().for_each(Waker::wake);
         Some(decision)
     }
 
-    fn remove<R>(&self, ticket: &Ticket, way: impl FnOnce(&mut Class, Handle) -> Option<R>) -> Option<R> {
-        let removed = self.0.with(&ticket.class, |class| way(class, ticket.waiter))?;
-        self.0.remove_if(&ticket.class, |class| class.waiters.len() == 0);
+    fn remove<R>(&self, ticket: &Ticket, exit: impl FnOnce(&mut Queue, EntryId) -> Option<R>) -> Option<R> {
+        let removed = self.0.with(&ticket.queue, |queue| exit(queue, ticket.waiter))?;
+        self.0.remove_if(&ticket.queue, |queue| queue.waiters.len() == 0);
         removed
     }
 }
 
-impl Class {
-    fn join(&mut self, turn: Decision, waker: Waker) -> Handle {
-        self.came += 1;
-        // Turns come in order, but for those that were decided in another order than their callers began to wait.
-        let rank = self.turns.partition_point(0, |last| last <= turn.due());
-        self.turns.insert(rank, turn);
-        self.waiters.insert(rank, Waiter { number: self.came, moved: false, waker })
+impl Queue {
+    fn join(&mut self, reservation: Decision, waker: Waker) -> EntryId {
+        self.joined += 1;
+        // Due times increase, unless callers start to wait in another order than they were decided.
+        let rank = self.reserved.partition_point(0, |last| last <= reservation.due());
+        self.reserved.insert(rank, reservation);
+        self.waiters.insert(rank, Waiter { number: self.joined, moved: false, waker })
     }
 
-    fn moved(&mut self, waiter: Handle, waker: &Waker) -> (Option<Waker>, Option<Decision>) {
+    fn moved(&mut self, waiter: EntryId, waker: &Waker) -> (Option<Waker>, Option<Decision>) {
         let (earlier_waker, moved) = self.waiters.change(waiter, |waiter| {
             let is_other = !waiter.waker.will_wake(waker);
             let earlier_waker = is_other.then(|| std::mem::replace(&mut waiter.waker, waker.clone()));
             (earlier_waker, std::mem::take(&mut waiter.moved))
         });
-        let turn = if moved { self.turns.at(self.waiters.rank(waiter)) } else { None };
-        (earlier_waker, turn.map(|turn| self.turns.get(turn).clone()))
+        let reservation = if moved { self.reserved.at(self.waiters.rank(waiter)) } else { None };
+        (earlier_waker, reservation.map(|reservation| self.reserved.get(reservation).clone()))
     }
 
-    fn go(&mut self, waiter: Handle) -> Option<(Waiter, Decision)> {
-        let turn = self.turns.at(self.waiters.rank(waiter))?;
-        Some((self.waiters.remove(waiter), self.turns.remove(turn)))
+    fn complete(&mut self, waiter: EntryId) -> Option<(Waiter, Decision)> {
+        let reservation = self.reserved.at(self.waiters.rank(waiter))?;
+        Some((self.waiters.remove(waiter), self.reserved.remove(reservation)))
     }
 
-    fn leave(&mut self, waiter: Handle) -> Option<(Waiter, Decision, Vec<Waker>)> {
+    fn leave(&mut self, waiter: EntryId) -> Option<(Waiter, Decision, Vec<Waker>)> {
         let rank = self.waiters.rank(waiter);
-        let last = self.turns.at(self.turns.len().checked_sub(1)?)?;
-        let (waiter, last) = (self.waiters.remove(waiter), self.turns.remove(last));
+        let last = self.reserved.at(self.reserved.len().checked_sub(1)?)?;
+        let (waiter, last) = (self.waiters.remove(waiter), self.reserved.remove(last));
         let mut wakers = Vec::new();
         while let Some(asleep) = self.waiters.first_beyond(rank, |run| run.all_moved) {
             wakers.push(self.waiters.change(asleep, |waiter| {
@@ -161,33 +153,41 @@ impl Class {
         Some((waiter, last, wakers))
     }
 
-    /// Puts waiters from `begin` on whose turns have one instant now into the order in which they came. They can only be
-    /// in another where turns were decided in another order than their callers began to wait.
+    /// Restores the order of joining among waiters from `begin` on that now have the same due time. It is only violated
+    /// if callers started to wait in another order than they were decided.
     fn sort(&mut self, mut begin: usize) {
         while let Some(late) = self.waiters.first_beyond(begin, |run| run.in_order) {
             begin = self.waiters.rank(late);
-            let (Some(turn), Some(before)) = (self.turns.at(begin), self.turns.at(begin - 1)) else { return };
-            let due = self.turns.get(turn).due();
-            if self.turns.get(before).due() == due {
+            let (Some(reservation), Some(before)) = (self.reserved.at(begin), self.reserved.at(begin - 1)) else {
+                return;
+            };
+            let due = self.reserved.get(reservation).due();
+            if self.reserved.get(before).due() == due {
                 let number = self.waiters.get(late).number;
-                let first = self.turns.partition_point(0, |last| last < due);
+                let first = self.reserved.partition_point(0, |last| last < due);
                 let place = self.waiters.partition_point(first, |run| run.highest < number);
                 self.waiters.shift(late, place);
-                self.turns.shift(turn, place);
+                self.reserved.shift(reservation, place);
             }
         }
     }
 }
 
-impl Entry for Waiter {
-    type Sum = Run;
+impl Summarize for Waiter {
+    type Summary = RunSummary;
 
-    fn sum(&self) -> Run {
-        Run { first: self.number, last: self.number, highest: self.number, in_order: true, all_moved: self.moved }
+    fn summary(&self) -> RunSummary {
+        RunSummary {
+            first: self.number,
+            last: self.number,
+            highest: self.number,
+            in_order: true,
+            all_moved: self.moved,
+        }
     }
 
-    fn join(left: Run, right: Run) -> Run {
-        Run {
+    fn join(left: RunSummary, right: RunSummary) -> RunSummary {
+        RunSummary {
             first: left.first,
             last: right.last,
             highest: left.highest.max(right.highest),
@@ -197,11 +197,11 @@ impl Entry for Waiter {
     }
 }
 
-/// The last instant.
-impl Entry for Decision {
-    type Sum = Micros;
+/// The summary is the last due time.
+impl Summarize for Decision {
+    type Summary = Micros;
 
-    fn sum(&self) -> Micros {
+    fn summary(&self) -> Micros {
         self.due()
     }
 

@@ -1,84 +1,79 @@
-//! A sequence with ranks: every operation takes time logarithmic in its length.
+//! A sequence with ranks, whose operations take time logarithmic in its length.
 
 use std::hash::{BuildHasher, RandomState};
 
 use slab::Slab;
 
-/// An entry of a [`Sequence`], with a sum that is known of every run of entries.
-pub(super) trait Entry {
-    /// What is known of a run.
-    type Sum: Copy + std::fmt::Debug;
+/// An entry of a [`Sequence`], of which any run has a summary.
+pub(super) trait Summarize {
+    type Summary: Copy + std::fmt::Debug;
 
-    /// What is known of this entry by itself.
-    fn sum(&self) -> Self::Sum;
+    fn summary(&self) -> Self::Summary;
 
-    /// What is known of two runs, one right after the other.
-    fn join(left: Self::Sum, right: Self::Sum) -> Self::Sum;
+    /// The summary of two adjacent runs.
+    fn join(left: Self::Summary, right: Self::Summary) -> Self::Summary;
 }
 
-/// Entries in an order that their ranks give, and not their values.
+/// Entries ordered by rank, not by value.
 ///
-/// It is a treap (Seidel and Aragon, "Randomized search trees", 1996): a binary tree with the lower rank on the left and
-/// the higher of two random priorities on top, so that its depth is logarithmic whatever is inserted and removed.
+/// A treap (Seidel and Aragon, "Randomized search trees", 1996): a binary tree with lower ranks on the left and higher
+/// random priorities on top, so that its depth is logarithmic whatever is inserted and removed.
 #[derive(Debug)]
-pub(super) struct Sequence<T: Entry> {
+pub(super) struct Sequence<T: Summarize> {
     nodes: Slab<Node<T>>,
-    root: Link,
+    root: Subtree,
     priorities: RandomState,
     inserted: u64,
 }
 
-/// Refers to an entry as long as it is in the sequence, wherever it moves.
+/// Identifies an entry while it is in the sequence, at any rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Handle(usize);
+pub(super) struct EntryId(usize);
 
-type Link = Option<usize>;
+type Subtree = Option<usize>;
 
 #[derive(Debug)]
-struct Node<T: Entry> {
+struct Node<T: Summarize> {
     entry: T,
     /// Of the subtree.
-    sum: T::Sum,
+    summary: T::Summary,
     length: usize,
     priority: u64,
-    /// Of the root, any node.
+    /// Arbitrary for the root.
     parent: usize,
-    left: Link,
-    right: Link,
+    left: Subtree,
+    right: Subtree,
 }
 
-impl<T: Entry> Sequence<T> {
+impl<T: Summarize> Sequence<T> {
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    pub(super) fn get(&self, Handle(index): Handle) -> &T {
+    pub(super) fn get(&self, EntryId(index): EntryId) -> &T {
         &self.nodes[index].entry
     }
 
-    /// Inserts an entry, which has this rank then.
-    pub(super) fn insert(&mut self, rank: usize, entry: T) -> Handle {
+    pub(super) fn insert(&mut self, rank: usize, entry: T) -> EntryId {
         self.inserted += 1;
-        let (sum, priority) = (entry.sum(), self.priorities.hash_one(self.inserted));
-        let node = Node { entry, sum, length: 1, priority, parent: 0, left: None, right: None };
-        let handle = Handle(self.nodes.insert(node));
+        let (summary, priority) = (entry.summary(), self.priorities.hash_one(self.inserted));
+        let node = Node { entry, summary, length: 1, priority, parent: 0, left: None, right: None };
+        let handle = EntryId(self.nodes.insert(node));
         self.attach(rank, handle);
         handle
     }
 
-    pub(super) fn remove(&mut self, handle: Handle) -> T {
+    pub(super) fn remove(&mut self, handle: EntryId) -> T {
         self.detach(handle);
         self.nodes.remove(handle.0).entry
     }
 
-    /// Moves an entry to another rank; those in between move over by one.
-    pub(super) fn shift(&mut self, handle: Handle, to: usize) {
+    pub(super) fn shift(&mut self, handle: EntryId, to: usize) {
         self.detach(handle);
         self.attach(to, handle);
     }
 
-    /// The rank of an entry.
-    pub(super) fn rank(&self, Handle(index): Handle) -> usize {
+    pub(super) fn rank(&self, EntryId(index): EntryId) -> usize {
         let mut rank = self.length(self.nodes[index].left);
         let mut below = index;
         while self.root != Some(below) {
@@ -91,8 +86,7 @@ impl<T: Entry> Sequence<T> {
         rank
     }
 
-    /// Changes an entry, wherever it is.
-    pub(super) fn change<R>(&mut self, Handle(mut index): Handle, change: impl FnOnce(&mut T) -> R) -> R {
+    pub(super) fn change<R>(&mut self, EntryId(mut index): EntryId, change: impl FnOnce(&mut T) -> R) -> R {
         let changed = change(&mut self.nodes[index].entry);
         self.update(index);
         while self.root != Some(index) {
@@ -102,54 +96,51 @@ impl<T: Entry> Sequence<T> {
         changed
     }
 
-    /// The entry with this rank.
-    pub(super) fn at(&mut self, rank: usize) -> Option<Handle> {
+    pub(super) fn at(&mut self, rank: usize) -> Option<EntryId> {
         self.first_beyond(rank, |_| false)
     }
 
-    /// The end of the longest run from `begin` on of whose sum `is_so` holds; it must hold of each run within that, and
-    /// of none beyond.
-    pub(super) fn partition_point(&mut self, begin: usize, is_so: impl Fn(T::Sum) -> bool) -> usize {
+    /// The end of the longest run from `begin` on with `is_so`, which must hold for all shorter runs and for no longer
+    /// ones.
+    pub(super) fn partition_point(&mut self, begin: usize, is_so: impl Fn(T::Summary) -> bool) -> usize {
         self.first_beyond(begin, is_so).map_or(self.len(), |beyond| self.rank(beyond))
     }
 
-    /// The first entry behind that run.
-    pub(super) fn first_beyond(&mut self, begin: usize, is_so: impl Fn(T::Sum) -> bool) -> Option<Handle> {
+    /// The first entry after that run.
+    pub(super) fn first_beyond(&mut self, begin: usize, is_so: impl Fn(T::Summary) -> bool) -> Option<EntryId> {
         let (before, behind) = self.split(self.root, begin);
         let (mut tree, mut run, mut found) = (behind, None, None);
         while let Some(index) = tree {
             let node = &self.nodes[index];
-            let run_to = |run: Option<T::Sum>, sum| run.map_or(sum, |run| T::join(run, sum));
-            let left = node.left.map(|left| run_to(run, self.nodes[left].sum));
-            let own = run_to(left.or(run), node.entry.sum());
+            let run_to = |run: Option<T::Summary>, summary| run.map_or(summary, |run| T::join(run, summary));
+            let left = node.left.map(|left| run_to(run, self.nodes[left].summary));
+            let own = run_to(left.or(run), node.entry.summary());
             if left.is_some_and(|run| !is_so(run)) {
                 tree = node.left;
             } else if is_so(own) {
                 (tree, run) = (node.right, Some(own));
             } else {
-                (tree, found) = (None, Some(Handle(index)));
+                (tree, found) = (None, Some(EntryId(index)));
             }
         }
         self.root = self.merge(before, behind);
         found
     }
 
-    /// Puts a node by itself into the tree.
-    fn attach(&mut self, rank: usize, Handle(index): Handle) {
+    fn attach(&mut self, rank: usize, EntryId(index): EntryId) {
         let (left, right) = self.split(self.root, rank);
         let left = self.merge(left, Some(index));
         self.root = self.merge(left, right);
     }
 
-    /// Takes a node out of the tree.
-    fn detach(&mut self, handle: Handle) {
+    fn detach(&mut self, handle: EntryId) {
         let (left, rest) = self.split(self.root, self.rank(handle));
         let (_node, right) = self.split(rest, 1);
         self.root = self.merge(left, right);
     }
 
-    /// The first `count` nodes of a tree, and the others.
-    fn split(&mut self, tree: Link, count: usize) -> (Link, Link) {
+    /// Splits a tree into its first `count` nodes and the others.
+    fn split(&mut self, tree: Subtree, count: usize) -> (Subtree, Subtree) {
         let Some(index) = tree else { return (None, None) };
         let own = self.length(self.nodes[index].left);
         let halves = if count <= own {
@@ -165,8 +156,8 @@ impl<T: Entry> Sequence<T> {
         halves
     }
 
-    /// One tree of two, one right after the other.
-    fn merge(&mut self, left: Link, right: Link) -> Link {
+    /// Joins two adjacent trees.
+    fn merge(&mut self, left: Subtree, right: Subtree) -> Subtree {
         let (Some(first), Some(last)) = (left, right) else { return left.or(right) };
         let top = if self.nodes[first].priority > self.nodes[last].priority {
             self.nodes[first].right = self.merge(self.nodes[first].right, right);
@@ -179,25 +170,25 @@ impl<T: Entry> Sequence<T> {
         Some(top)
     }
 
-    /// After its children or its entry have changed.
+    /// Recomputes a node after its children or its entry changed.
     fn update(&mut self, index: usize) {
         let Node { left, right, .. } = self.nodes[index];
         for child in [left, right].into_iter().flatten() {
             self.nodes[child].parent = index;
         }
-        let own = self.nodes[index].entry.sum();
-        let sum = left.map_or(own, |left| T::join(self.nodes[left].sum, own));
-        let sum = right.map_or(sum, |right| T::join(sum, self.nodes[right].sum));
+        let own = self.nodes[index].entry.summary();
+        let summary = left.map_or(own, |left| T::join(self.nodes[left].summary, own));
+        let summary = right.map_or(summary, |right| T::join(summary, self.nodes[right].summary));
         let length = self.length(left) + 1 + self.length(right);
-        (self.nodes[index].sum, self.nodes[index].length) = (sum, length);
+        (self.nodes[index].summary, self.nodes[index].length) = (summary, length);
     }
 
-    fn length(&self, tree: Link) -> usize {
+    fn length(&self, tree: Subtree) -> usize {
         tree.map_or(0, |index| self.nodes[index].length)
     }
 }
 
-impl<T: Entry> Default for Sequence<T> {
+impl<T: Summarize> Default for Sequence<T> {
     fn default() -> Sequence<T> {
         Sequence { nodes: Slab::new(), root: None, priorities: RandomState::new(), inserted: 0 }
     }
@@ -208,10 +199,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    impl Entry for u64 {
-        type Sum = u64;
+    impl Summarize for u64 {
+        type Summary = u64;
 
-        fn sum(&self) -> u64 {
+        fn summary(&self) -> u64 {
             *self
         }
 
@@ -226,7 +217,7 @@ mod tests {
         /// Against a `Vec`.
         #[test]
         fn it_is_a_vec_with_handles_and_sums(acts in prop::collection::vec((0u8..6, any::<u16>(), any::<u16>()), 0..200)) {
-            let (mut sequence, mut vec) = (Sequence::default(), Vec::<(Handle, u64)>::new());
+            let (mut sequence, mut vec) = (Sequence::default(), Vec::<(EntryId, u64)>::new());
             for (act, one, other) in acts {
                 let (rank, value) = (usize::from(one) % (vec.len() + 1), u64::from(other % 100));
                 let to = usize::from(other) % vec.len().max(1);
@@ -257,19 +248,19 @@ mod tests {
                 for (rank, (handle, value)) in vec.iter().enumerate() {
                     prop_assert_eq!((sequence.rank(*handle), sequence.at(rank), sequence.get(*handle)), (rank, Some(*handle), value));
                 }
-                let mut sum = 0;
+                let mut summary = 0;
                 let fits = vec[rank.min(vec.len())..].iter().take_while(|(_, entry)| {
-                    sum += entry;
-                    sum <= value
+                    summary += entry;
+                    summary <= value
                 });
-                prop_assert_eq!(sequence.partition_point(rank, |sum| sum <= value), rank + fits.count());
+                prop_assert_eq!(sequence.partition_point(rank, |summary| summary <= value), rank + fits.count());
             }
         }
     }
 
     #[test]
     fn its_depth_is_logarithmic() {
-        fn depth(sequence: &Sequence<u64>, tree: Link) -> usize {
+        fn depth(sequence: &Sequence<u64>, tree: Subtree) -> usize {
             let node = |index: usize| &sequence.nodes[index];
             tree.map_or(0, |index| 1 + depth(sequence, node(index).left).max(depth(sequence, node(index).right)))
         }

@@ -1,4 +1,4 @@
-//! Tests of the waiting queues: against a slow, obvious model, and how much work ten thousand departures are.
+//! Tests of the waiting queues against a slow, obvious model, and of the work that ten thousand departures cause.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,8 +12,8 @@ use crate::policy::PolicyName;
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
-/// A turn at that instant; `spent` tells turns of one instant apart.
-fn turn(key: u128, cost: u64, wait: u64, spent: usize) -> Decisions {
+/// A reservation due at that instant; `spent` distinguishes those of one instant.
+fn reservation(key: u128, cost: u64, wait: u64, spent: usize) -> Decisions {
     let quota = Quota::token_bucket(1, MINUTE).capacity(1).unlimited_reservations();
     let state = crate::algorithm::State { spent: spent as f64, at: NOW, ..Default::default() };
     let step = Step { verdict: Verdict::Reserve { wait: std::time::Duration::from_micros(wait) }, state, now: NOW };
@@ -21,12 +21,11 @@ fn turn(key: u128, cost: u64, wait: u64, spent: usize) -> Decisions {
     Decisions::from_iter([decision])
 }
 
-/// Which turn it is.
 fn name(decision: &Decision) -> (u64, u64, usize) {
     (decision.cost(), decision.due().get() - NOW.get(), decision.step().state.spent as usize)
 }
 
-/// One row's queue in the order of turns, of all costs. A departure moves every waiter behind it, one after the other.
+/// The queue of one row, with all costs. A departure moves the waiters behind it one by one.
 #[derive(Default)]
 struct Model {
     queue: Vec<Modelled>,
@@ -34,47 +33,47 @@ struct Model {
 
 struct Modelled {
     id: usize,
-    turn: (u64, u64, usize),
+    reservation: (u64, u64, usize),
     moved: bool,
 }
 
 impl Model {
-    fn join(&mut self, id: usize, turn: (u64, u64, usize)) {
-        let place = self.queue.partition_point(|waiter| waiter.turn.1 <= turn.1);
-        self.queue.insert(place, Modelled { id, turn, moved: false });
+    fn join(&mut self, id: usize, reservation: (u64, u64, usize)) {
+        let place = self.queue.partition_point(|waiter| waiter.reservation.1 <= reservation.1);
+        self.queue.insert(place, Modelled { id, reservation, moved: false });
     }
 
     fn moved(&mut self, id: usize) -> Option<(u64, u64, usize)> {
         let waiter = self.queue.iter_mut().find(|waiter| waiter.id == id)?;
-        std::mem::take(&mut waiter.moved).then_some(waiter.turn)
+        std::mem::take(&mut waiter.moved).then_some(waiter.reservation)
     }
 
-    fn go(&mut self, id: usize) -> Option<(u64, u64, usize)> {
+    fn complete(&mut self, id: usize) -> Option<(u64, u64, usize)> {
         let place = self.queue.iter().position(|waiter| waiter.id == id)?;
-        Some(self.queue.remove(place).turn)
+        Some(self.queue.remove(place).reservation)
     }
 
-    /// The turn that is left over, and who is woken.
+    /// Returns the reservation that is left over, and the callers to wake.
     fn leave(&mut self, id: usize) -> Option<((u64, u64, usize), Vec<usize>)> {
         let place = self.queue.iter().position(|waiter| waiter.id == id)?;
-        let mut left = self.queue.remove(place).turn;
+        let mut left = self.queue.remove(place).reservation;
         let mut woken = Vec::new();
         for behind in &mut self.queue[place..] {
-            if behind.turn.0 == left.0 {
-                std::mem::swap(&mut behind.turn, &mut left);
+            if behind.reservation.0 == left.0 {
+                std::mem::swap(&mut behind.reservation, &mut left);
                 if !std::mem::replace(&mut behind.moved, true) {
                     woken.push(behind.id);
                 }
             }
         }
-        self.queue.sort_by_key(|waiter| (waiter.turn.1, waiter.id));
+        self.queue.sort_by_key(|waiter| (waiter.reservation.1, waiter.id));
         Some((left, woken))
     }
 }
 
-struct Note(usize, Arc<Mutex<Vec<usize>>>);
+struct WakeLog(usize, Arc<Mutex<Vec<usize>>>);
 
-impl Wake for Note {
+impl Wake for WakeLog {
     fn wake(self: Arc<Self>) {
         self.1.lock().unwrap().push(self.0);
     }
@@ -83,7 +82,7 @@ impl Wake for Note {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
 
-    /// Turns that join in any order, many of them at one instant.
+    /// Reservations are joined in any order, many of them with one due time.
     #[test]
     fn any_history_is_as_in_the_slow_model(
         acts in prop::collection::vec((0u8..10, any::<u16>(), 0u64..3, 0u64..12), 0..120),
@@ -93,24 +92,24 @@ proptest! {
         let woken = Arc::new(Mutex::new(Vec::new()));
         let mut tickets = Vec::new();
         for (id, (act, pick, cost, wait)) in acts.into_iter().enumerate() {
-            let waker = Waker::from(Arc::new(Note(id, Arc::clone(&woken))));
+            let waker = Waker::from(Arc::new(WakeLog(id, Arc::clone(&woken))));
             if act < 5 || tickets.is_empty() {
-                // Later and later, but not strictly.
-                let turn = turn(7, cost, 1 + (id as u64 * spread / 4) + wait, id);
-                model.join(id, name(turn.only().unwrap()));
-                tickets.push((id, queues.join(&turn, &waker).unwrap()));
+                // Increasing due times, with repetitions.
+                let reservation = reservation(7, cost, 1 + (id as u64 * spread / 4) + wait, id);
+                model.join(id, name(reservation.only().unwrap()));
+                tickets.push((id, queues.join(&reservation, &waker).unwrap()));
                 continue;
             }
             let index = usize::from(pick) % tickets.len();
             let asks = tickets[index].0;
             match act {
                 5 | 6 => {
-                    let waker = Waker::from(Arc::new(Note(asks, Arc::clone(&woken))));
+                    let waker = Waker::from(Arc::new(WakeLog(asks, Arc::clone(&woken))));
                     prop_assert_eq!(queues.moved(&tickets[index].1, &waker).as_ref().map(name), model.moved(asks));
                 }
                 7 => {
                     let (id, ticket) = tickets.remove(index);
-                    prop_assert_eq!(queues.go(&ticket).as_ref().map(name), model.go(id));
+                    prop_assert_eq!(queues.complete(&ticket).as_ref().map(name), model.complete(id));
                 }
                 _ => {
                     let (id, ticket) = tickets.remove(index);
@@ -121,13 +120,12 @@ proptest! {
             }
         }
         for (id, ticket) in tickets {
-            prop_assert_eq!(queues.go(&ticket).as_ref().map(name), model.go(id));
+            prop_assert_eq!(queues.complete(&ticket).as_ref().map(name), model.complete(id));
         }
         prop_assert_eq!(queues.0.len(), 0);
     }
 }
 
-/// Counts the wakes.
 #[derive(Default)]
 struct Wakes(AtomicUsize);
 
@@ -137,54 +135,61 @@ impl Wake for Wakes {
     }
 }
 
-/// Each departure once woke all behind it and moved them: 50 million wakes for 10,000 departures.
+/// A departure once moved and woke all callers behind it: 50 million wakes for 10,000 departures.
 #[test]
 fn ten_thousand_departures_wake_each_waiter_at_most_once() {
     const MANY: usize = 10_000;
     for first in [0, MANY / 2, MANY - 1] {
         let (queues, wakes) = (Queues::default(), Arc::new(Wakes::default()));
         let waker = Waker::from(Arc::clone(&wakes));
-        let join = |number| queues.join(&turn(7, 1, 1 + number as u64, number), &waker).unwrap();
+        let join = |number| queues.join(&reservation(7, 1, 1 + number as u64, number), &waker).unwrap();
         let tickets: Vec<Ticket> = (0..MANY).map(join).collect();
-        // From one of them on, and around.
+        // From one of them on, wrapping around.
         for (left, index) in (first..MANY).chain(0..first).enumerate() {
             let last = queues.leave(&tickets[index]).unwrap();
-            assert_eq!(name(&last).2, MANY - 1 - left, "the last turn goes back");
+            assert_eq!(name(&last).2, MANY - 1 - left, "the last reservation goes back");
         }
         assert!(wakes.0.load(Ordering::Relaxed) < MANY);
         assert_eq!(queues.0.len(), 0);
     }
 }
 
-/// Whoever asks in between is woken anew by the next departure, and nobody else is.
+/// A departure only wakes callers that have polled since the last one.
 #[test]
 fn a_departure_wakes_those_behind_it_that_have_asked_since_the_last() {
     let (queues, woken) = (Queues::default(), Arc::new(Mutex::new(Vec::new())));
-    let waker = |number| Waker::from(Arc::new(Note(number, Arc::clone(&woken))));
-    let join = |number: usize| queues.join(&turn(7, 1, 1 + number as u64, number), &waker(number)).unwrap();
+    let waker = |number| Waker::from(Arc::new(WakeLog(number, Arc::clone(&woken))));
+    let join = |number: usize| queues.join(&reservation(7, 1, 1 + number as u64, number), &waker(number)).unwrap();
     let tickets: Vec<Ticket> = (0..100).map(join).collect();
     drop(queues.leave(&tickets[50]).unwrap());
     assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), (51..100).collect::<Vec<_>>());
     for number in [3, 60, 77, 98] {
-        let turn = queues.moved(&tickets[number], &waker(number));
-        assert_eq!(turn.map(|turn| name(&turn).2), (number > 50).then(|| number - 1));
+        let reservation = queues.moved(&tickets[number], &waker(number));
+        assert_eq!(reservation.map(|reservation| name(&reservation).2), (number > 50).then(|| number - 1));
     }
     drop(queues.leave(&tickets[55]).unwrap());
     assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), [60, 77, 98]);
     drop(queues.leave(&tickets[0]).unwrap());
     assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), (1..50).collect::<Vec<_>>());
-    // As it is by now: of three that left before it.
-    assert_eq!(queues.moved(&tickets[99], &waker(99)).map(|turn| name(&turn).2), Some(96));
+    // Three callers before it have left.
+    assert_eq!(queues.moved(&tickets[99], &waker(99)).map(|reservation| name(&reservation).2), Some(96));
 }
 
-/// Two names of policies with one number are two rows.
+/// Two policies with the same key are two rows.
 #[test]
 fn turns_are_not_passed_on_between_policies() {
     let queues = Queues::default();
     let [one, other] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(|policy| {
-        let turn = turn(7, 1, 1, 0);
-        let turn = turn.only().unwrap();
-        let decision = Decision::new(PolicyName::new(policy), turn.key(), *turn.quota(), 1, *turn.step(), true);
+        let reservation = reservation(7, 1, 1, 0);
+        let reservation = reservation.only().unwrap();
+        let decision = Decision::new(
+            PolicyName::new(policy),
+            reservation.key(),
+            *reservation.quota(),
+            1,
+            *reservation.step(),
+            true,
+        );
         queues.join(&Decisions::from_iter([decision]), Waker::noop()).unwrap()
     });
     assert_eq!(queues.leave(&one).unwrap().policy().as_str(), "8yn0iYCKYHlIj4-BwPqk");

@@ -1,8 +1,8 @@
-//! Notices mistakes of the program while it runs: counts each, and reports it to the observers once.
+//! Counts mistakes of the program, and reports each to the observers once.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-// The standard library's in the models of `proof/`, too: no decision depends on what is kept here.
+// Those of the standard library, also in the models of `proof/`: no decision depends on this.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -11,26 +11,25 @@ use super::{Inner, RateLimiter};
 use crate::algorithm::Quota;
 use crate::policy::{Decision, Policy, PolicyName, Reason, nearest};
 
-/// The mistakes that a limiter noticed, and the policies that it knows.
 #[derive(Debug, Default)]
-pub(super) struct Noticed {
+pub(super) struct MistakeTracker {
     counts: [AtomicU64; 7],
-    /// Hashes of the mistakes that were reported; 0 = free.
+    /// Hashes of the reported mistakes; 0 is free.
     reported: Slots,
-    /// Identities of the policies that were compared with the others of their names.
+    /// Identities of the policies that were compared with others of their name.
     compared: Slots,
     comparisons: AtomicU64,
-    policies: Mutex<HashMap<PolicyName, Known>>,
+    policies: Mutex<HashMap<PolicyName, PolicyVersions>>,
 }
 
-/// The policies of one name: the quota of the first, and a hash of the quotas and tiers of each.
+/// The policies of one name: the quota of the first, and a hash of each.
 #[derive(Debug)]
-struct Known {
+struct PolicyVersions {
     quota: Quota,
     hashes: Vec<u64>,
 }
 
-/// A small table that threads read and write without a lock.
+/// A small table that threads access without locks.
 #[derive(Debug)]
 struct Slots(Box<[AtomicU64]>);
 
@@ -40,7 +39,7 @@ impl Default for Slots {
     }
 }
 
-impl Noticed {
+impl MistakeTracker {
     pub(super) fn counts(&self) -> Mistakes {
         let of = |kind: MistakeKind| self.counts[kind as usize].load(Relaxed);
         Mistakes {
@@ -54,7 +53,7 @@ impl Noticed {
         }
     }
 
-    /// Counts a mistake. Returns whether to report it: it was not reported before, and there is room to remember it.
+    /// Counts a mistake. Returns whether to report it: it is new, and there is space to remember it.
     fn count(&self, kind: MistakeKind, which: impl Hash) -> bool {
         self.counts[kind as usize].fetch_add(1, Relaxed);
         let hash = hash_of(&(kind, which)) | 1;
@@ -74,18 +73,17 @@ impl Noticed {
         false
     }
 
-    /// Adds a policy to those of its name. Returns the quota of the first of them, if all of them have other quotas or
-    /// tiers than this one.
+    /// Adds a policy. If it differs from all others of its name, returns the quota of the first of them.
     fn add(&self, policy: &Policy) -> Option<Quota> {
         let hash = hash_of(&policy.content());
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = policies.get_mut(policy.name()) else {
-            if policies.len() < MOST_NAMES {
-                policies.insert(policy.name().clone(), Known { quota: *policy.quota(), hashes: vec![hash] });
+            if policies.len() < MAX_NAMES {
+                policies.insert(policy.name().clone(), PolicyVersions { quota: *policy.quota(), hashes: vec![hash] });
             }
             return None;
         };
-        if known.hashes.contains(&hash) || known.hashes.len() >= MOST_OF_A_NAME {
+        if known.hashes.contains(&hash) || known.hashes.len() >= MAX_PER_NAME {
             return None;
         }
         known.hashes.push(hash);
@@ -94,11 +92,11 @@ impl Noticed {
 }
 
 impl Inner {
-    /// Compares a policy with the others of its name, once. Nearly all calls find that it was compared.
+    /// Compares a policy with the others of its name, once.
     #[inline]
-    pub(super) fn see(&self, policy: &Policy) {
+    pub(super) fn check_conflicts(&self, policy: &Policy) {
         let identity = policy.identity();
-        let slot = &self.noticed.compared.0[(identity >> SHIFT) as usize % SLOTS];
+        let slot = &self.mistakes.compared.0[(identity >> SHIFT) as usize % SLOTS];
         if slot.load(Relaxed) != identity {
             self.compare(policy, slot, identity);
         }
@@ -106,15 +104,15 @@ impl Inner {
 
     #[cold]
     fn compare(&self, policy: &Policy, slot: &AtomicU64, identity: u64) {
-        // A program that makes its policies anew for each call must not pay for that for ever.
-        if self.noticed.comparisons.fetch_add(1, Relaxed) < MOST_COMPARISONS {
+        // Bounds the work for a program that creates policies for each call.
+        if self.mistakes.comparisons.fetch_add(1, Relaxed) < MAX_COMPARISONS {
             slot.store(identity, Relaxed);
             self.register(policy);
         }
     }
 
     fn register(&self, policy: &Policy) {
-        let Some(other) = self.noticed.add(policy) else { return };
+        let Some(other) = self.mistakes.add(policy) else { return };
         let (name, quota) = (policy.name(), policy.quota());
         let differ = if other == *quota { "other tiers".to_owned() } else { format!("the quotas {other} and {quota}") };
         self.mistake(MistakeKind::PolicyConflict, name.as_str(), || {
@@ -125,16 +123,14 @@ impl Inner {
         });
     }
 
-    /// Counts a mistake, and reports it the first time.
     #[cold]
     pub(super) fn mistake(&self, kind: MistakeKind, which: impl Hash, message: impl FnOnce() -> String) {
-        if self.noticed.count(kind, which) && !self.observers.is_empty() {
+        if self.mistakes.count(kind, which) && !self.observers.is_empty() {
             let mistake = Mistake { kind, message: message() };
             self.observers.iter().for_each(|observer| observer.mistake(&mistake));
         }
     }
 
-    /// A caller's tier is not among those of its policy.
     #[cold]
     pub(super) fn unknown_tier(&self, policy: &Policy, tier: &str) {
         if policy.tiers().next().is_none() {
@@ -145,15 +141,14 @@ impl Inner {
             let known = policy.tiers().map(|(known, _)| known);
             let hint = match nearest(tier, known.clone()) {
                 Some(near) => format!("did you mean {near:?}?"),
-                None => format!("there are {:?}", known.take(MOST_LISTED).collect::<Vec<_>>()),
+                None => format!("there are {:?}", known.take(MAX_TIERS_LISTED).collect::<Vec<_>>()),
             };
-            let tier: String = tier.chars().take(MOST_SHOWN).collect();
+            let tier: String = tier.chars().take(MAX_TIER_LEN).collect();
             let quota = policy.quota();
             format!("policy {name:?} has no tier {tier:?}, so its callers have the policy's own quota, {quota}; {hint}")
         });
     }
 
-    /// A charge was denied, perhaps because its cost can never be granted.
     pub(super) fn denied(&self, decision: &Decision) {
         if matches!(decision.reason(), Reason::CostTooLarge | Reason::WaitTooLong) {
             self.mistake(MistakeKind::ImpossibleCost, (decision.policy(), decision.quota().stamp()), || {
@@ -169,32 +164,30 @@ impl Inner {
 }
 
 impl RateLimiter {
-    /// Compares policies with those of the same names that are in use.
+    /// Compares policies with others of their names.
     pub(crate) fn register<'p>(&self, policies: impl Iterator<Item = &'p Policy>) {
         policies.for_each(|policy| self.inner.register(policy));
     }
 
-    /// Adds policies that replace those of the same names, as a reload does: no mistake if they differ.
+    /// Adds policies that replace others of their names, as a reload does.
     #[cfg(feature = "serde")]
     pub(crate) fn succeed<'p>(&self, policies: impl Iterator<Item = &'p Policy>) {
         for policy in policies {
-            let _ = self.inner.noticed.add(policy);
+            let _ = self.inner.mistakes.add(policy);
         }
     }
 
-    /// A request lacks the extension of this type, by which it is to be counted.
     #[cold]
     pub(crate) fn missing_extension(&self, wanted: &'static str) {
         self.inner.mistake(MistakeKind::MissingExtension, wanted, || {
             format!(
-                "a request has no extension of type `{wanted}`, so it is counted in the one bucket of all anonymous \
-                 callers; put the layer that inserts it outside of the rate limiter (on an axum `Router`: add it \
-                 after), or use `.or(..)`, `.or_reject()` or `.or_skip()` for callers without it"
+                "a request has no extension of type `{wanted}`, so it is counted under the anonymous key; put the layer that \
+                 inserts it outside of the rate limiter (on an axum `Router`: add it after), or use `.or(..)`, \
+                 `.or_reject()` or `.or_skip()` for callers without it"
             )
         });
     }
 
-    /// A request lacks the peer's address, by which it is to be counted.
     #[cold]
     pub(crate) fn missing_peer(&self) {
         self.inner.mistake(MistakeKind::MissingPeer, (), || {
@@ -206,16 +199,15 @@ impl RateLimiter {
         });
     }
 
-    /// A layer can never apply a rule of the deny list, for this reason. Each kind of rule is one mistake.
+    /// Each kind of rule is one mistake.
     pub(crate) fn unmatched_deny_rule(&self, kind: &str, reason: String) {
         self.inner.mistake(MistakeKind::UnmatchedDenyRule, kind, || reason);
     }
 
-    /// A gRPC request was refused with a plain HTTP status.
     #[cold]
     pub(crate) fn plain_grpc_refusal(&self) {
         self.inner.mistake(MistakeKind::PlainGrpcRefusal, (), || {
-            "a gRPC request over HTTP/2 was refused with a plain HTTP status, which gRPC clients take for INTERNAL or \
+            "a gRPC request over HTTP/2 was refused with a plain HTTP status, which gRPC clients report as INTERNAL or \
              UNAVAILABLE; add `.grpc()` to the rate limit layer of gRPC services"
                 .to_owned()
         });
@@ -233,20 +225,16 @@ const SLOTS: usize = 256;
 /// Leaves the highest eight bits of a hash, for 256 slots.
 const SHIFT: u32 = 56;
 
-/// Slots at which a mistake is looked for.
 const PROBES: u64 = 8;
 
-/// Names of policies that are remembered: as many as a configuration may have.
-const MOST_NAMES: usize = 10_000;
+/// As many as a configuration may have.
+const MAX_NAMES: usize = 10_000;
 
-/// Different policies of one name that are distinguished.
-const MOST_OF_A_NAME: usize = 16;
+const MAX_PER_NAME: usize = 16;
 
-/// Some ten milliseconds in the life of a process.
-const MOST_COMPARISONS: u64 = 65_536;
+/// About ten milliseconds in the life of a process.
+const MAX_COMPARISONS: u64 = 65_536;
 
-/// Tiers that a message lists.
-const MOST_LISTED: usize = 20;
+const MAX_TIERS_LISTED: usize = 20;
 
-/// Characters of a tier's name that a message shows.
-const MOST_SHOWN: usize = 80;
+const MAX_TIER_LEN: usize = 80;

@@ -1,0 +1,132 @@
+//! Calls with several charges.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::future::{self, Answer};
+use super::{CallContext, Charge, DecisionFuture, LimitError, RateLimiter, Reservation, reservation};
+use crate::algorithm::Quota;
+use crate::backend::{Error, ErrorKind};
+use crate::policy::{Allowed, Decisions, Signals};
+
+pub(super) type ChargeList<'a> = SmallVec<[Charge<'a>; 1]>;
+
+impl RateLimiter {
+    /// Makes all charges, or none of them if one does not fit, which is an error. An empty list is allowed.
+    /// `RedisBackend` accepts at most 1,000 charges per call.
+    ///
+    /// ```
+    /// # use tollgate::{Charge, Policy, Quota, RateLimiter, MINUTE};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
+    /// static USER: Policy = Policy::new("user", Quota::token_bucket(10, MINUTE));
+    /// static GLOBAL: Policy = Policy::new("global", Quota::token_bucket(1, MINUTE));
+    ///
+    /// let limiter = RateLimiter::default();
+    /// let both = || [Charge::new(&USER, 7), Charge::new(&GLOBAL, "all")];
+    /// assert!(!limiter.try_check_all(both().map(|charge| charge.cost(2))).await?.is_allowed());
+    /// limiter.limit_all(both()).await?;
+    /// assert!(limiter.limit_all(both()).await.is_err());
+    /// // GLOBAL denied the second call, so USER was not charged either.
+    /// assert_eq!(limiter.remaining(&USER, 7).await?, 9);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If a charge is denied, the backend cannot decide, or a charge [reserves](Charge::reserve): use
+    /// [`hold_all`](RateLimiter::hold_all) for that.
+    pub fn limit_all<'a>(
+        &self,
+        charges: impl IntoIterator<Item = Charge<'a>>,
+    ) -> DecisionFuture<Result<Allowed<Decisions>, LimitError>> {
+        self.take_now(charges).finish(self, future::all_allowed)
+    }
+
+    /// Like [`limit_all`](RateLimiter::limit_all), but returns a denial as [`Decisions`].
+    ///
+    /// # Errors
+    /// If the backend cannot decide, or a charge reserves.
+    pub fn try_limit_all<'a>(
+        &self,
+        charges: impl IntoIterator<Item = Charge<'a>>,
+    ) -> DecisionFuture<Result<Decisions, Error>> {
+        self.take_now(charges)
+    }
+
+    /// Like [`limit_all`](RateLimiter::limit_all), but the charges can be given back or settled afterwards.
+    ///
+    /// ```
+    /// # use tollgate::{Charge, Policy, Quota, RateLimiter, MINUTE};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
+    /// # static CALLS: Policy = Policy::new("calls", Quota::token_bucket(10, MINUTE));
+    /// let limiter = RateLimiter::default();
+    /// let work = limiter.hold_all([Charge::new(&TOKENS, 7).cost(1000), Charge::new(&CALLS, 7)]).await?;
+    /// // ... it failed:
+    /// work.cancel().await?;
+    /// assert_eq!((limiter.remaining(&TOKENS, 7).await?, limiter.remaining(&CALLS, 7).await?), (10_000, 10));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If a charge is denied, the backend cannot decide, or a charge [reserves](Charge::reserve) under a quota without
+    /// reservations ([`LimitError::NoReservations`]).
+    pub fn hold_all<'a>(
+        &self,
+        charges: impl IntoIterator<Item = Charge<'a>>,
+    ) -> DecisionFuture<Result<Reservation, LimitError>> {
+        let charges: ChargeList<'a> = charges.into_iter().collect();
+        self.reserve_all(&charges, Duration::ZERO)
+    }
+
+    /// Makes charges that must not reserve, because no [`Reservation`] would hold what is granted for later.
+    fn take_now<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> DecisionFuture<Answer> {
+        let charges: ChargeList<'a> = charges.into_iter().collect();
+        match charges.iter().find(|charge| charge.reserves()) {
+            Some(charge) => DecisionFuture::ready(Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "the charge of policy {:?} asks for a reservation, which `limit_all` cannot return; call `hold_all`",
+                    charge.policy.name()
+                ),
+            ))),
+            None => self.decide_charges(&charges, true, Duration::ZERO),
+        }
+    }
+
+    /// Makes charges that can be given back. If a row is paused, the call waits up to `patience` for the end of the
+    /// pause, and is denied if that is not enough.
+    pub(super) fn reserve_all(
+        &self,
+        charges: &[Charge<'_>],
+        patience: Duration,
+    ) -> DecisionFuture<Result<Reservation, LimitError>> {
+        let mut reserving = charges.iter().filter(|charge| charge.reserves());
+        if let Some(charge) = reserving.find(|charge| !self.allows_reservations(charge)) {
+            return DecisionFuture::ready(Err(LimitError::NoReservations(charge.policy.name().clone())));
+        }
+        self.decide_charges(charges, true, patience).finish(self, reservation::held)
+    }
+
+    pub(super) fn decide_charges(
+        &self,
+        charges: &[Charge<'_>],
+        take: bool,
+        patience: Duration,
+    ) -> DecisionFuture<Answer> {
+        // All charges are of one caller, so the signals of any of them will do.
+        let none = Signals::new();
+        let signals = charges.iter().find_map(|charge| charge.signals.as_deref()).unwrap_or(&none);
+        let charges: SmallVec<[_; 4]> =
+            charges.iter().map(|charge| (charge.policy, &charge.subject, charge.ask)).collect();
+        self.decide(&charges, CallContext { patience, ..CallContext::of(take, signals) })
+    }
+
+    /// Whether the policy's quota allows reservations, either in the program or as set at run time. Only if neither
+    /// does is the program wrong; a quota set without reservations denies what does not fit.
+    pub(super) fn allows_reservations(&self, charge: &Charge<'_>) -> bool {
+        let tier = charge.subject.tier_name();
+        charge.policy.quotas_for(tier).iter().any(Quota::reserves)
+            || self.quota(charge.policy, charge.subject.clone()).reserves()
+    }
+}

@@ -1,0 +1,153 @@
+//! Reading a limiter without charging anything.
+
+use std::time::Duration;
+
+use super::all::ChargeList;
+use super::{Charge, DecisionFuture, LimitError, RateLimiter, Snapshot, future};
+use crate::algorithm::{Ask, Micros, Quota, SECOND};
+use crate::backend::{Error, ErrorKind, RowId, Take};
+use crate::policy::{Allowed, Decision, Decisions, Digest, Key, Policy, Subject};
+
+/// Never charged; peeking at its row reads the backend's clock.
+static CLOCK_POLICY: Policy = Policy::new("tollgate/now", Quota::token_bucket(1, SECOND));
+
+impl RateLimiter {
+    /// Returns what [`limit`](RateLimiter::limit) would return, without spending anything. See
+    /// [`remaining`](RateLimiter::remaining) for how to name a caller of a layer.
+    ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
+    /// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
+    /// # let limiter = RateLimiter::default();
+    /// limiter.check(&LOGIN, "ada@example.com").await?;
+    /// assert_eq!(limiter.try_check(&LOGIN, "ada@example.com").await?.remaining(), 1);
+    /// limiter.limit(&LOGIN, "ada@example.com").await?;
+    /// assert!(limiter.check(&LOGIN, "ada@example.com").await.is_err());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If the call would be denied, or the backend cannot decide.
+    pub fn check(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
+        self.acquire(policy, subject).check()
+    }
+
+    /// Like [`check`](RateLimiter::check), but returns a denial as a [`Decision`]. Since nothing is spent,
+    /// [`remaining`](Decision::remaining) and [`reset`](Decision::reset) describe the current state of the row.
+    ///
+    /// # Errors
+    /// If the backend cannot decide.
+    pub fn try_check(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture<Result<Decision, Error>> {
+        self.try_acquire(policy, subject).check()
+    }
+
+    /// Returns what [`limit_all`](RateLimiter::limit_all) would return, or [`hold_all`](RateLimiter::hold_all) if
+    /// charges reserve, without spending anything.
+    ///
+    /// # Errors
+    /// If a charge would be denied, or the backend cannot decide.
+    pub fn check_all<'a>(
+        &self,
+        charges: impl IntoIterator<Item = Charge<'a>>,
+    ) -> DecisionFuture<Result<Allowed<Decisions>, LimitError>> {
+        self.try_check_all(charges).finish(self, future::all_allowed)
+    }
+
+    /// Like [`check_all`](RateLimiter::check_all), but returns a denial as [`Decisions`].
+    ///
+    /// # Errors
+    /// If the backend cannot decide.
+    pub fn try_check_all<'a>(
+        &self,
+        charges: impl IntoIterator<Item = Charge<'a>>,
+    ) -> DecisionFuture<Result<Decisions, Error>> {
+        let charges: ChargeList<'a> = charges.into_iter().collect();
+        self.decide_charges(&charges, false, Duration::ZERO)
+    }
+
+    /// Returns the whole tokens that `subject` can spend now. If the backend fails, the policy's [failure
+    /// mode](crate::FailureMode) decides; [`try_check`](RateLimiter::try_check) also returns what decided.
+    ///
+    /// To read a caller of a layer, pass the same key **and the same tier** as the layer, best from its extractor:
+    /// [`KeyExtractor::subject`](crate::key::KeyExtractor::subject) for a request, or `key::client_ip().key(address)`
+    /// or `key::bearer().key(token)` for a value. Without the tier, the policy's own quota is used, and the text `"7"`
+    /// is another key than the number `7`. `None` is the anonymous key. If nothing ever seems to be spent, the layer
+    /// has [another limiter](crate::RateLimitLayer::limiter).
+    ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, RateLimiter, Subject, MINUTE};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
+    /// # let limiter = RateLimiter::default();
+    /// let api = Policy::new("api", Quota::token_bucket(3, MINUTE)).tier("free", Quota::token_bucket(15, MINUTE));
+    /// let ada = || Subject::new(7).tier("free");
+    /// limiter.acquire(&api, ada()).cost(10).await?;
+    /// assert_eq!(limiter.remaining(&api, ada()).await?, 5);
+    /// assert_eq!(limiter.remaining(&api, 7).await?, 0); // of three
+    ///
+    /// // The key that `key::client_ip()` finds: the first 64 bits of an IPv6 address.
+    /// let client = tollgate::key::client_ip().key("2001:db8::7".parse().unwrap());
+    /// assert_eq!(limiter.remaining(&api, client).await?, 3);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If the backend fails and the failure mode is `Deny`.
+    pub async fn remaining(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<u64, Error> {
+        let decision = self.try_acquire(policy, subject).cost(0).check().await?;
+        Ok(decision.remaining())
+    }
+
+    /// Returns the row of a key and its quota, from which later answers can be computed, as long as nothing is spent.
+    /// The row of a caller that is blocked or on a deny list is not read, but reported as fully spent. Name a caller of
+    /// a layer as for [`remaining`](RateLimiter::remaining). See [`Snapshot`] for an example.
+    ///
+    /// # Errors
+    /// If the backend fails and the failure mode is `Deny`.
+    pub async fn snapshot(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Snapshot, Error> {
+        let decision = self.try_acquire(policy, subject).cost(0).check().await?;
+        Ok(Snapshot::of(&decision))
+    }
+
+    /// Returns the current time of the backend's clock, for comparison with the instants of a [`Snapshot`].
+    ///
+    /// # Errors
+    /// If the backend fails and the failure mode is `Deny`.
+    pub async fn now(&self) -> Result<Micros, Error> {
+        let row = RowId { policy: CLOCK_POLICY.name(), key: self.row_key(None) };
+        let look = [Take::new(row, CLOCK_POLICY.quota(), Ask::cost(0))];
+        let decided = match self.inner.backend.peek(&look).await {
+            Ok(steps) => steps.first().map(|step| step.now),
+            Err(error) => self.inner.failure.decide(&look, false, error)?.get(0).map(|decision| decision.step().now),
+        };
+        decided.ok_or_else(|| Error::new(ErrorKind::Protocol, "expected 1 step, found 0; this is a bug in the backend"))
+    }
+
+    /// Returns the quota that applies: set for the key, the tier or all callers, else the tier's, else the policy's
+    /// own.
+    pub fn quota(&self, policy: &Policy, subject: impl Into<Subject>) -> Quota {
+        let subject = subject.into();
+        let changed = self.inner.overrides.quota(policy, subject.tier_name(), Some(self.row_key(subject.key())));
+        changed.unwrap_or(*policy.quota_for(subject.tier_name()))
+    }
+
+    /// Like [`quota`](RateLimiter::quota), for the callers of a tier without a quota of their own.
+    #[cfg(feature = "serde")]
+    pub(crate) fn quota_in_force(&self, policy: &Policy, tier: Option<&str>) -> Quota {
+        self.inner.overrides.quota(policy, tier, None).unwrap_or(*policy.quota_for(tier))
+    }
+
+    /// Returns the digest of a key under this limiter's [secret](crate::limiter::RateLimiterBuilder::secret); `None` is
+    /// the anonymous key. [`Decision::key`](crate::Decision::key), logs and [`RowId`] contain it.
+    ///
+    /// ```
+    /// use tollgate::{key::Secret, Key, MemoryBackend, RateLimiter};
+    ///
+    /// let limiter = || RateLimiter::builder(MemoryBackend::new()).secret(Secret::new([7; 16])).build();
+    /// assert_eq!(limiter().digest(Some(&Key::from("ada"))), limiter().digest(Some(&Key::from("ada"))));
+    /// assert_eq!(limiter().digest(None), limiter().digest(Some(&Key::anonymous())));
+    /// ```
+    pub fn digest(&self, key: Option<&Key>) -> Digest {
+        self.row_key(key)
+    }
+}

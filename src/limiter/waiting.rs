@@ -1,0 +1,115 @@
+//! Waiting for due times, and the bound on how many calls may wait.
+
+use std::fmt;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::RateLimiter;
+use crate::algorithm::Micros;
+use crate::clock::Sleep;
+use crate::policy::{DecidedBy, Decisions};
+use crate::sync::atomic::Ordering;
+
+/// A due time, and the timer that waits for it.
+pub(crate) struct DueTimer {
+    /// By the backend's clock.
+    due: Micros,
+    /// Added to `due`.
+    extra_delay: Duration,
+    /// The due time by this machine's clock, if both run alike; `None` if it is too far away to represent.
+    instant: Option<Instant>,
+    sleep: Option<Sleep>,
+}
+
+impl DueTimer {
+    /// The due time of the last charge, plus `extra_delay`; `None` if there is no need to wait.
+    pub(super) fn new(limiter: &RateLimiter, decisions: &Decisions, extra_delay: Duration) -> Option<DueTimer> {
+        let last = decisions.iter().max_by_key(|decision| decision.delay())?;
+        if last.delay().is_zero() {
+            return None;
+        }
+        let due = last.due();
+        let sleep = match last.decided_by() {
+            DecidedBy::Backend => limiter.inner.backend.sleep_until(due + extra_delay),
+            DecidedBy::Limiter => limiter.inner.time.sleep_until(due + extra_delay),
+            // The fallback decides by a clock of its own.
+            _ => None,
+        };
+        Some(DueTimer {
+            due,
+            extra_delay,
+            instant: Instant::now().checked_add(last.delay().saturating_add(extra_delay)),
+            sleep,
+        })
+    }
+
+    pub(super) fn move_up(&mut self, limiter: &RateLimiter, due: Micros) {
+        if due < self.due {
+            self.instant = self.instant.and_then(|instant| instant.checked_sub(self.due.since(due)));
+            self.sleep = limiter.inner.backend.sleep_until(due + self.extra_delay);
+            self.due = due;
+        }
+    }
+
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        // A timer needs a runtime, so it is created at the first poll.
+        let sleep = self.sleep.get_or_insert_with(|| match self.instant {
+            #[cfg(feature = "wait")]
+            Some(instant) => Box::pin(tokio::time::sleep_until(instant.into())),
+            // Unreachable without feature `wait`.
+            _ => Box::pin(std::future::pending()),
+        });
+        sleep.as_mut().poll(context)
+    }
+}
+
+impl fmt::Debug for DueTimer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DueTimer")
+            .field("due", &self.due)
+            .field("extra_delay", &self.extra_delay)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One of the `max_waiting` calls that may wait at the same time.
+#[derive(Debug)]
+pub(crate) struct WaitSlot(RateLimiter);
+
+impl RateLimiter {
+    /// Returns how many calls wait for their due times, in layers and in [`wait_up_to`](super::Acquire::wait_up_to).
+    ///
+    /// ```
+    /// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
+    /// # static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).capacity(0).max_reserved(10));
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let clock = ManualClock::new();
+    /// # let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
+    /// let call = limiter.acquire(&CALLS, "ada").wait_up_to(MINUTE);
+    /// assert_eq!(limiter.waiting(), 1);
+    /// clock.advance(SECOND);
+    /// call.await?;
+    /// assert_eq!(limiter.waiting(), 0);
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "wait")]
+    pub fn waiting(&self) -> usize {
+        self.inner.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Takes a slot if one is free. Called before the decision, because a call without a slot must not reserve.
+    pub(crate) fn wait_slot(&self) -> Option<WaitSlot> {
+        // Adding first and subtracting again would deny a slot to another call in between.
+        let one_more = |taken| (taken < self.inner.max_waiting).then_some(taken + 1);
+        self.inner.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(WaitSlot(self.clone()))
+    }
+}
+
+impl Drop for WaitSlot {
+    fn drop(&mut self) {
+        self.0.inner.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+pub(super) const DEFAULT_MAX_WAITING: usize = 10_000;
