@@ -15,7 +15,7 @@ export interface ServerClock {
   at(monotonic: number): number;
 }
 
-/** Creates a clock that is `offset` milliseconds ahead of the monotonic one until the first sample. */
+/** `offset` is how far the server is ahead until the first sample, in milliseconds. */
 export function createServerClock(offset: number): ServerClock {
   let shortest = Infinity;
   let sampledAt = 0;

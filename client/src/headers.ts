@@ -78,14 +78,13 @@ function integer(value: string | undefined): number | null {
   return /^\d{1,15}$/.test(value ?? '') ? Number(value) : null;
 }
 
-/** Milliseconds since the epoch, `NaN` if `value` is not a date. */
+/** Milliseconds since the epoch, or `NaN`. */
 function httpDate(value: string | null): number {
   // `Date.parse` accepts nearly anything, and the oldest of the three forms does not name its time zone, UTC.
   const form = HTTP_DATE.exec(value ?? '');
   return form ? Date.parse(form[1] ? form[0] : `${form[0]} GMT`) : NaN;
 }
 
-/** Characters. */
 const MAX_FIELD_LEN = 8192;
 const CHARACTERS = String.raw`(?:[ !#-[\]-~]|\\["\\])*`;
 /** A string, or any other bare item. */

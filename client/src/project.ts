@@ -38,7 +38,6 @@ export function project(snapshot: Snapshot, now: number, count: number): Project
   return { quota, at, row, state, retryAt, blocked, available: blocked ? 0 : quota.available(row, at) };
 }
 
-/** @throws RangeError if `count` is not a number of tokens. */
 export function checkCount(count: number): void {
   if (!Number.isSafeInteger(count) || count < 0) {
     throw new RangeError(`tollgate: count is ${count}; it must be a whole number of tokens from 0 to 2^53 - 1`);

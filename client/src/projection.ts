@@ -4,7 +4,6 @@ import { holdsOf, type Hold, type LimitedResponse } from './holds.js';
 import { project } from './project.js';
 import type { RateLimitConfig, Snapshot } from './snapshot.js';
 
-/** The outcome of a request. */
 export interface Decision {
   /** Milliseconds until it is allowed; `Infinity` if it never is. */
   readonly wait: number;
@@ -21,11 +20,11 @@ export interface Projection {
   replace(limits: readonly Snapshot[], asked: number): void;
   /** Charges `count` at `at`. */
   spend(count: number, at: number): void;
-  /** Applies `response`, received at `now` (milliseconds since the epoch); returns whether it was refused unexpectedly. */
+  /** Applies a response received at `now` (milliseconds since the epoch); returns whether it refused unexpectedly. */
   observe(response: LimitedResponse, now: number): boolean;
 }
 
-/** Creates a projection without limits; `policies` are the names known in advance. */
+/** `policies` are the names known before the first snapshot. */
 export function createProjection(
   clock: ServerClock,
   monotonic: () => number,

@@ -2,13 +2,11 @@ import { useCallback, useEffect, useMemo, useReducer, useSyncExternalStore } fro
 import { createRateLimit, identityOf } from './shared.js';
 import { UNKNOWN, type RateLimitOptions, type RateLimitStatus, type RateLimitStore } from './store.js';
 
-/** The options of `useRateLimit`. */
 export interface UseRateLimitOptions extends Omit<RateLimitOptions, 'url'> {
   /** Tokens that the request costs. Default 1. */
   readonly count?: number;
 }
 
-/** The state of the limit, and the functions of its store. */
 export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | 'observe' | 'refresh'> {
   readonly status: RateLimitStatus;
 }

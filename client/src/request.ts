@@ -23,7 +23,7 @@ export interface Answer {
   readonly received: number;
 }
 
-/** The options of a request. Times in milliseconds. */
+/** Times in milliseconds. */
 export interface RequestOptions {
   readonly fetch: typeof globalThis.fetch;
   readonly init: RequestInit | undefined;

@@ -60,7 +60,6 @@ export function parseSnapshots(body: unknown): readonly Snapshot[] {
     if (typeof policy !== 'string' || !known(algorithm)) {
       throw new TypeError(`tollgate: policy "${policy}" has the unknown algorithm "${algorithm}"`);
     }
-    // Both or neither.
     if (clear !== undefined || written_by !== undefined) {
       check(fields, 'clear', 0, LAST);
       if (!known(written_by)) {

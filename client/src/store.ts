@@ -12,16 +12,13 @@ export interface RateLimitOptions {
   readonly url: string;
   /** A server-time endpoint, `{ now }`, for when responses of `url` may come from a cache. */
   readonly timeUrl?: string;
-  /** Options of both requests, such as credentials and headers. */
+  /** Options of both requests. */
   readonly init?: RequestInit;
-  /**
-   * Identifies the user if `url` and `init` do not, for example the user's id if a cookie carries the credentials.
-   * Stores with different keys share nothing.
-   */
+  /** Identifies the user if `url` and `init` do not, as with a cookie. Stores with different keys share nothing. */
   readonly key?: string | number | null | undefined;
   /** Names of the limit's policies, for `observe` without a status endpoint. Those of the snapshot are known. */
   readonly policies?: readonly string[];
-  /** The timeout of a request. Default 10,000. */
+  /** Default 10,000. */
   readonly timeout?: number;
   /** How often a failed request is retried: after 1, 2, 4, ... s. Default 5. */
   readonly retries?: number;
@@ -37,10 +34,7 @@ export interface RateLimitOptions {
 export interface RateLimitStatus {
   /** `true` before the first snapshot: the server decides. */
   readonly ok: boolean;
-  /**
-   * When the request will be allowed: milliseconds since the epoch by the browser's `Date.now()`, rounded up. `null` if
-   * it is allowed now, or never.
-   */
+  /** When the request will be allowed, like `Date.now()`, rounded up. `null` if it is allowed now, or never. */
   readonly retryAt: number | null;
   /** Whether a snapshot has been received. */
   readonly known: boolean;
@@ -48,7 +42,6 @@ export interface RateLimitStatus {
   readonly error: Error | null;
 }
 
-/** The outcome of a request. */
 export interface RateLimitCheck {
   /** Whole tokens available at `ts`, before the request. */
   readonly value: number;
@@ -57,7 +50,6 @@ export interface RateLimitCheck {
   /** The policy that denies; if none does, the one with the fewest tokens left. */
   readonly config: RateLimitConfig;
   readonly ok: boolean;
-  /** As in {@link RateLimitStatus}. */
   readonly retryAt: number | null;
 }
 
@@ -117,7 +109,6 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
     const entry = () => listener();
     listeners.add(entry);
     if (listeners.size === 1) {
-      // A server has no document.
       globalThis.document?.addEventListener('visibilitychange', shown);
       void refresh();
     }
@@ -195,9 +186,9 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
   }
 
   async function read(): Promise<void> {
-    const requestOptions = { fetch, init, timeout, now, monotonic };
     try {
-      const [status, time] = await Promise.all([request(url, requestOptions), timeUrl ? request(timeUrl, requestOptions) : null]);
+      const get = (from: string) => request(from, { fetch, init, timeout, now, monotonic });
+      const [status, time] = await Promise.all([get(url), timeUrl ? get(timeUrl) : null]);
       const limits = parseSnapshots(status.body);
       const serverNow = time ? parseNow(time.body) : limits[0]?.now;
       if (serverNow !== undefined) {
@@ -265,7 +256,6 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
   return { subscribe, getStatus, check, spend, observe, refresh };
 }
 
-/** The status before the first snapshot. */
 export const UNKNOWN: RateLimitStatus = { ok: true, retryAt: null, known: false, error: null };
 
 function retryAt(now: number, wait: number): number | null {
@@ -290,5 +280,4 @@ const MAX_BACKOFF = 60_000;
 const CLOCK_JUMP = 1000;
 /** The last instant that a `Date` can represent. */
 const LAST_DATE = 8.64e15;
-/** The number of counts cached between two changes. */
 const MAX_COUNTS = 1000;

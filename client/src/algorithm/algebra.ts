@@ -39,7 +39,6 @@ export interface Algebra {
  */
 export const LAST = Number.MAX_SAFE_INTEGER;
 
-/** Before every instant. */
 export const ALREADY = -1;
 
 /** Moves `guess`, which was rounded twice, to the first microsecond that is `enough`. */
