@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Pairs of features, and the tests with each alone: a feature only adds, whichever others are there. `make lint` does
+# Lints the library with each pair of features, and the tests with each feature alone: features only add. `make lint` covers
 # the library with none, each, the default and all.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the crate with the oldest versions that Cargo.toml allows, and runs the library's own tests on them: a lower
-# bound that is too low would otherwise break the build of somebody whose lock file is old.
+# Builds the crate with the oldest versions that Cargo.toml allows, and runs the library's tests on them: a lower bound that
+# is too low would break builds with an old lock file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
@@ -11,7 +11,7 @@ mkdir "$copy/benches"
 cp benches/*.rs "$copy/benches"
 cd "$copy"
 
-# Without what only tests need: its bounds are higher, and would hide ours. RUSTC_BOOTSTRAP lets a stable cargo do it.
+# Without dev-dependencies, whose higher bounds would hide ours. RUSTC_BOOTSTRAP enables the flag in a stable cargo.
 cp Cargo.toml whole.toml
 awk '/^\[/ { dev = /dev-dependencies/ } !dev' whole.toml >Cargo.toml
 RUSTC_BOOTSTRAP=1 cargo update --quiet -Z direct-minimal-versions
@@ -20,6 +20,6 @@ cargo check --quiet --lib
 cargo check --quiet --lib --no-default-features
 echo "builds with the oldest versions that Cargo.toml allows"
 
-# The tests ask for newer versions of a few crates (bytes, serde, hyper-util): cargo moves those, and keeps the others.
+# The tests need newer versions of a few crates (bytes, serde, hyper-util): cargo updates those and keeps the others.
 mv whole.toml Cargo.toml
 cargo test --quiet --lib --all-features

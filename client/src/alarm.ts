@@ -1,12 +1,11 @@
-/** One timer, for the earliest of the instants that anybody waits for (milliseconds of the monotonic clock). */
+/** One timer for the earliest of several due times (milliseconds of the monotonic clock). */
 export interface Alarm {
-  /** Rings at `due` at the latest; earlier if an earlier instant is waited for, or a timer cannot wait that long. */
+  /** Rings at `due` at the latest; earlier for an earlier due time, or if a timer cannot wait that long. */
   set(due: number): void;
-  /** Nobody waits any more. */
+  /** Cancels all due times. */
   clear(): void;
 }
 
-/** An alarm that is not set. */
 export function createAlarm(monotonic: () => number, ring: () => void): Alarm {
   let timer: ReturnType<typeof setTimeout> | undefined;
   let earliest = Infinity;
@@ -26,7 +25,7 @@ export function createAlarm(monotonic: () => number, ring: () => void): Alarm {
           earliest = Infinity;
           ring();
         },
-        Math.min(wait, LONGEST_TIMEOUT),
+        Math.min(wait, MAX_TIMEOUT),
       );
     }
   }
@@ -34,5 +33,5 @@ export function createAlarm(monotonic: () => number, ring: () => void): Alarm {
   return { set, clear };
 }
 
-/** A longer one would be taken for none at all. */
-const LONGEST_TIMEOUT = 2 ** 31 - 1;
+/** Milliseconds; browsers treat longer timeouts as 0. */
+const MAX_TIMEOUT = 2 ** 31 - 1;

@@ -1,40 +1,39 @@
 import type { Row } from './algorithm/algebra.js';
-import { turnsOf } from './algorithm/turns.js';
+import { reservationsOf } from './algorithm/reservations.js';
 import { project } from './project.js';
 import type { Snapshot } from './snapshot.js';
 
-/** Whether the caller would wait for its turn, where the quota allows reservations. By default it would not. */
+/** Whether the request may be reserved for later, if the quota allows reservations. Default: no. */
 export interface CalculateOptions {
-  /** However long. */
+  /** Without a bound on the wait. */
   readonly reserve?: boolean;
-  /** Up to so many microseconds. */
+  /** The longest acceptable wait. */
   readonly maxWaitMicros?: number;
 }
 
-/** What the server would answer. Times are in whole microseconds, as in the snapshot. */
+/** The server's decision. Times are in whole microseconds, as in the snapshot. */
 export interface RateLimitResult {
-  /** Whether the tokens would be spent, now or for a later turn. */
+  /** Whether the tokens would be spent, now or by a reservation. */
   readonly ok: boolean;
-  /** Whole tokens that could be spent at once before this. */
+  /** Whole tokens available before the request. */
   readonly available: number;
-  /** Whole tokens that could be spent at once after it; of a denial as many as before. */
+  /** Whole tokens available after it; the same as before if it is denied. */
   readonly remaining: number;
-  /** Until the turn of a reservation; 0 if it is now, or there is none. */
+  /** Time until a reservation is due; 0 if it is due now, or there is none. */
   readonly wait: number;
-  /** Of a denial: the shortest wait after which the same ask succeeds; `null` if it never does, or is `ok`. */
+  /** The shortest wait after which the same request succeeds; `null` if it never does, or is `ok`. */
   readonly retryAfter: number | null;
-  /** The row that it leaves; of a denial as it stands. */
+  /** The resulting row; unchanged if the request is denied. */
   readonly row: Row;
 }
 
 /**
- * What the server that answered `snapshot` would say at `now` (microseconds since the Unix epoch, by the server's
- * clock) to a request that costs `count` tokens, if nobody else spends until then.
+ * Computes the server's decision at `now` (microseconds since the Unix epoch, by the server's clock) on a request that
+ * costs `count` tokens, if no other request spends until then. A `count` of 0 asks whether the key is out of debt.
  *
- * The same operations on the same doubles as the server's, so that both decide alike to the last bit. A `count` of 0
- * asks whether the key is out of debt.
+ * Uses the same operations on the same doubles as the server, so both decide alike to the last bit.
  *
- * @throws RangeError if `count` is no whole number from 0 to 2^53 - 1.
+ * @throws RangeError if `count` is not a whole number from 0 to 2^53 - 1.
  */
 export function calculateRateLimit(
   snapshot: Snapshot,
@@ -42,15 +41,15 @@ export function calculateRateLimit(
   count: number,
   options: CalculateOptions = {},
 ): RateLimitResult {
-  const { quota, at, row: before, state, available, retryAt: fitsAt, barred } = project(snapshot, now, count);
+  const { quota, at, row: before, state, available, retryAt: fitsAt, blocked } = project(snapshot, now, count);
   const maxWait = options.reserve ? Infinity : options.maxWaitMicros;
-  const waits = maxWait !== undefined && snapshot.max_reserved !== 0 && !barred;
-  const turns = waits ? turnsOf(snapshot, quota, maxWait) : null;
+  const waits = maxWait !== undefined && snapshot.max_reserved !== 0 && !blocked;
+  const reservations = waits ? reservationsOf(snapshot, quota, maxWait) : null;
 
-  const due = fitsAt > at && turns ? turns.turn(before, at, count) : fitsAt;
-  const ok = turns ? due < Infinity : due === at;
-  const retryAt = ok ? Infinity : turns ? turns.retryAt(state, at, count) : fitsAt;
-  // A foreign row stays as it is until something is spent, or promised.
+  const due = fitsAt > at && reservations ? reservations.due(before, at, count) : fitsAt;
+  const ok = reservations ? due < Infinity : due === at;
+  const retryAt = ok ? Infinity : reservations ? reservations.retryAt(state, at, count) : fitsAt;
+  // A foreign row changes only when something is spent or reserved.
   const row = ok && (count || due > at) ? { ...before, spent: before.spent + count } : state;
   return {
     ok,

@@ -1,23 +1,21 @@
-/**
- * The server's clock, as this page sees it: how far it is ahead of the page's own monotonic clock. The time of day that
- * the browser believes in plays no part.
- */
+/** An estimate of the server's clock, relative to the page's monotonic clock. The browser's time of day is not used. */
 export interface ServerClock {
   /**
-   * A server said `now` (microseconds) in answer to a request sent and answered at these instants of the monotonic
-   * clock (milliseconds). Half the round trip is the best guess at the way back, and is off by at most the other half.
-   * That is waited too: a clock that runs ahead would open a button for a request that is refused.
+   * Records that the server reported `now` (microseconds) in a response to a request sent and answered at these
+   * instants of the monotonic clock (milliseconds). Half the round trip is the best estimate of the way back, and is
+   * off by at most the other half. The clock is set back by that half too: one that runs ahead would enable a button
+   * too early.
    *
-   * The sample with the shortest round trip stays, until the drift since then may have made it the worse one.
+   * The sample with the shortest round trip is kept until drift may have made it the worse one.
    */
   sample(now: number, sent: number, received: number): void;
-  /** The next sample counts, whatever its round trip: the monotonic clock may have stood still meanwhile. */
+  /** Makes the next sample count, whatever its round trip: the monotonic clock may have stopped meanwhile. */
   distrust(): void;
-  /** The server's time, microseconds since the epoch, when the monotonic clock tells `monotonic` milliseconds. */
+  /** The server's time (microseconds since the epoch) at `monotonic` (milliseconds). */
   at(monotonic: number): number;
 }
 
-/** A clock that is `offset` milliseconds ahead of the monotonic one, as long as no server told its time. */
+/** `offset` is how far the server is ahead until the first sample, in milliseconds. */
 export function createServerClock(offset: number): ServerClock {
   let shortest = Infinity;
   let sampledAt = 0;
@@ -37,5 +35,5 @@ export function createServerClock(offset: number): ServerClock {
   };
 }
 
-/** Two computers' clocks drift apart by less than 100 microseconds a second. */
+/** Two computers' clocks drift apart by less than 100 microseconds per second. */
 const DRIFT = 1e-4;

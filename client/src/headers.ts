@@ -1,27 +1,26 @@
-/** What `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11) say of one policy. */
+/** One policy in `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11). */
 export interface RateLimitItem {
-  /** The policy's name. */
   readonly policy: string;
   /** Tokens left: `r`. */
   readonly remaining: number;
-  /** Seconds for which that holds, rounded up: `t`. `null` if the response does not say. */
+  /** Seconds for which that holds, rounded up: `t`. `null` if absent. */
   readonly reset: number | null;
-  /** The most tokens that can be spent at once: `q` of the policy. */
+  /** The policy's capacity: `q`. */
   readonly quota: number | null;
-  /** Seconds in which so many are paid back: `w` of the policy. */
+  /** Seconds in which `q` tokens are repaid: `w`. */
   readonly window: number | null;
 }
 
-/** Reads header fields; a `Headers` does. */
+/** A source of header fields, such as `Headers`. */
 export interface HeaderSource {
   get(name: string): string | null;
 }
 
 /**
- * Reads `RateLimit` and `RateLimit-Policy`, several policies in one field or in several.
+ * Parses `RateLimit` and `RateLimit-Policy`, with several policies in one or more fields.
  *
- * A field that is no list of structured items (RFC 9651), or longer than 8 KiB, is ignored as a whole; an item without
- * a name or without `r` is ignored by itself.
+ * A field that is not a list of structured items (RFC 9651), or is longer than 8 KiB, is ignored; so is an item without
+ * a name or without `r`.
  */
 export function parseRateLimit(headers: HeaderSource): RateLimitItem[] {
   const policies = new Map(parseList(headers.get('ratelimit-policy')));
@@ -38,11 +37,10 @@ export function parseRateLimit(headers: HeaderSource): RateLimitItem[] {
 }
 
 /**
- * Reads `Retry-After`: seconds, or a date in any of the three forms of RFC 9110, section 5.6.7.
+ * Parses `Retry-After`: seconds, or a date in any of the three forms of RFC 9110, section 5.6.7. A date is relative to
+ * the response's `Date`, otherwise to `now` (milliseconds since the epoch).
  *
- * A date is taken relative to the response's own `Date`, or else to `now` (milliseconds since the epoch).
- *
- * @returns milliseconds from now, `null` if there is no such field or it is neither.
+ * @returns milliseconds from now, `null` if the field is absent or malformed.
  */
 export function parseRetryAfter(headers: HeaderSource, now: number): number | null {
   const value = headers.get('retry-after');
@@ -54,11 +52,11 @@ export function parseRetryAfter(headers: HeaderSource, now: number): number | nu
   return Number.isNaN(wait) ? null : Math.max(wait, 0);
 }
 
-/** The strings of a list, each with its parameters; none if the field is malformed. */
+/** The strings of a list with their parameters; none if the field is malformed. */
 function parseList(field: string | null): [string, Map<string, string>][] {
   const text = (field ?? '').trim();
   const members: [string, Map<string, string>][] = [];
-  if (text.length > LONGEST_FIELD || text.endsWith(',')) {
+  if (text.length > MAX_FIELD_LEN || text.endsWith(',')) {
     return [];
   }
   for (let at = 0; at < text.length; at = MEMBER.lastIndex) {
@@ -75,22 +73,21 @@ function parseList(field: string | null): [string, Map<string, string>][] {
   return members;
 }
 
-/** An integer of a structured field, not negative: at most 15 digits, so exact. */
+/** Parses a non-negative integer of a structured field: at most 15 digits, so exact. */
 function integer(value: string | undefined): number | null {
   return /^\d{1,15}$/.test(value ?? '') ? Number(value) : null;
 }
 
-/** Milliseconds since the epoch, `NaN` if it is no date. */
+/** Milliseconds since the epoch, or `NaN`. */
 function httpDate(value: string | null): number {
-  // `Date.parse` takes nearly anything. The oldest of the three forms does not say that it is UTC.
+  // `Date.parse` accepts nearly anything, and the oldest of the three forms does not name its time zone, UTC.
   const form = HTTP_DATE.exec(value ?? '');
   return form ? Date.parse(form[1] ? form[0] : `${form[0]} GMT`) : NaN;
 }
 
-/** Characters. */
-const LONGEST_FIELD = 8192;
+const MAX_FIELD_LEN = 8192;
 const CHARACTERS = String.raw`(?:[ !#-[\]-~]|\\["\\])*`;
-/** A string, or any other bare item, which are of no interest. */
+/** A string, or any other bare item. */
 const VALUE = `"${CHARACTERS}"|[\\w!#$%&'*+./:?@^|~=\`-]+`;
 const KEY = '[a-z*][\\w.*-]*';
 const PARAMETER = new RegExp(`; *(${KEY})(?:=(${VALUE}))?`, 'g');

@@ -1,27 +1,27 @@
 import { parseRateLimit, parseRetryAfter, type HeaderSource, type RateLimitItem } from './headers.js';
 
-/** What a response forbids for a time: requests that cost more than `remaining`. */
+/** A temporary ban from a response, on requests that cost more than `remaining`. */
 export interface Hold {
-  /** The policy that it is about; absent if it is all requests. */
+  /** The policy; absent if all requests are banned. */
   readonly policy?: string;
-  /** The policies that the response names as the reason; none if its headers are of a family without names. */
+  /** The policies that the response names; empty if its header family has no names. */
   readonly items: readonly RateLimitItem[];
-  /** Tokens; -1 forbids every request. */
+  /** Tokens; -1 bans every request. */
   readonly remaining: number;
-  /** Tokens; what costs more never fits. */
+  /** Tokens; a request that costs more never fits. */
   readonly quota?: number | null;
   /** Instants of the monotonic clock, milliseconds. */
   readonly since: number;
   readonly until: number;
 }
 
-/** A response to a limited request; a `Response` is one. */
+/** A response to a limited request, such as a `Response`. */
 export interface LimitedResponse {
   readonly status: number;
   readonly headers: HeaderSource;
 }
 
-/** What `response` forbids, that came at `since` (of the monotonic clock) and `now` (since the epoch). */
+/** The bans in a response that arrived at `since` (monotonic clock), which is `now` since the epoch; milliseconds. */
 export function holdsOf({ status, headers }: LimitedResponse, now: number, since: number): Hold[] {
   const items = parseRateLimit(headers);
   const holds: Hold[] = items.map((item) => {

@@ -3,27 +3,26 @@ import { isForeign } from './algorithm/changed.js';
 import { quotaOf, type Quota } from './algorithm/quota.js';
 import type { Snapshot } from './snapshot.js';
 
-/** How a limit stands at an instant, for somebody who would not wait for a turn. Microseconds. */
+/** The state of a limit at an instant, for a request without a reservation. Microseconds. */
 export interface Projected {
   readonly quota: Quota;
-  /** The instant. */
   readonly at: number;
-  /** The row, rolled to it. */
+  /** The row, rolled to `at`. */
   readonly row: Row;
-  /** The row, rolled unless it is foreign: as it stands until something is spent. */
+  /** The row, rolled unless it is foreign: such a row changes only when something is spent. */
   readonly state: Row;
-  /** Whole tokens that could be spent at once. */
+  /** Whole tokens that can be spent at `at`. */
   readonly available: number;
-  /** When the cost fits: the instant itself, a later one, or `Infinity`. */
+  /** When the cost fits: `at`, a later instant, or `Infinity`. */
   readonly retryAt: number;
-  /** Whether the user is kept out, whatever the row says. */
-  readonly barred: boolean;
+  /** Whether the user is blocked, regardless of the row. */
+  readonly blocked: boolean;
 }
 
 /**
  * Projects `snapshot` to `now` (microseconds since the epoch), for a cost of `count` tokens.
  *
- * @throws RangeError if `count` is no whole number from 0 to 2^53 - 1.
+ * @throws RangeError if `count` is not a whole number from 0 to 2^53 - 1.
  */
 export function project(snapshot: Snapshot, now: number, count: number): Projected {
   checkCount(count);
@@ -34,12 +33,11 @@ export function project(snapshot: Snapshot, now: number, count: number): Project
   const row = quota.roll(read, at);
   const state = isForeign(read, at) ? read : row;
   const fitsAt = quota.fits(row, at, count) ? at : quota.when(state, at, capacity - count);
-  const barred = not_before > at;
+  const blocked = not_before > at;
   const retryAt = Math.max(fitsAt, not_before === LAST ? Infinity : not_before);
-  return { quota, at, row, state, retryAt, barred, available: barred ? 0 : quota.available(row, at) };
+  return { quota, at, row, state, retryAt, blocked, available: blocked ? 0 : quota.available(row, at) };
 }
 
-/** @throws RangeError if `count` is not a number of tokens. */
 export function checkCount(count: number): void {
   if (!Number.isSafeInteger(count) || count < 0) {
     throw new RangeError(`tollgate: count is ${count}; it must be a whole number of tokens from 0 to 2^53 - 1`);

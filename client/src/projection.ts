@@ -4,28 +4,27 @@ import { holdsOf, type Hold, type LimitedResponse } from './holds.js';
 import { project } from './project.js';
 import type { RateLimitConfig, Snapshot } from './snapshot.js';
 
-/** What would become of a request. */
 export interface Decision {
-  /** Milliseconds until it passes; `Infinity` if it never does. */
+  /** Milliseconds until it is allowed; `Infinity` if it never is. */
   readonly wait: number;
-  /** Whole tokens that could be spent at once. */
+  /** Whole tokens that can be spent. */
   readonly value: number;
-  /** The policy that stands in the way; if none does, the one with the fewest tokens left. */
+  /** The policy that denies; if none does, the one with the fewest tokens left. */
   readonly config: RateLimitConfig | null;
 }
 
-/** What is known of a user's limits, projected to any instant (milliseconds of the monotonic clock). */
+/** A user's limits, projected to any instant (milliseconds of the monotonic clock). */
 export interface Projection {
   decide(at: number, count: number): Decision;
-  /** The server was `asked` how its limits stand, and answered this. */
+  /** Replaces the limits by a snapshot that was requested at `asked`. */
   replace(limits: readonly Snapshot[], asked: number): void;
-  /** A request that was sent at `at` cost `count`. */
+  /** Charges `count` at `at`. */
   spend(count: number, at: number): void;
-  /** Says whether `response`, which came at `now` (milliseconds since the epoch), refused what was thought to pass. */
+  /** Applies a response received at `now` (milliseconds since the epoch); returns whether it refused unexpectedly. */
   observe(response: LimitedResponse, now: number): boolean;
 }
 
-/** Of which nothing is known yet but the names of some of its `policies`. */
+/** `policies` are the names known before the first snapshot. */
 export function createProjection(
   clock: ServerClock,
   monotonic: () => number,
@@ -65,41 +64,41 @@ export function createProjection(
   function spend(count: number, at: number): void {
     limits = limits.map((limit) => {
       const { row } = project(limit, clock.at(at), 0);
-      // The row belongs to this quota from now on.
+      // Spending makes the row this quota's own.
       const { clear: _, written_by: __, ...own } = limit;
       return { ...own, ...row, spent: Math.min(row.spent + count, LAST) };
     });
-    settle();
+    dropHolds();
   }
 
-  /** Drops what headers said that is past, that rows know as well, or that is about another limit. */
-  function settle(): void {
+  /** Drops holds that are past, covered by a row, or about another limit. */
+  function dropHolds(): void {
     const now = monotonic();
-    // A header rounds up to whole seconds, a row knows the microsecond; unless it is behind.
+    // A row is exact to the microsecond, while headers round up to seconds; unless the row is behind.
     const known = ({ items }: Hold): boolean =>
       items.some(({ policy, remaining }) => {
         const limit = limitOf(policy);
         return limit && project(limit, clock.at(now), 0).available <= remaining;
       });
-    holds = holds.filter((hold) => hold.until > now && !known(hold) && mayBeOwn(hold)).slice(-MOST_HOLDS);
+    holds = holds.filter((hold) => hold.until > now && !known(hold) && mayBeOwn(hold)).slice(-MAX_HOLDS);
   }
 
   function observe(response: LimitedResponse, now: number): boolean {
-    const said = holdsOf(response, now, monotonic());
-    const fresh = said.filter(mayBeOwn);
+    const received = holdsOf(response, now, monotonic());
+    const fresh = received.filter(mayBeOwn);
     holds = [...holds.filter(({ policy }) => !fresh.some((hold) => hold.policy === policy)), ...fresh];
-    settle();
-    return response.status === 429 && (!said.length || fresh.some((hold) => holds.includes(hold)));
+    dropHolds();
+    return response.status === 429 && (!received.length || fresh.some((hold) => holds.includes(hold)));
   }
 
-  /** Headers without names may be about this limit: they count until the next snapshot. */
+  /** Holds without names may be about this limit, so they count until the next snapshot. */
   const isOwn = ({ items }: Hold): boolean =>
     !items.length || items.some(({ policy }) => limitOf(policy) || policies.includes(policy));
-  /** Before the first snapshot, which names the policies, every hold is kept. */
+  /** Before the first snapshot names the policies, every hold is kept. */
   const mayBeOwn = (hold: Hold): boolean => !limits.length || isOwn(hold);
   const limitOf = (policy: string): Snapshot | undefined => limits.find((limit) => limit.policy === policy);
 
   return { decide, replace, spend, observe };
 }
 
-const MOST_HOLDS = 100;
+const MAX_HOLDS = 100;

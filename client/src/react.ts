@@ -2,25 +2,24 @@ import { useCallback, useEffect, useMemo, useReducer, useSyncExternalStore } fro
 import { createRateLimit, identityOf } from './shared.js';
 import { UNKNOWN, type RateLimitOptions, type RateLimitStatus, type RateLimitStore } from './store.js';
 
-/** What a component wants to know, and the options of `createRateLimit`. */
 export interface UseRateLimitOptions extends Omit<RateLimitOptions, 'url'> {
   /** Tokens that the request costs. Default 1. */
   readonly count?: number;
 }
 
-/** How the limit stands, and what to tell its store. */
 export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | 'observe' | 'refresh'> {
   readonly status: RateLimitStatus;
 }
 
 /**
- * How a limit stands for requests of `count` tokens. Renders again exactly when that changes. Where `source`, `init` or
- * `key` change, as when another user signs in, nothing is known until that one's snapshot is there.
+ * Returns the state of a limit for requests of `count` tokens, and renders again exactly when it changes. When
+ * `source`, `init` or `key` change, for example because another user signs in, the status is unknown until the next
+ * snapshot.
  *
- * @param source - the status endpoint, whose store is shared as `createRateLimit` shares it; or a store of your own.
+ * @param source - the status endpoint, whose store is shared as by `createRateLimit`; or your own store.
  */
 export function useRateLimit(source: string | RateLimitStore, options: UseRateLimitOptions = {}): UseRateLimit {
-  // Kept as long as the request is the same one: where stores are not shared, another would ask anew at each render.
+  // Memoized by the request: on a server, where stores are not shared, each render would create another.
   const [identity, create] =
     typeof source === 'string'
       ? [identityOf({ ...options, url: source }), () => createRateLimit({ ...options, url: source })]
@@ -34,8 +33,8 @@ export function useRateLimit(source: string | RateLimitStore, options: UseRateLi
 }
 
 /**
- * Whole seconds until `retryAt` (milliseconds since the epoch, like `Date.now()`), rounded up; 0 if it is `null` or
- * past. Renders again whenever that changes.
+ * Returns the whole seconds until `retryAt` (milliseconds since the epoch), rounded up; 0 if it is `null` or past.
+ * Renders again whenever that changes.
  */
 export function useCountdown(retryAt: number | null): number {
   const [, tick] = useReducer((ticks: number) => ticks + 1, 0);
@@ -50,5 +49,5 @@ export function useCountdown(retryAt: number | null): number {
   return Math.ceil(left / 1000);
 }
 
-/** On a server, and until the page is hydrated. */
+/** The status on a server, and until the page is hydrated. */
 const unknown = (): RateLimitStatus => UNKNOWN;

@@ -1,14 +1,14 @@
 import { parseRetryAfter } from './headers.js';
 
-/** Why the server could not be asked how a limit stands. */
+/** A failed request for a snapshot or for the server's time. */
 export class RateLimitError extends Error {
   override readonly name = 'RateLimitError';
 
   constructor(
     message: string,
-    /** Whether asking again may help. */
+    /** Whether a retry may succeed. */
     readonly temporary: boolean,
-    /** Milliseconds that the server asked us to wait before. */
+    /** Milliseconds that the server requires before a retry. */
     readonly retryAfter = 0,
     cause?: unknown,
   ) {
@@ -16,14 +16,14 @@ export class RateLimitError extends Error {
   }
 }
 
-/** A JSON answer, and when it was asked for and came, in milliseconds of the monotonic clock. */
+/** A JSON response, with the times of request and response in milliseconds of the monotonic clock. */
 export interface Answer {
   readonly body: unknown;
   readonly sent: number;
   readonly received: number;
 }
 
-/** What a request needs to know. Times in milliseconds. */
+/** Times in milliseconds. */
 export interface RequestOptions {
   readonly fetch: typeof globalThis.fetch;
   readonly init: RequestInit | undefined;
@@ -33,9 +33,9 @@ export interface RequestOptions {
 }
 
 /**
- * Asks for JSON, never from a cache.
+ * Fetches JSON, never from a cache.
  *
- * @throws RateLimitError whatever goes wrong, after `timeout` at the latest.
+ * @throws RateLimitError on any failure, after `timeout` at the latest.
  */
 export async function request(url: string, options: RequestOptions): Promise<Answer> {
   const { fetch, init, timeout, now, monotonic } = options;
@@ -60,14 +60,14 @@ export async function request(url: string, options: RequestOptions): Promise<Ans
   }
 }
 
-/** When the answer really came: a page that is busy, as one that loads is, is told later. */
-function arrival(url: string, sent: number, told: number): number {
-  // There is no entry where the browser keeps none, and none that says so much of other origins.
+/** When the response really arrived: a busy page, for example while loading, is notified later. */
+function arrival(url: string, sent: number, notified: number): number {
+  // The entry may be missing, and its `responseStart` is 0 for other origins.
   const start = (performance.getEntriesByName(url).at(-1) as PerformanceResourceTiming | undefined)?.responseStart ?? 0;
-  return start > sent && start <= told ? start : told;
+  return start > sent && start <= notified ? start : notified;
 }
 
-/** Not every `fetch` that a caller may bring heeds its signal. */
+/** A custom `fetch` may ignore its signal. */
 function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     signal.addEventListener('abort', () => reject(signal.reason), { once: true });

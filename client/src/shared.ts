@@ -1,12 +1,11 @@
 import { createStore, type RateLimitOptions, type RateLimitStore } from './store.js';
 
 /**
- * A store of one limit. It does nothing until it is subscribed to or refreshed.
+ * Creates a store of one limit. It does nothing until it is subscribed to or refreshed.
  *
- * On a page, all stores with the same `url`, `timeUrl`, `init` and `key` are one from the first listener to the last,
- * those of hooks too. Its other options are those of the store that was subscribed to first. When the last listener
- * leaves, it is released: the next listener begins with a new snapshot. Without a `document`, as on a server that renders
- * for many users, nothing is shared.
+ * On a page, all stores and hooks with the same `url`, `timeUrl`, `init` and `key` share one store from the first
+ * listener to the last; the other options are those of the first. The next listener starts with a new snapshot. Without
+ * a `document`, as in server rendering, nothing is shared.
  */
 export function createRateLimit(options: RateLimitOptions): RateLimitStore {
   if (!globalThis.document) {
@@ -28,10 +27,10 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
   };
 }
 
-/** What tells one user's limit from another's: all that is sent, and `key`. Equal headers are equal however spelled. */
+/** The identity of a user's limit: everything that is sent, and `key`. Headers are normalized. */
 export function identityOf({ url, timeUrl, init, key }: RateLimitOptions): string {
   return JSON.stringify([url, timeUrl, key, { ...init, headers: [...new Headers(init?.headers)] }]);
 }
 
-/** Those that have listeners. */
+/** Stores that have listeners. */
 const stores = new Map<string, RateLimitStore>();

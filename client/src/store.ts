@@ -6,96 +6,88 @@ import { createProjection } from './projection.js';
 import { RateLimitError, request } from './request.js';
 import { parseNow, parseSnapshots, type RateLimitConfig } from './snapshot.js';
 
-/** Where and how to ask. Times in milliseconds. */
+/** The options of a store. Times in milliseconds. */
 export interface RateLimitOptions {
-  /** The status endpoint: answers a `Snapshot`, or `{ limits: [snapshot, ...] }` of several policies. */
+  /** The status endpoint: returns a `Snapshot`, or `{ limits: [snapshot, ...] }` for several policies. */
   readonly url: string;
-  /** A server-time endpoint, `{ now }`: asked too, where `url`'s answers may come from a cache. */
+  /** A server-time endpoint, `{ now }`, for when responses of `url` may come from a cache. */
   readonly timeUrl?: string;
-  /** Credentials, headers and the like of both requests. */
+  /** Options of both requests. */
   readonly init?: RequestInit;
-  /**
-   * Who or what is limited, where neither `url` nor `init` tells: the user's id, if a cookie says who asks. Stores with
-   * other keys share nothing.
-   */
+  /** Identifies the user if `url` and `init` do not, as with a cookie. Stores with different keys share nothing. */
   readonly key?: string | number | null | undefined;
-  /** Names of the limit's policies, for `observe` where `url` cannot be asked. Those of the snapshot are known. */
+  /** Names of the limit's policies, for `observe` without a status endpoint. Those of the snapshot are known. */
   readonly policies?: readonly string[];
-  /** Until a request that is not answered is given up. Default 10,000. */
+  /** Default 10,000. */
   readonly timeout?: number;
-  /** How often a failed request is repeated before the next reason to ask: after 1, 2, 4, ... s. Default 5. */
+  /** How often a failed request is retried: after 1, 2, 4, ... s. Default 5. */
   readonly retries?: number;
-  /** Instead of the global `fetch`. */
+  /** Replaces the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch;
-  /** Instead of `Date.now`: what instants that are handed in and out are compared with. */
+  /** Replaces `Date.now`, the clock of the instants in arguments and results. */
   readonly now?: () => number;
-  /** Instead of `performance.now`: what waits are measured with. */
+  /** Replaces `performance.now`, the clock that measures waits. */
   readonly monotonic?: () => number;
 }
 
-/** Whether a request would pass now. The same object as long as nothing changes. */
+/** Whether a request would be allowed now. The same object as long as nothing changes. */
 export interface RateLimitStatus {
-  /** As long as nothing is known, `true`: let the server decide. */
+  /** `true` before the first snapshot: the server decides. */
   readonly ok: boolean;
-  /**
-   * When the request passes: milliseconds since the epoch, as the browser's own `Date.now()` will tell them, rounded
-   * up. `null` if it passes now, or never will.
-   */
+  /** When the request will be allowed, like `Date.now()`, rounded up. `null` if it is allowed now, or never. */
   readonly retryAt: number | null;
-  /** Whether the server has told how the limit stands. */
+  /** Whether a snapshot has been received. */
   readonly known: boolean;
-  /** Why it was not told the last time that it was asked; `null` if it was. */
+  /** The error of the last request; `null` if it succeeded. */
   readonly error: Error | null;
 }
 
-/** What would become of a request. */
 export interface RateLimitCheck {
-  /** Whole tokens that could be spent at once at `ts`, before the request. */
+  /** Whole tokens available at `ts`, before the request. */
   readonly value: number;
-  /** The instant that was asked about: milliseconds since the epoch, like `Date.now()`. */
+  /** The instant of the request: milliseconds since the epoch, like `Date.now()`. */
   readonly ts: number;
-  /** The policy that stands in the way; if none does, the one with the fewest tokens left. */
+  /** The policy that denies; if none does, the one with the fewest tokens left. */
   readonly config: RateLimitConfig;
   readonly ok: boolean;
-  /** As in {@link RateLimitStatus}. */
   readonly retryAt: number | null;
 }
 
-/** One limit of one user, projected in this page. Its functions may be passed around by themselves. */
+/** One limit of one user, projected in this page. Its functions do not depend on `this`. */
 export interface RateLimitStore {
   /**
-   * Calls `listener` after every change, until the function is called that it returns. While there are listeners,
-   * the snapshot is fetched, failures are retried, and one timer waits for the next change.
+   * Calls `listener` after every change, until the returned function is called. While there are listeners, the snapshot
+   * is fetched, failures are retried, and one timer waits for the next change.
    */
   subscribe(listener: () => void): () => void;
-  /** Whether a request of `count` tokens (default 1) passes now. */
+  /** Whether a request of `count` tokens (default 1) is allowed now. */
   getStatus(count?: number): RateLimitStatus;
   /**
-   * What becomes of a request of `count` tokens (default 1) at `ts` (milliseconds since the epoch, default
-   * `Date.now()`), if nobody spends until then. `null` as long as no snapshot is there.
+   * The outcome of a request of `count` tokens (default 1) at `ts` (milliseconds since the epoch, default
+   * `Date.now()`), if no other request spends until then. `null` before the first snapshot.
    */
   check(ts?: number, count?: number): RateLimitCheck | null;
   /**
-   * A request that cost `count` tokens (default 1) passed: take them off here, so that nobody need ask. `ts` is when
-   * the server charged it, if it took long to answer since; by default now, which waits rather too long than too short.
+   * Subtracts the `count` tokens (default 1) of an allowed request, without fetching. `ts` is when the server charged
+   * it; the default, now, errs on the side of waiting too long.
    */
   spend(count?: number, ts?: number): void;
   /**
-   * Any response of the limited server. What `RateLimit`, `RateLimit-Policy` and `Retry-After` say of this limit's
-   * policies counts where it is stricter than what is known; what they say of others is ignored. A `Retry-After` without
-   * a policy's name counts until the next snapshot. A refusal that was not foreseen has the snapshot fetched again.
+   * Reads the headers of any response of the limited server. `RateLimit`, `RateLimit-Policy` and `Retry-After` apply if
+   * they name this limit's policies and are stricter than the snapshot. A `Retry-After` without a policy's name applies
+   * until the next snapshot. An unexpected refusal fetches the snapshot again.
    */
   observe(response: LimitedResponse): void;
-  /** Fetches the snapshot, once for all who ask meanwhile. Never rejects: `getStatus().error` tells. */
+  /** Fetches the snapshot; concurrent calls share one request. Never rejects: see `getStatus().error`. */
   refresh(): Promise<void>;
 }
 
-/** A store that no other shares. It calls `idle` when its last listener leaves. */
+/** Creates an unshared store. It calls `idle` when its last listener leaves. */
 export function createStore(options: RateLimitOptions, idle?: () => void): RateLimitStore {
   const { url, timeUrl, retries = 5, timeout = 10_000, init, policies = [] } = options;
   const { now = () => Date.now(), monotonic = () => performance.now() } = options;
   const fetch = options.fetch ?? ((...args) => globalThis.fetch(...args));
-  /** The time of day less the monotonic clock. It moves when one of them is set, or stood still. */
+  /** The time of day minus the monotonic clock. It changes when one of them is set or stops. */
   let gap = now() - monotonic();
   const clock = createServerClock(gap);
   const projection = createProjection(clock, monotonic, policies);
@@ -104,7 +96,7 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
 
   let known = false;
   let error: Error | null = null;
-  /** By count: computed when asked for, and anew after each change. */
+  /** By count; computed on demand, discarded on each change. */
   let statuses = new Map<number, Timed>();
   let statusesBefore = statuses;
 
@@ -117,7 +109,6 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
     const entry = () => listener();
     listeners.add(entry);
     if (listeners.size === 1) {
-      // Not there on a server.
       globalThis.document?.addEventListener('visibilitychange', shown);
       void refresh();
     }
@@ -144,7 +135,7 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
     const before = (last ?? statusesBefore.get(count))?.status ?? UNKNOWN;
     const status = isSame(before, fresh) ? before : fresh;
     const timed = { status, until: wait === 0 ? Infinity : at + wait };
-    if (statuses.size >= MOST_COUNTS) {
+    if (statuses.size >= MAX_COUNTS) {
       statuses.clear();
     }
     statuses.set(count, timed);
@@ -161,7 +152,7 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
   function spend(count = 1, ts = now()): void {
     checkCount(count);
     if (flight) {
-      // Nobody can tell whether the answer on its way knows of it. Rather twice than not at all, until the next one.
+      // The pending snapshot may or may not include it. Counting it twice until the next one is safer than not at all.
       spentInFlight += count;
     }
     projection.spend(count, monotonicAt(ts));
@@ -171,7 +162,7 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
   function observe(response: LimitedResponse): void {
     const unforeseen = projection.observe(response, now());
     changed();
-    // Unless it is asked already, as where this is its answer, or soon anyway, or asked not to be.
+    // Not if a request is under way (this may be its response) or scheduled.
     if (unforeseen && !flight && fetchAt === Infinity) {
       void refresh();
     }
@@ -195,14 +186,14 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
   }
 
   async function read(): Promise<void> {
-    const how = { fetch, init, timeout, now, monotonic };
     try {
-      const [status, time] = await Promise.all([request(url, how), timeUrl ? request(timeUrl, how) : null]);
+      const get = (from: string) => request(from, { fetch, init, timeout, now, monotonic });
+      const [status, time] = await Promise.all([get(url), timeUrl ? get(timeUrl) : null]);
       const limits = parseSnapshots(status.body);
-      const told = time ? parseNow(time.body) : limits[0]?.now;
-      if (told !== undefined) {
+      const serverNow = time ? parseNow(time.body) : limits[0]?.now;
+      if (serverNow !== undefined) {
         const { sent, received } = time ?? status;
-        clock.sample(told, sent, received);
+        clock.sample(serverNow, sent, received);
       }
       projection.replace(limits, status.sent);
       projection.spend(spentInFlight, monotonic());
@@ -216,7 +207,7 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
   function failed(cause: Error): void {
     error = cause;
     if (cause instanceof RateLimitError && cause.temporary && failures < retries && listeners.size > 0) {
-      const backoff = Math.min(1000 * 2 ** failures, LONGEST_BACKOFF) * (0.5 + Math.random() / 2);
+      const backoff = Math.min(1000 * 2 ** failures, MAX_BACKOFF) * (0.5 + Math.random() / 2);
       failures += 1;
       fetchAt = monotonic() + Math.max(backoff, cause.retryAfter);
       alarm.set(fetchAt);
@@ -238,7 +229,7 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
     }
   }
 
-  /** The alarm rang, or the page is back: timers and, while the machine slept, a clock may have stood still. */
+  /** Runs when the alarm rings or the page is shown: timers or a clock may have stopped while the machine slept. */
   function wake(): void {
     const gapNow = now() - monotonic();
     if (Math.abs(gapNow - gap) > CLOCK_JUMP) {
@@ -265,15 +256,13 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
   return { subscribe, getStatus, check, spend, observe, refresh };
 }
 
-/** Of any store, as long as nothing is known. */
 export const UNKNOWN: RateLimitStatus = { ok: true, retryAt: null, known: false, error: null };
 
-/** As the browser's clock will tell it. */
 function retryAt(now: number, wait: number): number | null {
   return wait > 0 && wait < Infinity ? Math.min(Math.ceil(now + wait), LAST_DATE) : null;
 }
 
-/** Two clocks that tick by themselves differ by a millisecond from one reading to the next. */
+/** Tolerates a millisecond, by which independent clocks differ between readings. */
 function isSame(a: RateLimitStatus, b: RateLimitStatus): boolean {
   const moved = Math.abs((a.retryAt ?? 0) - (b.retryAt ?? 0));
   return a.ok === b.ok && moved <= 1 && a.known === b.known && a.error === b.error;
@@ -281,15 +270,14 @@ function isSame(a: RateLimitStatus, b: RateLimitStatus): boolean {
 
 interface Timed {
   readonly status: RateLimitStatus;
-  /** Until then it holds by itself: milliseconds of the monotonic clock. */
+  /** Milliseconds of the monotonic clock; valid until then. */
   readonly until: number;
 }
 
-/** Milliseconds: 32 s or so after the sixth failure; nobody waits for longer. */
-const LONGEST_BACKOFF = 60_000;
-/** Milliseconds by which two clocks do not drift apart while a page is open. */
+/** Milliseconds; reached only with more than the default number of retries. */
+const MAX_BACKOFF = 60_000;
+/** Milliseconds; more than two clocks drift apart while a page is open. */
 const CLOCK_JUMP = 1000;
-/** The last instant that a `Date` can tell, whatever a header says. */
+/** The last instant that a `Date` can represent. */
 const LAST_DATE = 8.64e15;
-/** Counts that one page asks about between two changes; more of them are computed again. */
-const MOST_COUNTS = 1000;
+const MAX_COUNTS = 1000;

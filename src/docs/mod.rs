@@ -1,4 +1,4 @@
-//! Pages about the crate: how to choose limits, recipes, where things go wrong, how it is built and why.
+//! Guides: choosing limits, recipes, common mistakes, and the design of the crate.
 
 #[doc = include_str!("choosing/algorithm.md")]
 #[doc = ""]

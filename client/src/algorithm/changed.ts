@@ -2,19 +2,19 @@ import type { RateLimitConfig } from '../snapshot.js';
 import { LAST, type Row } from './algebra.js';
 import { windowsOf } from './windows.js';
 
-/** A row that another quota wrote, and of which something still stands. */
+/** A row that another quota wrote and that is not fully repaid. */
 export type ForeignRow = Row & Required<Pick<Row, 'clear' | 'written_by'>>;
 
-/** Whether another quota wrote `row`, and something of it stands at `now`. */
+/** Whether another quota wrote `row` and it is not fully repaid at `now`. */
 export function isForeign(row: Row, now: number): row is ForeignRow {
   return row.written_by !== undefined && row.spent + row.previous > 0 && now < (row.clear ?? 0);
 }
 
-/** Between token buckets: what either of them has repaid. */
+/** Between token buckets: the larger of both repayments applies. */
 export const FASTER = 1;
-/** As an own row. */
+/** Read like the quota's own row. */
 export const OWN = 2;
-/** The counts stand until the row is clear. */
+/** The counts remain in full until `clear`. */
 export const WHOLE = 3;
 
 /** How a quota reads a foreign row. */
@@ -26,13 +26,13 @@ export function readingOf(config: RateLimitConfig, { written_by, ts, clear }: Fo
   if (algorithm !== 'sliding_window') {
     return algorithm === 'token_bucket' ? FASTER : OWN;
   }
-  // Of a sliding window, `clear` tells the period.
+  // A sliding window's `clear` reveals its period.
   const seconds = Math.ceil((ts + 2 * period) / 1e6);
   const ends = seconds < NEVER ? seconds * 1e6 : LAST;
   return period % 1e6 === 0 && ends === clear && isBoundary(config, ts) ? OWN : WHOLE;
 }
 
-/** Rows count seconds in 32 bits, of which the last stands for the last instant. */
+/** Rows store seconds in 32 bits; the largest value means never. */
 const NEVER = 2 ** 32 - 1;
 
 /** Whether a window of `config` begins at `ts`. */
@@ -41,7 +41,7 @@ export function isBoundary(config: RateLimitConfig, ts: number): boolean {
   return begin(index(ts)) === ts;
 }
 
-/** A row whose counts stand, as an own row that is repaid from `now` on. */
+/** A foreign row whose counts remain, as an own row that is repaid from `now` on. */
 export function whole(config: RateLimitConfig, row: Row, now: number): Row {
   const { index, begin } = windowsOf(config);
   const latest = Math.max(row.ts, now);
@@ -56,13 +56,13 @@ export function whole(config: RateLimitConfig, row: Row, now: number): Row {
   return { ...row, ts };
 }
 
-/** The lesser of `rolled`, where `stands` tokens are left, and of what the bucket that wrote `row` has left. */
-export function faster(row: Row, rolled: Row, stands: number, now: number, clear: number): Row {
-  const left = Math.ceil((row.spent * (clear - now)) / (clear - row.ts));
-  return now > row.ts && clear < LAST && left < stands ? { ...rolled, spent: left, ts: now } : rolled;
+/** `rolled`, which has `spent` tokens left to repay, or the row by the writer's rate, if less is left by that. */
+export function faster(row: Row, rolled: Row, spent: number, now: number, clear: number): Row {
+  const byWriter = Math.ceil((row.spent * (clear - now)) / (clear - row.ts));
+  return now > row.ts && clear < LAST && byWriter < spent ? { ...rolled, spent: byWriter, ts: now } : rolled;
 }
 
-/** The first instant from `from` on, and before `end`, at which `holds`, which once true stays so; else `Infinity`. */
+/** The first instant in `from..end` at which `holds`, which never turns false again; otherwise `Infinity`. */
 export function first(from: number, end: number, holds: (instant: number) => boolean): number {
   if (from >= end || !holds(end - 1)) {
     return Infinity;

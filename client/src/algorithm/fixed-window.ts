@@ -2,13 +2,13 @@ import type { RateLimitConfig } from '../snapshot.js';
 import { ALREADY, LAST, type Algebra } from './algebra.js';
 import { windowsOf } from './windows.js';
 
-/** Fixed window: `rate` tokens are paid back at each boundary; `ts` is the last boundary that has been counted. */
+/** Fixed window: `rate` tokens are repaid at each boundary; `ts` is the last boundary counted. */
 export function fixedWindow(config: RateLimitConfig): Algebra {
   const { rate, period, capacity } = config;
   const { index, begin } = windowsOf(config);
 
   return {
-    // Below 10^15, a quotient that is no integer is never rounded to one below it.
+    // Below 10^15, a fractional quotient is never rounded down to an integer.
     fill: Math.ceil((capacity || 1) / rate) * period,
 
     roll(row, now) {

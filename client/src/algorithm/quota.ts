@@ -5,24 +5,24 @@ import { fixedWindow } from './fixed-window.js';
 import { slidingWindow } from './sliding-window.js';
 import { tokenBucket } from './token-bucket.js';
 
-/** What a quota says of rows. Instants in microseconds; tokens. */
+/** A quota's operations on rows. Instants in microseconds. */
 export interface Quota {
-  /** The row brought to `now`. The other functions take rows that were. */
+  /** The row at `now`. The other functions take such rows. */
   roll(row: Row, now: number): Row;
-  /** Whole tokens that could be spent at once. */
+  /** Whole tokens that can be spent. */
   available(row: Row, now: number): number;
   /** Whether `cost` fits without waiting. */
   fits(row: Row, now: number, cost: number): boolean;
-  /** Whether no more than `level` stands as spent. */
+  /** Whether at most `level` is spent. */
   within(row: Row, now: number, level: number): boolean;
   /**
-   * The first instant from `now` on at which that holds without further spending, `Infinity` if there is none. Takes a
-   * foreign row as it is.
+   * The first instant from `now` on at which `within` holds without further spending, `Infinity` if there is none.
+   * Takes foreign rows unrolled.
    */
   when(row: Row, now: number, level: number): number;
 }
 
-/** The algebra of `config`, with what all algorithms have in common. */
+/** The operations of `config`: its algorithm's, plus those common to all algorithms. */
 export function quotaOf(config: RateLimitConfig): Quota {
   const limit = config.capacity;
   const algebra = ALGEBRAS[config.algorithm](config);
@@ -52,11 +52,11 @@ export function quotaOf(config: RateLimitConfig): Quota {
       spent += reading === WHOLE ? previous : 0;
       previous = reading === OWN ? previous : 0;
     } else if (state.written_by || (config.algorithm === 'sliding_window' && !isBoundary(config, ts))) {
-      // Repaid, or not written under this quota.
+      // Fully repaid, or not written under this quota.
       [spent, previous] = [0, 0];
     }
     let row: Row = { spent, ts, previous };
-    // The clock was far ahead: forgiven, unless so much is owed that it would not be paid back by then either.
+    // The clock was far ahead: forgive the row, unless its debt would not be repaid by then either.
     if (ts - now > algebra.fill && when({ ...row, ts: now }, now, 0) < ts) {
       row = { spent: 0, ts: now, previous: 0 };
       reading = OWN;
@@ -76,7 +76,7 @@ export function quotaOf(config: RateLimitConfig): Quota {
 
     available(row, now) {
       const left = limit - algebra.spent(row, now) + 1e-6;
-      // Whatever would be allowed, and not one more: so let that test have the last word.
+      // `fits` decides, so that exactly what is reported would be allowed.
       const guess = Math.floor(Math.min(Math.max(left, 0), limit));
       return guess > 0 && !fits(row, now, guess) ? guess - 1 : guess;
     },

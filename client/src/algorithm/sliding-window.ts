@@ -3,19 +3,19 @@ import { ALREADY, tighten, type Algebra, type Row } from './algebra.js';
 import { windowsOf } from './windows.js';
 
 /**
- * Sliding window: `spent` is the current window's count, `ts` the boundary where it began, `previous` the count of the
- * window before, weighted by how much of that one is still in view.
+ * Sliding window: `spent` is the current window's count, `ts` the boundary where it began, `previous` the previous
+ * window's count, weighted by how much of that window is still in view.
  */
 export function slidingWindow(config: RateLimitConfig): Algebra {
   const { period } = config;
   const { index, begin, offset } = windowsOf(config);
 
-  /** The part of the window before's `count` that is still in view after `elapsed` microseconds of this one. */
-  // Rounded twice: at the very beginning of a window that may come out above the whole.
+  /** The part of the previous window's `count` still in view after `elapsed` microseconds of this one. */
+  // `min`: two roundings can exceed the whole at the beginning of a window.
   const inView = (count: number, elapsed: number): number => Math.min((count * (period - elapsed)) / period, count);
-  /** Of a row at `now`; a row ahead of the clock is at the beginning of its window. */
+  /** For a row at `now`; a row ahead of the clock is at the beginning of its window. */
   const previousInView = (row: Row, now: number): number => inView(row.previous, now < row.ts ? 0 : offset(now));
-  /** The microseconds of a window after which at most `room` of the window before's `count` is in view. */
+  /** Microseconds into a window after which at most `room` of the previous window's `count` is in view. */
   const outOfView = (count: number, room: number): number =>
     count <= room
       ? 0
@@ -44,10 +44,10 @@ export function slidingWindow(config: RateLimitConfig): Algebra {
       const room = level - row.spent;
       const window = index(row.ts);
       if (room < 0) {
-        // Not before the next window, in which this one is the one before.
+        // Not before the next window, where this one becomes the previous.
         return begin(window + 1, outOfView(row.spent, level));
       }
-      // Later in this window, when less of the one before is in view.
+      // Later in this window, when less of the previous one is in view.
       return row.previous <= room ? ALREADY : begin(window, outOfView(row.previous, room));
     },
   };

@@ -2,8 +2,8 @@ import type { RateLimitConfig } from '../snapshot.js';
 import { ALREADY, tighten, type Algebra } from './algebra.js';
 
 /**
- * Token bucket: spending is paid back smoothly. `ts` moves in whole grains, `rate / period` in lowest terms, so that
- * whole tokens stay whole; only the rest of a grain is computed in floating point.
+ * Token bucket: spending is repaid smoothly. `ts` moves in whole grains, `rate / period` in lowest terms, so that whole
+ * tokens stay whole; only the rest of a grain is computed in floating point.
  */
 export function tokenBucket({ rate, period, capacity }: RateLimitConfig): Algebra {
   const common = greatestCommonDivisor(rate, period);
@@ -11,11 +11,11 @@ export function tokenBucket({ rate, period, capacity }: RateLimitConfig): Algebr
   const micros = period / common;
 
   const since = (ts: number, now: number): number => Math.max(now - ts, 0);
-  // Multiplied before divided, as the server does.
+  // Multiplies before dividing, as the server does.
   const repaid = (elapsed: number): number => (elapsed * tokens) / micros;
 
   return {
-    // The one product of the algebra that has to be exact beyond 2^53.
+    // The only product that must be exact beyond 2^53.
     fill: Number((BigInt(capacity || 1) * BigInt(micros) + BigInt(tokens - 1)) / BigInt(tokens)),
 
     roll(row, now) {
@@ -39,7 +39,7 @@ export function tokenBucket({ rate, period, capacity }: RateLimitConfig): Algebr
       }
       const grains = Math.floor(debt / tokens);
       const rest = debt - grains * tokens;
-      // Of a debt beyond what doubles count, the quotient may be rounded up and the rest be less than nothing.
+      // For a debt beyond 2^53, the quotient may be rounded up, and the rest negative.
       const elapsed = Math.max(Math.ceil((rest * micros) / tokens), 0);
       return row.ts + (grains * micros + tighten(elapsed, (elapsed) => repaid(elapsed) >= rest));
     },

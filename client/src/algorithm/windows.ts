@@ -1,20 +1,19 @@
 import type { RateLimitConfig } from '../snapshot.js';
 
-/** Windows of one length, numbered. Instants in microseconds. */
+/** Numbered windows of one length. Instants in microseconds. */
 export interface Windows {
-  /** The number of the window in which `now` lies; 0 is the one that began at the epoch or before it. */
+  /** The number of the window that contains `now`; 0 is the one that began at or before the epoch. */
   index(now: number): number;
-  /** Where window `index` begins, or the instant `offset` microseconds into it; not before the epoch. */
+  /** The instant `offset` microseconds into window `index`; not before the epoch. */
   begin(index: number, offset?: number): number;
-  /** How far `now` is into its window, in microseconds. */
+  /** How far `now` is into its window. */
   offset(now: number): number;
 }
 
-/** The windows of a quota. */
 export function windowsOf({ period, start }: RateLimitConfig): Windows {
   return {
     index(now) {
-      // `start` is taken off first: a period more may be beyond what a double counts. The division leaves no rest.
+      // `start` is subtracted first, because a period more may exceed 2^53. The division is exact.
       const since = now - start;
       return since < 0 ? 0 : (since - (since % period)) / period + 1;
     },

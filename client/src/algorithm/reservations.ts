@@ -4,16 +4,16 @@ import { FASTER, first, isForeign, OWN, readingOf } from './changed.js';
 import type { Quota } from './quota.js';
 import { windowsOf } from './windows.js';
 
-/** What a quota says to somebody who would wait for a turn. Instants in microseconds, `Infinity` if there is none. */
-export interface Turns {
-  /** The turn that a reservation of `cost` made at `now` would get. */
-  turn(row: Row, now: number, cost: number): number;
-  /** When a reservation of `cost` would be granted that is not granted at `now`. Takes a foreign row as it is. */
+/** A quota's operations for reservations. Instants in microseconds, `Infinity` if there is none. */
+export interface Reservations {
+  /** The due time of a reservation of `cost` made at `now`. */
+  due(row: Row, now: number, cost: number): number;
+  /** When a reservation of `cost` that is not granted at `now` would be. Takes foreign rows unrolled. */
   retryAt(row: Row, now: number, cost: number): number;
 }
 
-/** The turns of a quota that allows reservations, each within `maxWait` (microseconds) of when it is reserved. */
-export function turnsOf(config: RateLimitConfig, quota: Quota, maxWait: number): Turns {
+/** The operations of a quota that allows reservations, each due within `maxWait` (microseconds). */
+export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: number): Reservations {
   const { capacity, max_reserved: reservable } = config;
   const { roll, fits, within, when } = quota;
   const ceiling = reservable === null ? CEILING_WITHOUT_BOUND : capacity + reservable;
@@ -21,15 +21,15 @@ export function turnsOf(config: RateLimitConfig, quota: Quota, maxWait: number):
   const whenCharged = (row: Row, now: number, cost: number): number =>
     when({ ...row, spent: row.spent + cost }, now, capacity);
 
-  function turn(row: Row, now: number, cost: number): number {
-    const due = cost <= ceiling && within(row, now, ceiling - cost) ? whenCharged(row, now, cost) : Infinity;
-    return due - now <= maxWait ? due : Infinity;
+  function due(row: Row, now: number, cost: number): number {
+    const at = cost <= ceiling && within(row, now, ceiling - cost) ? whenCharged(row, now, cost) : Infinity;
+    return at - now <= maxWait ? at : Infinity;
   }
 
-  /** `at`, if a reservation would be granted then. */
+  /** `at` if a reservation would be granted then, otherwise `Infinity`. */
   function ifGranted(row: Row, at: number, cost: number): number {
     const then = roll(row, at);
-    return fits(then, at, cost) || turn(then, at, cost) < Infinity ? at : Infinity;
+    return fits(then, at, cost) || due(then, at, cost) < Infinity ? at : Infinity;
   }
 
   function retryAt(state: Row, now: number, cost: number): number {
@@ -45,7 +45,7 @@ export function turnsOf(config: RateLimitConfig, quota: Quota, maxWait: number):
     } else if (reading === FASTER) {
       before = first(now, clear, holds);
     } else if (config.algorithm === 'fixed_window') {
-      // Counts that stand leave only the wait for a turn to change, which shrinks to the end of a window.
+      // The counts remain, so only the wait changes: it shrinks until the end of the window.
       const { index, begin } = windowsOf(config);
       before = first(now, Math.min(begin(index(Math.max(now, state.ts)) + 1), clear), holds);
     }
@@ -57,13 +57,13 @@ export function turnsOf(config: RateLimitConfig, quota: Quota, maxWait: number):
 
   function retryOwn(row: Row, now: number, cost: number): number {
     const room = when(row, now, ceiling - cost);
-    const due = whenCharged(row, now, cost);
-    if (room + due === Infinity) {
+    const dueNow = whenCharged(row, now, cost);
+    if (room + dueNow === Infinity) {
       return Infinity;
     }
-    const at = ifGranted(row, Math.max(room, due - maxWait, now), cost);
-    // What is owed is all paid back by then, and still the cost, larger than the capacity, waits too long. A bucket's
-    // wait stays as it is; a window's shrinks towards its end.
+    const at = ifGranted(row, Math.max(room, dueNow - maxWait, now), cost);
+    // At `clear` all debt is repaid, and a cost larger than the capacity may still wait too long. A bucket's wait then
+    // stays the same; a window's shrinks towards its end.
     const clear = when(row, now, 0);
     if (at < Infinity || config.algorithm !== 'fixed_window' || clear === Infinity) {
       return at;
@@ -73,8 +73,8 @@ export function turnsOf(config: RateLimitConfig, quota: Quota, maxWait: number):
     return dueThen < Infinity ? ifGranted(row, Math.max(dueThen - maxWait, clear), cost) : Infinity;
   }
 
-  return { turn, retryAt };
+  return { due, retryAt };
 }
 
-/** Nothing spends more than a double counts exactly; less the most tokens that a cost can be. */
+/** The most that doubles count exactly, less the largest cost. */
 const CEILING_WITHOUT_BOUND = LAST - 999_999_999_999_999;
