@@ -268,6 +268,17 @@ mod tests {
     const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
     #[test]
+    fn steps_are_made_from_steps_and_can_be_changed() {
+        let quota = Quota::token_bucket(10, SECOND);
+        let [one, two] = [1, 2].map(|cost| step(&quota, &State::default(), NOW, Ask::cost(cost)));
+        assert_eq!(Steps::from(one)[..], [one]);
+        let mut steps: Steps = [one, two].into_iter().collect();
+        assert_eq!(steps[..], [one, two]);
+        steps[0] = two;
+        assert_eq!(steps[..], [two, two]);
+    }
+
+    #[test]
     fn a_row_that_is_named_twice_is_asked_for_both() {
         let quota = Quota::token_bucket(1, SECOND).capacity(3);
         let before = State { spent: 2.0, at: NOW, stamp: quota.stamp(), ..State::default() };
