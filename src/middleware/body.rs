@@ -19,16 +19,14 @@ pin_project! {
     /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
     /// use tower::{service_fn, Layer, ServiceExt};
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Infallible> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Infallible> {
     /// let inner = service_fn(|_: Request<()>| async {
     ///     Ok::<_, Infallible>(Response::new(Full::<bytes::Bytes>::from("hello")))
     /// });
     /// let limited = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).layer(inner);
     /// assert!(!limited.clone().oneshot(Request::new(())).await?.body().is_refusal());
     /// assert!(limited.clone().oneshot(Request::new(())).await?.body().is_refusal());
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     #[derive(Debug)]
     pub struct RefusalBody<B> {

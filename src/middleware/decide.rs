@@ -19,7 +19,6 @@ use crate::backend::Error;
 use crate::limiter::{CallContext, Place, Receipt, Reservation};
 use crate::policy::{Decisions, KeyError, KeyFault, Policy, Signals, Subject};
 
-/// The outcome of deciding a request.
 #[allow(clippy::large_enum_variant)] // Moved once or twice; a box would cost an allocation per request.
 pub(super) enum Verdict {
     /// Call the service now.
@@ -37,11 +36,10 @@ pub(super) struct Admission {
     pub(super) settlement: Option<PendingSettlement>,
 }
 
-/// The charges of a request.
 #[derive(Default)]
 pub(super) struct RequestCharges {
     pub(super) charges: SmallVec<[RuleCharge; 1]>,
-    /// The first error of a key extractor. It stops the request from being charged.
+    /// The first error of a key extractor; the request is not charged then.
     pub(super) key_error: Option<KeyError>,
 }
 
@@ -182,7 +180,6 @@ impl LayerOptions {
         Verdict::Admit(Admission { settlement, ..admission })
     }
 
-    /// The admission of an allowed request, without its settlement.
     pub(super) fn admission(&self, decisions: &Decisions, enforced: bool) -> Admission {
         let family = if enforced { self.headers } else { HeaderFamily::None };
         let limit_headers = LimitHeaders::new(family, decisions, |decision| self.items_of(decision));

@@ -40,7 +40,6 @@ pin_project! {
     pub(super) enum State<S: Service<Request<B>>, B> {
         // The service is ready and must not be polled again before the call.
         Deciding { verdict: BoxFuture<Verdict>, held: Option<Box<HeldRequest<S, B>>> },
-        // The reservation is not due yet, or the service is not ready.
         Waiting { reservation: Option<(Box<Reservation>, Option<Place>)>, held: Option<Box<HeldRequest<S, B>>> },
         Inner { #[pin] future: S::Future, limit_headers: LimitHeaders, settlement: Option<PendingSettlement> },
         // A remote backend has to confirm first, so that the client's next request finds the charges settled.
@@ -49,7 +48,6 @@ pin_project! {
     }
 }
 
-/// A request that has not been passed on yet, and its service.
 pub(super) struct HeldRequest<S, B> {
     pub(super) options: Arc<LayerOptions>,
     pub(super) service: S,

@@ -18,8 +18,7 @@ use crate::policy::{Decision, Decisions};
 ///
 /// const API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let app = |family| {
 ///     let layer = RateLimitLayer::new(API, key::global()).headers(family);
 ///     Router::new().route("/", get(|| async { "hello" })).layer(layer)
@@ -37,8 +36,7 @@ use crate::policy::{Decision, Decisions};
 /// assert_eq!(x.headers()["x-ratelimit-limit"], "100");
 /// assert_eq!(x.headers()["x-ratelimit-remaining"], "99");
 /// assert_eq!(x.headers()["x-ratelimit-reset"], "1");
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -93,7 +91,6 @@ pub(super) fn field_name(name: &'static str) -> HeaderName {
     }
 }
 
-/// The rate limit fields of a response.
 #[derive(Default)]
 pub(super) struct LimitHeaders {
     /// Draft 11 has two fields per policy; most responses have one policy.
@@ -103,7 +100,6 @@ pub(super) struct LimitHeaders {
 }
 
 impl LimitHeaders {
-    /// `items` returns the rendered items of a decision's policy, if known.
     pub(super) fn new<'a>(
         family: HeaderFamily,
         decisions: &Decisions,
@@ -162,7 +158,6 @@ impl LimitHeaders {
         LimitHeaders { fields, single: true }
     }
 
-    /// A single field, which is appended.
     pub(super) fn field(name: HeaderName, value: HeaderValue) -> LimitHeaders {
         LimitHeaders { fields: SmallVec::from_iter([(name, value)]), single: false }
     }

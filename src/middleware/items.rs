@@ -16,7 +16,6 @@ pub(super) struct PolicyItems {
 }
 
 impl PolicyItems {
-    /// Renders the items of all quotas of a policy.
     pub(super) fn new(policy: &Policy) -> PolicyItems {
         let mut items = PolicyItems::of_name(policy.name());
         items.quotas = policy.quotas().map(|quota| (*quota, items.rendered(quota))).collect();
@@ -66,7 +65,6 @@ pub(super) fn number(number: u64) -> HeaderValue {
     header_value(itoa::Buffer::new().format(number).to_owned())
 }
 
-/// Converts printable ASCII text.
 pub(super) fn header_value(item: String) -> HeaderValue {
     // Cannot fail, since policy names are printable ASCII; an empty item is better than a panic.
     HeaderValue::try_from(item).unwrap_or(HeaderValue::from_static("\"\";q=0"))
@@ -100,7 +98,6 @@ mod tests {
             let is_kept = |known: &HeaderValue| std::ptr::eq(known.as_bytes(), item.as_bytes());
             assert!(items.quotas.iter().any(|(_, known)| is_kept(known)), "{text} was rendered again");
         }
-        // The quota of an override is rendered on use.
         let other = Quota::token_bucket(7, MINUTE);
         assert_eq!(
             (items.policy(&other), items.limit(3, None)),

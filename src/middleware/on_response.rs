@@ -13,7 +13,7 @@ use crate::algorithm::DAY;
 use crate::backend::BackendFuture;
 use crate::limiter::Receipt;
 
-/// How to settle a charge, given the response.
+/// How to settle a charge by the response.
 ///
 /// ```
 /// use tollgate::{key, Policy, Quota, RateLimitLayer, OnResponse, MINUTE};

@@ -28,9 +28,8 @@ pub(super) struct LayerOptions {
     pub(super) skip: Vec<Arc<SkipFn>>,
     pub(super) client_ip: Option<ClientIp>,
     pub(super) labels: Vec<(Cow<'static, str>, Arc<LabelFn>)>,
-    /// For rules without their own cost.
+    /// The cost and the settlement under rules without their own.
     pub(super) cost: Cost,
-    /// For rules without their own.
     pub(super) on_response: Option<Arc<OnResponseFn>>,
     /// The maximum delay of a request; `None`: refuse instead.
     pub(super) wait: Option<Duration>,
@@ -40,7 +39,6 @@ pub(super) struct LayerOptions {
     pub(super) enforced_below: Option<u64>,
     pub(super) shadow_header: Option<HeaderName>,
     pub(super) headers: HeaderFamily,
-    /// Whether gRPC requests are refused with a gRPC status.
     pub(super) grpc: bool,
     pub(super) retry_jitter: Duration,
     pub(super) with_status: bool,
@@ -115,7 +113,6 @@ impl LayerOptions {
         self.with_receipt || self.on_response.is_some() || self.rules.iter().any(|rule| rule.on_response.is_some())
     }
 
-    /// The rule and the policy of a decision.
     fn rule_of(&self, decision: &Decision) -> Option<(&Rule, &PreparedPolicy)> {
         self.rules.iter().find_map(|rule| {
             let mut policies = rule.policies.iter();
@@ -127,7 +124,6 @@ impl LayerOptions {
         self.rule_of(decision)?.0.on_response.as_deref().or(self.on_response.as_deref())
     }
 
-    /// The rendered header items of a decision's policy.
     pub(super) fn items_of(&self, decision: &Decision) -> Option<&PolicyItems> {
         self.rule_of(decision).map(|(_, known)| &known.items)
     }

@@ -8,9 +8,8 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 
 use super::refusal::Refusal;
 
-/// Returns a problem of the type `quota-exceeded` or `temporary-reduced-capacity`
-/// (draft-ietf-httpapi-ratelimit-headers-11, section 5); without a type if no key was found. If waiting does not help, it
-/// includes the message as `detail`.
+/// Returns a problem with the types of draft-ietf-httpapi-ratelimit-headers-11, section 5; without a type if no key was
+/// found. It includes the message as `detail` if waiting does not help.
 pub(super) fn response(refusal: &Refusal<'_>) -> Response<Bytes> {
     let mut response = Response::new(body(refusal));
     *response.status_mut() = refusal.status();

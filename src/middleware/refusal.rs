@@ -88,8 +88,7 @@ impl Refusal<'_> {
         if let Cause::Unavailable(error) = self.cause { Some(error) } else { None }
     }
 
-    /// Returns the suitable status: 429 for a denial, 503 if the backend could not decide, or the key extractor's (500 by
-    /// default).
+    /// Returns 429 for a denial, 503 if the backend could not decide, or the key extractor's status (500 by default).
     pub fn status(&self) -> StatusCode {
         match self.cause {
             Cause::Denied(_) => StatusCode::TOO_MANY_REQUESTS,
@@ -119,18 +118,6 @@ impl Refusal<'_> {
 
     /// Creates a response with the suitable [status](Refusal::status) and this content type. Status and headers can be
     /// changed afterwards.
-    ///
-    /// ```
-    /// use tollgate::{key, Quota, RateLimitLayer, Refusal, MINUTE};
-    ///
-    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).on_refusal(|refusal: &Refusal<'_>| {
-    ///     if refusal.decisions().is_none() {
-    ///         return refusal.default_response(); // not the client's fault: 500 or 503
-    ///     }
-    ///     let wait = refusal.retry_after_seconds(); // same as the header
-    ///     refusal.respond("application/json", serde_json::json!({"ok": false, "retry_in": wait}).to_string())
-    /// });
-    /// ```
     pub fn respond(&self, content_type: &str, body: impl Into<Bytes>) -> Response<Bytes> {
         let mut response = Response::new(body.into());
         *response.status_mut() = self.status();

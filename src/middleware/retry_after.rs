@@ -4,8 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use http::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
-/// Returns the time to wait, from seconds or a date. A date in the past is zero. `None` if the header is missing or
-/// malformed.
+/// Returns the time to wait; zero for a date in the past, `None` if the header is missing or malformed.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = text(headers, RETRY_AFTER)?;
     if text.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -81,16 +81,8 @@ impl RouteLimits {
         self
     }
 
-    /// Uses this limiter. Defaults to a new one in memory.
-    ///
-    /// ```
-    /// use tollgate::{key, MemoryBackend, Policy, Quota, RateLimiter, RouteLimits, MINUTE};
-    ///
-    /// let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(100_000).build());
-    /// let limits = RouteLimits::new(key::client_ip())
-    ///     .policy(Policy::new("search", Quota::sliding_window(100, MINUTE)))
-    ///     .limiter(&limiter);
-    /// ```
+    /// Uses this limiter. Defaults to a new one in memory. See
+    /// [`RateLimitLayer::limiter`](RateLimitLayer::limiter) for an example.
     #[must_use]
     pub fn limiter(mut self, limiter: &RateLimiter) -> RouteLimits {
         self.limiter = limiter.clone();
@@ -111,10 +103,9 @@ impl RouteLimits {
     /// the router, and a policy. Without a method (`"/todos"`) a line covers all methods. `HEAD` falls under `GET`.
     /// Requests that match no line fall under the [default policy](RouteLimits::default_policy).
     ///
-    /// In axum, add it where the route is known: with `Router::layer` or `route_layer`. For nested routers, write the
-    /// whole route: `/users/{id}` in a router nested at `/api` is `/api/users/{id}`, and its `/` is `/api`. Requests below
-    /// `Router::nest_service` match no route. A line for `/todos/` also covers `/todos`, and vice versa, unless the table
-    /// has lines for both.
+    /// In axum, add it with `Router::layer` or `route_layer`. For a router nested at `/api`, write the whole route:
+    /// `/api/users/{id}`; its `/` is `/api`. Requests below `Router::nest_service` match no route. A line for `/todos/`
+    /// also covers `/todos`, and vice versa, unless the table has lines for both.
     ///
     /// # Without axum
     /// Outside of axum's routers (tonic, plain hyper), lines are compared with the request's path:
@@ -124,8 +115,7 @@ impl RouteLimits {
     /// are not decoded: `/%61` is not `/a`, so set a default policy.
     ///
     /// ```
-    /// use tollgate::{key, Policy, Quota, RouteLimits, HOUR, SECOND};
-    ///
+    /// # use tollgate::{key, Policy, Quota, RouteLimits, HOUR, SECOND};
     /// let limits = RouteLimits::new(key::client_ip())
     ///     .policy(Policy::new("create", Quota::token_bucket(10, HOUR)))
     ///     .policy(Policy::new("todos", Quota::token_bucket(20, SECOND)))
@@ -178,7 +168,7 @@ impl RouteLimits {
         RateLimitLayer::from(rule).limiter(&self.limiter)
     }
 
-    /// Creates a rule that chooses among all policies and falls back to the default policy.
+    /// Creates a rule that falls back to the default policy.
     fn choosing(&self, choose: impl Fn(&Parts) -> Option<usize> + Send + Sync + 'static) -> Rule {
         let default = self.default.as_ref().map(|_| self.policies.len());
         let choose = move |parts: &Parts| choose(parts).or(default);
@@ -209,7 +199,7 @@ impl RouteLimits {
     fn expect_index(&self, name: &str) -> usize {
         let Some(index) = self.index(name) else {
             let known: Vec<_> = self.all().map(|policy| policy.name().as_str()).collect();
-            panic!("tollgate: there is no policy named {name:?}; known policies: {known:?}")
+            panic!("tollgate: there is no policy named {name:?}; there are {known:?}")
         };
         index
     }
@@ -228,14 +218,9 @@ impl fmt::Debug for RouteLimits {
 /// [`skip`](RateLimitLayer::skip) if the CORS layer is inside the limiter.
 ///
 /// ```
-/// use http::Request;
-/// use tollgate::middleware::is_cors_preflight;
-///
-/// let (mut parts, ()) = Request::options("/todos")
-///     .header("origin", "https://example.com")
-///     .header("access-control-request-method", "POST")
-///     .body(())?
-///     .into_parts();
+/// # use tollgate::middleware::is_cors_preflight;
+/// let request = http::Request::options("/todos").header("origin", "https://example.com");
+/// let (mut parts, ()) = request.header("access-control-request-method", "POST").body(())?.into_parts();
 /// assert!(is_cors_preflight(&parts));
 /// parts.headers.remove("access-control-request-method");
 /// assert!(!is_cors_preflight(&parts)); // any other `OPTIONS` is charged

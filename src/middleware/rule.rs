@@ -82,14 +82,6 @@ impl Rule {
     ///
     /// The capacity of every tier must cover the most expensive request: one that costs more is refused without
     /// `Retry-After` and reported once as a [mistake](crate::observe::Mistake).
-    ///
-    /// ```
-    /// use http::request::Parts;
-    /// use tollgate::{key, Quota, Rule, MINUTE};
-    ///
-    /// Rule::new(Quota::token_bucket(10, MINUTE), key::client_ip())
-    ///     .cost(|req: &Parts| if req.method.is_safe() { 1 } else { 5 });
-    /// ```
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Rule {
         self.cost = Some(Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts)))));
@@ -98,13 +90,6 @@ impl Rule {
 
     /// Sets the same [`cost`](Rule::cost) for every request. Adding the layer to a service panics if a quota can never
     /// grant it: see [`RateLimitLayer::fixed_cost`](super::RateLimitLayer::fixed_cost).
-    ///
-    /// ```
-    /// use tollgate::{key, Quota, RateLimitLayer, Rule, MINUTE};
-    ///
-    /// let export = Rule::new(Quota::token_bucket(60, MINUTE), key::client_ip()).fixed_cost(10);
-    /// let layer = RateLimitLayer::from(export);
-    /// ```
     #[must_use]
     pub fn fixed_cost(mut self, tokens: u64) -> Rule {
         self.cost = Some(Cost::Fixed(tokens));

@@ -18,35 +18,19 @@ use super::options::LayerOptions;
 ///
 /// ```
 /// use http::{Request, Response};
+/// use std::convert::Infallible;
 /// use tollgate::{key, middleware::{RateLimit, ResponseFuture}, Quota, RateLimitLayer, MINUTE};
-/// use tower::{Layer, Service};
+/// use tower::{service_fn, Layer, Service, ServiceExt};
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), std::convert::Infallible> {
-/// #[derive(Clone)]
-/// struct Hello;
-///
-/// impl Service<Request<()>> for Hello {
-///     type Response = Response<http_body_util::Empty<bytes::Bytes>>;
-///     type Error = std::convert::Infallible;
-///     type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
-///
-///     fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
-///         std::task::Poll::Ready(Ok(()))
-///     }
-///
-///     fn call(&mut self, _: Request<()>) -> Self::Future {
-///         std::future::ready(Ok(Response::default()))
-///     }
-/// }
-///
-/// let mut limited: RateLimit<Hello> = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).layer(Hello);
-/// let Hello = limited.get_ref();
-/// std::future::poll_fn(|context| limited.poll_ready(context)).await?;
-/// let response: ResponseFuture<Hello, ()> = limited.call(Request::new(()));
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Infallible> {
+/// let inner = service_fn(|_: Request<()>| async {
+///     Ok::<_, Infallible>(Response::new(http_body_util::Empty::<bytes::Bytes>::new()))
+/// });
+/// let mut limited: RateLimit<_> = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).layer(inner);
+/// let _inner = limited.get_ref();
+/// let response: ResponseFuture<_, ()> = limited.ready().await?.call(Request::new(()));
 /// assert_eq!(response.await?.status(), 200);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {

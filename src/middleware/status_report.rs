@@ -17,9 +17,8 @@ use crate::limiter::{CallContext, Snapshot};
 use crate::policy::Signals;
 
 impl RateLimitLayer {
-    /// Returns the limits of the request's sender under every policy of every rule, whatever the request's route, and
-    /// the limiter's current time. There are none for a sender who is not limited. On failure, returns the layer's
-    /// refusal.
+    /// Returns the sender's limits under every policy of every rule, whatever the request's route, and the limiter's
+    /// current time. On failure, returns the layer's refusal.
     pub(crate) async fn status_report(&self, parts: &Parts) -> Result<(Vec<Snapshot>, Micros), Response<Bytes>> {
         self.options.status_report(parts).await.map_err(|cause| refuse(&cause, parts, Some(&self.options)))
     }
@@ -52,7 +51,6 @@ impl LayerOptions {
         Ok((limits, now))
     }
 
-    /// Returns a snapshot for every policy of the charged rules.
     async fn snapshots(&self, parts: &Parts, charged: &[RuleCharge]) -> Result<Vec<Snapshot>, Error> {
         let signals = self.signals(parts);
         let mut charges = Vec::new();

@@ -8,7 +8,6 @@ use http::request::Parts;
 
 use crate::policy::nearest;
 
-/// The lines of a route table.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     routes: HashMap<String, Methods>,
@@ -31,7 +30,6 @@ struct Target {
 }
 
 impl Table {
-    /// Adds a line that names the policy of this index.
     pub(super) fn add(&mut self, line: &str, policy: usize) -> Result<(), String> {
         let (method, route) = parse_line(line)?;
         let target = Target { policy, line: self.lines.len() };
@@ -115,10 +113,7 @@ fn is_wildcard(route: &str) -> bool {
     route.rsplit('/').next().is_some_and(|last| last.starts_with("{*"))
 }
 
-/// Parses a line of a table into its method, if any, and its route.
-///
-/// # Errors
-/// Returns why the line can never apply, as a predicate of the line.
+/// Parses a line into its method, if any, and its route. The error is a predicate of the line: "has no route".
 pub(crate) fn parse_line(line: &str) -> Result<(Option<Method>, &str), String> {
     let (method, route) = match line.split_once(' ') {
         Some((method, route)) => (Some(parse_method(method)?), route.trim()),
@@ -139,8 +134,7 @@ pub(crate) fn parse_line(line: &str) -> Result<(Option<Method>, &str), String> {
     Ok((method, route))
 }
 
-/// Parses a method. Methods are case-sensitive, and clients send capitals. Unknown methods are accepted unless they are a
-/// likely typo of a known one.
+/// Parses a method in capitals, as clients send it. Unknown methods are accepted unless they look like a typo.
 fn parse_method(method: &str) -> Result<Method, String> {
     let known = match method.parse::<Method>() {
         Ok(known) if method.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'-')) => known,

@@ -24,8 +24,7 @@ use crate::policy::KeyError;
 ///     Ok(Response::new("come in".into()))
 /// }
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// let limiter = RateLimiter::default();
 /// assert!(login(&limiter, Request::new("ada".into())).await.is_ok());
 /// let refused = login(&limiter, Request::new("ada".into())).await.unwrap_err();

@@ -7,10 +7,8 @@ use super::key::PeerAddr;
 use super::options::LayerOptions;
 use crate::policy::{DenyKind, DenyRule};
 
-/// The state of the check for unmatched deny rules.
 #[derive(Debug, Default)]
 pub(super) struct UnmatchedRules {
-    /// Whether the check is disabled.
     pub(super) ignored: bool,
     /// The version of the deny list that was checked last: 1 + its number of changes; 0: never checked.
     checked_version: AtomicU64,
@@ -24,8 +22,7 @@ impl Clone for UnmatchedRules {
 }
 
 impl LayerOptions {
-    /// Panics if the deny list has a rule that this layer can never apply. Checks only when the layer is first added to a
-    /// service: a later change of the list must not stop a running program.
+    /// Panics if the layer can never apply a deny rule. Only on first use: a later change must not stop the program.
     #[track_caller]
     pub(super) fn expect_matched_rules(&self) {
         let Some(version) =

@@ -25,8 +25,8 @@ impl RateLimitLayer {
     /// });
     /// ```
     ///
-    /// A cost above the quota's capacity is refused without `Retry-After`, and the message says so. A cost of 0 spends
-    /// nothing, but is denied while the key is in debt. An outer layer can pass on what it knows in an extension:
+    /// A cost above the quota's capacity is refused without `Retry-After`. A cost of 0 spends nothing, but is denied while
+    /// the key is in debt. An outer layer can pass an estimate in an extension:
     /// `|req: &Parts| req.extensions.get().map_or(1, |Estimate(tokens)| *tokens)`.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
@@ -37,9 +37,8 @@ impl RateLimitLayer {
     /// Sets the same [`cost`](RateLimitLayer::cost) for every request.
     ///
     /// ```should_panic
-    /// use axum::{routing::get, Router};
-    /// use tollgate::{key, Policy, Quota, RateLimitLayer, MINUTE};
-    ///
+    /// # use axum::{routing::get, Router};
+    /// # use tollgate::{key, Policy, Quota, RateLimitLayer, MINUTE};
     /// let api = Policy::new("api", Quota::token_bucket(60, MINUTE)).tier("free", Quota::token_bucket(5, MINUTE));
     /// let layer = RateLimitLayer::new(api, key::client_ip()).fixed_cost(10);
     /// // panics: policy "api", tier "free": every request costs 10, and the quota 5/min holds 5 at most, ...
@@ -78,14 +77,8 @@ impl RateLimitLayer {
     }
 
     /// Settles charges by the response, under every rule without its own
-    /// [`Rule::on_response`](crate::Rule::on_response). The closure is called once per charge.
-    ///
-    /// ```
-    /// use tollgate::{key, Quota, RateLimitLayer, OnResponse, MINUTE};
-    ///
-    /// RateLimitLayer::new(Quota::token_bucket(100, MINUTE), key::client_ip())
-    ///     .on_response(|res| if res.status == 404 { OnResponse::Refund } else { OnResponse::Keep });
-    /// ```
+    /// [`Rule::on_response`](crate::Rule::on_response). The closure is called once per charge. See [`OnResponse`] for an
+    /// example.
     ///
     /// A charge is kept if there is no response: the handler panics, the inner service fails, an outer timeout fires or
     /// the client disconnects. A charge that a [`Receipt`](crate::Receipt) has already settled changes only by
@@ -103,9 +96,8 @@ impl RateLimitLayer {
     /// streaming bodies that know the actual cost at the end. Off by default, since it allocates.
     ///
     /// ```
-    /// use axum::{routing::post, Router};
-    /// use tollgate::{key, Policy, Quota, RateLimitLayer, Receipt, MINUTE};
-    ///
+    /// # use axum::{routing::post, Router};
+    /// # use tollgate::{key, Policy, Quota, RateLimitLayer, Receipt, MINUTE};
     /// async fn complete(usage: Receipt, prompt: String) -> String {
     ///     let answer = prompt.to_uppercase();
     ///     let _ = usage.settle(answer.len() as u64).await; // if the backend is down, the estimate stays
@@ -126,19 +118,17 @@ impl RateLimitLayer {
     /// reservations](crate::Quota::max_reserved).
     ///
     /// ```
-    /// use tollgate::{key, Policy, Quota, RateLimitLayer, SECOND};
-    ///
+    /// # use tollgate::{key, Policy, Quota, RateLimitLayer, SECOND};
     /// // Ten a second, evenly spaced. Up to fifty per client wait, each for at most five seconds.
     /// const SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(50));
     /// RateLimitLayer::new(SEARCH, key::client_ip()).wait_up_to(5 * SECOND);
     /// ```
     ///
     /// Each request reserves its tokens when it arrives, so the requests of a key go on in order of arrival, at the
-    /// times that the quota sets. A waiting request holds nothing of the inner service; when it is due, a clone of the
-    /// service is polled until ready. If its client disconnects, the requests behind it move up, and the last due time
-    /// becomes free for the next request: see [`Reservation`](crate::Reservation). With several rules, the latest due
-    /// time counts; rules with an earlier one no longer pace the request. The number of requests that wait, or await a
-    /// remote backend's reply, is [bounded](crate::limiter::RateLimiterBuilder::max_waiting).
+    /// times that the quota sets; with several rules, the latest due time counts. A waiting request holds nothing of the
+    /// inner service: a clone is polled until ready when the request is due. If a client disconnects, the requests behind
+    /// it move up, and the last due time becomes free: see [`Reservation`](crate::Reservation). The number of requests
+    /// that wait, or await a remote backend's reply, is [bounded](crate::limiter::RateLimiterBuilder::max_waiting).
     ///
     /// For limits on outgoing requests, around an HTTP client, see [`docs::outgoing`](crate::docs::outgoing).
     ///
@@ -162,15 +152,6 @@ impl RateLimitLayer {
 
     /// Delays each request that waits by a random extra time of up to `max`, so that requests with the same due time do
     /// not go on together. The extra time comes on top of [`wait_up_to`](RateLimitLayer::wait_up_to). Off by default.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::{key, Policy, Quota, RateLimitLayer, SECOND};
-    ///
-    /// // Ten requests become due together each second; each goes on within the next 200 ms.
-    /// const BATCHES: Policy = Policy::new("batches", Quota::fixed_window(10, SECOND).max_reserved(100));
-    /// RateLimitLayer::new(BATCHES, key::global()).wait_up_to(10 * SECOND).wait_jitter(Duration::from_millis(200));
-    /// ```
     #[cfg(feature = "wait")]
     #[must_use]
     pub fn wait_jitter(mut self, max: Duration) -> RateLimitLayer {

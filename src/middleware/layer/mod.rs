@@ -38,11 +38,10 @@ use crate::policy::{DenyRule, Policy};
 /// All services made by one layer or its clones share their rows. Every response carries `RateLimit-Policy` and
 /// `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) unless [`headers`](RateLimitLayer::headers) selects another
 /// family. A denial also carries `Retry-After`, `Cache-Control: no-store` and an `application/problem+json` body, or a
-/// gRPC status for a [gRPC service](RateLimitLayer::grpc).
+/// gRPC status for a [gRPC service](RateLimitLayer::grpc). `status::of_layer` (feature `axum`) reports limits ahead.
 ///
 /// The inner service must be `Clone`; wrap it in a `Buffer` if it is not. The data of its response body must be
-/// `From<Bytes>`, as [`Bytes`](bytes::Bytes) is. To pass a limited `Router` to something other than axum, map the body
-/// back as `docs::axum` shows.
+/// `From<Bytes>`. To pass a limited `Router` to something other than axum, map the body back as `docs::axum` shows.
 ///
 /// # Where to put it
 /// - Inside CORS, so that browsers can read a 429 and preflights are not charged.
@@ -50,36 +49,15 @@ use crate::policy::{DenyRule, Policy};
 ///   credentials have no such key.
 /// - Outside compression and other expensive layers.
 ///
-/// `Router::layer` also limits requests that match no route: a browser that asks for an icon spends from a tight limit
-/// on the page. `route_layer` lets 404s through unlimited.
-///
-/// # Status endpoint
-/// `status::of_layer` (feature `axum`) makes an endpoint that reports a client's limits, so that a page can disable a
-/// button instead of showing an error.
+/// `Router::layer` also limits requests that match no route, such as a browser's request for an icon; `route_layer` lets
+/// 404s through unlimited.
 #[derive(Clone)]
 pub struct RateLimitLayer {
     pub(super) options: Arc<LayerOptions>,
 }
 
 impl RateLimitLayer {
-    /// Creates a layer with one rule. A bare quota becomes a policy named after itself.
-    ///
-    /// The layer uses a new limiter in memory unless [`limiter`](RateLimitLayer::limiter) sets one.
-    ///
-    /// ```
-    /// use axum::{body::Body, extract::Request, routing::get, Router};
-    /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
-    /// use tower::ServiceExt;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let layer = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global());
-    /// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
-    /// assert_eq!(app.clone().oneshot(Request::new(Body::empty())).await?.status(), 200);
-    /// assert_eq!(app.clone().oneshot(Request::new(Body::empty())).await?.status(), 429);
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Creates a layer with one rule and a new limiter in memory. A bare quota becomes a policy named after itself.
     ///
     /// # Panics
     /// If a bare quota refuses everything (capacity 0 without reservations).
@@ -102,17 +80,14 @@ impl RateLimitLayer {
     /// Adds a rule with its own cost or its own handling of responses.
     ///
     /// ```
-    /// use tollgate::{key, Policy, Quota, RateLimitLayer, Rule, DAY, MINUTE};
-    ///
+    /// # use tollgate::{key, Policy, Quota, RateLimitLayer, Rule, DAY, MINUTE};
     /// const CALLS: Policy = Policy::new("calls", Quota::token_bucket(60, MINUTE));
     /// const BYTES: Policy = Policy::new("bytes", Quota::fixed_window(1_000_000_000, DAY));
-    /// // The longest body that the service reads, such as axum's `DefaultBodyLimit`. A request of unknown length costs
-    /// // this much: at a cost of 0, uploads without `Content-Length` would bypass the limit.
-    /// const LONGEST: u64 = 2_000_000;
-    ///
+    /// // Axum's `DefaultBodyLimit`. At a cost of 0, uploads without `Content-Length` would bypass the limit.
+    /// const MAX_LENGTH: u64 = 2_000_000;
     /// let uploads = RateLimitLayer::new(CALLS, key::client_ip()).rule(Rule::new(BYTES, key::client_ip()).cost(|req| {
     ///     let length = req.headers.get("content-length").and_then(|value| value.to_str().ok()?.parse().ok());
-    ///     length.filter(|_| !req.headers.contains_key("transfer-encoding")).unwrap_or(LONGEST)
+    ///     length.filter(|_| !req.headers.contains_key("transfer-encoding")).unwrap_or(MAX_LENGTH)
     /// }));
     /// ```
     ///
@@ -133,12 +108,9 @@ impl RateLimitLayer {
     /// Uses this limiter. Layers and handlers that use one limiter share the rows of policies with the same name.
     ///
     /// ```
-    /// use tollgate::{key, Policy, Quota, RateLimitLayer, RateLimiter, MINUTE};
-    ///
+    /// # use tollgate::{key, Policy, Quota, RateLimitLayer, RateLimiter, MINUTE};
     /// static API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
-    ///
-    /// // A handler that calls `limiter` with `API` and the same key spends from the same bucket.
-    /// let limiter = RateLimiter::default();
+    /// let limiter = RateLimiter::default(); // a handler may charge `API` with it too
     /// let layer = RateLimitLayer::new(&API, key::client_ip()).limiter(&limiter);
     /// ```
     #[must_use]
@@ -147,9 +119,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Exempts requests for which `skip` returns true: health checks, an allow list, CORS preflights
-    /// ([`is_cors_preflight`](crate::middleware::is_cors_preflight)). They pass unlimited and uncharged. May be called
-    /// repeatedly; a request is skipped if any predicate matches.
+    /// Passes requests for which `skip` returns true unlimited and uncharged: health checks, an allow list, CORS
+    /// preflights. May be called repeatedly; a request is skipped if any predicate matches.
     ///
     /// ```
     /// # use http::request::Parts;
@@ -170,15 +141,17 @@ impl RateLimitLayer {
     /// [`client_ip`](crate::key::client_ip); without such a rule, no address is known.
     ///
     /// ```
-    /// use tollgate::{key, protection::{DenyList, DenyRule}, MemoryBackend, Quota, RateLimitLayer, RateLimiter, MINUTE};
-    ///
+    /// # use http::request::Parts;
+    /// # use tollgate::{key, protection::{DenyList, DenyRule}, MemoryBackend, Quota, RateLimitLayer, RateLimiter, MINUTE};
     /// let list = DenyList::from_iter([DenyRule::network("192.0.2.0/24")?, DenyRule::country("KP")?]);
     /// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
     /// # struct User { id: u64 }
+    /// # #[derive(Clone)] struct Network(u32);
     /// RateLimitLayer::new(Quota::token_bucket(100, MINUTE), key::extension(|user: &User| user.id))
     ///     .limiter(&limiter)
     ///     .client_ip(key::client_ip().trust(["10.0.0.0/8"]))
-    ///     .label_from_header("country", "cf-ipcountry");
+    ///     .label_from_header("country", "cf-ipcountry")
+    ///     .label("asn", |req: &Parts| req.extensions.get::<Network>().map(|network| network.0.to_string()));
     /// # Ok::<(), tollgate::protection::DenyRuleError>(())
     /// ```
     #[must_use]
@@ -187,18 +160,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds a label, such as a country, that deny lists and blocks can match. The user agent is known without a label.
-    ///
-    /// ```
-    /// use http::request::Parts;
-    /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
-    ///
-    /// #[derive(Clone)]
-    /// struct Network(u32); // an extension that an outer layer inserts after looking up the address
-    ///
-    /// RateLimitLayer::new(Quota::token_bucket(100, MINUTE), key::client_ip())
-    ///     .label("asn", |req: &Parts| req.extensions.get::<Network>().map(|network| network.0.to_string()));
-    /// ```
+    /// Adds a label, such as a country, that deny lists and blocks can match. The user agent is known without a label. See
+    /// [`client_ip`](RateLimitLayer::client_ip) for an example.
     #[must_use]
     pub fn label(
         mut self,
@@ -225,19 +188,9 @@ impl RateLimitLayer {
         })
     }
 
-    /// Accepts rules of the [deny list](crate::protection::DenyList) that this layer can never apply: networks if it
-    /// knows no address, labels that it does not set, keys that its extractors cannot find. Without this, adding the
-    /// layer to a service panics. Use it if another layer or a handler on the same limiter applies those rules.
-    ///
-    /// ```
-    /// use tollgate::{key, protection::{DenyList, DenyRule}, MemoryBackend, Quota, RateLimitLayer, RateLimiter, MINUTE};
-    ///
-    /// let list = DenyList::from_iter([DenyRule::key(key::bearer().key("sk_leaked"))]);
-    /// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
-    /// let quota = Quota::token_bucket(100, MINUTE);
-    /// let by_token = RateLimitLayer::new(quota, key::bearer()).limiter(&limiter); // tokens that another layer checked
-    /// let by_address = RateLimitLayer::new(quota, key::client_ip()).limiter(&limiter).ignore_unmatched_deny_rules();
-    /// ```
+    /// Accepts rules of the [deny list](crate::protection::DenyList) that this layer can never apply, because another
+    /// layer or a handler on the same limiter does: networks if it knows no address, labels that it does not set, keys
+    /// that its extractors cannot find. Without this, adding the layer to a service panics.
     #[must_use]
     pub fn ignore_unmatched_deny_rules(mut self) -> RateLimitLayer {
         self.options_mut().unmatched.ignored = true;
@@ -248,25 +201,20 @@ impl RateLimitLayer {
     /// line that stays here names a route or method that the router does not have.
     ///
     /// ```
-    /// use axum::{body::Body, extract::Request, routing::get, Router};
-    /// use tollgate::{key, Policy, Quota, RouteLimits, MINUTE};
-    /// use tower::ServiceExt;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use axum::{body::Body, extract::Request, routing::get, Router};
+    /// # use tollgate::{key, Policy, Quota, RouteLimits, MINUTE};
+    /// # use tower::ServiceExt;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let limits = RouteLimits::new(key::global()).policy(Policy::new("search", Quota::token_bucket(10, MINUTE)));
     /// let layer = limits.table([("GET /search", "search"), ("GET /serach/all", "search")]);
-    /// let app: Router = Router::new()
-    ///     .route("/search", get(|| async {}))
-    ///     .route("/search/all", get(|| async {}))
-    ///     .layer(layer.clone());
+    /// let app: Router = Router::new().route("/search", get(|| async {})).route("/search/all", get(|| async {}));
+    /// let app = app.layer(layer.clone());
     /// for path in ["/search", "/search/all"] {
     ///     app.clone().oneshot(Request::get(path).body(Body::empty())?).await?;
     /// }
     /// assert_eq!(layer.unused_routes(), ["GET /serach/all"]);
     /// assert_eq!(layer.unmatched_requests(), 1); // not limited, since there is no default policy
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     pub fn unused_routes(&self) -> Vec<&str> {
         self.options.tables().flat_map(|table| table.unused()).collect()
@@ -287,7 +235,6 @@ impl RateLimitLayer {
 }
 
 impl From<Rule> for RateLimitLayer {
-    /// Creates a layer with this rule and a new limiter in memory.
     fn from(rule: Rule) -> RateLimitLayer {
         RateLimitLayer { options: Arc::new(LayerOptions { rules: vec![rule], ..LayerOptions::default() }) }
     }

@@ -11,31 +11,22 @@ use crate::middleware::headers::{HeaderFamily, field_name};
 use crate::middleware::refusal::Refusal;
 
 impl RateLimitLayer {
-    /// Enables shadow mode: requests are decided and counted as usual but never refused, to try a limit on live
-    /// traffic.
-    ///
-    /// Clients see no rate limit headers. Handlers see
-    /// [`RateLimitStatus::is_shadowed`](crate::RateLimitStatus::is_shadowed), and
-    /// [`shadow_header`](RateLimitLayer::shadow_header) marks responses for the access log. A request that would have
-    /// been refused is not charged.
+    /// Enables shadow mode, to try a limit on live traffic: requests are decided and counted, but never refused, and
+    /// clients see no rate limit headers. A request that would have been refused is not charged; its handler sees
+    /// [`RateLimitStatus::is_shadowed`](crate::RateLimitStatus::is_shadowed).
     ///
     /// ```
-    /// use axum::{body::Body, extract::Request, routing::get, Router};
-    /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
-    /// use tower::ServiceExt;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let layer = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global())
-    ///     .shadow()
-    ///     .shadow_header("x-limited");
+    /// # use axum::{body::Body, extract::Request, routing::get, Router};
+    /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
+    /// # use tower::ServiceExt;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let layer = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).shadow().shadow_header("x-limited");
     /// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
     /// let first = app.clone().oneshot(Request::new(Body::empty())).await?;
     /// let second = app.clone().oneshot(Request::new(Body::empty())).await?;
     /// assert_eq!((first.status().as_u16(), first.headers().get("x-limited")), (200, None));
     /// assert_eq!((second.status().as_u16(), second.headers()["x-limited"].to_str()?), (200, "denied"));
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     #[must_use]
     pub fn shadow(self) -> RateLimitLayer {
@@ -51,15 +42,6 @@ impl RateLimitLayer {
     /// [`limiter`](RateLimitLayer::limiter). Callers without a key count as one key. Requests whose key cannot be found
     /// are refused only at 1.0.
     ///
-    /// ```
-    /// use tollgate::{key::{self, Secret}, MemoryBackend, Quota, RateLimitLayer, RateLimiter, MINUTE};
-    ///
-    /// // The same tenth of all callers in each process, also after a restart.
-    /// # fn secret_of_all_processes() -> [u8; 16] { [7; 16] }
-    /// let limiter = RateLimiter::builder(MemoryBackend::new()).secret(Secret::new(secret_of_all_processes())).build();
-    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).limiter(&limiter).enforce_share(0.1);
-    /// ```
-    ///
     /// # Panics
     /// If `share` is not from 0.0 to 1.0.
     #[track_caller]
@@ -70,8 +52,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds this header with the value `denied` to responses that shadow mode kept from being refused. Default: none.
-    /// See [`shadow`](RateLimitLayer::shadow) for an example.
+    /// Adds this header with the value `denied`, for the access log, to responses that shadow mode kept from being
+    /// refused. Default: none. See [`shadow`](RateLimitLayer::shadow) for an example.
     ///
     /// # Panics
     /// If `name` is not a valid header name in lower case.
@@ -94,14 +76,8 @@ impl RateLimitLayer {
     /// suitable code, and the time to wait in `grpc-retry-pushback-ms` and `google.rpc.RetryInfo`.
     ///
     /// Enable it on gRPC services only. A request counts as gRPC by its `Content-Type`, which clients choose, so
-    /// elsewhere a client could have its refusals counted as successes. Off by default.
-    ///
-    /// ```
-    /// use tollgate::{key, Quota, RateLimitLayer, SECOND};
-    ///
-    /// let layer = RateLimitLayer::new(Quota::token_bucket(10, SECOND), key::client_ip()).grpc();
-    /// // tonic::transport::Server::builder().layer(layer)
-    /// ```
+    /// elsewhere a client could have its refusals counted as successes. Off by default. See
+    /// [`RouteLimits::table`](crate::RouteLimits::table) for an example.
     ///
     /// Without it, gRPC requests are refused with 429, which gRPC clients report as INTERNAL or UNAVAILABLE. The first
     /// such refusal over HTTP/2 is reported as a [mistake](crate::observe::Mistake).
@@ -112,24 +88,21 @@ impl RateLimitLayer {
     }
 
     /// Adds a random time of up to `max` to the `Retry-After` of each denial, so that clients that were refused together
-    /// do not return together. The jitter never shortens the wait. `Retry-After` is in whole seconds, rounded up.
-    /// Default: none.
+    /// do not return together. `Retry-After` is in whole seconds, rounded up. Default: none.
     ///
     /// ```
-    /// use axum::{body::Body, extract::Request, routing::get, Router};
-    /// use tollgate::{key, Quota, RateLimitLayer, MINUTE, SECOND};
-    /// use tower::ServiceExt;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use axum::{body::Body, extract::Request, routing::get, Router};
+    /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE, SECOND};
+    /// # use tower::ServiceExt;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let layer = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).retry_jitter(30 * SECOND);
     /// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
-    /// app.clone().oneshot(Request::new(Body::empty())).await?;
+    /// assert_eq!(app.clone().oneshot(Request::new(Body::empty())).await?.status(), 200);
     /// let denied = app.oneshot(Request::new(Body::empty())).await?;
+    /// assert_eq!(denied.status(), 429);
     /// let retry_after: u64 = denied.headers()["retry-after"].to_str()?.parse()?;
     /// assert!((59..=91).contains(&retry_after));
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     #[must_use]
     pub fn retry_jitter(mut self, max: Duration) -> RateLimitLayer {
@@ -137,8 +110,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Inserts a [`RateLimitStatus`](crate::RateLimitStatus) into the extensions of each request that is passed on; see
-    /// there for an example. Off by default, since extensions allocate.
+    /// Inserts a [`RateLimitStatus`](crate::RateLimitStatus), which has an example, into the extensions of each request
+    /// that is passed on. Off by default, since extensions allocate.
     #[must_use]
     pub fn with_status(mut self) -> RateLimitLayer {
         self.options_mut().with_status = true;
@@ -149,13 +122,7 @@ impl RateLimitLayer {
     /// if they are missing. If the response has a `Retry-After` earlier than the limiter's, it stays, and `RateLimit` is
     /// left out because it would contradict it.
     ///
-    /// [`Refusal::respond`] sets the suitable status. `Response::new` starts with 200, so set the status yourself.
-    ///
-    /// ```
-    /// # use tollgate::{key, Quota, RateLimitLayer, Refusal, MINUTE};
-    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip())
-    ///     .on_refusal(|refusal: &Refusal<'_>| refusal.respond("text/plain", "slow down, please\n"));
-    /// ```
+    /// [`Refusal::respond`] sets the suitable status; `Response::new` starts with 200. See [`Refusal`] for an example.
     ///
     /// This applies to refusals by the layer only. A handler that returns a [`LimitError`](crate::LimitError) responds
     /// with `application/problem+json` unless it maps the error.
