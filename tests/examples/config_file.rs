@@ -88,7 +88,7 @@ async fn a_broken_file_changes_nothing_and_all_that_is_wrong_is_told() {
     let promised = [
         "limits.toml: policies.create.quota: quota \"3/mim\": \"mim\" is no period; write a unit (us ms s min h d w) with or without a number\n",
         "limits.toml: routes.\"/search\": there is no policy \"saerch\"; there are \"create\", \"default\", \"search\"\n",
-        "The limits are as they were.\n",
+        "The limits are unchanged.\n",
     ];
     assert_eq!(told, promised.map(|line| running.example.promised(line)).concat());
     let answer = running.create().await;
@@ -101,7 +101,7 @@ async fn a_broken_file_changes_nothing_and_all_that_is_wrong_is_told() {
     assert_eq!(
         told,
         "limits.toml: routes.\"/search\": \"search\" → \"default\"; restart the program to change it\n\
-         The limits are as they were.\n"
+         The limits are unchanged.\n"
     );
     assert!(running.create().await.has(r#"ratelimit-policy: "create";q=5;w=60"#));
 
