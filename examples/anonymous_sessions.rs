@@ -1,18 +1,13 @@
 //! Visitors without an account: a small limit per address, more for a session, most after a captcha.
 //!
-//! ```text
-//! cargo run --example anonymous_sessions
-//! ```
-//!
+//! Run it with `cargo run --example anonymous_sessions`.
 //! Without a session, an address has three requests per hour:
-//!
 //! ```text
 //! $ for i in $(seq 4); do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:3000; done
 //! 200 200 200 429
 //! ```
 //!
 //! A session has ten (`-c` and `-b` store curl's cookies):
-//!
 //! ```text
 //! $ curl -c cookies -X POST http://127.0.0.1:3000/session
 //! welcome
@@ -22,14 +17,12 @@
 //! ```
 //!
 //! It is bound to the address that opened it. From another address it is ignored, as is an invented one:
-//!
 //! ```text
 //! $ curl -si -b cookies --interface 127.0.0.2 http://127.0.0.1:3000 | grep ratelimit-policy
 //! ratelimit-policy: "pages";q=3;w=3600
 //! ```
 //!
 //! Solving the captcha promotes the session. What it has spent stays spent: two of a hundred, with this request.
-//!
 //! ```text
 //! $ curl -b cookies -d 'six times nine' http://127.0.0.1:3000/captcha
 //! wrong

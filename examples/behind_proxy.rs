@@ -1,14 +1,10 @@
 //! Client addresses behind a reverse proxy: `X-Forwarded-For` is trusted only where your proxy wrote it.
 //!
-//! ```text
-//! cargo run --example behind_proxy
-//! ```
-//!
+//! Run it with `cargo run --example behind_proxy`.
 //! The program runs a proxy and an app behind it. The app allows three requests per hour for each client address and trusts
 //! the proxy at 127.0.0.1. The clients below use other loopback addresses (available on Linux; elsewhere add them).
 //!
 //! Forging a new address for each request gains nothing, since forged entries are left of the one that the proxy adds:
-//!
 //! ```text
 //! $ for i in $(seq 4); do curl -s -o /dev/null -w '%{http_code} ' --interface 127.0.0.2 \
 //!       -H "x-forwarded-for: 203.0.113.$i" http://127.0.0.1:3000; done
@@ -16,7 +12,6 @@
 //! ```
 //!
 //! Another client behind the same proxy has a bucket of its own:
-//!
 //! ```text
 //! $ curl -i --interface 127.0.0.3 http://127.0.0.1:3000
 //! HTTP/1.1 200 OK

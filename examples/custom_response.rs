@@ -1,12 +1,8 @@
 //! Custom refusals: a page for browsers, JSON for programs, older header names, and jitter so that clients do not return
 //! together.
 //!
-//! ```text
-//! cargo run --example custom_response
-//! ```
-//!
+//! Run it with `cargo run --example custom_response`.
 //! Three requests are allowed, then one every 20 seconds. The fourth, as a program sees it:
-//!
 //! ```text
 //! $ for i in $(seq 4); do curl -i http://127.0.0.1:3000; done
 //! HTTP/1.1 200 OK
@@ -27,7 +23,6 @@
 //! ```
 //!
 //! `x-ratelimit-reset` is a Unix time. `retry-after` adds up to ten random seconds: from 20 to 30. And a browser:
-//!
 //! ```text
 //! $ curl -i -H 'accept: text/html' http://127.0.0.1:3000
 //! HTTP/1.1 429 Too Many Requests

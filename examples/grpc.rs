@@ -1,12 +1,8 @@
 //! A gRPC server with a limit, and a client that exceeds it, with tonic and without protoc.
 //!
-//! ```text
-//! cargo run --example grpc --features tonic
-//! ```
-//!
+//! Run it with `cargo run --example grpc --features tonic`.
 //! The server allows three calls, then one every three seconds, for each client address. The client prints the results,
 //! waits for the pushback, and calls again:
-//!
 //! ```text
 //! call 1: Ok "hello, ada"
 //! call 2: Ok "hello, ada"

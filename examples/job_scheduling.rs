@@ -1,12 +1,8 @@
 //! Reserve now, run later: a job queue in which each job has a due time as soon as it is added.
 //!
-//! ```text
-//! cargo run --example job_scheduling
-//! ```
-//!
+//! Run it with `cargo run --example job_scheduling`.
 //! A team has two units of work per second. A job of n units runs when n units have been refilled, after all earlier jobs.
 //! Job 4 is cancelled while it is last, so job 5, added afterwards, takes its time:
-//!
 //! ```text
 //! job 1 runs in 0.5 s
 //! job 2 runs in 1.5 s

@@ -1,12 +1,8 @@
 //! A gateway to a language model: a request is charged an estimate, then settled at its actual cost after streaming.
 //!
-//! ```text
-//! cargo run --example llm_tokens
-//! ```
-//!
+//! Run it with `cargo run --example llm_tokens`.
 //! Each team has 1000 tokens and 20 calls per day. The model returns as many words as requested, a token each. A request
 //! is charged 50 tokens; the answer has 12 words, so 38 are refunded:
-//!
 //! ```text
 //! $ curl -si -H 'x-team: blue' -d 12 http://127.0.0.1:3000/complete | grep -E '^(ratelimit:|word)'
 //! ratelimit: "tokens";r=950;t=82080
@@ -18,7 +14,6 @@
 //!
 //! A longer answer is charged in full. If the client disconnects early, the estimate stays. If the model is down, neither
 //! tokens nor a call are charged:
-//!
 //! ```text
 //! $ curl -s -o /dev/null -H 'x-team: blue' -d 60 http://127.0.0.1:3000/complete
 //! $ curl -H 'x-team: blue' http://127.0.0.1:3000/balance
@@ -34,7 +29,6 @@
 //!
 //! Batches have a separate limit of 50 tokens per second and wait for up to three seconds. With five together, one starts
 //! immediately, three follow a second apart, and the fifth would have to wait too long:
-//!
 //! ```text
 //! $ for i in $(seq 5); do curl -s -o /dev/null -w '%{http_code} after %{time_starttransfer} s\n' -H 'x-team: blue' \
 //!       -d 50 http://127.0.0.1:3000/batch & done; wait

@@ -1,11 +1,7 @@
 //! Limits on password guesses: few per account, more per address, each charged before the password is checked.
 //!
-//! ```text
-//! cargo run --example login_protection
-//! ```
-//!
+//! Run it with `cargo run --example login_protection`.
 //! Parallel guesses gain nothing. Of eight, five are checked:
-//!
 //! ```text
 //! $ for i in $(seq 8); do curl -s -o /dev/null -w '%{http_code}\n' -d account=ada -d password=guess$i \
 //!       http://127.0.0.1:3000/login & done | sort | uniq -c
@@ -14,7 +10,6 @@
 //! ```
 //!
 //! After that, the right password is refused too:
-//!
 //! ```text
 //! $ curl -i -d account=ada -d password=lovelace http://127.0.0.1:3000/login
 //! HTTP/1.1 429 Too Many Requests
@@ -28,7 +23,6 @@
 //!
 //! A successful login resets the account's attempts, but not the address's. Eve guesses at a list of accounts, logs in to
 //! her own in between, and gains nothing:
-//!
 //! ```text
 //! $ for i in $(seq 11); do for login in "account=user$i&password=123456" 'account=eve&password=polastri'; do
 //!       curl -s -o /dev/null -w '%{http_code} ' --interface 127.0.0.2 -d "$login" http://127.0.0.1:3000/login
@@ -38,7 +32,6 @@
 //!
 //! Users reset a forgotten password with a code sent by mail. The account is in the path, so a layer suffices: three wrong
 //! codes per account. The right code resets the count:
-//!
 //! ```text
 //! $ for code in 000000 000001 271828 000002 000003 000004 000005; do
 //!       curl -s -o /dev/null -w '%{http_code} ' -d $code http://127.0.0.1:3000/reset/ada; done

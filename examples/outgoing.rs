@@ -1,12 +1,8 @@
 //! Limits on outgoing requests: a client that keeps to a third party's limit by waiting.
 //!
-//! ```text
-//! cargo run --example outgoing
-//! ```
-//!
+//! Run it with `cargo run --example outgoing`.
 //! The third party allows 200 calls in 2 seconds, counted from the first, and responds with 429 to others. The example makes
 //! 500 calls together, which take at least 5 seconds. It fails if one is refused or they take over 5 % longer:
-//!
 //! ```text
 //! outgoing: a third party that allows 200 calls in 2 s, on http://127.0.0.1:3000
 //! through the layer: 500 calls in 5.15 s, 0 refused

@@ -1,11 +1,7 @@
 //! Ten requests per minute for each client address.
 //!
-//! ```text
-//! cargo run --example quickstart
-//! ```
-//!
+//! Run it with `cargo run --example quickstart`.
 //! It prints its address and two commands to try in another terminal:
-//!
 //! ```text
 //! hello: 10 requests per minute for each client address, on http://127.0.0.1:3000
 //! Eleven together:   for i in $(seq 11); do curl -s -o /dev/null -w '%{http_code}\n' http://127.0.0.1:3000; done
@@ -13,7 +9,6 @@
 //! ```
 //!
 //! The first command prints 200 ten times and then 429. The second, right after it:
-//!
 //! ```text
 //! HTTP/1.1 429 Too Many Requests
 //! content-type: application/problem+json
@@ -40,9 +35,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new().route("/", get(|| async { "hello\n" })).layer(RateLimitLayer::new(HELLO, key::client_ip()));
 
     let port = std::env::var("PORT").unwrap_or_else(|_| "3000".into());
-    let listener = TcpListener::bind(format!("127.0.0.1:{port}"))
-        .await
-        .map_err(|error| format!("cannot listen on port {port}: {error}. Set PORT to another port, or to 0 for any free one"))?;
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await.map_err(|error| {
+        format!("cannot listen on port {port}: {error}. Set PORT to another port, or to 0 for any free one")
+    })?;
 
     let url = format!("http://{}", listener.local_addr()?);
     println!("{}: 10 requests per minute for each client address, on {url}", HELLO.name());

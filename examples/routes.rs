@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Requests per minute, with both:
-//!
 //! ```text
 //!               public (by address)   free   premium
 //! default                        30     60       200
@@ -23,7 +22,6 @@
 //! ```
 //!
 //! After five todos from one address, creating is refused and listing still works:
-//!
 //! ```text
 //! $ for i in $(seq 6); do curl -s -o /dev/null -w '%{http_code} ' -X POST http://127.0.0.1:3000/todos; done
 //! 201 201 201 201 201 429

@@ -8,7 +8,6 @@
 //!
 //! The limit is three per hour for each API key (`k0` to `k99` exist) or address. In shadow mode the fourth request passes,
 //! marked for the access log:
-//!
 //! ```text
 //! $ for i in $(seq 4); do curl -si -H 'x-api-key: k1' http://127.0.0.1:3000 | grep -E 'HTTP|ratelimit'; done
 //! HTTP/1.1 200 OK
@@ -21,7 +20,6 @@
 //! ```
 //!
 //! With 0.5, half of the keys see the above, and the limit is enforced for the others:
-//!
 //! ```text
 //! HTTP/1.1 200 OK
 //! ratelimit-policy: "api";q=3;w=3600

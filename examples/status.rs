@@ -1,11 +1,7 @@
 //! A limit of three messages, refilled every three seconds, and an endpoint that reports its status to the client.
 //!
-//! ```text
-//! cargo run --example status
-//! ```
-//!
+//! Run it with `cargo run --example status`.
 //! It prints its address and two commands to try:
-//!
 //! ```text
 //! chat: 3 messages, one more every 3 s, for each user, on http://127.0.0.1:3000
 //! Send:           curl -i -X POST -H 'x-user: ada' http://127.0.0.1:3000/chat
@@ -13,7 +9,6 @@
 //! ```
 //!
 //! The status has all that a client needs for a countdown. Reading it spends nothing:
-//!
 //! ```text
 //! {"policy":"chat","algorithm":"token_bucket","rate":1,"period":3000000,"capacity":3,"start":0,"max_reserved":0,...
 //! ```
@@ -39,9 +34,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/time", status::time(&limiter));
 
     let port = std::env::var("PORT").unwrap_or_else(|_| "3000".into());
-    let listener = TcpListener::bind(format!("127.0.0.1:{port}"))
-        .await
-        .map_err(|error| format!("cannot listen on port {port}: {error}. Set PORT to another port, or to 0 for any free one"))?;
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await.map_err(|error| {
+        format!("cannot listen on port {port}: {error}. Set PORT to another port, or to 0 for any free one")
+    })?;
 
     let url = format!("http://{}", listener.local_addr()?);
     println!("{}: 3 messages, one more every 3 s, for each user, on {url}", CHAT.name());

@@ -1,18 +1,13 @@
 //! One policy with three tiers: anonymous callers, a free plan, a premium plan. An upgrade takes effect immediately.
 //!
-//! ```text
-//! cargo run --example tiers
-//! ```
-//!
+//! Run it with `cargo run --example tiers`.
 //! Ada is on the free plan with 5 requests per hour. The sixth is refused:
-//!
 //! ```text
 //! $ for i in $(seq 6); do curl -s -o /dev/null -w '%{http_code} ' -H 'authorization: Bearer ada' http://127.0.0.1:3000; done
 //! 200 200 200 200 200 429
 //! ```
 //!
 //! She upgrades. What she has spent stays spent, now 5 of 20; the request below is her sixth:
-//!
 //! ```text
 //! $ curl -X POST -H 'authorization: Bearer ada' http://127.0.0.1:3000/upgrade
 //! ada is premium now
@@ -24,7 +19,6 @@
 //! ```
 //!
 //! All callers without a valid token share 3 requests per hour:
-//!
 //! ```text
 //! $ curl -i http://127.0.0.1:3000
 //! HTTP/1.1 200 OK

@@ -14,7 +14,6 @@
 //!
 //! Change `quota = "5/min"` to `quota = "3/min"` in the file, and reload it on the second port, which is for operators. What
 //! a caller has spent stays spent:
-//!
 //! ```text
 //! $ curl -X POST http://127.0.0.1:3001/reload
 //! policies.create.quota: 5/min → 3/min
@@ -23,7 +22,6 @@
 //! ```
 //!
 //! A file with errors, or with changes that require a restart, changes nothing. All errors are listed:
-//!
 //! ```text
 //! $ curl -X POST http://127.0.0.1:3001/reload
 //! limits.toml: policies.create.quota: quota "3/mim": "mim" is no period; write a unit (us ms s min h d w) with or without a number

@@ -9,13 +9,11 @@
 //! ```
 //!
 //! The first three of the five requests pass. The others are logged with the digest of the key, not the key itself:
-//!
 //! ```text
 //! INFO tollgate: denied policy="api" outcome="denied" reason="quota_exceeded" decided_by="backend" cost=1 remaining=0 ...
 //! ```
 //!
 //! At most ten lines per second are logged; the next line has the number of suppressed ones. The metrics count all:
-//!
 //! ```text
 //! tollgate_decisions_total{policy="api",outcome="denied",reason="quota_exceeded",decided_by="backend",enforced="true"} 2
 //! ```

@@ -1,18 +1,13 @@
 //! A page whose send button is disabled while its user is limited and counts down to the microsecond. It compares how the
 //! three algorithms refill under the same clicks.
 //!
-//! ```text
-//! cargo run --example status_ui
-//! ```
-//!
+//! Run it with `cargo run --example status_ui`.
 //! It prints the page's address:
-//!
 //! ```text
 //! status_ui: 6 messages in 30 seconds, under three algorithms, on http://127.0.0.1:3000
 //! ```
 //!
 //! The page reads the status of its limits once and projects it from then on:
-//!
 //! ```text
 //! $ curl http://127.0.0.1:3000/limits/bucket
 //! {"policy":"bucket","algorithm":"token_bucket","rate":6,"period":30000000,"capacity":6,"start":0,"max_reserved":0,"spent":0,...}
@@ -24,7 +19,6 @@
 //!
 //! The page is plain HTML, CSS and JavaScript, with a content security policy that allows this origin only. Its arithmetic
 //! is the browser package in `client/`, bundled into `tollgate-client.js`. To rebuild the bundle:
-//!
 //! ```text
 //! (cd client && npm ci)
 //! client/scripts/bundle.sh

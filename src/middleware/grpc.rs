@@ -19,12 +19,10 @@ use super::refusal::Refusal;
 pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
     let value = parts.headers.get(CONTENT_TYPE)?;
     let media_type = value.as_bytes().split(|byte| *byte == b';').next()?.trim_ascii();
-    CONTENT_TYPES.into_iter().find_map(|(known, with_proto)| {
-        match media_type.strip_prefix(known.as_bytes())? {
-            b"+proto" => Some(HeaderValue::from_static(with_proto)),
-            b"" | [b'+', ..] => Some(HeaderValue::from_static(known)),
-            _ => None,
-        }
+    CONTENT_TYPES.into_iter().find_map(|(known, with_proto)| match media_type.strip_prefix(known.as_bytes())? {
+        b"+proto" => Some(HeaderValue::from_static(with_proto)),
+        b"" | [b'+', ..] => Some(HeaderValue::from_static(known)),
+        _ => None,
     })
 }
 
