@@ -1,4 +1,4 @@
-//! A limit of three messages, refilled every three seconds, and an endpoint that reports its status to the client.
+//! A limit of three messages, with one more every three seconds, and an endpoint that reports its status to the client.
 //!
 //! Run it with `cargo run --example status`.
 //! It prints its address and two commands to try:
