@@ -97,8 +97,8 @@ impl Refusal<'_> {
         }
     }
 
-    /// Returns the time to wait in microseconds, including [jitter](super::RateLimitLayer::retry_jitter); `None` if waiting
-    /// does not help. Use [`retry_after_seconds`](Refusal::retry_after_seconds) in a body: `as_secs` rounds down, which is
+    /// Returns the time to wait, to the microsecond, with [jitter](super::RateLimitLayer::retry_jitter); `None` if waiting
+    /// does not help. In a body, use [`retry_after_seconds`](Refusal::retry_after_seconds): `as_secs` rounds down, which is
     /// too early and differs from the header.
     pub fn retry_after(&self) -> Option<Duration> {
         let retry = match self.cause {

@@ -188,8 +188,8 @@ impl Running {
         command.args(["serve", "--max-rows", &max_rows.to_string()]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
-        let told = child.stdout.take().ok_or("the server has no output")?;
-        BufReader::new(told).read_line(&mut line)?;
+        let output = child.stdout.take().ok_or("the server has no output")?;
+        BufReader::new(output).read_line(&mut line)?;
         let (address, admin) = server::parse_line(&line)?;
         Ok(Running { child, address, admin })
     }
@@ -220,8 +220,8 @@ impl Hostile {
 
     fn end(mut self) -> Result<Vec<AttackerStats>> {
         let mut text = String::new();
-        if let Some(mut told) = self.0.stdout.take() {
-            told.read_to_string(&mut text)?;
+        if let Some(mut output) = self.0.stdout.take() {
+            output.read_to_string(&mut text)?;
         }
         Ok(text.lines().filter_map(AttackerStats::parse).collect())
     }

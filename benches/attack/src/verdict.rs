@@ -125,9 +125,9 @@ fn honest(run: &Run) -> Verdict {
 
 /// The policy that is flooded bears the cost of the flood.
 fn fair(run: &Run) -> Verdict {
-    let of = |name| stats_of(run, name).map_or((0, 0), |told| (told.ok, told.sent));
+    let of = |name| stats_of(run, name).map_or((0, 0), |stats| (stats.ok, stats.sent));
     let ((ok, sent), (own_ok, own_sent)) = (of(NEWCOMERS_OF_ANOTHER), of(NEWCOMERS));
-    let denied = stats_of(run, POLICY_FLOOD).map_or(0, |told| told.refused);
+    let denied = stats_of(run, POLICY_FLOOD).map_or(0, |stats| stats.refused);
     let share = 100.0 * own_ok as f64 / own_sent.max(1) as f64;
     Verdict {
         promise: "A flood under one policy refuses no newcomer of another",
@@ -144,9 +144,9 @@ fn fair(run: &Run) -> Verdict {
 fn confined(run: &Run) -> Verdict {
     let time = run.attacked() + Duration::from_secs(2);
     let windows = time.as_secs().div_ceil(KEY_WINDOW.as_secs()) + 1;
-    let storm = (stats_of(run, STORM).map_or(0, |told| told.ok), STORM_KEYS * KEY_LIMIT * windows);
+    let storm = (stats_of(run, STORM).map_or(0, |stats| stats.ok), STORM_KEYS * KEY_LIMIT * windows);
     let spoofs =
-        (stats_of(run, SPOOFS).map_or(0, |told| told.ok), SPOOFERS * (CLIENT_CAPACITY + CLIENT_RATE * time.as_secs()));
+        (stats_of(run, SPOOFS).map_or(0, |stats| stats.ok), SPOOFERS * (CLIENT_CAPACITY + CLIENT_RATE * time.as_secs()));
     Verdict {
         promise: "Stormers and spoofers are admitted no more than their own quotas",
         found: format!("storm {} of at most {}, spoofers {} of at most {}", storm.0, storm.1, spoofs.0, spoofs.1),
@@ -156,10 +156,10 @@ fn confined(run: &Run) -> Verdict {
 
 /// Whether the attack took place at all, as a condition for the other promises.
 fn attacked(run: &Run) -> Verdict {
-    let idle: Vec<&str> = run.hostile.iter().filter(|told| told.sent == 0).map(|told| told.name.as_str()).collect();
-    let keys = stats_of(run, KEY_FLOOD).map_or(0, |told| told.ok);
-    let storm = stats_of(run, STORM).map_or(0, |told| told.refused);
-    let spoofs = stats_of(run, SPOOFS).map_or(0, |told| told.refused);
+    let idle: Vec<&str> = run.hostile.iter().filter(|stats| stats.sent == 0).map(|stats| stats.name.as_str()).collect();
+    let keys = stats_of(run, KEY_FLOOD).map_or(0, |stats| stats.ok);
+    let storm = stats_of(run, STORM).map_or(0, |stats| stats.refused);
+    let spoofs = stats_of(run, SPOOFS).map_or(0, |stats| stats.refused);
     Verdict {
         promise: "There was an attack: everybody came, the table was filled more than twice, denials were earned",
         found: format!("{keys} new keys, {storm} and {spoofs} denials; absent: {idle:?}"),
@@ -167,8 +167,8 @@ fn attacked(run: &Run) -> Verdict {
     }
 }
 
-fn told<'a>(run: &'a Run, name: &str) -> Option<&'a AttackerStats> {
-    run.hostile.iter().find(|told| told.name == name)
+fn stats_of<'a>(run: &'a Run, name: &str) -> Option<&'a AttackerStats> {
+    run.hostile.iter().find(|stats| stats.name == name)
 }
 
 /// The slope of the best-fitting line.
@@ -210,8 +210,8 @@ mod tests {
             ("Honest p99 afterwards", |run| course_of(run, Phase::After).undisturbed.p99 *= 3),
             ("No honest client", |run| course_of(run, Phase::WarmUp).whole.refused = 1),
             ("No honest client", |run| course_of(run, Phase::Quiet).whole.failed = 1),
-            ("A flood", |run| run.hostile.iter_mut().for_each(|told| told.ok = told.ok.min(3_000))),
-            ("Stormers", |run| run.hostile.iter_mut().for_each(|told| told.ok = 100_000)),
+            ("A flood", |run| run.hostile.iter_mut().for_each(|stats| stats.ok = stats.ok.min(3_000))),
+            ("Stormers", |run| run.hostile.iter_mut().for_each(|stats| stats.ok = 100_000)),
             ("There was", |run| drop(run.hostile.pop())),
         ];
         for (promise, breaks) in cases {
@@ -250,7 +250,7 @@ mod tests {
             machine_cores: 0.2,
             stolen_cores: 0.0,
         };
-        let told = |i: usize| AttackerStats {
+        let stats = |i: usize| AttackerStats {
             name: NAMES.get(i).map_or_else(|| i.to_string(), |name| (*name).to_owned()),
             sent: 10_000,
             ok: match i {
@@ -268,7 +268,7 @@ mod tests {
             is_pinned: true,
             samples: Phase::ALL.iter().flat_map(|phase| (0..10).map(|second| sample(second, *phase))).collect(),
             phases: Phase::ALL.map(|phase| Course { phase, whole: honest, undisturbed: honest, seconds: 10 }).to_vec(),
-            hostile: (0..11).map(told).collect(),
+            hostile: (0..11).map(stats).collect(),
         }
     }
 

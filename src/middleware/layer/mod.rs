@@ -38,7 +38,7 @@ use crate::policy::{DenyRule, Policy};
 /// All services made by one layer or its clones share their rows. Every response carries `RateLimit-Policy` and
 /// `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) unless [`headers`](RateLimitLayer::headers) selects another
 /// family. A denial also carries `Retry-After`, `Cache-Control: no-store` and an `application/problem+json` body, or a
-/// gRPC status for a [gRPC service](RateLimitLayer::grpc). `status::of_layer` (feature `axum`) reports limits ahead.
+/// gRPC status for a [gRPC service](RateLimitLayer::grpc). `status::of_layer` (feature `axum`) makes a status endpoint.
 ///
 /// The inner service must be `Clone`; wrap it in a `Buffer` if it is not. The data of its response body must be
 /// `From<Bytes>`. To pass a limited `Router` to something other than axum, map the body back as `docs::axum` shows.
