@@ -1,4 +1,4 @@
-//! One step of each algorithm, allowed and denied: the arithmetic alone. `cargo bench --bench algebra`.
+//! The arithmetic alone: one step of each algorithm, allowed and denied. `cargo bench --bench algebra`.
 
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ fn denied(bencher: Bencher, name: &str) {
     bench(bencher, name, 100.0);
 }
 
-/// Of a row that has spent so much a moment ago.
+/// The state of a row that has just spent this many tokens.
 fn bench(bencher: Bencher, name: &str, spent: f64) {
     let (_, quota) = QUOTAS.iter().find(|(other, _)| *other == name).expect("a quota");
-    // Its stamp is that of the quota.
+    // With the quota's stamp.
     let state = State { spent, ..step(quota, &State::default(), BEGIN, Ask::cost(1)).state };
     let later = BEGIN + Duration::from_millis(200);
     assert!(step(quota, &state, later, Ask::cost(1)).is_allowed() == (spent < 100.0));
@@ -40,5 +40,4 @@ fn names() -> impl Iterator<Item = &'static str> {
     QUOTAS.into_iter().map(|(name, _)| name)
 }
 
-/// Within a minute.
 const BEGIN: Micros = Micros::new(1_767_225_630_000_000);

@@ -1,4 +1,4 @@
-//! Rows in memory: what acquiring costs with few keys and many. `cargo bench --bench backend`.
+//! The memory backend with few and many keys. `cargo bench --bench backend`.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -38,7 +38,7 @@ fn three_takes(bencher: Bencher, keys: u64) {
     bencher.bench_local(|| assert!(acquire(&backend, &names, turn(), &LARGE).all_granted()));
 }
 
-/// A million. Growing, too, is part of it.
+/// A million keys, including the growth of the table.
 #[divan::bench(sample_count = 1000, sample_size = 1000)]
 fn new_keys(bencher: Bencher) {
     let (backend, names) = filled(0, &LARGE, 1);
@@ -49,7 +49,7 @@ fn new_keys(bencher: Bencher) {
     });
 }
 
-/// Rows of so many keys, each under `policies` policies.
+/// A backend with rows of `keys` keys, each under `policies` policies.
 fn filled(keys: u64, quota: &Quota, policies: usize) -> (MemoryBackend, Vec<PolicyName>) {
     let backend = MemoryBackend::builder().max_rows(50_000_000).build();
     let names: Vec<_> =
@@ -60,7 +60,7 @@ fn filled(keys: u64, quota: &Quota, policies: usize) -> (MemoryBackend, Vec<Poli
     (backend, names)
 }
 
-/// One key after the other, in no order.
+/// The next key, in pseudorandom order.
 fn turns(keys: u64) -> impl Fn() -> Digest {
     let next = Cell::new(0u64);
     move || {
@@ -69,7 +69,7 @@ fn turns(keys: u64) -> impl Fn() -> Digest {
     }
 }
 
-/// As random as a digest is.
+/// Spreads numbers as a digest does.
 fn scattered(key: u64) -> Digest {
     let half = |seed: u64| {
         let mut x = key.wrapping_add(seed).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! The layer around a service that answers at once. `cargo bench --bench middleware`.
+//! The layer around a service that responds immediately. `cargo bench --bench middleware`.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, poll_fn, ready};
@@ -21,7 +21,7 @@ fn main() {
     divan::main();
 }
 
-/// What the others are to be seen beside: making a request, and dropping the answer.
+/// The baseline: creating a request and dropping the response.
 #[divan::bench(sample_count = 300, sample_size = 1000)]
 fn no_layer(bencher: Bencher) {
     bench(bencher, Bare, 200);
@@ -65,7 +65,7 @@ fn bench<B>(
         let Ok(response) = now(service.call(black_box(request)));
         response.status().as_u16()
     };
-    // A quota of one lets the first through.
+    // A quota of one allows the first request.
     call();
     bencher.bench_local(|| assert_eq!(call(), status));
 }

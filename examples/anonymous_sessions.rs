@@ -1,18 +1,13 @@
-//! Visitors without an account: little for an address, more for a session, most for one that has passed a captcha.
+//! Visitors without an account: a small limit per address, more for a session, most after a captcha.
 //!
-//! ```text
-//! cargo run --example anonymous_sessions
-//! ```
-//!
-//! Without a session, an address has three requests an hour:
-//!
+//! Run it with `cargo run --example anonymous_sessions`.
+//! Without a session, an address has three requests per hour:
 //! ```text
 //! $ for i in $(seq 4); do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:3000; done
 //! 200 200 200 429
 //! ```
 //!
-//! A session has ten (`-c` and `-b` keep curl's cookies):
-//!
+//! A session has ten (`-c` and `-b` store curl's cookies):
 //! ```text
 //! $ curl -c cookies -X POST http://127.0.0.1:3000/session
 //! welcome
@@ -21,15 +16,13 @@
 //! ratelimit: "pages";r=9;t=3240
 //! ```
 //!
-//! It is bound to the address that it was given to. From another one it is no session, and neither is an invented one:
-//!
+//! It is bound to the address that opened it. From another address it is ignored, as is an invented one:
 //! ```text
 //! $ curl -si -b cookies --interface 127.0.0.2 http://127.0.0.1:3000 | grep ratelimit-policy
 //! ratelimit-policy: "pages";q=3;w=3600
 //! ```
 //!
-//! Who answers the captcha is promoted. What the session has spent stays spent: two of a hundred, with this request.
-//!
+//! Solving the captcha promotes the session. What it has spent stays spent: two of a hundred, with this request.
 //! ```text
 //! $ curl -b cookies -d 'six times nine' http://127.0.0.1:3000/captcha
 //! wrong
@@ -40,7 +33,7 @@
 //! ratelimit: "pages";r=98;t=3528
 //! ```
 //!
-//! Sessions and guesses are limited too, five an hour for an address: else they could be had without end.
+//! Opening sessions and guessing are limited too, to five per hour for each address.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -57,7 +50,7 @@ use tokio::net::TcpListener;
 use tollgate::key::{self, KeyExtractor};
 use tollgate::{HOUR, Policy, Quota, RateLimitLayer};
 
-/// Which sessions there are: to which address each was given, and its tier. Yours expire, and are in a store.
+/// The address and tier of each session. In production, keep them in a database and let them expire.
 #[derive(Clone, Default)]
 struct Sessions(Arc<Mutex<HashMap<String, (IpAddr, &'static str)>>>);
 
@@ -82,7 +75,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let caller = move |request: &Parts| {
         let address = key::client_ip().resolve(request);
         match address.and_then(|address| known.tier(&request.headers, address)) {
-            // The session was checked just now. An invented cookie has no tier, and counts by address.
+            // A valid session. An invented cookie has no tier and is limited by address.
             Some(tier) => {
                 key::cookie("sid").and(key::client_ip()).map(move |session| session.tier(tier)).extract(request)
             }
@@ -100,14 +93,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let port = std::env::var("PORT").unwrap_or_else(|_| "3000".into());
     let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
-    println!("anonymous_sessions: more for whoever has passed a captcha, on http://{}", listener.local_addr()?);
+    println!("anonymous_sessions: more requests after a captcha, on http://{}", listener.local_addr()?);
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
 }
 
 async fn open(State(sessions): State<Sessions>, ConnectInfo(peer): ConnectInfo<SocketAddr>) -> impl IntoResponse {
     let mut random = [0; 16];
-    getrandom::fill(&mut random).expect("the system has random numbers");
+    getrandom::fill(&mut random).expect("the system should provide random numbers");
     let sid = format!("{:032x}", u128::from_ne_bytes(random));
     sessions.0.lock().unwrap().insert(sid.clone(), (peer.ip(), "visitor"));
     ([(SET_COOKIE, format!("sid={sid}; HttpOnly; SameSite=Lax; Path=/"))], "welcome\n")

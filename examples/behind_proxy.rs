@@ -1,14 +1,10 @@
-//! Client addresses behind a reverse proxy: `X-Forwarded-For` is believed where your proxy wrote it, and nowhere else.
+//! Client addresses behind a reverse proxy: `X-Forwarded-For` is trusted only where your proxy wrote it.
 //!
-//! ```text
-//! cargo run --example behind_proxy
-//! ```
+//! Run it with `cargo run --example behind_proxy`.
+//! The program runs a proxy and an app behind it. The app allows three requests per hour for each client address and trusts
+//! the proxy at 127.0.0.1. The clients below use other loopback addresses (available on Linux; elsewhere add them).
 //!
-//! A proxy and an app behind it, in one program. The app allows three requests an hour for each client address, and trusts the
-//! proxy's, 127.0.0.1. So the clients below use other addresses of the loopback (on Linux they are there; elsewhere add them).
-//!
-//! A client that forges a new address for each request gains nothing. Its entries are left of the one that the proxy adds:
-//!
+//! Forging a new address for each request gains nothing, since forged entries are left of the one that the proxy adds:
 //! ```text
 //! $ for i in $(seq 4); do curl -s -o /dev/null -w '%{http_code} ' --interface 127.0.0.2 \
 //!       -H "x-forwarded-for: 203.0.113.$i" http://127.0.0.1:3000; done
@@ -16,7 +12,6 @@
 //! ```
 //!
 //! Another client behind the same proxy has a bucket of its own:
-//!
 //! ```text
 //! $ curl -i --interface 127.0.0.3 http://127.0.0.1:3000
 //! HTTP/1.1 200 OK
@@ -25,8 +20,8 @@
 //! ...
 //! ```
 //!
-//! Past the proxy, straight to the app, nothing is believed: the client is who it is, out of tokens as before. (The app's port is
-//! in the second line that the program prints.)
+//! The app ignores the header on direct requests: the client is still out of tokens. (The program prints the app's port in
+//! its second line.)
 //!
 //! ```text
 //! $ curl -s -o /dev/null -w '%{http_code}\n' --interface 127.0.0.2 -H 'x-forwarded-for: 203.0.113.9' http://127.0.0.1:$APP
@@ -49,7 +44,7 @@ const APP: Policy = Policy::new("app", Quota::token_bucket(3, HOUR));
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Only the proxy's own address: a client that sits at a trusted one is believed whatever it writes.
+    // Trust the proxy's address only: clients at a trusted address could forge the header.
     let limits = RateLimitLayer::new(APP, key::client_ip().trust(["127.0.0.1/32"]));
     let app = Router::new().route("/", get(|| async { "hello\n" })).layer(limits);
     let app_listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -67,7 +62,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The proxy. It appends whom it saw to what the client sent, as nginx does with `$proxy_add_x_forwarded_for`.
+/// The proxy. Appends the client's address, as nginx does with `$proxy_add_x_forwarded_for`.
 async fn forward(
     State(app): State<SocketAddr>,
     ConnectInfo(client): ConnectInfo<SocketAddr>,

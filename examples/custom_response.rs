@@ -1,12 +1,8 @@
-//! Refusals in your own words: a page for browsers, JSON for programs; older header names; clients that do not all come back
-//! at once.
+//! Custom refusals: a page for browsers, JSON for programs, older header names, and jitter so that clients do not return
+//! together.
 //!
-//! ```text
-//! cargo run --example custom_response
-//! ```
-//!
-//! Three requests pass, 20 seconds make room for another. The fourth, as a program sees it:
-//!
+//! Run it with `cargo run --example custom_response`.
+//! Three requests are allowed, then one every 20 seconds. The fourth, as a program sees it:
 //! ```text
 //! $ for i in $(seq 4); do curl -i http://127.0.0.1:3000; done
 //! HTTP/1.1 200 OK
@@ -26,8 +22,7 @@
 //! {"error":"too_many_requests","policies":["api"],"retry_after":26}
 //! ```
 //!
-//! The fields' reset is a Unix time. `retry-after` has up to ten random seconds on top of the 20: from 20 to 30. And a browser:
-//!
+//! `x-ratelimit-reset` is a Unix time. `retry-after` adds up to ten random seconds: from 20 to 30. And a browser:
 //! ```text
 //! $ curl -i -H 'accept: text/html' http://127.0.0.1:3000
 //! HTTP/1.1 429 Too Many Requests
@@ -67,9 +62,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The limiter adds `Retry-After`, `Cache-Control` and the header fields to whatever is returned here.
+/// The layer adds `Retry-After`, `Cache-Control` and its headers to the response.
 fn refuse(refusal: &Refusal<'_>) -> Response<Bytes> {
-    // The limiter could not decide, or the server is not set up right: that is nobody's being too fast.
+    // Not a denial: the limiter could not decide, or the server is misconfigured.
     let Some(decisions) = refusal.decisions() else { return refusal.default_response() };
 
     let (content_type, body) = if wants_html(&refusal.request().headers) {

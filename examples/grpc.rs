@@ -1,12 +1,8 @@
-//! A gRPC server with a limit, and a client that runs into it: tonic on both sides, no protoc.
+//! A gRPC server with a limit, and a client that exceeds it, with tonic and without protoc.
 //!
-//! ```text
-//! cargo run --example grpc --features tonic
-//! ```
-//!
-//! Three calls at once, then one every three seconds, for each client address. The client prints what it sees, waits for as
-//! long as it was told, and calls again:
-//!
+//! Run it with `cargo run --example grpc --features tonic`.
+//! The server allows three calls, then one every three seconds, for each client address. The client prints the results,
+//! waits for the pushback, and calls again:
 //! ```text
 //! call 1: Ok "hello, ada"
 //! call 2: Ok "hello, ada"
@@ -37,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = format!("http://{}", listener.local_addr()?);
 
     let greetings = Policy::new("greetings", Quota::token_bucket(1, 3 * SECOND).capacity(3));
-    // Feature `tonic`: the client's address comes from the connection, nothing else is needed.
+    // With feature `tonic`, the client's address comes from the connection.
     let limits = RateLimitLayer::new(greetings, key::client_ip()).grpc();
     let server = Server::builder().layer(limits).add_service(Greeter);
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
@@ -53,7 +49,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 println!("call {call}: {:?}", status.code());
                 let pushback = status.metadata().get("grpc-retry-pushback-ms").ok_or("no pushback")?.to_str()?;
                 println!("    grpc-retry-pushback-ms: {pushback}");
-                // A google.rpc.Status; with tonic-types, `status.get_details_retry_info()`.
+                // A google.rpc.Status. With tonic-types, use `status.get_details_retry_info()`.
                 let details = String::from_utf8_lossy(status.details());
                 let info = "type.googleapis.com/google.rpc.RetryInfo";
                 println!(
@@ -67,7 +63,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What tonic-build would generate from `service Greeter { rpc Hello(..) returns (..); }` in package `demo`.
+/// What tonic-build would generate for `service Greeter { rpc Hello(..) returns (..); }` in package `demo`.
 #[derive(Clone)]
 struct Greeter;
 
@@ -98,7 +94,7 @@ async fn hello(name: Request<Bytes>) -> Result<Response<Bytes>, Status> {
     Ok(Response::new([b"hello, ", &name.into_inner()[..]].concat().into()))
 }
 
-/// Messages that are bytes, in place of protobuf's.
+/// A codec for plain bytes instead of protobuf messages.
 #[derive(Clone, Copy)]
 struct Plain;
 

@@ -1,12 +1,8 @@
-//! Reserve now, run later: a queue of jobs, each of which knows when it will run as soon as it is put in.
+//! Reserve now, run later: a job queue in which each job has a due time as soon as it is added.
 //!
-//! ```text
-//! cargo run --example job_scheduling
-//! ```
-//!
-//! A team has two units of work a second. A job of n units runs when the team has been paid its n, after all jobs
-//! before it. Job 4 is cancelled while it is the last; job 5, put in after that, has its time:
-//!
+//! Run it with `cargo run --example job_scheduling`.
+//! A team has two units of work per second. A job of n units runs when n units have been refilled, after all earlier jobs.
+//! Job 4 is cancelled while it is last, so job 5, added afterwards, takes its time:
 //! ```text
 //! job 1 runs in 0.5 s
 //! job 2 runs in 1.5 s
@@ -20,7 +16,7 @@
 //! at 3.0 s: job 5, planned for 3.0 s
 //! ```
 //!
-//! Cancelled between others, a job gives nothing back: those behind it keep the times that they were promised.
+//! Cancelling a job between others gives nothing back: later jobs keep their due times.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -28,8 +24,7 @@ use std::time::Instant;
 
 use tollgate::{LimitError, Policy, Quota, RateLimiter, Reservation, SECOND};
 
-/// Capacity 0: no bursts, each job waits at least for its own units. With 1, one unit after an idle time would run at
-/// once.
+/// Capacity 0 allows no bursts: each job waits for its own units, even after an idle time.
 const JOBS: Policy = Policy::new("jobs", Quota::token_bucket(2, SECOND).capacity(0).unlimited_reservations());
 
 #[tokio::main]
@@ -45,8 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Jobs by the times at which they run. Turns of one team come in the order in which they were asked for; another
-/// team's come in between.
+/// Jobs by due time. A team's reservations are due in the order of reserving, between those of other teams.
 struct Queue {
     limiter: RateLimiter,
     began: Instant,
@@ -60,30 +54,30 @@ impl Queue {
     }
 
     async fn add(&mut self, units: u64) -> Result<(), LimitError> {
-        let turn = self.limiter.acquire(&JOBS, "team").cost(units).reserve().await?;
+        let reservation = self.limiter.acquire(&JOBS, "team").cost(units).reserve().await?;
         self.added += 1;
-        println!("job {} runs in {:.1} s", self.added, turn.delay().as_secs_f64());
-        // The turn is held as long as the job is in the queue: thrown away together, nobody has to think of giving it
-        // back. A queue in a database would store the time, and `into_receipt()` the turn.
-        self.jobs.insert((Instant::now() + turn.delay(), self.added), turn);
+        println!("job {} runs in {:.1} s", self.added, reservation.delay().as_secs_f64());
+        // Dropping a job also drops its reservation, which gives it back. For a queue in a database, store the time and
+        // call `into_receipt()` instead.
+        self.jobs.insert((Instant::now() + reservation.delay(), self.added), reservation);
         Ok(())
     }
 
     async fn cancel(&mut self, number: u32) -> Result<(), tollgate::backend::Error> {
         let entry = self.jobs.keys().copied().find(|(_, job)| *job == number);
-        if let Some(turn) = entry.and_then(|entry| self.jobs.remove(&entry)) {
-            // Dropping it would do the same, without reporting what became of the turn.
-            let came_back = turn.cancel().await?;
-            println!("job {number} is cancelled{}", if came_back { "" } else { ", its turn is lost" });
+        if let Some(reservation) = entry.and_then(|entry| self.jobs.remove(&entry)) {
+            // Dropping it would do the same, but without the result.
+            let given_back = reservation.cancel().await?;
+            println!("job {number} is cancelled{}", if given_back { "" } else { ", its reservation is forfeited" });
         }
         Ok(())
     }
 
-    /// Waits for the time of the next job, and runs it; false if there is none.
+    /// Runs the next job when it is due; false if there is none.
     async fn run_next(&mut self) -> bool {
-        let Some(((planned, number), turn)) = self.jobs.pop_first() else { return false };
+        let Some(((planned, number), reservation)) = self.jobs.pop_first() else { return false };
         tokio::time::sleep_until(planned.into()).await;
-        turn.into_receipt(); // from here on it is used up, whatever becomes of the job
+        reservation.into_receipt(); // spent from here on, even if the job fails
         let since = |instant: Instant| (instant - self.began).as_secs_f64();
         println!("at {:.1} s: job {number}, planned for {:.1} s", since(Instant::now()), since(planned));
         true

@@ -1,13 +1,8 @@
-//! A gateway to a language model: a request is charged an estimate, and its true cost when the answer has been
-//! streamed.
+//! A gateway to a language model: a request is charged an estimate, then settled at its actual cost after streaming.
 //!
-//! ```text
-//! cargo run --example llm_tokens
-//! ```
-//!
-//! Each team has 1000 tokens and 20 calls a day. The model says as many words as it is asked for, a token each. 50 are
-//! charged before it begins; it says 12, and 38 are given back:
-//!
+//! Run it with `cargo run --example llm_tokens`.
+//! Each team has 1000 tokens and 20 calls per day. The model returns as many words as requested, a token each. A request
+//! is charged 50 tokens; the answer has 12 words, so 38 are refunded:
 //! ```text
 //! $ curl -si -H 'x-team: blue' -d 12 http://127.0.0.1:3000/complete | grep -E '^(ratelimit:|word)'
 //! ratelimit: "tokens";r=950;t=82080
@@ -17,9 +12,8 @@
 //! 988 tokens, 19 calls
 //! ```
 //!
-//! An answer that was longer than estimated is charged in full. If the client leaves before the end, the estimate
-//! stays. If the model is down, neither tokens nor a call are charged:
-//!
+//! A longer answer is charged in full. If the client disconnects early, the estimate stays. If the model is down, neither
+//! tokens nor a call are charged:
 //! ```text
 //! $ curl -s -o /dev/null -H 'x-team: blue' -d 60 http://127.0.0.1:3000/complete
 //! $ curl -H 'x-team: blue' http://127.0.0.1:3000/balance
@@ -33,9 +27,8 @@
 //! 878 tokens, 17 calls
 //! ```
 //!
-//! Batches have 50 tokens a second of their own, and wait for them, up to three seconds. Of five at once, one begins
-//! right away, three a second after each other, and the fifth would have to wait too long:
-//!
+//! Batches have a separate limit of 50 tokens per second and wait for up to three seconds. With five together, one starts
+//! immediately, three follow a second apart, and the fifth would have to wait too long:
 //! ```text
 //! $ for i in $(seq 5); do curl -s -o /dev/null -w '%{http_code} after %{time_starttransfer} s\n' -H 'x-team: blue' \
 //!       -d 50 http://127.0.0.1:3000/batch & done; wait
@@ -62,8 +55,8 @@ const TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(1000, DAY));
 const CALLS: Policy = Policy::new("calls", Quota::fixed_window(20, DAY));
 const BATCH: Policy = Policy::new("batch", Quota::token_bucket(50, SECOND).max_reserved(150));
 
-/// What is charged before an answer. Yours counts the prompt (by its `content-length`, say; without
-/// one, the longest prompt that you accept) and the longest answer.
+/// The estimate charged per request. In production, add the prompt (its `content-length`, or the maximum you accept
+/// without one) and the longest answer.
 const ESTIMATE: u64 = 50;
 
 #[tokio::main]
@@ -71,10 +64,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let limiter = RateLimiter::default();
     let limits = RateLimitLayer::from(Rule::new(TOKENS, team.or_reject()).cost(|_| ESTIMATE))
         .rule(Rule::new(CALLS, team.or_reject()))
-        // Of both rules. One that counts failures too has a `settle` of its own.
+        // For both rules. A rule that counts failures too would have its own `on_response`.
         .on_response(|response| if response.status.is_server_error() { OnResponse::Refund } else { OnResponse::Keep })
         .with_receipt() // for `complete`
-        .limiter(&limiter); // which `balance` asks too
+        .limiter(&limiter); // shared with `balance`
     let app = Router::new()
         .route("/complete", post(complete).layer(limits))
         .route("/batch", post(batch))
@@ -88,32 +81,32 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The key. Yours comes from authentication.
+/// The key. In production, take it from authentication.
 fn team(request: &Parts) -> Option<String> {
     request.headers.get("x-team")?.to_str().ok().map(String::from)
 }
 
 async fn complete(usage: Receipt, prompt: String) -> Result<Body, (StatusCode, &'static str)> {
-    // Only the tokens are settled by the answer. The call was one call.
+    // Settles the tokens only; the call stays charged.
     Ok(streamed(Model::ask(&prompt)?, usage.of("tokens")))
 }
 
-/// Without a layer: waits for the turn, and gets the settlement from the limiter. Nobody looks at the status here: a
-/// batch that the model refuses stays charged, unless `usage.refund()` says otherwise.
+/// Calls the limiter directly: waits until due and gets a receipt. A batch that the model refuses stays charged unless the
+/// handler calls `usage.refund()`.
 async fn batch(State(limiter): State<RateLimiter>, request: Parts, prompt: String) -> axum::response::Result<Body> {
     let usage = limiter.acquire(&BATCH, team(&request)).cost(ESTIMATE).wait_up_to(3 * SECOND).await?;
     Ok(streamed(Model::ask(&prompt)?, Some(usage)))
 }
 
-/// The answer word by word, and at its end what it truly cost: whoever has read it all finds it settled. If the client
-/// leaves before, the stream is dropped with the settlement inside, and the estimate stays.
+/// Streams the answer and settles its actual cost before the end of the stream. If the client disconnects early, the stream
+/// is dropped with the receipt, and the estimate stays.
 fn streamed(model: Model, usage: Option<Receipt>) -> Body {
     Body::from_stream(stream::unfold((model, usage), |(mut model, usage)| async move {
         if let Some(word) = model.next().await {
             return Some((Ok::<_, Infallible>(word), (model, usage)));
         }
         if let Some(usage) = usage {
-            let _ = usage.settle(model.said).await; // a backend that is down keeps the estimate
+            let _ = usage.settle(model.sent).await; // if the backend is down, the estimate stays
         }
         None
     }))
@@ -125,24 +118,24 @@ async fn balance(State(limiter): State<RateLimiter>, request: Parts) -> axum::re
     Ok(format!("{tokens} tokens, {calls} calls\n"))
 }
 
-/// Says as many words as the prompt asks for.
+/// Returns as many words as the prompt requests.
 struct Model {
     words: u64,
-    said: u64,
+    sent: u64,
 }
 
 impl Model {
     fn ask(prompt: &str) -> Result<Model, (StatusCode, &'static str)> {
         let words = prompt.parse().map_err(|_| (StatusCode::SERVICE_UNAVAILABLE, "the model is down\n"))?;
-        Ok(Model { words, said: 0 })
+        Ok(Model { words, sent: 0 })
     }
 
     async fn next(&mut self) -> Option<String> {
-        if self.said == self.words {
+        if self.sent == self.words {
             return None;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
-        self.said += 1;
-        Some(format!("word{}{}", self.said, if self.said == self.words { "\n" } else { " " }))
+        self.sent += 1;
+        Some(format!("word{}{}", self.sent, if self.sent == self.words { "\n" } else { " " }))
     }
 }

@@ -1,11 +1,7 @@
-//! Guessing passwords: few attempts for an account, more for an address, each charged before the password is looked at.
+//! Limits on password guesses: few per account, more per address, each charged before the password is checked.
 //!
-//! ```text
-//! cargo run --example login_protection
-//! ```
-//!
-//! Eight guesses at the same time are no more than eight in a row. Five are looked at:
-//!
+//! Run it with `cargo run --example login_protection`.
+//! Parallel guesses gain nothing. Of eight, five are checked:
 //! ```text
 //! $ for i in $(seq 8); do curl -s -o /dev/null -w '%{http_code}\n' -d account=ada -d password=guess$i \
 //!       http://127.0.0.1:3000/login & done | sort | uniq -c
@@ -13,8 +9,7 @@
 //!       3 429
 //! ```
 //!
-//! From now on the right password does not help either:
-//!
+//! After that, the right password is refused too:
 //! ```text
 //! $ curl -i -d account=ada -d password=lovelace http://127.0.0.1:3000/login
 //! HTTP/1.1 429 Too Many Requests
@@ -26,9 +21,8 @@
 //! ...
 //! ```
 //!
-//! Whoever does come in has all attempts at their account again. Those of the address stay spent. Eve guesses at a list
-//! of accounts, logs in to her own between the guesses, and gains nothing:
-//!
+//! A successful login resets the account's attempts, but not the address's. Eve guesses at a list of accounts, logs in to
+//! her own in between, and gains nothing:
 //! ```text
 //! $ for i in $(seq 11); do for login in "account=user$i&password=123456" 'account=eve&password=polastri'; do
 //!       curl -s -o /dev/null -w '%{http_code} ' --interface 127.0.0.2 -d "$login" http://127.0.0.1:3000/login
@@ -36,9 +30,8 @@
 //! 401 200 401 200 401 200 401 200 401 200 401 200 401 200 401 200 401 200 401 200 429 429
 //! ```
 //!
-//! Who forgot the password gets a code by mail. Here a layer does it all, since the account is in the path: three wrong
-//! codes for an account, and no more. The right one forgets them:
-//!
+//! Users reset a forgotten password with a code sent by mail. The account is in the path, so a layer suffices: three wrong
+//! codes per account. The right code resets the count:
 //! ```text
 //! $ for code in 000000 000001 271828 000002 000003 000004 000005; do
 //!       curl -s -o /dev/null -w '%{http_code} ' -d $code http://127.0.0.1:3000/reset/ada; done
@@ -55,15 +48,15 @@ use axum::{Form, Router, routing::post};
 use tokio::net::TcpListener;
 use tollgate::{Charge, HOUR, LimitError, OnResponse, Policy, Quota, RateLimitLayer, RateLimiter, key};
 
-/// It also locks out the owner of an account that somebody else guesses at, for twelve minutes an attempt. Yours may
-/// have a policy of its own for browsers that bring a cookie from an earlier login.
+/// Guesses also lock out the account's owner, for twelve minutes each. Consider a separate policy for browsers with a
+/// cookie from an earlier login.
 const ACCOUNT: Policy = Policy::new("account", Quota::token_bucket(5, HOUR));
 const ADDRESS: Policy = Policy::new("address", Quota::token_bucket(20, HOUR));
 const CODE: Policy = Policy::new("code", Quota::token_bucket(3, HOUR));
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // By account, not by address: else whoever has an account could reset the count of their address.
+    // Not by address: an attacker could reset their address's count with their own account.
     let codes = RateLimitLayer::new(CODE, key::path("account")).on_response(OnResponse::reset_on_success);
     let app = Router::new()
         .route("/reset/{account}", post(reset).layer(codes))
@@ -83,7 +76,7 @@ struct Login {
     password: String,
 }
 
-/// The account is in the body, which no layer reads: so the limiter is asked from here.
+/// Calls the limiter from the handler, since the account is in the body, which layers do not read.
 async fn login(
     State(limiter): State<RateLimiter>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -97,19 +90,18 @@ async fn login(
     Ok("welcome\n")
 }
 
-/// Charges an attempt to the account and to the address, or to neither of them if one has none left. An account that
-/// there is not is charged too: the answers do not tell which ones there are.
+/// Charges an attempt to the account and the address, or to neither if one of them denies it. Unknown accounts are charged
+/// too, so that responses do not reveal which accounts exist.
 ///
-/// The key is the account as it is looked up. A look-up that ignores case needs a key in lower case, or `ADA` has five
-/// more guesses.
+/// Use the account as it is looked up: if the lookup ignores case, lowercase the key, or `ADA` has five more guesses.
 async fn attempt(limiter: &RateLimiter, account: &str, address: IpAddr) -> Result<(), LimitError> {
-    let address = key::client_ip().key(address); // as the layer counts
+    let address = key::client_ip().key(address); // the key that a layer would use
     limiter.limit_all([Charge::new(&ACCOUNT, account), Charge::new(&ADDRESS, address)]).await?;
     Ok(())
 }
 
-/// Yours are hashes, and checking one takes as long. Meanwhile other attempts arrive: counting failures afterwards
-/// would be too late.
+/// Takes as long as checking a password hash. Other attempts arrive meanwhile, so counting failures afterwards would be too
+/// late.
 async fn password_of(account: &str) -> Option<&'static str> {
     tokio::time::sleep(Duration::from_millis(100)).await;
     match account {
@@ -119,7 +111,7 @@ async fn password_of(account: &str) -> Option<&'static str> {
     }
 }
 
-/// 2xx only for the right code: that is what `OnResponse::reset_on_success` goes by.
+/// Responds with 2xx only for the right code, as `OnResponse::reset_on_success` requires.
 async fn reset(Path(account): Path<String>, code: String) -> (StatusCode, &'static str) {
     if account == "ada" && code == "271828" {
         (StatusCode::OK, "choose a new password\n")

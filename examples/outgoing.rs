@@ -1,24 +1,18 @@
-//! The other side: a client that keeps to a third party's limit, by waiting instead of being refused.
+//! Limits on outgoing requests: a client that keeps to a third party's limit by waiting.
 //!
-//! ```text
-//! cargo run --example outgoing
-//! ```
-//!
-//! The third party allows 200 calls in 2 seconds, counted from the first, and answers 429 to the others. We have 500
-//! calls, all at once. At 100 a second they take 5 seconds at best. It prints, and fails if there is a refusal or it
-//! takes over 5 % longer:
-//!
+//! Run it with `cargo run --example outgoing`.
+//! The third party allows 200 calls in 2 seconds, counted from the first, and responds with 429 to others. The example makes
+//! 500 calls together, which take at least 5 seconds. It fails if one is refused or they take over 5 % longer:
 //! ```text
 //! outgoing: a third party that allows 200 calls in 2 s, on http://127.0.0.1:3000
 //! through the layer: 500 calls in 5.15 s, 0 refused
-//! the latest turn: 2 ms late, 51 ms would do no harm
+//! largest delay: 2 ms, up to 51 ms is harmless
 //! without it: 500 calls in 0.02 s, 300 refused
 //! ```
 //!
-//! Why it holds: with capacity 1 there are no bursts, turns are 1/97 s apart. In any 2 seconds there are at most
-//! 97 * 2 + 1 = 195 of them, whenever the server's window begins. But timers are late, and networks: of calls that are up to
-//! L seconds late, a window may see those of 2 + L seconds. That is at most 97 * (2 + L) + 1, and within 200 up to L = 51 ms.
-//! This is what the 3 % below the server's 100 a second are for.
+//! Why it works: with capacity 1 there are no bursts, and due times are 1/97 s apart. Any 2 seconds contain at most
+//! 97 * 2 + 1 = 195 of them. Timers and networks add delays: if calls arrive up to L seconds late, a window may contain the
+//! calls of 2 + L seconds, at most 97 * (2 + L) + 1. That is within 200 up to L = 51 ms, thanks to a rate 3 % below 100.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -35,12 +29,12 @@ use tokio::task::JoinSet;
 use tollgate::{HeaderFamily, OnResponse, Policy, Quota, RateLimitLayer, SECOND, key};
 use tower::{Service, ServiceBuilder, ServiceExt};
 
-/// What the third party allows, and how many calls we have.
+/// The third party's limit, and the number of calls to make.
 const LIMIT: u32 = 200;
 const WINDOW: Duration = Duration::from_secs(2);
 const CALLS: u32 = 500;
 
-/// What we allow ourselves. All calls may be in the queue.
+/// The rate of outgoing calls. All calls may wait.
 const RATE: u64 = 97;
 const THEIRS: Policy =
     Policy::new("their API", Quota::token_bucket(RATE, SECOND).capacity(1).max_reserved(CALLS as u64));
@@ -54,27 +48,27 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     tokio::spawn(axum::serve(listener, third_party).into_future());
     println!("outgoing: a third party that allows {LIMIT} calls in {} s, on {url}", WINDOW.as_secs());
 
-    // Any client that is a `Service` of `http::Request`. reqwest's has requests of its own, and becomes one so:
+    // Any client that is a `Service` of `http::Request`. To use reqwest:
     //     tower::service_fn(move |request: http::Request<reqwest::Body>| {
     //         let response = request.try_into().map(|request| client.execute(request));
     //         async { response?.await.map(http::Response::<reqwest::Body>::from) }
     //     })
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
-    // Fifty connections. Whoever waits for a turn outside of this holds none of them.
+    // Fifty connections. Calls that wait in the layer outside hold none of them.
     let client = ServiceBuilder::new().concurrency_limit(50).service(client);
-    let limits = RateLimitLayer::new(THEIRS, key::host()) // each server by itself
+    let limits = RateLimitLayer::new(THEIRS, key::host()) // a separate limit per server
         .wait_up_to(10 * SECOND)
-        .on_response(OnResponse::pause_on_retry_after) // if they refuse all the same, requests that wait are held
-        .headers(HeaderFamily::None); // the response is theirs, and so are its headers
+        .on_response(OnResponse::pause_on_retry_after) // if they refuse anyway, delay the waiting calls
+        .headers(HeaderFamily::None); // keep the third party's headers
     let limited = ServiceBuilder::new().layer(limits).service(client.clone());
 
     let through = call_all(limited, &url).await?;
     println!("through the layer: {through}");
     let harmless = Duration::from_secs_f64(f64::from(LIMIT - 1) / RATE as f64).saturating_sub(WINDOW);
     let late = through.lateness().as_millis();
-    println!("the latest turn: {late} ms late, {} ms would do no harm", harmless.as_millis());
+    println!("largest delay: {late} ms, up to {} ms is harmless", harmless.as_millis());
 
-    tokio::time::sleep(WINDOW).await; // the server's last one ends
+    tokio::time::sleep(WINDOW).await; // until the server's last window has ended
     println!("without it: {}", call_all(client, &url).await?);
 
     let ideal = WINDOW * CALLS / LIMIT;
@@ -82,7 +76,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// When the third party's window began, and the calls in it.
+/// The start of the third party's window, and the calls in it.
 type Window = Arc<Mutex<Option<(Instant, u32)>>>;
 
 /// The third party.
@@ -93,8 +87,8 @@ async fn count(State(window): State<Window>) -> StatusCode {
     if calls < LIMIT { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS }
 }
 
-/// All calls at once, and what became of them. A refusal is a response with 429, be it theirs or (had we waited for too
-/// long) our own: `response.body().is_refusal()` tells.
+/// Makes all calls together. A refusal is a 429, by the third party or, after waiting too long, by the layer;
+/// `response.body().is_refusal()` distinguishes them.
 async fn call_all<S, B>(service: S, url: &str) -> Result<Outcome, Box<dyn Error>>
 where
     S: Service<Request<Body>, Response = Response<B>, Error = ClientError> + Clone + Send + 'static,
@@ -117,7 +111,7 @@ where
     Ok(outcome)
 }
 
-/// When calls were answered, in that order, and how many with 429.
+/// The times of the responses, sorted, and the number of 429s.
 struct Outcome {
     answered: Vec<Duration>,
     refused: u32,
@@ -128,10 +122,10 @@ impl Outcome {
         self.answered.last().copied().unwrap_or_default()
     }
 
-    /// By how much, at most, the answer came after the turn.
+    /// The maximum time between due time and response.
     fn lateness(&self) -> Duration {
-        let turns = (0..).map(|turn| Duration::from_secs_f64(f64::from(turn) / RATE as f64));
-        self.answered.iter().zip(turns).map(|(at, turn)| at.saturating_sub(turn)).max().unwrap_or_default()
+        let due_times = (0..).map(|call| Duration::from_secs_f64(f64::from(call) / RATE as f64));
+        self.answered.iter().zip(due_times).map(|(at, due)| at.saturating_sub(due)).max().unwrap_or_default()
     }
 }
 

@@ -1,17 +1,15 @@
-//! Draws the plots of the documentation: what each algorithm does under the same traffic, by the arithmetic that decides.
+//! Draws the plots of the documentation, with the arithmetic of the crate.
 //!
 //! ```text
 //! cargo run --example plots               # writes src/docs/plots/*.svg
 //! cargo run --example plots -- some/folder
 //! ```
 //!
-//! A test holds the files to what this draws. The pages include them, so the crate builds only if each is there: begin a
-//! new one as an empty file.
-//!
+//! A test compares the files. The documentation includes them, so create a new one as an empty file first. It prints:
 //! ```text
 //! algorithms.svg: 31 + 30 + 28 requests pass
 //! burst.svg: 22 + 32 + 40 requests pass
-//! waiting.svg: 12 requests have turns
+//! waiting.svg: 12 requests are granted
 //! worst_window.svg: 20 + 19 + 19 + 10 requests pass in the worst minute
 //! ```
 
@@ -27,49 +25,47 @@ fn main() -> std::io::Result<()> {
     let folder = folder.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs/plots"));
     let plots =
         [("algorithms", algorithms()), ("burst", burst()), ("waiting", waiting()), ("worst_window", worst_window())];
-    for (name, Plot { svg, told }) in plots {
+    for (name, Plot { svg, summary }) in plots {
         std::fs::write(folder.join(name).with_extension("svg"), svg)?;
-        println!("{name}.svg: {told}");
+        println!("{name}.svg: {summary}");
     }
     Ok(())
 }
 
 struct Plot {
     svg: String,
-    /// What can be seen there, in a word.
-    told: String,
+    summary: String,
 }
 
-/// Ten a minute under each algorithm. Traffic that finds the weak side of each: much on both sides of a boundary, then a
-/// steady stream that is a little too fast.
+/// Ten per minute under each algorithm, with traffic that shows their weaknesses: bursts on both sides of a boundary, then a
+/// steady stream slightly above the rate.
 fn algorithms() -> Plot {
     let quotas = [
-        (Quota::token_bucket(10, MINUTE), "Token bucket", "one back every six seconds", BLUE),
-        (Quota::fixed_window(10, MINUTE).start(Duration::ZERO), "Fixed window", "all back at each minute", AMBER),
+        (Quota::token_bucket(10, MINUTE), "Token bucket", "one refilled every six seconds", BLUE),
+        (Quota::fixed_window(10, MINUTE).start(Duration::ZERO), "Fixed window", "all reset at each minute", AMBER),
         (Quota::sliding_window(10, MINUTE).start(Duration::ZERO), "Sliding window", "no burst across a minute", TEAL),
     ];
     let traffic = [every(14, 46, 900), every(14, 61, 900), every(22, 92, 4000)].concat();
-    lanes("Ten a minute: three algorithms under the same requests", &quotas, &traffic)
+    lanes("Ten per minute: three algorithms under the same requests", &quotas, &traffic)
 }
 
-/// One rate, and how much of it may come at once.
 fn burst() -> Plot {
     let quota = |capacity| Quota::token_bucket(10, MINUTE).capacity(capacity);
     let quotas = [
         (quota(5), "Capacity 5", "small bursts", BLUE),
-        (quota(10), "Capacity 10", "what a minute pays back", BLUE),
-        (quota(20), "Capacity 20", "twice as much, after a quiet time", BLUE),
+        (quota(10), "Capacity 10", "what a minute refills", BLUE),
+        (quota(20), "Capacity 20", "twice as much after an idle time", BLUE),
     ];
     let traffic = [every(16, 20, 900), every(16, 110, 900), every(8, 140, 5000)].concat();
-    lanes("A token bucket of ten a minute: what its capacity allows at once", &quotas, &traffic)
+    lanes("A token bucket of ten per minute: what its capacity allows at once", &quotas, &traffic)
 }
 
-/// `count` requests from a second on, so many milliseconds apart.
+/// `count` requests from `second` on, `millis` apart.
 fn every(count: u64, second: u64, millis: u64) -> Vec<Duration> {
     (0..count).map(|i| Duration::from_millis(second * 1000 + i * millis)).collect()
 }
 
-/// What is left over three minutes, one quota above the other, under the same requests.
+/// The remaining tokens over three minutes under the same requests, one quota per lane.
 fn lanes(title: &str, quotas: &[(Quota, &str, &str, &str)], traffic: &[Duration]) -> Plot {
     let mut drawn = String::new();
     let mut passed = Vec::new();
@@ -92,12 +88,13 @@ fn lanes(title: &str, quotas: &[(Quota, &str, &str, &str)], traffic: &[Duration]
         let (x, anchor) = (x(MINUTE * minute), ["start", "middle", "middle", "end"][minute as usize]);
         let _ = writeln!(drawn, r#"<text x="{x}" y="{}" text-anchor="{anchor}">{minute} min</text>"#, height - 8);
     }
-    let told = format!("{} requests pass", passed.join(" + "));
-    let description = format!("Tokens left over three minutes, and which of {} requests pass: {told}.", traffic.len());
-    Plot { svg: svg(title, &description, height, &drawn), told }
+    let summary = format!("{} requests pass", passed.join(" + "));
+    let description =
+        format!("Tokens left over three minutes, and which of {} requests pass: {summary}.", traffic.len());
+    Plot { svg: svg(title, &description, height, &drawn), summary }
 }
 
-/// What was left, and what became of each request.
+/// The remaining tokens over time, and whether each request was allowed.
 struct Seen {
     left: Vec<(Duration, u64)>,
     requests: Vec<(Duration, bool)>,
@@ -164,13 +161,13 @@ impl Seen {
     }
 }
 
-/// Twelve requests at once, of a client that would rather wait than be refused.
+/// Twelve requests together, of a client that waits.
 fn waiting() -> Plot {
     let quota = Quota::token_bucket(1, SECOND).capacity(3).max_reserved(20);
     let (mut state, mut drawn) = (State::default(), String::new());
     let arrivals: Vec<Duration> = [every(8, 10, 300), every(4, 16, 500)].concat();
     let x = |at: Duration| LEFT + (at.as_millis() as u64 - 9_000) * (RIGHT - LEFT) / 14_000;
-    let mut turns = 0;
+    let mut granted = 0;
     for (i, arrival) in arrivals.iter().enumerate() {
         let decided = step(&quota, &state, BEGIN + *arrival, Ask::cost(1).reserve());
         let wait = match decided.verdict {
@@ -179,7 +176,7 @@ fn waiting() -> Plot {
             Verdict::Deny { .. } => continue,
         };
         state = decided.state;
-        turns += 1;
+        granted += 1;
         let y = HEAD + 14 + i as u64 * 17;
         let (from, to) = (x(*arrival), x(*arrival + wait));
         let _ = writeln!(
@@ -198,15 +195,15 @@ fn waiting() -> Plot {
             second - 10
         );
     }
-    let told = format!("{turns} requests have turns");
-    let title = "One a second, three at once: who waits has a turn of its own";
+    let summary = format!("{granted} requests are granted");
+    let title = "One per second, three at once: each waiting request has a due time";
     let description = "Each line is a request: a grey dot where it arrives, a blue one where it goes on. The first three go on \
-                       at once, the others a second apart.";
-    Plot { svg: svg(title, description, height, &drawn), told }
+                       immediately, the others a second apart.";
+    Plot { svg: svg(title, description, height, &drawn), summary }
 }
 
-/// Ten a minute, and a caller who was silent for long, then takes whatever there is as soon as it is there, and began at
-/// the worst moment: how much passes within a time of any length.
+/// The maximum number of requests that pass within a time of any length, at ten per minute: for an idle caller who starts at
+/// the worst moment and spends each token immediately.
 fn worst_window() -> Plot {
     let bucket = Quota::token_bucket(10, MINUTE);
     let quotas = [
@@ -258,16 +255,16 @@ fn worst_window() -> Plot {
             HEAD + 220
         );
     }
-    let told = format!("{} requests pass in the worst minute", minutes.join(" + "));
-    let title = "Ten a minute, at the worst moment: how many pass within a time";
+    let summary = format!("{} requests pass in the worst minute", minutes.join(" + "));
+    let title = "Ten per minute at the worst moment: requests that pass within a given time";
     let description = format!(
         "The most requests that pass within a time of up to two minutes, whenever it begins, for a fixed window, a token \
-         bucket of capacity 10, a sliding window and a token bucket of capacity 1: {told}."
+         bucket of capacity 10, a sliding window and a token bucket of capacity 1: {summary}."
     );
-    Plot { svg: svg(title, &description, HEAD + 230, &drawn), told }
+    Plot { svg: svg(title, &description, HEAD + 230, &drawn), summary }
 }
 
-/// How many pass within a time, at most, and from which length on: of callers that begin anywhere in a window.
+/// The maximum number of requests that pass, and the length of time from which on, over all starts within a window.
 fn worst(quota: &Quota) -> Vec<(Duration, u64)> {
     let quarter = Duration::from_millis(250);
     let mut most: Vec<u64> = vec![0; 480];
@@ -293,12 +290,12 @@ fn worst(quota: &Quota) -> Vec<(Duration, u64)> {
     steps
 }
 
-/// Where an instant lies.
+/// The x coordinate of an instant.
 fn x(at: Duration) -> u64 {
     LEFT + at.as_millis() as u64 * (RIGHT - LEFT) / 180_000
 }
 
-/// No line of it is empty, so that it can stand in the midst of markdown.
+/// Contains no empty line, so that it can be embedded in Markdown.
 fn svg(title: &str, description: &str, height: u64, drawn: &str) -> String {
     format!(
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" font-family="system-ui, sans-serif" font-size="13" fill="{GREY}">
@@ -310,7 +307,7 @@ fn svg(title: &str, description: &str, height: u64, drawn: &str) -> String {
     )
 }
 
-/// A minute begins.
+/// The start of a minute.
 const BEGIN: Micros = Micros::new(1_767_225_600_000_000);
 
 const WIDTH: u64 = 760;
@@ -319,11 +316,11 @@ const RIGHT: u64 = 750;
 const HEAD: u64 = 40;
 const LANE: u64 = 136;
 const FOOT: u64 = 26;
-/// In a lane: the whole limit, and nothing.
+/// The y coordinates of a full and an empty quota within a lane.
 const TOP: u64 = 24;
 const FLOOR: u64 = 92;
 
-// Each can be read on white and on black.
+// Readable on white and on black.
 const GREY: &str = "#767c8a";
 const BLUE: &str = "#5b7cfa";
 const AMBER: &str = "#c27a0a";

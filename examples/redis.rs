@@ -1,17 +1,17 @@
-//! Two processes on one budget: the same limit, wherever a request arrives.
+//! Two processes that share one limit through Redis.
 //!
 //! ```text
 //! $ REDIS_URL=redis://127.0.0.1 cargo run --example redis --features redis
-//! two processes, one budget of 10 a minute for each user:
+//! two processes, one limit of 10 per minute for each user:
 //! process 1 on http://127.0.0.1:3001
 //! process 2 on http://127.0.0.1:3002
-//! 6 requests to each, turn about: 200 200 200 200 200 200 200 200 200 200 429 429
-//! process 1 says: 0 left. process 2 says: 0 left.
+//! 6 requests to each, alternating: 200 200 200 200 200 200 200 200 200 200 429 429
+//! process 1: 0 remaining. process 2: 0 remaining.
 //! try it: curl -i -H 'x-user: ada' http://127.0.0.1:3001
 //! ```
 //!
-//! Requests of another user have a budget of their own. If the server goes away, each process allows a half by itself (`x-decided-by:
-//! Fallback`) until it is back.
+//! Each user has a separate limit. While the Redis server is unreachable, each process allows half of it on its own
+//! (`x-decided-by: Fallback`).
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -36,7 +36,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// One of the processes.
 async fn serve(process: &str) -> Result<(), Box<dyn std::error::Error>> {
     end_with_parent();
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1".into());
@@ -71,7 +70,7 @@ async fn left(State(limiter): State<RateLimiter>, Path(user): Path<String>) -> R
     Ok(left.to_string())
 }
 
-/// Its standard input is a pipe from the process that started this one, and ends with it.
+/// Exits when the parent process does: standard input is a pipe from it.
 fn end_with_parent() {
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
@@ -79,11 +78,11 @@ fn end_with_parent() {
     });
 }
 
-/// Starts two and sends them requests, turn about.
+/// Starts two processes and sends requests to them alternately.
 async fn start_two() -> Result<(), Box<dyn std::error::Error>> {
-    println!("two processes, one budget of 10 a minute for each user:");
+    println!("two processes, one limit of 10 per minute for each user:");
     let processes = [Process::start("1")?, Process::start("2")?];
-    // Somebody who has not spent anything yet.
+    // A user who has not spent anything yet.
     let user = format!("user-{}-{:?}", std::process::id(), std::time::UNIX_EPOCH.elapsed()?.as_micros());
     let mut statuses = Vec::new();
     for _ in 0..6 {
@@ -92,15 +91,15 @@ async fn start_two() -> Result<(), Box<dyn std::error::Error>> {
             statuses.push(answer.split(' ').nth(1).unwrap_or("?").to_owned());
         }
     }
-    println!("6 requests to each, turn about: {}", statuses.join(" "));
-    let mut says = Vec::new();
+    println!("6 requests to each, alternating: {}", statuses.join(" "));
+    let mut remaining = Vec::new();
     for (i, process) in processes.iter().enumerate() {
         let answer = ask(&process.address, &format!("GET /left/{user} HTTP/1.1")).await?;
-        says.push(format!("process {} says: {} left.", i + 1, answer.lines().last().unwrap_or("?")));
+        remaining.push(format!("process {}: {} remaining.", i + 1, answer.lines().last().unwrap_or("?")));
     }
-    println!("{}", says.join(" "));
+    println!("{}", remaining.join(" "));
     println!("try it: curl -i -H 'x-user: ada' http://{}", processes[0].address);
-    // Until it is interrupted; the two end with it.
+    // Until interrupted; the child processes then exit too.
     std::future::pending::<()>().await;
     Ok(())
 }
@@ -119,7 +118,7 @@ impl Process {
         BufReader::new(printed).read_line(&mut line)?;
         print!("{line}");
         let Some((_, address)) = line.trim_end().split_once("http://") else {
-            return Err(format!("process {number} did not start; is there a Redis server at REDIS_URL?").into());
+            return Err(format!("process {number} did not start; check that a Redis server runs at REDIS_URL").into());
         };
         Ok(Process { child, address: address.to_owned() })
     }

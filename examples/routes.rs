@@ -5,8 +5,7 @@
 //! cargo run --example routes -- table   # the same limits as one table around all routes
 //! ```
 //!
-//! Requests a minute, the same either way:
-//!
+//! Requests per minute, with both:
 //! ```text
 //!               public (by address)   free   premium
 //! default                        30     60       200
@@ -22,8 +21,7 @@
 //! ratelimit-policy: "todo/create";q=40;w=60
 //! ```
 //!
-//! Five todos from one address, and no more; listing them still works:
-//!
+//! After five todos from one address, creating is refused and listing still works:
 //! ```text
 //! $ for i in $(seq 6); do curl -s -o /dev/null -w '%{http_code} ' -X POST http://127.0.0.1:3000/todos; done
 //! 201 201 201 201 201 429
@@ -43,7 +41,7 @@ use tokio::net::TcpListener;
 use tollgate::key::{self, KeyExtractor};
 use tollgate::{MINUTE, Policy, Quota, RouteLimits, Subject};
 
-/// All policies of the service, in one place. A policy's own quota is the public one.
+/// All policies of the service. The policy's own quota is the public one.
 fn limits() -> RouteLimits {
     let default = Policy::new("default", Quota::token_bucket(30, MINUTE))
         .tier("free", Quota::token_bucket(60, MINUTE))
@@ -51,23 +49,23 @@ fn limits() -> RouteLimits {
     let create = Policy::new("todo/create", Quota::token_bucket(5, MINUTE))
         .tier("free", Quota::token_bucket(10, MINUTE))
         .tier("premium", Quota::token_bucket(40, MINUTE));
-    // Users by their id; others by their address.
+    // Users by id, others by address.
     RouteLimits::new(user.or(key::client_ip())).default_policy(default).policy(create)
 }
 
-/// Each route says by which policy it is limited. A name that is not there panics here, before the first request.
+/// Names the policy beside each handler. An unknown name panics here, before the first request.
 fn beside_the_handlers(limits: &RouteLimits) -> Router {
     Router::new()
         .route("/todos", get(list).layer(limits.route("default")))
         .route("/todos", post(create).layer(limits.route("todo/create")))
 }
 
-/// One layer looks each route up. What is not in the table, and what matches no route, has the default policy.
+/// Looks routes up in one layer. Requests that are not in the table, or match no route, have the default policy.
 fn in_a_table(limits: &RouteLimits) -> Router {
     Router::new().route("/todos", get(list).post(create)).layer(limits.table([("POST /todos", "todo/create")]))
 }
 
-/// Stands for your look-up of users. A tier comes from you, never from the request.
+/// Stands in for your user lookup. Never take the tier from the request.
 fn user(request: &Parts) -> Subject {
     match request.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes) {
         Some(b"Bearer ada-is-free") => Subject::new("ada").tier("free"),
@@ -90,7 +88,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (how, app) = match std::env::args().nth(1).as_deref() {
         None => ("beside the handlers", beside_the_handlers(&limits)),
         Some("table") => ("in a table", in_a_table(&limits)),
-        Some(other) => return Err(format!("{other:?} is not known; say \"table\" or nothing").into()),
+        Some(other) => return Err(format!("unknown argument {other:?}; expected \"table\" or nothing").into()),
     };
 
     let port = std::env::var("PORT").unwrap_or_else(|_| "3000".into());

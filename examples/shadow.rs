@@ -1,13 +1,13 @@
-//! Trying a limit on live traffic: first count whom it would refuse, then enforce it for some, then for all.
+//! Trying a limit on live traffic: count what it would refuse, then enforce it for some clients, then for all.
 //!
 //! ```text
-//! cargo run --example shadow          # refuses nobody
-//! cargo run --example shadow -- 0.5   # refuses half of the clients: always the same ones
-//! cargo run --example shadow -- 1.0   # refuses everybody who is over the limit
+//! cargo run --example shadow          # refuses no requests
+//! cargo run --example shadow -- 0.5   # enforces the limit for half of the clients, always the same ones
+//! cargo run --example shadow -- 1.0   # enforces the limit for all clients
 //! ```
 //!
-//! The limit is three an hour for each API key, of which `k0` to `k99` exist, or for each address. In shadow mode the fourth request passes, marked for your access log:
-//!
+//! The limit is three per hour for each API key (`k0` to `k99` exist) or address. In shadow mode the fourth request passes,
+//! marked for the access log:
 //! ```text
 //! $ for i in $(seq 4); do curl -si -H 'x-api-key: k1' http://127.0.0.1:3000 | grep -E 'HTTP|ratelimit'; done
 //! HTTP/1.1 200 OK
@@ -19,9 +19,7 @@
 //! 1 request would have been refused
 //! ```
 //!
-//! With 0.5, a key is either of the half that sees the above, or of the half for which the limit is there already, headers and
-//! all:
-//!
+//! With 0.5, half of the keys see the above, and the limit is enforced for the others:
 //! ```text
 //! HTTP/1.1 200 OK
 //! ratelimit-policy: "api";q=3;w=3600
@@ -30,7 +28,7 @@
 //! HTTP/1.1 429 Too Many Requests
 //! ```
 //!
-//! Which half it is depends on the limiter's secret, here a new one at each start.
+//! The limiter's secret, here a new one at each start, determines the half.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -49,16 +47,16 @@ use tollgate::{HOUR, Policy, Quota, RateLimitLayer, RateLimitStatus};
 
 const API: Policy = Policy::new("api", Quota::token_bucket(3, HOUR));
 
-/// How many requests would have been refused. Yours goes to your metrics.
+/// The number of requests that would have been refused. In production, use a metric.
 type Shadowed = Arc<AtomicU64>;
 
-/// Whether an API key was given out. Yours are in a store; here they are `k0` to `k99`.
+/// Whether an API key was issued. In production, look it up in a database.
 fn is_issued(key: &str) -> bool {
     key.strip_prefix('k').and_then(|number| number.parse().ok()).is_some_and(|number: u8| number < 100)
 }
 
-/// Customers by their API key, after it was checked; everybody else by address. By an unchecked key, a client that invents one
-/// for each request would never be refused.
+/// Customers by API key, others by address. The key must be checked first: a client that invents one for each request would
+/// never be refused.
 fn caller(request: &Parts) -> Extraction {
     let key = request.headers.get("x-api-key").and_then(|key| key.to_str().ok());
     if key.is_some_and(is_issued) {
@@ -79,9 +77,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let shadowed = Shadowed::default();
     let app = Router::new()
         .route("/", get(|| async { "hello\n" }))
-        .layer(from_fn_with_state(Arc::clone(&shadowed), count)) // inside the limiter, which tells it
+        .layer(from_fn_with_state(Arc::clone(&shadowed), count)) // inside the limiter, which provides the status
         .layer(limits)
-        .route("/shadowed", get(report)) // added after the limits: not under them
+        .route("/shadowed", get(report)) // added after the layer, so not limited
         .with_state(shadowed);
 
     let port = std::env::var("PORT").unwrap_or_else(|_| "3000".into());

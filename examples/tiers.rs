@@ -1,18 +1,13 @@
-//! One policy, three tiers: anonymous callers, the free plan, the premium plan. An upgrade counts at once.
+//! One policy with three tiers: anonymous callers, a free plan, a premium plan. An upgrade takes effect immediately.
 //!
-//! ```text
-//! cargo run --example tiers
-//! ```
-//!
-//! Ada is on the free plan, 5 requests an hour. The first five pass, the sixth does not:
-//!
+//! Run it with `cargo run --example tiers`.
+//! Ada is on the free plan with 5 requests per hour. The sixth is refused:
 //! ```text
 //! $ for i in $(seq 6); do curl -s -o /dev/null -w '%{http_code} ' -H 'authorization: Bearer ada' http://127.0.0.1:3000; done
 //! 200 200 200 200 200 429
 //! ```
 //!
-//! She upgrades. What she spent stays spent, 5 of now 20; the request below is her sixth:
-//!
+//! She upgrades. What she has spent stays spent, now 5 of 20; the request below is her sixth:
 //! ```text
 //! $ curl -X POST -H 'authorization: Bearer ada' http://127.0.0.1:3000/upgrade
 //! ada is premium now
@@ -23,8 +18,7 @@
 //! ...
 //! ```
 //!
-//! Whoever has no valid token shares 3 requests an hour with all others who have none:
-//!
+//! All callers without a valid token share 3 requests per hour:
 //! ```text
 //! $ curl -i http://127.0.0.1:3000
 //! HTTP/1.1 200 OK
@@ -52,7 +46,7 @@ struct User {
     plan: &'static str,
 }
 
-/// Users by their token. Yours are in a database.
+/// Users by token. In production, use a database.
 type Users = Arc<Mutex<HashMap<&'static str, User>>>;
 
 #[tokio::main]
@@ -60,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let users = Users::default();
     users.lock().unwrap().insert("ada", User { name: "ada", plan: "free" });
 
-    let api = Policy::new("api", Quota::token_bucket(3, HOUR)) // of those without a tier
+    let api = Policy::new("api", Quota::token_bucket(3, HOUR)) // callers without a tier
         .tier("free", Quota::token_bucket(5, HOUR))
         .tier("premium", Quota::token_bucket(20, HOUR));
     let limits = RateLimitLayer::new(api, key::extension(|user: &User| Subject::new(user.name).tier(user.plan)));
@@ -68,18 +62,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/", get(|| async { "hello\n" }))
         .layer(limits)
-        .route("/upgrade", post(upgrade)) // added after the limits: not under them
-        .layer(from_fn_with_state(Arc::clone(&users), authenticate)) // the last layer is the outermost: it runs first
+        .route("/upgrade", post(upgrade)) // added after the layer, so not limited
+        .layer(from_fn_with_state(Arc::clone(&users), authenticate)) // the last layer is the outermost and runs first
         .with_state(users);
 
     let port = std::env::var("PORT").unwrap_or_else(|_| "3000".into());
     let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
-    println!("tiers: one policy for everybody, a quota for each plan, on http://{}", listener.local_addr()?);
+    println!("tiers: one policy with a quota for each plan, on http://{}", listener.local_addr()?);
     axum::serve(listener, app).await?;
     Ok(())
 }
 
-/// Puts the user among the request's extensions, where the limiter and the handlers find it.
+/// Inserts the user into the request's extensions, for the layer and the handlers.
 async fn authenticate(State(users): State<Users>, mut request: Request, next: Next) -> Response {
     let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = header.and_then(|value| value.strip_prefix("Bearer "));

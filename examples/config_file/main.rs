@@ -1,8 +1,8 @@
-//! All limits in a file, `limits.toml`, which is read again while the server runs.
+//! All limits in a file, `limits.toml`, which can be reloaded while the server runs.
 //!
 //! ```text
 //! cargo run --example config_file --features serde                    # with examples/config_file/limits.toml
-//! cargo run --example config_file --features serde -- my_limits.toml  # with another one
+//! cargo run --example config_file --features serde -- my_limits.toml  # with another file
 //! ```
 //!
 //! ```text
@@ -12,9 +12,8 @@
 //! ratelimit-policy: "default";q=60;w=60
 //! ```
 //!
-//! Change `quota = "5/min"` to `quota = "3/min"` in the file, and tell the server on its other port, which is for
-//! operators. What a caller has spent stays spent:
-//!
+//! Change `quota = "5/min"` to `quota = "3/min"` in the file, and reload it on the second port, which is for operators. What
+//! a caller has spent stays spent:
 //! ```text
 //! $ curl -X POST http://127.0.0.1:3001/reload
 //! policies.create.quota: 5/min → 3/min
@@ -22,13 +21,12 @@
 //! ratelimit: "create";r=1;t=40
 //! ```
 //!
-//! A file that is broken changes nothing, and so does one that takes a restart. All that is wrong is told at once:
-//!
+//! A file with errors, or with changes that require a restart, changes nothing. All errors are listed:
 //! ```text
 //! $ curl -X POST http://127.0.0.1:3001/reload
 //! limits.toml: policies.create.quota: quota "3/mim": expected a period such as "min" or "30s", found "mim"; units: us ms s min h d w
 //! limits.toml: routes."/search": unknown policy "saerch" (did you mean "search"?); known policies: "create", "default", "search"
-//! The limits are as they were.
+//! The limits are unchanged.
 //! ```
 
 use std::error::Error;
@@ -43,7 +41,7 @@ use axum::{Json, Router};
 use tokio::net::TcpListener;
 use tollgate::{Config, MemoryBackend, RateLimiter, config::ConfigError, key};
 
-/// What a reload needs: the configuration that the server started with, and the limiter that runs by it.
+/// The file, the configuration that the server started with, and the limiter.
 struct Limits {
     file: PathBuf,
     config: Config,
@@ -57,7 +55,7 @@ impl Limits {
         Ok(Limits { file, config, limiter })
     }
 
-    /// Puts in force what is in the file now: all of it, or nothing.
+    /// Applies the current content of the file, completely or not at all.
     async fn reload(&self) -> Result<String, ConfigError> {
         let new = Config::read(&self.file, |text| toml::from_str(text))?;
         let reloaded = self.config.reload(&self.limiter, &new).await?;
@@ -72,8 +70,8 @@ fn app(limits: &Limits) -> Router {
         .layer(limits.config.layer(&limits.limiter, key::client_ip()))
 }
 
-/// For operators only: on a port of its own, which no proxy in front of the server passes on. A signal (SIGHUP) would
-/// do as well, but has no answer.
+/// For operators only, on a separate port that proxies must not forward. A signal (SIGHUP) would work too, but has no
+/// response.
 fn operators(limits: Arc<Limits>) -> Router {
     Router::new().route("/reload", post(reload)).with_state(limits)
 }
@@ -85,8 +83,8 @@ async fn reload(State(limits): State<Arc<Limits>>) -> (StatusCode, String) {
             (StatusCode::OK, format!("{changes}\n"))
         }
         Err(error) => {
-            println!("{error}\nThe limits are as they were.");
-            (StatusCode::UNPROCESSABLE_ENTITY, format!("{error}\nThe limits are as they were.\n"))
+            println!("{error}\nThe limits are unchanged.");
+            (StatusCode::UNPROCESSABLE_ENTITY, format!("{error}\nThe limits are unchanged.\n"))
         }
     }
 }
@@ -97,7 +95,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args().nth(1).unwrap_or_else(|| ours.into());
     let limits = match Limits::read(file.into()) {
         Ok(limits) => Arc::new(limits),
-        // As it is for reading, line by line.
+        // `Display` prints an error per line; returning the error would print it with `Debug`.
         Err(error) => {
             eprintln!("{error}");
             std::process::exit(1);

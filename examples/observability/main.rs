@@ -1,28 +1,24 @@
-//! What a limiter does, seen from outside: events in the log, metrics for Prometheus, and a dashboard for Grafana.
+//! Observability: log events, metrics for Prometheus, and a dashboard for Grafana.
 //!
 //! ```text
 //! $ cargo run --example observability --features metrics,tracing
-//! observability: 3 requests a minute for each API key, on http://127.0.0.1:3000
+//! observability: 3 requests per minute for each API key, on http://127.0.0.1:3000
 //! try it:
 //!   for i in 1 2 3 4 5; do curl -s -H 'x-api-key: k1' http://127.0.0.1:3000; done
 //!   curl -s http://127.0.0.1:3000/metrics | grep tollgate
 //! ```
 //!
-//! The first three of the five requests pass. Each of the others is a line in the log, which shows the key's digest and not the
-//! key:
-//!
+//! The first three of the five requests pass. The others are logged with the digest of the key, not the key itself:
 //! ```text
 //! INFO tollgate: denied policy="api" outcome="denied" reason="quota_exceeded" decided_by="backend" cost=1 remaining=0 ...
 //! ```
 //!
-//! Of an attack no more than ten lines a second are written; the next one tells how many were left out. Prometheus sees all:
-//!
+//! At most ten lines per second are logged; the next line has the number of suppressed ones. The metrics count all:
 //! ```text
 //! tollgate_decisions_total{policy="api",outcome="denied",reason="quota_exceeded",decided_by="backend",enforced="true"} 2
 //! ```
 //!
-//! To look at it, let Prometheus scrape `/metrics` and import `dashboard.json`, beside this file, into Grafana: Dashboards, New,
-//! Import.
+//! For graphs, let Prometheus scrape `/metrics`, and import `dashboard.json` into Grafana: Dashboards, New, Import.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -45,13 +41,13 @@ static API: Policy = Policy::new("api", Quota::token_bucket(3, MINUTE));
 
 type Watched = (PrometheusHandle, Arc<Metrics>, RateLimiter);
 
-/// Whether an API key was given out. Yours are in a store; here it is `k1`.
+/// Whether an API key was issued. In production, look it up in a database.
 fn is_issued(key: &str) -> bool {
     key == "k1"
 }
 
-/// Customers by their API key, after it was checked; everybody else by address. By an unchecked key, a client that invents one
-/// for each request would never be refused.
+/// Customers by API key, others by address. The key must be checked first: a client that invents one for each request would
+/// never be refused.
 fn caller(request: &Parts) -> Extraction {
     let key = request.headers.get("x-api-key").and_then(|key| key.to_str().ok());
     if key.is_some_and(is_issued) {
@@ -75,14 +71,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/", get(|| async { "hello\n" }))
         .layer(RateLimitLayer::new(&API, caller).limiter(&limiter))
-        // Added after the limits: not under them.
+        // Added after the layer, so not limited.
         .route("/metrics", get(show))
         .with_state((prometheus, metrics, limiter));
 
     let port = std::env::var("PORT").unwrap_or_else(|_| "3000".into());
     let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
     let url = format!("http://{}", listener.local_addr()?);
-    println!("observability: 3 requests a minute for each API key, on {url}");
+    println!("observability: 3 requests per minute for each API key, on {url}");
     println!("try it:");
     println!("  for i in 1 2 3 4 5; do curl -s -H 'x-api-key: k1' {url}; done");
     println!("  curl -s {url}/metrics | grep tollgate");
@@ -90,14 +86,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What Prometheus reads. In production it had better be on a port of its own.
+/// The page that Prometheus scrapes. In production, serve it on a separate port.
 async fn show(State((prometheus, metrics, limiter)): State<Watched>) -> impl IntoResponse {
     metrics.sample(&limiter);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], prometheus.render())
 }
 
-/// The exporter keeps what it is told of durations until it is scraped, or until this: without, memory grows when nobody
-/// scrapes.
+/// Keeps the exporter's memory from growing with recorded durations when it is not scraped.
 async fn tidy_up(prometheus: PrometheusHandle) {
     let mut every = tokio::time::interval(Duration::from_secs(5));
     loop {

@@ -1,18 +1,13 @@
-//! A page whose send button is disabled while its user is limited, and counts down to the microsecond at which it works
-//! again; and how tokens come back under each of the three algorithms, under the same clicks.
+//! A page whose send button is disabled while its user is limited and counts down to the microsecond. It compares how the
+//! three algorithms refill under the same clicks.
 //!
-//! ```text
-//! cargo run --example status_ui
-//! ```
-//!
+//! Run it with `cargo run --example status_ui`.
 //! It prints the page's address:
-//!
 //! ```text
 //! status_ui: 6 messages in 30 seconds, under three algorithms, on http://127.0.0.1:3000
 //! ```
 //!
-//! The page asks once how its limits stand and projects them by itself from then on:
-//!
+//! The page reads the status of its limits once and projects it from then on:
 //! ```text
 //! $ curl http://127.0.0.1:3000/limits/bucket
 //! {"policy":"bucket","algorithm":"token_bucket","rate":6,"period":30000000,"capacity":6,"start":0,"max_reserved":0,"spent":0,...}
@@ -22,15 +17,14 @@
 //! {"now":...}
 //! ```
 //!
-//! The page is plain HTML, CSS and JavaScript, served with a policy that lets nothing come from elsewhere. Its arithmetic
-//! is the browser package's, in `client/`, bundled into `tollgate-client.js`. So that copy is made anew:
-//!
+//! The page is plain HTML, CSS and JavaScript, with a content security policy that allows this origin only. Its arithmetic
+//! is the browser package in `client/`, bundled into `tollgate-client.js`. To rebuild the bundle:
 //! ```text
 //! (cd client && npm ci)
 //! client/scripts/bundle.sh
 //! ```
 //!
-//! `PORT` chooses another port than 3000; 0 takes any that is free.
+//! `PORT` sets another port than 3000; 0 takes any free one.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -45,14 +39,14 @@ use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, 
 
 const HALF_A_MINUTE: Duration = Duration::from_secs(30);
 
-/// The same numbers three times: on average as many pass, but not when.
+/// The same numbers for each algorithm: the same average, but different times.
 const POLICIES: [Policy; 3] = [
     Policy::new("bucket", Quota::token_bucket(6, HALF_A_MINUTE)),
     Policy::new("fixed", Quota::fixed_window(6, HALF_A_MINUTE)),
     Policy::new("sliding", Quota::sliding_window(6, HALF_A_MINUTE)),
 ];
 
-/// For whoever asks for their status over and over.
+/// The limit on status requests.
 const STATUS: Policy = Policy::new("status", Quota::token_bucket(300, MINUTE));
 
 #[tokio::main]
@@ -66,20 +60,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 fn app() -> Router {
     let limiter = RateLimiter::default();
-    // Yours would count by user; here it is by address.
+    // By address here; in production, by user.
     let limits = RouteLimits::new(key::client_ip()).limiter(&limiter);
     let limits = POLICIES.into_iter().fold(limits, RouteLimits::policy);
 
     let mut sending = Router::new();
-    let mut asking = Router::new().route("/time", status::time(&limiter));
+    let mut reading = Router::new().route("/time", status::time(&limiter));
     for policy in &POLICIES {
         let name = policy.name();
         let layer = limits.route(name.as_str());
-        // The same layer: its limiter, its key, its policy.
-        asking = asking.route(&format!("/limits/{name}"), status::of_layer(&layer));
+        // Uses the limiter, key and policy of the layer.
+        reading = reading.route(&format!("/limits/{name}"), status::of_layer(&layer));
         sending = sending.route(&format!("/send/{name}"), post(|| async { "sent\n" }).layer(layer));
     }
-    let polite = RateLimitLayer::new(STATUS, key::client_ip()).limiter(&limiter);
+    let status_limit = RateLimitLayer::new(STATUS, key::client_ip()).limiter(&limiter);
 
     Router::new()
         .route("/", file("text/html; charset=utf-8", include_str!("index.html")))
@@ -88,10 +82,9 @@ fn app() -> Router {
         .route("/plot.js", file("text/javascript; charset=utf-8", include_str!("plot.js")))
         .route("/tollgate-client.js", file("text/javascript; charset=utf-8", include_str!("tollgate-client.js")))
         .merge(sending)
-        .merge(asking.layer(polite))
+        .merge(reading.layer(status_limit))
 }
 
-/// A part of the page.
 fn file(content_type: &'static str, text: &'static str) -> MethodRouter {
     get(move || async move { page(content_type, text) })
 }
@@ -99,13 +92,13 @@ fn file(content_type: &'static str, text: &'static str) -> MethodRouter {
 fn page(content_type: &'static str, text: &'static str) -> Response {
     let headers = [
         (CONTENT_TYPE, content_type),
-        (CONTENT_SECURITY_POLICY, ONLY_FROM_HERE),
+        (CONTENT_SECURITY_POLICY, SAME_ORIGIN_ONLY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (CACHE_CONTROL, "no-cache"),
     ];
     (headers, text).into_response()
 }
 
-/// Nothing inline, nothing from elsewhere, in nobody's frame.
-const ONLY_FROM_HERE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+/// Allows nothing inline, nothing from other origins, and no embedding in frames.
+const SAME_ORIGIN_ONLY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

@@ -1,4 +1,4 @@
-//! What axum makes of this crate's types.
+//! Responses and extractors for axum.
 
 use std::convert::Infallible;
 
@@ -14,7 +14,7 @@ use crate::limiter::{LimitError, Receipt};
 use crate::policy::Denied;
 use crate::policy::KeyError;
 
-/// 429 with the headers and the body that the layer would send.
+/// 429, with the headers and the body that the layer sends.
 ///
 /// ```
 /// use axum::extract::State;
@@ -31,18 +31,19 @@ use crate::policy::KeyError;
 /// ```
 impl IntoResponse for Denied {
     fn into_response(self) -> Response {
-        plain(&Cause::Denied(self.into_decisions()))
+        default_response(&Cause::Denied(self.into_decisions()))
     }
 }
 
-/// 503: the limiter's backend cannot decide.
+/// 503.
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        plain(&Cause::Unavailable(self))
+        default_response(&Cause::Unavailable(self))
     }
 }
 
-/// 429 for a denial, 503 for a backend error, the status of a [`KeyError`], and 500 where the quota has no turns.
+/// 429 for a denial, 503 for a backend error, the status of a [`KeyError`], and 500 if the quota does not allow
+/// reservations.
 impl IntoResponse for LimitError {
     fn into_response(self) -> Response {
         match self {
@@ -67,10 +68,10 @@ macro_rules! into_response {
 
 into_response!(Denied, Error, LimitError);
 
-/// 500, with what to do.
+/// The error's [status](KeyError::status), 500 by default, with its message.
 impl IntoResponse for KeyError {
     fn into_response(self) -> Response {
-        plain(&Cause::NoKey(self))
+        default_response(&Cause::NoKey(self))
     }
 }
 
@@ -90,7 +91,7 @@ impl<S: Sync> FromRequestParts<S> for Receipt {
     }
 }
 
-/// `None` if the layer does not have [`with_status`](super::RateLimitLayer::with_status).
+/// `None` without [`with_status`](super::RateLimitLayer::with_status) on the layer.
 impl<S: Sync> OptionalFromRequestParts<S> for RateLimitStatus {
     type Rejection = Infallible;
 
@@ -99,7 +100,7 @@ impl<S: Sync> OptionalFromRequestParts<S> for RateLimitStatus {
     }
 }
 
-/// `None` if the layer does not have [`with_receipt`](super::RateLimitLayer::with_receipt).
+/// `None` without [`with_receipt`](super::RateLimitLayer::with_receipt) on the layer.
 impl<S: Sync> OptionalFromRequestParts<S> for Receipt {
     type Rejection = Infallible;
 
@@ -108,13 +109,12 @@ impl<S: Sync> OptionalFromRequestParts<S> for Receipt {
     }
 }
 
-/// What the layer would answer.
-fn plain(cause: &Cause) -> Response {
+/// The layer's default response.
+fn default_response(cause: &Cause) -> Response {
     let (parts, ()) = http::Request::new(()).into_parts();
     refuse(cause, &parts, None).map(Body::from)
 }
 
-/// What the layer puts there if it is told to.
 fn extension<T: Clone + Send + Sync + 'static>(parts: &Parts, name: &str, method: &str) -> Result<T, KeyError> {
     parts.extensions.get().cloned().ok_or_else(|| {
         KeyError::new(format!(

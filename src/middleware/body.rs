@@ -1,4 +1,4 @@
-//! The body of a response: the inner service's, or a refusal's.
+//! The response body.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,9 +8,9 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The body of a response of [`RateLimit`](super::RateLimit): the inner service's, or the limiter's own.
+    /// The body of a [`RateLimit`](super::RateLimit) response: the inner service's body, or a refusal.
     ///
-    /// It is a [`Body`] for every inner body whose data can be made from [`Bytes`], as `Bytes` itself can.
+    /// Implements [`Body`] if the inner body's data is `From<Bytes>`, as [`Bytes`] is.
     ///
     /// ```
     /// use http::{Request, Response};
@@ -19,23 +19,21 @@ pin_project! {
     /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
     /// use tower::{service_fn, Layer, ServiceExt};
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Infallible> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Infallible> {
     /// let inner = service_fn(|_: Request<()>| async {
     ///     Ok::<_, Infallible>(Response::new(Full::<bytes::Bytes>::from("hello")))
     /// });
     /// let limited = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).layer(inner);
     /// assert!(!limited.clone().oneshot(Request::new(())).await?.body().is_refusal());
     /// assert!(limited.clone().oneshot(Request::new(())).await?.body().is_refusal());
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     #[derive(Debug)]
     pub struct RefusalBody<B> {
-        // `None` if the limiter answered instead.
+        // `None` for a refusal.
         #[pin]
         inner: Option<B>,
-        // Empty once it was sent.
+        // Emptied when sent.
         refusal: Bytes,
     }
 }
@@ -49,8 +47,7 @@ impl<B> RefusalBody<B> {
         RefusalBody { inner: None, refusal }
     }
 
-    /// Whether the limiter answered instead of the inner service: around an HTTP client, this tells its 429 from the
-    /// server's.
+    /// Whether this is a refusal by the limiter. Around an HTTP client, this distinguishes its 429 from the server's.
     pub fn is_refusal(&self) -> bool {
         self.inner.is_none()
     }
@@ -78,7 +75,7 @@ where
         if let Some(body) = this.inner.as_pin_mut() {
             return body.poll_frame(context);
         }
-        // No frame for nothing: of HTTP/2, the headers end the stream then, as gRPC wants it.
+        // No frame for an empty body: in HTTP/2 the headers then end the stream, as gRPC requires.
         let refusal = std::mem::take(this.refusal);
         Poll::Ready((!refusal.is_empty()).then(|| Ok(Frame::data(refusal.into()))))
     }

@@ -1,4 +1,4 @@
-//! Deciding a request: its parts become charges, the limiter's answer on them a verdict.
+//! Decides requests: turns their parts into charges, and the limiter's decisions into a verdict.
 
 use std::sync::Arc;
 
@@ -6,70 +6,66 @@ use http::HeaderValue;
 use http::request::Parts;
 use smallvec::SmallVec;
 
-use super::headers::{HeaderFamily, Report};
+use super::headers::{HeaderFamily, LimitHeaders};
 use super::key::{Extraction, Found};
-use super::on_response::Unsettled;
+use super::maybe_ready::MaybeReady;
+use super::on_response::PendingSettlement;
+use super::options::LayerOptions;
 use super::refusal::{Cause, random_up_to};
 use super::rule::Rule;
-use super::shared::Shared;
-use super::soon::Soon;
 use super::status::RateLimitStatus;
 use crate::algorithm::{Ask, Micros};
 use crate::backend::Error;
 use crate::limiter::{CallContext, Receipt, Reservation, WaitSlot};
 use crate::policy::{Decisions, KeyError, KeyFault, Policy, Signals, Subject};
 
-/// What becomes of a request.
-#[allow(clippy::large_enum_variant)] // Moved once or twice; a box would be an allocation for each request.
+#[allow(clippy::large_enum_variant)] // Moved once or twice; a box would cost an allocation per request.
 pub(super) enum Verdict {
-    /// On to the service.
-    Go(Pass),
-    /// The same at its turn, which is given back if this is dropped before. Until then it has a place among those who
-    /// wait.
+    /// Call the service now.
+    Admit(Admission),
+    /// Call it when the reservation is due. The place bounds how many requests wait.
     Wait(Box<Reservation>, Option<WaitSlot>),
     Refuse(Cause),
 }
 
-/// What a request that goes on takes with it, and what its response needs.
-pub(super) struct Pass {
-    pub(super) report: Report,
+/// The data that accompanies an admitted request to its response.
+pub(super) struct Admission {
+    pub(super) limit_headers: LimitHeaders,
     pub(super) status: Option<RateLimitStatus>,
-    /// The charges, if somebody may want to settle them.
-    pub(super) unsettled: Option<Unsettled>,
+    /// The charges, if a rule or a handler may settle them.
+    pub(super) settlement: Option<PendingSettlement>,
 }
 
-/// The charges of a request.
 #[derive(Default)]
-pub(super) struct Charges {
-    pub(super) lines: SmallVec<[Line; 1]>,
-    /// Why a rule could not find its key: the request cannot be charged.
-    pub(super) refused: Option<KeyError>,
+pub(super) struct RequestCharges {
+    pub(super) charges: SmallVec<[RuleCharge; 1]>,
+    /// The first error of a key extractor; the request is not charged then.
+    pub(super) key_error: Option<KeyError>,
 }
 
-/// A rule that limits a request: its number, the number of the policy that applies, whom it counts, what it costs.
-pub(super) struct Line {
+/// A charge under one rule: the indexes of the rule and of its policy, the subject and the cost.
+pub(super) struct RuleCharge {
     pub(super) rule: usize,
     pub(super) policy: usize,
     pub(super) subject: Subject,
     pub(super) cost: u64,
 }
 
-/// The same before all of it is known.
-struct Asked {
+/// A [`RuleCharge`] whose subject or cost may still be computed.
+struct PendingCharge {
     rule: usize,
     policy: usize,
-    caller: Extraction,
-    /// The extension that the request lacks to be counted, if it does.
+    extraction: Extraction,
+    /// The extension whose absence leaves the caller without a key.
     missing: Option<&'static str>,
-    /// `None` = the layer's.
-    cost: Option<Soon<u64>>,
+    /// `None`: the layer's cost.
+    cost: Option<MaybeReady<u64>>,
 }
 
-impl Shared {
-    /// The verdict on a request.
-    pub(super) fn decide(self: &Arc<Self>, parts: &Parts) -> Soon<Verdict> {
+impl LayerOptions {
+    pub(super) fn decide(self: &Arc<Self>, parts: &Parts) -> MaybeReady<Verdict> {
         if self.skip.iter().any(|skip| skip(parts)) {
-            return Soon::Now(self.unlimited());
+            return MaybeReady::Ready(self.unlimited());
         }
         let cost = self.cost.of(parts);
         let charges = self.charges(parts, cost, |rule| {
@@ -78,51 +74,52 @@ impl Shared {
         });
         let signals = self.signals(parts);
         match charges {
-            Soon::Now(charges) => self.ask(charges, &signals),
-            Soon::Later(charges) => {
-                let shared = Arc::clone(self);
-                Soon::later(async move { shared.ask(charges.await, &signals).known().await })
+            MaybeReady::Ready(charges) => self.decide_charges(charges, &signals),
+            MaybeReady::Pending(charges) => {
+                let options = Arc::clone(self);
+                MaybeReady::pending(async move { options.decide_charges(charges.await, &signals).resolve().await })
             }
         }
     }
 
-    /// The charges of a request by the rules that apply to it. `cost` is of those that have none of their own.
+    /// Returns the charges of a request. `applied` returns the policy and cost of a rule, or `None` if the rule does not
+    /// apply; `cost` is for rules without their own.
     pub(super) fn charges(
         self: &Arc<Self>,
         parts: &Parts,
-        cost: Soon<u64>,
-        applied: impl Fn(&Rule) -> Option<(usize, Option<Soon<u64>>)>,
-    ) -> Soon<Charges> {
-        let asked = |(number, rule): (usize, &Rule)| {
+        cost: MaybeReady<u64>,
+        applied: impl Fn(&Rule) -> Option<(usize, Option<MaybeReady<u64>>)>,
+    ) -> MaybeReady<RequestCharges> {
+        let pending = |(index, rule): (usize, &Rule)| {
             let (policy, cost) = applied(rule)?;
-            let caller = rule.key.extract(parts);
-            let is_known = matches!(&caller, Extraction::Now(Found::Subject(subject)) if subject.key().is_some());
-            let missing = if is_known { None } else { rule.key.missing_extension(parts) };
-            Some(Asked { rule: number, policy, caller, cost, missing })
+            let extraction = rule.key.extract(parts);
+            let has_key = matches!(&extraction, Extraction::Now(Found::Subject(subject)) if subject.key().is_some());
+            let missing = if has_key { None } else { rule.key.missing_extension(parts) };
+            Some(PendingCharge { rule: index, policy, extraction, cost, missing })
         };
-        let mut asked = self.rules.iter().enumerate().filter_map(asked);
-        let mut charges = Charges::default();
-        while let Some(next) = asked.next() {
-            match (next.caller, next.cost.as_ref().unwrap_or(&cost)) {
-                (Extraction::Now(found), Soon::Now(cost)) => {
-                    self.note_missing(&found, next.missing);
+        let mut pending = self.rules.iter().enumerate().filter_map(pending);
+        let mut charges = RequestCharges::default();
+        while let Some(next) = pending.next() {
+            match (next.extraction, next.cost.as_ref().unwrap_or(&cost)) {
+                (Extraction::Now(found), MaybeReady::Ready(cost)) => {
+                    self.report_missing(&found, next.missing);
                     charges.add(next.rule, next.policy, found, *cost);
                 }
-                (caller, _) => {
-                    let rest = std::iter::once(Asked { caller, ..next }).chain(asked).collect();
-                    let shared = Arc::clone(self);
-                    return Soon::later(async move { charges.and_later(&shared, rest, cost).await });
+                (extraction, _) => {
+                    let rest = std::iter::once(PendingCharge { extraction, ..next }).chain(pending).collect();
+                    let options = Arc::clone(self);
+                    return MaybeReady::pending(async move { charges.resolve(&options, rest, cost).await });
                 }
             }
-            if charges.refused.is_some() {
+            if charges.key_error.is_some() {
                 break;
             }
         }
-        Soon::Now(charges)
+        MaybeReady::Ready(charges)
     }
 
-    /// Reports a caller who is anonymous because the request lacks an extension, and a request without the peer's address.
-    fn note_missing(&self, found: &Found, missing: Option<&'static str>) {
+    /// Reports a caller without a key because an extension is missing, and a request without the peer's address.
+    fn report_missing(&self, found: &Found, missing: Option<&'static str>) {
         match (found, missing) {
             (Found::Subject(subject), Some(wanted)) if subject.key().is_none() => {
                 self.limiter.missing_extension(wanted);
@@ -132,36 +129,34 @@ impl Shared {
         }
     }
 
-    /// Asks the limiter, with a place to wait if there is one.
-    fn ask(self: &Arc<Self>, charges: Charges, signals: &Signals) -> Soon<Verdict> {
-        let Charges { lines, refused } = charges;
-        let enforced = self.is_enforced(&lines);
-        match refused {
-            Some(error) if enforced => return Soon::Now(Verdict::Refuse(Cause::NoKey(error))),
-            // Where limits are not enforced, that refuses nobody either.
-            Some(_) => return Soon::Now(self.uncharged(Decisions::from_iter([]), true)),
-            None if lines.is_empty() => return Soon::Now(self.unlimited()),
+    fn decide_charges(self: &Arc<Self>, charges: RequestCharges, signals: &Signals) -> MaybeReady<Verdict> {
+        let RequestCharges { charges, key_error } = charges;
+        let enforced = self.is_enforced(&charges);
+        match key_error {
+            Some(error) if enforced => return MaybeReady::Ready(Verdict::Refuse(Cause::NoKey(error))),
+            Some(_) => return MaybeReady::Ready(self.uncharged(Decisions::from_iter([]), true)),
+            None if charges.is_empty() => return MaybeReady::Ready(self.unlimited()),
             None => {}
         }
         let place = self.wait.filter(|_| enforced).and_then(|_| self.limiter.wait_slot());
-        // What is not enforced is decided as if, and nobody waits.
+        // Shadow mode decides as if the request could wait, but never delays it.
         let wait = self.wait.filter(|_| place.is_some() || !enforced);
         let ask = |cost| wait.map_or(Ask::cost(cost), |wait| Ask::cost(cost).wait_up_to(wait));
-        let charges = lines.iter().map(|line| (self.policy(line), &line.subject, ask(line.cost)));
+        let charges = charges.iter().map(|charge| (self.policy(charge), &charge.subject, ask(charge.cost)));
         let charges: SmallVec<[_; 2]> = charges.collect();
         let patience = wait.filter(|_| place.is_some()).unwrap_or_default();
-        let around = CallContext { enforced, patience, ..CallContext::of(true, signals) };
+        let context = CallContext { enforced, patience, ..CallContext::of(true, signals) };
         let place = place.map(|place| (place, self.limiter.latest(patience)));
-        match self.limiter.decide(&charges, around).try_ready() {
-            Ok(answer) => Soon::Now(self.verdict(answer, enforced, place)),
+        match self.limiter.decide(&charges, context).try_ready() {
+            Ok(answer) => MaybeReady::Ready(self.verdict(answer, enforced, place)),
             Err(answer) => {
-                let shared = Arc::clone(self);
-                Soon::later(async move { shared.verdict(answer.await, enforced, place) })
+                let options = Arc::clone(self);
+                MaybeReady::pending(async move { options.verdict(answer.await, enforced, place) })
             }
         }
     }
 
-    /// `place`: to wait, and until when.
+    /// `place`: the place to wait in, and the latest time to wait until.
     fn verdict(
         self: &Arc<Self>,
         answer: Result<Decisions, Error>,
@@ -173,7 +168,6 @@ impl Shared {
             Ok(decisions) if enforced => return Verdict::Refuse(Cause::Denied(decisions)),
             Ok(decisions) => return self.uncharged(decisions, true),
             Err(error) if enforced => return Verdict::Refuse(Cause::Unavailable(error)),
-            // A limit that is not enforced must not refuse because it cannot be told either.
             Err(_) => return self.unlimited(),
         };
         if enforced && !decisions.delay().is_zero() {
@@ -181,73 +175,79 @@ impl Shared {
             let reservation = Reservation::new(&self.limiter, decisions, random_up_to(self.wait_jitter), last);
             return Verdict::Wait(Box::new(reservation), place);
         }
-        let pass = self.pass(&decisions, enforced);
-        let unsettled = self.keeps_charges().then(|| self.unsettled(decisions));
-        Verdict::Go(Pass { unsettled, ..pass })
+        let admission = self.admission(&decisions, enforced);
+        let settlement = self.settles_charges().then(|| self.settlement(decisions));
+        Verdict::Admit(Admission { settlement, ..admission })
     }
 
-    /// What a request takes with it that goes on by these decisions, but for its charges.
-    pub(super) fn pass(&self, decisions: &Decisions, enforced: bool) -> Pass {
+    pub(super) fn admission(&self, decisions: &Decisions, enforced: bool) -> Admission {
         let family = if enforced { self.headers } else { HeaderFamily::None };
-        let report = Report::new(family, decisions, |decision| self.items_of(decision));
-        let status = self.status.then(|| RateLimitStatus::new(decisions.clone(), false));
-        Pass { report, status, unsettled: None }
+        let limit_headers = LimitHeaders::new(family, decisions, |decision| self.items_of(decision));
+        let status = self.with_status.then(|| RateLimitStatus::new(decisions.clone(), false));
+        Admission { limit_headers, status, settlement: None }
     }
 
-    /// On to the service without a decision. A handler that asks for the status, or for the charges, finds none.
+    /// Admits a request without a decision. Its status and receipt, if enabled, are empty.
     fn unlimited(self: &Arc<Self>) -> Verdict {
         self.uncharged(Decisions::from_iter([]), false)
     }
 
-    /// On to the service. `shadowed`: only since a refusal is not enforced.
+    /// Admits a request without charging it. `shadowed`: it would have been refused.
     fn uncharged(self: &Arc<Self>, decisions: Decisions, shadowed: bool) -> Verdict {
         let header = self.shadow_header.clone().filter(|_| shadowed);
-        Verdict::Go(Pass {
-            report: header.map_or_else(Report::default, |name| Report::field(name, HeaderValue::from_static("denied"))),
-            status: self.status.then(|| RateLimitStatus::new(decisions, shadowed)),
-            unsettled: self.settlement.then(|| self.unsettled(Decisions::from_iter([]))),
+        Verdict::Admit(Admission {
+            limit_headers: header.map_or_else(LimitHeaders::default, |name| {
+                LimitHeaders::field(name, HeaderValue::from_static("denied"))
+            }),
+            status: self.with_status.then(|| RateLimitStatus::new(decisions, shadowed)),
+            settlement: self.with_receipt.then(|| self.settlement(Decisions::from_iter([]))),
         })
     }
 
-    fn unsettled(self: &Arc<Self>, decisions: Decisions) -> Unsettled {
-        Unsettled { shared: Arc::clone(self), charges: Receipt::new(&self.limiter, decisions) }
+    fn settlement(self: &Arc<Self>, decisions: Decisions) -> PendingSettlement {
+        PendingSettlement { options: Arc::clone(self), receipt: Receipt::new(&self.limiter, decisions) }
     }
 
-    pub(super) fn is_enforced(&self, lines: &[Line]) -> bool {
-        let is_below = |line: &Line, seed| self.limiter.digest(line.subject.key()).seed() < seed;
-        self.enforced_below.is_none_or(|seed| lines.first().is_some_and(|line| is_below(line, seed)))
+    pub(super) fn is_enforced(&self, charges: &[RuleCharge]) -> bool {
+        let is_below = |charge: &RuleCharge, seed| self.limiter.digest(charge.subject.key()).seed() < seed;
+        self.enforced_below.is_none_or(|seed| charges.first().is_some_and(|charge| is_below(charge, seed)))
     }
 
-    pub(super) fn policy(&self, line: &Line) -> &Policy {
-        &self.rules[line.rule].policies[line.policy].policy
+    pub(super) fn policy(&self, charge: &RuleCharge) -> &Policy {
+        &self.rules[charge.rule].policies[charge.policy].policy
     }
 }
 
-impl Charges {
+impl RequestCharges {
     fn add(&mut self, rule: usize, policy: usize, found: Found, cost: u64) {
         match found {
-            Found::Subject(subject) => self.lines.push(Line { rule, policy, subject, cost }),
+            Found::Subject(subject) => self.charges.push(RuleCharge { rule, policy, subject, cost }),
             Found::Skip => {}
-            Found::Refuse(error) => self.refused = Some(error),
+            Found::Refuse(error) => self.key_error = Some(error),
         }
     }
 
-    async fn and_later(mut self, shared: &Shared, rest: Vec<Asked>, mut common: Soon<u64>) -> Charges {
-        for Asked { rule, policy, caller, cost, missing } in rest {
-            let found = caller.found().await;
-            shared.note_missing(&found, missing);
+    /// Adds the charges that need awaiting. `common` is the layer's cost, which is awaited at most once.
+    async fn resolve(
+        mut self,
+        options: &LayerOptions,
+        rest: Vec<PendingCharge>,
+        mut common: MaybeReady<u64>,
+    ) -> RequestCharges {
+        for PendingCharge { rule, policy, extraction, cost, missing } in rest {
+            let found = extraction.found().await;
+            options.report_missing(&found, missing);
             let cost = match (&found, cost) {
-                // There is no charge, so no cost is needed.
                 (Found::Skip | Found::Refuse(_), _) => 0,
-                (_, Some(own)) => own.known().await,
+                (_, Some(own)) => own.resolve().await,
                 (_, None) => {
-                    let cost = common.known().await;
-                    common = Soon::Now(cost);
+                    let cost = common.resolve().await;
+                    common = MaybeReady::Ready(cost);
                     cost
                 }
             };
             self.add(rule, policy, found, cost);
-            if self.refused.is_some() {
+            if self.key_error.is_some() {
                 break;
             }
         }

@@ -1,4 +1,4 @@
-//! The response on its way.
+//! The response future.
 
 use std::fmt;
 use std::future::Future;
@@ -13,21 +13,21 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::body::RefusalBody;
-use super::decide::{Pass, Verdict};
-use super::headers::Report;
-use super::on_response::Unsettled;
+use super::decide::{Admission, Verdict};
+use super::headers::LimitHeaders;
+use super::maybe_ready::BoxFuture;
+use super::on_response::PendingSettlement;
+use super::options::LayerOptions;
 use super::refusal::{Cause, refuse};
-use super::shared::Shared;
-use super::soon::Later;
 use super::status::RateLimitStatus;
 use crate::backend::BackendFuture;
 use crate::limiter::{Receipt, Reservation, WaitSlot};
 
 pin_project! {
-    /// The future of [`RateLimit`](super::RateLimit): the inner service's response, or a refusal.
+    /// The future of [`RateLimit`](super::RateLimit), which has an example: the inner service's response, or a refusal.
     ///
-    /// See [`RateLimit`](super::RateLimit) for an example. Polled again after it has answered, it panics, as futures
-    /// may.
+    /// # Panics
+    /// If polled after completion.
     pub struct ResponseFuture<S: Service<Request<B>>, B> {
         #[pin]
         pub(super) state: State<S, B>,
@@ -35,67 +35,66 @@ pin_project! {
 }
 
 pin_project! {
-    // What is taken when a state is left is `None` from then on.
+    // `Option` fields are taken on leaving a state.
     #[project = StateProj]
     pub(super) enum State<S: Service<Request<B>>, B> {
-        // The verdict is on its way. The service was ready when it was called and is not touched before.
-        Deciding { verdict: Later<Verdict>, held: Option<Box<Held<S, B>>> },
-        // The turn comes later.
-        Waiting { turn: Option<(Box<Reservation>, Option<WaitSlot>)>, held: Option<Box<Held<S, B>>> },
-        Inner { #[pin] future: S::Future, report: Report, unsettled: Option<Unsettled> },
-        // The response waits until a remote backend has confirmed that its charges are settled: what its receiver does
-        // next is to find them done.
+        // The service is ready and must not be polled again before the call.
+        Deciding { verdict: BoxFuture<Verdict>, held: Option<Box<HeldRequest<S, B>>> },
+        Waiting { reservation: Option<(Box<Reservation>, Option<WaitSlot>)>, held: Option<Box<HeldRequest<S, B>>> },
+        Inner { #[pin] future: S::Future, limit_headers: LimitHeaders, settlement: Option<PendingSettlement> },
+        // A remote backend has to confirm first, so that the client's next request finds the charges settled.
         Settling { pending: Vec<BackendFuture<()>>, response: Option<S::Response> },
         Refused { response: Option<Response<Bytes>> },
     }
 }
 
-/// A request that is held back, and the service that it is for.
-pub(super) struct Held<S, B> {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct HeldRequest<S, B> {
+    pub(super) options: Arc<LayerOptions>,
     pub(super) service: S,
     pub(super) parts: Parts,
     pub(super) body: B,
 }
 
 impl<S: Service<Request<B>> + Clone, B> State<S, B> {
-    /// `service` is ready if the request goes on at once.
+    /// Acts on a verdict. `service` must be ready for [`Verdict::Admit`].
     pub(super) fn decided(
         verdict: Verdict,
-        shared: &Arc<Shared>,
+        options: &Arc<LayerOptions>,
         service: &mut S,
         parts: Parts,
         body: B,
     ) -> State<S, B> {
         match verdict {
-            Verdict::Go(pass) => State::inner(pass, service, parts, body),
+            Verdict::Admit(admission) => State::inner(admission, service, parts, body),
             Verdict::Wait(reservation, place) => {
-                // Not asked whether it is ready before the turn has come: while it waits, it holds no place there.
-                let held = Held { shared: Arc::clone(shared), service: service.clone(), parts, body };
-                State::Waiting { turn: Some((reservation, place)), held: Some(Box::new(held)) }
+                // The clone is polled when the reservation is due, so a waiting request holds no capacity of it.
+                let held = HeldRequest { options: Arc::clone(options), service: service.clone(), parts, body };
+                State::Waiting { reservation: Some((reservation, place)), held: Some(Box::new(held)) }
             }
-            Verdict::Refuse(cause) => State::Refused { response: Some(refuse(&cause, &parts, Some(shared))) },
+            Verdict::Refuse(cause) => State::Refused { response: Some(refuse(&cause, &parts, Some(options))) },
         }
     }
 
-    fn inner(pass: Pass, service: &mut S, mut parts: Parts, body: B) -> State<S, B> {
-        let Pass { report, status, unsettled } = pass;
-        // A layer that charged nothing leaves what an outer one put there.
+    fn inner(admission: Admission, service: &mut S, mut parts: Parts, body: B) -> State<S, B> {
+        let Admission { limit_headers, status, settlement } = admission;
+        // A layer that charged nothing keeps the extensions of an outer layer.
         if let Some(status) = status {
             if !status.decisions().is_empty() || parts.extensions.get::<RateLimitStatus>().is_none() {
                 parts.extensions.insert(status);
             }
         }
-        if let Some(Unsettled { charges, .. }) = unsettled.as_ref().filter(|unsettled| unsettled.shared.settlement) {
-            if !charges.decisions().is_empty() || parts.extensions.get::<Receipt>().is_none() {
-                parts.extensions.insert(charges.clone());
+        if let Some(PendingSettlement { receipt, .. }) =
+            settlement.as_ref().filter(|settlement| settlement.options.with_receipt)
+        {
+            if !receipt.decisions().is_empty() || parts.extensions.get::<Receipt>().is_none() {
+                parts.extensions.insert(receipt.clone());
             }
         }
-        State::Inner { future: service.call(Request::from_parts(parts, body)), report, unsettled }
+        State::Inner { future: service.call(Request::from_parts(parts, body)), limit_headers, settlement }
     }
 }
 
-#[allow(clippy::expect_used)] // Polling a future that has answered is its caller's mistake, and panics as usual.
+#[allow(clippy::expect_used)] // Futures may panic if polled after completion.
 impl<S, B, R> Future for ResponseFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
@@ -108,49 +107,47 @@ where
             let next = match state.as_mut().project() {
                 StateProj::Deciding { verdict, held } => {
                     let verdict = ready!(verdict.as_mut().poll(context));
-                    let Held { shared, mut service, parts, body } = *held.take().expect(POLLED_AGAIN);
-                    State::decided(verdict, &shared, &mut service, parts, body)
+                    let HeldRequest { options, mut service, parts, body } = *held.take().expect(POLLED_AGAIN);
+                    State::decided(verdict, &options, &mut service, parts, body)
                 }
-                StateProj::Waiting { turn, held } => {
-                    let (reservation, place) = turn.as_mut().expect(POLLED_AGAIN);
+                StateProj::Waiting { reservation: reserved, held } => {
+                    let (reservation, place) = reserved.as_mut().expect(POLLED_AGAIN);
                     let service = &mut held.as_mut().expect(POLLED_AGAIN).service;
-                    let came = match reservation.poll_turn(context) {
-                        Poll::Ready(came) => came,
+                    let due = match reservation.poll_turn(context) {
+                        Poll::Ready(due) => due,
                         Poll::Pending => {
                             if place.is_none() {
-                                // A pause began while the service was asked whether it is ready.
+                                // A pause began while the service was polled; release what it holds.
                                 *service = service.clone();
                             }
                             return Poll::Pending;
                         }
                     };
-                    // Others may wait in its place now.
-                    *place = None;
-                    let ready = if came.is_ok() { ready!(service.poll_ready(context)) } else { Ok(()) };
-                    let (reservation, _) = turn.take().expect(POLLED_AGAIN);
-                    let Held { shared, mut service, parts, body } = *held.take().expect(POLLED_AGAIN);
-                    // Without an inner service the turn goes back.
-                    ready?;
-                    match came {
+                    *place = None; // Frees it for another request.
+                    let ready = if due.is_ok() { ready!(service.poll_ready(context)) } else { Ok(()) };
+                    let (reservation, _) = reserved.take().expect(POLLED_AGAIN);
+                    let HeldRequest { options, mut service, parts, body } = *held.take().expect(POLLED_AGAIN);
+                    ready?; // Drops the reservation, which gives it back.
+                    match due {
                         Ok(()) => {
-                            let pass = shared.pass(reservation.decisions(), true);
-                            let unsettled = Some(Unsettled { shared, charges: reservation.into_receipt() });
-                            State::inner(Pass { unsettled, ..pass }, &mut service, parts, body)
+                            let admission = options.admission(reservation.decisions(), true);
+                            let settlement = Some(PendingSettlement { options, receipt: reservation.into_receipt() });
+                            State::inner(Admission { settlement, ..admission }, &mut service, parts, body)
                         }
                         Err(error) => {
-                            State::Refused { response: Some(refuse(&Cause::from(error), &parts, Some(&shared))) }
+                            State::Refused { response: Some(refuse(&Cause::from(error), &parts, Some(&options))) }
                         }
                     }
                 }
-                StateProj::Inner { future, report, unsettled } => {
+                StateProj::Inner { future, limit_headers, settlement } => {
                     let (parts, body) = ready!(future.poll(context))?.into_parts();
-                    let pending = unsettled.as_ref().map(|unsettled| unsettled.settle(&parts)).unwrap_or_default();
+                    let pending = settlement.as_ref().map(|settlement| settlement.settle(&parts)).unwrap_or_default();
                     let mut response = Response::from_parts(parts, body);
-                    std::mem::take(report).append_to(response.headers_mut());
+                    std::mem::take(limit_headers).append_to(response.headers_mut());
                     State::Settling { pending, response: Some(response) }
                 }
                 StateProj::Settling { pending, response } => {
-                    // A backend that cannot settle is no reason to withhold a response.
+                    // Errors are ignored: a backend that cannot settle must not withhold the response.
                     pending.retain_mut(|settled| Pin::new(settled).poll(context).is_pending());
                     if !pending.is_empty() {
                         return Poll::Pending;
@@ -180,4 +177,4 @@ impl<S: Service<Request<B>>, B> fmt::Debug for ResponseFuture<S, B> {
     }
 }
 
-const POLLED_AGAIN: &str = "tollgate: ResponseFuture was polled after it had answered";
+const POLLED_AGAIN: &str = "tollgate: `ResponseFuture` polled after completion";

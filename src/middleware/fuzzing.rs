@@ -1,12 +1,12 @@
-//! What fuzz targets see of the middleware.
+//! Access to the response headers for fuzz targets.
 
 use http::HeaderMap;
 
-use super::headers::{HeaderFamily, Report, retry_later};
+use super::headers::{HeaderFamily, LimitHeaders, add_retry_after};
 use super::items::PolicyItems;
 use crate::policy::{Decision, Decisions, Policy};
 
-/// The headers that a response to a request with these decisions has, one policy each.
+/// Returns the headers of a response with these decisions, one per policy.
 pub fn sent(family: HeaderFamily, policies: &[Policy], decisions: &Decisions) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let items: Vec<PolicyItems> = policies.iter().map(PolicyItems::new).collect();
@@ -14,9 +14,9 @@ pub fn sent(family: HeaderFamily, policies: &[Policy], decisions: &Decisions) ->
         let index = policies.iter().position(|policy| policy.name() == decision.policy())?;
         items.get(index)
     };
-    Report::new(family, decisions, known).append_to(&mut headers);
+    LimitHeaders::new(family, decisions, known).append_to(&mut headers);
     if !decisions.is_allowed() {
-        retry_later(decisions.retry_after(), &mut headers);
+        add_retry_after(decisions.retry_after(), &mut headers);
     }
     headers
 }

@@ -1,9 +1,9 @@
-//! Refusals of gRPC requests, by layers that are set up for them: a status in the headers, nothing else.
+//! Refusals of gRPC requests.
 //!
-//! A gRPC client takes HTTP 429 for `UNAVAILABLE`, which most retry at once. So a refusal is HTTP 200 with
-//! `grpc-status: 8` (RESOURCE_EXHAUSTED) in the one and only header block ("trailers-only"), how long to hold back in
-//! `grpc-retry-pushback-ms` (gRFC A6), and the same as `google.rpc.RetryInfo` in `grpc-status-details-bin`, by which
-//! OTLP and others tell a rate limit from a message that is too large.
+//! gRPC clients map HTTP 429 to `UNAVAILABLE`, which most retry immediately. So a refusal is HTTP 200 with
+//! `grpc-status: 8` (RESOURCE_EXHAUSTED) in the only header block ("trailers-only"). The time to wait is in
+//! `grpc-retry-pushback-ms` (gRFC A6) and, as `google.rpc.RetryInfo`, in `grpc-status-details-bin`, by which OTLP and
+//! others distinguish a rate limit from a message that is too large.
 
 use std::time::Duration;
 
@@ -14,18 +14,15 @@ use http::{Response, StatusCode};
 
 use super::refusal::Refusal;
 
-/// The content type to answer with, if the request is gRPC or grpc-web: its own, if it is one of those that are known
-/// by name, else the plain one of its kind. What a client writes after `+` does not come back in a header.
+/// Returns the content type of the response if the request is gRPC or grpc-web: the request's own if it is listed below,
+/// otherwise without the suffix. Other text from the client after `+` is never echoed.
 pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
     let value = parts.headers.get(CONTENT_TYPE)?;
-    let kind = value.as_bytes().split(|byte| *byte == b';').next()?.trim_ascii();
-    CONTENT_TYPES.into_iter().find_map(|(known, with_proto)| {
-        // `application/grpc`, `application/grpc+proto`, but not `application/grpcish`.
-        match kind.strip_prefix(known.as_bytes())? {
-            b"+proto" => Some(HeaderValue::from_static(with_proto)),
-            b"" | [b'+', ..] => Some(HeaderValue::from_static(known)),
-            _ => None,
-        }
+    let media_type = value.as_bytes().split(|byte| *byte == b';').next()?.trim_ascii();
+    CONTENT_TYPES.into_iter().find_map(|(known, with_proto)| match media_type.strip_prefix(known.as_bytes())? {
+        b"+proto" => Some(HeaderValue::from_static(with_proto)),
+        b"" | [b'+', ..] => Some(HeaderValue::from_static(known)),
+        _ => None,
     })
 }
 
@@ -71,12 +68,12 @@ const INTERNAL: u16 = 13;
 const UNAVAILABLE: u16 = 14;
 const UNAUTHENTICATED: u16 = 16;
 
-/// Milliseconds, rounded up; -1, "do not retry", if waiting does not help.
+/// Returns milliseconds, rounded up; -1 ("do not retry") if waiting does not help.
 fn pushback(retry: Option<Duration>) -> i32 {
     retry.map_or(-1, |retry| i32::try_from(retry.as_micros().div_ceil(1000)).unwrap_or(i32::MAX))
 }
 
-/// As gRPC wants it: printable ASCII but `%` as it is, the rest percent-encoded.
+/// Percent-encodes everything but printable ASCII without `%`, as gRPC requires.
 fn percent_encoded(text: &str) -> String {
     let encoded = |byte| match byte {
         b'%' | 0..=0x1f | 0x7f.. => format!("%{byte:02X}"),
@@ -94,7 +91,7 @@ fn status_with_retry_info(code: u16, message: &str, retry: Duration) -> Vec<u8> 
 }
 
 fn number_field(field: u8, value: u64) -> Vec<u8> {
-    // A field of 0 is left out.
+    // proto3 omits fields with the value 0.
     if value > 0 { [vec![field << 3], varint(value)].concat() } else { Vec::new() }
 }
 
@@ -112,7 +109,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     out
 }
 
-/// Without padding, as binary metadata is sent.
+/// Encodes without padding, as gRPC sends binary metadata.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len() * 4 / 3 + 3);

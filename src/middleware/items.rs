@@ -1,5 +1,4 @@
-//! What headers say of a policy: its items of the lists `RateLimit-Policy` and `RateLimit`, rendered once as far as
-//! they stay the same.
+//! A policy's items in the lists `RateLimit-Policy` and `RateLimit`, with the constant parts rendered once.
 
 use std::time::Duration;
 
@@ -8,71 +7,66 @@ use http::HeaderValue;
 use crate::algorithm::Quota;
 use crate::policy::{Policy, PolicyName, seconds_up};
 
-/// The items of a policy.
 #[derive(Clone)]
 pub(super) struct PolicyItems {
-    /// Its name as a string of a structured field: `"api"`.
+    /// The name as a structured field string: `"api"`.
     name: String,
-    /// The items of `RateLimit-Policy`, `"api";q=100;w=60`, one for each of its quotas.
+    /// The `RateLimit-Policy` item of each quota: `"api";q=100;w=60`.
     quotas: Vec<(Quota, HeaderValue)>,
 }
 
 impl PolicyItems {
-    /// Rendered for all quotas that the policy is made with.
     pub(super) fn new(policy: &Policy) -> PolicyItems {
         let mut items = PolicyItems::of_name(policy.name());
         items.quotas = policy.quotas().map(|quota| (*quota, items.rendered(quota))).collect();
         items
     }
 
-    /// Nothing is rendered yet but the name.
     pub(super) fn of_name(name: &PolicyName) -> PolicyItems {
-        // Names are printable ASCII: a structured field escapes what Rust does, `"` and `\` (RFC 9651, section 3.3.3).
+        // In printable ASCII, structured fields and Rust escape the same: `"` and `\` (RFC 9651, section 3.3.3).
         PolicyItems { name: format!("{:?}", name.as_str()), quotas: Vec::new() }
     }
 
-    /// Of `RateLimit-Policy`. Items of a quota that was set at run time are rendered each time.
+    /// Returns the `RateLimit-Policy` item. The item of a quota that was set at run time is rendered each time.
     pub(super) fn policy(&self, quota: &Quota) -> HeaderValue {
-        // Whatever the boundaries of its windows.
+        // The start of the windows is not part of the item.
         let numbers = |quota: &Quota| (quota.algorithm(), quota.rate(), quota.period(), quota.limit());
         let known = self.quotas.iter().find(|(known, _)| numbers(known) == numbers(quota));
         known.map_or_else(|| self.rendered(quota), |(_, item)| item.clone())
     }
 
     fn rendered(&self, quota: &Quota) -> HeaderValue {
-        value(format!("{};q={};w={}", self.name, quota.limit(), whole_seconds(quota.window())))
+        header_value(format!("{};q={};w={}", self.name, quota.limit(), whole_seconds(quota.window())))
     }
 
-    /// Of `RateLimit`: what remains, and for how many seconds, if that is told.
+    /// Returns the `RateLimit` item: the remaining tokens and, if given, the seconds.
     pub(super) fn limit(&self, remaining: u64, seconds: Option<u64>) -> HeaderValue {
-        let [mut left, mut time] = [itoa::Buffer::new(), itoa::Buffer::new()];
-        let left = digits(&mut left, remaining);
-        value(match seconds {
-            Some(seconds) => [&self.name, ";r=", left, ";t=", digits(&mut time, seconds)].concat(),
-            None => [&self.name, ";r=", left].concat(),
+        let [mut r, mut t] = [itoa::Buffer::new(), itoa::Buffer::new()];
+        let r = digits(&mut r, remaining);
+        header_value(match seconds {
+            Some(seconds) => [&self.name, ";r=", r, ";t=", digits(&mut t, seconds)].concat(),
+            None => [&self.name, ";r=", r].concat(),
         })
     }
 }
 
-/// Seconds for a header: rounded up, since coming back early is coming back refused; at least 1, since 0 invites a
-/// client to try again at once.
+/// Converts a wait to seconds for a header: rounded up, since an early retry is refused, and at least 1, since 0 invites
+/// an immediate retry.
 pub(super) fn whole_seconds(duration: Duration) -> u64 {
     seconds_up(duration).clamp(1, Quota::MAX_TOKENS)
 }
 
-/// Of an integer of a structured field, which has at most 15 digits.
+/// Formats an integer of a structured field, which has at most 15 digits.
 fn digits(buffer: &mut itoa::Buffer, number: u64) -> &str {
     buffer.format(number.min(Quota::MAX_TOKENS))
 }
 
-/// A number by itself.
 pub(super) fn number(number: u64) -> HeaderValue {
-    value(itoa::Buffer::new().format(number).to_owned())
+    header_value(itoa::Buffer::new().format(number).to_owned())
 }
 
-/// A field's value, of printable ASCII characters.
-pub(super) fn value(item: String) -> HeaderValue {
-    // A policy's name has only printable ASCII characters; if that ever changed, no header is better than a panic.
+pub(super) fn header_value(item: String) -> HeaderValue {
+    // Cannot fail, since policy names are printable ASCII; an empty item is better than a panic.
     HeaderValue::try_from(item).unwrap_or(HeaderValue::from_static("\"\";q=0"))
 }
 
@@ -102,13 +96,12 @@ mod tests {
             let item = items.policy(&quota);
             assert_eq!(item, text);
             let is_kept = |known: &HeaderValue| std::ptr::eq(known.as_bytes(), item.as_bytes());
-            assert!(items.quotas.iter().any(|(_, known)| is_kept(known)), "{text}: anew");
+            assert!(items.quotas.iter().any(|(_, known)| is_kept(known)), "{text} was rendered again");
         }
-        // One that came with an override is written when it is needed.
         let other = Quota::token_bucket(7, MINUTE);
         assert_eq!(
             (items.policy(&other), items.limit(3, None)),
-            (value(r#""api";q=7;w=60"#.into()), value(r#""api";r=3"#.into()))
+            (header_value(r#""api";q=7;w=60"#.into()), header_value(r#""api";r=3"#.into()))
         );
     }
 
@@ -141,6 +134,6 @@ mod tests {
                 assert_eq!(item.limit(0, None), format!("\"{name}\";r=0"));
             }
         }
-        assert_eq!(Quota::MAX_TOKENS.to_string().len(), 15, "what there is room for");
+        assert_eq!(Quota::MAX_TOKENS.to_string().len(), 15, "the limit of structured field integers");
     }
 }

@@ -1,20 +1,21 @@
-//! Limits in front of a service: a Tower layer.
+//! Rate limits as a Tower layer.
 //!
-//! # The life of a request
-//! 1. `poll_ready` asks the inner service. `call` takes the one that is ready and does not call it before the verdict.
-//! 2. Unless it is [skipped](RateLimitLayer::skip), each rule turns the request's parts into a charge: its policy, a
-//!    subject from its [key extractor](KeyExtractor), the request's cost.
-//! 3. The limiter decides all charges together. Allowed: the request goes on; on request with a [`RateLimitStatus`]
-//!    among its extensions. Reserved: it waits for its turn without holding the inner service's readiness, and goes on
-//!    by a clone of it that is made ready then; if its client leaves, the turn is given back. Denied: it is answered
-//!    with 429 here (of a gRPC service with RESOURCE_EXHAUSTED), the inner service is not touched and the body is not
-//!    read.
-//! 4. On the way back [`settle`](RateLimitLayer::on_response) says what becomes of each charge, and the response gets its
-//!    headers.
+//! # How a request is processed
+//! 1. `poll_ready` polls the inner service. `call` keeps the ready instance and calls it after the verdict.
+//! 2. Unless the request is [skipped](RateLimitLayer::skip), each rule turns its parts into a charge: the policy, a
+//!    subject from the [key extractor](KeyExtractor), and the cost.
+//! 3. The limiter decides all charges together:
+//!    - Allowed: the request goes to the inner service, with a [`RateLimitStatus`] in its extensions if enabled.
+//!    - Reserved: the request waits until it is due without holding the inner service's readiness, then goes to a clone
+//!      that is polled until ready. If the client disconnects, the reservation is given back.
+//!    - Denied: the layer responds with 429 (RESOURCE_EXHAUSTED for gRPC). It neither calls the inner service nor reads
+//!      the body.
+//! 4. [`on_response`](RateLimitLayer::on_response) settles each charge, and the response gets its headers.
 
 #[cfg(feature = "axum")]
 mod axum;
 mod body;
+mod cost;
 mod decide;
 mod future;
 #[cfg(all(tollgate_fuzzing, feature = "redis", feature = "serde"))]
@@ -24,18 +25,18 @@ mod headers;
 mod items;
 pub(crate) mod key;
 mod layer;
+mod maybe_ready;
 mod on_response;
+mod options;
 mod problem;
 mod refusal;
 mod retry_after;
 mod routes;
 mod rule;
 mod service;
-mod shared;
-mod soon;
-#[cfg(feature = "axum")]
-mod standing;
 mod status;
+#[cfg(feature = "axum")]
+mod status_report;
 mod table;
 #[cfg(feature = "tonic")]
 mod tonic;

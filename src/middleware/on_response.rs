@@ -1,4 +1,4 @@
-//! Settling a request's charges by its response.
+//! Settles a request's charges by its response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use http::header::CONTENT_TYPE;
 use http::response::Parts;
 use http::{HeaderValue, StatusCode};
 
+use super::options::LayerOptions;
 use super::retry_after::retry_after;
-use super::shared::Shared;
 use crate::algorithm::DAY;
 use crate::backend::BackendFuture;
 use crate::limiter::Receipt;
 
-/// What becomes of a charge, now that the response is there.
+/// How to settle a charge by the response.
 ///
 /// ```
 /// use tollgate::{key, Policy, Quota, RateLimitLayer, OnResponse, MINUTE};
@@ -30,22 +30,22 @@ use crate::limiter::Receipt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnResponse {
-    /// It stays as it is.
+    /// Keep the charge.
     Keep,
-    /// It was for nothing: given back, as far as nobody has [built on it](Receipt#what-can-be-given-back).
+    /// Refund the charge, [as far as possible](Receipt#what-can-be-given-back).
     Refund,
-    /// It truly cost so many tokens, more or less than it was charged for.
+    /// Settle the charge at this actual cost, which may be more or less than was charged.
     Charge(u64),
-    /// The key starts afresh: all that it has spent under the policy is forgotten.
+    /// Reset the key: forget everything that it has spent under the policy.
     Reset,
-    /// The charge stays, and the key is [paused](crate::RateLimiter::pause) for so long: requests that wait for their
-    /// turns are held too. For a layer around a client, whose server has refused.
+    /// Keep the charge and [pause](crate::RateLimiter::pause) the key for this long. Requests that wait are delayed too.
+    /// For a layer around a client whose server has refused.
     Pause(Duration),
 }
 
 impl OnResponse {
-    /// For attempts of which only failures count, such as logins: a 2xx forgets them all, anything else keeps the
-    /// charge. Since each attempt is charged before it is made, parallel guesses cannot slip through.
+    /// Resets the key on a 2xx response and keeps the charge otherwise, so that only failures count, as for logins. Each
+    /// attempt is charged beforehand, so parallel guesses cannot bypass the limit.
     ///
     /// ```
     /// use tollgate::{key, Policy, Quota, RateLimitLayer, OnResponse, HOUR};
@@ -54,12 +54,12 @@ impl OnResponse {
     /// RateLimitLayer::new(LOGIN, key::client_ip()).on_response(OnResponse::reset_on_success);
     /// ```
     ///
-    /// Whoever has an account can reset the count of their own address this way, and guess other people's passwords in
-    /// between. So limit by the account as well, and reset only that one: see the `login_protection` example. A form
-    /// that answers with a redirect whatever happens needs a closure of its own.
+    /// When limiting by address, an attacker can log in to their own account to reset the count between guesses at other
+    /// accounts. Limit by account as well, and reset only that limit: see the `login_protection` example. A form that
+    /// always responds with a redirect needs its own closure.
     ///
-    /// A gRPC response whose status comes in trailers keeps the charge: whether it succeeded is not known when it begins. Call
-    /// [`Receipt::reset`] in the method.
+    /// A gRPC response keeps the charge if its status comes in trailers, since the outcome is not known yet. Call
+    /// [`Receipt::reset`] in the method instead.
     pub fn reset_on_success(response: &Parts) -> OnResponse {
         let content_type = response.headers.get(CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
         let succeeded = match response.headers.get("grpc-status") {
@@ -68,14 +68,12 @@ impl OnResponse {
         };
         if response.status.is_success() && succeeded { OnResponse::Reset } else { OnResponse::Keep }
     }
-}
 
-impl OnResponse {
-    /// For a layer around a client: after a 429 or 503 with `Retry-After`, in seconds or as a date, the key is paused for
-    /// that long, at most a day. Anything else keeps the charge.
+    /// Pauses the key after a 429 or 503 with `Retry-After` (seconds or a date) for that long, at most a day, and keeps
+    /// the charge otherwise. For a layer around a client.
     ///
-    /// A date is compared with the response's `Date`, so the clocks of client and server need not agree; without one, with
-    /// the system's clock.
+    /// A date is compared with the response's `Date`, so client and server clocks need not agree; without `Date`, with
+    /// the system clock.
     ///
     /// ```
     /// use http::Response;
@@ -90,8 +88,7 @@ impl OnResponse {
     /// # Ok::<(), http::Error>(())
     /// ```
     ///
-    /// A server that refuses without `Retry-After` needs a closure of your own, which returns [`OnResponse::Pause`] with a time
-    /// that you choose.
+    /// For a server that refuses without `Retry-After`, write a closure that returns [`OnResponse::Pause`].
     pub fn pause_on_retry_after(response: &Parts) -> OnResponse {
         let refused = matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         match retry_after(&response.headers) {
@@ -101,30 +98,29 @@ impl OnResponse {
     }
 }
 
-/// How a rule settles its charge by the response.
 pub(super) type OnResponseFn = dyn Fn(&Parts) -> OnResponse + Send + Sync;
 
-/// The charges of a request that is with the inner service.
-pub(super) struct Unsettled {
-    pub(super) shared: Arc<Shared>,
-    pub(super) charges: Receipt,
+/// The charges of a request that the inner service is processing.
+pub(super) struct PendingSettlement {
+    pub(super) options: Arc<LayerOptions>,
+    pub(super) receipt: Receipt,
 }
 
-impl Unsettled {
-    /// Settles each charge by its own rule. Returns what a remote backend has not confirmed yet.
+impl PendingSettlement {
+    /// Settles each charge by its rule. Returns the calls that a remote backend has not confirmed yet.
     pub(super) fn settle(&self, response: &Parts) -> Vec<BackendFuture<()>> {
         let mut pending = Vec::new();
-        for (index, decision) in self.charges.decisions().iter().enumerate() {
-            let Some(settle) = self.shared.settle_of(decision) else { continue };
-            let charge = self.charges.at(index);
-            let done = match settle(response) {
+        for (index, decision) in self.receipt.decisions().iter().enumerate() {
+            let Some(on_response) = self.options.on_response_of(decision) else { continue };
+            let charge = self.receipt.at(index);
+            let settled = match on_response(response) {
                 OnResponse::Keep => continue,
                 OnResponse::Refund => charge.refund(),
                 OnResponse::Charge(tokens) => charge.settle(tokens),
                 OnResponse::Reset => charge.reset().map(|_| ()),
-                OnResponse::Pause(lasts) => self.shared.limiter.pause_row(decision, lasts),
+                OnResponse::Pause(lasts) => self.options.limiter.pause_row(decision, lasts),
             };
-            pending.extend(done.try_ready().err());
+            pending.extend(settled.try_ready().err());
         }
         pending
     }
@@ -136,7 +132,7 @@ mod tests {
 
     #[test]
     fn an_error_of_grpc_is_no_success() {
-        // Found in review: it comes with HTTP 200, and each wrong guess reset the count.
+        // gRPC errors come with HTTP 200, so each wrong guess would reset the count.
         let settled = |status: u16, grpc: Option<&str>| {
             let mut response = http::Response::builder().status(status);
             if let Some(grpc) = grpc {
@@ -148,7 +144,7 @@ mod tests {
         assert_eq!(settled(200, Some("0")), OnResponse::Reset);
         assert_eq!(settled(200, Some("16")), OnResponse::Keep);
         assert_eq!(settled(401, None), OnResponse::Keep);
-        // Its status comes in trailers: six wrong guesses of two passed.
+        // The status comes in trailers.
         let begun = http::Response::builder().header("content-type", "application/grpc+proto").body(());
         assert_eq!(OnResponse::reset_on_success(&begun.expect("a response").into_parts().0), OnResponse::Keep);
         assert_eq!(settled(303, None), OnResponse::Keep);

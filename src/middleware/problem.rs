@@ -1,4 +1,4 @@
-//! Refusals as `application/problem+json` (RFC 9457), with the draft's problem types.
+//! Refusals as `application/problem+json` (RFC 9457).
 
 use std::fmt::Write;
 
@@ -8,9 +8,8 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 
 use super::refusal::Refusal;
 
-/// The problem of a refusal: `quota-exceeded` or `temporary-reduced-capacity`
-/// (draft-ietf-httpapi-ratelimit-headers-11, section 5), or, of a request without a key, one without a type. With words
-/// where coming back later does not help.
+/// Returns a problem with the types of draft-ietf-httpapi-ratelimit-headers-11, section 5; without a type if no key was
+/// found. It includes the message as `detail` if waiting does not help.
 pub(super) fn response(refusal: &Refusal<'_>) -> Response<Bytes> {
     let mut response = Response::new(body(refusal));
     *response.status_mut() = refusal.status();
@@ -20,15 +19,15 @@ pub(super) fn response(refusal: &Refusal<'_>) -> Response<Bytes> {
 
 fn body(refusal: &Refusal<'_>) -> Bytes {
     let status = refusal.status();
-    let kind = match (refusal.decisions(), refusal.error()) {
+    let problem_type = match (refusal.decisions(), refusal.error()) {
         (Some(_), _) => Some("quota-exceeded"),
         (None, Some(_)) => Some("temporary-reduced-capacity"),
         (None, None) => None,
     };
     let mut body = String::with_capacity(192);
     body.push('{');
-    if let Some(kind) = kind {
-        let _ = write!(body, r#""type":"https://iana.org/assignments/http-problem-types#{kind}","#);
+    if let Some(problem_type) = problem_type {
+        let _ = write!(body, r#""type":"https://iana.org/assignments/http-problem-types#{problem_type}","#);
     }
     let _ = write!(body, r#""title":"{}","status":{}"#, status.canonical_reason().unwrap_or("Error"), status.as_u16());
     if let Some(decisions) = refusal.decisions() {
@@ -41,8 +40,8 @@ fn body(refusal: &Refusal<'_>) -> Bytes {
         }
         body.push(']');
     }
-    // A denial that time will lift says all there is to say in its headers.
-    if kind.is_none() || refusal.decisions().is_some_and(|decisions| decisions.retry_after().is_none()) {
+    // If waiting helps, the headers of a denial suffice.
+    if problem_type.is_none() || refusal.decisions().is_some_and(|decisions| decisions.retry_after().is_none()) {
         body.push_str(r#","detail":"#);
         json_string(&mut body, &refusal.message());
     }

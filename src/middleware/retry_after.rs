@@ -4,12 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use http::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
-/// The time to wait: whole seconds, or until a date. A date in the past is no time at all. `None` if there is no such
-/// header, or it has another form.
+/// Returns the time to wait; zero for a date in the past, `None` if the header is missing or malformed.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = text(headers, RETRY_AFTER)?;
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // Nothing but digits: a number that does not fit is a long time.
+        // Only digits, so a parse error means that the number is too large.
         return (!text.is_empty()).then(|| Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
     }
     let then = date(text)?;
@@ -25,8 +24,8 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 
-/// Seconds since 1970 of a date as `Sun, 06 Nov 1994 08:49:37 GMT`, the only form that senders may write (RFC 9110,
-/// section 5.6.7).
+/// Parses a date such as `Sun, 06 Nov 1994 08:49:37 GMT`, the only form that senders may generate (RFC 9110,
+/// section 5.6.7), into seconds since 1970.
 fn date(text: &str) -> Option<u64> {
     let (_weekday, rest) = text.split_once(", ")?;
     let mut fields = rest.splitn(5, ' ');
@@ -46,7 +45,7 @@ fn date(text: &str) -> Option<u64> {
 
 /// Days since 1970 in the Gregorian calendar.
 fn days(year: u64, month: u64, day: u64) -> u64 {
-    // Counted from March on, so that a leap day is the last of its year.
+    // Years start in March here, so that a leap day is the last day of a year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year / 4 - year / 100 + year / 400;
     365 * year + leap_days + (153 * month + 2) / 5 + day - 1 - 719_468

@@ -1,4 +1,4 @@
-//! Limits by route: named policies in one place, chosen where the routes are.
+//! Named policies that routes choose from.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::table::Table;
 use crate::limiter::RateLimiter;
 use crate::policy::Policy;
 
-/// Policies by name, for routes to choose from: beside the handler, in a table, or by a closure.
+/// Named policies that routes choose from: beside the handler, in a table, or with a closure.
 ///
 /// ```
 /// use axum::{routing::{get, post}, Router};
@@ -23,12 +23,12 @@ use crate::policy::Policy;
 ///     .policy(Policy::new("todo/create", Quota::token_bucket(10, MINUTE)))
 ///     .policy(Policy::new("search", Quota::sliding_window(100, MINUTE)));
 ///
-/// // Beside the handlers:
+/// // Beside the handlers.
 /// let app: Router = Router::new()
 ///     .route("/todos", post(|| async {}).layer(limits.route("todo/create")))
 ///     .route("/search", get(|| async {}).layer(limits.route("search")));
 ///
-/// // Or in a table, around all of them; whatever is not in it falls under the default.
+/// // Or in a table, around all of them. Other requests fall under the default policy.
 /// let limits = limits.default_policy(Policy::new("default", Quota::token_bucket(60, MINUTE)));
 /// let app: Router = Router::new()
 ///     .route("/todos", post(|| async {}).get(|| async {}))
@@ -36,13 +36,12 @@ use crate::policy::Policy;
 ///     .layer(limits.table([("POST /todos", "todo/create"), ("GET /search", "search")]));
 /// ```
 ///
-/// A name that is not there, or there twice, panics when the router is built. All layers made here share one limiter,
-/// and routes with the same policy share its buckets.
+/// An unknown or duplicate name panics while the router is built. All layers made here share one limiter, and routes with
+/// the same policy share its rows.
 ///
 /// # Stacked layers
-/// A layer around the router and one on a route both apply: the outer one is charged first, and a request that the
-/// inner one refuses has been charged by the outer. Where a route's limit should stand *instead of* the default, use
-/// one `table`.
+/// A layer around the router and one on a route both apply. The outer one charges first, also for requests that the
+/// inner one refuses. To have a route's limit *replace* the default, use one [`table`](RouteLimits::table).
 #[derive(Clone)]
 pub struct RouteLimits {
     limiter: RateLimiter,
@@ -52,14 +51,8 @@ pub struct RouteLimits {
 }
 
 impl RouteLimits {
-    /// No policies yet; callers are told apart by `key`. The limiter is one of its own, in memory, unless it is
-    /// [given](RouteLimits::limiter).
-    ///
-    /// ```
-    /// use tollgate::{key, RouteLimits};
-    ///
-    /// let limits = RouteLimits::new(key::client_ip());
-    /// ```
+    /// Creates an empty set of policies for keys found by `key`, with a new limiter in memory unless
+    /// [`limiter`](RouteLimits::limiter) sets one.
     pub fn new(key: impl KeyExtractor) -> RouteLimits {
         RouteLimits { limiter: RateLimiter::default(), key: Arc::new(key), policies: Vec::new(), default: None }
     }
@@ -67,7 +60,7 @@ impl RouteLimits {
     /// Adds a policy.
     ///
     /// # Panics
-    /// If one of that name is there already.
+    /// If there already is a policy of that name.
     #[track_caller]
     #[must_use]
     pub fn policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
@@ -76,11 +69,11 @@ impl RouteLimits {
         self
     }
 
-    /// The policy of requests for which `table` or [`choose`](RouteLimits::choose) name none,
-    /// those that match no route included: they share one bucket a caller. Without it such requests are not limited.
+    /// Sets the policy of requests for which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) name none,
+    /// including those that match no route. They share one row per key. Without a default policy they are not limited.
     ///
     /// # Panics
-    /// If one of that name is there already.
+    /// If there already is a policy of that name.
     #[track_caller]
     #[must_use]
     pub fn default_policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
@@ -88,52 +81,41 @@ impl RouteLimits {
         self
     }
 
-    /// The limiter to decide by. Defaults to one of its own, in memory.
-    ///
-    /// ```
-    /// use tollgate::{key, MemoryBackend, Policy, Quota, RateLimiter, RouteLimits, MINUTE};
-    ///
-    /// let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(100_000).build());
-    /// let limits = RouteLimits::new(key::client_ip())
-    ///     .policy(Policy::new("search", Quota::sliding_window(100, MINUTE)))
-    ///     .limiter(&limiter);
-    /// ```
+    /// Uses this limiter. Defaults to a new one in memory. See
+    /// [`RateLimitLayer::limiter`](RateLimitLayer::limiter) for an example.
     #[must_use]
     pub fn limiter(mut self, limiter: &RateLimiter) -> RouteLimits {
         self.limiter = limiter.clone();
         self
     }
 
-    /// A layer with the policy of that name, for one route or several.
+    /// Creates a layer with the policy of that name, for one or more routes.
     ///
     /// # Panics
-    /// If there is none; the message lists those that there are.
+    /// If there is no such policy; the message lists the known ones.
     #[track_caller]
     pub fn route(&self, name: &str) -> RateLimitLayer {
         let policy = self.all().nth(self.expect_index(name));
         RateLimitLayer::from(Rule::choosing(policy, |_| Some(0), Arc::clone(&self.key))).limiter(&self.limiter)
     }
 
-    /// One layer for all routes: `("POST /todos", "todo/create")` puts a method and a route, as it was given to the
-    /// router, under a policy; without a method (`"/todos"`) all of them. `HEAD` falls under `GET`'s. Requests that are
-    /// not in it, or match no route, fall under the default policy.
+    /// Creates one layer for all routes from lines such as `("POST /todos", "todo/create")`: a method, a route as given to
+    /// the router, and a policy. Without a method (`"/todos"`) a line covers all methods. `HEAD` falls under `GET`.
+    /// Requests that match no line fall under the [default policy](RouteLimits::default_policy).
     ///
-    /// In axum, put it where the route is matched: `Router::layer` or `route_layer`. Of nested routers a route
-    /// is the whole of it: `/users/{id}` of a router nested at `/api` is `/api/users/{id}`, and its `/` is `/api`. What
-    /// is below `Router::nest_service` matches no route of axum's. A line for `/todos/` is also for `/todos`, and the
-    /// other way around, unless the table has lines for both.
+    /// In axum, add it with `Router::layer` or `route_layer`. For a router nested at `/api`, write the whole route:
+    /// `/api/users/{id}`; its `/` is `/api`. Requests below `Router::nest_service` match no route. A line for `/todos/`
+    /// also covers `/todos`, and vice versa, unless the table has lines for both.
     ///
     /// # Without axum
-    /// Where no router of axum's has seen the request, around a tonic server or in plain hyper, lines are compared with
-    /// the request's path as it was sent: `/package.Service/Method` is a method of a gRPC service, and
-    /// `/package.Service/{*rest}` are all others of it. The line for exactly the path comes first, then the longest one
-    /// that ends with a wildcard; other parameters, as in `/users/{id}`, match nothing there. The same holds inside of
-    /// routers for routes that end with a wildcard, as tonic's routes do. Another spelling, `/%61` for `/a`, is another path:
-    /// have a [default policy](RouteLimits::default_policy).
+    /// Outside of axum's routers (tonic, plain hyper), lines are compared with the request's path:
+    /// `/package.Service/Method` is a gRPC method, and `/package.Service/{*rest}` covers the other methods. An exact line
+    /// takes precedence, then the longest line that ends with a wildcard. Other parameters, as in `/users/{id}`, match
+    /// nothing. The same applies inside of axum's routers to routes that end with a wildcard, as tonic's routes do. Paths
+    /// are not decoded: `/%61` is not `/a`, so set a default policy.
     ///
     /// ```
-    /// use tollgate::{key, Policy, Quota, RouteLimits, HOUR, SECOND};
-    ///
+    /// # use tollgate::{key, Policy, Quota, RouteLimits, HOUR, SECOND};
     /// let limits = RouteLimits::new(key::client_ip())
     ///     .policy(Policy::new("create", Quota::token_bucket(10, HOUR)))
     ///     .policy(Policy::new("todos", Quota::token_bucket(20, SECOND)))
@@ -143,21 +125,19 @@ impl RouteLimits {
     /// ```
     ///
     /// # Mistakes
-    /// A table does not know the routes of the router: a route that is misspelt, or has another name for a parameter
-    /// (`/users/{user}` for `/users/{id}`), applies to no request. [`RateLimitLayer::unused_routes`] lists such lines
-    /// once requests came, in a test for instance, and [`RateLimitLayer::unmatched_requests`] counts the requests that
-    /// no line applies to. With a [default policy](RouteLimits::default_policy) they are limited all the same.
+    /// A table does not know the router's routes: a line with a typo or another parameter name (`/users/{user}` for
+    /// `/users/{id}`) applies to no request. [`RateLimitLayer::unused_routes`] lists such lines after some requests, for
+    /// instance in a test, and [`RateLimitLayer::unmatched_requests`] counts the requests that match no line.
     ///
     /// # Panics
-    /// If a policy is not there, or a line is there twice or can never apply: it has no route, a `:id` or `*rest` as in
-    /// axum 0.7, a query, a brace without its other half, or a method that is not in capitals or misspelt. The message
-    /// says what to write.
+    /// If there is no policy of a name, if a line occurs twice, or if it can never apply: it has no route, axum 0.7 syntax
+    /// (`:id`, `*rest`), a query, an unmatched brace, or a method that is misspelt or not in capitals.
     #[track_caller]
     pub fn table<'a>(&self, lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> RateLimitLayer {
         let mut table = Table::default();
         for (line, name) in lines {
-            if let Err(fault) = table.add(line, self.expect_index(name)) {
-                panic!("tollgate: {line:?} {fault}");
+            if let Err(error) = table.add(line, self.expect_index(name)) {
+                panic!("tollgate: {line:?} {error}");
             }
         }
         let table = Arc::new(table.finish());
@@ -167,8 +147,8 @@ impl RouteLimits {
         RateLimitLayer::from(rule).limiter(&self.limiter)
     }
 
-    /// One layer that asks a closure for the name of each request's policy. `None`, and a name that is not there, mean
-    /// the default policy.
+    /// Creates a layer that chooses the policy of each request with a closure. `None` and unknown names select the
+    /// default policy.
     ///
     /// ```
     /// # use http::request::Parts;
@@ -188,7 +168,7 @@ impl RouteLimits {
         RateLimitLayer::from(rule).limiter(&self.limiter)
     }
 
-    /// A rule that chooses among all policies, or else the default one.
+    /// Creates a rule that falls back to the default policy.
     fn choosing(&self, choose: impl Fn(&Parts) -> Option<usize> + Send + Sync + 'static) -> Rule {
         let default = self.default.as_ref().map(|_| self.policies.len());
         let choose = move |parts: &Parts| choose(parts).or(default);
@@ -200,7 +180,7 @@ impl RouteLimits {
         self.policies.iter().chain(&self.default)
     }
 
-    /// The policy of that name by its place among [`all`](RouteLimits::all).
+    /// Returns the index of a policy in [`all`](RouteLimits::all).
     fn index(&self, name: &str) -> Option<usize> {
         self.all().position(|policy| policy.name().as_str() == name)
     }
@@ -210,7 +190,7 @@ impl RouteLimits {
         let name = policy.name();
         assert!(
             self.index(name.as_str()).is_none(),
-            "tollgate: there are two policies named {name:?}, so routes could not tell them apart; give one another name"
+            "tollgate: there are two policies named {name:?}, and routes choose policies by name; rename one of them"
         );
         policy
     }
@@ -234,21 +214,16 @@ impl fmt::Debug for RouteLimits {
     }
 }
 
-/// Whether a request is a CORS preflight: `OPTIONS` with an `Origin` and an `Access-Control-Request-Method`. For
-/// [`skip`](RateLimitLayer::skip), where the CORS layer is inside the limiter; no other `OPTIONS` is one.
+/// Whether a request is a CORS preflight: `OPTIONS` with `Origin` and `Access-Control-Request-Method`. For
+/// [`skip`](RateLimitLayer::skip) if the CORS layer is inside the limiter.
 ///
 /// ```
-/// use http::Request;
-/// use tollgate::middleware::is_cors_preflight;
-///
-/// let (mut parts, ()) = Request::options("/todos")
-///     .header("origin", "https://example.com")
-///     .header("access-control-request-method", "POST")
-///     .body(())?
-///     .into_parts();
+/// # use tollgate::middleware::is_cors_preflight;
+/// let request = http::Request::options("/todos").header("origin", "https://example.com");
+/// let (mut parts, ()) = request.header("access-control-request-method", "POST").body(())?.into_parts();
 /// assert!(is_cors_preflight(&parts));
 /// parts.headers.remove("access-control-request-method");
-/// assert!(!is_cors_preflight(&parts)); // `OPTIONS` of another kind costs what a request costs
+/// assert!(!is_cors_preflight(&parts)); // any other `OPTIONS` is charged
 /// # Ok::<(), http::Error>(())
 /// ```
 pub fn is_cors_preflight(parts: &Parts) -> bool {

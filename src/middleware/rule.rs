@@ -1,4 +1,4 @@
-//! A rule of a layer: which policy applies to a request, whom it counts, what it costs.
+//! A rule of a layer: a policy, a key extractor and a cost.
 
 use std::fmt;
 use std::future::Future;
@@ -6,15 +6,17 @@ use std::sync::Arc;
 
 use http::request::Parts;
 
+use super::cost::Cost;
 use super::items::PolicyItems;
 use super::key::KeyExtractor;
+use super::maybe_ready::MaybeReady;
 use super::on_response::{OnResponse, OnResponseFn};
-use super::soon::{Cost, Soon};
 use super::table::Table;
 use crate::policy::Policy;
 
-/// One of a layer's limits, with its own cost and its own way to settle: where several limits apply to a request and
-/// each counts something else. It becomes a layer by [`RateLimitLayer::from`](super::RateLimitLayer), or part of one by
+/// One of a layer's limits, with its own cost and handling of responses. For layers whose limits count different things.
+///
+/// Convert it with [`RateLimitLayer::from`](super::RateLimitLayer), or add it with
 /// [`rule`](super::RateLimitLayer::rule).
 ///
 /// ```
@@ -26,7 +28,7 @@ use crate::policy::Policy;
 /// # fn estimate(req: &Parts) -> u64 { 1 }
 /// # struct Team(u64);
 ///
-/// let team = || key::extension(|team: &Team| team.0); // put there by authentication
+/// let team = || key::extension(|team: &Team| team.0); // inserted by authentication
 /// let layer = RateLimitLayer::from(Rule::new(TOKENS, team()).cost(|req: &Parts| estimate(req)))
 ///     .rule(Rule::new(CALLS, team()).on_response(|res| {
 ///         if res.status.is_server_error() { OnResponse::Refund } else { OnResponse::Keep }
@@ -34,34 +36,28 @@ use crate::policy::Policy;
 /// ```
 #[derive(Clone)]
 pub struct Rule {
-    /// Most have one; a route table's has several and chooses.
-    pub(super) policies: Arc<[Prepared]>,
+    /// A rule has one policy unless it chooses among several, as for a route table.
+    pub(super) policies: Arc<[PreparedPolicy]>,
     pub(super) choose: Arc<ChooseFn>,
     pub(super) key: Arc<dyn KeyExtractor>,
     pub(super) cost: Option<Cost>,
-    pub(super) settle: Option<Arc<OnResponseFn>>,
-    /// The table that it chooses by, if it does.
+    pub(super) on_response: Option<Arc<OnResponseFn>>,
+    /// The route table that it chooses by, if any.
     pub(super) table: Option<Arc<Table>>,
 }
 
-/// A policy with what can be rendered once.
+/// A policy with its rendered header items.
 #[derive(Clone)]
-pub(super) struct Prepared {
+pub(super) struct PreparedPolicy {
     pub(super) policy: Policy,
     pub(super) items: PolicyItems,
 }
 
-/// The number of the policy for a request; `None` if the rule does not limit it.
+/// Returns the index of the policy for a request; `None` if the rule does not limit it.
 type ChooseFn = dyn Fn(&Parts) -> Option<usize> + Send + Sync;
 
 impl Rule {
-    /// `policy`, counted by `key`. A quota alone is a policy named from itself.
-    ///
-    /// ```
-    /// use tollgate::{key, Quota, RateLimitLayer, Rule, MINUTE};
-    ///
-    /// let layer: RateLimitLayer = Rule::new(Quota::token_bucket(10, MINUTE), key::client_ip()).into();
-    /// ```
+    /// Creates a rule. A bare quota becomes a policy named after itself.
     ///
     /// # Panics
     /// If a bare quota refuses everything (capacity 0 without reservations).
@@ -70,88 +66,55 @@ impl Rule {
         Rule::choosing([&policy.into()], |_| Some(0), Arc::new(key))
     }
 
-    /// A rule that chooses among policies.
+    /// Creates a rule that chooses among policies by index.
     pub(super) fn choosing<'a>(
         policies: impl IntoIterator<Item = &'a Policy>,
         choose: impl Fn(&Parts) -> Option<usize> + Send + Sync + 'static,
         key: Arc<dyn KeyExtractor>,
     ) -> Rule {
-        let prepared = |policy: &Policy| Prepared { items: PolicyItems::new(policy), policy: policy.clone() };
+        let prepared = |policy: &Policy| PreparedPolicy { items: PolicyItems::new(policy), policy: policy.clone() };
         let policies = policies.into_iter().map(prepared).collect();
-        Rule { policies, choose: Arc::new(choose), key, cost: None, settle: None, table: None }
+        Rule { policies, choose: Arc::new(choose), key, cost: None, on_response: None, table: None }
     }
 
-    /// What a request costs under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost), which counts
-    /// under every rule that has none of its own. A constant is a [`fixed_cost`](Rule::fixed_cost). The capacity has to
-    /// hold the dearest request, of each tier too: one that costs more is refused without `Retry-After`, and reported
-    /// once as a [mistake](crate::observe::Mistake).
+    /// Sets the cost of a request under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost). For a
+    /// constant, use [`fixed_cost`](Rule::fixed_cost).
     ///
-    /// ```
-    /// use http::request::Parts;
-    /// use tollgate::{key, Quota, Rule, MINUTE};
-    ///
-    /// Rule::new(Quota::token_bucket(10, MINUTE), key::client_ip())
-    ///     .cost(|req: &Parts| if req.method.is_safe() { 1 } else { 5 });
-    /// ```
+    /// The capacity of every tier must cover the most expensive request: one that costs more is refused without
+    /// `Retry-After` and reported once as a [mistake](crate::observe::Mistake).
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Rule {
-        self.cost = Some(Cost::Of(Arc::new(move |parts| Soon::Now(cost(parts)))));
+        self.cost = Some(Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts)))));
         self
     }
 
-    /// [`cost`](Rule::cost) of a rule under which every request costs the same.
-    ///
-    /// ```
-    /// use tollgate::{key, Quota, RateLimitLayer, Rule, MINUTE};
-    ///
-    /// let export = Rule::new(Quota::token_bucket(60, MINUTE), key::client_ip()).fixed_cost(10);
-    /// let layer = RateLimitLayer::from(export);
-    /// ```
-    ///
-    /// A quota that can never grant it is an error at start-up: see
-    /// [`RateLimitLayer::fixed_cost`](super::RateLimitLayer::fixed_cost).
+    /// Sets the same [`cost`](Rule::cost) for every request. Adding the layer to a service panics if a quota can never
+    /// grant it: see [`RateLimitLayer::fixed_cost`](super::RateLimitLayer::fixed_cost).
     #[must_use]
     pub fn fixed_cost(mut self, tokens: u64) -> Rule {
         self.cost = Some(Cost::Fixed(tokens));
         self
     }
 
-    /// [`cost`](Rule::cost), where it has to be waited for. The future owns what it needs; the inner service is not
-    /// called before.
-    ///
-    /// ```
-    /// use http::request::Parts;
-    /// use tollgate::{key, Quota, Rule, MINUTE};
-    /// # async fn price_of(path: String) -> u64 { 1 }
-    ///
-    /// Rule::new(Quota::token_bucket(1000, MINUTE), key::client_ip()).cost_async(|req: &Parts| {
-    ///     let path = req.uri.path().to_owned();
-    ///     async move { price_of(path).await }
-    /// });
-    /// ```
+    /// Sets a [`cost`](Rule::cost) that is computed asynchronously. See
+    /// [`RateLimitLayer::cost_async`](super::RateLimitLayer::cost_async) for an example.
     #[must_use]
     pub fn cost_async<F>(mut self, cost: impl Fn(&Parts) -> F + Send + Sync + 'static) -> Rule
     where
         F: Future<Output = u64> + Send + 'static,
     {
-        self.cost = Some(Cost::Of(Arc::new(move |parts| Soon::later(cost(parts)))));
+        self.cost = Some(Cost::PerRequest(Arc::new(move |parts| MaybeReady::pending(cost(parts)))));
         self
     }
 
-    /// What becomes of this rule's charge, by the response. Defaults to the [layer's](super::RateLimitLayer::on_response).
-    ///
-    /// ```
-    /// use tollgate::{key, Quota, Rule, OnResponse, MINUTE};
-    ///
-    /// Rule::new(Quota::token_bucket(10, MINUTE), key::client_ip())
-    ///     .on_response(|res| if res.status.is_server_error() { OnResponse::Refund } else { OnResponse::Keep });
-    /// ```
+    /// Settles this rule's charge by the response. Defaults to the [layer's
+    /// closure](super::RateLimitLayer::on_response). See [`Rule`] for an example.
     #[must_use]
     pub fn on_response(
         mut self,
         settle: impl Fn(&http::response::Parts) -> OnResponse + Send + Sync + 'static,
     ) -> Rule {
-        self.settle = Some(Arc::new(settle));
+        self.on_response = Some(Arc::new(settle));
         self
     }
 }

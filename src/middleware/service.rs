@@ -1,4 +1,4 @@
-//! The service: decides, then calls the inner one or refuses.
+//! The service of the layer: decides, then calls the inner service or refuses.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -8,58 +8,42 @@ use tower_service::Service;
 
 use super::body::RefusalBody;
 use super::decide::Verdict;
-use super::future::{Held, ResponseFuture, State};
-use super::shared::Shared;
-use super::soon::Soon;
+use super::future::{HeldRequest, ResponseFuture, State};
+use super::maybe_ready::MaybeReady;
+use super::options::LayerOptions;
 
-/// A service behind limits. See [`RateLimitLayer`](super::RateLimitLayer).
+/// A rate-limited service, made by [`RateLimitLayer`](super::RateLimitLayer).
 ///
-/// Its error is the inner service's: refusals are responses.
+/// Refusals are responses; errors come from the inner service only.
 ///
 /// ```
 /// use http::{Request, Response};
+/// use std::convert::Infallible;
 /// use tollgate::{key, middleware::{RateLimit, ResponseFuture}, Quota, RateLimitLayer, MINUTE};
-/// use tower::{Layer, Service};
+/// use tower::{service_fn, Layer, Service, ServiceExt};
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), std::convert::Infallible> {
-/// #[derive(Clone)]
-/// struct Hello;
-///
-/// impl Service<Request<()>> for Hello {
-///     type Response = Response<http_body_util::Empty<bytes::Bytes>>;
-///     type Error = std::convert::Infallible;
-///     type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
-///
-///     fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
-///         std::task::Poll::Ready(Ok(()))
-///     }
-///
-///     fn call(&mut self, _: Request<()>) -> Self::Future {
-///         std::future::ready(Ok(Response::default()))
-///     }
-/// }
-///
-/// let mut limited: RateLimit<Hello> = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).layer(Hello);
-/// let Hello = limited.get_ref();
-/// std::future::poll_fn(|context| limited.poll_ready(context)).await?;
-/// let response: ResponseFuture<Hello, ()> = limited.call(Request::new(()));
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Infallible> {
+/// let inner = service_fn(|_: Request<()>| async {
+///     Ok::<_, Infallible>(Response::new(http_body_util::Empty::<bytes::Bytes>::new()))
+/// });
+/// let mut limited: RateLimit<_> = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).layer(inner);
+/// let _inner = limited.get_ref();
+/// let response: ResponseFuture<_, ()> = limited.ready().await?.call(Request::new(()));
 /// assert_eq!(response.await?.status(), 200);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
-    shared: Arc<Shared>,
+    options: Arc<LayerOptions>,
 }
 
 impl<S> RateLimit<S> {
-    pub(super) fn new(inner: S, shared: Arc<Shared>) -> RateLimit<S> {
-        RateLimit { inner, shared }
+    pub(super) fn new(inner: S, options: Arc<LayerOptions>) -> RateLimit<S> {
+        RateLimit { inner, options }
     }
 
-    /// The service behind the limits.
+    /// Returns the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
@@ -79,19 +63,19 @@ where
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (parts, body) = request.into_parts();
-        let state = match self.shared.decide(&parts) {
-            Soon::Now(verdict) => {
-                if !matches!(verdict, Verdict::Go(_)) {
-                    // Nobody waits on what the ready instance holds for a call: a permit, a place in a buffer. It goes.
+        let state = match self.options.decide(&parts) {
+            MaybeReady::Ready(verdict) => {
+                if !matches!(verdict, Verdict::Admit(_)) {
+                    // Drop the ready instance: it may hold a permit or a buffer slot for a call that is not made.
                     self.inner = self.inner.clone();
                 }
-                State::decided(verdict, &self.shared, &mut self.inner, parts, body)
+                State::decided(verdict, &self.options, &mut self.inner, parts, body)
             }
-            Soon::Later(verdict) => {
-                // The service that was polled ready is the one to call; its clone may not be ready yet.
+            MaybeReady::Pending(verdict) => {
+                // Keep the instance that was polled ready; its clone may not be ready.
                 let clone = self.inner.clone();
                 let service = std::mem::replace(&mut self.inner, clone);
-                let held = Held { shared: Arc::clone(&self.shared), service, parts, body };
+                let held = HeldRequest { options: Arc::clone(&self.options), service, parts, body };
                 State::Deciding { verdict, held: Some(Box::new(held)) }
             }
         };

@@ -1,12 +1,12 @@
-//! What a handler may know of the limits its request passed.
+//! The decisions on a request, for its handler.
 
 use std::sync::Arc;
 
 use crate::policy::{Decision, Decisions};
 
-/// The decisions on a request, for its handler: an extension, and with feature `axum` an extractor.
+/// The decisions on a request, for its handler: an extension and, with feature `axum`, an extractor.
 ///
-/// Only there if the layer was told [`with_status`](super::RateLimitLayer::with_status).
+/// Requires [`with_status`](super::RateLimitLayer::with_status) on the layer.
 ///
 /// ```
 /// use axum::{routing::get, Router};
@@ -34,18 +34,18 @@ impl RateLimitStatus {
         RateLimitStatus { decisions: Arc::new(decisions), shadowed }
     }
 
-    /// One decision for each rule that applied, in their order.
+    /// Returns one decision per rule that applied, in order of the rules.
     pub fn decisions(&self) -> &Decisions {
         &self.decisions
     }
 
-    /// The decision with the smallest share of its limit left; `None` if no rule applied.
+    /// Returns the decision with the smallest share of its limit left; `None` if no rule applied.
     pub fn tightest(&self) -> Option<&Decision> {
         self.decisions.tightest()
     }
 
-    /// Whether the request goes on only because its refusal (a denial, or a key that could not be found) is not
-    /// enforced: see [`RateLimitLayer::shadow`](super::RateLimitLayer::shadow).
+    /// Whether the request would have been refused (a denial, or no key found) without
+    /// [shadow mode](super::RateLimitLayer::shadow).
     pub fn is_shadowed(&self) -> bool {
         self.shadowed
     }

@@ -1,4 +1,4 @@
-//! A table of routes: its lines, which of them apply to a request, and which of them were ever used.
+//! Route tables: the lookup of a request's policy, and which lines were used.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -8,40 +8,39 @@ use http::request::Parts;
 
 use crate::policy::nearest;
 
-/// The lines of a table, and the policies that they name.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     routes: HashMap<String, Methods>,
-    /// The lines that end with a wildcard, the longest first: `/demo.Greeter/` of `/demo.Greeter/{*rest}`.
-    below: Vec<(String, Methods)>,
+    /// The prefixes of lines that end with a wildcard, longest first: `/demo.Greeter/` for `/demo.Greeter/{*rest}`.
+    wildcards: Vec<(String, Methods)>,
+    /// Each line, and whether a request has used it.
     lines: Vec<(String, AtomicBool)>,
-    /// Requests that no line applies to.
+    /// The number of requests that match no line.
     unmatched: AtomicU64,
 }
 
-/// The entries of a route by method; `None` = all methods.
-type Methods = HashMap<Option<Method>, Entry>;
+/// A route's policies by method; `None`: all methods.
+type Methods = HashMap<Option<Method>, Target>;
 
-/// The number of a policy, and of the line that names it.
+/// The indexes of a policy and of the line that names it.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct Target {
     policy: usize,
     line: usize,
 }
 
 impl Table {
-    /// Adds a line that names the policy of this number.
     pub(super) fn add(&mut self, line: &str, policy: usize) -> Result<(), String> {
         let (method, route) = parse_line(line)?;
-        let entry = Entry { policy, line: self.lines.len() };
-        if self.routes.entry(route.to_owned()).or_default().insert(method, entry).is_some() {
-            return Err("has two lines in the table; leave one out".into());
+        let target = Target { policy, line: self.lines.len() };
+        if self.routes.entry(route.to_owned()).or_default().insert(method, target).is_some() {
+            return Err("occurs twice in the table; remove one of the lines".into());
         }
         self.lines.push((line.to_owned(), AtomicBool::new(false)));
         Ok(())
     }
 
-    /// To be called after the last line. A line for `/todos/` is also for `/todos`, and the other way around, unless the
+    /// Builds the lookup tables after the last line. A line for `/todos/` also covers `/todos`, and vice versa, unless the
     /// table has lines for both.
     pub(super) fn finish(mut self) -> Table {
         let others = self.routes.iter().filter_map(|(route, methods)| {
@@ -55,27 +54,26 @@ impl Table {
         let others: Vec<_> = others.collect();
         self.routes.extend(others);
         let wildcards = self.routes.iter().filter(|(route, _)| is_wildcard(route));
-        let below =
+        let wildcards =
             wildcards.map(|(route, methods)| (route[..=route.rfind('/').unwrap_or(0)].to_owned(), methods.clone()));
-        self.below = below.collect();
-        self.below.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        self.wildcards = wildcards.collect();
+        self.wildcards.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
         self
     }
 
-    /// The policy that a request falls under by the line for its method and its route or path, `None` if there is no such
-    /// line.
+    /// Returns the index of the policy for the request's method and route or path; `None` if no line matches.
     pub(super) fn policy(&self, parts: &Parts) -> Option<usize> {
         let (route, path) = route_and_path(parts);
         let exact = path.and_then(|path| self.routes.get(path));
         let is_below = |path: &str, prefix: &str| path.len() > prefix.len() && path.starts_with(prefix);
-        let below = path.and_then(|path| self.below.iter().find(|(prefix, _)| is_below(path, prefix)));
+        let wildcard = path.and_then(|path| self.wildcards.iter().find(|(prefix, _)| is_below(path, prefix)));
         let matched = route.and_then(|route| self.routes.get(route));
-        let mut lines = exact.into_iter().chain(below.map(|(_, methods)| methods)).chain(matched);
-        let Some(Entry { policy, line }) = lines.find_map(|methods| entry(methods, &parts.method)) else {
+        let mut lines = exact.into_iter().chain(wildcard.map(|(_, methods)| methods)).chain(matched);
+        let Some(Target { policy, line }) = lines.find_map(|methods| target(methods, &parts.method)) else {
             self.unmatched.fetch_add(1, Relaxed);
             return None;
         };
-        // Written once, so that requests on other threads do not wait for the cache line.
+        // Written only once, to keep the cache line shared between threads.
         let is_used = &self.lines[*line].1;
         if !is_used.load(Relaxed) {
             is_used.store(true, Relaxed);
@@ -92,17 +90,16 @@ impl Table {
     }
 }
 
-fn entry<'t>(methods: &'t Methods, method: &Method) -> Option<&'t Entry> {
-    let mut entry = methods.get(&Some(method.clone()));
-    if entry.is_none() && method == Method::HEAD {
-        entry = methods.get(&Some(Method::GET));
+fn target<'t>(methods: &'t Methods, method: &Method) -> Option<&'t Target> {
+    let mut target = methods.get(&Some(method.clone()));
+    if target.is_none() && method == Method::HEAD {
+        target = methods.get(&Some(Method::GET));
     }
-    entry.or_else(|| methods.get(&None))
+    target.or_else(|| methods.get(&None))
 }
 
-/// The route that axum matched, and the path, if lines may name it: where no router of axum's saw the request, or its route
-/// is for all paths below one. tonic has such a route for each service. A request that a router of axum's has no route
-/// for has neither.
+/// Returns the route that axum matched, and the path if lines may name it: without an axum router, or if the route ends
+/// with a wildcard (as each service of tonic's does). Both are `None` if an axum router has no route for the request.
 fn route_and_path(parts: &Parts) -> (Option<&str>, Option<&str>) {
     #[cfg(feature = "axum")]
     if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {
@@ -116,7 +113,7 @@ fn is_wildcard(route: &str) -> bool {
     route.rsplit('/').next().is_some_and(|last| last.starts_with("{*"))
 }
 
-/// The method, unless a line of a table is for all of them, and the route; or why the line can never apply.
+/// Parses a line into its method, if any, and its route. The error is a predicate of the line: "has no route".
 pub(crate) fn parse_line(line: &str) -> Result<(Option<Method>, &str), String> {
     let (method, route) = match line.split_once(' ') {
         Some((method, route)) => (Some(parse_method(method)?), route.trim()),
@@ -132,13 +129,12 @@ pub(crate) fn parse_line(line: &str) -> Result<(Option<Method>, &str), String> {
         return Err("would match no request; write \"{id}\" for \":id\", \"{*rest}\" for \"*rest\"".into());
     }
     if route.matches('{').count() != route.matches('}').count() {
-        return Err("has a brace without its other half; write a parameter as \"{id}\"".into());
+        return Err("has an unmatched brace; write a parameter as \"{id}\"".into());
     }
     Ok((method, route))
 }
 
-/// Methods are told apart by their case, and clients send them in capitals. One that is not known is taken for a method
-/// of the program's own, unless it is nearly the name of a known one.
+/// Parses a method in capitals, as clients send it. Unknown methods are accepted unless they look like a typo.
 fn parse_method(method: &str) -> Result<Method, String> {
     let known = match method.parse::<Method>() {
         Ok(known) if method.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'-')) => known,

@@ -1,4 +1,4 @@
-//! What tonic makes of this crate's errors: the statuses that a layer for gRPC refuses with.
+//! Conversions of errors to `tonic::Status`, as a gRPC layer would respond.
 
 use ::tonic::Status;
 use http::HeaderValue;
@@ -10,8 +10,8 @@ use crate::limiter::LimitError;
 use crate::policy::Denied;
 use crate::policy::KeyError;
 
-/// RESOURCE_EXHAUSTED, with the metadata and the `google.rpc.RetryInfo` that a [layer](crate::RateLimitLayer::grpc) would
-/// send.
+/// RESOURCE_EXHAUSTED, with the metadata and the `google.rpc.RetryInfo` that a [layer](crate::RateLimitLayer::grpc)
+/// sends.
 ///
 /// ```
 /// use tollgate::{Policy, Quota, RateLimiter, HOUR};
@@ -24,8 +24,7 @@ use crate::policy::KeyError;
 ///     Ok(Response::new("come in".into()))
 /// }
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// let limiter = RateLimiter::default();
 /// assert!(login(&limiter, Request::new("ada".into())).await.is_ok());
 /// let refused = login(&limiter, Request::new("ada".into())).await.unwrap_err();
@@ -39,22 +38,22 @@ impl From<Denied> for Status {
     }
 }
 
-/// UNAVAILABLE: the limiter's backend cannot decide. The error's text is for operators and not in the status.
+/// UNAVAILABLE, without the error's text, which is for operators.
 impl From<Error> for Status {
     fn from(error: Error) -> Status {
         status(&Cause::Unavailable(error))
     }
 }
 
-/// What the layer would answer where its own extractor finds no key: UNAUTHENTICATED for
-/// [`or_reject`](crate::key::KeyExtractor::or_reject), else the code for the error's [status](KeyError::status).
+/// UNAUTHENTICATED for [`or_reject`](crate::key::KeyExtractor::or_reject), otherwise the code for the error's
+/// [status](KeyError::status).
 impl From<KeyError> for Status {
     fn from(error: KeyError) -> Status {
         status(&Cause::NoKey(error))
     }
 }
 
-/// As of what is inside; INTERNAL where the quota has no turns.
+/// The status of the inner error; INTERNAL if the quota does not allow reservations.
 impl From<LimitError> for Status {
     fn from(error: LimitError) -> Status {
         match error {
@@ -66,11 +65,11 @@ impl From<LimitError> for Status {
     }
 }
 
-/// What a layer would answer.
+/// Converts the layer's response to a status.
 fn status(cause: &Cause) -> Status {
     let (mut parts, ()) = http::Request::new(()).into_parts();
     parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     let response = refuse(cause, &parts, None);
-    // Always there: the request is gRPC.
+    // Always `Some`, since the request is gRPC.
     Status::from_header_map(response.headers()).unwrap_or_else(|| Status::unknown("rate limit"))
 }

@@ -1,34 +1,33 @@
-//! Rules of the deny list that a layer can never apply: an error when the layer is built, a warning later.
+//! Detects deny rules that a layer can never apply: a panic when the layer is first used, a warning later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::key::PeerAddr;
-use super::shared::Shared;
+use super::options::LayerOptions;
 use crate::policy::{DenyKind, DenyRule};
 
-/// What a layer knows of such rules.
 #[derive(Debug, Default)]
 pub(super) struct UnmatchedRules {
-    /// The layer does not look for them.
     pub(super) ignored: bool,
-    /// The list as it was looked at last: 1 more than its number of changes; 0 = not at all.
-    seen: AtomicU64,
+    /// The version of the deny list that was checked last: 1 + its number of changes; 0: never checked.
+    checked_version: AtomicU64,
 }
 
-/// For a layer that is changed, and has to look again.
+/// A clone has to check again, since its layer may be changed.
 impl Clone for UnmatchedRules {
     fn clone(&self) -> UnmatchedRules {
         UnmatchedRules { ignored: self.ignored, ..UnmatchedRules::default() }
     }
 }
 
-impl Shared {
-    /// Panics if the deny list has a rule that this layer can never apply. Only when the layer is first put around a
-    /// service: a list that is changed later must not stop a program that runs.
+impl LayerOptions {
+    /// Panics if the layer can never apply a deny rule. Only on first use: a later change must not stop the program.
     #[track_caller]
     pub(super) fn expect_matched_rules(&self) {
-        let Some(changes) = self.changed_list().filter(|_| self.unmatched.seen.load(Ordering::Relaxed) == 0) else {
+        let Some(version) =
+            self.unchecked_version().filter(|_| self.unmatched.checked_version.load(Ordering::Relaxed) == 0)
+        else {
             return;
         };
         let reasons: Vec<String> = self.unmatched().into_iter().map(|(_, reason)| reason).collect();
@@ -38,46 +37,46 @@ impl Shared {
                 "tollgate: this layer can never apply some rules of its limiter's deny list: {reasons}. {ELSEWHERE}"
             );
         }
-        self.unmatched.seen.store(changes, Ordering::Relaxed);
+        self.unmatched.checked_version.store(version, Ordering::Relaxed);
     }
 
-    /// Reports such rules as mistakes, if the list was changed since it was looked at.
+    /// Reports unmatched rules as mistakes if the list has changed since the last check.
     pub(super) fn report_unmatched_rules(&self) {
-        let Some(changes) = self.changed_list() else { return };
-        if self.unmatched.seen.swap(changes, Ordering::Relaxed) == changes {
-            return; // Another request was first.
+        let Some(version) = self.unchecked_version() else { return };
+        if self.unmatched.checked_version.swap(version, Ordering::Relaxed) == version {
+            return; // Another request has reported them.
         }
         for (rule, reason) in self.unmatched() {
             self.limiter.unmatched_deny_rule(&rule.kind(), reason);
         }
     }
 
-    /// The deny list's number of changes and 1, unless it was looked at since.
-    fn changed_list(&self) -> Option<u64> {
-        let changes = self.limiter.deny_list().filter(|_| !self.unmatched.ignored)?.changes() + 1;
-        (self.unmatched.seen.load(Ordering::Relaxed) != changes).then_some(changes)
+    /// Returns the version of the deny list if it has not been checked yet.
+    fn unchecked_version(&self) -> Option<u64> {
+        let version = self.limiter.deny_list().filter(|_| !self.unmatched.ignored)?.changes() + 1;
+        (self.unmatched.checked_version.load(Ordering::Relaxed) != version).then_some(version)
     }
 
-    /// A rule of each kind that can never apply, and why.
+    /// Returns one unmatched rule of each kind, and the reason.
     fn unmatched(&self) -> Vec<(Arc<DenyRule>, String)> {
         let Some(list) = self.limiter.deny_list() else { return Vec::new() };
         let unmatched = list.kinds().into_iter().map(|rule| (self.reason(&rule), rule));
         unmatched.filter_map(|(reason, rule)| Some((rule, reason?))).collect()
     }
 
-    /// Why the layer can never apply a rule, and what to do; `None` if it can.
+    /// Returns why the layer can never apply a rule and what to add; `None` if it can.
     fn reason(&self, rule: &DenyRule) -> Option<String> {
         match &rule.0 {
-            DenyKind::Network(_) if !self.knows_addresses() => Some(format!(
-                "{rule}: no address is known of callers here; give the layer `.client_ip(key::client_ip())`"
-            )),
+            DenyKind::Network(_) if !self.knows_addresses() => {
+                Some(format!("{rule}: this layer finds no client addresses; add `.client_ip(key::client_ip())` to it"))
+            }
             DenyKind::Label { name, .. } if self.labels.iter().all(|(known, _)| known != name) => Some(format!(
-                "{rule}: no label {name:?} is known of callers here; give the layer `.label_from_header({name:?}, ..)` or \
-                 `.label({name:?}, ..)`"
+                "{rule}: this layer sets no label {name:?}; add `.label_from_header({name:?}, ..)` or \
+                 `.label({name:?}, ..)` to it"
             )),
             DenyKind::Key(key) if !self.rules.iter().any(|rule| rule.key.can_find(key)) => Some(format!(
-                "a key of the kind {}: this layer finds no such keys; write the key as its extractor does, such as \
-                 `key::bearer().key(..)`, or \"bearer:…\" in a file",
+                "a key of the kind {}: this layer's key extractors find no such keys; make the key with the extractor, \
+                 such as `key::bearer().key(..)`, or write \"bearer:…\" in a file",
                 key.kind()
             )),
             _ => None,
@@ -91,5 +90,5 @@ impl Shared {
     }
 }
 
-const ELSEWHERE: &str = "If another layer or a handler on the same limiter applies them, give this layer \
-    `.ignore_unmatched_deny_rules()`";
+const ELSEWHERE: &str = "If another layer or a handler on the same limiter applies them, add \
+    `.ignore_unmatched_deny_rules()` to this layer";

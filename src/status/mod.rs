@@ -136,7 +136,7 @@ where
     let layer = layer.clone();
     get(move |request: Request| async move {
         let (parts, _body) = request.into_parts();
-        let (limits, now) = match layer.standing(&parts).await {
+        let (limits, now) = match layer.status_report(&parts).await {
             Ok(standing) => standing,
             Err(refusal) => return refusal.map(Into::into),
         };

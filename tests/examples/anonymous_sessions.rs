@@ -51,7 +51,7 @@ async fn a_session_counts_only_from_the_address_that_it_was_given_to() {
 async fn sessions_and_guesses_are_limited_together() {
     let example = Example::start("anonymous_sessions", &[]);
     let server = example.address();
-    example.promised("Sessions and guesses are limited too, five an hour for an address");
+    example.promised("Opening sessions and guessing are limited too, to five per hour for each address");
     let cookie = open(&example, server).await;
     assert_eq!(statuses(4, server, "POST /captcha", &[&cookie]).await, "403 403 403 403");
     let answer = send(HERE, server, "POST /captcha", &[&cookie], "forty-two").await;

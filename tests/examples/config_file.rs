@@ -88,7 +88,7 @@ async fn a_broken_file_changes_nothing_and_all_that_is_wrong_is_told() {
     let promised = [
         "limits.toml: policies.create.quota: quota \"3/mim\": expected a period such as \"min\" or \"30s\", found \"mim\"; units: us ms s min h d w\n",
         "limits.toml: routes.\"/search\": unknown policy \"saerch\" (did you mean \"search\"?); known policies: \"create\", \"default\", \"search\"\n",
-        "The limits are as they were.\n",
+        "The limits are unchanged.\n",
     ];
     assert_eq!(told, promised.map(|line| running.example.promised(line)).concat());
     let answer = running.create().await;
@@ -101,7 +101,7 @@ async fn a_broken_file_changes_nothing_and_all_that_is_wrong_is_told() {
     assert_eq!(
         told,
         "limits.toml: routes.\"/search\": \"search\" → \"default\"; restart the program to change it\n\
-         The limits are as they were.\n"
+         The limits are unchanged.\n"
     );
     assert!(running.create().await.has(r#"ratelimit-policy: "create";q=5;w=60"#));
 

@@ -44,7 +44,7 @@ async fn the_estimate_stays_if_the_client_leaves_and_goes_back_if_the_model_is_d
 async fn of_five_batches_one_begins_three_wait_for_a_second_each_and_one_is_refused() {
     let example = Example::start("llm_tokens", &[]);
     let server = example.address();
-    example.promised("three a second after each other, and the fifth would have to wait too long");
+    example.promised("three follow a second apart, and the fifth would have to wait too long");
     let began = Instant::now();
     let mut batches = JoinSet::new();
     for _ in 0..5 {

@@ -26,8 +26,8 @@ fn run() -> Run {
     example.promised("through the layer: 500 calls in 5.15 s, 0 refused");
     let through = example.line();
     let [calls, seconds, refused] = numbers(&through, "through the layer: ");
-    example.promised("51 ms would do no harm");
-    let [late, harmless] = numbers(&example.line(), "the latest turn: ");
+    example.promised("51 ms is harmless");
+    let [late, harmless] = numbers(&example.line(), "largest delay: ");
     if late > harmless && (refused > 0.0 || seconds > 5.25) {
         return Run::Stalled(late as u64);
     }

@@ -7,13 +7,13 @@ use crate::server::Server;
 async fn two_processes_share_one_budget() {
     let server = Server::start();
     let example = Example::start_with("redis", &[], &[("REDIS_URL", &server.url())]);
-    assert_eq!(example.line(), example.promised("two processes, one budget of 10 a minute for each user:"));
+    assert_eq!(example.line(), example.promised("two processes, one limit of 10 per minute for each user:"));
     let (one, two) = (example.address(), example.address());
     assert_eq!(
         example.line(),
-        example.promised("6 requests to each, turn about: 200 200 200 200 200 200 200 200 200 200 429 429")
+        example.promised("6 requests to each, alternating: 200 200 200 200 200 200 200 200 200 200 429 429")
     );
-    assert_eq!(example.line(), example.promised("process 1 says: 0 left. process 2 says: 0 left."));
+    assert_eq!(example.line(), example.promised("process 1: 0 remaining. process 2: 0 remaining."));
 
     // A user of the other process' is the same user.
     for (i, process) in [one, two, one, two].into_iter().enumerate() {

@@ -202,7 +202,7 @@ fn point_5_lines_that_can_never_apply_are_errors() {
         ("PSOT /search", "did you mean \"POST\"?"),
         ("OPTION /search", "did you mean \"OPTIONS\"?"),
         ("/search?q=1", "write the path only"),
-        ("/users/{id", "a brace without its other half"),
+        ("/users/{id", "an unmatched brace"),
         ("get /search", "has no valid method"),
     ] {
         let text = panic_of(|| limits().table([(line, "api")]));

@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The command line.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use std::time::Duration;
 use crate::Result;
 
 pub struct Args {
-    /// The whole run, at least 90 s. Of the hostile process: how long it attacks.
+    /// The length of the run, at least 90 s; for the hostile process, of the attack.
     pub seconds: u64,
-    /// Requests with a new key each, a second.
+    /// Requests per second with a new key each.
     pub flood: u64,
-    /// Where the table and the plots go.
+    /// The folder for the table and the plots.
     pub results: PathBuf,
     /// The server to attack.
     pub server: Option<SocketAddr>,
-    /// The most rows that the server's limiter may hold.
+    /// The maximum number of rows of the server's limiter.
     pub max_rows: usize,
 }
 
@@ -44,20 +44,20 @@ impl Args {
     }
 }
 
-/// The parts of a run, in their order.
+/// The phases of a run, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Connections are made, pages are touched for the first time. Not measured.
+    /// Clients connect, and memory is touched for the first time. Not measured.
     Settle,
-    /// Honest clients alone: what the attack is compared with.
+    /// Honest clients alone: the baseline.
     Quiet,
-    /// The attack begins, and the flood fills the table.
+    /// The attack starts, and the flood fills the table.
     WarmUp,
-    /// The table is full, and the attack goes on.
+    /// The attack continues with a full table.
     Attack,
-    /// The attackers are gone. Not measured.
+    /// The attackers have stopped. Not measured.
     Drain,
-    /// Honest clients alone again: everything should be as before.
+    /// Honest clients alone again: as in the baseline.
     After,
 }
 
@@ -75,10 +75,10 @@ impl Phase {
         }
     }
 
-    /// Its part of a run of so many seconds.
+    /// The length of the phase in a run of `seconds`.
     pub fn lasts(self, seconds: u64) -> Duration {
         let percent = |part: u64| Duration::from_millis(seconds * part * 10);
-        // Slow attackers hold on for 25 s: before that there are ever more of them.
+        // Slow attackers stay for 25 s, so their number grows until then.
         let warm_up = percent(14).max(Duration::from_secs(30));
         match self {
             Phase::Settle | Phase::Drain => percent(6),

@@ -1,4 +1,4 @@
-//! Those whom the limits are there for: so many clients, each below its quota, each with a name of its own.
+//! The honest clients: each stays below its quota and has its own key.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::Sender;
@@ -15,32 +15,32 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::Result;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Ok,
-    /// 429: the broken promise.
+    /// 429, which must not happen.
     Refused,
     /// Another status, no response, or none in ten seconds.
     Failed,
 }
 
-/// One request, as its client saw it.
+/// A request as its client saw it.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     pub latency: Duration,
     pub outcome: Outcome,
 }
 
-/// Clients of each kind.
+/// The number of clients of each kind.
 pub const EACH: u8 = 20;
 pub const CLIENTS: usize = EACH as usize * KINDS.len();
-/// Of each client. Under the quota of an address (10/s) and of a key (1,000 in 5 minutes), and of a turn (5/s).
+/// The pace of a client: below the quotas of an address (10/s), of a key (1,000 in 5 minutes) and of waiting (5/s).
 const PACE: Duration = Duration::from_millis(500);
-/// As browsers do, they come back on a new connection now and then. Making it counts as latency.
+/// The requests per connection: like browsers, clients reconnect now and then. Connecting counts as latency.
 const REQUESTS_A_CONNECTION: u32 = 50;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// One of the proxies that the server believes.
+/// One of the proxies that the server trusts.
 pub const PROXY: Ipv4Addr = Ipv4Addr::new(127, 9, 0, 1);
 
 #[derive(Clone, Copy)]
@@ -54,7 +54,7 @@ enum Kind {
 
 const KINDS: [Kind; 5] = [Kind::Key, Kind::KeyOverHttp2, Kind::Address, Kind::AddressBehindProxy, Kind::Turn];
 
-/// Runs all of them on a thread of their own until nobody listens any more.
+/// Runs all clients on a separate thread until the receiver is dropped.
 pub fn start(server: SocketAddr, seen: &Sender<Seen>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let seen = seen.clone();
@@ -65,7 +65,7 @@ pub fn start(server: SocketAddr, seen: &Sender<Seen>) -> Result<()> {
             for number in 0..EACH {
                 for kind in KINDS {
                     clients.spawn(Client { kind, number, server }.run(seen.clone()));
-                    // One after the other, so that they do not come in step.
+                    // Staggered, so that clients do not run in step.
                     tokio::time::sleep(pause).await;
                 }
             }
@@ -87,12 +87,12 @@ impl Client {
         let mut due = tokio::time::Instant::now();
         for count in 0_u32.. {
             tokio::time::sleep_until(due).await;
-            // Not all of them at the same time.
+            // At different times for each client.
             if (count + u32::from(self.number)).is_multiple_of(REQUESTS_A_CONNECTION) {
                 connection = None;
             }
-            // A request that is late because the one before it took too long began when it should have. One that is
-            // late because the timer counts in whole milliseconds did not.
+            // A request delayed by the previous one counts from its scheduled time. A request delayed by the timer's
+            // resolution of a millisecond does not.
             let late = due.elapsed();
             let begin = if late > Duration::from_millis(5) { due.into_std() } else { Instant::now() };
             due += PACE;
@@ -185,7 +185,7 @@ impl Connection {
     }
 }
 
-/// A connection from one of the sixteen million addresses that a loopback device has.
+/// A connection from one of the loopback device's 16 million addresses.
 pub async fn connect(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind((from, 0).into())?;

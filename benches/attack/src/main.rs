@@ -4,10 +4,10 @@
 //! attack run [--seconds 600] [--flood 6000] [--results folder]
 //! ```
 //!
-//! Three processes on loopback. `serve` is the server, set up as a careful operator would (`server.rs` says how).
-//! `hostile` is everybody who means it harm, each at a bounded pace: the question is whether the limiter keeps honest
-//! clients whole, not whether two cores can be used up. This one, `run`, has the honest clients, starts and ends the
-//! other two, and reads once a second what the kernel and the server tell of it: memory, descriptors, threads, tasks,
+//! Three processes on loopback. `serve` is the server, configured as a careful operator would (see `server.rs`).
+//! `hostile` has the attackers, each at a bounded pace: the question is whether the limiter protects honest
+//! clients, not whether two cores can be exhausted. `run` has the honest clients, starts and stops the
+//! other two, and samples the server once a second: memory, descriptors, threads, tasks,
 //! rows. It writes a table and plots, prints a summary, and fails if a promise is broken.
 
 mod args;

@@ -1,4 +1,4 @@
-//! What was seen over time, drawn.
+//! Plots of the samples over time.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use crate::args::Phase;
 use crate::run::Run;
 use crate::sample::Sample;
 
-/// What a lane shows of a second.
+/// The value of a lane in a sample.
 type Figure = fn(&Sample) -> f64;
 
-/// One lane above the other, all over the same time; the attack is shaded.
+/// Lanes over a common time axis; the attack is shaded.
 pub fn svg(run: &Run) -> String {
     let lanes: [(&str, &str, &str, Figure); 6] = [
         ("Memory", "MiB resident", BLUE, |sample| sample.server.rss_kib as f64 / 1024.0),
@@ -62,7 +62,7 @@ pub fn svg(run: &Run) -> String {
     )
 }
 
-/// From nothing to the most that there was.
+/// The scale from zero to the maximum.
 fn lane(out: &mut String, points: &[(f64, f64)], color: &str) {
     let most = points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
     let scale = if most > 0.0 { most } else { 1.0 };
@@ -90,11 +90,11 @@ const RIGHT: f64 = 750.0;
 const HEAD: f64 = 34.0;
 const LANE: f64 = 112.0;
 const FOOT: f64 = 26.0;
-/// In a lane: the most, and nothing.
+/// The y coordinates of the maximum and of zero within a lane.
 const TOP: f64 = 26.0;
 const FLOOR: f64 = 96.0;
 
-// Each can be read on white and on black.
+// Readable on white and on black.
 const GREY: &str = "#767c8a";
 const BLUE: &str = "#5b7cfa";
 const AMBER: &str = "#c27a0a";

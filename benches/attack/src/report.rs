@@ -14,11 +14,11 @@ pub fn markdown(run: &Run, flood: u64, verdicts: &[Verdict]) -> String {
         true => "server on one core, all clients on another, attackers behind honest ones (`nice`)",
         false => "server and clients on the same cores",
     };
-    let all: u64 = run.hostile.iter().map(|told| told.sent).sum();
+    let all: u64 = run.hostile.iter().map(|stats| stats.sent).sum();
     let _ = writeln!(
         text,
         "{} s on loopback, {pinned}. {CLIENTS} honest clients, two requests a second each. Attackers {:.0} requests a second \
-         (the flood was told {flood}), at a bounded pace: whether two cores can be used up is not the question. Table of \
+         (flood: {flood}), at a bounded pace: whether two cores can be used up is not the question. Table of \
          at most {} rows.\n",
         run.seconds,
         all as f64 / run.attacked().as_secs_f64(),
@@ -80,11 +80,11 @@ fn attackers(text: &mut String, run: &Run) {
     text.push_str(
         "\n| Attacker | Sent | 2xx | 429 | Other answers | Cut off |\n| --- | ---: | ---: | ---: | ---: | ---: |\n",
     );
-    for told in &run.hostile {
+    for stats in &run.hostile {
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} |",
-            told.name, told.sent, told.ok, told.refused, told.other, told.cut
+            stats.name, stats.sent, stats.ok, stats.refused, stats.other, stats.cut
         );
     }
 }

@@ -1,4 +1,4 @@
-//! A run from its beginning to its verdict.
+//! A run, from start to verdict.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -9,28 +9,28 @@ use std::time::{Duration, Instant};
 
 use crate::args::{Args, Phase};
 use crate::honest::{self, Seen};
-use crate::hostile::Told;
+use crate::hostile::AttackerStats;
 use crate::sample::{Honest, Sample, Server, csv, stolen, used_by, used_by_all};
 use crate::{Result, plot, report, server, verdict};
 
-/// Everything that was seen.
+/// The data of a run.
 pub struct Run {
     pub seconds: u64,
     pub max_rows: usize,
-    /// Whether server and clients had a core each.
+    /// Whether server and clients had separate cores.
     pub is_pinned: bool,
     pub samples: Vec<Sample>,
     pub phases: Vec<Course>,
-    pub hostile: Vec<Told>,
+    pub hostile: Vec<AttackerStats>,
 }
 
-/// What honest clients saw in a phase.
+/// The honest clients' requests in a phase.
 #[derive(Clone, Copy)]
 pub struct Course {
     pub phase: Phase,
-    /// In all of it.
+    /// In the whole phase.
     pub whole: Honest,
-    /// In the seconds in which the machine was not taken from us, neither in the one before: of these many.
+    /// In the seconds without CPU steal in them or in the previous second, and their number.
     pub undisturbed: Honest,
     pub seconds: usize,
 }
@@ -45,7 +45,7 @@ impl Run {
         self.phases.iter().find(|course| course.phase == phase)
     }
 
-    /// How long the attackers were there.
+    /// The length of the attack.
     pub fn attacked(&self) -> Duration {
         Phase::ALL.iter().filter(|phase| phase.is_hostile()).map(|phase| phase.lasts(self.seconds)).sum()
     }
@@ -97,7 +97,7 @@ fn attack(args: &Args) -> Result<Run> {
         ends += phase.lasts(args.seconds);
         let (mut all, mut undisturbed, mut seconds) = (Vec::new(), Vec::new(), 0);
         let mut watch = Watch::new(server.child.id(), hostile.as_ref().map(|hostile| hostile.0.id()));
-        // What was asked in the phase before is that one's.
+        // Requests that were sent in the previous phase belong to it.
         let _ = seen.try_iter().count();
         while Instant::now() < ends {
             sleep((ends - Instant::now()).min(SECOND));
@@ -125,7 +125,7 @@ fn attack(args: &Args) -> Result<Run> {
     Ok(run)
 }
 
-/// What is to be compared with the second before.
+/// The counters to compare with the previous second.
 struct Watch {
     server: u32,
     hostile: Option<u32>,
@@ -171,7 +171,7 @@ impl Watch {
     }
 }
 
-/// The server, which ends with its standard input, and with this.
+/// The server process, which exits when its standard input ends or this is dropped.
 struct Running {
     child: Child,
     address: SocketAddr,
@@ -188,8 +188,8 @@ impl Running {
         command.args(["serve", "--max-rows", &max_rows.to_string()]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
-        let told = child.stdout.take().ok_or("the server has no output")?;
-        BufReader::new(told).read_line(&mut line)?;
+        let output = child.stdout.take().ok_or("the server has no output")?;
+        BufReader::new(output).read_line(&mut line)?;
         let (address, admin) = server::parse_line(&line)?;
         Ok(Running { child, address, admin })
     }
@@ -202,7 +202,7 @@ impl Drop for Running {
     }
 }
 
-/// The attackers: behind the honest clients in the queue for their core, so that those measure the server and not them.
+/// The attackers, at a lower priority than the honest clients on their core, so that those measure the server.
 struct Hostile(Child);
 
 impl Hostile {
@@ -218,12 +218,12 @@ impl Hostile {
         Ok(Hostile(child))
     }
 
-    fn end(mut self) -> Result<Vec<Told>> {
+    fn end(mut self) -> Result<Vec<AttackerStats>> {
         let mut text = String::new();
-        if let Some(mut told) = self.0.stdout.take() {
-            told.read_to_string(&mut text)?;
+        if let Some(mut output) = self.0.stdout.take() {
+            output.read_to_string(&mut text)?;
         }
-        Ok(text.lines().filter_map(Told::parse).collect())
+        Ok(text.lines().filter_map(AttackerStats::parse).collect())
     }
 }
 
@@ -234,8 +234,8 @@ impl Drop for Hostile {
     }
 }
 
-/// Puts this process, and what it starts, on the second core; the server gets the first. Without `taskset`, or with one
-/// core only, everybody shares what there is.
+/// Pins this process and its children to the second core; the server gets the first. Without `taskset`, or with one
+/// core, all share it.
 fn pin() -> bool {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let own = std::process::id().to_string();

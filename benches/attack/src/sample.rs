@@ -1,4 +1,4 @@
-//! What the kernel and the server tell of it, once a second.
+//! Samples of the kernel's and the server's figures, once a second.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,20 +13,20 @@ use crate::honest::{Outcome, Seen};
 /// One second of a run.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Since the run began.
+    /// The time since the start of the run.
     pub second: f64,
     pub phase: Phase,
     pub server: Server,
     pub honest: Honest,
-    /// Cores in use over that second: by the server, by both sorts of clients, by all there is on the machine.
+    /// Cores in use over that second: by the server, by the clients and attackers, by the whole machine.
     pub server_cores: f64,
     pub client_cores: f64,
     pub machine_cores: f64,
-    /// Cores that a hypervisor gave to somebody else while somebody here wanted to run.
+    /// Cores that a hypervisor took away while processes were runnable (steal).
     pub stolen_cores: f64,
 }
 
-/// The server, from outside and by its own word.
+/// The server's figures, from the kernel and its status page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Server {
     pub rss_kib: u64,
@@ -60,7 +60,7 @@ impl Server {
     }
 }
 
-/// What honest clients saw in some time.
+/// The honest clients' requests in a period.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Honest {
     pub requests: u64,
@@ -87,51 +87,50 @@ impl Honest {
     }
 }
 
-/// The smallest of `sorted` that so large a part of them does not exceed.
 fn quantile(sorted: &[Duration], part: f64) -> Duration {
     let rank = (sorted.len() as f64 * part).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied().unwrap_or_default()
 }
 
-/// The number behind a word at the beginning of a line.
+/// The number after a name at the start of a line.
 fn field(text: &str, name: &str) -> Result<u64> {
     let mut lines = text.lines().map(str::split_whitespace);
     let found = lines.find_map(|mut words| (words.next() == Some(name)).then(|| words.next()).flatten());
     Ok(found.ok_or_else(|| format!("there is no {name:?} in {text:?}"))?.parse()?)
 }
 
-/// Processor time that a process has used; nothing if it is gone.
+/// The CPU time of a process; zero if it has ended.
 pub fn used_by(pid: u32) -> Duration {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return Duration::ZERO };
-    // The second field is a name in parentheses, which may hold blanks. utime and stime are the 14th and 15th.
+    // The second field is a name in parentheses, which may contain blanks. utime and stime are the 14th and 15th.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     ticks(fields.split_whitespace().skip(11).take(2))
 }
 
-/// Processor time that was used at all.
+/// The CPU time of all processes.
 pub fn used_by_all() -> Duration {
-    // user, nice, system, irq, softirq; idle and iowait are none
+    // user, nice, system, irq, softirq; without idle and iowait
     of_machine(&[0, 1, 2, 5, 6])
 }
 
-/// Processor time that a hypervisor gave to somebody else. Nothing on a machine of one's own.
+/// The CPU time that a hypervisor took away (steal); zero on physical machines.
 pub fn stolen() -> Duration {
     of_machine(&[7])
 }
 
-/// These of the fields in which the kernel counts the time of all processors.
+/// The sum of these fields of the CPU times of all processors.
 fn of_machine(which: &[usize]) -> Duration {
     let Ok(stat) = fs::read_to_string("/proc/stat") else { return Duration::ZERO };
     let fields = stat.lines().next().unwrap_or("").split_whitespace().skip(1);
     ticks(fields.enumerate().filter(|(i, _)| which.contains(i)).map(|(_, field)| field))
 }
 
-/// The kernel counts in hundredths of a second, wherever it tells.
+/// The kernel reports CPU time in hundredths of a second.
 fn ticks<'a>(fields: impl Iterator<Item = &'a str>) -> Duration {
     Duration::from_millis(10 * fields.filter_map(|field| field.parse::<u64>().ok()).sum::<u64>())
 }
 
-/// Fields and units in the first line.
+/// Writes the samples as a table with fields and units in the first line.
 pub fn csv(samples: &[Sample]) -> String {
     let mut text = "second,phase,rss_kib,descriptors,threads,tasks,rows,waiting,offenders,blocked,server_cores,\
                     client_cores,machine_cores,stolen_cores,honest_requests,honest_refused,honest_failed,p50_us,p99_us,max_us\n"

@@ -1,14 +1,13 @@
 //! The server under attack: axum on hyper, limited by tollgate, with the timeouts and bounds that a limiter cannot set.
 //!
-//! What is the limiter's and what is not: tollgate decides about requests, so it sees none whose headers never end or
-//! are too large, and no response that nobody reads. Against those a server needs what is set here, and `axum::serve` sets
-//! none of it:
+//! tollgate limits requests. It does not see requests whose headers never end or are too large, nor responses that clients
+//! do not read. Against these a server needs the settings below, which `axum::serve` does not have:
 //!
-//! - HTTP/1: a time to send the headers in, a largest size of them;
-//! - HTTP/2: as many streams at once, as large a header list, as much unsent data a stream; pings to find the dead;
-//! - each connection: closed when nothing moves on it, in either direction; a send buffer of a known size, which the
-//!   kernel otherwise lets grow to megabytes for whoever does not read; so many of them at once and no more;
-//! - each handler that reads a body: a time to do it in.
+//! - HTTP/1: a timeout and a maximum size for headers;
+//! - HTTP/2: maximums for concurrent streams, the header list and unsent data per stream; pings to detect dead peers;
+//! - connections: an idle timeout in both directions; a fixed send buffer, which the kernel would otherwise grow to
+//!   megabytes for clients that do not read; a maximum number;
+//! - handlers that read a body: a timeout.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as AdminListener};
@@ -34,42 +33,42 @@ use tower::ServiceExt;
 use crate::Result;
 use crate::args::Args;
 
-/// By API key. A window of minutes: what the flood spends is not paid back at once, so its rows are worth keeping, and
-/// the table has to choose. Honest clients spend 600 of it.
+/// By API key. In a window of minutes, the flood's rows do not expire soon, so the table has to evict. Honest clients spend
+/// 600 of it.
 pub const KEY: Policy = Policy::new("key", KEY_QUOTA);
 const KEY_QUOTA: Quota = Quota::fixed_window(KEY_LIMIT, KEY_WINDOW);
 pub const KEY_LIMIT: u64 = 1_000;
 pub const KEY_WINDOW: Duration = Duration::from_secs(300);
 
-/// By address, wherever a caller's name means nothing.
+/// By address, for callers without a valid key.
 pub const CLIENT: Policy = Policy::new("client", Quota::token_bucket(CLIENT_RATE, SECOND).capacity(CLIENT_CAPACITY));
 pub const CLIENT_RATE: u64 = 10;
 pub const CLIENT_CAPACITY: u64 = 20;
 
-/// By API key, for a day: the policy that is flooded with names which use it up.
+/// By API key, for a day: the policy that is flooded with invented keys that exhaust it.
 const TRIAL: Policy = Policy::new("trial", Quota::token_bucket(3, DAY));
 
-/// By API key, waiting instead of being refused.
+/// By API key, delaying requests instead of refusing them.
 const TURN: Policy = Policy::new("turn", Quota::token_bucket(5, SECOND).capacity(5).max_reserved(50));
 
-/// A response that the kernel does not take off the server's hands.
+/// A response larger than the kernel buffers.
 const LARGE: usize = 1 << 20;
 const SEND_BUFFER: u32 = 128 * 1024;
 
-/// Where the proxies are that this server believes.
+/// The addresses of the trusted proxies.
 const PROXIES: &str = "127.9.0.0/16";
 
 const MAX_CONNECTIONS: usize = 4_096;
 const HEADER_TIME: Duration = Duration::from_secs(5);
 const BODY_TIME: Duration = Duration::from_secs(10);
-/// Nothing moves for so long. Longer than any honest request waits for its turn.
+/// The idle timeout, longer than any honest request waits.
 const IDLE_TIME: Duration = Duration::from_secs(15);
 const LARGEST_HEAD: usize = 64 * 1024;
 const LARGEST_HEADER_LIST: u32 = 16 * 1024;
 
-/// Serves until standard input ends, so that no server outlives whoever started it.
+/// Serves until standard input ends, so that the server does not outlive its parent process.
 ///
-/// The first line that it prints is its address and that of its vitals.
+/// The first line of output has its address and that of its status page.
 pub fn serve(args: &Args) -> Result<()> {
     let backend = MemoryBackend::builder().max_rows(args.max_rows).build();
     let blocks = AutoBlock::new([&KEY, &CLIENT]).threshold(200).within(MINUTE).block_for(10 * SECOND);
@@ -80,7 +79,7 @@ pub fn serve(args: &Args) -> Result<()> {
     println!("{} {}", listener.local_addr()?, admin.local_addr()?);
 
     let (metrics, seen) = (runtime.handle().metrics(), limiter.clone());
-    std::thread::spawn(move || tell_vitals(&admin, &metrics, &seen));
+    std::thread::spawn(move || serve_status(&admin, &metrics, &seen));
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);
@@ -89,7 +88,7 @@ pub fn serve(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What it accepts has the same send buffer.
+/// Accepted connections inherit the send buffer size.
 fn listen() -> std::io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
     socket.set_send_buffer_size(SEND_BUFFER)?;
@@ -129,7 +128,7 @@ async fn accept(listener: TcpListener, app: Router) {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(_) => {
-                // Out of descriptors, mostly: some come back.
+                // Usually out of descriptors; retry when some are free.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
@@ -146,7 +145,7 @@ async fn accept(listener: TcpListener, app: Router) {
         tokio::spawn(async move {
             let _place = place;
             let io = TokioIo::new(Box::pin(stream));
-            // A connection that ends badly ends: there is nobody to tell.
+            // Connection errors are ignored.
             let _ = http.serve_connection(io, TowerToHyperService::new(service)).await;
         });
     }
@@ -165,8 +164,8 @@ fn http() -> Builder<TokioExecutor> {
     http
 }
 
-/// On a thread of its own, so that it answers however busy the server is. `curl` can read it too.
-fn tell_vitals(admin: &AdminListener, metrics: &RuntimeMetrics, limiter: &RateLimiter) {
+/// Runs on a separate thread, so that it responds under load. Readable with `curl`.
+fn serve_status(admin: &AdminListener, metrics: &RuntimeMetrics, limiter: &RateLimiter) {
     for stream in admin.incoming() {
         let Ok(mut stream) = stream else { continue };
         let stats = limiter.stats();
@@ -182,7 +181,7 @@ fn tell_vitals(admin: &AdminListener, metrics: &RuntimeMetrics, limiter: &RateLi
     }
 }
 
-/// The addresses of the server, from its first line.
+/// Parses the server's addresses from its first line.
 pub fn parse_line(line: &str) -> Result<(SocketAddr, SocketAddr)> {
     let (server, admin) = line.trim().split_once(' ').ok_or_else(|| format!("the server said {line:?}"))?;
     Ok((server.parse()?, admin.parse()?))

@@ -1,10 +1,10 @@
-//! What is promised, and whether it was kept.
+//! The promises, and whether they were kept.
 
 use std::time::Duration;
 
 use crate::args::Phase;
 use crate::hostile::{
-    KEY_FLOOD, NEWCOMERS, NEWCOMERS_OF_ANOTHER, POLICY_FLOOD, SPOOFERS, SPOOFS, STORM, STORM_KEYS, Told,
+    KEY_FLOOD, NEWCOMERS, NEWCOMERS_OF_ANOTHER, POLICY_FLOOD, SPOOFERS, SPOOFS, STORM, STORM_KEYS, AttackerStats,
 };
 use crate::run::{Course, Run};
 use crate::sample::{Sample, Server};
@@ -12,7 +12,7 @@ use crate::server::{CLIENT_CAPACITY, CLIENT_RATE, KEY_LIMIT, KEY_WINDOW};
 
 pub struct Verdict {
     pub promise: &'static str,
-    /// In figures.
+    /// The measured figures.
     pub found: String,
     pub holds: bool,
 }
@@ -69,7 +69,7 @@ fn leaks(run: &Run) -> Verdict {
     let threads = (before(|server| server.threads), after(|server| server.threads));
     let tasks = (before(|server| server.tasks), after(|server| server.tasks));
     let waiting = after(|server| server.waiting);
-    // A client that is on its way to a new connection when it is counted.
+    // A client may be reconnecting at the time of counting.
     let same = |(before, after): (u64, u64)| after <= before + 1;
     Verdict {
         promise: "No descriptor, task, thread or place to wait is lost (medians of the last six seconds)",
@@ -89,8 +89,8 @@ fn recovery(run: &Run) -> Verdict {
     within_twice(run, Phase::After, "Honest p99 afterwards is within 2 × of quiet")
 }
 
-/// Where a hypervisor takes the processor away for a while, a request waits for that, under attack and without: only the
-/// seconds in which it did not are compared, if there are enough of them.
+/// When a hypervisor takes the processor away, requests wait with and without an attack. So only seconds without such
+/// pauses are compared, if there are enough.
 fn within_twice(run: &Run, phase: Phase, promise: &'static str) -> Verdict {
     let (Some(quiet), Some(then)) = (run.course(Phase::Quiet), run.course(phase)) else {
         return Verdict { promise, found: "a phase is missing".to_owned(), holds: false };
@@ -125,9 +125,9 @@ fn honest(run: &Run) -> Verdict {
 
 /// The policy that is flooded bears the cost of the flood.
 fn fair(run: &Run) -> Verdict {
-    let of = |name| told(run, name).map_or((0, 0), |told| (told.ok, told.sent));
+    let of = |name| stats_of(run, name).map_or((0, 0), |stats| (stats.ok, stats.sent));
     let ((ok, sent), (own_ok, own_sent)) = (of(NEWCOMERS_OF_ANOTHER), of(NEWCOMERS));
-    let denied = told(run, POLICY_FLOOD).map_or(0, |told| told.refused);
+    let denied = stats_of(run, POLICY_FLOOD).map_or(0, |stats| stats.refused);
     let share = 100.0 * own_ok as f64 / own_sent.max(1) as f64;
     Verdict {
         promise: "A flood under one policy refuses no newcomer of another",
@@ -135,18 +135,18 @@ fn fair(run: &Run) -> Verdict {
             "{ok} of {sent} newcomers of another admitted, {denied} denials of invented names; \
              of the flooded policy's own newcomers {own_ok} of {own_sent} ({share:.0} %)"
         ),
-        // A request may be on its way when the attackers are stopped.
+        // Requests may be in flight when the attackers are stopped.
         holds: sent > 0 && denied > 0 && ok + 1 >= sent,
     }
 }
 
-/// The other half of it: who lies or hammers gets what an honest client in their place would get, and no more.
+/// Attackers that spoof or hammer get no more than an honest client in their place.
 fn confined(run: &Run) -> Verdict {
     let time = run.attacked() + Duration::from_secs(2);
     let windows = time.as_secs().div_ceil(KEY_WINDOW.as_secs()) + 1;
-    let storm = (told(run, STORM).map_or(0, |told| told.ok), STORM_KEYS * KEY_LIMIT * windows);
+    let storm = (stats_of(run, STORM).map_or(0, |stats| stats.ok), STORM_KEYS * KEY_LIMIT * windows);
     let spoofs =
-        (told(run, SPOOFS).map_or(0, |told| told.ok), SPOOFERS * (CLIENT_CAPACITY + CLIENT_RATE * time.as_secs()));
+        (stats_of(run, SPOOFS).map_or(0, |stats| stats.ok), SPOOFERS * (CLIENT_CAPACITY + CLIENT_RATE * time.as_secs()));
     Verdict {
         promise: "Stormers and spoofers are admitted no more than their own quotas",
         found: format!("storm {} of at most {}, spoofers {} of at most {}", storm.0, storm.1, spoofs.0, spoofs.1),
@@ -154,12 +154,12 @@ fn confined(run: &Run) -> Verdict {
     }
 }
 
-/// Without which all of the above would say nothing.
+/// Whether the attack took place at all, as a condition for the other promises.
 fn attacked(run: &Run) -> Verdict {
-    let idle: Vec<&str> = run.hostile.iter().filter(|told| told.sent == 0).map(|told| told.name.as_str()).collect();
-    let keys = told(run, KEY_FLOOD).map_or(0, |told| told.ok);
-    let storm = told(run, STORM).map_or(0, |told| told.refused);
-    let spoofs = told(run, SPOOFS).map_or(0, |told| told.refused);
+    let idle: Vec<&str> = run.hostile.iter().filter(|stats| stats.sent == 0).map(|stats| stats.name.as_str()).collect();
+    let keys = stats_of(run, KEY_FLOOD).map_or(0, |stats| stats.ok);
+    let storm = stats_of(run, STORM).map_or(0, |stats| stats.refused);
+    let spoofs = stats_of(run, SPOOFS).map_or(0, |stats| stats.refused);
     Verdict {
         promise: "There was an attack: everybody came, the table was filled more than twice, denials were earned",
         found: format!("{keys} new keys, {storm} and {spoofs} denials; absent: {idle:?}"),
@@ -167,11 +167,11 @@ fn attacked(run: &Run) -> Verdict {
     }
 }
 
-fn told<'a>(run: &'a Run, name: &str) -> Option<&'a Told> {
-    run.hostile.iter().find(|told| told.name == name)
+fn stats_of<'a>(run: &'a Run, name: &str) -> Option<&'a AttackerStats> {
+    run.hostile.iter().find(|stats| stats.name == name)
 }
 
-/// Of the line that fits best.
+/// The slope of the best-fitting line.
 fn slope(points: &[(f64, f64)]) -> f64 {
     let n = points.len() as f64;
     let (mx, my) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
@@ -210,8 +210,8 @@ mod tests {
             ("Honest p99 afterwards", |run| course_of(run, Phase::After).undisturbed.p99 *= 3),
             ("No honest client", |run| course_of(run, Phase::WarmUp).whole.refused = 1),
             ("No honest client", |run| course_of(run, Phase::Quiet).whole.failed = 1),
-            ("A flood", |run| run.hostile.iter_mut().for_each(|told| told.ok = told.ok.min(3_000))),
-            ("Stormers", |run| run.hostile.iter_mut().for_each(|told| told.ok = 100_000)),
+            ("A flood", |run| run.hostile.iter_mut().for_each(|stats| stats.ok = stats.ok.min(3_000))),
+            ("Stormers", |run| run.hostile.iter_mut().for_each(|stats| stats.ok = 100_000)),
             ("There was", |run| drop(run.hostile.pop())),
         ];
         for (promise, breaks) in cases {
@@ -250,7 +250,7 @@ mod tests {
             machine_cores: 0.2,
             stolen_cores: 0.0,
         };
-        let told = |i: usize| Told {
+        let stats = |i: usize| AttackerStats {
             name: NAMES.get(i).map_or_else(|| i.to_string(), |name| (*name).to_owned()),
             sent: 10_000,
             ok: match i {
@@ -268,7 +268,7 @@ mod tests {
             is_pinned: true,
             samples: Phase::ALL.iter().flat_map(|phase| (0..10).map(|second| sample(second, *phase))).collect(),
             phases: Phase::ALL.map(|phase| Course { phase, whole: honest, undisturbed: honest, seconds: 10 }).to_vec(),
-            hostile: (0..11).map(told).collect(),
+            hostile: (0..11).map(stats).collect(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The limiters whose decisions are compared, each behind the same call.
+//! The compared limiters, behind a common interface.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -17,18 +17,18 @@ use tollgate::{Charge, HOUR, MemoryBackend, Policy, Quota, RateLimiter, SECOND};
 use crate::keys::Keys;
 use crate::rounds::{ROUND, interleaved, median, rounds, rounds_of};
 
-/// What the limit is like.
+/// The kind of limit.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
-    /// It never ends, and a key is never back at its whole limit while it is measured: nobody may forget it.
+    /// Never denies, and no key is fully refilled during the run, so no limiter may drop its state.
     Allowed,
-    /// One, which filling the table has taken.
+    /// A limit of one, which is spent while filling the table.
     Denied,
 }
 
 impl Kind {
-    /// One token each so often, and how many at once: governor has 64 bits for the product in nanoseconds. Few keys are
-    /// asked often, many are asked slowly.
+    /// The period of a token, and the burst. governor stores their product in nanoseconds in 64 bits. Few keys are used often,
+    /// many keys rarely.
     fn quota(self, keys: usize) -> (Duration, u32) {
         match self {
             Kind::Denied => (HOUR, 1),
@@ -38,18 +38,18 @@ impl Kind {
     }
 }
 
-/// One of the limiters, with a table of its own.
+/// A limiter with its own table.
 pub struct Contestant {
     pub name: &'static str,
     calls: Box<Calls>,
 }
 
-/// How many of these keys are allowed, asked one after the other.
+/// Calls the limiter for each key; returns the number of allowed calls.
 type Calls = dyn Fn(&[String]) -> usize + Send + Sync;
 
 impl Contestant {
     pub fn new(name: &'static str, call: impl Fn(&String) -> bool + Send + Sync + 'static) -> Contestant {
-        // Within, the call is known: nothing is measured that a caller would not pay.
+        // The call is inlined here, so that only its cost is measured.
         Contestant {
             name,
             calls: Box::new(move |keys| keys.iter().filter(|key| black_box(call(black_box(key)))).count()),
@@ -60,7 +60,7 @@ impl Contestant {
         (self.calls)(keys)
     }
 
-    /// Nanoseconds a call, going round the keys from `cursor` on for about `length`.
+    /// Nanoseconds per call, cycling through the keys from `cursor` on for about `length`.
     pub fn time(&self, kind: Kind, keys: &[String], cursor: &mut usize, length: Duration) -> f64 {
         let begin = Instant::now();
         let (mut calls, mut allowed) = (0, 0);
@@ -76,7 +76,7 @@ impl Contestant {
         nanos / calls as f64
     }
 
-    /// The same from as many threads as there are cursors: of the time that passes, what a call takes.
+    /// Wall-clock nanoseconds per call, with one thread per cursor.
     pub fn time_on(&self, kind: Kind, keys: &[String], cursors: &mut [usize], length: Duration) -> f64 {
         if let [cursor] = cursors {
             return self.time(kind, keys, cursor, length);
@@ -96,7 +96,7 @@ impl Contestant {
         1.0 / rates
     }
 
-    /// Takes one of each key.
+    /// Charges each key once.
     pub fn fill(&self, keys: &Keys) {
         let allowed: usize = keys.shuffled().map(|key| self.allowed(std::slice::from_ref(key))).sum();
         let distinct = keys.shuffled().count();
@@ -104,13 +104,13 @@ impl Contestant {
     }
 }
 
-/// By kind, and within it by the number of threads, what a decision of each limiter takes, in nanoseconds: tollgate's
-/// first. All in the same rounds: a machine that is slower for a while is so for all that will be compared.
+/// Nanoseconds per decision by kind, number of threads and limiter, tollgate first. All are measured in the same rounds, so
+/// that a slow phase of the machine affects all of them.
 pub fn decisions(kinds: &[Kind], keys: usize, threads: &[usize], few: bool) -> Vec<Vec<(&'static str, f64)>> {
     let tables: Vec<_> = kinds.iter().map(|kind| (*kind, limiters(*kind, keys, few))).collect();
     let keys = Keys::new(keys);
     tables.iter().for_each(|(_, all)| all.iter().for_each(|it| it.fill(&keys)));
-    // Each thread goes its own way, and on from where it was.
+    // Each thread continues from its own position.
     let apart = |threads: usize| (0..threads).map(|i| keys.len() * i / threads).collect::<Vec<_>>();
     let mut cells = Vec::new();
     for (kind, all) in &tables {
@@ -126,10 +126,10 @@ pub fn decisions(kinds: &[Kind], keys: usize, threads: &[usize], few: bool) -> V
     named.chunks(tables[0].1.len()).map(<[_]>::to_vec).collect()
 }
 
-/// Of some limiters, what a refusal takes to what an admission takes: the ratio in each round. Each limiter has several
-/// tables of a kind, since two tables differ by where they lie, and a round's ratio is of their medians.
+/// The ratio of a denial's cost to an allowed call's, for some limiters and each round. Each limiter has several tables of
+/// a kind, since the location in memory matters; the ratio is that of their medians.
 pub fn refused_to_allowed(keys: usize, tables: usize) -> Vec<(&'static str, Vec<f64>)> {
-    // One table of each kind after the other: neither kind is always filled first.
+    // Alternate the kinds, so that neither is always filled first.
     let kinds = [Kind::Allowed, Kind::Denied].into_iter().cycle().take(2 * tables);
     let all: Vec<(Kind, Contestant)> = kinds
         .flat_map(|kind| {
@@ -155,8 +155,7 @@ pub fn refused_to_allowed(keys: usize, tables: usize) -> Vec<(&'static str, Vec<
     ratios.collect()
 }
 
-/// Tollgate first, then governor, then the others. `few`: only those whose tables stay within reason however
-/// many keys there are.
+/// tollgate, governor, then the others. `few`: only those whose tables stay of reasonable size with many keys.
 pub fn limiters(kind: Kind, keys: usize, few: bool) -> Vec<Contestant> {
     let (period, burst) = kind.quota(keys);
     let mut all = vec![tollgate(period, burst, keys), governor(period, burst), ahash(period, burst)];
@@ -175,7 +174,7 @@ fn tollgate(period: Duration, burst: u32, keys: usize) -> Contestant {
     Contestant::new("tollgate", move |key| limiter.limit_now(&policy, key).is_ok())
 }
 
-/// The same as a future, which is ready at once.
+/// The same call as a future, which is ready immediately.
 fn tollgate_awaited(period: Duration, burst: u32, keys: usize) -> Contestant {
     let (limiter, policy) = ours(period, burst, keys);
     Contestant::new("tollgate, awaited", move |key| {
@@ -188,7 +187,7 @@ fn ours(period: Duration, burst: u32, keys: usize) -> (RateLimiter, Policy) {
     (limiter, Policy::new("bench", Quota::token_bucket(1, period).capacity(burst.into())))
 }
 
-/// Several charges in one call, all or none; governor has as many limiters, and asks one after the other.
+/// Several charges in one call, all or none; governor needs a limiter for each and calls them in order.
 pub fn rules(count: usize, keys: usize) -> [Contestant; 2] {
     const NAMES: [&str; 8] = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
     let (period, burst) = Kind::Allowed.quota(keys);
@@ -218,14 +217,14 @@ fn governor_quota(period: Duration, burst: u32) -> governor::Quota {
     governor::Quota::with_period(period).expect("a period").allow_burst(NonZeroU32::new(burst).expect("a burst"))
 }
 
-/// It takes the key for good.
+/// Takes ownership of the key.
 fn axum_gcra(period: Duration, burst: u32) -> Contestant {
     let quota = axum_gcra::gcra::Quota::new(period, NonZeroU64::new(burst.into()).expect("a burst"));
     let limiter = axum_gcra::gcra::RateLimiter::new(8192, ahash::RandomState::new());
     Contestant::new("axum_gcra", move |key: &String| limiter.req_sync(key.clone(), quota, Instant::now()).is_ok())
 }
 
-/// A fixed window. It takes the key for good.
+/// A fixed window. Takes ownership of the key.
 fn actix(burst: u32) -> Contestant {
     let backend = InMemoryBackend::builder().with_gc_interval(None).build();
     Contestant::new("actix-extensible-rate-limit", move |key: &String| {
@@ -248,7 +247,7 @@ fn limitador(burst: u32, keys: usize) -> Contestant {
 #[cfg(feature = "tower-rate-limiter")]
 fn tower_rate_limiter_gcra(kind: Kind) -> Contestant {
     use tower_rate_limiter::{DecisionOutcome, GcraQuota, MemoryGcra, RateLimitPolicy};
-    // A whole limit has to be back within a year. It forgets nobody by itself, however fast they are paid back.
+    // A full refill must take less than a year. It never drops keys.
     let (period, burst) = if kind == Kind::Allowed { (SECOND / 1000, 4_000_000_000) } else { (HOUR, 1) };
     let quota = GcraQuota::new(1, period, burst).expect("a quota");
     let policy = MemoryGcra::new(quota);
@@ -257,7 +256,7 @@ fn tower_rate_limiter_gcra(kind: Kind) -> Contestant {
     })
 }
 
-/// A fixed window on a cache, which is what it does by default.
+/// A fixed window on a cache, its default.
 #[cfg(feature = "tower-rate-limiter")]
 fn tower_rate_limiter(burst: u32) -> Contestant {
     use tower_rate_limiter::{DecisionOutcome, FixedWindow, MemoryStore, RateLimitPolicy};
@@ -267,7 +266,7 @@ fn tower_rate_limiter(burst: u32) -> Contestant {
     })
 }
 
-/// What a future says that has nothing to wait for.
+/// The output of a future that is ready immediately.
 pub fn ready<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,

@@ -1,4 +1,4 @@
-//! The system's allocator, which counts once it is told to: it costs time.
+//! The system's allocator with optional counting, since counting costs time.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -7,7 +7,7 @@ pub struct Counting;
 
 static BEGUN: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicU64 = AtomicU64::new(0);
-/// Below zero if what was there before is given back: only differences tell something.
+/// Negative after freeing memory that was allocated before counting began; use differences.
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static PEAK: AtomicI64 = AtomicI64::new(0);
 
@@ -16,22 +16,22 @@ impl Counting {
         BEGUN.store(true, Relaxed);
     }
 
-    /// How often memory was asked for; growing counts.
+    /// The number of allocations and reallocations.
     pub fn count() -> u64 {
         COUNT.load(Relaxed)
     }
 
-    /// Bytes asked for and not given back.
+    /// The allocated bytes.
     pub fn live() -> i64 {
         LIVE.load(Relaxed)
     }
 
-    /// The most that was live at once.
+    /// The maximum of the allocated bytes.
     pub fn peak() -> i64 {
         PEAK.load(Relaxed)
     }
 
-    /// From now on.
+    /// Starts counting.
     pub fn forget_peak() {
         PEAK.store(LIVE.load(Relaxed), Relaxed);
     }
@@ -51,7 +51,7 @@ impl Counting {
     }
 }
 
-// SAFETY: each call goes to the system's allocator as it came.
+// SAFETY: each call is forwarded to the system's allocator unchanged.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -1,15 +1,14 @@
-//! Whom the tables count: names of 18 to 24 bytes.
+//! The keys: names of 18 to 24 bytes.
 
 use std::ops::Deref;
 
-/// The name of the `i`th of `count`. They come in no order, so that a table is not walked as it was filled.
+/// The `i`th of `count` names, in pseudorandom order, so that a table is not accessed in the order of filling.
 pub fn key(i: usize, count: usize) -> String {
     let i = scatter(i, count, 0x9e37_79b1);
     format!("user-{:011x}-{i}", i * 7919)
 }
 
-/// Names in the order in which they are asked for: so the name itself is in the cache when it is, and what is measured
-/// is the limiter.
+/// Names in the order of use, so that the name itself is in the cache and only the limiter is measured.
 pub struct Keys {
     list: Vec<String>,
     distinct: usize,
@@ -17,12 +16,12 @@ pub struct Keys {
 
 impl Keys {
     pub fn new(count: usize) -> Keys {
-        // One alone is written down often, so that a round asks as many at once as with others.
+        // A single key is repeated, so that a round makes as many calls as with more keys.
         let length = if count == 1 { 200 } else { count };
         Keys { list: (0..length).map(|i| key(i % count, count)).collect(), distinct: count }
     }
 
-    /// Each once, in another order.
+    /// Each name once, in another order.
     pub fn shuffled(&self) -> impl Iterator<Item = &String> {
         (0..self.distinct).map(|i| &self.list[scatter(i, self.distinct, 0x85eb_ca77)])
     }
@@ -41,7 +40,7 @@ fn scatter(i: usize, count: usize, prime: usize) -> usize {
     (i as u128 * prime as u128 % count as u128) as usize
 }
 
-/// splitmix64: any seed will do.
+/// splitmix64 accepts any seed.
 pub struct Random(pub u64);
 
 impl Random {

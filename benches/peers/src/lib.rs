@@ -1,7 +1,7 @@
-//! Measuring tollgate beside its peers: what the tables have in common. `make bench` prints them all.
+//! Benchmarks of tollgate and other rate limiters: shared code. `make bench` prints all tables.
 //!
-//! What is compared is measured in one process (servers: at one time), in turns, again and again; a cell is the median
-//! of the rounds. Machines are noisy: the ratio is what to read.
+//! Contestants are measured in one process (servers: at the same time), in interleaved rounds; a cell is the median of the
+//! rounds. Machines are noisy, so compare ratios.
 
 mod contestants;
 mod counting;

@@ -1,9 +1,9 @@
-//! Where and when it was measured, and on which core.
+//! The machine, the date and the core of a measurement.
 
 use std::process::Command;
 use std::{fs, mem};
 
-/// For the reader of a table: the processor, its cores, the compiler, the day and the commit.
+/// A description for tables: the processor, its cores, the compiler, the date and the commit.
 pub fn described() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
@@ -21,23 +21,23 @@ pub fn described() -> String {
     let compiler = compiler.split(" (").next().unwrap_or_default();
     let day = told("date", &["-u", "+%F"]).unwrap_or_default();
     let commit = told("git", &["rev-parse", "--short=10", "HEAD"]).unwrap_or_default();
-    // What is written here does not count as a change.
+    // Files written by the benchmark do not count as changes.
     let changes = ["status", "--porcelain", "--untracked-files=no", "--", ":/", ":!RESULTS.md", ":!plots"];
     let changes = told("git", &changes).filter(|it| !it.is_empty()).map_or("", |_| " with changes");
     format!("{model}{}, {cores} cores, {compiler}, {day}, commit {commit}{changes}", family.unwrap_or_default())
 }
 
-/// Bytes of this process that are in memory.
+/// The resident memory of this process in bytes.
 pub fn resident() -> i64 {
     let pages = fs::read_to_string("/proc/self/statm").expect("Linux");
     let pages: i64 = pages.split(' ').nth(1).expect("a second field").parse().expect("a number");
     pages * 4096
 }
 
-/// Keeps this thread, and those that it starts, on one core. Where there is no such core, anywhere.
+/// Pins this thread, and those that it starts, to one core, if that core exists.
 #[allow(unsafe_code)] // The standard library has no call for it.
 pub fn pin(core: usize) {
-    // SAFETY: a set of cores is plain bits, and the call reads it within the size that is told.
+    // SAFETY: a CPU set is plain bits, and the call reads at most the given size.
     unsafe {
         let mut set: libc::cpu_set_t = mem::zeroed();
         libc::CPU_SET(core, &mut set);

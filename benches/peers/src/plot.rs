@@ -1,13 +1,13 @@
-//! Lines over a logarithmic axis, as an SVG.
+//! Line plots as SVG.
 
 use std::fmt::Write;
 
 pub struct Plot {
     pub title: &'static str,
     pub description: String,
-    /// What stands below the marks.
+    /// The label of the x axis.
     pub below: &'static str,
-    /// Each mark and its name, in order, evenly apart.
+    /// The marks and their names, in order, evenly spaced.
     pub marks: Vec<String>,
     pub lines: Vec<Line>,
 }
@@ -19,8 +19,8 @@ pub struct Line {
 }
 
 impl Plot {
-    /// No line of it is empty, so that it can stand in the midst of Markdown. Nanoseconds from 0 on, or, where they
-    /// differ by more than 25 times, on a logarithmic axis.
+    /// Contains no empty line, so that it can be embedded in Markdown. The axis starts at 0, or is logarithmic if values
+    /// differ by a factor of more than 25.
     pub fn svg(&self) -> String {
         let values = || self.lines.iter().flat_map(|line| &line.values).copied();
         let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
@@ -73,7 +73,7 @@ impl Plot {
     }
 }
 
-/// 1, 2 and 5 of each decade, around what there is.
+/// 1, 2 and 5 of each decade within the range.
 fn decades(least: f64, most: f64) -> Vec<f64> {
     let all: Vec<f64> = (0..9).flat_map(|i| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(i))).collect();
     let first = all.iter().rposition(|level| *level <= least).unwrap_or(0);
@@ -81,7 +81,7 @@ fn decades(least: f64, most: f64) -> Vec<f64> {
     all[first..=last].to_vec()
 }
 
-/// From 0 on, four to eight of them.
+/// Four to eight levels, starting at 0.
 fn steps(most: f64) -> Vec<f64> {
     let all = (0..9).flat_map(|i| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(i)));
     let step = all.into_iter().find(|step| most / step <= 8.0).unwrap_or(most);
@@ -95,6 +95,6 @@ const RIGHT: f64 = 590.0;
 const TOP: f64 = 56.0;
 const FLOOR: f64 = 284.0;
 
-// Each can be read on white and on black.
+// Readable on white and on black.
 const GREY: &str = "#767c8a";
 const COLORS: [&str; 5] = ["#5b7cfa", "#c27a0a", "#0e9384", "#e5484d", "#a855f7"];

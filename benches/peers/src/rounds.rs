@@ -1,10 +1,10 @@
-//! Rounds in turns, medians, and how far to trust them.
+//! Interleaved rounds, medians and confidence intervals.
 
 use std::time::Duration;
 
 use crate::keys::Random;
 
-/// A few short rounds, to see whether everything runs: `TOLLGATE_BENCH=quick`. Its figures mean nothing.
+/// Whether to run a few short rounds as a smoke test: `TOLLGATE_BENCH=quick`. The figures are meaningless.
 pub fn quick() -> bool {
     std::env::var_os("TOLLGATE_BENCH").is_some_and(|mode| mode == "quick")
 }
@@ -13,7 +13,7 @@ pub fn rounds() -> usize {
     if quick() { 3 } else { 31 }
 }
 
-/// How long one is.
+/// The length of a round.
 pub const ROUND: Duration = Duration::from_millis(20);
 
 /// The medians of `rounds` measurements of each of `count` contestants.
@@ -21,8 +21,8 @@ pub fn interleaved(rounds: usize, count: usize, measure: impl FnMut(usize) -> f6
     rounds_of(rounds, count, measure).into_iter().map(median).collect()
 }
 
-/// `rounds` measurements of each of `count` contestants. Each is first, and last, as often as the others: who goes later
-/// finds a warmer machine.
+/// `rounds` measurements of each of `count` contestants. Each is first and last equally often, since the machine warms up
+/// during a round.
 pub fn rounds_of(rounds: usize, count: usize, mut measure: impl FnMut(usize) -> f64) -> Vec<Vec<f64>> {
     let mut times = vec![Vec::new(); count];
     for round in 0..rounds {
@@ -40,7 +40,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     if values.len().is_multiple_of(2) { (values[half - 1] + values[half]) / 2.0 } else { values[half] }
 }
 
-/// The median, and the interval that it is in with 95 %: the bootstrap's percentiles.
+/// The median and its 95 % interval (bootstrap percentiles).
 pub fn spread(values: &[f64]) -> (f64, f64, f64) {
     let mut random = Random(1);
     let mut again = || values[random.below(values.len() as u64) as usize];
@@ -49,7 +49,7 @@ pub fn spread(values: &[f64]) -> (f64, f64, f64) {
     (median(values.to_vec()), medians[medians.len() * 25 / 1000], medians[medians.len() * 975 / 1000])
 }
 
-/// Three digits of it.
+/// Formats three significant digits.
 pub fn ratio(value: f64) -> String {
     match value {
         value if value < 0.1 => format!("{value:.4}"),

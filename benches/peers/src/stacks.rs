@@ -1,4 +1,4 @@
-//! The layers that are compared: around a bare service, and in front of a router that serves.
+//! The compared layers: around a bare service, and around a served router.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -31,15 +31,15 @@ use tower_governor::key_extractor::PeerIpKeyExtractor;
 
 use crate::contestants::{Kind, ready as poll};
 
-/// A layer in front of something, asked by many addresses.
+/// A layer around a service, called from many addresses.
 pub struct Stack {
     pub name: &'static str,
-    /// The same without a layer, whose cost is not the layer's.
+    /// The name of the same stack without a layer, whose cost is subtracted.
     pub without: &'static str,
     requests: Box<Requests>,
 }
 
-/// Requests of these addresses, one after the other; how many were let through.
+/// Sends requests from these addresses in order; returns the number of allowed ones.
 type Requests = dyn FnMut(&[IpAddr]) -> usize;
 
 impl Stack {
@@ -47,7 +47,6 @@ impl Stack {
         (self.requests)(callers)
     }
 
-    /// Ten thousand addresses.
     pub fn callers() -> Vec<IpAddr> {
         (0..10_000).map(|i| Ipv4Addr::from(0x0a00_0000 + i * 1_009).into()).collect()
     }
@@ -74,7 +73,7 @@ const AROUND: &str = "tollgate around the router, no headers";
 const AROUND_HEADERS: &str = "tollgate around the router, headers";
 const NONE_07: &str = "no layer, axum 0.7's body";
 
-/// `info`: how this axum tells who is calling.
+/// `info`: the extension in which this axum version stores the peer address.
 fn through<S, A, B, I>(mut service: S, info: fn(SocketAddr) -> I) -> Box<Requests>
 where
     S: Service<Request<A>, Response = Response<B>, Error = Infallible> + 'static,
@@ -94,7 +93,7 @@ where
     })
 }
 
-/// A service that answers at once, with nothing.
+/// A service that immediately returns an empty response.
 pub struct Bare<B>(PhantomData<fn() -> B>);
 
 impl<B> Default for Bare<B> {
@@ -124,7 +123,7 @@ impl<A, B: Default> Service<Request<A>> for Bare<B> {
     }
 }
 
-/// Every layer around a bare service: first those without, then tollgate's, then the peers'.
+/// Every layer around a bare service: first without a layer, then tollgate, then the peers.
 pub fn layers(kind: Kind) -> Vec<Stack> {
     let bare = Bare::<Body>::default();
     let mut all = vec![Stack::new(NONE, bare.clone()), Stack::new07(NONE_07, Bare::<Body07>::default())];
@@ -144,8 +143,8 @@ pub fn layers(kind: Kind) -> Vec<Stack> {
     all
 }
 
-/// Every layer that is served; one that does nothing, which is what axum takes for a layer as such; and tollgate's
-/// around the router as a whole, where nothing is taken for that.
+/// Every served layer; a layer that does nothing, as the baseline for axum's cost per layer; and tollgate around the whole
+/// router, where axum adds no such cost.
 pub fn served(kind: Kind) -> Vec<Stack> {
     let mut all = layers(kind);
     let first = all.iter().position(|it| it.name != it.without).unwrap_or_default();
@@ -154,7 +153,7 @@ pub fn served(kind: Kind) -> Vec<Stack> {
     all
 }
 
-/// Serves one of the stacks of [`served`], by the name that it has there.
+/// Serves the stack of this name in [`served`].
 pub async fn serve(stack: &str, kind: Kind, listener: TcpListener) -> std::io::Result<()> {
     let app = axum::Router::new().route("/", axum::routing::get(|| async { "ok" }));
     let app = match stack {
@@ -185,7 +184,7 @@ pub async fn serve(stack: &str, kind: Kind, listener: TcpListener) -> std::io::R
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await
 }
 
-/// One token each so often, and how many at once; of few keys, which are asked often.
+/// The period of a token, and the burst; for few keys, which are used often.
 fn quota(kind: Kind) -> (Duration, u32) {
     if kind == Kind::Allowed { (SECOND, 4_000_000_000) } else { (HOUR, 1) }
 }
@@ -212,7 +211,7 @@ fn tower_governor_headers(kind: Kind) -> GovernorLayer<PeerIpKeyExtractor, State
     GovernorLayer::new(config)
 }
 
-/// Its headers cannot be turned off.
+/// Its headers cannot be disabled.
 fn axum_governor(kind: Kind) -> axum_governor::GovernorLayer<IpAddr> {
     let quota = match quota(kind) {
         (SECOND, burst) => axum_governor::Quota::requests_per_second(NonZeroU32::MIN).burst(some(burst)),
@@ -227,7 +226,7 @@ fn some(burst: u32) -> NonZeroU32 {
     NonZeroU32::new(burst).expect("a burst")
 }
 
-/// It has no headers.
+/// Sends no headers.
 fn axum_gcra(kind: Kind) -> axum_gcra::RateLimitLayerBuilder<RealIp> {
     let (period, burst) = quota(kind);
     let burst = NonZeroU64::from(some(burst));
@@ -237,7 +236,7 @@ fn axum_gcra(kind: Kind) -> axum_gcra::RateLimitLayerBuilder<RealIp> {
 #[cfg(feature = "tower-rate-limiter")]
 fn tower_rate_limiter_gcra(kind: Kind) -> RateLimit<tower_rate_limiter::MemoryGcra> {
     use tower_rate_limiter::{GcraQuota, MemoryGcra};
-    // A whole limit has to be back within a year.
+    // A full refill must take less than a year.
     let (period, burst) = if kind == Kind::Allowed { (SECOND / 1000, 4_000_000_000) } else { (HOUR, 1) };
     let policy = MemoryGcra::new(GcraQuota::new(1, period, burst).expect("a quota"));
     RateLimit::builder(tower_rate_limiter::IpKeyExtractor::new()).with_policy(policy).build().expect("a layer")

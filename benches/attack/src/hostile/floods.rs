@@ -1,11 +1,11 @@
-//! Many requests: each with a key that nobody has seen before, or all with one that is long spent.
+//! Floods of requests: each with a new key, or all with a few spent keys.
 
 use std::net::Ipv4Addr;
 
 use super::wire::Renewed;
 use super::{STORM_KEYS, Target, pace, scatter, start};
 
-/// Each request has a new key, to fill the table and to push others out of it.
+/// Each request has a new key, to fill the table and evict other rows.
 pub async fn new_keys(target: Target, a_second: u64) {
     for lane in 0..LANES {
         let mut connection = Renewed::new(target.clone(), Ipv4Addr::new(127, 64, 0, lane as u8 + 1));
@@ -24,7 +24,7 @@ pub async fn new_keys(target: Target, a_second: u64) {
     }
 }
 
-/// A few keys, spent in the first seconds, asked for again and again: what a denial costs.
+/// A few keys, spent in the first seconds: the cost of denials.
 pub async fn storm(target: Target, a_second: u64) {
     for key in 0..STORM_KEYS {
         let mut connection = Renewed::new(target.clone(), Ipv4Addr::new(127, 65, 0, key as u8 + 1));
@@ -40,7 +40,7 @@ pub async fn storm(target: Target, a_second: u64) {
     }
 }
 
-/// Connections of the flood.
+/// The number of connections.
 const LANES: u64 = 4;
-/// Requests that are sent together. Small, or the burst itself is what honest clients wait for.
+/// The requests sent together. A larger burst would itself delay honest clients.
 const BATCH: u64 = 5;

@@ -1,4 +1,4 @@
-//! Headers up to what the server takes, and beyond.
+//! Headers up to the server's maximum size, and beyond.
 
 use std::net::Ipv4Addr;
 
@@ -9,7 +9,7 @@ use super::{Target, pace, start};
 use crate::Result;
 use crate::honest::connect;
 
-/// Where the key is, and elsewhere; over HTTP/1 and 2. Each on a connection of its own, since most are ended for it.
+/// In the key's header and elsewhere, over HTTP/1 and 2. Each on a new connection, since the server closes most.
 pub async fn giants(target: Target, a_second: u64) {
     let mut pace = pace(a_second as f64);
     for count in 0_u64.. {
@@ -51,5 +51,5 @@ async fn http2(target: &Target, from: Ipv4Addr, size: usize) -> Result<()> {
     Ok(())
 }
 
-/// The server takes 64 KiB over HTTP/1 and 16 KiB over HTTP/2.
+/// The server accepts 64 KiB over HTTP/1 and 16 KiB over HTTP/2.
 const SIZES: [usize; 6] = [4_000, 15_000, 17_000, 60_000, 70_000, 400_000];

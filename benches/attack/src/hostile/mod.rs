@@ -1,4 +1,4 @@
-//! Everybody who means it harm, each at a bounded pace, all at once.
+//! The attackers, each at a bounded pace, all together.
 
 mod floods;
 mod giants;
@@ -20,7 +20,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use crate::Result;
 use crate::args::Args;
 
-/// Attacks for as long as it was told, and prints what each attacker did: tab-separated, the fields of a [`Told`].
+/// Attacks for the given time and prints the [`AttackerStats`] of each attacker, tab-separated.
 pub fn attack(args: &Args) -> Result<()> {
     let server = args.server.ok_or("hostile needs --server")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -65,14 +65,14 @@ pub const POLICY_FLOOD: &str = "policy flood";
 pub const NEWCOMERS: &str = "honest newcomers of the flooded policy";
 pub const NEWCOMERS_OF_ANOTHER: &str = "honest newcomers of another policy";
 pub const SPOOFS: &str = "spoofed addresses";
-/// Keys that the storm hammers.
+/// The number of keys in the storm.
 pub const STORM_KEYS: u64 = 4;
-/// Addresses that the spoofers really have.
+/// The number of the spoofers' actual addresses.
 pub const SPOOFERS: u64 = 16;
 
-/// What an attacker did, as the hostile process tells it.
+/// What an attacker did, as reported by the hostile process.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct AttackerStats {
     pub name: String,
     pub sent: u64,
     pub ok: u64,
@@ -81,16 +81,16 @@ pub struct Told {
     pub cut: u64,
 }
 
-impl Told {
-    pub fn parse(line: &str) -> Option<Told> {
+impl AttackerStats {
+    pub fn parse(line: &str) -> Option<AttackerStats> {
         let mut fields = line.split('\t');
         let name = fields.next()?.to_owned();
         let mut number = || fields.next()?.parse().ok();
-        Some(Told { name, sent: number()?, ok: number()?, refused: number()?, other: number()?, cut: number()? })
+        Some(AttackerStats { name, sent: number()?, ok: number()?, refused: number()?, other: number()?, cut: number()? })
     }
 }
 
-/// Whom to attack, and where to count it.
+/// The target of an attacker, and its counters.
 #[derive(Clone)]
 struct Target {
     server: SocketAddr,
@@ -100,13 +100,13 @@ struct Target {
 #[derive(Debug, Default)]
 struct Tally {
     sent: AtomicU64,
-    /// Answered with 2xx.
+    /// Responses with 2xx.
     ok: AtomicU64,
-    /// Answered with 429.
+    /// Responses with 429.
     refused: AtomicU64,
-    /// Answered with anything else.
+    /// Other responses.
     other: AtomicU64,
-    /// Connections that the server ended, or did not give.
+    /// Connections that the server closed or refused.
     cut: AtomicU64,
 }
 
@@ -129,13 +129,13 @@ impl Tally {
     }
 }
 
-/// A task that nobody waits for: it ends with the process.
+/// A detached task, which ends with the process.
 fn start(attack: impl Future<Output = ()> + Send + 'static) {
     drop(tokio::spawn(attack));
 }
 
-/// So many times a second, and never faster to make up for a pause: the pace is a bound. It begins at some part of its
-/// period: if all of them came in step, their bursts would be one.
+/// A timer with at most this rate, also after a pause. It starts at a random part of its period,
+/// so that attackers do not run in step.
 fn pace(a_second: f64) -> Interval {
     static BEGUN: AtomicU64 = AtomicU64::new(0);
     let part = scatter(BEGUN.fetch_add(1, Ordering::Relaxed)) as f64 / u64::MAX as f64;
@@ -145,7 +145,7 @@ fn pace(a_second: f64) -> Interval {
     pace
 }
 
-/// Not secret, only different: SplitMix64.
+/// SplitMix64: distinct numbers, not secret ones.
 fn scatter(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

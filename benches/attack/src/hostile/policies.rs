@@ -1,4 +1,4 @@
-//! A flood under one policy: invented names that exhaust their quota, so that every row of theirs denies. And the honest
+//! A flood under one policy: invented keys that exhaust their quota, so that all their rows deny. Also the honest
 //! newcomers who arrive meanwhile, under the flooded policy and under another.
 
 use std::net::Ipv4Addr;
@@ -7,7 +7,7 @@ use super::wire::Renewed;
 use super::{Target, pace, scatter, start};
 use crate::honest::PROXY;
 
-/// Each invented name asks until it is denied.
+/// Each invented key sends requests until it is denied.
 pub async fn flood(target: Target, names_a_second: u64) {
     for lane in 0..LANES {
         let mut connection = Renewed::new(target.clone(), Ipv4Addr::new(127, 67, 0, lane as u8 + 1));
@@ -34,7 +34,7 @@ pub async fn newcomers(target: Target, a_second: u64) {
     });
 }
 
-/// New callers of another policy, one request each: none of them may notice the flood.
+/// New callers of another policy, one request each, which must not be affected by the flood.
 pub async fn newcomers_of_another(target: Target, a_second: u64) {
     let mut connection = Renewed::new(target, PROXY);
     start(async move {
@@ -52,7 +52,7 @@ fn trial(name: &str) -> String {
     format!("GET /trial HTTP/1.1\r\nhost: trial\r\nx-api-key: {name}\r\n\r\n")
 }
 
-/// Connections of the flood.
+/// The number of connections.
 const LANES: u64 = 2;
-/// Requests of each invented name: one more than its quota.
+/// The requests of each invented key: one more than its quota.
 const REQUESTS: u64 = 4;

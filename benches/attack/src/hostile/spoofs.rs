@@ -1,4 +1,4 @@
-//! Addresses that are not theirs: to be somebody new each time, or to spend what is somebody else's.
+//! Forged addresses: to appear as a new client each time, or to spend another client's tokens.
 
 use std::net::Ipv4Addr;
 
@@ -6,8 +6,8 @@ use super::wire::Renewed;
 use super::{SPOOFERS, Target, pace, scatter, start};
 use crate::honest::PROXY;
 
-/// Half of them come straight, and nothing that they write is to be believed; half through the proxy, which writes the
-/// address that it saw behind whatever they wrote.
+/// Half connect directly, so the server must ignore the header; half through the proxy, which appends the address that it
+/// saw.
 pub async fn spoof(target: Target, a_second: u64) {
     for spoofer in 0..SPOOFERS {
         let direct = spoofer % 2 == 0;
@@ -28,7 +28,7 @@ pub async fn spoof(target: Target, a_second: u64) {
     }
 }
 
-/// A different lie each time.
+/// A different forged header each time.
 fn lies(count: u64, spoofer: u64) -> String {
     let random = Ipv4Addr::from_bits(scatter((spoofer << 48) | count) as u32);
     let honest = count % 20;

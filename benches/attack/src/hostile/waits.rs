@@ -1,4 +1,4 @@
-//! Requests that are granted a turn and hang up before it comes.
+//! Requests that get a reservation and disconnect before it is due.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -14,14 +14,14 @@ pub async fn hang_up(target: Target, a_second: u64) {
         start(async move {
             let from = Ipv4Addr::new(127, 69, 0, (count % 8) as u8 + 1);
             let Ok(mut wire) = Wire::connect(from, target.server).await else { return target.tally.cut() };
-            // Two keys: a fifth of these requests have their turn at once, the others would have to wait.
+            // Two keys: a fifth of these requests are allowed immediately, the others would have to wait.
             let request = format!("GET /turn HTTP/1.1\r\nhost: waits\r\nx-api-key: waits-{}\r\n\r\n", count % 2);
             if wire.send(request.as_bytes()).await.is_err() {
                 return target.tally.cut();
             }
             target.tally.sent(1);
             let patience = Duration::from_millis(scatter(count) % 1_000);
-            // An answer within that time counts; otherwise dropping the connection is the attack.
+            // Responses within that time count; otherwise, dropping the connection is the attack.
             let _ = tokio::time::timeout(patience, wire.answers(1, &target.tally)).await;
         });
     }

@@ -1,4 +1,4 @@
-//! HTTP/1 by hand: requests in bulk, answers counted and thrown away. An attacker has no use for more.
+//! A minimal HTTP/1 client that sends requests in bulk, and counts and discards responses.
 
 use std::io::{Error, ErrorKind, Result};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,7 +23,7 @@ impl Wire {
         self.stream.write_all(bytes).await
     }
 
-    /// Reads so many responses and counts them.
+    /// Reads and counts this many responses.
     pub async fn answers(&mut self, count: u64, tally: &Tally) -> Result<()> {
         for _ in 0..count {
             tally.answered(self.answer().await?);
@@ -31,7 +31,7 @@ impl Wire {
         Ok(())
     }
 
-    /// The status of the next response. It has a length, or none and no body.
+    /// The status of the next response, which has a content length or no body.
     async fn answer(&mut self) -> Result<u16> {
         let head = loop {
             if let Some(end) = find(&self.unread, b"\r\n\r\n") {
@@ -59,7 +59,7 @@ impl Wire {
     }
 }
 
-/// A connection that is made anew when it breaks, which counts as cut.
+/// A connection that reconnects when it breaks, which counts as cut.
 pub struct Renewed {
     target: Target,
     from: Ipv4Addr,
@@ -71,7 +71,7 @@ impl Renewed {
         Renewed { target, from, wire: None }
     }
 
-    /// Sends so many requests at once and counts their answers.
+    /// Sends this many requests together and counts the responses.
     pub async fn exchange(&mut self, requests: &[u8], count: u64) {
         if self.try_exchange(requests, count).await.is_err() {
             self.target.tally.cut();

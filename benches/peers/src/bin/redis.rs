@@ -1,30 +1,30 @@
-//! Decisions on Redis beside the bare round trip and other crates' Redis backends, in turn, in one run:
-//! `make bench-redis`. A shorter run, or another, by arguments of the program: `keys=100000`, `rounds=1`, `tasks=64`,
+//! Decisions on Redis compared with a bare round trip and other crates' Redis backends, interleaved in one run:
+//! `make bench-redis`. Arguments change the run: `keys=100000`, `rounds=1`, `tasks=64`,
 //! `charges=1`, `only=PING,coalesced` (words of names).
 //!
-//! Starts a redis-server of its own and prints Markdown tables: requests and decisions a second, latency, and what a
-//! decision costs the server's main thread. The server has the first core, the client the second. Each contestant has
-//! one connection, the same random keys, and limits that allow everything. A line is the median of its rounds. Machines
-//! are noisy, so the ratios are what to read: each is taken within a round, where everybody is asked right after the
-//! other; of these, the median, and the interval that it is in with 95 % (bootstrap).
+//! Starts a redis-server and prints Markdown tables: requests and decisions per second, latency, and the cost of a decision
+//! on the server's main thread. The server has the first core, the client the second. Each contestant has
+//! one connection, the same random keys, and limits that allow everything. Figures are medians of the rounds. Machines
+//! are noisy, so compare ratios: each is taken within a round, where the contestants run right after one another; the
+//! tables show the median and its 95 % interval (bootstrap).
 //!
-//! A decision is that on one charge, as everywhere in tollgate: a request of three charges is three of them, on three
-//! rows. Latencies are of requests.
+//! A decision is on one charge, as elsewhere in tollgate: a request with three charges makes three decisions, on three
+//! rows. Latencies are per request.
 //!
-//! What they decide:
-//! - `PING`: nothing. It is the round trip on what the others have too, redis-rs's `MultiplexedConnection` (actix's in
+//! Contestants:
+//! - `PING`: no decision, just the round trip on redis-rs's `MultiplexedConnection`, as the others use it (actix in
 //!   an older version, within a `ConnectionManager`).
-//! - tollgate: token buckets; all charges of a request or none, in one script call. Coalesced, one limiter for all
-//!   tasks: what waits at the same moment shares a call. Un-coalesced, a backend for each task on the same connection:
-//!   no call carries more than one decision.
+//! - tollgate: token buckets; all charges of a request or none, in one script call. Coalesced: one limiter for all
+//!   tasks, whose concurrent decisions share a call. Un-coalesced: a backend per task on the same connection, so that
+//!   no call has more than one decision.
 //! - actix-extensible-rate-limit: fixed windows; `BITFIELD INCRBY`, `EXPIRE NX`, `TTL` in a transaction. Denials count
 //!   too.
-//! - tower-rate-limiter (feature `tower-rate-limiter`): GCRA, a script call for each charge.
+//! - tower-rate-limiter (feature `tower-rate-limiter`): GCRA, a script call per charge.
 //!
-//! The peers cannot take several charges all or none. Theirs are sent all at the same moment, which is the best that
-//! one could do: middleware in layers would ask one after the other.
+//! The peers cannot take several charges all or none. Theirs are sent concurrently, which is their best case:
+//! stacked middleware would make one call after the other.
 //!
-//! Not here: limitador 0.14, which does not compile with its Redis storage unless RocksDB comes along.
+//! Not included: limitador 0.14, whose Redis storage does not compile without RocksDB.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -44,13 +44,13 @@ use tower_rate_limiter::{DecisionOutcome, GcraQuota, RateLimitPolicy, RedisGcra}
 
 const TASKS: [usize; 3] = [1, 64, 512];
 const CHARGES: [usize; 2] = [1, 3];
-/// A hundred times as many cost the server's caches: run both.
+/// With a hundred times as many, the server's caches matter: run both.
 const KEYS: usize = 1_000;
-/// Some five minutes altogether: of fifteen, the medians still moved by a tenth.
+/// About five minutes in total. With fifteen rounds, the medians still varied by a tenth.
 const ROUNDS: usize = 45;
 const ROUND: Duration = Duration::from_millis(200);
 
-/// Of each policy, for everybody. Nothing is paid back, and nothing expires, while the run lasts.
+/// The capacity of each policy. Nothing is refilled or expires during the run.
 const RATE: u32 = 10;
 const BURST: u32 = 50_000;
 const QUOTA: Quota = Quota::token_bucket(RATE as u64, HOUR).capacity(BURST as u64);
@@ -80,14 +80,12 @@ fn main() {
     print_targets(&results);
 }
 
-/// What is measured.
 struct Choice {
     keys: usize,
     rounds: usize,
-    /// Only this many.
     tasks: Option<usize>,
     charges: Option<usize>,
-    /// Words of contestants' names; all of them if there are none.
+    /// Words in the names of contestants to run; empty: all.
     names: Vec<String>,
 }
 
@@ -114,10 +112,10 @@ impl Choice {
     }
 }
 
-/// Of each contestant, by the number of tasks, what it did in each round.
+/// The results of each contestant by number of tasks and round.
 type Results = Vec<(&'static str, [Vec<Round>; TASKS.len()])>;
 
-/// By the number of charges.
+/// Indexed by the number of charges.
 async fn measure(server: &mut Server, contestants: &[Contestant], choice: &Choice) -> Vec<Results> {
     let keys: Rc<[String]> = {
         let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
@@ -133,9 +131,9 @@ async fn measure(server: &mut Server, contestants: &[Contestant], choice: &Choic
                     continue;
                 }
                 for i in 0..contestants.len() {
-                    // Whoever goes second finds another machine: take turns.
+                    // Alternate the order, since the machine changes during a round.
                     let i = if round % 2 == 0 { i } else { contestants.len() - 1 - i };
-                    // The first is for warming up.
+                    // The first round is a warm-up.
                     let length = if round == 0 { ROUND / 4 } else { ROUND };
                     let measured = contestants[i].round(server, &keys, tasks, charges, length).await;
                     if round > 0 {
@@ -168,7 +166,7 @@ fn print(charges: usize, results: &Results) {
     println!();
 }
 
-/// How many a request is: of `PING`, each stands for one.
+/// The number of decisions per request; `PING` counts as one.
 fn decisions(name: &str, charges: usize) -> f64 {
     if name == PING { 1.0 } else { charges as f64 }
 }
@@ -227,17 +225,17 @@ const TOWER: &str = "tower-rate-limiter";
 enum Contestant {
     Ping(MultiplexedConnection),
     Coalesced(RateLimiter),
-    /// One for each task.
+    /// One per task.
     Alone(Vec<RateLimiter>),
     Actix(Actix),
-    /// One for each policy.
+    /// One per policy.
     #[cfg(feature = "tower-rate-limiter")]
     Tower(Vec<RedisGcra>),
 }
 
 impl Contestant {
     async fn all(url: &str) -> Vec<Contestant> {
-        // Without a timeout of the client's: tollgate has its own, and the others need none here.
+        // No client timeout: tollgate has its own, and the others need none here.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let client = Client::open(url).expect("a URL");
         let connection =
@@ -287,7 +285,7 @@ impl Contestant {
         let begin = Instant::now();
         let mut running = Vec::with_capacity(tasks);
         for task in 0..tasks {
-            // The same keys for everybody, in the same order.
+            // The same keys for all contestants, in the same order.
             let turns = Turns { keys: Rc::clone(keys), dice: Dice(task as u64 + 1), until: begin + length };
             running.push(match self {
                 Contestant::Ping(connection) => {
@@ -348,7 +346,7 @@ async fn decide(limiter: &RateLimiter, charges: usize, key: &str) {
     assert!(allowed);
 }
 
-/// A peer's charges, all at the same moment.
+/// Sends a peer's charges concurrently.
 async fn all(charges: usize, charge: impl AsyncFn(usize) -> bool) {
     assert!(match charges {
         1 => charge(0).await,
@@ -364,7 +362,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// One call after another; how many nanoseconds each took.
+    /// Makes calls in sequence; returns the nanoseconds of each.
     async fn take(mut self, mut call: impl AsyncFnMut(&str)) -> Vec<u32> {
         let mut nanos = Vec::new();
         let mut now = Instant::now();
@@ -384,7 +382,7 @@ struct Round {
     /// Microseconds.
     p50: f64,
     p99: f64,
-    /// Microseconds of the server's main thread for a request.
+    /// Microseconds of the server's main thread per request.
     server: f64,
 }
 
@@ -405,9 +403,9 @@ struct Server {
 }
 
 impl Server {
-    /// On the core that this thread is on.
+    /// Starts on this thread's core.
     fn start() -> Server {
-        // Free until somebody takes it.
+        // A free port, unless another process takes it first.
         let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a free port").port();
         let program = std::env::var_os("TOLLGATE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
         let child = Command::new(program)
@@ -432,7 +430,7 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Seconds that its main thread has run.
+    /// The CPU seconds of the server's main thread.
     fn cpu(&mut self) -> f64 {
         let admin = self.admin.as_mut().expect("connected");
         let info: String = redis::cmd("INFO").arg("cpu").query(admin).expect("INFO");
@@ -455,7 +453,7 @@ impl Drop for Server {
 struct Dice(u64);
 
 impl Dice {
-    /// splitmix64: any seed will do.
+    /// splitmix64 accepts any seed.
     fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;

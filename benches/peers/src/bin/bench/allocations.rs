@@ -1,6 +1,6 @@
-//! How often each layer asks for memory, for a request through `Service::call`. Part of `make bench`.
+//! Allocations of each layer per request. Part of `make bench`.
 //!
-//! Prints Markdown: how often beyond the service without a layer, when a request
+//! Prints Markdown: the number of allocations beyond those of the service without a layer, when a request
 //! is allowed and when it is denied.
 
 use tollgate_peers::{Counting, Kind, Stack, layers};
@@ -18,7 +18,7 @@ pub fn print() {
 fn counted(kind: Kind) -> Vec<(&'static str, f64)> {
     let callers = Stack::callers();
     let count = |stack: &mut Stack| {
-        // All tables have grown after the first time round.
+        // All tables have grown after the first pass.
         stack.requests(&callers);
         let before = Counting::count();
         stack.requests(&callers);

@@ -1,7 +1,7 @@
-//! Decisions of tollgate beside its peers', in one process, in turns; then with observers beside without. Part of
+//! Decisions of tollgate and its peers, interleaved in one process; then with and without observers. Part of
 //! `make bench`.
 //!
-//! Prints Markdown tables of nanoseconds a decision, medians over the rounds, and tollgate's to each peer's: below 1,
+//! Prints Markdown tables: median nanoseconds per decision, and the ratio of tollgate to each peer; below 1,
 //! tollgate is faster.
 
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -29,9 +29,9 @@ pub fn print() {
     observers();
 }
 
-/// What a refusal costs beside an admission.
+/// The cost of a denial relative to an allowed call.
 fn refusals(counts: &[usize]) {
-    // Filling more of the largest takes longer than all the rest.
+    // Filling more of the largest tables takes longer than everything else.
     let measured: Vec<_> =
         counts.iter().map(|keys| refused_to_allowed(*keys, if *keys > 1_000_000 { 1 } else { 3 })).collect();
     let heads: Vec<_> = counts.iter().map(|keys| counted(*keys)).collect();
@@ -47,7 +47,7 @@ fn refusals(counts: &[usize]) {
     println!();
 }
 
-/// A row for each limiter. Where there are most keys, some are not measured.
+/// A row per limiter. Some are not measured with the most keys.
 fn table(label: &str, columns: &[(usize, &Vec<(&str, f64)>)]) {
     let heads: Vec<_> = columns.iter().map(|(keys, _)| counted(*keys)).collect();
     println!("| {label}: ns (tollgate : peer) | {} |", heads.join(" | "));
@@ -71,7 +71,7 @@ fn counted(keys: usize) -> String {
     }
 }
 
-/// Three charges in one call, all or none, to one.
+/// Three charges in one call, all or none, relative to one charge.
 fn charges() {
     let keys = Keys::new(10_000);
     let ([one, of_one], [three, of_three]) = (rules(1, 10_000), rules(3, 10_000));
@@ -96,7 +96,7 @@ fn timed(all: &[Contestant], keys: &Keys) -> Vec<f64> {
     interleaved(rounds(), all.len(), |i| all[i].time(Kind::Allowed, keys, &mut cursors[i], ROUND))
 }
 
-/// What it costs to be watched.
+/// The cost of observers.
 fn observers() {
     let keys = Keys::new(10_000);
     let builder = || RateLimiter::builder(MemoryBackend::builder().max_rows(100_000).build());
@@ -114,7 +114,7 @@ fn observers() {
     });
     let prometheus = PrometheusBuilder::new().build_recorder();
     for (i, it) in all.iter().enumerate() {
-        // The series of the last stay with the exporter that is there when they are first written to.
+        // The metrics stay with the recorder that is installed at their first use.
         let fill = || it.fill(&keys);
         if i + 1 == all.len() { metrics::with_local_recorder(&prometheus, fill) } else { fill() }
     }

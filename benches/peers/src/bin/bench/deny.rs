@@ -1,6 +1,6 @@
-//! Looking an address up in deny lists of different lengths, in one process, the lists in turn: `make bench`.
+//! Lookups of addresses in deny lists of different lengths, interleaved in one process: `make bench`.
 //!
-//! Prints a Markdown table of nanoseconds a lookup, medians over the rounds, and their ratio to the shortest list's.
+//! Prints a Markdown table: median nanoseconds per lookup, and the ratio to the shortest list.
 
 use std::hint::black_box;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ const LENGTHS: [usize; 4] = [10, 1_000, 10_000, 100_000];
 pub fn print() {
     println!("| callers | networks | ns a lookup | to 10 networks |");
     println!("| --- | ---: | ---: | ---: |");
-    // Of every so many callers, one is denied.
+    // One of this many callers is denied.
     for (label, callers, v6, one_in) in [
         ("1,000 by IPv4, a tenth denied", 1_000, false, 10),
         ("1,000 by IPv6, a tenth denied", 1_000, true, 10),
@@ -27,7 +27,7 @@ pub fn print() {
         let lists: Vec<_> = LENGTHS.iter().map(|length| list(*length, callers, v6, one_in)).collect();
         let mut times = vec![Vec::new(); lists.len()];
         for round in 0..ROUNDS {
-            // Whoever goes later finds a warmer machine: take turns.
+            // Alternate the order, since the machine warms up.
             for turn in 0..lists.len() {
                 let which = (round + turn) % lists.len();
                 times[which].push(time(&lists[which]));
@@ -40,8 +40,8 @@ pub fn print() {
     }
 }
 
-/// A list of random networks, of 4096 addresses to one (of IPv6 a provider's to a customer's), and callers, some of
-/// whom are on it.
+/// A list of random networks from 4096 addresses to one (IPv6: from a provider's to a customer's), and callers, some of
+/// which are on it.
 fn list(length: usize, callers: usize, v6: bool, one_in: usize) -> (DenyList, Vec<Signals>) {
     let mut random = Random(length as u64 + 1);
     let mut networks = Vec::new();
@@ -65,7 +65,7 @@ fn list(length: usize, callers: usize, v6: bool, one_in: usize) -> (DenyList, Ve
     (list, callers)
 }
 
-/// Nanoseconds a lookup, over one round.
+/// Nanoseconds per lookup in one round.
 fn time((list, callers): &(DenyList, Vec<Signals>)) -> f64 {
     let begin = Instant::now();
     let mut calls = 0usize;
@@ -95,7 +95,7 @@ impl Random {
         self.next() % end
     }
 
-    /// Among those that are given out: 2000::/3.
+    /// An address within the allocated range 2000::/3.
     fn v6(&mut self) -> u128 {
         let high = 0x2000_0000 | self.next() & 0x1fff_ffff;
         u128::from(high) << 96 | u128::from(self.next()) << 64 | u128::from(self.next())

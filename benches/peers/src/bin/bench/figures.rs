@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Writes them between the two marks.
+/// Writes the figures between the two marks.
 pub(crate) fn write() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let results = fs::read_to_string(here.join("RESULTS.md")).expect("what was measured");
@@ -27,7 +27,7 @@ fn table(results: &str) -> String {
     out
 }
 
-/// Of the first row of the section's table that begins with the peer's name and the figure's other cells.
+/// The figure in the first row of the table that begins with the peer's name and the figure's other cells.
 fn cell(section: &str, figure: &Figure, peer: &str) -> String {
     let name = format!("{peer}{}", figure.suffix);
     let name = [name.replace(" GCRA", ", GCRA"), name];
@@ -36,18 +36,18 @@ fn cell(section: &str, figure: &Figure, peer: &str) -> String {
     let row = rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
     let mut fitting = row
         .filter(|row| name.iter().any(|name| row[0] == name) && (figure.second.is_empty() || row[1] == figure.second));
-    // What stands in brackets is a ratio.
+    // The number in brackets is a ratio.
     fitting.next().map_or("–".into(), |row| row[figure.column].split(' ').next().unwrap_or_default().into())
 }
 
 struct Figure {
     says: &'static str,
     title: &'static str,
-    /// How the heading of its table begins.
+    /// The beginning of the table's heading.
     table: &'static str,
-    /// What follows the name of a limiter in its row.
+    /// The text after the limiter's name in its row.
     suffix: &'static str,
-    /// The second cell of its row, if that is part of the name.
+    /// The second cell of the row, if it is part of the name.
     second: &'static str,
     column: usize,
 }
@@ -129,7 +129,7 @@ const FIGURES: [Figure; 9] = [
 
 const MEMORY: &str = "Memory and the longest call";
 
-/// Titles, and how they are called in the results.
+/// Titles, and their names in the results.
 const COLUMNS: [(&str, &str); 6] = [
     ("tollgate", "tollgate"),
     ("governor", "governor"),

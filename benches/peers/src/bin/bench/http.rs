@@ -1,13 +1,12 @@
-//! Real servers on loopback, with and without layers, under 64 connections that each wait for their answer. Part of
+//! Real servers on loopback, with and without layers, under 64 connections with one request each at a time. Part of
 //! `make bench`.
 //!
-//! Every stack is served by a process of its own on the first core; the client has the second. In each of 20 rounds a
-//! layer and its server without one are asked right after each other, first this one, then that one. Prints Markdown:
-//! medians of the rounds, and of the ratio within a round the interval that it is in with 95 % (bootstrap).
+//! Each stack is served by a separate process on the first core; the client has the second. In each of 20 rounds, a
+//! layer and the same server without it run right after each other, in alternating order. Prints Markdown:
+//! medians of the rounds, and the 95 % interval of the ratio within a round (bootstrap).
 //!
-//! All connections come from one address, so the key is hot. A layer that does nothing is among them: axum boxes each
-//! layer's future, which costs more than most of what is in them; and tollgate's is there once more around the router as
-//! a whole, where axum boxes nothing.
+//! All connections come from one address, so the key is hot. One layer does nothing, since axum boxes each layer's future,
+//! which costs more than most layers do. tollgate is also measured around the whole router, where axum boxes nothing.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -34,7 +33,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// What `bench serve STACK KIND` does, until whoever started it is gone.
+/// Implements `bench serve STACK KIND`; ends with the parent process.
 pub fn run(stack: &str, kind: &str) {
     pin(0);
     let kind = if kind == "denied" { Kind::Denied } else { Kind::Allowed };
@@ -50,7 +49,7 @@ pub fn run(stack: &str, kind: &str) {
     served.expect("served");
 }
 
-/// Layers that let everything through, each beside its server without one.
+/// Layers that allow everything, each compared with the server without it.
 fn allowed(runtime: &Runtime, rounds: usize) {
     let stacks = served(Kind::Allowed);
     let mut servers: Vec<_> = stacks.iter().map(|it| Server::start(runtime, it, Kind::Allowed)).collect();
@@ -71,12 +70,12 @@ fn allowed(runtime: &Runtime, rounds: usize) {
     println!();
 }
 
-/// Layers that deny everything, each beside tower_governor's in the same round.
+/// Layers that deny everything, each compared with tower_governor in the same round.
 fn denied(runtime: &Runtime, rounds: usize) {
     let stacks = layers(Kind::Denied);
     let mut servers: Vec<_> = stacks.iter().map(|it| Server::start(runtime, it, Kind::Denied)).collect();
     for server in &mut servers {
-        // What the limit lets through.
+        // Spend the limit first.
         server.load(runtime, SLICE / 10);
     }
     let peer = stacks.iter().position(|it| it.name == "tower_governor, no headers").expect("a peer");
@@ -98,7 +97,7 @@ fn denied(runtime: &Runtime, rounds: usize) {
     servers.iter_mut().for_each(Server::print);
 }
 
-/// A stack that is served, and what came of asking it.
+/// A served stack, and its measurements.
 struct Server {
     name: &'static str,
     child: Child,
@@ -142,9 +141,9 @@ impl Server {
         server
     }
 
-    /// Requests a second over one slice of a round, all answered with `status`.
+    /// Requests per second over one slice of a round; all responses must have `status`.
     fn slice(&mut self, runtime: &Runtime, status: &str) -> f64 {
-        // The first answers find a machine that has just done something else.
+        // Warm-up, since the machine has just run another stack.
         self.load(runtime, SLICE / 10);
         let (cpu, begin) = (self.on_cpu(), Instant::now());
         let answers = self.load(runtime, SLICE);
@@ -159,7 +158,7 @@ impl Server {
         rate
     }
 
-    /// Asks over all connections at once.
+    /// Sends requests over all connections concurrently.
     fn load(&mut self, runtime: &Runtime, length: Duration) -> Vec<Answer> {
         let until = Instant::now() + length;
         LocalSet::new().block_on(runtime, async {
@@ -174,7 +173,7 @@ impl Server {
         })
     }
 
-    /// For how long its one thread has run.
+    /// The CPU time of the server's only thread.
     fn on_cpu(&self) -> Duration {
         let told = std::fs::read_to_string(format!("/proc/{}/schedstat", self.child.id())).expect("Linux");
         Duration::from_nanos(told.split(' ').next().and_then(|it| it.parse().ok()).expect("nanoseconds"))
@@ -207,7 +206,7 @@ struct Answer {
     nanos: u32,
 }
 
-/// One request after the other, each when the answer before is there.
+/// Sends requests in sequence, each after the previous response.
 async fn ask(mut connection: TcpStream, until: Instant) -> (TcpStream, Vec<Answer>) {
     let mut answers = Vec::with_capacity(1024);
     let mut buffer = [0; 4096];
@@ -229,7 +228,7 @@ async fn ask(mut connection: TcpStream, until: Instant) -> (TcpStream, Vec<Answe
     (connection, answers)
 }
 
-/// The status of an answer, once all of it is there.
+/// The status of a response, once it is complete.
 fn whole(answer: &[u8]) -> Option<[u8; 3]> {
     let head = answer.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let mut lines = answer[..head].split(|byte| *byte == b'\n');

@@ -1,7 +1,7 @@
-//! Layers through `Service::call` around a service that answers at once, in one process, in turns: `make bench`.
+//! Layers around a service that responds immediately, interleaved in one process: `make bench`.
 //!
-//! Prints Markdown: nanoseconds a request, of which 10,000 addresses send one after the other, and what is beyond the
-//! service without a layer. Making the request is part of it, everywhere the same.
+//! Prints Markdown: nanoseconds per request, sent by 10,000 addresses in order, and the difference to the service without
+//! a layer. Creating the request is included.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -36,7 +36,7 @@ pub fn print() {
     }
 }
 
-/// Nanoseconds a request, over one round.
+/// Nanoseconds per request in one round.
 fn time(stack: &mut Stack, kind: Kind, callers: &[IpAddr], cursor: &mut usize) -> f64 {
     let begin = Instant::now();
     let (mut requests, mut passed) = (0, 0);

@@ -1,9 +1,9 @@
-//! Measures everything and keeps the tables: `make bench`, or `make bench TABLES="layer http"`.
+//! Runs the benchmarks and stores the tables: `make bench`, or `make bench TABLES="layer http"`.
 //!
-//! Each part is measured by a process of its own, `bench print PART`. What it prints stands in `RESULTS.md` after that,
-//! each part with the machine, the day and the commit that it is from; parts that were not measured stay as they were.
-//! The figures of PROOF.md are taken from there.
-//! `TOLLGATE_BENCH=quick` only tries whether everything runs, and keeps nothing.
+//! Each part runs in a separate process, `bench print PART`. Its output goes to `RESULTS.md`, with the machine, the date and
+//! the commit; parts that were not measured stay unchanged.
+//! The figures in PROOF.md are copied from there.
+//! `TOLLGATE_BENCH=quick` is a smoke test that stores nothing.
 
 mod allocations;
 mod decision;
@@ -23,7 +23,7 @@ use tollgate_peers::{Counting, described, quick};
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// A name, a title, what to know about it, what prints it.
+/// The name, title, notes and function of each part.
 type Part = (&'static str, &'static str, &'static str, fn());
 
 const PARTS: [Part; 7] = [
@@ -97,7 +97,7 @@ fn measure(wanted: &[&str]) {
     }
 }
 
-/// The kept results with one part anew, in the order of [`PARTS`].
+/// The stored results with one part replaced, in the order of [`PARTS`].
 fn with_part(kept: &str, title: &str, part: &str) -> String {
     let mut out = String::from(HEAD);
     for (_, other, ..) in PARTS {

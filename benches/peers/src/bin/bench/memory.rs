@@ -1,15 +1,14 @@
-//! Memory for each key, and the longest call while a table grows. Part of `make bench`.
+//! Memory per key, and the longest call while a table grows. Part of `make bench`.
 //!
-//! Each table grows from nothing in a process of its own, tollgate's and governor's in turns, three times. Prints
-//! Markdown, medians. A key is made, asked for once and dropped: what lives on is the limiter's.
+//! Each table grows from empty in a separate process, alternating tollgate and governor, three times. Prints medians as
+//! Markdown. Each key is created, used once and dropped, so that the remaining memory is the limiter's.
 
 use std::process::Command;
 use std::time::Instant;
 
 use tollgate_peers::{Counting, Kind, interleaved, key, limiters, quick, ratio, resident};
 
-/// Bytes live, at their most, and in memory for each key; nanoseconds of the median call, of one in a thousand, and the
-/// longest.
+/// Bytes per key (allocated, maximum, resident); nanoseconds of a call (median, 99.9th percentile, maximum).
 type Measured = [f64; 6];
 
 pub fn print() {
@@ -22,7 +21,7 @@ pub fn print() {
     for keys in counts {
         let names: Vec<_> = limiters(Kind::Allowed, keys, keys == counts[1]).iter().map(|it| it.name).collect();
         let mut measured = vec![Vec::new(); names.len()];
-        // Its medians are of each column by itself.
+        // The median of each column.
         interleaved(if quick() { 1 } else { 3 }, names.len(), |i| {
             measured[i].push(apart(names[i], keys));
             0.0
@@ -43,7 +42,7 @@ fn columns(of: &[Measured]) -> Measured {
     std::array::from_fn(|column| tollgate_peers::median(of.iter().map(|row| row[column]).collect()))
 }
 
-/// In a process of its own, whose memory nobody has used before.
+/// Runs in a new process, with fresh memory.
 fn apart(name: &str, keys: usize) -> Measured {
     let program = std::env::current_exe().expect("this program");
     let output = Command::new(program).args(["grow", name, &keys.to_string()]).output().expect("started");
@@ -53,7 +52,7 @@ fn apart(name: &str, keys: usize) -> Measured {
     std::array::from_fn(|_| fields.next().expect("six numbers"))
 }
 
-/// What `bench grow NAME KEYS` does.
+/// Implements `bench grow NAME KEYS`.
 pub fn grow(name: &str, keys: usize) {
     Counting::begin();
     println!("{}", grown(name, keys).map(|it| it.to_string()).join(" "));
@@ -61,7 +60,7 @@ pub fn grow(name: &str, keys: usize) {
 
 fn grown(name: &str, keys: usize) -> Measured {
     let contestant = limiters(Kind::Allowed, keys, false).into_iter().find(|it| it.name == name).expect("a limiter");
-    // There before, and touched, so that it is not what grows.
+    // Allocated and touched beforehand, so that it does not count as growth.
     let mut nanos = vec![1u32; keys];
     let (live, rss) = (Counting::live(), resident());
     Counting::forget_peak();

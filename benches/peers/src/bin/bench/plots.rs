@@ -1,7 +1,7 @@
-//! Draws how a decision fares with more keys, more threads and more charges at once: `benches/peers/plots/*.svg`. Part
+//! Draws the cost of a decision by number of keys, threads and charges: `benches/peers/plots/*.svg`. Part
 //! of `make bench`.
 //!
-//! Prints what is drawn as Markdown tables.
+//! Prints the same data as Markdown tables.
 
 use std::path::Path;
 
@@ -42,7 +42,7 @@ pub fn print() {
     draw("rules", "A request with more and more rules", "charges, 10,000 keys", marks, measured);
 }
 
-/// `measured`: at each mark, each line's nanoseconds.
+/// `measured`: the nanoseconds of each line at each mark.
 fn draw(name: &str, title: &'static str, below: &'static str, marks: Vec<String>, measured: Vec<Vec<(&str, f64)>>) {
     println!("| {below} | {} |", marks.join(" | "));
     println!("| --- {}|", "| ---: ".repeat(marks.len()));
@@ -63,7 +63,7 @@ fn draw(name: &str, title: &'static str, below: &'static str, marks: Vec<String>
         marks[marks.len() - 1]
     );
     let svg = Plot { title, description, below, marks, lines }.svg();
-    // A quick run draws no plot that could be taken for one.
+    // A quick run must not overwrite the plots.
     let folder = if quick() { std::env::temp_dir() } else { Path::new(env!("CARGO_MANIFEST_DIR")).join("plots") };
     std::fs::create_dir_all(&folder).expect("a folder for plots");
     std::fs::write(folder.join(name).with_extension("svg"), svg).expect("a file to write to");

@@ -1,4 +1,4 @@
-//! What all services of a layer share: its choices.
+//! The options of a layer, shared by its services.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,53 +9,51 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, Response};
 
+use super::cost::Cost;
 use super::headers::HeaderFamily;
 use super::items::PolicyItems;
 use super::key::ClientIp;
 use super::on_response::OnResponseFn;
 use super::refusal::Refusal;
-use super::rule::{Prepared, Rule};
-use super::soon::Cost;
+use super::rule::{PreparedPolicy, Rule};
 use super::unmatched::UnmatchedRules;
 use crate::algorithm::Quota;
 use crate::limiter::RateLimiter;
 use crate::policy::{Decision, Policy, Signals};
 
-/// The choices of a layer.
 #[derive(Clone, Default)]
-pub(super) struct Shared {
+pub(super) struct LayerOptions {
     pub(super) limiter: RateLimiter,
     pub(super) rules: Vec<Rule>,
     pub(super) skip: Vec<Arc<SkipFn>>,
     pub(super) client_ip: Option<ClientIp>,
     pub(super) labels: Vec<(Cow<'static, str>, Arc<LabelFn>)>,
-    /// Of the rules that have none of their own.
+    /// The cost and the settlement under rules without their own.
     pub(super) cost: Cost,
-    pub(super) settle: Option<Arc<OnResponseFn>>,
-    /// How long a request may wait for its turn.
+    pub(super) on_response: Option<Arc<OnResponseFn>>,
+    /// The maximum delay of a request; `None`: refuse instead.
     pub(super) wait: Option<Duration>,
     pub(super) wait_jitter: Duration,
-    pub(super) settlement: bool,
-    /// Denials are acted on for keys whose digest's seed is below this; `None` = for all.
+    pub(super) with_receipt: bool,
+    /// Enforce the limits for keys whose digest has a seed below this; `None`: for all keys.
     pub(super) enforced_below: Option<u64>,
     pub(super) shadow_header: Option<HeaderName>,
     pub(super) headers: HeaderFamily,
-    /// Whether refusals of gRPC requests are gRPC statuses.
     pub(super) grpc: bool,
-    pub(super) jitter: Duration,
-    pub(super) status: bool,
-    pub(super) refuse: Option<Arc<RefuseFn>>,
+    pub(super) retry_jitter: Duration,
+    pub(super) with_status: bool,
+    pub(super) on_refusal: Option<Arc<OnRefusalFn>>,
     pub(super) unmatched: UnmatchedRules,
-    /// Set once these choices were checked.
+    /// Set by [`check`](LayerOptions::check).
     pub(super) checked: OnceLock<()>,
 }
 
 type SkipFn = dyn Fn(&Parts) -> bool + Send + Sync;
-type RefuseFn = dyn Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync;
+type OnRefusalFn = dyn Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync;
 type LabelFn = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
-impl Shared {
-    /// What is known of the caller besides its key, if somebody wants to know.
+impl LayerOptions {
+    /// Returns the caller's signals if the limiter uses them.
     pub(super) fn signals(&self, parts: &Parts) -> Signals {
         if !self.limiter.wants_signals() {
             return Signals::new();
@@ -77,11 +75,10 @@ impl Shared {
         signals
     }
 
-    /// Looks for mistakes that are known before the first request, once.
+    /// Checks once for mistakes that are known before the first request, and registers the policies.
     ///
     /// # Panics
-    /// If a quota can never grant a cost that is the same for every request, or the deny list has a rule that can never
-    /// apply.
+    /// If a quota can never grant a fixed cost, or the deny list has a rule that this layer can never apply.
     #[track_caller]
     pub(super) fn check(&self) {
         self.expect_matched_rules();
@@ -94,10 +91,10 @@ impl Shared {
     fn check_cost(&self, rule: &Rule) {
         let Cost::Fixed(cost) = *rule.cost.as_ref().unwrap_or(&self.cost) else { return };
         let is_too_small = |quota: &Quota| {
-            let most = if self.wait.is_some() { quota.ceiling() } else { quota.limit() };
-            cost > most
+            let max = if self.wait.is_some() { quota.ceiling() } else { quota.limit() };
+            cost > max
         };
-        for Prepared { policy, .. } in rule.policies.iter() {
+        for PreparedPolicy { policy, .. } in rule.policies.iter() {
             let own = std::iter::once((None, policy.quota()));
             let mut quotas = own.chain(policy.tiers().map(|(tier, quota)| (Some(tier), quota)));
             if let Some((tier, quota)) = quotas.find(|(_, quota)| is_too_small(quota)) {
@@ -111,30 +108,26 @@ impl Shared {
         }
     }
 
-    /// Whether somebody may want to settle charges.
-    pub(super) fn keeps_charges(&self) -> bool {
-        self.settlement || self.settle.is_some() || self.rules.iter().any(|rule| rule.settle.is_some())
+    /// Whether a rule or a handler may settle charges.
+    pub(super) fn settles_charges(&self) -> bool {
+        self.with_receipt || self.on_response.is_some() || self.rules.iter().any(|rule| rule.on_response.is_some())
     }
 
-    /// The rule that a decision was made by, and which of its policies.
-    fn made_by(&self, decision: &Decision) -> Option<(&Rule, &Prepared)> {
+    fn rule_of(&self, decision: &Decision) -> Option<(&Rule, &PreparedPolicy)> {
         self.rules.iter().find_map(|rule| {
             let mut policies = rule.policies.iter();
             Some((rule, policies.find(|known| known.policy.name() == decision.policy())?))
         })
     }
 
-    /// How the charge of a decision is settled by the response, if it is.
-    pub(super) fn settle_of(&self, decision: &Decision) -> Option<&OnResponseFn> {
-        self.made_by(decision)?.0.settle.as_deref().or(self.settle.as_deref())
+    pub(super) fn on_response_of(&self, decision: &Decision) -> Option<&OnResponseFn> {
+        self.rule_of(decision)?.0.on_response.as_deref().or(self.on_response.as_deref())
     }
 
-    /// What was rendered of a decision's policy.
     pub(super) fn items_of(&self, decision: &Decision) -> Option<&PolicyItems> {
-        self.made_by(decision).map(|(_, known)| &known.items)
+        self.rule_of(decision).map(|(_, known)| &known.items)
     }
 
-    /// The route tables that rules choose by.
     pub(super) fn tables(&self) -> impl Iterator<Item = &super::table::Table> {
         self.rules.iter().filter_map(|rule| rule.table.as_deref())
     }
@@ -144,14 +137,14 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for LayerOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayer")
             .field("policies", &self.policies().collect::<Vec<_>>())
             .field("limiter", &self.limiter)
             .field("enforced_below", &self.enforced_below)
             .field("headers", &self.headers)
-            .field("status", &self.status)
+            .field("status", &self.with_status)
             .finish_non_exhaustive()
     }
 }

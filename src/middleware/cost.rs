@@ -1,0 +1,31 @@
+//! What a request costs.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+
+use super::maybe_ready::MaybeReady;
+
+#[derive(Clone)]
+pub(super) enum Cost {
+    /// The same for every request.
+    Fixed(u64),
+    PerRequest(Arc<CostFn>),
+}
+
+type CostFn = dyn Fn(&Parts) -> MaybeReady<u64> + Send + Sync;
+
+impl Default for Cost {
+    fn default() -> Cost {
+        Cost::Fixed(1)
+    }
+}
+
+impl Cost {
+    pub(super) fn of(&self, parts: &Parts) -> MaybeReady<u64> {
+        match self {
+            Cost::Fixed(tokens) => MaybeReady::Ready(*tokens),
+            Cost::PerRequest(cost) => cost(parts),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Options for what a request costs, how long it may wait, and how its charges are settled.
+
+use std::future::Future;
+use std::sync::Arc;
+#[cfg(feature = "wait")]
+use std::time::Duration;
+
+use http::request::Parts;
+
+use super::RateLimitLayer;
+use crate::middleware::cost::Cost;
+use crate::middleware::maybe_ready::MaybeReady;
+use crate::middleware::on_response::OnResponse;
+#[cfg(feature = "wait")]
+use crate::policy::Policy;
+
+impl RateLimitLayer {
+    /// Sets the cost of a request under every rule without its own [`Rule::cost`](crate::Rule::cost). Defaults to 1.
+    ///
+    /// ```
+    /// # use http::request::Parts;
+    /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
+    /// let by_pages = RateLimitLayer::new(Quota::token_bucket(1000, MINUTE), key::global()).cost(|req: &Parts| {
+    ///     if req.uri.path().starts_with("/export") { 50 } else { 1 }
+    /// });
+    /// ```
+    ///
+    /// A cost above the quota's capacity is refused without `Retry-After`. A cost of 0 spends nothing, but is denied while
+    /// the key is in debt. An outer layer can pass an estimate in an extension:
+    /// `|req: &Parts| req.extensions.get().map_or(1, |Estimate(tokens)| *tokens)`.
+    #[must_use]
+    pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
+        self.options_mut().cost = Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts))));
+        self
+    }
+
+    /// Sets the same [`cost`](RateLimitLayer::cost) for every request.
+    ///
+    /// ```should_panic
+    /// # use axum::{routing::get, Router};
+    /// # use tollgate::{key, Policy, Quota, RateLimitLayer, MINUTE};
+    /// let api = Policy::new("api", Quota::token_bucket(60, MINUTE)).tier("free", Quota::token_bucket(5, MINUTE));
+    /// let layer = RateLimitLayer::new(api, key::client_ip()).fixed_cost(10);
+    /// // panics: policy "api", tier "free": every request costs 10, and the quota 5/min holds 5 at most, ...
+    /// let app: Router = Router::new().route("/export", get(|| async {})).layer(layer);
+    /// ```
+    ///
+    /// # Panics
+    /// When the layer is added to a service, if the quota of a policy or tier can never grant the cost. (A cost from a
+    /// closure is checked per request: the first one above the capacity is refused without `Retry-After` and reported
+    /// once as a [mistake](crate::observe::Mistake).)
+    #[must_use]
+    pub fn fixed_cost(mut self, tokens: u64) -> RateLimitLayer {
+        self.options_mut().cost = Cost::Fixed(tokens);
+        self
+    }
+
+    /// Sets a [`cost`](RateLimitLayer::cost) that is computed asynchronously. The future must own its data; the inner
+    /// service is called after it completes.
+    ///
+    /// ```
+    /// # use http::request::Parts;
+    /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
+    /// # async fn price_of(path: String) -> u64 { 1 }
+    /// RateLimitLayer::new(Quota::token_bucket(1000, MINUTE), key::global()).cost_async(|req: &Parts| {
+    ///     let path = req.uri.path().to_owned();
+    ///     async move { price_of(path).await }
+    /// });
+    /// ```
+    #[must_use]
+    pub fn cost_async<F>(mut self, cost: impl Fn(&Parts) -> F + Send + Sync + 'static) -> RateLimitLayer
+    where
+        F: Future<Output = u64> + Send + 'static,
+    {
+        self.options_mut().cost = Cost::PerRequest(Arc::new(move |parts| MaybeReady::pending(cost(parts))));
+        self
+    }
+
+    /// Settles charges by the response, under every rule without its own
+    /// [`Rule::on_response`](crate::Rule::on_response). The closure is called once per charge. See [`OnResponse`] for an
+    /// example.
+    ///
+    /// A charge is kept if there is no response: the handler panics, the inner service fails, an outer timeout fires or
+    /// the client disconnects. A charge that a [`Receipt`](crate::Receipt) has already settled changes only by
+    /// [`OnResponse::Reset`]. The response's `RateLimit` headers show the state before settling.
+    #[must_use]
+    pub fn on_response(
+        mut self,
+        settle: impl Fn(&http::response::Parts) -> OnResponse + Send + Sync + 'static,
+    ) -> RateLimitLayer {
+        self.options_mut().on_response = Some(Arc::new(settle));
+        self
+    }
+
+    /// Inserts a [`Receipt`](crate::Receipt) into the extensions of each request that is passed on, for handlers and
+    /// streaming bodies that know the actual cost at the end. Off by default, since it allocates.
+    ///
+    /// ```
+    /// # use axum::{routing::post, Router};
+    /// # use tollgate::{key, Policy, Quota, RateLimitLayer, Receipt, MINUTE};
+    /// async fn complete(usage: Receipt, prompt: String) -> String {
+    ///     let answer = prompt.to_uppercase();
+    ///     let _ = usage.settle(answer.len() as u64).await; // if the backend is down, the estimate stays
+    ///     answer
+    /// }
+    ///
+    /// const TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
+    /// let layer = RateLimitLayer::new(TOKENS, key::client_ip()).cost(|_| 1000).with_receipt();
+    /// let app: Router = Router::new().route("/", post(complete)).layer(layer);
+    /// ```
+    #[must_use]
+    pub fn with_receipt(mut self) -> RateLimitLayer {
+        self.options_mut().with_receipt = true;
+        self
+    }
+
+    /// Delays requests by up to `wait` instead of refusing them, under quotas that [allow
+    /// reservations](crate::Quota::max_reserved).
+    ///
+    /// ```
+    /// # use tollgate::{key, Policy, Quota, RateLimitLayer, SECOND};
+    /// // Ten a second, evenly spaced. Up to fifty per client wait, each for at most five seconds.
+    /// const SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(50));
+    /// RateLimitLayer::new(SEARCH, key::client_ip()).wait_up_to(5 * SECOND);
+    /// ```
+    ///
+    /// Each request reserves its tokens when it arrives, so the requests of a key go on in order of arrival, at the
+    /// times that the quota sets; with several rules, the latest due time counts. A waiting request holds nothing of the
+    /// inner service: a clone is polled until ready when the request is due. If a client disconnects, the requests behind
+    /// it move up, and the last due time becomes free: see [`Reservation`](crate::Reservation). The number of requests
+    /// that wait, or await a remote backend's reply, is [bounded](crate::limiter::RateLimiterBuilder::max_waiting).
+    ///
+    /// For limits on outgoing requests, around an HTTP client, see [`docs::outgoing`](crate::docs::outgoing).
+    ///
+    /// # Panics
+    /// If no policy of the rules added so far allows reservations. Also when a request has to wait outside of a tokio
+    /// runtime, unless the backend's [clock](crate::clock::Clock) implements its own sleep.
+    #[cfg(feature = "wait")]
+    #[track_caller]
+    #[must_use]
+    pub fn wait_up_to(mut self, wait: Duration) -> RateLimitLayer {
+        if !self.options.policies().flat_map(Policy::quotas).any(|quota| quota.reserves()) {
+            let names: Vec<_> = self.options.policies().map(Policy::name).collect();
+            panic!(
+                "tollgate: no policy of {names:?} allows reservations, so no request could wait; add \
+                 `.max_reserved(tokens)` or `.unlimited_reservations()` to a quota (sliding windows do not support them)"
+            );
+        }
+        self.options_mut().wait = Some(wait);
+        self
+    }
+
+    /// Delays each request that waits by a random extra time of up to `max`, so that requests with the same due time do
+    /// not go on together. The extra time comes on top of [`wait_up_to`](RateLimitLayer::wait_up_to). Off by default.
+    #[cfg(feature = "wait")]
+    #[must_use]
+    pub fn wait_jitter(mut self, max: Duration) -> RateLimitLayer {
+        self.options_mut().wait_jitter = max;
+        self
+    }
+}

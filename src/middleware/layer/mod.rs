@@ -1,0 +1,263 @@
+//! The layer: which requests to limit, by which key, under which policies.
+
+mod charging;
+mod responses;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use http::request::Parts;
+use tower_layer::Layer;
+
+use super::headers::field_name;
+use super::key::{ClientIp, KeyExtractor};
+use super::options::LayerOptions;
+use super::rule::Rule;
+use super::service::RateLimit;
+use crate::limiter::RateLimiter;
+use crate::policy::{DenyRule, Policy};
+
+/// Applies rate limits to the requests of a service.
+///
+/// A layer has one or more rules, each a policy and a key extractor. All rules charge a request together: if one
+/// denies it, none is charged, and the client gets a 429 without the request reaching the service.
+///
+/// ```
+/// use axum::{routing::get, Router};
+/// use tollgate::{key, Policy, Quota, RateLimitLayer, MINUTE, SECOND};
+///
+/// const PER_CLIENT: Policy = Policy::new("client", Quota::token_bucket(60, MINUTE).capacity(20));
+/// const GLOBAL: Policy = Policy::new("global", Quota::token_bucket(1000, SECOND));
+///
+/// let app: Router = Router::new()
+///     .route("/", get(|| async { "hello" }))
+///     .layer(RateLimitLayer::new(PER_CLIENT, key::client_ip()).and(GLOBAL, key::global()));
+/// ```
+///
+/// All services made by one layer or its clones share their rows. Every response carries `RateLimit-Policy` and
+/// `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) unless [`headers`](RateLimitLayer::headers) selects another
+/// family. A denial also carries `Retry-After`, `Cache-Control: no-store` and an `application/problem+json` body, or a
+/// gRPC status for a [gRPC service](RateLimitLayer::grpc). `status::of_layer` (feature `axum`) makes a status endpoint.
+///
+/// The inner service must be `Clone`; wrap it in a `Buffer` if it is not. The data of its response body must be
+/// `From<Bytes>`. To pass a limited `Router` to something other than axum, map the body back as `docs::axum` shows.
+///
+/// # Where to put it
+/// - Inside CORS, so that browsers can read a 429 and preflights are not charged.
+/// - Inside authentication if the key comes from it. Limit by address outside of it as well: clients that guess
+///   credentials have no such key.
+/// - Outside compression and other expensive layers.
+///
+/// `Router::layer` also limits requests that match no route, such as a browser's request for an icon; `route_layer` lets
+/// 404s through unlimited.
+#[derive(Clone)]
+pub struct RateLimitLayer {
+    pub(super) options: Arc<LayerOptions>,
+}
+
+impl RateLimitLayer {
+    /// Creates a layer with one rule and a new limiter in memory. A bare quota becomes a policy named after itself.
+    ///
+    /// # Panics
+    /// If a bare quota refuses everything (capacity 0 without reservations).
+    #[track_caller]
+    pub fn new(policy: impl Into<Policy>, key: impl KeyExtractor) -> RateLimitLayer {
+        Rule::new(policy, key).into()
+    }
+
+    /// Adds a rule. A request is charged under all rules or none. See [`RateLimitLayer`] for an example.
+    ///
+    /// # Panics
+    /// If another rule has a policy of the same name, since both would charge the same rows. Also if a bare quota
+    /// refuses everything.
+    #[track_caller]
+    #[must_use]
+    pub fn and(self, policy: impl Into<Policy>, key: impl KeyExtractor) -> RateLimitLayer {
+        self.rule(Rule::new(policy, key))
+    }
+
+    /// Adds a rule with its own cost or its own handling of responses.
+    ///
+    /// ```
+    /// # use tollgate::{key, Policy, Quota, RateLimitLayer, Rule, DAY, MINUTE};
+    /// const CALLS: Policy = Policy::new("calls", Quota::token_bucket(60, MINUTE));
+    /// const BYTES: Policy = Policy::new("bytes", Quota::fixed_window(1_000_000_000, DAY));
+    /// // Axum's `DefaultBodyLimit`. At a cost of 0, uploads without `Content-Length` would bypass the limit.
+    /// const MAX_LENGTH: u64 = 2_000_000;
+    /// let uploads = RateLimitLayer::new(CALLS, key::client_ip()).rule(Rule::new(BYTES, key::client_ip()).cost(|req| {
+    ///     let length = req.headers.get("content-length").and_then(|value| value.to_str().ok()?.parse().ok());
+    ///     length.filter(|_| !req.headers.contains_key("transfer-encoding")).unwrap_or(MAX_LENGTH)
+    /// }));
+    /// ```
+    ///
+    /// # Panics
+    /// If another rule has a policy of the same name, since both would charge the same rows.
+    #[track_caller]
+    #[must_use]
+    pub fn rule(mut self, rule: Rule) -> RateLimitLayer {
+        let names: Vec<_> = self.options.policies().map(Policy::name).collect();
+        if let Some(known) = rule.policies.iter().find(|known| names.contains(&known.policy.name())) {
+            let name = known.policy.name();
+            panic!("tollgate: two rules of one layer have a policy named {name:?}; give one of them another name");
+        }
+        self.options_mut().rules.push(rule);
+        self
+    }
+
+    /// Uses this limiter. Layers and handlers that use one limiter share the rows of policies with the same name.
+    ///
+    /// ```
+    /// # use tollgate::{key, Policy, Quota, RateLimitLayer, RateLimiter, MINUTE};
+    /// static API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
+    /// let limiter = RateLimiter::default(); // a handler may charge `API` with it too
+    /// let layer = RateLimitLayer::new(&API, key::client_ip()).limiter(&limiter);
+    /// ```
+    #[must_use]
+    pub fn limiter(mut self, limiter: &RateLimiter) -> RateLimitLayer {
+        self.options_mut().limiter = limiter.clone();
+        self
+    }
+
+    /// Passes requests for which `skip` returns true unlimited and uncharged: health checks, an allow list, CORS
+    /// preflights. May be called repeatedly; a request is skipped if any predicate matches.
+    ///
+    /// ```
+    /// # use http::request::Parts;
+    /// # use tollgate::{key, middleware::is_cors_preflight, Quota, RateLimitLayer, MINUTE};
+    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip())
+    ///     .skip(|req: &Parts| req.uri.path() == "/health")
+    ///     .skip(is_cors_preflight)
+    ///     .skip(key::client_ip().within(["192.0.2.0/24"]));
+    /// ```
+    #[must_use]
+    pub fn skip(mut self, skip: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> RateLimitLayer {
+        self.options_mut().skip.push(Arc::new(skip));
+        self
+    }
+
+    /// Sets how the client's address is found for [deny lists](crate::protection::DenyList) and
+    /// [blocks](crate::protection::AutoBlock). Defaults to the first rule whose key includes
+    /// [`client_ip`](crate::key::client_ip); without such a rule, no address is known.
+    ///
+    /// ```
+    /// # use http::request::Parts;
+    /// # use tollgate::{key, protection::{DenyList, DenyRule}, MemoryBackend, Quota, RateLimitLayer, RateLimiter, MINUTE};
+    /// let list = DenyList::from_iter([DenyRule::network("192.0.2.0/24")?, DenyRule::country("KP")?]);
+    /// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
+    /// # struct User { id: u64 }
+    /// # #[derive(Clone)] struct Network(u32);
+    /// RateLimitLayer::new(Quota::token_bucket(100, MINUTE), key::extension(|user: &User| user.id))
+    ///     .limiter(&limiter)
+    ///     .client_ip(key::client_ip().trust(["10.0.0.0/8"]))
+    ///     .label_from_header("country", "cf-ipcountry")
+    ///     .label("asn", |req: &Parts| req.extensions.get::<Network>().map(|network| network.0.to_string()));
+    /// # Ok::<(), tollgate::protection::DenyRuleError>(())
+    /// ```
+    #[must_use]
+    pub fn client_ip(mut self, client_ip: ClientIp) -> RateLimitLayer {
+        self.options_mut().client_ip = Some(client_ip);
+        self
+    }
+
+    /// Adds a label, such as a country, that deny lists and blocks can match. The user agent is known without a label. See
+    /// [`client_ip`](RateLimitLayer::client_ip) for an example.
+    #[must_use]
+    pub fn label(
+        mut self,
+        name: impl Into<Cow<'static, str>>,
+        value: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+    ) -> RateLimitLayer {
+        self.options_mut().labels.push((name.into(), Arc::new(value)));
+        self
+    }
+
+    /// Adds a [`label`](RateLimitLayer::label) from a header such as `cf-ipcountry`, `cloudfront-viewer-country` or
+    /// `x-vercel-ip-country`. The proxy in front must set it, and overwrite it if a client sends it. If the header
+    /// occurs more than once, the last one counts. See [`client_ip`](RateLimitLayer::client_ip) for an example.
+    ///
+    /// # Panics
+    /// If `header` is not a valid header name in lower case.
+    #[track_caller]
+    #[must_use]
+    pub fn label_from_header(self, name: impl Into<Cow<'static, str>>, header: &'static str) -> RateLimitLayer {
+        let header = field_name(header);
+        self.label(name, move |parts: &Parts| {
+            let value = parts.headers.get_all(&header).iter().next_back()?.to_str().ok()?.trim();
+            (!value.is_empty() && value.len() <= DenyRule::MAX_LENGTH).then(|| value.to_owned())
+        })
+    }
+
+    /// Accepts rules of the [deny list](crate::protection::DenyList) that this layer can never apply, because another
+    /// layer or a handler on the same limiter does: networks if it knows no address, labels that it does not set, keys
+    /// that its extractors cannot find. Without this, adding the layer to a service panics.
+    #[must_use]
+    pub fn ignore_unmatched_deny_rules(mut self) -> RateLimitLayer {
+        self.options_mut().unmatched.ignored = true;
+        self
+    }
+
+    /// Returns the lines of this layer's [tables](super::RouteLimits::table) that no request has used yet, in order. A
+    /// line that stays here names a route or method that the router does not have.
+    ///
+    /// ```
+    /// # use axum::{body::Body, extract::Request, routing::get, Router};
+    /// # use tollgate::{key, Policy, Quota, RouteLimits, MINUTE};
+    /// # use tower::ServiceExt;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limits = RouteLimits::new(key::global()).policy(Policy::new("search", Quota::token_bucket(10, MINUTE)));
+    /// let layer = limits.table([("GET /search", "search"), ("GET /serach/all", "search")]);
+    /// let app: Router = Router::new().route("/search", get(|| async {})).route("/search/all", get(|| async {}));
+    /// let app = app.layer(layer.clone());
+    /// for path in ["/search", "/search/all"] {
+    ///     app.clone().oneshot(Request::get(path).body(Body::empty())?).await?;
+    /// }
+    /// assert_eq!(layer.unused_routes(), ["GET /serach/all"]);
+    /// assert_eq!(layer.unmatched_requests(), 1); // not limited, since there is no default policy
+    /// # Ok(()) }
+    /// ```
+    pub fn unused_routes(&self) -> Vec<&str> {
+        self.options.tables().flat_map(|table| table.unused()).collect()
+    }
+
+    /// Returns the number of requests that matched no line of this layer's [tables](super::RouteLimits::table). Only
+    /// the [default policy](super::RouteLimits::default_policy), if set, limits them. See
+    /// [`unused_routes`](RateLimitLayer::unused_routes) for an example.
+    pub fn unmatched_requests(&self) -> u64 {
+        self.options.tables().map(|table| table.unmatched()).sum()
+    }
+
+    fn options_mut(&mut self) -> &mut LayerOptions {
+        let options = Arc::make_mut(&mut self.options);
+        options.checked = OnceLock::new();
+        options
+    }
+}
+
+impl From<Rule> for RateLimitLayer {
+    fn from(rule: Rule) -> RateLimitLayer {
+        RateLimitLayer { options: Arc::new(LayerOptions { rules: vec![rule], ..LayerOptions::default() }) }
+    }
+}
+
+impl<S> Layer<S> for RateLimitLayer {
+    type Service = RateLimit<S>;
+
+    /// Wraps a service.
+    ///
+    /// # Panics
+    /// If the quota of a policy or tier can never grant the [fixed cost](RateLimitLayer::fixed_cost). Also if the
+    /// limiter's deny list has rules that the layer can never apply; the message lists them and the options to add. See
+    /// [`ignore_unmatched_deny_rules`](RateLimitLayer::ignore_unmatched_deny_rules).
+    #[track_caller]
+    fn layer(&self, inner: S) -> RateLimit<S> {
+        self.options.check();
+        RateLimit::new(inner, Arc::clone(&self.options))
+    }
+}
+
+impl fmt::Debug for RateLimitLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.options.fmt(f)
+    }
+}

@@ -1,0 +1,137 @@
+//! Options for shadow mode, headers, status and refusals.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+
+use super::RateLimitLayer;
+use crate::middleware::headers::{HeaderFamily, field_name};
+use crate::middleware::refusal::Refusal;
+
+impl RateLimitLayer {
+    /// Enables shadow mode, to try a limit on live traffic: requests are decided and counted, but never refused, and
+    /// clients see no rate limit headers. A request that would have been refused is not charged; its handler sees
+    /// [`RateLimitStatus::is_shadowed`](crate::RateLimitStatus::is_shadowed).
+    ///
+    /// ```
+    /// # use axum::{body::Body, extract::Request, routing::get, Router};
+    /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
+    /// # use tower::ServiceExt;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let layer = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).shadow().shadow_header("x-limited");
+    /// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
+    /// let first = app.clone().oneshot(Request::new(Body::empty())).await?;
+    /// let second = app.clone().oneshot(Request::new(Body::empty())).await?;
+    /// assert_eq!((first.status().as_u16(), first.headers().get("x-limited")), (200, None));
+    /// assert_eq!((second.status().as_u16(), second.headers()["x-limited"].to_str()?), (200, "denied"));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn shadow(self) -> RateLimitLayer {
+        self.enforce_share(0.0)
+    }
+
+    /// Enforces the limit for a share of keys, from 0.0 to 1.0, and applies shadow mode to the others, to roll out a
+    /// limit step by step.
+    ///
+    /// The share is drawn from the keys of the first rule (of the next one for requests that the first skips). The
+    /// limiter's [secret](crate::limiter::RateLimiterBuilder::secret) determines the keys, and a larger share includes
+    /// a smaller one. With a random secret, each process and each limiter draws other keys, so give all layers one
+    /// [`limiter`](RateLimitLayer::limiter). Callers without a key count as one key. Requests whose key cannot be found
+    /// are refused only at 1.0.
+    ///
+    /// # Panics
+    /// If `share` is not from 0.0 to 1.0.
+    #[track_caller]
+    #[must_use]
+    pub fn enforce_share(mut self, share: f64) -> RateLimitLayer {
+        assert!((0.0..=1.0).contains(&share), "tollgate: the share to enforce is {share}; it must be from 0.0 to 1.0");
+        self.options_mut().enforced_below = (share < 1.0).then_some((share * u64::MAX as f64) as u64);
+        self
+    }
+
+    /// Adds this header with the value `denied`, for the access log, to responses that shadow mode kept from being
+    /// refused. Default: none. See [`shadow`](RateLimitLayer::shadow) for an example.
+    ///
+    /// # Panics
+    /// If `name` is not a valid header name in lower case.
+    #[track_caller]
+    #[must_use]
+    pub fn shadow_header(mut self, name: &'static str) -> RateLimitLayer {
+        self.options_mut().shadow_header = Some(field_name(name));
+        self
+    }
+
+    /// Selects the headers that inform clients about their limits. Defaults to [`HeaderFamily::Draft11`]. Denials carry
+    /// `Retry-After` in every family. See [`HeaderFamily`] for examples.
+    #[must_use]
+    pub fn headers(mut self, family: HeaderFamily) -> RateLimitLayer {
+        self.options_mut().headers = family;
+        self
+    }
+
+    /// Answers refused gRPC requests with a gRPC status: HTTP 200 with `grpc-status: 8` (RESOURCE_EXHAUSTED) or another
+    /// suitable code, and the time to wait in `grpc-retry-pushback-ms` and `google.rpc.RetryInfo`.
+    ///
+    /// Enable it on gRPC services only. A request counts as gRPC by its `Content-Type`, which clients choose, so
+    /// elsewhere a client could have its refusals counted as successes. Off by default. See
+    /// [`RouteLimits::table`](crate::RouteLimits::table) for an example.
+    ///
+    /// Without it, gRPC requests are refused with 429, which gRPC clients report as INTERNAL or UNAVAILABLE. The first
+    /// such refusal over HTTP/2 is reported as a [mistake](crate::observe::Mistake).
+    #[must_use]
+    pub fn grpc(mut self) -> RateLimitLayer {
+        self.options_mut().grpc = true;
+        self
+    }
+
+    /// Adds a random time of up to `max` to the `Retry-After` of each denial, so that clients that were refused together
+    /// do not return together. `Retry-After` is in whole seconds, rounded up. Default: none.
+    ///
+    /// ```
+    /// # use axum::{body::Body, extract::Request, routing::get, Router};
+    /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE, SECOND};
+    /// # use tower::ServiceExt;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let layer = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).retry_jitter(30 * SECOND);
+    /// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
+    /// assert_eq!(app.clone().oneshot(Request::new(Body::empty())).await?.status(), 200);
+    /// let denied = app.oneshot(Request::new(Body::empty())).await?;
+    /// assert_eq!(denied.status(), 429);
+    /// let retry_after: u64 = denied.headers()["retry-after"].to_str()?.parse()?;
+    /// assert!((59..=91).contains(&retry_after));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn retry_jitter(mut self, max: Duration) -> RateLimitLayer {
+        self.options_mut().retry_jitter = max;
+        self
+    }
+
+    /// Inserts a [`RateLimitStatus`](crate::RateLimitStatus), which has an example, into the extensions of each request
+    /// that is passed on. Off by default, since extensions allocate.
+    #[must_use]
+    pub fn with_status(mut self) -> RateLimitLayer {
+        self.options_mut().with_status = true;
+        self
+    }
+
+    /// Builds the responses to refused requests. The layer then adds its headers, and `Retry-After` and `Cache-Control`
+    /// if they are missing. If the response has a `Retry-After` earlier than the limiter's, it stays, and `RateLimit` is
+    /// left out because it would contradict it.
+    ///
+    /// [`Refusal::respond`] sets the suitable status; `Response::new` starts with 200. See [`Refusal`] for an example.
+    ///
+    /// This applies to refusals by the layer only. A handler that returns a [`LimitError`](crate::LimitError) responds
+    /// with `application/problem+json` unless it maps the error.
+    #[must_use]
+    pub fn on_refusal(
+        mut self,
+        refuse: impl Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> RateLimitLayer {
+        self.options_mut().on_refusal = Some(Arc::new(refuse));
+        self
+    }
+}

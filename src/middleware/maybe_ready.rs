@@ -1,0 +1,25 @@
+//! A value, or a future of it.
+
+use std::future::Future;
+use std::pin::Pin;
+
+/// A value that is ready, or a boxed future of it. Spares the common case an allocation.
+pub(super) enum MaybeReady<T> {
+    Ready(T),
+    Pending(BoxFuture<T>),
+}
+
+pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+impl<T> MaybeReady<T> {
+    pub(super) fn pending(value: impl Future<Output = T> + Send + 'static) -> MaybeReady<T> {
+        MaybeReady::Pending(Box::pin(value))
+    }
+
+    pub(super) async fn resolve(self) -> T {
+        match self {
+            MaybeReady::Ready(value) => value,
+            MaybeReady::Pending(value) => value.await,
+        }
+    }
+}
