@@ -1,8 +1,7 @@
-//! Where the numbers live: the contract between a limiter and whatever remembers its rows.
+//! Backends: the contract between a limiter and the storage of its rows.
 //!
-//! A limiter turns each call into [takes](Take): a row, the quota that applies to it, what is asked. A [`Backend`] does
-//! the [arithmetic](crate::algorithm) on its rows and remembers the outcome. [`MemoryBackend`] is the one that comes
-//! with the crate.
+//! A limiter turns each call into [takes](Take): a row, its quota and the tokens asked for. A [`Backend`] does the
+//! [arithmetic](crate::algorithm) and stores the rows. [`MemoryBackend`] keeps them in the process.
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -30,35 +29,34 @@ pub use redis::fuzzing::{Answered, Operation, decided, notices, value_of};
 #[cfg(feature = "redis")]
 pub use redis::{RedisBackend, RedisBackendBuilder};
 
-/// A place where rows live, and where charges on them are decided.
+/// Stores rows, and decides charges on them.
+///
+/// Applications call [`RateLimiter`](crate::RateLimiter) instead; this trait is for implementers of backends. An
+/// implementation must pass the suite in `tollgate::backend::conformance` (feature `conformance`).
 ///
 /// # Contract
-/// This trait is between implementers of backends and this crate; those who limit call
-/// [`RateLimiter`](crate::RateLimiter). An implementation passes the suite in `tollgate::backend::conformance` (feature
-/// `conformance`).
+/// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call at one instant, each after what the takes
+///   before it would spend, and stores all of them, or none if one is denied. Two calls on the same row never both see
+///   the state from before either.
+/// - **Repeated rows.** A row named twice in a call is charged for both takes or for neither. The retry time of a denial
+///   covers all takes of the row, since the retry will ask for all of them.
+/// - **Exact arithmetic.** Decisions equal those of [`algorithm::step_all`](crate::algorithm::step_all) on the rows, the
+///   takes and the backend's time, to the last bit of `spent` and the microsecond of a wait: lock the rows, load them,
+///   call `step_all`, store them.
+/// - **The backend's time.** Decisions follow one clock: the process's in memory, the server's where processes share rows.
+/// - **Lost rows forgive.** A backend may lose a row; its key starts afresh. It must never invent spending, nor allow a
+///   denied key only because it has no room to remember it.
+/// - **Eager.** Acquiring, settling and resetting start when they are called, and finish even if the future is dropped
+///   unpolled: a client cannot avoid a charge by disconnecting, and a dropped caller can still refund. A backend on a
+///   network runs them in a task of their own.
+/// - **At most once.** A charge is never undone or repeated behind the caller's back, and a charge with an unknown outcome
+///   (a timeout) is never sent again. A backend may give up a charge that has waited too long in a queue: it is then not
+///   made, and the future returns an [`Error`].
+/// - **Errors are not denials.** A backend that cannot decide returns an [`Error`].
+/// - **Non-blocking.** Calls do not block; return a [ready](BackendFuture::ready) future where possible.
 ///
-/// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call against one instant, each seeing what the
-///   takes before it would spend, and stores all of them, or none if one is denied. Two calls on the same row never
-///   both see the state from before either.
-/// - **A row named twice** in a call is charged for both takes or neither; the retry time of a denial is that of all
-///   its takes, since the call will ask for all of them again.
-/// - **The same arithmetic.** A decision is what [`algorithm::step_all`](crate::algorithm::step_all) says of the rows, the
-///   takes and the backend's time, down to the last bit of `spent` and the microsecond of a wait: lock the rows, load them,
-///   call it, and store them.
-/// - **Time is the backend's**: the process's clock in memory, the server's where several processes share rows.
-/// - **Loss forgives.** A backend may lose a row; the key starts afresh. It may never invent spending, and a denied key
-///   that it has no room to remember must not be allowed for that reason alone.
-/// - **At the call.** Acquiring, settling and resetting begin when they are called, and are carried out even if the future
-///   is dropped unpolled: a client cannot avoid a charge by leaving, and a caller that gives a charge back because it was
-///   dropped itself cannot await. A backend on a network hands them to a task of its own.
-/// - **Once.** A charge is never undone or repeated behind the caller's back, and a charge whose outcome is unknown (a
-///   timeout) is never sent again. A backend may give up a charge that waits too long for its turn: then it is not made,
-///   and the future is an [`Error`].
-/// - **Unavailable is not limited.** A backend that cannot decide returns an [`Error`], never a denial.
-/// - Calls do not block. A future that is [ready](BackendFuture::ready) at once is best.
-///
-/// A backend that counts the calls to another one. Whoever wraps a backend passes on all that it says of itself, the
-/// methods with a default included:
+/// # Examples
+/// A backend that counts the calls to another one. A wrapper forwards every method, including those with a default:
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,45 +77,16 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 ///         self.inner.acquire(takes)
 ///     }
 ///
-///     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-///         self.inner.peek(takes)
-///     }
-///
-///     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
-///         self.inner.settle(settlements)
-///     }
-///
-///     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
-///         self.inner.reset(rows)
-///     }
-///
-///     fn secret(&self) -> Option<Secret> {
-///         self.inner.secret()
-///     }
-///
-///     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
-///         self.inner.sleep_until(instant)
-///     }
-///
-///     fn clock(&self) -> Option<Arc<dyn Clock>> {
-///         self.inner.clock()
-///     }
-///
-///     fn is_remote(&self) -> bool {
-///         self.inner.is_remote()
-///     }
-///
-///     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
-///         self.inner.notice_channel()
-///     }
-///
-///     fn health(&self) -> Health {
-///         self.inner.health()
-///     }
-///
-///     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
-///         self.inner.rows_by_policy()
-///     }
+///     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> { self.inner.peek(takes) }
+///     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> { self.inner.settle(settlements) }
+///     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> { self.inner.reset(rows) }
+///     fn secret(&self) -> Option<Secret> { self.inner.secret() }
+///     fn sleep_until(&self, instant: Micros) -> Option<Sleep> { self.inner.sleep_until(instant) }
+///     fn clock(&self) -> Option<Arc<dyn Clock>> { self.inner.clock() }
+///     fn is_remote(&self) -> bool { self.inner.is_remote() }
+///     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> { self.inner.notice_channel() }
+///     fn health(&self) -> Health { self.inner.health() }
+///     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> { self.inner.rows_by_policy() }
 /// }
 ///
 /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
@@ -127,118 +96,115 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// let calls = Arc::new(AtomicU64::new(0));
 /// let limiter = RateLimiter::new(Counted { inner: MemoryBackend::new(), calls: Arc::clone(&calls) });
 /// limiter.limit(&API, "ada").await?;
-/// limiter.remaining(&API, "ada").await?; // looks, and takes nothing
+/// limiter.remaining(&API, "ada").await?; // only peeks
 /// assert_eq!(calls.load(Ordering::Relaxed), 1);
 /// assert_eq!(limiter.stats().rows, Some(1));
 /// # Ok(())
 /// # }
 /// ```
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
-    /// Decides every take and stores all of them, or none if one is denied. One step for each take, in their order.
+    /// Decides every take, and stores all of them, or none if one is denied. Eager: see the contract.
     ///
-    /// In a refused call, the steps of takes that would have fitted leave their rows as they were. No takes are no
-    /// steps. It is done, even if the future is dropped at once: see the contract.
+    /// The future returns one step for each take, in their order. In a denied call, the steps of takes that fit on their
+    /// own show their rows unchanged.
     ///
     /// # Errors
-    /// The future's, if it cannot decide: never for a denial.
+    /// The future fails if the backend cannot decide, never for a denial.
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
     /// Decides as [`acquire`](Backend::acquire) would, and stores nothing.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`acquire`](Backend::acquire).
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
-    /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row separately. Returns whether every settlement took
-    /// effect: `false` if the rules forfeit what one of them was to give back
+    /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row separately. Eager: see the contract.
+    ///
+    /// The future returns whether every settlement took effect: `false` if the refund of one of them is forfeited
     /// ([`algorithm::takes_effect`](crate::algorithm::takes_effect)).
     ///
-    /// It is done, even if the future is dropped at once: see the contract.
-    ///
     /// # Errors
-    /// The future's, if it cannot be told whether it was done.
+    /// The future fails if the backend does not know whether the settlements were made.
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool>;
 
-    /// Forgets rows, and returns how many of them were there. A row that is repaid may be there or not. Each row is counted
-    /// once, also if it is named twice.
+    /// Removes rows, and returns how many of them existed. Eager: see the contract.
     ///
-    /// It is done, even if the future is dropped at once: see the contract.
+    /// An expired row counts or not. A row named twice counts once.
     ///
     /// # Errors
-    /// The future's, if it cannot be told whether it was done.
+    /// The future fails if the backend does not know whether the rows were removed.
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize>;
 
-    /// The secret under which every limiter on these rows has to hash keys, unless it is given one: of a backend that
-    /// several processes share. `None`, the default, means that each limiter may draw its own.
+    /// Returns the secret with which limiters on this backend hash keys unless they are given another one. A backend that
+    /// several processes share needs one. `None`, the default, lets each limiter draw its own.
     fn secret(&self) -> Option<Secret> {
         None
     }
 
-    /// A future that is done once the backend's time comes to `instant`, for a backend whose time does not run as the
-    /// machine's does, as under a [`ManualClock`](crate::clock::ManualClock). `None`, the default, means that any timer will
-    /// do.
+    /// Returns a future that completes once the backend's time reaches `instant`, for a backend whose time differs from
+    /// the machine's, as with a [`ManualClock`](crate::clock::ManualClock). `None`, the default: any timer will do.
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         let _ = instant;
         None
     }
 
-    /// The clock of this process that it goes by, if that is not the machine's: what a limiter remembers by itself,
-    /// such as blocks, goes by the same. `None`, the default, means the machine's.
+    /// Returns the clock of this process that the backend follows, if that is not the machine's. Limiters use the same
+    /// clock for their own state, such as blocks. `None`, the default, means the machine's clock.
     fn clock(&self) -> Option<Arc<dyn Clock>> {
         None
     }
 
-    /// Whether asking it costs a journey, so that it is worth remembering what it said. `false` is the default.
+    /// Whether a call makes a network round trip, so that remembering denials pays. Defaults to `false`.
     fn is_remote(&self) -> bool {
         false
     }
 
-    /// Where limiters on it tell each other what changes at run time. `None`, the default: each limiter keeps that to
-    /// itself.
+    /// Returns the channel on which limiters on this backend publish run-time changes to each other. `None`, the default:
+    /// changes stay within each limiter.
     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
         None
     }
 
-    /// How it is doing, for whoever watches: what [`RateLimiter::stats`](crate::RateLimiter::stats) passes on. The
-    /// default knows nothing.
+    /// Returns the backend's health, part of [`RateLimiter::stats`](crate::RateLimiter::stats). Defaults to
+    /// [`Health::default`], which reports nothing.
     fn health(&self) -> Health {
         Health::default()
     }
 
-    /// The rows that it holds in this process for each policy, most first. Policies beyond a bound
-    /// are counted together as `(others)`. The default is none.
+    /// Returns the number of rows held in this process for each policy, largest first. Policies beyond a bound are
+    /// counted together as `(others)`. Defaults to an empty list.
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         Vec::new()
     }
 }
 
-/// How a backend is doing, as far as it can tell at once.
+/// The health of a backend, as far as it knows without asking a server.
 ///
 /// ```
 /// use tollgate::backend::Backend;
 /// use tollgate::MemoryBackend;
 ///
-/// let vitals = MemoryBackend::new().health();
-/// assert_eq!((vitals.rows, vitals.circuit_open, vitals.pending_notices), (Some(0), None, 0));
+/// let health = MemoryBackend::new().health();
+/// assert_eq!((health.rows, health.circuit_open, health.pending_notices), (Some(0), None, 0));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// Rows that it holds in this process.
+    /// Rows held in this process.
     pub rows: Option<usize>,
-    /// Rows that it dropped to make room, before they were repaid.
+    /// Rows dropped to make room before they expired.
     pub evictions: Option<u64>,
-    /// Charges of callers without a row of their own, decided on a row that several of them share.
+    /// Charges decided on an overflow row that several keys share.
     pub overflowed: Option<u64>,
-    /// Whether it is out of reach and calls fail at once.
+    /// Whether the circuit breaker is open, so that calls fail immediately.
     pub circuit_open: Option<bool>,
-    /// Notices that are still to be [told](NoticeChannel::publish_later).
+    /// Notices [to be published](NoticeChannel::publish_later).
     pub pending_notices: usize,
-    /// Whether what others tell could not be read when that was tried last; `None` where nobody reads.
+    /// Whether the last poll for notices failed; `None` if the backend does not poll.
     pub poll_failed: Option<bool>,
 }
 
-macro_rules! pass_on {
+macro_rules! delegate {
     ($(#[$doc:meta])* impl $($backend:tt)*) => {
         $(#[$doc])*
         #[deny(clippy::missing_trait_methods)]
@@ -290,17 +256,17 @@ macro_rules! pass_on {
     };
 }
 
-pass_on! {
+delegate! {
     /// A backend chosen at run time.
     impl Backend for Box<dyn Backend>
 }
 
-pass_on! {
-    /// A backend that is looked at from elsewhere too.
+delegate! {
+    /// A shared backend.
     impl<B: Backend + ?Sized> Backend for Arc<B>
 }
 
-/// Which row: a key under a policy.
+/// Identifies a row: a key under a policy.
 ///
 /// ```
 /// use tollgate::backend::RowId;
@@ -321,18 +287,18 @@ pub struct RowId<'a> {
 }
 
 impl RowId<'_> {
-    /// One digest for key and policy together, for tables that hold the rows of all policies.
+    /// Returns one digest of key and policy, for tables that hold the rows of all policies.
     pub fn digest(&self) -> Digest {
         self.key.under(self.policy)
     }
 
-    /// A quota whose [boundaries](Quota::seeded) are this row's, if nothing else says where they lie.
+    /// Derives the [window boundaries](Quota::seeded) from this row, unless the quota fixes them.
     pub(crate) fn seeded(&self, quota: &Quota) -> Quota {
         if quota.wants_seed() { quota.seeded(self.digest().seed()) } else { *quota }
     }
 }
 
-/// One line of what is asked: so much of a row, under a quota.
+/// A charge on one row under a quota, as the backend sees it.
 ///
 /// ```
 /// use tollgate::algorithm::Ask;
@@ -356,21 +322,20 @@ impl RowId<'_> {
 pub struct Take<'a> {
     /// The row.
     pub row: RowId<'a>,
-    /// The quota, its window boundaries fixed by the row's digest if nothing else fixes them
-    /// ([`Quota::seeded`]).
+    /// The quota; the row's digest fixes its window boundaries if nothing else does ([`Quota::seeded`]).
     pub quota: Quota,
-    /// The cost, and whether the caller would wait.
+    /// The cost, and how long the caller would wait.
     pub ask: Ask,
 }
 
 impl<'a> Take<'a> {
-    /// What `ask` takes of `row` under `quota`.
+    /// A take of `ask` from `row` under `quota`.
     #[inline]
     pub fn new(row: RowId<'a>, quota: &Quota, ask: Ask) -> Take<'a> {
         Take { row, quota: row.seeded(quota), ask }
     }
 
-    /// What is answered to the caller.
+    /// The decision that the caller gets.
     #[inline]
     pub(crate) fn decision(&self, step: &Step, all_granted: bool) -> Decision {
         Decision::new(self.row.policy.clone(), self.row.key, self.quota, self.ask.tokens(), *step, all_granted)
@@ -396,7 +361,7 @@ impl OwnedTake {
     }
 }
 
-/// A charge to be settled: it was taken for so much, and truly cost `actual`.
+/// A settlement: replaces the cost of an earlier charge by `actual`.
 ///
 /// ```
 /// use tollgate::algorithm::{Ask, ChargeRecord};
@@ -413,7 +378,7 @@ impl OwnedTake {
 ///
 /// let receipt = ChargeRecord::new(1000, &steps[0]).expect("granted");
 /// backend.settle(&[Adjustment { row, quota: take.quota, receipt, actual: 501_000 }]).await?;
-/// assert!(backend.peek(&[take]).await?[0].state.spent > 400_000.0); // a little is paid back already
+/// assert!(backend.peek(&[take]).await?[0].state.spent > 400_000.0); // some tokens are refilled already
 /// # Ok(())
 /// # }
 /// ```
@@ -424,8 +389,8 @@ pub struct Adjustment<'a> {
     pub row: RowId<'a>,
     /// The quota under which it was charged, as in its [`Take`].
     pub quota: Quota,
-    /// What the charge left.
+    /// The record of the charge.
     pub receipt: ChargeRecord,
-    /// Tokens that it truly cost.
+    /// The actual cost in tokens.
     pub actual: u64,
 }

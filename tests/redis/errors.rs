@@ -76,7 +76,7 @@ async fn whoever_cannot_log_in_is_told_when_connecting() {
     is(&error, ErrorKind::Protocol, "check the URL", "URL");
     // Nobody there.
     let error = RedisBackend::connect(&format!("redis://app:hunter2@127.0.0.1:{}", free_port())).await.unwrap_err();
-    is(&error, ErrorKind::Unavailable, "cannot be reached", "refused");
+    is(&error, ErrorKind::Unavailable, "cannot reach the server", "refused");
     assert!(!format!("{limiter:?}").contains("hunter2"));
 }
 
@@ -120,7 +120,7 @@ async fn a_server_that_loads_its_data_says_so() {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    is(&loading.expect("it took a second"), ErrorKind::Unavailable, "when it has", "loading the dataset");
+    is(&loading.expect("it took a second"), ErrorKind::Unavailable, "when it has finished", "loading the dataset");
 }
 
 #[tokio::test]

@@ -61,6 +61,6 @@ async fn point_2_a_command_that_the_user_may_not_run_is_named_with_the_rule_that
         }
     }
     let error = without(&server, &["resetkeys", "~shop:*"]).await;
-    assert!(error.to_string().contains("has to begin with the backend's prefix"), "{error}");
+    assert!(error.to_string().contains("does not match the backend's prefix"), "{error}");
     assert!(!error.to_string().contains("may not run"), "{error}");
 }

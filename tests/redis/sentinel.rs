@@ -79,7 +79,7 @@ async fn point_1_a_name_that_no_sentinel_knows_is_an_error_when_connecting() {
     let builder = || RedisBackend::builder().deadline(PATIENCE);
     let error = connect(builder(), vec![sentinel.url()], "limit".to_owned()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("the Sentinels know no primary of this name"), "{error}");
+    assert!(error.to_string().contains("the Sentinels report no running primary of this name"), "{error}");
     assert!(
         connect(builder().lazy(), vec![sentinel.url()], "limit".to_owned()).await.is_ok(),
         "it does not connect yet"
