@@ -16,8 +16,7 @@ use super::Error;
 /// use tollgate::backend::BackendFuture;
 /// use tollgate::backend::{Error, ErrorKind};
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
 /// assert_eq!(BackendFuture::ready(Ok(7)).await?, 7);
 /// assert_eq!(BackendFuture::boxed(async { Ok(7) }).await?, 7);
 ///
@@ -27,8 +26,7 @@ use super::Error;
 ///
 /// let failed = BackendFuture::<()>::ready(Err(Error::new(ErrorKind::Unsupported, "cannot settle"))).await;
 /// assert!(failed.is_err());
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[must_use = "a failure of the backend is only seen by awaiting its future"]
 pub struct BackendFuture<T>(Inner<T>);

@@ -91,16 +91,14 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 ///
 /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::LimitError> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
 /// let calls = Arc::new(AtomicU64::new(0));
 /// let limiter = RateLimiter::new(Counted { inner: MemoryBackend::new(), calls: Arc::clone(&calls) });
 /// limiter.limit(&API, "ada").await?;
 /// limiter.remaining(&API, "ada").await?; // only peeks
 /// assert_eq!(calls.load(Ordering::Relaxed), 1);
 /// assert_eq!(limiter.stats().rows, Some(1));
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Decides every take, and stores all of them, or none if one is denied. Eager: see the contract.
@@ -305,8 +303,7 @@ impl RowId<'_> {
 /// use tollgate::backend::{Backend, RowId, Take};
 /// use tollgate::{key::Secret, policy::PolicyName, Key, MemoryBackend, Quota, DAY};
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let (policy, key) = (PolicyName::new("daily"), Secret::random().digest(&Key::from("ada")));
 /// let take = Take::new(RowId { policy: &policy, key }, &Quota::fixed_window(500, DAY), Ask::cost(3));
 /// assert!(take.quota.phase().is_some()); // this key's days
@@ -314,8 +311,7 @@ impl RowId<'_> {
 /// let steps = MemoryBackend::new().acquire(&[take]).await?;
 /// assert!(steps.all_granted());
 /// assert_eq!(steps[0].state.spent, 3.0);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
@@ -368,8 +364,7 @@ impl OwnedTake {
 /// use tollgate::backend::{Adjustment, Backend, RowId, Take};
 /// use tollgate::{key::Secret, policy::PolicyName, Key, MemoryBackend, Quota, MINUTE};
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let backend = MemoryBackend::new();
 /// let (policy, key) = (PolicyName::new("tokens"), Secret::random().digest(&Key::from("ada")));
 /// let row = RowId { policy: &policy, key };
@@ -379,8 +374,7 @@ impl OwnedTake {
 /// let receipt = ChargeRecord::new(1000, &steps[0]).expect("granted");
 /// backend.settle(&[Adjustment { row, quota: take.quota, receipt, actual: 501_000 }]).await?;
 /// assert!(backend.peek(&[take]).await?[0].state.spent > 400_000.0); // some tokens are refilled already
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs)] // A new field would be a new contract.

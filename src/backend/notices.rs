@@ -24,7 +24,7 @@ use super::BackendFuture;
 /// use tollgate::backend::{BackendFuture, NoticeChannel, NoticeSubscriber, Notice};
 ///
 /// /// A channel within one process: notices by topic, and subscribers. A complete one also drops expired notices.
-/// #[derive(Default)]
+/// #[derive(Debug, Default)]
 /// struct Channel(Mutex<(BTreeMap<Vec<u8>, Notice>, Vec<Weak<dyn NoticeSubscriber>>)>);
 ///
 /// impl NoticeChannel for Channel {
@@ -48,9 +48,6 @@ use super::BackendFuture;
 ///         subscribers.push(subscriber);
 ///     }
 /// }
-/// # impl std::fmt::Debug for Channel {
-/// #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str("Channel") }
-/// # }
 ///
 /// #[derive(Default)]
 /// struct Subscriber(Mutex<Vec<Notice>>);
@@ -58,9 +55,7 @@ use super::BackendFuture;
 /// impl NoticeSubscriber for Subscriber {
 ///     fn receive(&self, notices: Vec<Notice>, all: bool) {
 ///         let mut known = self.0.lock().unwrap();
-///         if all {
-///             known.clear();
-///         }
+///         known.retain(|_| !all);
 ///         known.extend(notices);
 ///     }
 /// }

@@ -19,19 +19,25 @@ use crate::sync::tasks::Handle;
 
 /// Builds a [`RedisBackend`].
 ///
-/// ```no_run
+/// ```
 /// use std::time::Duration;
-/// use tollgate::backend::RedisBackend;
+/// use tollgate::{backend::{ErrorKind, RedisBackend}, key::Secret, Policy, Quota, RateLimiter, MINUTE};
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
-/// let backend = RedisBackend::builder()
+/// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+///
+/// # fn secret_of_all_processes() -> [u8; 16] { [7; 16] }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
+/// let builder = RedisBackend::builder()
 ///     .prefix("shop:limits")
 ///     .deadline(Duration::from_millis(30))
-///     .connect("redis://127.0.0.1")
-///     .await?;
-/// # Ok(())
-/// # }
+///     .secret(Secret::new(secret_of_all_processes()))
+///     .notices_every(Duration::ZERO) // quotas never change at run time, and each process keeps its blocks to itself
+///     .lazy(); // starts even though there is no server on port 1
+/// assert!(!format!("{builder:?}").contains('7')); // the secret is not shown
+/// let limiter = RateLimiter::new(builder.connect("redis://127.0.0.1:1").await?);
+/// let error = limiter.try_limit(&API, "ada").await.unwrap_err();
+/// assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout));
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 pub struct RedisBackendBuilder {
@@ -79,22 +85,6 @@ impl RedisBackendBuilder {
 
     /// Connects on the first call. A process that starts during an outage begins in its
     /// [failure mode](crate::FailureMode) instead of failing to start; a wrong address is not reported at startup either.
-    ///
-    /// ```
-    /// use tollgate::backend::RedisBackend;
-    /// use tollgate::{backend::ErrorKind, Policy, Quota, RateLimiter, MINUTE};
-    ///
-    /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::backend::Error> {
-    /// // There is no server on port 1, but the program starts.
-    /// let limiter = RateLimiter::new(RedisBackend::builder().lazy().connect("redis://127.0.0.1:1").await?);
-    /// let error = limiter.try_limit(&API, "ada").await.unwrap_err();
-    /// assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout));
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn lazy(mut self) -> RedisBackendBuilder {
         self.lazy = true;
@@ -106,15 +96,6 @@ impl RedisBackendBuilder {
     ///
     /// The default is derived from the prefix, so anyone who can read the server can guess keys, such as addresses, and
     /// find their rows. Set your own secret if keys are personal data.
-    ///
-    /// ```
-    /// use tollgate::backend::RedisBackend;
-    /// use tollgate::key::Secret;
-    ///
-    /// # fn secret_of_all_processes() -> [u8; 16] { [7; 16] }
-    /// let builder = RedisBackend::builder().secret(Secret::new(secret_of_all_processes()));
-    /// assert!(!format!("{builder:?}").contains('7')); // not shown
-    /// ```
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RedisBackendBuilder {
         self.secret = Some(secret);
@@ -124,14 +105,6 @@ impl RedisBackendBuilder {
     /// Sets how often each process polls for changes that others made at run time
     /// ([quotas](crate::RateLimiter::set_quota), blocks). Defaults to 500 ms, which spreads a change within a second.
     /// Zero disables both polling and publishing.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::backend::RedisBackend;
-    ///
-    /// // Quotas never change at run time, and each process keeps its blocks to itself.
-    /// let builder = RedisBackend::builder().notices_every(Duration::ZERO);
-    /// ```
     #[must_use]
     pub fn notices_every(mut self, period: Duration) -> RedisBackendBuilder {
         self.poll_interval = period;
@@ -170,29 +143,23 @@ impl RedisBackendBuilder {
     ///
     /// ```no_run
     /// use std::sync::Arc;
-    ///
     /// use redis::sentinel::{SentinelClient, SentinelServerType::Master}; // feature `sentinel` of the crate `redis`
     /// use tokio::sync::Mutex;
     /// use tollgate::backend::RedisBackend;
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let sentinels = vec!["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
     /// let client = Arc::new(Mutex::new(SentinelClient::build(sentinels, "mymaster".to_owned(), None, Master)?));
-    /// let backend = RedisBackend::builder()
-    ///     .connect_with(move || {
-    ///         let client = Arc::clone(&client);
-    ///         async move { client.lock().await.get_async_connection().await }
-    ///     })
-    ///     .await?;
-    /// # Ok(())
-    /// # }
+    /// let backend = RedisBackend::builder().connect_with(move || {
+    ///     let client = Arc::clone(&client);
+    ///     async move { client.lock().await.get_async_connection().await }
+    /// }).await?;
+    /// # Ok(()) }
     /// ```
     ///
-    /// The backend calls the function again after a connection error, and when the server has become a read-only replica.
-    /// Calls never overlap. An attempt must finish within the [deadline](RedisBackendBuilder::deadline) of the decision
-    /// that needs the connection. While the server is unreachable, attempts are made in the background, each limited to
-    /// half a second, or to the deadline if that is longer.
+    /// The backend calls it again after a connection error, and when the server has become a read-only replica; calls never
+    /// overlap. An attempt ends with the [deadline](RedisBackendBuilder::deadline) of the decision that needs it. During an
+    /// outage, attempts run in the background, each for up to half a second, or the deadline if longer.
     ///
     /// # Errors
     /// As for [`RedisBackend::connect`].
@@ -207,16 +174,6 @@ impl RedisBackendBuilder {
     }
 
     /// Connects to a cluster: see [`RedisBackend::connect_cluster`].
-    ///
-    /// ```no_run
-    /// use tollgate::backend::RedisBackend;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::backend::Error> {
-    /// let backend = RedisBackend::builder().prefix("shop:limits").connect_cluster(["redis://10.0.0.5:6379"]).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     /// As for [`RedisBackend::connect`].
@@ -246,14 +203,10 @@ impl RedisBackendBuilder {
     /// reconnect without the backend's help.
     ///
     /// ```no_run
-    /// use tollgate::backend::RedisBackend;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let client = redis::Client::open("redis://127.0.0.1")?;
-    /// let backend = RedisBackend::builder().connection(client.get_multiplexed_async_connection().await?);
-    /// # Ok(())
-    /// # }
+    /// let backend = tollgate::backend::RedisBackend::builder().connection(client.get_multiplexed_async_connection().await?);
+    /// # Ok(()) }
     /// ```
     ///
     /// # Panics
@@ -266,15 +219,10 @@ impl RedisBackendBuilder {
     /// client repeats a command when its connection breaks, which may charge twice.
     ///
     /// ```no_run
-    /// use redis::cluster::ClusterClientBuilder;
-    /// use tollgate::backend::RedisBackend;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let client = ClusterClientBuilder::new(["redis://10.0.0.5:6379"]).retries(0).build()?;
-    /// let backend = RedisBackend::builder().cluster_connection(client.get_async_connection().await?);
-    /// # Ok(())
-    /// # }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = redis::cluster::ClusterClientBuilder::new(["redis://10.0.0.5:6379"]).retries(0).build()?;
+    /// let backend = tollgate::backend::RedisBackend::builder().cluster_connection(client.get_async_connection().await?);
+    /// # Ok(()) }
     /// ```
     ///
     /// # Panics

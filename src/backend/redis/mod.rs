@@ -37,29 +37,24 @@ pub use builder::RedisBackendBuilder;
 /// Stores rows on a Redis or Valkey server (6.2 or newer), shared by all processes that connect to it.
 ///
 /// ```no_run
-/// use tollgate::backend::RedisBackend;
-/// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-///
+/// # use tollgate::{Policy, Quota, RateLimiter, MINUTE, backend::RedisBackend};
 /// static API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::new(RedisBackend::connect("redis://127.0.0.1").await?);
 /// limiter.limit(&API, "ada").await?;
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 ///
 /// - **Exact.** One script call decides all charges of a request, all or none, on the server's clock, with the arithmetic
 ///   of the memory backend to the last bit. Requests that wait at the same time share a call; each is decided separately,
 ///   in the order of arrival.
-/// - **Small.** A row is a string of 40 bytes that the server drops when it has expired, or shortly after. A denial writes
-///   nothing.
+/// - **Small.** A row is a string of 40 bytes, which the server drops soon after it expires. A denial writes nothing.
 /// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). While the server does not
 ///   reply, calls fail immediately. A charge that may have been made is never sent again.
 /// - **Private.** Keys are hashed under a secret before they leave the process.
 ///
-/// Clones share the connection, the queues and the circuit breaker.
+/// Clones share one connection.
 #[derive(Clone)]
 pub struct RedisBackend {
     batcher: Arc<Batcher>,
@@ -93,15 +88,10 @@ impl RedisBackend {
     /// calls in the meantime, and refunds may be [forfeited](crate::Receipt#what-can-be-given-back).
     ///
     /// ```no_run
-    /// use tollgate::backend::RedisBackend;
-    /// use tollgate::RateLimiter;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::backend::Error> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
     /// let nodes = ["redis://10.0.0.5:6379", "redis://10.0.0.6:6379"];
-    /// let limiter = RateLimiter::new(RedisBackend::connect_cluster(nodes).await?);
-    /// # Ok(())
-    /// # }
+    /// let backend = tollgate::backend::RedisBackend::connect_cluster(nodes).await?;
+    /// # Ok(()) }
     /// ```
     ///
     /// # Errors
@@ -163,7 +153,6 @@ impl RedisBackend {
 
     /// Decides slot by slot, in ascending order, and refunds the charges if a later slot denies or fails.
     async fn decide_by_slots(self, takes: Vec<OwnedTake>, store: bool) -> Result<Steps, Error> {
-        // One deadline for all slots.
         let began = Instant::now();
         let slot_of = |i: &usize| self.slot(takes[*i].key);
         let mut order: Vec<usize> = (0..takes.len()).collect();
@@ -198,7 +187,6 @@ impl RedisBackend {
         Ok(steps.into_iter().flatten().collect())
     }
 
-    /// Refunds charges in the background.
     fn refund(&self, takes: &[OwnedTake], charged: &[usize], steps: &[Option<Step>]) {
         for i in charged.iter().rev() {
             let OwnedTake { policy, key, quota, ask } = &takes[*i];
