@@ -5,9 +5,8 @@ use std::fmt;
 
 /// The error of a backend that could not decide; never a denial.
 ///
-/// The message begins with the [kind](ErrorKind) and ends with advice. The cause, such as an error of the Redis client,
-/// is the `source()`, which the message does not repeat: log both. With feature `axum`, the error is a response: 503
-/// Service Unavailable.
+/// The message begins with the [kind](ErrorKind) and ends with advice. It does not repeat the cause, which is the
+/// `source()`: log both. With feature `axum`, the error is a 503 response.
 ///
 /// ```
 /// use std::error::Error as _;

@@ -13,8 +13,7 @@ use super::Error;
 /// Polling it again after completion panics.
 ///
 /// ```
-/// use tollgate::backend::BackendFuture;
-/// use tollgate::backend::{Error, ErrorKind};
+/// use tollgate::backend::{BackendFuture, Error, ErrorKind};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
 /// assert_eq!(BackendFuture::ready(Ok(7)).await?, 7);

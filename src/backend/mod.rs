@@ -31,52 +31,43 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 
 /// Stores rows, and decides charges on them.
 ///
-/// Applications call [`RateLimiter`](crate::RateLimiter) instead; this trait is for implementers of backends. An
-/// implementation must pass the suite in `tollgate::backend::conformance` (feature `conformance`).
+/// This trait is for implementers of backends; applications call [`RateLimiter`](crate::RateLimiter). Implementations
+/// must pass the suite in `tollgate::backend::conformance` (feature `conformance`).
 ///
 /// # Contract
 /// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call at one instant, each after what the takes
-///   before it would spend, and stores all of them, or none if one is denied. Two calls on the same row never both see
-///   the state from before either.
-/// - **Repeated rows.** A row named twice in a call is charged for both takes or for neither. The retry time of a denial
-///   covers all takes of the row, since the retry will ask for all of them.
-/// - **Exact arithmetic.** Decisions equal those of [`algorithm::step_all`](crate::algorithm::step_all) on the rows, the
-///   takes and the backend's time, to the last bit of `spent` and the microsecond of a wait: lock the rows, load them,
-///   call `step_all`, store them.
-/// - **The backend's time.** Decisions follow one clock: the process's in memory, the server's where processes share rows.
+///   before it would spend, and stores all of them, or none if one is denied. Two calls on a row never both see the
+///   same prior state. A row named twice is charged for both takes or for neither; the retry time of a denial covers
+///   both.
+/// - **Exact.** Decisions equal those of [`algorithm::step_all`](crate::algorithm::step_all) on the locked rows, the
+///   takes and the time, to the last bit of `spent` and the microsecond of a wait.
+/// - **One clock.** Time is the backend's: the process's clock in memory, the server's where processes share rows.
 /// - **Lost rows forgive.** A backend may lose a row; its key starts afresh. It must never invent spending, nor allow a
 ///   denied key only because it has no room to remember it.
-/// - **Eager.** Acquiring, settling and resetting start when they are called, and finish even if the future is dropped
-///   unpolled: a client cannot avoid a charge by disconnecting, and a dropped caller can still refund. A backend on a
-///   network runs them in a task of their own.
-/// - **At most once.** A charge is never undone or repeated behind the caller's back, and a charge with an unknown outcome
-///   (a timeout) is never sent again. A backend may give up a charge that has waited too long in a queue: it is then not
-///   made, and the future returns an [`Error`].
+/// - **Eager.** Acquiring, settling and resetting start when called, and finish even if the future is dropped unpolled:
+///   a client cannot avoid a charge by disconnecting, and a dropped caller can still refund. A network backend spawns a
+///   task.
+/// - **At most once.** A charge is never undone or repeated behind the caller's back; after a timeout, it is never sent
+///   again. A charge that has waited too long in a queue may be given up with an [`Error`]; it is then not made.
 /// - **Errors are not denials.** A backend that cannot decide returns an [`Error`].
 /// - **Non-blocking.** Calls do not block; return a [ready](BackendFuture::ready) future where possible.
 ///
-/// # Examples
 /// A backend that counts the calls to another one. A wrapper forwards every method, including those with a default:
 ///
 /// ```
-/// use std::sync::atomic::{AtomicU64, Ordering};
-/// use std::sync::Arc;
-/// use tollgate::algorithm::Micros;
-/// use tollgate::backend::{Adjustment, Backend, BackendFuture, NoticeChannel, RowId, Steps, Take, Health};
-/// use tollgate::{clock::{Clock, Sleep}, key::Secret, policy::PolicyName, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
+/// # use tollgate::{algorithm::Micros, clock::{Clock, Sleep}, key::Secret, policy::PolicyName};
+/// # use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
+/// # use tollgate::backend::{Adjustment, Backend, BackendFuture, NoticeChannel, RowId, Steps, Take, Health};
+/// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
 ///
 /// #[derive(Debug)]
-/// struct Counted<B> {
-///     inner: B,
-///     calls: Arc<AtomicU64>,
-/// }
+/// struct Counted<B> { inner: B, calls: Arc<AtomicU64> }
 ///
 /// impl<B: Backend> Backend for Counted<B> {
 ///     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
 ///         self.calls.fetch_add(1, Ordering::Relaxed);
 ///         self.inner.acquire(takes)
 ///     }
-///
 ///     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> { self.inner.peek(takes) }
 ///     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> { self.inner.settle(settlements) }
 ///     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> { self.inner.reset(rows) }
@@ -89,8 +80,7 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 ///     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> { self.inner.rows_by_policy() }
 /// }
 ///
-/// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-///
+/// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
 /// let calls = Arc::new(AtomicU64::new(0));
 /// let limiter = RateLimiter::new(Counted { inner: MemoryBackend::new(), calls: Arc::clone(&calls) });
@@ -101,10 +91,8 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// # Ok(()) }
 /// ```
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
-    /// Decides every take, and stores all of them, or none if one is denied. Eager: see the contract.
-    ///
-    /// The future returns one step for each take, in their order. In a denied call, the steps of takes that fit on their
-    /// own show their rows unchanged.
+    /// Decides every take, and stores all of them, or none if one is denied. Returns one step for each take, in order.
+    /// In a denied call, steps that would have been granted show their rows unchanged.
     ///
     /// # Errors
     /// The future fails if the backend cannot decide, never for a denial.
@@ -116,38 +104,34 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// As for [`acquire`](Backend::acquire).
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
-    /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row separately. Eager: see the contract.
-    ///
-    /// The future returns whether every settlement took effect: `false` if the refund of one of them is forfeited
-    /// ([`algorithm::takes_effect`](crate::algorithm::takes_effect)).
+    /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row separately. Returns whether all of them
+    /// [took effect](crate::algorithm::takes_effect): `false` if a refund was forfeited.
     ///
     /// # Errors
     /// The future fails if the backend does not know whether the settlements were made.
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool>;
 
-    /// Removes rows, and returns how many of them existed. Eager: see the contract.
-    ///
-    /// An expired row counts or not. A row named twice counts once.
+    /// Removes rows, and returns how many of them existed. A row named twice counts once; an expired row may count.
     ///
     /// # Errors
     /// The future fails if the backend does not know whether the rows were removed.
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize>;
 
-    /// Returns the secret with which limiters on this backend hash keys unless they are given another one. A backend that
-    /// several processes share needs one. `None`, the default, lets each limiter draw its own.
+    /// Returns the default secret with which limiters hash keys; required if processes share the rows. `None`, the
+    /// default, lets each limiter draw its own.
     fn secret(&self) -> Option<Secret> {
         None
     }
 
-    /// Returns a future that completes once the backend's time reaches `instant`, for a backend whose time differs from
-    /// the machine's, as with a [`ManualClock`](crate::clock::ManualClock). `None`, the default: any timer will do.
+    /// Returns a future that completes when the backend's time reaches `instant`, if its time is not the machine's, as
+    /// with a [`ManualClock`](crate::clock::ManualClock). `None`, the default: any timer will do.
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         let _ = instant;
         None
     }
 
-    /// Returns the clock of this process that the backend follows, if that is not the machine's. Limiters use the same
-    /// clock for their own state, such as blocks. `None`, the default, means the machine's clock.
+    /// Returns the clock of this process that the backend follows. Limiters use it for their own state, such as blocks.
+    /// `None`, the default, means the machine's clock.
     fn clock(&self) -> Option<Arc<dyn Clock>> {
         None
     }
@@ -157,20 +141,19 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns the channel on which limiters on this backend publish run-time changes to each other. `None`, the default:
-    /// changes stay within each limiter.
+    /// Returns the channel for run-time changes. `None`, the default: changes stay within each limiter.
     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
         None
     }
 
-    /// Returns the backend's health, part of [`RateLimiter::stats`](crate::RateLimiter::stats). Defaults to
-    /// [`Health::default`], which reports nothing.
+    /// Returns the health that [`RateLimiter::stats`](crate::RateLimiter::stats) reports. Defaults to
+    /// [`Health::default`].
     fn health(&self) -> Health {
         Health::default()
     }
 
-    /// Returns the number of rows held in this process for each policy, largest first. Policies beyond a bound are
-    /// counted together as `(others)`. Defaults to an empty list.
+    /// Returns the number of rows in this process for each policy, largest first. Policies beyond a bound are counted
+    /// together as `(others)`. Defaults to an empty list.
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         Vec::new()
     }
@@ -179,8 +162,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 /// The health of a backend, as far as it knows without asking a server.
 ///
 /// ```
-/// use tollgate::backend::Backend;
-/// use tollgate::MemoryBackend;
+/// use tollgate::{MemoryBackend, backend::Backend};
 ///
 /// let health = MemoryBackend::new().health();
 /// assert_eq!((health.rows, health.circuit_open, health.pending_notices), (Some(0), None, 0));
@@ -270,10 +252,9 @@ delegate! {
 /// use tollgate::backend::RowId;
 /// use tollgate::{key::Secret, policy::PolicyName, Key};
 ///
-/// let (api, login) = (PolicyName::new("api"), PolicyName::new("login"));
 /// let key = Secret::random().digest(&Key::from("ada"));
-/// let (one, other) = (RowId { policy: &api, key }, RowId { policy: &login, key });
-/// assert_ne!(one.digest(), other.digest());
+/// let digest = |policy| RowId { policy: &PolicyName::new(policy), key }.digest();
+/// assert_ne!(digest("api"), digest("login"));
 /// ```
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs)] // A key and a policy are what a row is.
@@ -299,15 +280,13 @@ impl RowId<'_> {
 /// A charge on one row under a quota, as the backend sees it.
 ///
 /// ```
-/// use tollgate::algorithm::Ask;
-/// use tollgate::backend::{Backend, RowId, Take};
+/// use tollgate::{algorithm::Ask, backend::{Backend, RowId, Take}};
 /// use tollgate::{key::Secret, policy::PolicyName, Key, MemoryBackend, Quota, DAY};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let (policy, key) = (PolicyName::new("daily"), Secret::random().digest(&Key::from("ada")));
 /// let take = Take::new(RowId { policy: &policy, key }, &Quota::fixed_window(500, DAY), Ask::cost(3));
-/// assert!(take.quota.phase().is_some()); // this key's days
-///
+/// assert!(take.quota.phase().is_some()); // the boundaries of this key's days
 /// let steps = MemoryBackend::new().acquire(&[take]).await?;
 /// assert!(steps.all_granted());
 /// assert_eq!(steps[0].state.spent, 3.0);
@@ -360,17 +339,14 @@ impl OwnedTake {
 /// A settlement: replaces the cost of an earlier charge by `actual`.
 ///
 /// ```
-/// use tollgate::algorithm::{Ask, ChargeRecord};
-/// use tollgate::backend::{Adjustment, Backend, RowId, Take};
+/// use tollgate::{algorithm::{Ask, ChargeRecord}, backend::{Adjustment, Backend, RowId, Take}};
 /// use tollgate::{key::Secret, policy::PolicyName, Key, MemoryBackend, Quota, MINUTE};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let backend = MemoryBackend::new();
-/// let (policy, key) = (PolicyName::new("tokens"), Secret::random().digest(&Key::from("ada")));
-/// let row = RowId { policy: &policy, key };
+/// let row = RowId { policy: &PolicyName::new("tokens"), key: Secret::random().digest(&Key::from("ada")) };
 /// let take = Take::new(row, &Quota::token_bucket(1_000_000, MINUTE), Ask::cost(1000));
 /// let steps = backend.acquire(&[take]).await?;
-///
 /// let receipt = ChargeRecord::new(1000, &steps[0]).expect("granted");
 /// backend.settle(&[Adjustment { row, quota: take.quota, receipt, actual: 501_000 }]).await?;
 /// assert!(backend.peek(&[take]).await?[0].state.spent > 400_000.0); // some tokens are refilled already

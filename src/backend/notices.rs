@@ -9,18 +9,17 @@ use super::BackendFuture;
 /// A publish/subscribe channel between the limiters on a backend.
 ///
 /// # Contract
-/// - The channel keeps one notice for each topic, the last one published, until it is withdrawn or expires. The number of
-///   notices is bounded; when the channel is full, notices that expire are dropped first.
-/// - A [subscriber](NoticeChannel::subscribe) first receives all current notices, and then each newly published one from
-///   any limiter, in the order of publication and within a delay that the channel documents. When the channel cannot
-///   determine what a subscriber missed, it delivers all current notices again.
+/// - The channel keeps one notice for each topic, the last one published, until it is withdrawn or expires. The number
+///   of notices is bounded; when the channel is full, notices that expire are dropped first.
+/// - A [subscriber](NoticeChannel::subscribe) receives all current notices, and then each one that any limiter
+///   publishes, in order and within a delay that the channel documents. If it may have missed one, it receives all of
+///   them again.
 /// - **Publishing is eager**: it finishes even if the future is dropped. When the future completes, subscribers of the
 ///   same process have received the notice.
 /// - A lost notice counts as withdrawn.
 ///
 /// ```
-/// use std::collections::BTreeMap;
-/// use std::sync::{Arc, Mutex, Weak};
+/// use std::{collections::BTreeMap, sync::{Arc, Mutex, Weak}};
 /// use tollgate::backend::{BackendFuture, NoticeChannel, NoticeSubscriber, Notice};
 ///
 /// /// A channel within one process: notices by topic, and subscribers. A complete one also drops expired notices.
@@ -34,12 +33,9 @@ use super::BackendFuture;
 ///             notices.insert(notice.topic.clone(), notice.clone());
 ///             subscribers.clone()
 ///         };
-///         for subscriber in subscribers.iter().filter_map(Weak::upgrade) {
-///             subscriber.receive(vec![notice.clone()], false);
-///         }
+///         subscribers.iter().filter_map(Weak::upgrade).for_each(|to| to.receive(vec![notice.clone()], false));
 ///         BackendFuture::ready(Ok(()))
 ///     }
-///
 ///     fn subscribe(&self, subscriber: Weak<dyn NoticeSubscriber>) {
 ///         let (notices, subscribers) = &mut *self.0.lock().unwrap();
 ///         if let Some(subscriber) = subscriber.upgrade() {
@@ -95,9 +91,7 @@ pub trait NoticeSubscriber: Send + Sync + 'static {
 /// A message on a [`NoticeChannel`]: a topic, its text and its lifetime.
 ///
 /// ```
-/// use tollgate::backend::Notice;
-/// use tollgate::HOUR;
-///
+/// # use tollgate::{backend::Notice, HOUR};
 /// let blocked = Notice { topic: b"mallory".to_vec(), text: Some("blocked".into()), lasts: Some(HOUR) };
 /// let withdrawn = Notice { text: None, lasts: None, ..blocked.clone() };
 /// assert_eq!(withdrawn.topic, blocked.topic);

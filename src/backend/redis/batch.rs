@@ -13,7 +13,6 @@ use super::wire::{Arguments, Foreign, Reply};
 use crate::algorithm::{Ask, ChargeRecord, Line, Quota, State, settle, step_all, takes_effect};
 use crate::backend::{Error, ErrorKind, Steps};
 
-/// A queued operation.
 #[derive(Debug)]
 pub(super) struct Operation {
     pub(super) action: Action,
@@ -77,7 +76,6 @@ impl Action {
     }
 }
 
-/// The operations of one script call.
 #[derive(Debug)]
 pub(super) struct Batch {
     operations: Vec<Operation>,

@@ -29,7 +29,6 @@ pub(super) enum TripReason {
     Failed(RedisError),
 }
 
-/// Whether a call may be made.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Permit {
     Granted,

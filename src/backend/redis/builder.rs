@@ -75,27 +75,26 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Sets the longest time that a decision may take, including its time in the queue. Defaults to 100 ms; the minimum is
-    /// 1 ms.
+    /// Sets the longest time that a decision may take, queueing included. Defaults to 100 ms, with a minimum of 1 ms.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> RedisBackendBuilder {
         self.deadline = deadline.max(Duration::from_millis(1));
         self
     }
 
-    /// Connects on the first call. A process that starts during an outage begins in its
-    /// [failure mode](crate::FailureMode) instead of failing to start; a wrong address is not reported at startup either.
+    /// Connects on the first call. During an outage, or with a wrong address, the process starts in its
+    /// [failure mode](crate::FailureMode).
     #[must_use]
     pub fn lazy(mut self) -> RedisBackendBuilder {
         self.lazy = true;
         self
     }
 
-    /// Sets the secret with which limiters on this backend hash keys. It must be the same in every process; a process with
-    /// another secret counts separately, without a warning.
+    /// Sets the secret with which limiters hash keys. A process with another secret counts separately, without a
+    /// warning.
     ///
-    /// The default is derived from the prefix, so anyone who can read the server can guess keys, such as addresses, and
-    /// find their rows. Set your own secret if keys are personal data.
+    /// The default is derived from the prefix, so anyone who can read the server can test guesses of keys, such as
+    /// addresses. Set your own secret if keys are personal data.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RedisBackendBuilder {
         self.secret = Some(secret);
@@ -111,17 +110,11 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Connects to one server: see [`RedisBackend::connect`].
-    ///
-    /// # Errors
-    /// As for [`RedisBackend::connect`].
-    ///
-    /// # Panics
-    /// Panics outside of a tokio runtime.
+    /// Connects to one server. See [`RedisBackend::connect`], also for errors and panics.
     pub async fn connect(self, url: &str) -> Result<RedisBackend, Error> {
         let info = parse_url(url)?.set_tcp_settings(link::tcp());
-        // A user with the documented permissions may not run `CLIENT SETINFO` on Redis 7.2 or Valkey, and each connection
-        // would add an entry to the server's ACL LOG.
+        // A user with the documented permissions may not run `CLIENT SETINFO` on Redis 7.2 or Valkey, and each
+        // connection would add an entry to the server's ACL LOG.
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.set_redis_settings(settings);
         let address = info.addr().to_string();
@@ -129,7 +122,6 @@ impl RedisBackendBuilder {
         let connector = ServerConnector::new(move || {
             let client = client.clone();
             async move {
-                // Each decision has its own deadline.
                 let config = AsyncConnectionConfig::new();
                 let config = config.set_connection_timeout(Some(link::CONNECT_TIMEOUT)).set_response_timeout(None);
                 client.get_multiplexed_async_connection_with_config(&config).await
@@ -157,9 +149,9 @@ impl RedisBackendBuilder {
     /// # Ok(()) }
     /// ```
     ///
-    /// The backend calls it again after a connection error, and when the server has become a read-only replica; calls never
-    /// overlap. An attempt ends with the [deadline](RedisBackendBuilder::deadline) of the decision that needs it. During an
-    /// outage, attempts run in the background, each for up to half a second, or the deadline if longer.
+    /// The backend calls it again after a connection error, and when the server has become a read-only replica; calls
+    /// never overlap. An attempt ends with the [deadline](RedisBackendBuilder::deadline) of the decision that needs it.
+    /// During an outage, attempts run in the background, each for up to half a second, or the deadline if longer.
     ///
     /// # Errors
     /// As for [`RedisBackend::connect`].
@@ -173,13 +165,7 @@ impl RedisBackendBuilder {
         self.checked(Link::Server(Box::new(Reconnecting::new(ServerConnector::new(connect)))), "connect_with").await
     }
 
-    /// Connects to a cluster: see [`RedisBackend::connect_cluster`].
-    ///
-    /// # Errors
-    /// As for [`RedisBackend::connect`].
-    ///
-    /// # Panics
-    /// Panics outside of a tokio runtime.
+    /// Connects to a cluster. See [`RedisBackend::connect_cluster`], also for errors and panics.
     pub async fn connect_cluster<U: AsRef<str>>(
         self,
         urls: impl IntoIterator<Item = U>,
@@ -205,7 +191,8 @@ impl RedisBackendBuilder {
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let client = redis::Client::open("redis://127.0.0.1")?;
-    /// let backend = tollgate::backend::RedisBackend::builder().connection(client.get_multiplexed_async_connection().await?);
+    /// let connection = client.get_multiplexed_async_connection().await?;
+    /// let backend = tollgate::backend::RedisBackend::builder().connection(connection);
     /// # Ok(()) }
     /// ```
     ///
@@ -215,8 +202,8 @@ impl RedisBackendBuilder {
         self.build(Link::UserProvided { connection: Box::new(connection), is_cluster: false })
     }
 
-    /// Uses your own connection to a cluster, such as a `ClusterConnection`. Build it with `retries(0)`: by default that
-    /// client repeats a command when its connection breaks, which may charge twice.
+    /// Uses your own connection to a cluster, such as a `ClusterConnection`. Build it with `retries(0)`: by default
+    /// that client repeats a command when its connection breaks, which may charge twice.
     ///
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -244,7 +231,7 @@ impl RedisBackendBuilder {
             Ok(answer) => answer.map(|()| backend).map_err(|error| error.at(address)),
             Err(_) => {
                 let message = format!(
-                    "the Redis server did not reply within {time:?}; check the address, or use `lazy()` to start without it"
+                    "the Redis server did not reply within {time:?}; check the address, or start without it: `lazy()`"
                 );
                 Err(Error::new(ErrorKind::Unavailable, message).at(address))
             }
@@ -299,5 +286,4 @@ const DEFAULT_DEADLINE: Duration = Duration::from_millis(100);
 
 const DEFAULT_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The policy of a row that never exists.
 static PROBE: PolicyName = PolicyName::new("probe");

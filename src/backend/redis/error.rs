@@ -28,9 +28,9 @@ pub(super) fn server_status(error: &RedisError) -> ServerStatus {
 
 /// Returns the server's error code, as a command outside of a script would report it.
 ///
-/// A missing permission within a script is an `ERR`, with one text up to Redis 7.0 and another from 7.2 on and on Valkey.
-/// Before Redis 7, every error within a script is an `ERR` whose text ends with the original one: `@user_script: 1: -OOM
-/// command ...`, `@user_script:1: WRONGTYPE Operation ...`.
+/// A missing permission within a script is an `ERR`, with one text up to Redis 7.0 and another from 7.2 on and on
+/// Valkey. Before Redis 7, every error within a script is an `ERR` whose text ends with the original one:
+/// `@user_script: 1: -OOM command ...`, `@user_script:1: WRONGTYPE Operation ...`.
 fn code(error: &RedisError) -> &str {
     let (code, detail) = (error.code().unwrap_or_default(), error.detail().unwrap_or_default());
     if code != "ERR" {
@@ -91,7 +91,7 @@ pub(super) fn classify(error: RedisError) -> Error {
         ("MISCONF", _) => (Unavailable, "the server cannot save to disk and refuses writes; see its log"),
         ("NOREPLICAS", _) => (
             Unavailable,
-            "the server has fewer replicas than min-replicas-to-write and refuses writes; restore the replicas, or lower it",
+            "the server has fewer replicas than min-replicas-to-write and refuses writes; restore them, or lower it",
         ),
         ("WRONGTYPE", _) => (
             Protocol,

@@ -16,7 +16,6 @@ use tokio::time::timeout;
 
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The connection to a server or to a cluster.
 pub(super) enum Link {
     Server(Box<Reconnecting<ServerConnector>>),
     Cluster(Arc<Reconnecting<ClusterClient>>),
@@ -53,7 +52,6 @@ pub(super) trait Connect: Send + Sync {
     fn connect(&self) -> impl Future<Output = RedisResult<Self::Connection>> + Send;
 }
 
-/// Connects to one server, by its address or with the user's function.
 pub(super) struct ServerConnector(Box<dyn Fn() -> ConnectFuture + Send + Sync>);
 
 type ConnectFuture = Pin<Box<dyn Future<Output = RedisResult<MultiplexedConnection>> + Send>>;
@@ -74,8 +72,7 @@ impl Connect for ServerConnector {
 
     async fn connect(&self) -> RedisResult<MultiplexedConnection> {
         let mut connection = (self.0)().await?;
-        // A hanging server still accepts connections, and a charge sent there has an unknown outcome, so a harmless
-        // command goes first. An error reply is a reply too.
+        // A hanging server accepts connections too, so send a harmless command before any charge.
         connection.req_packed_command(&redis::cmd("TIME")).await?;
         Ok(connection)
     }
@@ -93,8 +90,8 @@ impl Connect for ClusterClient {
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A connection that was idle for longer is tested first: it may be closed, and a charge that was sent on it could not be
-/// sent again.
+/// A connection that was idle for longer is tested first: it may be closed, and a charge that was sent on it could not
+/// be sent again.
 const IDLE: Duration = Duration::from_secs(1);
 
 pub(super) fn tcp() -> TcpSettings {
@@ -124,7 +121,6 @@ impl<C: Connect> Reconnecting<C> {
         self.connection().await?.req_packed_command(command).await
     }
 
-    /// Returns the connection if it was used recently.
     fn recently_used(&self) -> Option<C::Connection> {
         let mut current = self.current();
         if !C::DETECTS_DEAD_CONNECTION && current.last_used.elapsed() > IDLE {
@@ -145,7 +141,6 @@ impl<C: Connect> Reconnecting<C> {
         }
         let mut connection = self.current().connection.clone();
         if let Some(idle) = &mut connection {
-            // An error reply is a reply too.
             if idle.req_packed_command(&redis::cmd("TIME")).await.is_err() {
                 connection = None;
             }
@@ -187,8 +182,8 @@ impl Reconnecting<ClusterClient> {
         Ok(values.into_iter().next().unwrap_or(Value::Nil))
     }
 
-    /// Rediscovers the cluster's nodes on a new connection, while the current one still serves the other nodes. The client
-    /// does this after a redirection, but not when a node hangs and another one has taken over its slots.
+    /// Rediscovers the cluster's nodes on a new connection, while the current one still serves the other nodes. The
+    /// client does this after a redirection, but not when a node hangs and another one has taken over its slots.
     fn replace(self: &Arc<Self>, generation: u64) {
         let Ok(one_at_a_time) = Arc::clone(&self.connecting).try_lock_owned() else { return };
         {

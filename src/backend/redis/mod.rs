@@ -46,12 +46,12 @@ pub use builder::RedisBackendBuilder;
 /// # Ok(()) }
 /// ```
 ///
-/// - **Exact.** One script call decides all charges of a request, all or none, on the server's clock, with the arithmetic
-///   of the memory backend to the last bit. Requests that wait at the same time share a call; each is decided separately,
-///   in the order of arrival.
+/// - **Exact.** One script call decides all charges of a request, all or none, on the server's clock, with the
+///   arithmetic of the memory backend to the last bit. Requests that wait at the same time share a call; each is
+///   decided separately, in the order of arrival.
 /// - **Small.** A row is a string of 40 bytes, which the server drops soon after it expires. A denial writes nothing.
-/// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). While the server does not
-///   reply, calls fail immediately. A charge that may have been made is never sent again.
+/// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). While the server does
+///   not reply, calls fail immediately. A charge that may have been made is never sent again.
 /// - **Private.** Keys are hashed under a secret before they leave the process.
 ///
 /// Clones share one connection.
@@ -83,9 +83,9 @@ impl RedisBackend {
 
     /// Connects to a cluster, whose nodes are discovered from the given ones.
     ///
-    /// All charges of one key share a slot and are decided together. Charges of several keys in one call are acquired slot
-    /// by slot, and refunded if a later one is denied. This never admits too much, but the tokens are missing to other
-    /// calls in the meantime, and refunds may be [forfeited](crate::Receipt#what-can-be-given-back).
+    /// All charges of one key share a slot and are decided together. Charges of several keys in one call are acquired
+    /// slot by slot, and refunded if a later one is denied. This never admits too much, but the tokens are missing to
+    /// other calls in the meantime, and refunds may be [forfeited](crate::Receipt#what-can-be-given-back).
     ///
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
@@ -274,7 +274,7 @@ debug_fields!(RedisBackend, |it| prefix: it.prefix, link: it.batcher.link, deadl
 fn runtime_ended() -> Error {
     Error::new(
         ErrorKind::Unavailable,
-        "the tokio runtime in which the backend was connected has shut down; connect in a runtime that outlives the backend",
+        "the tokio runtime of this backend has shut down; connect in a runtime that outlives the backend",
     )
 }
 

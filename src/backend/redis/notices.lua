@@ -1,10 +1,9 @@
 -- Publishes notices, if there are any, and returns those published since the caller's last call.
 --
 -- KEYS: notices (hash: topic -> end, '+' or '-', text), order (zset: topic by version), ends (zset: topic by end).
--- ARGV: the epoch, version and floor that the caller knows ('', 0 and 0 at first); then for each notice: topic, '+' (set) or
--- '-' (withdrawn), text, lifetime in milliseconds (0 = until withdrawn).
--- Returns epoch, time (ms), whether these are all current notices, whether there are more, version, floor, and topic, mark,
--- end and text of each.
+-- ARGV: the epoch, version and floor that the caller knows ('', 0 and 0 at first); then for each notice: topic, '+'
+-- (set) or '-' (withdrawn), text, lifetime in milliseconds (0 = until withdrawn). Returns epoch, time (ms), whether
+-- these are all current notices, whether there are more, version, floor, and topic, mark, end and text of each.
 
 local NOTICES, ORDER, ENDS = KEYS[1], KEYS[2], KEYS[3]
 local MAX_NOTICES = 100000
@@ -84,8 +83,8 @@ end
 local epoch = known[1] or ''
 local since = tonumber(ARGV[2])
 local floor = known[2] or '0'
--- Starts from the first notice if the caller knows none, another epoch or a later version (after data loss), or if it missed
--- a forgotten withdrawal, unless its paging began after that one was forgotten.
+-- Starts from the first notice if the caller knows none, another epoch or a later version (after data loss), or if it
+-- missed a forgotten withdrawal, unless its paging began after that one was forgotten.
 local all = ARGV[1] == '' or epoch ~= ARGV[1] or since > newest() or floor ~= ARGV[3] and since < tonumber(floor)
 if all then since = 0 end
 local found = {}

@@ -1,7 +1,7 @@
 //! The notice channel: three keys on the server, polled by every process.
 //!
-//! Notices have increasing versions, and a process polls for those after the last version that it knows. After data loss,
-//! or if it missed a withdrawal that the server has forgotten, it reads all notices again.
+//! Notices have increasing versions, and a process polls for those after the last version that it knows. After data
+//! loss, or if it missed a withdrawal that the server has forgotten, it reads all notices again.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -17,7 +17,6 @@ use super::script::NOTICES;
 use super::slot;
 use crate::backend::{BackendFuture, Error, ErrorKind, Notice, NoticeChannel, NoticeSubscriber};
 
-/// See [`NoticeChannel`].
 pub(super) struct RedisNoticeChannel {
     batcher: Arc<Batcher>,
     keys: [String; 3],
@@ -26,14 +25,14 @@ pub(super) struct RedisNoticeChannel {
     poll_interval: Duration,
     state: Mutex<State>,
     publish_permits: Arc<Semaphore>,
-    /// How far the subscribers have read. Locked during a call and the delivery of its notices, which keeps their order.
+    /// How far the subscribers have read. Locked during a call and the delivery of its notices, which keeps their
+    /// order.
     cursor: tokio::sync::Mutex<Cursor>,
 }
 
 #[derive(Default)]
 struct State {
     subscribers: Vec<Weak<dyn NoticeSubscriber>>,
-    /// Whether one of them has not received any notices.
     has_new_subscriber: bool,
     /// Whether the polling task is running.
     polling: bool,
@@ -52,7 +51,6 @@ struct Cursor {
     floor: Vec<u8>,
 }
 
-/// A page of notices.
 #[derive(Debug)]
 pub(super) struct NoticePage {
     cursor: Cursor,
@@ -73,10 +71,8 @@ impl RedisNoticeChannel {
         RedisNoticeChannel { batcher, keys, slot, poll_interval, state, publish_permits, cursor }
     }
 
-    /// Polls until the last subscriber is dropped.
     async fn poll(self: Arc<Self>) {
         loop {
-            // A failed exchange is repeated after the interval.
             let mut has_more = Ok(true);
             while let Ok(true) = has_more {
                 has_more = self.exchange(&[]).await;
@@ -92,8 +88,8 @@ impl RedisNoticeChannel {
         }
     }
 
-    /// Publishes `notices`, or pending ones if there are none, and delivers new notices to the subscribers. Returns whether
-    /// more notices are pending.
+    /// Publishes `notices`, or pending ones if there are none, and delivers new notices to the subscribers. Returns
+    /// whether more notices are pending.
     async fn exchange(&self, notices: &[Notice]) -> Result<bool, Error> {
         let mut cursor = self.cursor.lock().await;
         let mut pending = Vec::new();
@@ -289,7 +285,7 @@ const NO_SCRIPT: RedisErrorKind = RedisErrorKind::Server(ServerErrorKind::NoScri
 fn invalid_data() -> Error {
     Error::new(
         ErrorKind::Protocol,
-        "the notices on the server are not in the format of this version of the crate; give other versions another prefix",
+        "the notices on the server have the format of another version; give each version its own prefix",
     )
 }
 

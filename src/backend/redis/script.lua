@@ -1,7 +1,7 @@
 -- Decides operations on rows with the arithmetic of `algorithm`: the same names and the same order, on doubles.
 --
--- KEYS: rows. ARGV[1]: quotas. ARGV[2]: operations in the order of arrival. wire.rs documents their encoding and that of
--- rows and replies, and defines the constants that are not defined here.
+-- KEYS: rows. ARGV[1]: quotas. ARGV[2]: operations in the order of arrival. wire.rs documents their encoding and that
+-- of rows and replies, and defines the constants that are not defined here.
 
 local ceil, floor, min, max, fmod = math.ceil, math.floor, math.min, math.max, math.fmod
 local pack, unpack_bytes, call, pcall = struct.pack, struct.unpack, redis.call, redis.pcall
@@ -39,8 +39,8 @@ end
 -- The rows to be written.
 local rows = { unpack(found) }
 
--- The current row: the fields of `State`, and the second at which the server drops it. `clear` is in seconds, `clear_at` in
--- microseconds.
+-- The current row: the fields of `State`, and the second at which the server drops it. `clear` is in seconds,
+-- `clear_at` in microseconds.
 local drop, spent, at, carry, row_stamp, clear, clear_at
 
 -- Returns whether the value is a row with numbers in range.
@@ -256,7 +256,8 @@ end
 
 local undo = {}
 
--- Takes every line, on the rows `shift` after those that it names. Undoes them unless all are granted and `store` is set.
+-- Takes every line, on the rows `shift` after those that it names. Undoes them unless all are granted and `store` is
+-- set.
 local function decide(lines, shift, store)
   local granted, tried = true, 0
   while granted and tried < #lines do

@@ -1,6 +1,6 @@
 //! The binary encoding of script calls and replies. As text, numbers would cost the server as much as the decision.
 //!
-//! All numbers are little-endian; tokens and microseconds are doubles, as in the script. Sizes in bytes are in parentheses.
+//! All numbers are little-endian; tokens and microseconds are doubles. Other sizes in bytes are in parentheses.
 //!
 //! A row starts with a header of 8 bytes: the layout version (1), the number of windows (1; always one), a bit for each
 //! optional section (2; none are defined), and the second at which the server drops the row (4). Windows of 32 bytes
@@ -16,9 +16,9 @@
 //! - a settlement: row (2), quota (2), start, cost, actual, the receipt's spent, at, carry, due, stamp (4);
 //! - a reset: row (2).
 //!
-//! A reply: the time, a byte for each operation (1 = granted or done), and each row from before the call, zeros if it did
-//! not exist. A value that is not a row is described instead: `FOREIGN` (4), its length (4; 2^32 - 1 = another type), its
-//! first byte (1), zeros.
+//! A reply: the time, a byte for each operation (1 = granted or done), and each row from before the call, zeros if it
+//! did not exist. A value that is not a row is described instead: `FOREIGN` (4), its length (4; 2^32 - 1 = another
+//! type), its first byte (1), zeros.
 
 use super::batch::Action;
 use crate::algorithm::{Algorithm, ChargeRecord, MOST_SPENT, Micros, Quota, State};
@@ -33,7 +33,6 @@ macro_rules! shared {
 }
 
 shared! {
-    // The start of a row: version, windows, sections.
     OURS: u32 = u32::from_le_bytes([VERSION, 1, 0, 0]);
     FOREIGN: u32 = u32::MAX;
     HEADER: usize = 8;
@@ -56,7 +55,6 @@ pub(super) const VERSION: u8 = 2;
 
 const PEEK: u8 = 0;
 
-/// The arguments of a script call.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
     pub(super) quotas: Vec<u8>,
@@ -138,7 +136,6 @@ fn packed(quota: &Quota) -> Vec<u8> {
     bytes
 }
 
-/// The reply to a script call.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) now: Micros,
