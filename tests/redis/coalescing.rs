@@ -1,5 +1,4 @@
-//! Decisions that wait at the same moment travel in one script call, each decided for itself and in the order in which
-//! they came.
+//! Requests that wait at the same time share a script call, each decided separately and in order.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +12,12 @@ use crate::server::Server;
 
 static POLICY: PolicyName = PolicyName::new("together");
 
-/// So slow that nothing is paid back meanwhile.
+/// Refills no token during a test.
 fn take(key: u128, capacity: u64, cost: u64) -> Take<'static> {
     let quota = Quota::token_bucket(1, DAY).capacity(capacity).max_reserved(10);
     Take::new(RowId { policy: &POLICY, key: Digest::from_bits(key) }, &quota, Ask::cost(cost))
 }
 
-/// Script calls since the server started.
 pub(crate) fn scripts(server: &Server) -> u64 {
     let stats = info(&mut server.admin(), "commandstats");
     let calls = |line: &str| -> Option<u64> {
@@ -44,7 +42,7 @@ async fn alone_each_decision_is_a_call() {
 async fn what_waits_at_the_same_moment_travels_together() {
     let server = Server::start();
     let backend = server.backend().await;
-    // Many keys, and one that most want: each is decided for itself.
+    // Many keys, and one that most callers use.
     let keys = |i: u128| if i % 3 == 0 { i } else { 0 };
     let answers = join_all((0..3000).map(|i| backend.acquire(&[take(keys(i), 100, 1)]))).await;
     let granted = |of: fn(u128) -> bool| {
@@ -70,7 +68,7 @@ async fn first_come_first_served() {
     }
 }
 
-/// A charge sees the settlement that was posted before it, and not the one after; so do resets.
+/// A charge sees the settlements and resets that were sent before it, and not the later ones.
 #[tokio::test]
 async fn settlements_and_resets_keep_their_place() {
     let server = Server::start();
@@ -92,7 +90,7 @@ async fn settlements_and_resets_keep_their_place() {
     }
 }
 
-/// In one call, a turn that is promised to one is behind the turn of the one before it.
+/// Within a call, each reservation is due after the one before it.
 #[tokio::test]
 async fn turns_are_promised_in_order() {
     let server = Server::start();
@@ -126,20 +124,20 @@ async fn settlements_and_resets_are_carried_out_though_nobody_waits() {
     assert_eq!([steps[0].state.spent, steps[1].state.spent], [1.0, 0.0]);
 }
 
-/// A server that is slower than what is asked of it: everybody has an answer by the deadline, and who got none was not
-/// charged, unless the answer says that it is unknown.
+/// With a server slower than its callers, every call completes by the deadline, and failed calls were not charged
+/// unless the error says that they may have been.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_backs_up_answers_within_the_deadline() {
     const DEADLINE: Duration = Duration::from_millis(300);
     let server = Server::start();
     let backend = RedisBackend::builder().deadline(DEADLINE).connect(&server.url()).await.unwrap();
     backend.acquire(&[take(1, 100_000, 1)]).await.unwrap();
-    // The server holds all writes back for so long, scripts with them.
+    // Holds all writes of the server back, including scripts.
     ask::<()>(&mut server.admin(), &["CLIENT", "PAUSE", "2000", "WRITE"]);
     let begin = Instant::now();
     let answers = join_all((0..5000).map(|_| backend.acquire(&[take(1, 100_000, 1)]))).await;
     let took = begin.elapsed();
-    // A busy test machine may be late; a queue of calls that each wait for the server would be by minutes.
+    // A queue of calls that each wait for the server would be late by minutes.
     assert!(took < DEADLINE + Duration::from_secs(1), "{took:?}");
     let sure = answers.iter().filter(|answer| answer.is_ok()).count();
     let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();

@@ -1,5 +1,5 @@
-//! Whatever the server refuses: the kind says whether another try may help, the text what to do, the source what the
-//! server said, and nothing of it how to log in.
+//! Errors of the server: the kind states whether a retry may help, the text gives advice, the source is the server's
+//! error, and none contains credentials.
 
 use std::error::Error as _;
 use std::time::{Duration, Instant};
@@ -12,7 +12,6 @@ use crate::outage::{SLOW, fresh};
 use crate::ports::free_port;
 use crate::server::{PATIENCE, Server, is_redis_6};
 
-/// A server with a user who has a password, and a limiter that logs in with it.
 async fn start(arguments: &[&str]) -> (Server, RateLimiter) {
     let user = ["--user", "app", "on", ">hunter2", "~*", "&*", "+@all"];
     let server = Server::with(&[&user, arguments].concat());
@@ -43,7 +42,7 @@ fn is(error: &Error, kind: ErrorKind, advice: &str, said: &str) {
     }
 }
 
-/// After `command`, a charge fails like this.
+/// Checks the error of a charge after `command`.
 async fn after(command: &str, kind: ErrorKind, advice: &str, said: &str) {
     let (server, limiter) = start(&[]).await;
     do_it(&server, command);
@@ -71,10 +70,8 @@ async fn whoever_cannot_log_in_is_told_when_connecting() {
     do_it(&server, "CONFIG SET requirepass hunter2");
     let nobody = RedisBackend::connect(&server.url()).await.unwrap_err();
     is(&nobody, ErrorKind::Protocol, "check the URL", "NOAUTH");
-    // No URL at all.
     let error = RedisBackend::connect("redis://app:hunter2@127.0.0.1:port").await.unwrap_err();
     is(&error, ErrorKind::Protocol, "check the URL", "URL");
-    // Nobody there.
     let error = RedisBackend::connect(&format!("redis://app:hunter2@127.0.0.1:{}", free_port())).await.unwrap_err();
     is(&error, ErrorKind::Unavailable, "cannot reach the server", "refused");
     assert!(!format!("{limiter:?}").contains("hunter2"));
@@ -102,14 +99,14 @@ async fn a_server_with_a_long_script_is_busy() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_loads_its_data_says_so() {
-    // Before Redis 7 it is not a choice.
+    // Redis 6 lacks the setting.
     let debug: &[_] = if is_redis_6() { &[] } else { &["--enable-debug-command", "yes"] };
     let (mut server, limiter) = start(debug).await;
     do_it(&server, "CONFIG SET rdbcompression no");
     do_it(&server, "DEBUG POPULATE 1000 filler 20000");
     do_it(&server, "SAVE");
     server.kill();
-    // A millisecond for each key. It looks at its callers after every two megabytes, a hundred keys.
+    // Loading takes a millisecond per key; the server serves clients after every 2 MB, about a hundred keys.
     server.restart_with(&["--key-load-delay", "1000"]);
     let begin = Instant::now();
     let mut loading = None;
@@ -147,7 +144,7 @@ async fn a_server_of_a_cluster_without_slots_says_so() {
     is(&error, ErrorKind::Unavailable, "not every slot", "not served");
 }
 
-/// Somebody else's value under a row's name is an error, never a decision; nor is it overwritten.
+/// A foreign value under a row's key is an error, and is not overwritten.
 #[tokio::test]
 async fn a_foreign_value_is_no_row() {
     let server = Server::start();

@@ -1,5 +1,4 @@
-//! What callers get while Redis is gone: an error, a free pass, or a share of the quota in process; each policy its
-//! own.
+//! Failure modes: an error, fail open, or a share of the quota in the process, chosen by policy.
 
 use std::time::Duration;
 
@@ -24,14 +23,14 @@ static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, HOUR));
 static LOGIN: Policy = Policy::new("login", Quota::fixed_window(10, HOUR));
 static PAGES: Policy = Policy::new("pages", Quota::token_bucket(1000, HOUR));
 
-/// `search` falls back to three tenths, `pages` pass, `login` is refused.
+/// `search` falls back to three tenths, `pages` fails open, `login` fails.
 fn modes(builder: RateLimiterBuilder) -> RateLimiterBuilder {
     builder.on_failure_of(&SEARCH, FailureMode::fallback(0.35)).on_failure_of(&PAGES, FailureMode::Allow)
 }
 
 async fn start() -> (Server, RateLimiter) {
     let server = Server::start();
-    // Time enough for a busy machine: how soon a call fails is not the point here.
+    // Long enough for a busy machine.
     let backend = RedisBackend::builder().deadline(Duration::from_secs(1)).connect(&server.url()).await.unwrap();
     (server, modes(RateLimiter::builder(backend)).build())
 }
@@ -99,9 +98,7 @@ async fn the_fallback_admits_its_share_and_no_more() {
         assert!(status == 200 || status == 429 && headers.contains_key(RETRY_AFTER), "{status}");
         assert_eq!(headers["ratelimit-policy"], r#""search";q=3;w=3600"#);
     }
-    // 0.35 of ten.
     assert_eq!(passed, 3);
-    // Asking takes nothing.
     for _ in 0..5 {
         let decision = limiter.try_check(&SEARCH, 2).await.unwrap();
         assert_eq!((decision.remaining(), decision.decided_by()), (3, DecidedBy::Fallback));
@@ -115,11 +112,11 @@ async fn of_several_rules_the_strictest_mode_counts() {
     let three = RateLimitLayer::new(PAGES.clone(), key::global()).and(SEARCH.clone(), key::global());
     let three = app(three.and(LOGIN.clone(), key::global()), &limiter);
     server.kill();
-    // One refuses to go on without Redis: nothing is spent of the others.
+    // One policy fails without Redis, so nothing is spent under the others.
     for _ in 0..10 {
         assert_eq!(ask(&three).await.0, 503);
     }
-    // One falls back, the other passes: as the one that falls back says.
+    // One policy falls back, the other fails open: the fallback decides.
     let mut statuses = Vec::new();
     for _ in 0..5 {
         statuses.push(ask(&two).await.0.as_u16());
@@ -156,18 +153,18 @@ async fn what_the_fallback_charged_is_settled_there() {
     let kept = limiter.acquire(&SEARCH, 1).cost(1).hold().await.unwrap().into_receipt();
     kept.settle(3).await.unwrap();
     assert_eq!(left().await, 0);
-    // The row in Redis cannot be reset, and that is told; the one here is.
+    // Resetting the row in Redis fails with an error; the fallback's row is reset.
     limiter.reset(&SEARCH, 1).await.unwrap_err();
     assert_eq!(left().await, 3);
     let later = limiter.acquire(&SEARCH, 1).cost(3).hold().await.unwrap().into_receipt();
     let unseen = limiter.acquire(&PAGES, 1).cost(3).hold().await.unwrap().into_receipt();
-    // Redis is back: it knows nothing of these charges, and is told nothing of their true cost.
+    // Redis has no record of these charges, and does not get their settlements.
     server.restart();
     until_redis_decides(&limiter).await;
     later.settle(1).await.unwrap();
     unseen.settle(700).await.unwrap();
     assert_eq!((left().await, limiter.remaining(&PAGES, 1).await.unwrap()), (10, 1000));
-    // The next outage begins with what was seen in this one.
+    // The next outage continues with the fallback's rows.
     server.kill();
     assert_eq!(left().await, 2);
 }
@@ -182,12 +179,12 @@ async fn redis_decides_again_when_it_is_back_from_what_it_knew() {
         let decision = limiter.try_limit(&SEARCH, 1).await.unwrap();
         assert_eq!(decision.decided_by(), DecidedBy::Fallback);
     }
-    // A charge that Redis made is Redis's to settle, also when it cannot.
+    // Only Redis can settle a charge that Redis made.
     let lost = limiter.acquire(&PAGES, 1).hold().await.unwrap().into_receipt();
     assert!(lost.settle(0).await.is_ok(), "nobody saw it, nobody settles it");
     server.signal("CONT");
     until_redis_decides(&limiter).await;
-    // Of the charges in the outage, only the one that timed out may stand.
+    // Of the charges during the outage, only the one that timed out may count.
     let left = limiter.remaining(&SEARCH, 1).await.unwrap();
     assert!((1..=2).contains(&left), "{left}");
     before.settle(0).await.unwrap();
@@ -214,7 +211,7 @@ async fn the_fallback_can_be_ones_own() {
     assert_eq!(own.len(), 1);
 }
 
-/// What the block cache remembers needs no server, for a second.
+/// Cached denials need no server, for a second.
 #[tokio::test]
 async fn whoever_was_denied_before_an_outage_stays_so_for_a_second_and_without_the_cache_gets_the_error() {
     let mut server = Server::start();

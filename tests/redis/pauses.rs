@@ -1,4 +1,4 @@
-//! Pauses of processes that share a server: one is told to wait, and all do.
+//! Pauses, which apply to all processes that share a server.
 
 use std::time::{Duration, Instant};
 
@@ -28,11 +28,11 @@ async fn point_4_a_pause_of_one_process_holds_the_requests_that_wait_in_another(
     let mut sent = calls.join_all().await;
     sent.sort();
     let after: Vec<Duration> = sent.iter().map(|at| at.duration_since(paused)).collect();
-    // Within a second the other process has learned of it; it counts the time from then on.
+    // Within a second the other process has received the pause; it counts the time from then on.
     let early = after.iter().filter(|after| **after < 3 * SECOND - Duration::from_millis(50)).count();
     assert!(early <= 1 + 20 * 3 / 2, "{early} were sent during the pause: {after:?}");
     assert_eq!(after.len(), 60);
-    // A process that comes later learns of pauses that last, and of their ends.
+    // Later processes receive lasting pauses, and their ends.
     one.pause(&THEIRS, "host", 60 * SECOND).await.unwrap();
     let third = RateLimiter::new(server.backend().await);
     let is_paused = async |limiter: &RateLimiter| !limiter.try_check(&THEIRS, "host").await.unwrap().is_allowed();

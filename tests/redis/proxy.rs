@@ -1,4 +1,4 @@
-//! What stands between the backend and its server, and can break; and a server that means harm.
+//! A proxy with failures between the backend and its server, and a malicious server.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Passes bytes to and fro on threads of its own, until it is told otherwise.
+/// Forwards bytes on its own threads.
 pub(crate) struct Proxy {
     port: u16,
     way: Arc<Way>,
@@ -42,35 +42,33 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// From now on new connections go there; old ones stay where they are, as when a name gets another address.
+    /// Connects new connections to another port, as when a name gets another address.
     pub(crate) fn point_at(&self, target: u16) {
         self.way.target.store(target, Ordering::SeqCst);
     }
 
-    /// Whatever comes is lost, in both directions; nothing is closed.
+    /// Drops all data in both directions, without closing connections.
     pub(crate) fn swallow(&self, yes: bool) {
         self.way.swallows.store(yes, Ordering::SeqCst);
     }
 
-    /// Closes every connection at once, those that are there and those that come.
+    /// Closes all current and new connections.
     pub(crate) fn refuse(&self, yes: bool) {
         self.way.refuses.store(yes, Ordering::SeqCst);
         self.close_all();
     }
 
-    /// Closes those that are there.
     pub(crate) fn close_all(&self) {
         for socket in self.way.open.lock().unwrap().drain(..) {
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
-    /// Every byte that ever passed, in either direction.
+    /// All bytes of all connections, in both directions.
     pub(crate) fn heard(&self) -> Vec<u8> {
         self.way.heard.lock().unwrap().clone()
     }
 
-    /// Connections that were ever made.
     pub(crate) fn accepted(&self) -> usize {
         self.way.accepted.load(Ordering::SeqCst)
     }
@@ -106,8 +104,8 @@ impl Way {
     }
 }
 
-/// A server that is polite until it is asked to decide, and then says `nonsense`, over and over if `endless`, and hangs
-/// up if `hangs_up`. Returns its URL.
+/// A server that replies to script calls with `nonsense`, repeatedly if `endless`, and then disconnects if `hangs_up`.
+/// Returns its URL.
 pub(crate) fn hostile(nonsense: Vec<u8>, endless: bool, hangs_up: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
@@ -133,7 +131,7 @@ fn mislead(mut socket: TcpStream, nonsense: &[u8], endless: bool, hangs_up: bool
             answer.extend(nonsense);
         }
         while socket.write_all(&answer).is_ok() && endless && decides {
-            // Half a gigabyte a second at most, on whatever machine.
+            // At most half a gigabyte per second.
             thread::sleep(std::time::Duration::from_millis(2));
         }
         if hangs_up && decides {

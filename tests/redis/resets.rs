@@ -1,4 +1,4 @@
-//! What a reset on a server returns: whether a row was there, also in a batch and of a damaged one.
+//! Resets return whether a row existed, also in a batch and for a damaged row.
 
 use tollgate::algorithm::Ask;
 use tollgate::backend::{Backend, RowId, Take};
@@ -34,7 +34,7 @@ async fn point_2_resets_of_one_batch_see_what_those_before_them_left() {
     let (backend, mut window) = (server.backend().await, Window::to(&server));
     let row = RowId { policy: &PolicyName::new("resets"), key: Digest::from_bits(7) };
     let take = Take::new(row, &Quota::token_bucket(10, HOUR), Ask::cost(1));
-    // All are sent before any is answered.
+    // All are sent before the first reply.
     let first = backend.reset(&[row]);
     let charge = backend.acquire(&[take]);
     let (second, third) = (backend.reset(&[row, row]), backend.reset(&[row]));

@@ -1,4 +1,4 @@
-//! A primary, its replica, and a Sentinel that makes the replica the primary when the first is gone.
+//! A primary, its replica, and a Sentinel that promotes the replica.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,10 +17,9 @@ use crate::cluster::{drain, slow, spent};
 use crate::cluster_server::{ask, info, wait_until, wait_until_in_step};
 use crate::server::{PATIENCE, Server};
 
-/// The name under which the Sentinel knows the primary.
 const NAME: &str = "limits";
 
-/// A Sentinel of one vote, which has found the replica.
+/// A Sentinel with a quorum of one that has found the replica.
 fn sentinel(primary: &Server) -> Server {
     let sentinel = Server::with(&["--sentinel"]);
     let admin = &mut sentinel.admin();
@@ -30,7 +29,7 @@ fn sentinel(primary: &Server) -> Server {
     sentinel
 }
 
-/// As `docs::redis` shows it.
+/// As in `docs::redis`.
 async fn connect(builder: RedisBackendBuilder, sentinels: Vec<String>, name: String) -> Result<RedisBackend, Error> {
     let client = SentinelClient::build(sentinels, name, None, SentinelServerType::Master).unwrap();
     let client = Arc::new(Mutex::new(client));
