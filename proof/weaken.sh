@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Weakens one lock or order after another in a copy of the tree, and expects the model that holds it to fail. Prints a
-# table. A weakening that finds nothing to weaken, does not compile, or goes unnoticed is an error.
+# Weakens one lock or memory ordering at a time in a copy of the tree, and expects the model of that code to fail. Prints
+# a table. A mutation that no longer matches the code, does not compile, or is not detected is an error.
 #
 #   proof/weaken.sh            all of them
-#   proof/weaken.sh breaker    those whose line in the table says `breaker`
+#   proof/weaken.sh breaker    those whose name contains `breaker`
 set -uo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-}
@@ -16,7 +16,7 @@ cp Cargo.toml README.md "$copy/"
 cp -r proof/Cargo.toml proof/Cargo.lock proof/build.rs "$copy/proof/"
 faults=0
 
-# Its name, the file or files, what perl does to the text, and the model.
+# Arguments: the name, the files, the perl substitution, and the model.
 weaken() {
     local name=$1 files=$2 change=$3 model=$4 log=$copy/log verdict file changed=true
     [[ "$name $model" == *"$only"* ]] || return 0

@@ -17,7 +17,7 @@ async fn ask(limiter: &RateLimiter) -> Decision {
 
 /// Two limiters on one server, as in two processes. The first has spent everything and returns the receipt; the second
 /// has cached the denial.
-async fn two() -> (Server, RateLimiter, RateLimiter, tollgate::Receipt) {
+async fn two_limiters() -> (Server, RateLimiter, RateLimiter, tollgate::Receipt) {
     let server = Server::start();
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
     let usage = one.acquire(&API, "ada").cost(1000).hold().await.unwrap().into_receipt();
@@ -38,14 +38,14 @@ async fn is_admitted_within_a_second(limiter: &RateLimiter) {
 
 #[tokio::test]
 async fn point_13_a_refund_in_one_process_reaches_another_within_a_second() {
-    let (_server, _one, other, usage) = two().await;
+    let (_server, _one, other, usage) = two_limiters().await;
     usage.refund().await.unwrap();
     is_admitted_within_a_second(&other).await;
 }
 
 #[tokio::test]
 async fn point_13_a_settlement_in_one_process_reaches_another_within_a_second() {
-    let (_server, _one, other, usage) = two().await;
+    let (_server, _one, other, usage) = two_limiters().await;
     usage.settle(50).await.unwrap();
     is_admitted_within_a_second(&other).await;
     assert_eq!(other.remaining(&API, "ada").await.unwrap(), 949);
@@ -53,14 +53,14 @@ async fn point_13_a_settlement_in_one_process_reaches_another_within_a_second() 
 
 #[tokio::test]
 async fn point_13_a_reset_in_one_process_reaches_another_within_a_second() {
-    let (_server, one, other, _usage) = two().await;
+    let (_server, one, other, _usage) = two_limiters().await;
     one.reset(&API, "ada").await.unwrap();
     is_admitted_within_a_second(&other).await;
 }
 
 #[tokio::test]
 async fn point_13_a_quota_raised_in_one_process_reaches_another_within_a_second() {
-    let (_server, one, other, _usage) = two().await;
+    let (_server, one, other, _usage) = two_limiters().await;
     one.set_quota(&API, Some(Quota::token_bucket(2000, DAY))).await.unwrap();
     is_admitted_within_a_second(&other).await;
 }

@@ -55,8 +55,8 @@ async fn charges_over_several_slots_are_all_or_none() {
             let steps = backend.acquire(&takes).await.unwrap();
             let [granted, denied] = if takes[0].row.key == wide_key { [0, 1] } else { [1, 0] };
             assert!(steps[granted].is_allowed() && !steps[denied].is_allowed(), "the narrow one is exhausted");
-            assert_eq!(steps[granted].state.spent, 3.0, "a refused call says that it charged");
-            assert_eq!(spent(&backend, &wide).await, 3.0, "a refused call charged a row");
+            assert_eq!(steps[granted].state.spent, 3.0, "a denied call reports a charge");
+            assert_eq!(spent(&backend, &wide).await, 3.0, "a denied call charged a row");
         }
         assert_eq!(spent(&backend, &narrow).await, 1.0);
         assert_eq!(backend.reset(&[wide.row, narrow.row]).await.unwrap(), 2);
@@ -93,7 +93,6 @@ async fn hammered_over_several_slots_neither_limit_is_passed() {
     assert!((30..=60).contains(&admitted), "{admitted} of 60");
     for i in 0..3 {
         let take = Take::new(RowId { policy: &policies[i], key: keys[i] }, &quotas[i], Ask::cost(1));
-        // Denied calls were refunded completely.
         assert_eq!(spent(&backend, &take).await, admitted as f64, "{}", policies[i]);
     }
 }
@@ -148,7 +147,7 @@ async fn several_limits_of_one_key_are_charged_together() {
     }
     assert_eq!(admitted, 100);
     let wide = Take::new(RowId { policy: &policies[0], key }, &slow(500), Ask::cost(1));
-    assert_eq!(spent(&backend, &wide).await, 100.0, "a refused call charged the wider limit");
+    assert_eq!(spent(&backend, &wide).await, 100.0, "a denied call charged the wider limit");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -166,14 +165,14 @@ async fn a_slot_on_the_move_is_followed() {
 
     ask::<()>(&mut to.admin(), &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &cluster.id(0)]);
     ask::<()>(&mut from.admin(), &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &cluster.id(1)]);
-    assert_eq!(conformance::spend(&backend, &[take], 10).await, 10, "the row is still where it was");
+    assert_eq!(conformance::spend(&backend, &[take], 10).await, 10, "the row has not moved");
 
     let port = to.port().to_string();
     ask::<()>(&mut from.admin(), &["MIGRATE", "127.0.0.1", &port, &name, "0", "5000"]);
     assert_eq!(conformance::spend(&backend, &[take], 10).await, 10, "the row is on the other node: ASK");
 
     cluster.give_slot(slot.parse().unwrap(), 1);
-    assert_eq!(conformance::spend(&backend, &[take], 20).await, 10, "so is the slot: MOVED");
+    assert_eq!(conformance::spend(&backend, &[take], 20).await, 10, "the slot has moved too: MOVED");
     assert!(ask::<bool>(&mut to.admin(), &["EXISTS", &name]));
 }
 

@@ -103,7 +103,6 @@ impl Cluster {
     }
 }
 
-/// Assigns slots to a node of a new cluster.
 pub(crate) fn add_slots(node: &mut Connection, slots: Range<u16>) {
     redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots.collect::<Vec<_>>()).exec(node).unwrap();
 }
@@ -145,7 +144,7 @@ pub(crate) fn info(node: &mut Connection, section: &str) -> String {
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < PATIENCE, "in vain waited until {what}");
+        assert!(begin.elapsed() < PATIENCE, "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -12,7 +12,6 @@ use crate::server::Server;
 
 static POLICY: PolicyName = PolicyName::new("together");
 
-/// Refills no token during a test.
 fn take(key: u128, capacity: u64, cost: u64) -> Take<'static> {
     let quota = Quota::token_bucket(1, DAY).capacity(capacity).max_reserved(10);
     Take::new(RowId { policy: &POLICY, key: Digest::from_bits(key) }, &quota, Ask::cost(cost))
@@ -27,7 +26,7 @@ pub(crate) fn scripts(server: &Server) -> u64 {
 }
 
 #[tokio::test]
-async fn alone_each_decision_is_a_call() {
+async fn a_single_decision_is_one_call() {
     let server = Server::start();
     let backend = server.backend().await;
     backend.acquire(&[take(1, 1000, 1)]).await.unwrap(); // The first brings the script.
@@ -39,10 +38,9 @@ async fn alone_each_decision_is_a_call() {
 }
 
 #[tokio::test]
-async fn what_waits_at_the_same_moment_travels_together() {
+async fn concurrent_requests_share_a_call() {
     let server = Server::start();
     let backend = server.backend().await;
-    // Many keys, and one that most callers use.
     let keys = |i: u128| if i % 3 == 0 { i } else { 0 };
     let answers = join_all((0..3000).map(|i| backend.acquire(&[take(keys(i), 100, 1)]))).await;
     let granted = |of: fn(u128) -> bool| {
@@ -50,8 +48,8 @@ async fn what_waits_at_the_same_moment_travels_together() {
             |(i, answer): (u128, &Result<tollgate::backend::Steps, _>)| of(i) && answer.as_ref().unwrap().all_granted();
         (0..).zip(&answers).filter(|(i, answer)| of((*i, answer))).count()
     };
-    assert_eq!(granted(|i| i % 3 == 0 && i > 0), 999, "a key that nobody else wants");
-    assert_eq!(granted(|i| i % 3 != 0 || i == 0), 100, "the one that most want");
+    assert_eq!(granted(|i| i % 3 == 0 && i > 0), 999, "keys with one caller");
+    assert_eq!(granted(|i| i % 3 != 0 || i == 0), 100, "the key of most callers");
     let scripts = scripts(&server);
     assert!(scripts <= 3000 / 20, "{scripts} script calls for 3000 decisions");
 }
@@ -64,7 +62,7 @@ async fn first_come_first_served() {
         let answers = join_all((0..300).map(|_| backend.acquire(&[take(round, 70, 1)]))).await;
         let granted: Vec<bool> = answers.iter().map(|answer| answer.as_ref().unwrap().all_granted()).collect();
         assert_eq!(granted.iter().position(|granted| !granted), Some(70), "round {round}: {granted:?}");
-        assert!(!granted[70..].contains(&true), "round {round}: one overtook the others");
+        assert!(!granted[70..].contains(&true), "round {round}: a later call overtook the others");
     }
 }
 
@@ -92,7 +90,7 @@ async fn settlements_and_resets_keep_their_place() {
 
 /// Within a call, each reservation is due after the one before it.
 #[tokio::test]
-async fn turns_are_promised_in_order() {
+async fn reservations_are_made_in_order() {
     let server = Server::start();
     let backend = server.backend().await;
     let one = take(1, 1, 1);
@@ -110,7 +108,7 @@ async fn turns_are_promised_in_order() {
 }
 
 #[tokio::test]
-async fn settlements_and_resets_are_carried_out_though_nobody_waits() {
+async fn settlements_and_resets_run_without_being_awaited() {
     let server = Server::start();
     let backend = server.backend().await;
     let (one, other) = (take(1, 10, 4), take(2, 10, 4));
@@ -143,7 +141,7 @@ async fn a_queue_that_backs_up_answers_within_the_deadline() {
     let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
     assert!(errors.iter().all(|error| matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unavailable)));
     let unknown = errors.iter().filter(|error| error.to_string().contains("unknown")).count();
-    assert!(unknown <= 2 * 128, "{unknown}: more than two calls were on their way");
+    assert!(unknown <= 2 * 128, "{unknown}: more than two calls were in flight");
     ask::<()>(&mut server.admin(), &["CLIENT", "UNPAUSE"]);
     let peek = Take { ask: Ask::cost(0), ..take(1, 100_000, 1) };
     let spent = loop {
@@ -152,8 +150,5 @@ async fn a_queue_that_backs_up_answers_within_the_deadline() {
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     };
-    assert!(
-        (1 + sure..=1 + sure + unknown).contains(&spent),
-        "{spent} charged; {sure} were told so, {unknown} not sure"
-    );
+    assert!((1 + sure..=1 + sure + unknown).contains(&spent), "{spent} charged; {sure} certain, {unknown} unknown");
 }

@@ -9,7 +9,7 @@ use crate::server::{PATIENCE, Server};
 static SLOW: Policy = Policy::new("slow", Quota::token_bucket(4, HOUR));
 
 #[tokio::test]
-async fn a_user_who_may_not_run_scripts_is_told_when_connecting() {
+async fn connecting_fails_without_permission_to_run_scripts() {
     let server = Server::start();
     let mut admin = server.admin();
     let made: Result<(), _> = redis::cmd("ACL")

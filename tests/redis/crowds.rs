@@ -55,7 +55,7 @@ fn meanwhile(server: &Server, pause: Duration, what: &'static [&'static str], do
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_that_are_flushed_all_the_time_cost_nobody_a_decision() {
+async fn flushed_scripts_fail_no_decision() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let done = Arc::new(AtomicBool::new(false));
@@ -65,7 +65,7 @@ async fn scripts_that_are_flushed_all_the_time_cost_nobody_a_decision() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_that_are_killed_all_the_time_admit_nobody_too_much() {
+async fn killed_connections_never_admit_too_much() {
     let server = Server::start();
     let backend = RedisBackend::builder().deadline(PATIENCE).connect(&server.url()).await.unwrap();
     let limiter = RateLimiter::new(backend);
@@ -78,7 +78,7 @@ async fn connections_that_are_killed_all_the_time_admit_nobody_too_much() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_in_front_of_a_dead_server_is_told_in_time() {
+async fn concurrent_callers_of_a_dead_server_fail_in_time() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     server.signal("STOP");
@@ -98,7 +98,7 @@ async fn a_crowd_in_front_of_a_dead_server_is_told_in_time() {
         slowest = slowest.max(took);
         sent += usize::from(kind == ErrorKind::Timeout);
     }
-    assert!(slowest < 3 * DEADLINE, "the last was told after {slowest:?}");
+    assert!(slowest < 3 * DEADLINE, "the slowest call took {slowest:?}");
     assert!(sent > 0);
     server.signal("CONT");
     application.is_back().await;
@@ -108,7 +108,7 @@ async fn a_crowd_in_front_of_a_dead_server_is_told_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hiccup_shorter_than_the_deadline_costs_nobody_a_decision() {
+async fn a_pause_shorter_than_the_deadline_fails_no_decision() {
     let server = Server::start();
     let limiter = RateLimiter::new(RedisBackend::builder().deadline(PATIENCE).connect(&server.url()).await.unwrap());
     let spending = tokio::spawn(async move { spend(&limiter).await });
@@ -123,7 +123,7 @@ async fn a_hiccup_shorter_than_the_deadline_costs_nobody_a_decision() {
 
 /// A user's connection decides like the backend's own, and must reconnect on its own side.
 #[tokio::test]
-async fn a_connection_of_ones_own() {
+async fn a_user_provided_connection_decides_alike() {
     let server = Server::start();
     let client = redis::Client::open(server.url()).unwrap();
     let connection = client.get_multiplexed_async_connection().await.unwrap();

@@ -42,7 +42,6 @@ fn is(error: &Error, kind: ErrorKind, advice: &str, said: &str) {
     }
 }
 
-/// Checks the error of a charge after `command`.
 async fn after(command: &str, kind: ErrorKind, advice: &str, said: &str) {
     let (server, limiter) = start(&[]).await;
     do_it(&server, command);
@@ -50,7 +49,7 @@ async fn after(command: &str, kind: ErrorKind, advice: &str, said: &str) {
 }
 
 #[tokio::test]
-async fn refusals_of_the_server_are_told_apart() {
+async fn refusals_of_the_server_are_distinguished() {
     let replica = format!("REPLICAOF 127.0.0.1 {}", free_port());
     after("CONFIG SET maxmemory 1", ErrorKind::Unavailable, "raise maxmemory", "OOM").await;
     after("CONFIG SET min-replicas-to-write 1", ErrorKind::Unavailable, "fewer replicas", "NOREPLICAS").await;
@@ -64,12 +63,12 @@ async fn refusals_of_the_server_are_told_apart() {
 }
 
 #[tokio::test]
-async fn whoever_cannot_log_in_is_told_when_connecting() {
+async fn a_failed_login_is_an_error_when_connecting() {
     let (server, limiter) = start(&[]).await;
     is(&connect(&server, "app:hunter2!").await.unwrap_err(), ErrorKind::Protocol, "check the URL", "authentication");
     do_it(&server, "CONFIG SET requirepass hunter2");
-    let nobody = RedisBackend::connect(&server.url()).await.unwrap_err();
-    is(&nobody, ErrorKind::Protocol, "check the URL", "NOAUTH");
+    let anonymous = RedisBackend::connect(&server.url()).await.unwrap_err();
+    is(&anonymous, ErrorKind::Protocol, "check the URL", "NOAUTH");
     let error = RedisBackend::connect("redis://app:hunter2@127.0.0.1:port").await.unwrap_err();
     is(&error, ErrorKind::Protocol, "check the URL", "URL");
     let error = RedisBackend::connect(&format!("redis://app:hunter2@127.0.0.1:{}", free_port())).await.unwrap_err();
@@ -98,7 +97,7 @@ async fn a_server_with_a_long_script_is_busy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_loads_its_data_says_so() {
+async fn a_server_that_loads_its_data_is_unavailable() {
     // Redis 6 lacks the setting.
     let debug: &[_] = if is_redis_6() { &[] } else { &["--enable-debug-command", "yes"] };
     let (mut server, limiter) = start(debug).await;
@@ -121,7 +120,7 @@ async fn a_server_that_loads_its_data_says_so() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_save_says_so() {
+async fn a_server_that_cannot_save_is_unavailable() {
     let (server, limiter) = start(&[]).await;
     redis::cmd("CONFIG").arg("SET").arg("save").arg("3600 1").exec(&mut server.admin()).unwrap();
     std::fs::remove_dir_all(server.directory()).unwrap();
@@ -138,7 +137,7 @@ async fn a_server_that_cannot_save_says_so() {
 }
 
 #[tokio::test]
-async fn a_server_of_a_cluster_without_slots_says_so() {
+async fn a_cluster_without_slots_is_unavailable() {
     let server = Server::with(node());
     let error = RedisBackend::connect(&server.url()).await.unwrap_err();
     is(&error, ErrorKind::Unavailable, "not every slot", "not served");
@@ -146,25 +145,25 @@ async fn a_server_of_a_cluster_without_slots_says_so() {
 
 /// A foreign value under a row's key is an error, and is not overwritten.
 #[tokio::test]
-async fn a_foreign_value_is_no_row() {
+async fn a_foreign_value_is_an_error() {
     let server = Server::start();
     let backend = server.backend().await;
     let limiter = RateLimiter::new(backend.clone());
     let row = backend.row_key(SLOW.name(), limiter.digest(Some(&Key::from(7))));
     let mut admin = server.admin();
-    redis::cmd("LPUSH").arg(&row).arg("theirs").exec(&mut admin).unwrap();
+    redis::cmd("LPUSH").arg(&row).arg("foreign").exec(&mut admin).unwrap();
     let error = limiter.try_limit(&SLOW, 7).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
     for part in [&*row, "found a value of another type", "delete it, or use another prefix"] {
         assert!(error.to_string().contains(part), "{error}");
     }
     assert_eq!(redis::cmd("DEL").arg(&row).query::<u64>(&mut admin), Ok(1));
-    for theirs in [vec![], vec![b'x'; 7], vec![b'x'; 31], vec![b'x'; 33], vec![b'x'; 4096], vec![0xff; 32]] {
-        redis::cmd("SET").arg(&row).arg(&theirs).exec(&mut admin).unwrap();
+    for foreign in [vec![], vec![b'x'; 7], vec![b'x'; 31], vec![b'x'; 33], vec![b'x'; 4096], vec![0xff; 32]] {
+        redis::cmd("SET").arg(&row).arg(&foreign).exec(&mut admin).unwrap();
         let error = limiter.try_limit(&SLOW, 7).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Protocol, "{} bytes: {error}", theirs.len());
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{} bytes: {error}", foreign.len());
         let there: Vec<u8> = redis::cmd("GET").arg(&row).query(&mut admin).unwrap();
-        assert_eq!(there, theirs);
+        assert_eq!(there, foreign);
     }
     redis::cmd("DEL").arg(&row).exec(&mut admin).unwrap();
     assert!(limiter.try_limit(&SLOW, 7).await.unwrap().is_allowed());

@@ -13,7 +13,7 @@ fn rows(admin: &mut Connection) -> usize {
 }
 
 #[tokio::test]
-async fn an_idle_server_holds_no_row_of_ours() {
+async fn an_idle_server_keeps_no_rows() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let period = Duration::from_millis(500);
@@ -26,7 +26,6 @@ async fn an_idle_server_holds_no_row_of_ours() {
     let begin = Instant::now();
     for policy in &policies {
         for key in 0..50 {
-            // Into debt, which is refilled too.
             limiter.acquire(policy, key).hold().await.unwrap().into_receipt().settle(3 + key % 4).await.unwrap();
             for _ in 0..6 {
                 let call = limiter.acquire(policy, key);
@@ -48,7 +47,7 @@ async fn an_idle_server_holds_no_row_of_ours() {
 }
 
 #[tokio::test]
-async fn no_row_is_without_an_expiry() {
+async fn every_row_has_an_expiry() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let mut admin = server.admin();
@@ -71,7 +70,7 @@ async fn no_row_is_without_an_expiry() {
 
 /// Spent tokens count until they are refilled.
 #[tokio::test]
-async fn a_row_stays_as_long_as_it_is_worth_something() {
+async fn a_row_is_kept_until_it_expires() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let one = Policy::new("one", Quota::token_bucket(6, Duration::from_secs(3)));
@@ -99,7 +98,7 @@ async fn a_row_stays_as_long_as_it_is_worth_something() {
 }
 
 #[tokio::test]
-async fn what_is_worth_nothing_is_not_stored() {
+async fn expired_rows_are_not_stored() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let policy = Policy::new("bucket", Quota::token_bucket(4, HOUR));
@@ -116,7 +115,7 @@ async fn what_is_worth_nothing_is_not_stored() {
 
 /// Regression: refunds, which later receipts refer to, extended the expiry forever.
 #[tokio::test]
-async fn a_busy_row_expires_no_later_for_all_that_was_given_back() {
+async fn refunds_do_not_extend_the_expiry_of_a_busy_row() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let policy = Policy::new("tokens", Quota::token_bucket(10, Duration::from_secs(60)));

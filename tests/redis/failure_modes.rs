@@ -30,7 +30,6 @@ fn modes(builder: RateLimiterBuilder) -> RateLimiterBuilder {
 
 async fn start() -> (Server, RateLimiter) {
     let server = Server::start();
-    // Long enough for a busy machine.
     let backend = RedisBackend::builder().deadline(Duration::from_secs(1)).connect(&server.url()).await.unwrap();
     (server, modes(RateLimiter::builder(backend)).build())
 }
@@ -67,14 +66,14 @@ async fn deny_is_503_and_when_to_come_back() {
         let problem: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!(problem["status"], 503);
         assert!(problem["type"].as_str().unwrap().ends_with("#temporary-reduced-capacity"), "{problem}");
-        assert!(!body.contains("127.0.0.1") && !body.contains("redis"), "nobody's business: {body}");
+        assert!(!body.contains("127.0.0.1") && !body.contains("redis"), "the body names the backend: {body}");
     }
     let error = limiter.try_limit(&LOGIN, 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
 }
 
 #[tokio::test]
-async fn allow_lets_everybody_pass_unseen() {
+async fn fail_open_admits_every_request() {
     let (mut server, limiter) = start().await;
     let app = app(RateLimitLayer::new(PAGES.clone(), key::global()), &limiter);
     server.kill();
@@ -123,8 +122,8 @@ async fn of_several_rules_the_strictest_mode_counts() {
     }
     assert_eq!(statuses, [200, 200, 200, 429, 429]);
     let both = limiter.try_limit_all([Charge::new(&PAGES, 7), Charge::new(&SEARCH, 7).cost(4)]).await.unwrap();
-    let told: Vec<_> = both.iter().map(|decision| (decision.decided_by(), decision.reason())).collect();
-    assert_eq!(told, [(DecidedBy::FailOpen, Reason::RefusedElsewhere), (DecidedBy::Fallback, Reason::CostTooLarge)]);
+    let modes_used: Vec<_> = both.iter().map(|decision| (decision.decided_by(), decision.reason())).collect();
+    assert_eq!(modes_used, [(DecidedBy::FailOpen, Reason::RefusedElsewhere), (DecidedBy::Fallback, Reason::CostTooLarge)]);
 }
 
 #[tokio::test]
@@ -142,7 +141,7 @@ async fn the_fallback_takes_all_or_nothing() {
 }
 
 #[tokio::test]
-async fn what_the_fallback_charged_is_settled_there() {
+async fn charges_of_the_fallback_are_settled_there() {
     let (mut server, limiter) = start().await;
     server.kill();
     let left = async || limiter.remaining(&SEARCH, 1).await.unwrap();
@@ -181,7 +180,7 @@ async fn redis_decides_again_when_it_is_back_from_what_it_knew() {
     }
     // Only Redis can settle a charge that Redis made.
     let lost = limiter.acquire(&PAGES, 1).hold().await.unwrap().into_receipt();
-    assert!(lost.settle(0).await.is_ok(), "nobody saw it, nobody settles it");
+    assert!(lost.settle(0).await.is_ok(), "settling an uncounted charge failed");
     server.signal("CONT");
     until_redis_decides(&limiter).await;
     // Of the charges during the outage, only the one that timed out may count.
@@ -197,7 +196,7 @@ async fn a_settlement_that_does_not_reach_redis_is_an_error() {
     let charged = limiter.acquire(&SEARCH, 1).cost(8).hold().await.unwrap().into_receipt();
     server.kill();
     assert_eq!(charged.settle(2).await.unwrap_err().kind(), ErrorKind::Unavailable);
-    assert!(charged.is_settled(), "it is not tried again: it may have got through");
+    assert!(charged.is_settled(), "a failed settlement may have succeeded, so it must not be repeated");
 }
 
 #[tokio::test]
@@ -213,7 +212,7 @@ async fn the_fallback_can_be_ones_own() {
 
 /// Cached denials need no server, for a second.
 #[tokio::test]
-async fn whoever_was_denied_before_an_outage_stays_so_for_a_second_and_without_the_cache_gets_the_error() {
+async fn denials_before_an_outage_last_a_second_and_without_the_cache_fail() {
     let mut server = Server::start();
     let backend = server.backend().await;
     let cached = RateLimiter::new(backend.clone());

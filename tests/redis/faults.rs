@@ -37,11 +37,10 @@ async fn a_server_that_stands_still_for_three_seconds() {
 }
 
 #[tokio::test]
-async fn a_server_that_forgets_its_scripts_is_told_again() {
+async fn a_server_that_lost_its_scripts_gets_them_again() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     let mut admin = server.admin();
-    // No call fails, and none is charged twice.
     let key = fresh();
     for left in (0..10).rev() {
         redis::cmd("SCRIPT").arg("FLUSH").exec(&mut admin).unwrap();
@@ -107,7 +106,7 @@ async fn connections_that_are_killed_all_the_time() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_while_it_was_idle_costs_nobody_a_decision() {
+async fn an_idle_connection_that_was_closed_fails_no_decision() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     for _ in 0..3 {
@@ -129,7 +128,7 @@ async fn a_password_that_is_changed() {
     let application = Application::on(&format!("redis://:first@127.0.0.1:{}", server.port())).await;
     password("second");
     let kinds = application.suffers(A_WHILE).await;
-    assert!(kinds.contains(&ErrorKind::Protocol), "somebody has to mend it: {kinds:?}");
+    assert!(kinds.contains(&ErrorKind::Protocol), "no error asks for a configuration change: {kinds:?}");
     password("first");
     application.is_back().await;
 }
@@ -144,7 +143,7 @@ async fn a_socket_that_swallows_everything() {
     proxy.swallow(true);
     application.suffers(Duration::from_millis(2550)).await;
     application.fails_at_once().await;
-    assert!(proxy.accepted() - connected < 10, "{} connections in vain", proxy.accepted() - connected);
+    assert!(proxy.accepted() - connected < 10, "{} failed connections", proxy.accepted() - connected);
     proxy.swallow(false);
     application.is_back().await;
     // No connection is leaked: one of the backend's, and the one that counts them.
@@ -162,7 +161,6 @@ async fn a_socket_that_is_closed_as_soon_as_it_is_open() {
     application.fails_at_once().await;
     proxy.refuse(false);
     application.is_back().await;
-    // Repeated with a later connection.
     proxy.close_all();
     application.is_asked(Duration::from_millis(20)).await;
     application.is_back().await;

@@ -24,7 +24,11 @@ fn takes() -> [Take<'static>; 4] {
 }
 
 /// Runs every operation on the row. They may fail only as `Protocol`, and must not hang or panic.
-async fn bear(backend: &RedisBackend, take: &Take<'static>, receipt: &ChargeRecord) -> Result<(), ErrorKind> {
+async fn run_every_operation(
+    backend: &RedisBackend,
+    take: &Take<'static>,
+    receipt: &ChargeRecord,
+) -> Result<(), ErrorKind> {
     let settlement = Adjustment { row: take.row, quota: take.quota, receipt: *receipt, actual: 1 };
     let kinds = [
         backend.peek(&[*take]).await.err(),
@@ -39,7 +43,7 @@ async fn bear(backend: &RedisBackend, take: &Take<'static>, receipt: &ChargeReco
 }
 
 #[tokio::test]
-async fn a_row_of_another_length_is_an_error_until_somebody_removes_it() {
+async fn a_row_of_another_length_is_an_error_until_it_is_removed() {
     let server = Server::start();
     let (backend, mut window) = (server.backend().await, Window::to(&server));
     let take = takes()[0];
@@ -48,7 +52,6 @@ async fn a_row_of_another_length_is_an_error_until_somebody_removes_it() {
         window.write(&name, &vec![0; length]);
         let error = backend.acquire(&[take]).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Protocol, "{length}: {error}");
-        // The value is neither changed nor removed.
         assert_eq!(backend.reset(&[take.row]).await.unwrap_err().kind(), ErrorKind::Protocol);
         assert_eq!(window.rows(std::slice::from_ref(&name)), [Some(vec![0; length])]);
         window.clear();
@@ -57,7 +60,7 @@ async fn a_row_of_another_length_is_an_error_until_somebody_removes_it() {
 }
 
 #[test]
-fn any_forty_bytes_are_borne() {
+fn any_forty_bytes_cause_no_panic() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = Server::start();
     let backend = runtime.block_on(server.backend());
@@ -85,7 +88,8 @@ fn any_forty_bytes_are_borne() {
             ..State::default()
         };
         window.borrow_mut().write(&name, &bytes);
-        let borne = runtime.block_on(bear(&backend, take, &ChargeRecord { cost: 2, state, due: state.at }));
+        let borne =
+            runtime.block_on(run_every_operation(&backend, take, &ChargeRecord { cost: 2, state, due: state.at }));
         prop_assert_eq!(borne, Ok(()));
         runtime.block_on(async {
             if backend.reset(&[take.row]).await.is_err() {
@@ -109,7 +113,7 @@ async fn a_foreign_value_fails_only_the_operations_that_name_it() {
     let name = backend.row_key(&POLICY, Digest::from_bits(7));
     let row = |version: u8, sections: u8| [&[version, 1, sections, 0][..], &[0; 36]].concat();
     let damaged = [&OURS[..], &[0; 4], &f64::NAN.to_le_bytes(), &[0; 24]].concat();
-    for (theirs, found) in [
+    for (value, found) in [
         (None, "a value of another type"),
         (Some(vec![]), "an empty string"),
         (Some(vec![b'x'; 7]), "7 bytes: version 120"),
@@ -119,13 +123,12 @@ async fn a_foreign_value_fails_only_the_operations_that_name_it() {
         (Some(damaged), "numbers out of range"),
     ] {
         window.clear();
-        match &theirs {
+        match &value {
             Some(bytes) => window.write(&name, bytes),
             None => redis::cmd("HSET").arg(&name).arg("a").arg("b").exec(&mut admin).unwrap(),
         }
         let dump = |admin: &mut redis::Connection| redis::cmd("DUMP").arg(&name).query::<Vec<u8>>(admin).unwrap();
         let before = dump(&mut admin);
-        // Sent without a pause, so that they share a batch.
         let alone: Vec<_> = (0..501).map(|key| backend.acquire(&[take(key)])).collect();
         let pairs: Vec<_> = [[5, 6], [6, 7], [7, 6], [6, 8]].map(|keys| backend.acquire(&keys.map(take))).into();
         let peek = backend.peek(&[take(7)]);
@@ -167,7 +170,6 @@ async fn a_reset_removes_a_damaged_row() {
     let name = backend.row_key(take.row.policy, take.row.key);
     window.write(&name, &[&OURS[..], &[0xff; 36]].concat());
     assert_eq!(backend.acquire(&[take]).await.unwrap_err().kind(), ErrorKind::Protocol);
-    // Operations after the reset find no row, even in the same batch.
     let (reset, after) = (backend.reset(&[take.row]), backend.acquire(&[take]));
     reset.await.unwrap();
     assert_eq!(after.await.unwrap()[0].state.spent, 2.0);
@@ -175,7 +177,7 @@ async fn a_reset_removes_a_damaged_row() {
 
 /// The server drops a row at the second in its header, after it expires and not much later.
 #[tokio::test]
-async fn the_server_drops_a_row_when_it_says() {
+async fn the_server_drops_a_row_at_the_second_in_its_header() {
     let server = Server::start();
     let (backend, mut window) = (server.backend().await, Window::to(&server));
     for take in takes() {

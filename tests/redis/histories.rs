@@ -42,7 +42,6 @@ fn of_several_quotas_on_each_row() {
     let alike = prop_oneof![
         quota(),
         tiny(),
-        // Equal period and phase.
         (1..50u64).prop_map(|limit| Quota::sliding_window(limit, SECOND)),
         (1..50u64, 0..3u32).prop_map(|(rate, seconds)| {
             Quota::fixed_window(rate, 2 * SECOND).capacity(2 * rate).start(seconds * SECOND).max_reserved(rate)
@@ -130,7 +129,6 @@ static POLICIES: [PolicyName; 3] = [PolicyName::new("a"), PolicyName::new("a"), 
 
 const KEYS: [u128; ROWS] = [1, 2, 1, 3, 4, 3];
 
-/// A sent operation and its expected result.
 enum Sent {
     Takes { expected: Vec<Step>, answer: BackendFuture<Steps> },
     Settled { expected: bool, answer: BackendFuture<bool> },
@@ -178,7 +176,6 @@ impl<'a> History<'a> {
         let (what, which) = raw.what;
         let row = which as usize % ROWS;
         let rows: Vec<usize> = match what {
-            // Two equal takes on different rows.
             2 => (0..=which as usize % 3).collect(),
             3 | 4 | 6 => [which >> 8, which >> 11, which >> 14].map(|i| i as usize % ROWS).into(),
             11 if which >> 60 < 5 => return burst.push(self.reset(row)),
@@ -244,7 +241,6 @@ impl<'a> History<'a> {
             let same: Vec<usize> = (0..rows.len()).filter(|other| rows[*other] == rows[i]).collect();
             let before = self.model[rows[i]];
             if !steps[i].is_allowed() && same.len() > 1 {
-                // The time after which all takes fit.
                 let lines = rows.iter().zip(takes);
                 let lines: Vec<_> =
                     lines.map(|(row, take)| Line { row: *row, quota: &take.quota, ask: take.ask }).collect();
@@ -310,19 +306,22 @@ impl<'a> History<'a> {
             self.expires[i] = expires;
             // An earlier operation may have needed the row for longer.
             assert!(
-                !alone || !late(&self.by[i], &self.model[i], self.now, expires),
+                !alone || !is_dropped_late(&self.by[i], &self.model[i], self.now, expires),
                 "{expires} of {:?}",
                 self.model[i]
             );
         }
-        for (i, there) in rows.iter().enumerate() {
+        for (i, stored) in rows.iter().enumerate() {
             let model = &self.model[i];
-            assert_eq!(there.is_some(), *model != State::default(), "{there:?} where {model:?} should be");
-            let Some((there, expires)) = there.as_deref().map(row) else { continue };
-            assert_eq!(bytes(&there), bytes(model), "{there:?} where {model:?} should be");
-            assert_eq!(there.clear, model.clear, "{there:?} where {model:?} should be");
-            assert_eq!(expires, self.expires[i], "the row says otherwise than the server");
-            assert!(!self.dirty[i] || !early(&self.by[i], model, self.now, expires), "{expires} of {model:?}");
+            assert_eq!(stored.is_some(), *model != State::default(), "{stored:?} instead of {model:?}");
+            let Some((stored, expires)) = stored.as_deref().map(row) else { continue };
+            assert_eq!(bytes(&stored), bytes(model), "{stored:?} instead of {model:?}");
+            assert_eq!(stored.clear, model.clear, "{stored:?} instead of {model:?}");
+            assert_eq!(expires, self.expires[i], "the row's header and the server's expiry differ");
+            assert!(
+                !self.dirty[i] || !is_dropped_early(&self.by[i], model, self.now, expires),
+                "{expires} of {model:?}"
+            );
         }
         self.dirty = [false; ROWS];
     }
@@ -360,16 +359,16 @@ fn id(row: usize) -> RowId<'static> {
 }
 
 /// Whether a row is dropped before it expires.
-fn early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
+fn is_dropped_early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
     // A row settled under another tier keeps its quota, but its end is computed by the other one.
     row.stamp == tollgate::algorithm::stamp(&quota)
-        && worthless(quota, row, now).is_none_or(|clear| f64::from(expires) * 1e6 < clear)
+        && expires_at(quota, row, now).is_none_or(|clear| f64::from(expires) * 1e6 < clear)
         && expires < u32::MAX
 }
 
 /// Whether a row is kept for longer than twice the time to its expiry, and two seconds. A row ahead of the clock may
 /// already be forgiven, but is kept for a clock that is corrected; partial windows count as whole.
-fn late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
+fn is_dropped_late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
     if row.stamp != tollgate::algorithm::stamp(&quota) {
         return false;
     }
@@ -377,11 +376,11 @@ fn late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
     let latest = |clear: f64| now.get() as f64 + 2.0 * (clear + slack - now.get() as f64) + 2e6;
     row.at <= now
         && row.at > Micros::EPOCH
-        && worthless(quota, row, now).is_some_and(|clear| f64::from(expires) * 1e6 > latest(clear))
+        && expires_at(quota, row, now).is_some_and(|clear| f64::from(expires) * 1e6 > latest(clear))
 }
 
 /// When a row is fully refilled, with refunds counted in, since later receipts refer to them.
-fn worthless(quota: &Quota, row: &State, now: Micros) -> Option<f64> {
+fn expires_at(quota: &Quota, row: &State, now: Micros) -> Option<f64> {
     if quota.algorithm() == Algorithm::SlidingWindow {
         return Some((row.at.get() + 2 * quota.period().as_micros() as u64) as f64);
     }

@@ -60,7 +60,7 @@ async fn nonsense_is_an_error() {
 }
 
 #[tokio::test]
-async fn who_hangs_up_in_the_middle_has_not_decided() {
+async fn a_truncated_reply_is_an_error() {
     for half in ["", "$36\r\nabc", "*3\r\n:1\r\n", "-ERR"] {
         let error = ask(&hostile(half.into(), false, true)).await;
         // The client may report a truncated reply as a protocol error.
@@ -70,7 +70,7 @@ async fn who_hangs_up_in_the_middle_has_not_decided() {
 
 /// Unexpected redirections, and errors within a script on Redis 6.2.
 #[tokio::test]
-async fn errors_in_other_words_are_understood() {
+async fn other_forms_of_errors_are_recognized() {
     let within = |error: &str| {
         format!("-ERR Error running script (call to f_0a): @user_script:290: @user_script: 290: -{error}\r\n")
     };
@@ -100,7 +100,7 @@ async fn errors_in_other_words_are_understood() {
 
 /// A server that announces a gigabyte and keeps sending beyond the deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_endless_answer_is_left() {
+async fn an_endless_reply_is_abandoned() {
     let before = resident();
     let endless = [b"$1000000000\r\n".to_vec(), vec![b'x'; 1 << 20]].concat();
     let limiter = {
@@ -126,7 +126,7 @@ async fn an_endless_answer_is_left() {
 
 /// Every page announces another one; reading on would never end, and would block publishing.
 #[tokio::test]
-async fn an_endless_board_of_notices_is_left() {
+async fn endless_notices_are_abandoned() {
     let page = |all: u8, version: &str| {
         format!(
             "*6\r\n$1\r\n7\r\n$13\r\n1700000000000\r\n:{all}\r\n:1\r\n${}\r\n{version}\r\n$1\r\n0\r\n",

@@ -15,7 +15,7 @@ use crate::server::{PATIENCE, Server};
 static ONCE: Policy = Policy::new("once", Quota::token_bucket(1, HOUR));
 
 /// Keys that differ only in ways that a careless encoding would lose.
-fn nasty() -> Vec<Key> {
+fn similar_keys() -> Vec<Key> {
     let mut long = "x".repeat(1 << 20);
     let mut keys: Vec<Key> = vec![Key::from(long.as_str())];
     long.push('y');
@@ -79,7 +79,7 @@ fn nasty() -> Vec<Key> {
 async fn no_two_keys_are_one() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
-    let keys = nasty();
+    let keys = similar_keys();
     for round in [true, false] {
         for (i, key) in keys.iter().enumerate() {
             assert_eq!(limiter.try_limit(&ONCE, key).await.unwrap().is_allowed(), round, "key {i}: {key:?}");
@@ -101,7 +101,7 @@ async fn all_rows_of_a_key_are_in_one_slot() {
     let policies = ["a", "{b}", "}c{", "{}", "d:{0}", "e f", "\"", "\\"]
         .map(|name| Policy::new(name, Quota::token_bucket(9, HOUR)));
     let mut slots = HashSet::new();
-    for key in nasty() {
+    for key in similar_keys() {
         // One call in one slot; the server refuses a script with keys of several.
         let all = policies.iter().map(|policy| Charge::new(policy, &key));
         assert!(limiter.try_limit_all(all).await.unwrap().is_allowed(), "{key:?}");
@@ -129,7 +129,7 @@ pub(crate) fn wait_for_slots(admin: &mut Connection) {
 
 /// Neither on the wire nor on the server.
 #[tokio::test]
-async fn no_text_of_a_key_is_to_be_read() {
+async fn the_text_of_a_key_is_never_sent() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let backend = RedisBackend::builder().deadline(PATIENCE).connect(&proxy.url()).await.unwrap();
@@ -141,7 +141,7 @@ async fn no_text_of_a_key_is_to_be_read() {
     drop(limiter.try_limit_all([Charge::new(&ONCE, canary), Charge::new(&SLOW, canary.as_bytes())]).await.unwrap());
     drop(limiter.try_limit(&SLOW, 0xCA4A_2222_3333_4444_u64).await.unwrap());
     limiter.reset(&ONCE, "canary of a reset").await.unwrap();
-    let mut all = proxy.heard();
+    let mut all = proxy.bytes_seen();
     let mut admin = server.admin();
     let rows: Vec<Vec<u8>> = cmd("KEYS").arg("*").query(&mut admin).unwrap();
     assert_eq!(rows.len(), 4);

@@ -14,7 +14,6 @@ use crate::server::{PATIENCE, Server, is_redis_7_0};
 
 const COMMANDS: [&str; 8] = ["evalsha", "eval", "get", "mget", "set", "setrange", "del", "time"];
 
-/// Additional commands for run-time changes.
 const NOTICES: [&str; 11] =
     ["hmget", "hset", "hdel", "hlen", "zadd", "zrem", "zcard", "zscore", "zrange", "pexpireat", "persist"];
 
@@ -40,7 +39,7 @@ async fn connect(server: &Server) -> Result<RedisBackend, Error> {
 }
 
 #[tokio::test]
-async fn everything_works_with_it() {
+async fn the_documented_permissions_suffice() {
     let server = Server::start();
     let mut admin = server.admin();
     allow(&mut admin, all());
@@ -73,7 +72,7 @@ async fn point_1_a_connection_begins_with_a_command_that_the_user_may_run() {
 
 /// Additional commands of the cluster client, to find the nodes and to follow moving slots.
 #[tokio::test]
-async fn on_a_cluster_a_little_more_will_do() {
+async fn a_cluster_needs_few_more_permissions() {
     let server = Server::with(node());
     let mut admin = server.admin();
     add_slots(&mut admin, 0..SLOTS);
@@ -93,7 +92,7 @@ async fn on_a_cluster_a_little_more_will_do() {
 }
 
 #[tokio::test]
-async fn what_changes_at_run_time_needs_each_of_the_others_and_decisions_none_of_them() {
+async fn run_time_changes_need_every_further_permission_and_decisions_need_none() {
     let server = Server::start();
     let mut admin = server.admin();
     for without in NOTICES {
@@ -107,7 +106,7 @@ async fn what_changes_at_run_time_needs_each_of_the_others_and_decisions_none_of
 }
 
 #[tokio::test]
-async fn to_follow_what_others_change_some_of_them_will_do() {
+async fn reading_notices_needs_only_some_of_them() {
     let server = Server::start();
     let mut admin = server.admin();
     RateLimiter::new(server.backend().await).set_quota(&SLOW, Some(Quota::token_bucket(3, HOUR))).await.unwrap();
@@ -120,7 +119,6 @@ async fn to_follow_what_others_change_some_of_them_will_do() {
         // A user who may not read the notices uses the program's quotas.
         assert_eq!(limiter.try_limit(&SLOW, fresh()).await.unwrap().capacity(), limit, "without {without:?}");
         assert_eq!(limiter.stats().poll_failed, Some(!without.is_empty()));
-        // `ACL LOG` names the command.
         let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();
         assert_eq!(format!("{refused:?}").contains(&format!("{without:?}")), !without.is_empty(), "{refused:?}");
     }
@@ -142,7 +140,7 @@ async fn the_pattern_has_to_be_the_prefix() {
 }
 
 #[tokio::test]
-async fn and_not_with_less() {
+async fn every_permission_is_needed() {
     let server = Server::start();
     let mut admin = server.admin();
     for without in COMMANDS {
@@ -166,13 +164,13 @@ async fn change_it(backend: &RedisBackend, admin_url: String) -> Result<(), SetQ
     tokio::time::sleep(Duration::from_millis(5)).await;
     limiter.set_quota(&SLOW, Some(*SLOW.quota())).await?;
     limiter.set_quota(&SLOW, None).await?;
-    // A withdrawal is forgotten an hour later, and that it was there is remembered.
+    // A withdrawal is forgotten after an hour, which the floor records.
     let mut admin = redis::Client::open(admin_url).unwrap().get_connection().unwrap();
     cmd("ZADD").arg("tollgate:1:{notices}:ends").arg("XX").arg(1).arg("quota\0slow").exec(&mut admin).unwrap();
     block(60_000).await
 }
 
-/// Each operation of a backend, by the usual way and by the rare one.
+/// Runs each operation of a backend, in its common and its rare form.
 async fn use_it(admin: &mut Connection, backend: &RedisBackend) -> Result<(), Error> {
     static OTHER: Policy = Policy::new("other", Quota::token_bucket(10, HOUR));
     let limiter = RateLimiter::new(backend.clone());

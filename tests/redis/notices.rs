@@ -21,7 +21,6 @@ async fn limiter(server: &Server) -> RateLimiter {
     RateLimiter::new(server.backend().await)
 }
 
-/// Waits until the condition holds, and returns how long that took.
 async fn until(mut is_so: impl AsyncFnMut() -> bool) -> Duration {
     let begin = Instant::now();
     while !is_so().await {
@@ -32,7 +31,7 @@ async fn until(mut is_so: impl AsyncFnMut() -> bool) -> Duration {
 }
 
 #[tokio::test]
-async fn a_quota_that_one_sets_is_everybodys_within_a_second_and_what_was_spent_stays_spent() {
+async fn a_changed_quota_reaches_all_within_a_second_and_keeps_the_spending() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     let free = || Subject::new("ada").tier("free");
@@ -64,7 +63,7 @@ async fn a_quota_that_one_sets_is_everybodys_within_a_second_and_what_was_spent_
 }
 
 #[tokio::test]
-async fn of_two_changes_everybody_ends_with_the_last() {
+async fn the_last_of_two_changes_applies_everywhere() {
     let server = Server::start();
     let limiters = [limiter(&server).await, limiter(&server).await, limiter(&server).await];
     for round in 0..10u64 {
@@ -82,7 +81,7 @@ async fn of_two_changes_everybody_ends_with_the_last() {
 }
 
 #[tokio::test]
-async fn a_block_that_one_earns_holds_for_all() {
+async fn a_block_applies_in_all_processes() {
     let server = Server::start();
     let blocking = |backend: RedisBackend| {
         let rules = AutoBlock::new([&SEARCH]).threshold(3).within(MINUTE).block_for(HOUR);
@@ -95,7 +94,6 @@ async fn a_block_that_one_earns_holds_for_all() {
         assert_eq!(one.try_acquire(&SEARCH, "eve").ip(ip).await.unwrap().reason(), Reason::QuotaExceeded);
     }
     assert_eq!(one.try_limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
-    // By key, and by address under any key.
     until(async || other.try_check(&SEARCH, "eve").await.unwrap().reason() == Reason::Blocked).await;
     until(async || other.try_acquire(&SEARCH, "mallory").ip(ip).check().await.unwrap().reason() == Reason::Blocked)
         .await;
@@ -111,7 +109,7 @@ async fn a_block_that_one_earns_holds_for_all() {
 }
 
 #[tokio::test]
-async fn what_is_over_is_gone_and_a_board_that_was_lost_is_told_anew() {
+async fn expired_notices_are_dropped_and_all_are_read_again_after_a_loss() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     one.block(Signal::key("eve"), Duration::from_millis(300)).await.unwrap();
@@ -130,7 +128,6 @@ async fn what_is_over_is_gone_and_a_board_that_was_lost_is_told_anew() {
     until(async || other.quota(&SEARCH, "ada").limit() == 100 && one.quota(&SEARCH, "ada").limit() == 100).await;
     other.set_quota(&SEARCH, Some(Quota::token_bucket(7, HOUR))).await.unwrap();
     until(async || one.quota(&SEARCH, "ada").limit() == 7).await;
-    // Without notices, the server keeps no keys.
     other.set_quota(&SEARCH, None).await.unwrap();
     for key in ["notices", "order", "ends"] {
         let ttl: i64 = cmd("PTTL").arg(format!("tollgate:1:{{notices}}:{key}")).query(&mut admin).unwrap();
@@ -139,7 +136,7 @@ async fn what_is_over_is_gone_and_a_board_that_was_lost_is_told_anew() {
 }
 
 #[tokio::test]
-async fn more_than_fits_one_answer_is_told_whole() {
+async fn notices_beyond_one_page_are_all_received() {
     let server = Server::start();
     let one = limiter(&server).await;
     for key in 0..1200u64 {
@@ -151,7 +148,7 @@ async fn more_than_fits_one_answer_is_told_whole() {
 }
 
 #[tokio::test]
-async fn when_the_server_cannot_be_told_nothing_has_changed() {
+async fn a_change_that_cannot_be_published_does_not_apply() {
     let mut server = Server::start();
     let backend = RedisBackend::builder().connect(&server.url()).await.unwrap();
     let limiter = RateLimiter::new(backend);
@@ -159,7 +156,6 @@ async fn when_the_server_cannot_be_told_nothing_has_changed() {
     let error = limiter.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap_err();
     assert!(matches!(error, SetQuotaError::Backend(_)), "{error}");
     assert_eq!(limiter.quota(&SEARCH, "ada").limit(), 100);
-    // The block still applies in this process.
     assert!(limiter.block(Signal::key("eve"), HOUR).await.is_err());
     assert_eq!(limiter.try_limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
     server.restart();
@@ -177,7 +173,7 @@ async fn on_a_cluster_too() {
 }
 
 #[tokio::test]
-async fn nobody_reads_on_when_the_last_limiter_is_gone() {
+async fn polling_ends_with_the_last_limiter() {
     let server = Server::start();
     let backend = RedisBackend::builder()
         .deadline(PATIENCE)
@@ -225,13 +221,12 @@ fn fill(admin: &mut redis::Connection, but: usize) {
 
 /// Regression: a withdrawal, which expires first, was dropped first, and other processes kept the quota forever.
 #[tokio::test]
-async fn a_board_that_is_full_forgets_no_withdrawal() {
+async fn a_full_channel_loses_no_withdrawal() {
     let server = Server::start();
     let slow = RedisBackend::builder().deadline(PATIENCE).notices_every(Duration::from_secs(3600));
     let (one, other) = (limiter(&server).await, RateLimiter::new(slow.connect(&server.url()).await.unwrap()));
     one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
     fill(&mut server.admin(), 0);
-    // The other process reads when it publishes.
     other.block(Signal::key("mallory"), DAY).await.unwrap();
     assert_eq!(other.quota(&SEARCH, "ada").limit(), 5);
     one.set_quota(&SEARCH, None).await.unwrap();
@@ -246,7 +241,7 @@ async fn a_board_that_is_full_forgets_no_withdrawal() {
 
 /// Regression: after an eviction of one of the three keys, publishing failed, or new subscribers received nothing.
 #[tokio::test]
-async fn a_board_that_lost_one_of_its_keys_begins_anew() {
+async fn a_channel_that_lost_one_of_its_keys_starts_afresh() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     for lost in keys() {
@@ -264,7 +259,7 @@ async fn a_board_that_lost_one_of_its_keys_begins_anew() {
 
 /// A server restarted from an older snapshot has the same epoch with fewer notices.
 #[tokio::test]
-async fn a_board_that_went_back_in_time_is_told_anew() {
+async fn notices_are_read_again_after_the_server_went_back_in_time() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     let mut admin = server.admin();
@@ -288,7 +283,7 @@ async fn a_board_that_went_back_in_time_is_told_anew() {
 
 /// Regression: a new subscriber was treated as up to date with an empty channel, and so were those beside it.
 #[tokio::test]
-async fn a_limiter_that_comes_while_the_board_is_lost_leaves_nobody_with_what_was() {
+async fn a_limiter_that_joins_during_a_loss_leaves_no_outdated_notices() {
     let server = Server::start();
     let backend = server.backend().await;
     let one = RateLimiter::new(backend.clone());
@@ -301,7 +296,7 @@ async fn a_limiter_that_comes_while_the_board_is_lost_leaves_nobody_with_what_wa
 
 /// Notices lost on the server are still known to other processes.
 #[tokio::test]
-async fn whoever_is_let_go_is_let_go_everywhere_though_the_board_was_lost() {
+async fn an_unblocked_key_is_unblocked_everywhere_after_a_loss() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     one.block(Signal::key("eve"), DAY).await.unwrap();
@@ -314,7 +309,7 @@ async fn whoever_is_let_go_is_let_go_everywhere_though_the_board_was_lost() {
 /// Regression: of ten thousand simultaneous blocks, nine thousand were never published, and operators were refused
 /// meanwhile.
 #[tokio::test]
-async fn a_burst_of_blocks_is_shared_whole_and_stands_in_no_operators_way() {
+async fn a_burst_of_blocks_is_published_completely_without_delaying_operators() {
     static ONE: Policy = Policy::new("one", Quota::token_bucket(1, HOUR));
     let server = Server::start();
     let blocking = |backend: RedisBackend| {
@@ -340,7 +335,7 @@ async fn a_burst_of_blocks_is_shared_whole_and_stands_in_no_operators_way() {
 
 /// Pending notices are published when the server is back.
 #[tokio::test]
-async fn a_block_that_is_earned_during_an_outage_is_shared_afterwards() {
+async fn a_block_during_an_outage_is_published_afterwards() {
     let mut server = Server::start();
     let backend = || async { RedisBackend::builder().connect(&server.url()).await.unwrap() };
     let rules = AutoBlock::new([&SEARCH]).threshold(2).block_for(HOUR);
@@ -366,7 +361,7 @@ async fn a_block_that_is_earned_during_an_outage_is_shared_afterwards() {
 
 /// Regression: an offender of two processes got a first block from each.
 #[tokio::test]
-async fn whoever_offends_elsewhere_again_is_blocked_longer() {
+async fn repeated_offenses_in_another_process_block_longer() {
     let server = Server::start();
     let blocking = |backend: RedisBackend| {
         let rules = AutoBlock::new([&SEARCH]).threshold(1).block_for(Duration::from_millis(1200)).escalate(10, HOUR);
@@ -385,7 +380,7 @@ async fn whoever_offends_elsewhere_again_is_blocked_longer() {
 const CHILD: &str = "TOLLGATE_TEST_NOTICES_CHILD";
 
 #[tokio::test]
-async fn what_another_process_sets_and_blocks_holds_in_this_one() {
+async fn quotas_and_blocks_of_another_process_apply_here() {
     let server = Server::start();
     let here = limiter(&server).await;
     assert_eq!(here.remaining(&SEARCH, "ada").await.unwrap(), 100);

@@ -50,7 +50,6 @@ impl Application {
         kinds
     }
 
-    /// Like the above, and checks that some calls failed.
     pub(crate) async fn is_asked(&self, duration: Duration) -> Vec<ErrorKind> {
         let begin = Instant::now();
         let callers: Vec<_> = (0..4)
@@ -75,7 +74,7 @@ impl Application {
             assert!(slowest < DEADLINE + SLACK, "a call took {slowest:?}, with a deadline of {DEADLINE:?}");
             all.extend(kinds);
         }
-        assert!(!all.is_empty(), "nobody noticed");
+        assert!(!all.is_empty(), "no call failed");
         let mut kinds = Vec::new();
         all.into_iter().for_each(|kind| {
             if !kinds.contains(&kind) {
@@ -109,7 +108,6 @@ impl Application {
         self.is_exact().await;
     }
 
-    /// Half of twice the capacity in calls are admitted, in each failure mode.
     pub(crate) async fn is_exact(&self) {
         for limiter in [&self.deny, &self.allow, &self.fallback] {
             let key = fresh();

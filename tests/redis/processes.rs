@@ -26,7 +26,6 @@ fn four_processes_admit_exactly_the_limit() {
     assert_eq!(run(&server, "slow").iter().sum::<usize>(), 1000);
 }
 
-/// One decision per call, since each task waits for its own.
 #[test]
 fn four_processes_admit_exactly_the_limit_one_call_a_decision() {
     let server = Server::start();
@@ -51,7 +50,7 @@ fn four_processes_keep_to_a_bound_that_refills() {
 
 /// Limiters without a secret hash keys equally on a shared backend, or each process would count separately.
 #[test]
-fn processes_agree_on_digests_and_a_secret_parts_them() {
+fn processes_agree_on_digests_unless_their_secrets_differ() {
     let server = Server::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

@@ -6,36 +6,35 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Forwards bytes on its own threads.
 pub(crate) struct Proxy {
     port: u16,
-    way: Arc<Way>,
+    state: Arc<State>,
 }
 
-struct Way {
+struct State {
     target: AtomicU16,
     swallows: AtomicBool,
     refuses: AtomicBool,
     open: Mutex<Vec<TcpStream>>,
     accepted: AtomicUsize,
-    heard: Mutex<Vec<u8>>,
+    bytes_seen: Mutex<Vec<u8>>,
 }
 
 impl Proxy {
     pub(crate) fn to(target: u16) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let way = Arc::new(Way {
+        let state = Arc::new(State {
             target: AtomicU16::new(target),
             swallows: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
             open: Mutex::default(),
             accepted: AtomicUsize::new(0),
-            heard: Mutex::default(),
+            bytes_seen: Mutex::default(),
         });
-        let passing = Arc::clone(&way);
+        let passing = Arc::clone(&state);
         thread::spawn(move || listener.incoming().for_each(|socket| passing.accept(socket.unwrap())));
-        Proxy { port, way }
+        Proxy { port, state }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -44,37 +43,36 @@ impl Proxy {
 
     /// Connects new connections to another port, as when a name gets another address.
     pub(crate) fn point_at(&self, target: u16) {
-        self.way.target.store(target, Ordering::SeqCst);
+        self.state.target.store(target, Ordering::SeqCst);
     }
 
     /// Drops all data in both directions, without closing connections.
     pub(crate) fn swallow(&self, yes: bool) {
-        self.way.swallows.store(yes, Ordering::SeqCst);
+        self.state.swallows.store(yes, Ordering::SeqCst);
     }
 
     /// Closes all current and new connections.
     pub(crate) fn refuse(&self, yes: bool) {
-        self.way.refuses.store(yes, Ordering::SeqCst);
+        self.state.refuses.store(yes, Ordering::SeqCst);
         self.close_all();
     }
 
     pub(crate) fn close_all(&self) {
-        for socket in self.way.open.lock().unwrap().drain(..) {
+        for socket in self.state.open.lock().unwrap().drain(..) {
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
-    /// All bytes of all connections, in both directions.
-    pub(crate) fn heard(&self) -> Vec<u8> {
-        self.way.heard.lock().unwrap().clone()
+    pub(crate) fn bytes_seen(&self) -> Vec<u8> {
+        self.state.bytes_seen.lock().unwrap().clone()
     }
 
     pub(crate) fn accepted(&self) -> usize {
-        self.way.accepted.load(Ordering::SeqCst)
+        self.state.accepted.load(Ordering::SeqCst)
     }
 }
 
-impl Way {
+impl State {
     fn accept(self: &Arc<Self>, near: TcpStream) {
         self.accepted.fetch_add(1, Ordering::SeqCst);
         if self.refuses.load(Ordering::SeqCst) {
@@ -94,7 +92,7 @@ impl Way {
     fn carry(&self, mut from: TcpStream, mut to: TcpStream) {
         let mut buffer = [0; 16 * 1024];
         while let Ok(length @ 1..) = from.read(&mut buffer) {
-            self.heard.lock().unwrap().extend(&buffer[..length]);
+            self.bytes_seen.lock().unwrap().extend(&buffer[..length]);
             if !self.swallows.load(Ordering::SeqCst) && to.write_all(&buffer[..length]).is_err() {
                 break;
             }
@@ -112,13 +110,13 @@ pub(crate) fn hostile(nonsense: Vec<u8>, endless: bool, hangs_up: bool) -> Strin
     thread::spawn(move || {
         for socket in listener.incoming() {
             let nonsense = nonsense.clone();
-            thread::spawn(move || mislead(socket.unwrap(), &nonsense, endless, hangs_up));
+            thread::spawn(move || serve_nonsense(socket.unwrap(), &nonsense, endless, hangs_up));
         }
     });
     url
 }
 
-fn mislead(mut socket: TcpStream, nonsense: &[u8], endless: bool, hangs_up: bool) {
+fn serve_nonsense(mut socket: TcpStream, nonsense: &[u8], endless: bool, hangs_up: bool) {
     let mut buffer = [0; 64 * 1024];
     while let Ok(length @ 1..) = socket.read(&mut buffer) {
         let asked = String::from_utf8_lossy(&buffer[..length]);

@@ -108,7 +108,7 @@ async fn a_settlement_beyond_what_a_double_counts_is_exact() {
 
 /// The script granted reservations beyond the last instant.
 #[tokio::test]
-async fn a_turn_too_many_windows_away_is_refused() {
+async fn a_reservation_too_many_windows_away_is_denied() {
     let quota = Quota::fixed_window(1, Quota::MAX_PERIOD).unlimited_reservations().start(HOUR);
     let mut row = Row::at(Micros::EPOCH).await;
     assert!(row.take(&quota, Ask::cost(3).reserve()).await.is_some());
@@ -133,7 +133,7 @@ async fn windows_are_exact_until_the_end_of_time() {
 /// The second of two calls in flight sometimes reached the server first: a caller that refunded a charge without
 /// awaiting it, and called again, was denied.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_was_given_back_is_there_for_whoever_asks_next() {
+async fn a_refund_is_available_to_the_next_call() {
     static ONE: Policy = Policy::new("one", Quota::token_bucket(1, HOUR));
     let server = Server::start();
     let limiter = RateLimiter::builder(server.backend().await).block_cache(0).build();

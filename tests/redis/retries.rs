@@ -71,7 +71,7 @@ async fn a_call_that_times_out_does_not_wait_for_the_probe() {
 }
 
 #[tokio::test]
-async fn what_was_posted_is_done_though_nobody_waits() {
+async fn dropped_settlements_and_resets_are_carried_out() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     let (limiter, key) = (&application.deny, fresh());
@@ -88,7 +88,7 @@ async fn what_was_posted_is_done_though_nobody_waits() {
 
 /// A backend whose runtime has shut down fails, and does not hang.
 #[test]
-fn a_runtime_that_has_ended_is_told() {
+fn a_runtime_that_has_shut_down_is_an_error() {
     let server = Server::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let backend = runtime.block_on(RedisBackend::connect(&server.url())).unwrap();

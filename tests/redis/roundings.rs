@@ -14,7 +14,7 @@ fn micros(micros: u64) -> Duration {
 }
 
 /// The two branches of the script for a bucket's take: with and without a wait.
-fn ways(cost: u64) -> [Ask; 2] {
+fn asks(cost: u64) -> [Ask; 2] {
     [Ask::cost(cost), Ask::cost(cost).wait_up_to(micros(1))]
 }
 
@@ -30,15 +30,14 @@ async fn many_grains_are_whole_tokens() {
         for i in 0..2 {
             let mut row = Row::at(NOW).await;
             // One more than is refilled: the difference would be rounded away beside a large debt.
-            row.take(&quota, ways(grains * rate + 1)[i]).await;
+            row.take(&quota, asks(grains * rate + 1)[i]).await;
             row.later(NOW + micros(grains * period));
-            row.take(&quota, ways(1)[i]).await;
+            row.take(&quota, asks(1)[i]).await;
             assert_eq!(row.model.spent.fract(), 0.0);
         }
     }
 }
 
-/// The refill of a large debt within a grain.
 #[tokio::test]
 async fn a_part_of_a_large_grain_is_multiplied_first() {
     let (rate, period) = (MOST, 3_333_331u64);
@@ -56,7 +55,7 @@ async fn a_part_of_a_large_grain_is_multiplied_first() {
             let mut row = Row::at(NOW).await;
             row.take(&quota, Ask::cost(tokens)).await;
             row.later(NOW + micros(elapsed));
-            row.take(&quota, ways(0)[i]).await;
+            row.take(&quota, asks(0)[i]).await;
         }
     }
 }
@@ -72,7 +71,7 @@ async fn a_large_debt_is_compared_before_anything_is_rounded() {
             let mut row = Row::at(NOW).await;
             row.take(&quota, Ask::cost(MOST)).await;
             row.later(NOW + micros(elapsed));
-            let denied = row.take(&quota, ways(elapsed * rate / period + 1)[i]).await;
+            let denied = row.take(&quota, asks(elapsed * rate / period + 1)[i]).await;
             assert!(denied.is_none(), "one is not paid back, though nearly");
         }
     }
@@ -97,7 +96,6 @@ async fn what_is_in_view_is_multiplied_first() {
     let period = 3_333_331u64;
     let quota = Quota::sliding_window(7 * period, micros(period)).start(Duration::ZERO);
     let begin = Micros::new(NOW.get() / period * period);
-    // Seven tokens per microsecond are in view.
     let more = |left: &u64| (7 * period) as f64 * (*left as f64 / period as f64) > (7 * left) as f64;
     let found: Vec<u64> = (1..period).filter(more).take(3).collect();
     assert!(!found.is_empty());

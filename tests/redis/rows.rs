@@ -19,7 +19,6 @@ pub(crate) fn stored(state: &State, expires: u32) -> Vec<u8> {
     [&OURS[..], &expires.to_le_bytes(), &bytes(state), &clear.to_le_bytes()].concat()
 }
 
-/// Decodes a row and the second at which the server drops it.
 pub(crate) fn row(bytes: &[u8]) -> (State, u32) {
     assert_eq!((bytes.len(), &bytes[..4]), (40, &OURS[..]), "a row of another layout");
     let double = |at: usize| f64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());

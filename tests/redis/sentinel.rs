@@ -29,7 +29,6 @@ fn sentinel(primary: &Server) -> Server {
     sentinel
 }
 
-/// As in `docs::redis`.
 async fn connect(builder: RedisBackendBuilder, sentinels: Vec<String>, name: String) -> Result<RedisBackend, Error> {
     let client = SentinelClient::build(sentinels, name, None, SentinelServerType::Master).unwrap();
     let client = Arc::new(Mutex::new(client));
@@ -63,7 +62,7 @@ async fn point_1_after_a_failover_by_sentinel_the_limiter_goes_on_with_what_was_
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     println!("{refused} refused; decided again after {:?}", begin.elapsed());
-    assert!(refused > 0, "the primary was not gone");
+    assert!(refused > 0, "the primary did not fail");
     assert!(info(&mut replica.admin(), "replication").contains("role:master"));
     assert_eq!(1 + drain(&backend, &take).await, 70, "exact again, from what the replica knew");
     assert_eq!(spent(&backend, &take).await, 100.0);

@@ -18,7 +18,6 @@ pub(crate) struct Server {
     arguments: Vec<String>,
 }
 
-/// Allowance for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Stands for a free port in the settings.
@@ -70,18 +69,15 @@ impl Server {
         RedisBackend::builder().deadline(PATIENCE).connect(&self.url()).await.unwrap()
     }
 
-    /// A plain connection, to inspect and to break the server.
     pub(crate) fn admin(&self) -> redis::Connection {
         redis::Client::open(self.url()).unwrap().get_connection_with_timeout(PATIENCE).unwrap()
     }
 
-    /// Sends a signal: `STOP`, `CONT`.
     pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("sh").arg("-c").arg(format!("kill -{name} {}", self.pid())).status().unwrap();
         assert!(status.success());
     }
 
-    /// Kills the server, as a power cut does.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -98,7 +94,6 @@ impl Server {
         self.child = spawn(self.port, &self.directory, &self.arguments);
     }
 
-    /// The directory of its files.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }

@@ -11,7 +11,7 @@ use tollgate::backend::RedisBackend;
 use crate::server::{PATIENCE, Server};
 
 /// Precedes the script: takes the time from an argument, and records expiries instead of setting them.
-const BEFORE: &str = "
+const PRELUDE: &str = "
 local real, redis = redis, { pcall = redis.pcall }
 redis.call = function(name, ...)
   if name == 'TIME' then return { ARGV[#ARGV - 1], ARGV[#ARGV] } end
@@ -49,7 +49,7 @@ impl SetClock {
     fn rewritten(&self, command: &Cmd) -> Result<Cmd, RedisError> {
         let mut arguments = command.args_iter().map(|argument| match argument {
             Arg::Simple(bytes) => bytes.to_vec(),
-            _ => panic!("a command of ours has plain arguments"),
+            _ => panic!("expected a command with plain arguments"),
         });
         let name = arguments.next().unwrap();
         if !name.starts_with(b"EVAL") {
@@ -66,7 +66,7 @@ impl SetClock {
             scripts.get(&script).ok_or(unknown)?
         };
         let mut rewritten = redis::cmd("EVAL");
-        rewritten.arg(format!("{BEFORE}{source}"));
+        rewritten.arg(format!("{PRELUDE}{source}"));
         arguments.for_each(|argument| _ = rewritten.arg(argument));
         rewritten.arg(now / 1_000_000).arg(now % 1_000_000);
         Ok(rewritten)
@@ -88,7 +88,6 @@ impl ConnectionLike for SetClock {
     }
 }
 
-/// Direct access to the server.
 pub(crate) struct Window(redis::Connection);
 
 impl Window {

@@ -31,14 +31,13 @@ fn user(req: &Parts) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_status_on_a_server_tells_its_rows_and_its_time() {
+async fn a_status_shows_the_servers_rows_and_time() {
     let mut server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let [bucket, fixed, sliding] = POLICIES;
     let layer = RateLimitLayer::new(bucket, user).and(fixed, user).and(sliding, user).limiter(&limiter);
     let app = Router::new().route("/rate-limit", status::of_layer(&layer)).route("/time", status::time(&limiter));
 
-    // Spent by another process.
     let elsewhere = RateLimiter::new(server.backend().await);
     for (policy, cost) in POLICIES.iter().zip([10, 7, 4]) {
         assert!(elsewhere.try_acquire(policy, "ada".to_owned()).cost(cost).await.unwrap().is_allowed());
@@ -48,12 +47,11 @@ async fn a_status_on_a_server_tells_its_rows_and_its_time() {
     for _ in 0..100 {
         assert_eq!(get(&app, "/rate-limit").await.0, 200);
     }
-    let (_, told) = get(&app, "/rate-limit").await;
+    let (_, body) = get(&app, "/rate-limit").await;
     assert_eq!(keys(&server), before, "looking leaves nothing");
-    let limits = told["limits"].as_array().unwrap();
+    let limits = body["limits"].as_array().unwrap();
     assert_eq!(limits.iter().map(|limit| limit["spent"].as_f64().unwrap()).collect::<Vec<_>>(), [10.0, 7.0, 4.0]);
 
-    // Instants are the server's.
     let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(&mut server.admin()).unwrap();
     let server_now = seconds * 1_000_000 + micros;
     let (status, time) = get(&app, "/time").await;
@@ -61,7 +59,6 @@ async fn a_status_on_a_server_tells_its_rows_and_its_time() {
     let (read, asked) = (limits[0]["now"].as_u64().unwrap(), time["now"].as_u64().unwrap());
     assert!(read <= server_now && server_now <= asked && asked - read < PATIENCE.as_micros() as u64);
 
-    // The status predicts the next decisions.
     let quota = Quota::token_bucket(10, HOUR);
     let (spent, at) = (limits[0]["spent"].as_f64().unwrap(), Micros::new(limits[0]["ts"].as_u64().unwrap()));
     let state = State { spent, at, stamp: tollgate::algorithm::stamp(&quota), ..State::default() };

@@ -21,7 +21,6 @@ fn a_server_is_reached_over_tls_if_its_certificate_is_believed() {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
         .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
-        // A CA certificate is not valid for a server.
         .args(["-addext", "basicConstraints=critical,CA:FALSE"])
         .args(["-keyout", "key.pem", "-out", "cert.pem"])
         .current_dir(&directory)
@@ -42,7 +41,6 @@ fn a_server_is_reached_over_tls_if_its_certificate_is_believed() {
         "--tls-auth-clients",
         "no",
     ]);
-    // The child runs one test, with or without the certificate.
     let run = |believed: &str| {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["tls::child", "--exact", "--nocapture"]).env("SSL_CERT_FILE", believed);
