@@ -98,10 +98,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The future fails if the backend cannot decide, never for a denial.
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
-    /// Decides as [`acquire`](Backend::acquire) would, and stores nothing.
-    ///
-    /// # Errors
-    /// As for [`acquire`](Backend::acquire).
+    /// Decides as [`acquire`](Backend::acquire) would, with the same errors, and stores nothing.
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
     /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row separately. Returns whether all of them

@@ -123,7 +123,10 @@ async fn of_several_rules_the_strictest_mode_counts() {
     assert_eq!(statuses, [200, 200, 200, 429, 429]);
     let both = limiter.try_limit_all([Charge::new(&PAGES, 7), Charge::new(&SEARCH, 7).cost(4)]).await.unwrap();
     let modes_used: Vec<_> = both.iter().map(|decision| (decision.decided_by(), decision.reason())).collect();
-    assert_eq!(modes_used, [(DecidedBy::FailOpen, Reason::RefusedElsewhere), (DecidedBy::Fallback, Reason::CostTooLarge)]);
+    assert_eq!(
+        modes_used,
+        [(DecidedBy::FailOpen, Reason::RefusedElsewhere), (DecidedBy::Fallback, Reason::CostTooLarge)]
+    );
 }
 
 #[tokio::test]

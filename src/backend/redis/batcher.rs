@@ -41,7 +41,6 @@ struct Queues {
 struct Queue {
     waiting: VecDeque<Operation>,
     workers: usize,
-    /// Calls at the server.
     in_flight: usize,
     /// Whether callers got results since the last call was sent.
     just_completed: bool,

@@ -153,11 +153,7 @@ impl RedisBackendBuilder {
     /// never overlap. An attempt ends with the [deadline](RedisBackendBuilder::deadline) of the decision that needs it.
     /// During an outage, attempts run in the background, each for up to half a second, or the deadline if longer.
     ///
-    /// # Errors
-    /// As for [`RedisBackend::connect`].
-    ///
-    /// # Panics
-    /// Panics outside of a tokio runtime.
+    /// Errors and panics: as for [`RedisBackend::connect`].
     pub async fn connect_with<F>(self, connect: impl Fn() -> F + Send + Sync + 'static) -> Result<RedisBackend, Error>
     where
         F: Future<Output = RedisResult<MultiplexedConnection>> + Send + 'static,

@@ -42,7 +42,6 @@ struct Current<C> {
     last_used: Instant,
 }
 
-/// Opens connections.
 pub(super) trait Connect: Send + Sync {
     type Connection: ConnectionLike + Clone + Send + Sync;
 

@@ -94,11 +94,7 @@ impl RedisBackend {
     /// # Ok(()) }
     /// ```
     ///
-    /// # Errors
-    /// As for [`connect`](RedisBackend::connect).
-    ///
-    /// # Panics
-    /// Panics outside of a tokio runtime.
+    /// Errors and panics: as for [`connect`](RedisBackend::connect).
     pub async fn connect_cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<RedisBackend, Error> {
         RedisBackend::builder().connect_cluster(urls).await
     }

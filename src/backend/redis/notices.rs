@@ -193,7 +193,7 @@ impl NoticeChannel for Arc<RedisNoticeChannel> {
     fn publish(&self, notice: Notice) -> BackendFuture<()> {
         let unavailable = |message| BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, message)));
         if self.batcher.circuit_open_at(self.slot) {
-            let message = "the circuit breaker is open because the Redis server did not reply in time; the notice was not \
+            let message = "the circuit breaker is open after a failure of the Redis server; the notice was not \
                            published, so retry later";
             return unavailable(message.to_owned());
         }
@@ -292,10 +292,8 @@ fn invalid_data() -> Error {
 /// The least timeout of a call. No request waits for it.
 const MIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Concurrent calls of `publish`.
 const MAX_PUBLISHING: usize = 1000;
 
-/// Pending notices published in one call.
 const MAX_PUBLISHED_TOGETHER: usize = 200;
 
 /// Notices from `publish_later` that wait to be published.

@@ -6,14 +6,12 @@ use redis::Cmd;
 
 use super::wire::SHARED;
 
-/// Decides operations on rows.
 pub(super) static DECISIONS: LazyLock<Script> = LazyLock::new(|| {
     let (names, values): (Vec<_>, Vec<_>) = SHARED.iter().map(|(name, value)| (*name, value.to_string())).unzip();
     let constants = format!("local {} = {}\n", names.join(", "), values.join(", "));
     Script::new(constants + include_str!("script.lua"))
 });
 
-/// Publishes and reads notices.
 pub(super) static NOTICES: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("notices.lua").to_owned()));
 
 #[derive(Debug)]
