@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Keeps of the kept corpora, and of what the last `run.sh` found, the smallest inputs that reach every edge; of all
-# targets unless some are named:
+# Reduces the corpora, together with the inputs that the last `run.sh` found, to the smallest inputs that reach every edge.
+# Default: all targets.
 #
 #   fuzz/keep.sh [target...]
 set -euo pipefail

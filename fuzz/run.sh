@@ -1,19 +1,18 @@
 #!/usr/bin/env bash
-# Runs fuzz targets for so many executions each (ten million unless said; all targets unless named), and writes what
-# came of it to fuzz/RESULTS.md:
+# Runs fuzz targets (default: all) for a number of executions each (default: ten million), and writes the results to
+# fuzz/RESULTS.md:
 #
 #   fuzz/run.sh [executions] [target...]
 #
-# Needs cargo-fuzz. Fails on a crash or a hang (ten seconds over one input); the input is in fuzz/artifacts/.
-# What a run finds goes to a folder of its own, from which fuzz/keep.sh takes what is worth keeping in fuzz/corpus/.
-# SANITIZER=none runs without one.
+# Needs cargo-fuzz. Fails on a crash or a hang (ten seconds for one input), with the input in fuzz/artifacts/. New inputs
+# go to a separate directory, from which fuzz/keep.sh selects those for fuzz/corpus/. SANITIZER=none disables sanitizers.
 set -euo pipefail
 cd "$(dirname "$0")"
-# Coverage and sanitizers are flags of the compiler that stable refuses otherwise.
+# Lets the stable compiler accept the flags for coverage and sanitizers.
 export RUSTC_BOOTSTRAP=1
-# Opens what targets see of the crate.
+# Exports the crate's entry points for fuzzing.
 export RUSTFLAGS="--cfg tollgate_fuzzing ${RUSTFLAGS:-}"
-# What is freed need not be kept long: no input is. It is most of the time that a small one takes.
+# The quarantine of freed memory takes most of the time of a small input, and needs to outlive none.
 export ASAN_OPTIONS=quarantine_size_mb=4:malloc_context_size=0:${ASAN_OPTIONS:-}
 
 executions=${1:-10000000}
@@ -27,16 +26,16 @@ sanitizer=${SANITIZER:-address}
 work=${CARGO_TARGET_DIR:-target}/found
 mkdir -p "$work"
 
-# A target's row in the table; those of the others stay. Two runs may write at once.
-tell() {
+# Replaces the table row of one target. Two runs may write at the same time.
+record() {
     (
         flock 9
         {
-            echo "# What fuzzing found"
+            echo "# Fuzzing results"
             echo
-            echo "Written by \`fuzz/run.sh\`, with overflow checks and debug assertions on. An input is in the corpus if"
-            echo "it reaches something that no other does; edges are those of the code that were reached. What each target"
-            echo "holds is told in \`fuzz/src/\`, one file each."
+            echo "Written by \`fuzz/run.sh\`, with overflow checks and debug assertions. The corpus holds the inputs that reach"
+            echo "an edge no other input reaches; edges are those of the code. Each file in \`fuzz/src/\` documents what its"
+            echo "target checks."
             echo
             echo "| target | executions | corpus | coverage edges | crashes | seconds | sanitizer |"
             echo "| --- | ---: | ---: | ---: | ---: | ---: | --- |"
@@ -86,6 +85,6 @@ for target in "${targets[@]}"; do
     inputs=$(grep -ao 'corp: [0-9]*' "$log" | tail -1 | cut -d' ' -f2)
     row="| \`$target\` | ${executed:-?} | ${inputs:-?} | ${edges:-?} | $outcome | $((SECONDS - began)) | $sanitizer |"
     echo "$row"
-    tell "$target" "$row"
+    record "$target" "$row"
 done
 exit $((crashed > 0))

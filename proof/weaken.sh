@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Weakens one lock or order after another in a copy of the tree, and expects the model that holds it to fail. Prints a
-# table. A weakening that finds nothing to weaken, does not compile, or goes unnoticed is an error.
+# Weakens one lock or memory ordering at a time in a copy of the tree, and expects the model of that code to fail. Prints
+# a table. A mutation that no longer matches the code, does not compile, or is not detected is an error.
 #
 #   proof/weaken.sh            all of them
-#   proof/weaken.sh breaker    those whose line in the table says `breaker`
+#   proof/weaken.sh breaker    those whose name contains `breaker`
 set -uo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-}
@@ -16,7 +16,7 @@ cp Cargo.toml README.md "$copy/"
 cp -r proof/Cargo.toml proof/Cargo.lock proof/build.rs "$copy/proof/"
 faults=0
 
-# Its name, the file or files, what perl does to the text, and the model.
+# Arguments: the name, the files, the perl substitution, and the model.
 weaken() {
     local name=$1 files=$2 change=$3 model=$4 log=$copy/log verdict file changed=true
     [[ "$name $model" == *"$only"* ]] || return 0
@@ -62,19 +62,19 @@ weaken 'manual clock: the lock is given up between looking and lying down' clock
 
 # The breaker.
 weaken 'breaker: looked at under one lock, the probe taken under another' backend/redis/breaker.rs \
-    's/(fn passage\(&self, now: Instant\) -> Passage \{)/$1\n        if self.state().as_ref().is_some_and(|open| !open.probing && now >= open.until) {\n            if let Some(open) = &mut *self.state() {\n                open.probing = true;\n            }\n            return Passage::Probe;\n        }/' \
-    redis::models::breaker::of_those_who_ask_at_once_one_probes
+    's/(fn permit\(&self, now: Instant\) -> Permit \{)/$1\n        if self.state().as_ref().is_some_and(|open| !open.probing && now >= open.until) {\n            if let Some(open) = &mut *self.state() {\n                open.probing = true;\n            }\n            return Permit::Probe;\n        }/' \
+    redis::models::breaker::one_of_several_concurrent_callers_probes
 weaken 'breaker: a late call opens it anew' backend/redis/breaker.rs \
     's/if state\.is_none\(\) \{/if true {/' \
-    redis::models::breaker::never_two_probe_at_once_and_never_nobody_can
+    redis::models::breaker::at_most_one_probe_runs_and_another_can_follow
 
-# The coalescer.
-weaken 'lanes: a call ends under another lock than found nothing' backend/redis/lanes.rs \
-    's/if operations\.is_empty\(\) \{/if operations.is_empty() {\n            drop(queues);\n            let mut queues = self.queues();\n            let lanes = &mut queues.lanes;\n            let queue = lanes.get_mut(&lane)?;/' \
-    redis::models::lanes::everybody_is_answered_and_the_lane_is_empty_then
-weaken 'lanes: what was posted is not waited for' backend/redis/lanes.rs \
-    's/ \|\| queue\.is_posted\(next\)//' \
-    redis::models::lanes::nobody_overtakes_what_was_posted_on_the_same_row
+# The batcher.
+weaken 'batcher: a worker ends under another lock than the one that found the queue empty' backend/redis/batcher.rs \
+    's/if operations\.is_empty\(\) \{/if operations.is_empty() {\n            drop(queues);\n            let mut queues = self.queues();\n            let by_slot = &mut queues.by_slot;\n            let queue = by_slot.get_mut(&slot)?;/' \
+    redis::models::batcher::every_operation_completes_and_the_queue_is_empty_afterwards
+weaken 'batcher: operations do not wait for a reset of their row' backend/redis/batcher.rs \
+    's/ \|\| queue\.is_locked\(next\)//' \
+    redis::models::batcher::a_decision_does_not_overtake_a_reset_of_its_row
 
 # The waiting queue.
 weaken 'queue: the last turn is found under one lock and taken under another' limiter/queue/mod.rs \

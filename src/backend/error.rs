@@ -1,23 +1,21 @@
-//! Why a backend could not decide.
+//! Errors of backends.
 
 use std::error::Error as StdError;
 use std::fmt;
 
-/// A backend could not decide. This is never a denial.
+/// The error of a backend that could not decide; never a denial.
 ///
-/// Its text begins with the [kind](ErrorKind) and says what to do. What caused it, such as the error of a store's
-/// client, is its `source()` and not repeated in the text: log both.
-///
-/// With feature `axum` it is a response: 503 Service Unavailable.
+/// The message begins with the [kind](ErrorKind) and ends with advice. It does not repeat the cause, which is the
+/// `source()`: log both. With feature `axum`, the error is a 503 response.
 ///
 /// ```
 /// use std::error::Error as _;
 /// use tollgate::backend::{Error, ErrorKind};
 ///
 /// let cause = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-/// let error = Error::new(ErrorKind::Unavailable, "the store cannot be reached; check the address").with_source(cause);
+/// let error = Error::new(ErrorKind::Unavailable, "cannot reach the server; check the address").with_source(cause);
 /// assert_eq!(error.kind(), ErrorKind::Unavailable);
-/// assert_eq!(error.to_string(), "backend is unavailable: the store cannot be reached; check the address");
+/// assert_eq!(error.to_string(), "backend is unavailable: cannot reach the server; check the address");
 /// assert_eq!(error.source().map(|cause| cause.to_string()), Some("connection refused".into()));
 /// ```
 #[derive(Debug)]
@@ -27,7 +25,7 @@ pub struct Error {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// The kind of an [`Error`], for those who act on it.
+/// The kind of an [`Error`].
 ///
 /// ```
 /// use tollgate::backend::ErrorKind;
@@ -37,18 +35,18 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The store answered something that makes no sense, or refused the command: a mistake in set-up or in the code.
+    /// The server sent an invalid reply or refused the command: a mistake in the configuration or in the code.
     Protocol,
-    /// No answer in time. Whether the charge happened is unknown.
+    /// No reply within the deadline. The charge may have been made.
     Timeout,
-    /// The store cannot be reached, or says that it cannot serve now.
+    /// The server cannot be reached, or cannot serve at the moment.
     Unavailable,
-    /// The backend does not do this.
+    /// The backend does not support the operation.
     Unsupported,
 }
 
 impl ErrorKind {
-    /// A name that stays the same, for logs and metrics: `protocol`, `timeout`, `unavailable`, `unsupported`.
+    /// Returns a stable name for logs and metrics: `protocol`, `timeout`, `unavailable` or `unsupported`.
     pub const fn as_str(self) -> &'static str {
         match self {
             ErrorKind::Protocol => "protocol",
@@ -60,26 +58,26 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// An error of `kind`; the message says what happened, with which value, and what to do.
+    /// Creates an error of `kind`. The message states what happened, with which value, and what to do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error { kind, message: message.into(), source: None }
     }
 
-    /// The same with the error that caused it, as its `source()`.
+    /// Sets the error that caused this one, its `source()`.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         self.source = Some(source.into());
         self
     }
 
-    /// The same of a server with this address.
+    /// Puts the server's address in front of the message.
     #[cfg(feature = "redis")]
     pub(super) fn at(mut self, address: &str) -> Error {
         self.message = format!("{address}: {}", self.message);
         self
     }
 
-    /// The kind of failure: whether another try may help, and whether the charge may have happened.
+    /// Returns the kind: whether a retry may help, and whether the charge may have been made.
     pub const fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -88,10 +86,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            ErrorKind::Protocol => "backend does not work as it is set up",
+            ErrorKind::Protocol => "backend protocol error",
             ErrorKind::Timeout => "backend did not answer in time",
             ErrorKind::Unavailable => "backend is unavailable",
-            ErrorKind::Unsupported => "backend cannot do this",
+            ErrorKind::Unsupported => "backend does not support this",
         };
         write!(f, "{kind}: {}", self.message)
     }

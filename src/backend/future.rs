@@ -1,4 +1,4 @@
-//! A backend's answer: there at once, or on its way.
+//! [`BackendFuture`], the future of a backend's result.
 
 use std::fmt;
 use std::future::Future;
@@ -7,72 +7,70 @@ use std::task::{Context, Poll};
 
 use super::Error;
 
-/// What a backend returns: an answer that is there already (no allocation, no waiting), or a boxed future.
+/// The result of a backend operation: ready without an allocation, or a boxed future.
+///
+/// # Panics
+/// Polling it again after completion panics.
 ///
 /// ```
-/// use tollgate::backend::BackendFuture;
-/// use tollgate::backend::{Error, ErrorKind};
+/// use tollgate::backend::{BackendFuture, Error, ErrorKind};
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
 /// assert_eq!(BackendFuture::ready(Ok(7)).await?, 7);
 /// assert_eq!(BackendFuture::boxed(async { Ok(7) }).await?, 7);
 ///
 /// assert!(BackendFuture::ready(Ok(7)).try_ready().is_ok());
-/// let later = BackendFuture::boxed(async { Ok(7) }).try_ready().expect_err("it was not asked yet");
-/// assert_eq!(later.await?, 7);
+/// let pending = BackendFuture::boxed(async { Ok(7) }).try_ready().expect_err("pending");
+/// assert_eq!(pending.await?, 7);
 ///
-/// let failed = BackendFuture::<()>::ready(Err(Error::new(ErrorKind::Unsupported, "this store cannot settle"))).await;
+/// let failed = BackendFuture::<()>::ready(Err(Error::new(ErrorKind::Unsupported, "cannot settle"))).await;
 /// assert!(failed.is_err());
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
-///
-/// Polled again after it has answered, it panics, as futures may.
-#[must_use = "only awaiting it tells whether the backend could"]
-pub struct BackendFuture<T>(Kind<T>);
+#[must_use = "a failure of the backend is only seen by awaiting its future"]
+pub struct BackendFuture<T>(Inner<T>);
 
-enum Kind<T> {
-    /// `None` once it was taken.
+enum Inner<T> {
+    /// `None` after completion.
     Ready(Option<Result<T, Error>>),
     Boxed(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),
 }
 
 impl<T> BackendFuture<T> {
-    /// An answer that is there already.
-    pub fn ready(answer: Result<T, Error>) -> BackendFuture<T> {
-        BackendFuture(Kind::Ready(Some(answer)))
+    /// A future that is ready with `result`.
+    pub fn ready(result: Result<T, Error>) -> BackendFuture<T> {
+        BackendFuture(Inner::Ready(Some(result)))
     }
 
-    /// An answer that is on its way.
+    /// A future that is pending; allocates.
     pub fn boxed(future: impl Future<Output = Result<T, Error>> + Send + 'static) -> BackendFuture<T> {
-        BackendFuture(Kind::Boxed(Box::pin(future)))
+        BackendFuture(Inner::Boxed(Box::pin(future)))
     }
 
-    /// The same, with `change` applied to the answer.
+    /// Applies `change` to the value.
     pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U + Send + 'static) -> BackendFuture<U>
     where
         T: Send + 'static,
     {
         match self.try_ready() {
-            Ok(answer) => BackendFuture::ready(answer.map(change)),
-            Err(later) => BackendFuture::boxed(async move { later.await.map(change) }),
+            Ok(result) => BackendFuture::ready(result.map(change)),
+            Err(pending) => BackendFuture::boxed(async move { pending.await.map(change) }),
         }
     }
 
-    /// The answer if it is there already, else the future to wait for.
+    /// Returns the result if it is ready.
     ///
     /// # Errors
-    /// The future itself, if its answer is still on its way or was taken before.
+    /// The future itself, if it is pending or has completed.
     pub fn try_ready(self) -> Result<Result<T, Error>, BackendFuture<T>> {
         match self.0 {
-            Kind::Ready(Some(answer)) => Ok(answer),
+            Inner::Ready(Some(result)) => Ok(result),
             other => Err(BackendFuture(other)),
         }
     }
 }
 
-// Nothing in it is pinned in place: a boxed future is pinned in its box.
+// A boxed future stays pinned in its box when the `BackendFuture` moves.
 impl<T> Unpin for BackendFuture<T> {}
 
 impl<T> Future for BackendFuture<T> {
@@ -80,11 +78,11 @@ impl<T> Future for BackendFuture<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Kind::Ready(answer) => match answer.take() {
-                Some(answer) => Poll::Ready(answer),
-                None => panic!("a BackendFuture was polled after it had answered"),
+            Inner::Ready(result) => match result.take() {
+                Some(result) => Poll::Ready(result),
+                None => panic!("`BackendFuture` polled after completion"),
             },
-            Kind::Boxed(future) => future.as_mut().poll(context),
+            Inner::Boxed(future) => future.as_mut().poll(context),
         }
     }
 }
@@ -92,9 +90,9 @@ impl<T> Future for BackendFuture<T> {
 impl<T> fmt::Debug for BackendFuture<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
-            Kind::Ready(Some(_)) => "BackendFuture(ready)",
-            Kind::Ready(None) => "BackendFuture(answered)",
-            Kind::Boxed(_) => "BackendFuture(pending)",
+            Inner::Ready(Some(_)) => "BackendFuture(ready)",
+            Inner::Ready(None) => "BackendFuture(completed)",
+            Inner::Boxed(_) => "BackendFuture(pending)",
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What one process gives back, resets or changes, the others admit within a second.
+//! Refunds, resets and changes in one process reach the others within a second.
 
 use std::time::{Duration, Instant};
 
@@ -8,16 +8,16 @@ use crate::server::Server;
 
 static API: Policy = Policy::new("api", Quota::token_bucket(1000, DAY));
 
-/// What a busy test machine adds to the stated second.
+/// Allowance for a busy test machine, on top of the documented second.
 const SLACK: Duration = SECOND;
 
 async fn ask(limiter: &RateLimiter) -> Decision {
     limiter.try_limit(&API, "ada").await.unwrap()
 }
 
-/// Two limiters with connections of their own on one server, as in two processes. The first has spent everything and
-/// hands out the charge; the second remembers that it was denied.
-async fn two() -> (Server, RateLimiter, RateLimiter, tollgate::Receipt) {
+/// Two limiters on one server, as in two processes. The first has spent everything and returns the receipt; the second
+/// has cached the denial.
+async fn two_limiters() -> (Server, RateLimiter, RateLimiter, tollgate::Receipt) {
     let server = Server::start();
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
     let usage = one.acquire(&API, "ada").cost(1000).hold().await.unwrap().into_receipt();
@@ -27,7 +27,7 @@ async fn two() -> (Server, RateLimiter, RateLimiter, tollgate::Receipt) {
     (server, one, other, usage)
 }
 
-/// Asks again and again until it is allowed. Asking does not prolong what is remembered.
+/// Polls until allowed. Polling does not prolong the cached denial.
 async fn is_admitted_within_a_second(limiter: &RateLimiter) {
     let begin = Instant::now();
     while !ask(limiter).await.is_allowed() {
@@ -38,14 +38,14 @@ async fn is_admitted_within_a_second(limiter: &RateLimiter) {
 
 #[tokio::test]
 async fn point_13_a_refund_in_one_process_reaches_another_within_a_second() {
-    let (_server, _one, other, usage) = two().await;
+    let (_server, _one, other, usage) = two_limiters().await;
     usage.refund().await.unwrap();
     is_admitted_within_a_second(&other).await;
 }
 
 #[tokio::test]
 async fn point_13_a_settlement_in_one_process_reaches_another_within_a_second() {
-    let (_server, _one, other, usage) = two().await;
+    let (_server, _one, other, usage) = two_limiters().await;
     usage.settle(50).await.unwrap();
     is_admitted_within_a_second(&other).await;
     assert_eq!(other.remaining(&API, "ada").await.unwrap(), 949);
@@ -53,20 +53,19 @@ async fn point_13_a_settlement_in_one_process_reaches_another_within_a_second() 
 
 #[tokio::test]
 async fn point_13_a_reset_in_one_process_reaches_another_within_a_second() {
-    let (_server, one, other, _usage) = two().await;
+    let (_server, one, other, _usage) = two_limiters().await;
     one.reset(&API, "ada").await.unwrap();
     is_admitted_within_a_second(&other).await;
 }
 
 #[tokio::test]
 async fn point_13_a_quota_raised_in_one_process_reaches_another_within_a_second() {
-    let (_server, one, other, _usage) = two().await;
+    let (_server, one, other, _usage) = two_limiters().await;
     one.set_quota(&API, Some(Quota::token_bucket(2000, DAY))).await.unwrap();
     is_admitted_within_a_second(&other).await;
 }
 
-/// What one process sets and blocks, another lists: the quota and the end of the block, and no rule, since processes
-/// share digests only.
+/// Quotas and block ends that one process sets are listed by another, without the rules, since only digests are shared.
 #[tokio::test]
 async fn point_14_quotas_and_blocks_of_another_process_are_listed() {
     let server = Server::start();

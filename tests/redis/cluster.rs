@@ -1,4 +1,4 @@
-//! On a cluster: the suite, charges over several slots, slots that move.
+//! Clusters: the conformance suite, charges over several slots, moving slots.
 
 use std::time::Duration;
 
@@ -8,12 +8,11 @@ use tollgate::{DAY, HOUR, Quota, key::Digest, policy::PolicyName};
 
 use crate::cluster_server::{Cluster, ask, owner, slot, wait_until};
 
-/// So slow that nothing is paid back while a test runs.
 pub(crate) const fn slow(tokens: u64) -> Quota {
     Quota::token_bucket(1, DAY).capacity(tokens)
 }
 
-/// Any key with its rows on this primary, well away from the others' slots.
+/// Returns a key whose rows are on this primary, well away from the slots of the others.
 pub(crate) fn key_on(cluster: &Cluster, primary: usize) -> Digest {
     let node = &cluster.nodes[0];
     let keys = (1u128..).map(|bits| Digest::from_bits(bits * 0x9e37_79b9_7f4a_7c15));
@@ -26,7 +25,7 @@ pub(crate) async fn spent(backend: &RedisBackend, take: &Take<'_>) -> f64 {
     backend.peek(&[nothing]).await.unwrap()[0].state.spent
 }
 
-/// Takes one by one until it is denied; how many there were.
+/// Takes one by one until denied, and returns how many were granted.
 pub(crate) async fn drain(backend: &RedisBackend, take: &Take<'_>) -> usize {
     let mut granted = 0;
     while backend.acquire(&[*take]).await.unwrap().all_granted() {
@@ -47,7 +46,7 @@ async fn charges_over_several_slots_are_all_or_none() {
     let backend = cluster.backend().await;
     let (wide, narrow) = (PolicyName::new("wide"), PolicyName::new("narrow"));
     let keys = [0, 1, 2].map(|primary| key_on(&cluster, primary));
-    // Slots are charged in their order: the narrow one before the wide one, and after it.
+    // Slots are charged in ascending order: the narrow one before the wide one, and after it.
     for (wide_key, narrow_key) in [(keys[0], keys[1]), (keys[2], keys[1])] {
         let wide = Take::new(RowId { policy: &wide, key: wide_key }, &slow(10), Ask::cost(3));
         let narrow = Take::new(RowId { policy: &narrow, key: narrow_key }, &slow(1), Ask::cost(1));
@@ -56,9 +55,8 @@ async fn charges_over_several_slots_are_all_or_none() {
             let steps = backend.acquire(&takes).await.unwrap();
             let [granted, denied] = if takes[0].row.key == wide_key { [0, 1] } else { [1, 0] };
             assert!(steps[granted].is_allowed() && !steps[denied].is_allowed(), "the narrow one is exhausted");
-            assert_eq!(steps[granted].state.spent, 3.0, "a refused call says that it charged");
-            // What was charged is given back by a posted settlement, which another call of the same row comes after.
-            assert_eq!(spent(&backend, &wide).await, 3.0, "a refused call charged a row");
+            assert_eq!(steps[granted].state.spent, 3.0, "a denied call reports a charge");
+            assert_eq!(spent(&backend, &wide).await, 3.0, "a denied call charged a row");
         }
         assert_eq!(spent(&backend, &narrow).await, 1.0);
         assert_eq!(backend.reset(&[wide.row, narrow.row]).await.unwrap(), 2);
@@ -91,11 +89,10 @@ async fn hammered_over_several_slots_neither_limit_is_passed() {
     for task in tasks {
         admitted += task.await.unwrap();
     }
-    // One that is given back a moment later may have stood in another's way: fewer are admitted, more never.
+    // A charge that is refunded may have blocked another call: fewer may be admitted, but never more.
     assert!((30..=60).contains(&admitted), "{admitted} of 60");
     for i in 0..3 {
         let take = Take::new(RowId { policy: &policies[i], key: keys[i] }, &quotas[i], Ask::cost(1));
-        // Whoever was refused has it all back, whatever came between.
         assert_eq!(spent(&backend, &take).await, admitted as f64, "{}", policies[i]);
     }
 }
@@ -150,7 +147,7 @@ async fn several_limits_of_one_key_are_charged_together() {
     }
     assert_eq!(admitted, 100);
     let wide = Take::new(RowId { policy: &policies[0], key }, &slow(500), Ask::cost(1));
-    assert_eq!(spent(&backend, &wide).await, 100.0, "a refused call charged the wider limit");
+    assert_eq!(spent(&backend, &wide).await, 100.0, "a denied call charged the wider limit");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -168,18 +165,18 @@ async fn a_slot_on_the_move_is_followed() {
 
     ask::<()>(&mut to.admin(), &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &cluster.id(0)]);
     ask::<()>(&mut from.admin(), &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &cluster.id(1)]);
-    assert_eq!(conformance::spend(&backend, &[take], 10).await, 10, "the row is still where it was");
+    assert_eq!(conformance::spend(&backend, &[take], 10).await, 10, "the row has not moved");
 
     let port = to.port().to_string();
     ask::<()>(&mut from.admin(), &["MIGRATE", "127.0.0.1", &port, &name, "0", "5000"]);
     assert_eq!(conformance::spend(&backend, &[take], 10).await, 10, "the row is on the other node: ASK");
 
     cluster.give_slot(slot.parse().unwrap(), 1);
-    assert_eq!(conformance::spend(&backend, &[take], 20).await, 10, "so is the slot: MOVED");
+    assert_eq!(conformance::spend(&backend, &[take], 20).await, 10, "the slot has moved too: MOVED");
     assert!(ask::<bool>(&mut to.admin(), &["EXISTS", &name]));
 }
 
-/// To and fro, so that each time what the client knows of the slots is out of date.
+/// Back and forth, so that the client's slot table is always outdated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_moved_a_moment_ago_is_found() {
     let cluster = Cluster::start();

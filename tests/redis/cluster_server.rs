@@ -1,4 +1,4 @@
-//! A Redis cluster of one's own: three primaries, one of them with a replica if asked for.
+//! A Redis cluster for a test: three primaries, and optionally a replica of the first.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -9,9 +9,8 @@ use tollgate::key::Digest;
 
 use crate::server::{FREE, PATIENCE, Server, is_redis_6};
 
-/// A running cluster. It ends with the test that started it.
+/// A running cluster, stopped when dropped.
 pub(crate) struct Cluster {
-    /// The primaries in the order of their slots, then the replica of the first.
     pub(crate) nodes: Vec<Server>,
 }
 
@@ -19,11 +18,10 @@ pub(crate) const PRIMARIES: u16 = 3;
 
 pub(crate) const SLOTS: u16 = 16384;
 
-/// The port that nodes talk on: by default 10000 higher than the other, which is not always there. Redis 6 has no
-/// other; if it is taken, the server does not start, and another pair is tried.
+/// The cluster bus port. The default, 10000 above the other port, may be taken. Redis 6 has no setting for it; the
+/// server then fails to start, and another pair of ports is tried.
 const BUS: &str = "--cluster-port";
 
-/// What makes a server the node of a cluster.
 pub(crate) fn node() -> &'static [&'static str] {
     const NODE: [&str; 4] = ["--cluster-enabled", "yes", BUS, FREE];
     if is_redis_6() { &NODE[..2] } else { &NODE }
@@ -38,21 +36,20 @@ impl Cluster {
         Cluster::of(PRIMARIES.into(), Duration::from_secs(5))
     }
 
-    /// The first primary has a replica, which takes its place once nobody heard of it for so long.
+    /// Starts a replica of the first primary, which is promoted after `node_timeout`.
     pub(crate) fn with_replica(node_timeout: Duration) -> Cluster {
         Cluster::of(usize::from(PRIMARIES) + 1, node_timeout)
     }
 
     fn of(nodes: usize, node_timeout: Duration) -> Cluster {
         let node_timeout = node_timeout.as_millis().to_string();
-        // A node that is gone is to cost its own slots only.
+        // A failed node affects only its own slots.
         let rest = ["--cluster-require-full-coverage", "no", "--cluster-node-timeout", &node_timeout];
         let arguments = [node(), rest.as_slice()].concat();
         let cluster = Cluster { nodes: (0..nodes).map(|_| Server::with(&arguments)).collect() };
         for i in 0..PRIMARIES {
             let node = &mut cluster.nodes[usize::from(i)].admin();
             add_slots(node, i * SLOTS / PRIMARIES..(i + 1) * SLOTS / PRIMARIES);
-            // Nodes that agree from the beginning need not find out.
             ask::<()>(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(i + 1).to_string()]);
         }
         let first = &mut cluster.nodes[0].admin();
@@ -68,7 +65,7 @@ impl Cluster {
                 ask::<String>(&mut node.admin(), &["CLUSTER", "NODES"]).contains("slave")
             });
         }
-        // Without full coverage a node is content before it knows all slots.
+        // Without full coverage, a node reports `ok` before it knows all slots.
         let ready = ["cluster_state:ok", "cluster_slots_ok:16384"];
         cluster.wait_until("the cluster is ready", |_, info| ready.iter().all(|line| info.contains(line)));
         cluster
@@ -86,12 +83,11 @@ impl Cluster {
         builder.connect_cluster(self.urls()).await.unwrap()
     }
 
-    /// The name that a node goes by in the cluster.
     pub(crate) fn id(&self, node: usize) -> String {
         ask(&mut self.nodes[node].admin(), &["CLUSTER", "MYID"])
     }
 
-    /// Gives a slot, without its rows, to another primary; all are told.
+    /// Assigns a slot, without its rows, to another primary, on all nodes.
     pub(crate) fn give_slot(&self, slot: u16, to: usize) {
         let id = self.id(to);
         for node in self.nodes.iter().take(PRIMARIES.into()) {
@@ -107,12 +103,11 @@ impl Cluster {
     }
 }
 
-/// Gives a node slots that no other has.
 pub(crate) fn add_slots(node: &mut Connection, slots: Range<u16>) {
     redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots.collect::<Vec<_>>()).exec(node).unwrap();
 }
 
-/// Waits until a replica has all that its primary has. (`WAIT` waits for what its own connection wrote.)
+/// Waits until a replica is up to date. (`WAIT` covers only the writes of its own connection.)
 pub(crate) fn wait_until_in_step(primary: &Server, replica: &Server) {
     let (primary, replica) = (&mut primary.admin(), &mut replica.admin());
     let number = |text: &str, name: &str| {
@@ -126,12 +121,11 @@ pub(crate) fn wait_until_in_step(primary: &Server, replica: &Server) {
     });
 }
 
-/// The slot of a key's rows, as the server counts them.
 pub(crate) fn slot(node: &Server, key: Digest) -> u16 {
     ask(&mut node.admin(), &["CLUSTER", "KEYSLOT", &format!("{{{:032x}}}", key.to_bits())])
 }
 
-/// The primary that has a slot when nothing has moved yet.
+/// The primary that owns a slot before any slot has moved.
 pub(crate) fn owner(slot: u16) -> usize {
     let has = |i: &u16| slot < (i + 1) * SLOTS / PRIMARIES;
     (0..PRIMARIES).find(has).unwrap().into()
@@ -150,7 +144,7 @@ pub(crate) fn info(node: &mut Connection, section: &str) -> String {
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < PATIENCE, "in vain waited until {what}");
+        assert!(begin.elapsed() < PATIENCE, "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

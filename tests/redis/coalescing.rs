@@ -1,5 +1,4 @@
-//! Decisions that wait at the same moment travel in one script call, each decided for itself and in the order in which
-//! they came.
+//! Requests that wait at the same time share a script call, each decided separately and in order.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +12,11 @@ use crate::server::Server;
 
 static POLICY: PolicyName = PolicyName::new("together");
 
-/// So slow that nothing is paid back meanwhile.
 fn take(key: u128, capacity: u64, cost: u64) -> Take<'static> {
     let quota = Quota::token_bucket(1, DAY).capacity(capacity).max_reserved(10);
     Take::new(RowId { policy: &POLICY, key: Digest::from_bits(key) }, &quota, Ask::cost(cost))
 }
 
-/// Script calls since the server started.
 pub(crate) fn scripts(server: &Server) -> u64 {
     let stats = info(&mut server.admin(), "commandstats");
     let calls = |line: &str| -> Option<u64> {
@@ -29,7 +26,7 @@ pub(crate) fn scripts(server: &Server) -> u64 {
 }
 
 #[tokio::test]
-async fn alone_each_decision_is_a_call() {
+async fn a_single_decision_is_one_call() {
     let server = Server::start();
     let backend = server.backend().await;
     backend.acquire(&[take(1, 1000, 1)]).await.unwrap(); // The first brings the script.
@@ -41,10 +38,9 @@ async fn alone_each_decision_is_a_call() {
 }
 
 #[tokio::test]
-async fn what_waits_at_the_same_moment_travels_together() {
+async fn concurrent_requests_share_a_call() {
     let server = Server::start();
     let backend = server.backend().await;
-    // Many keys, and one that most want: each is decided for itself.
     let keys = |i: u128| if i % 3 == 0 { i } else { 0 };
     let answers = join_all((0..3000).map(|i| backend.acquire(&[take(keys(i), 100, 1)]))).await;
     let granted = |of: fn(u128) -> bool| {
@@ -52,8 +48,8 @@ async fn what_waits_at_the_same_moment_travels_together() {
             |(i, answer): (u128, &Result<tollgate::backend::Steps, _>)| of(i) && answer.as_ref().unwrap().all_granted();
         (0..).zip(&answers).filter(|(i, answer)| of((*i, answer))).count()
     };
-    assert_eq!(granted(|i| i % 3 == 0 && i > 0), 999, "a key that nobody else wants");
-    assert_eq!(granted(|i| i % 3 != 0 || i == 0), 100, "the one that most want");
+    assert_eq!(granted(|i| i % 3 == 0 && i > 0), 999, "keys with one caller");
+    assert_eq!(granted(|i| i % 3 != 0 || i == 0), 100, "the key of most callers");
     let scripts = scripts(&server);
     assert!(scripts <= 3000 / 20, "{scripts} script calls for 3000 decisions");
 }
@@ -66,11 +62,11 @@ async fn first_come_first_served() {
         let answers = join_all((0..300).map(|_| backend.acquire(&[take(round, 70, 1)]))).await;
         let granted: Vec<bool> = answers.iter().map(|answer| answer.as_ref().unwrap().all_granted()).collect();
         assert_eq!(granted.iter().position(|granted| !granted), Some(70), "round {round}: {granted:?}");
-        assert!(!granted[70..].contains(&true), "round {round}: one overtook the others");
+        assert!(!granted[70..].contains(&true), "round {round}: a later call overtook the others");
     }
 }
 
-/// A charge sees the settlement that was posted before it, and not the one after; so do resets.
+/// A charge sees the settlements and resets that were sent before it, and not the later ones.
 #[tokio::test]
 async fn settlements_and_resets_keep_their_place() {
     let server = Server::start();
@@ -92,9 +88,9 @@ async fn settlements_and_resets_keep_their_place() {
     }
 }
 
-/// In one call, a turn that is promised to one is behind the turn of the one before it.
+/// Within a call, each reservation is due after the one before it.
 #[tokio::test]
-async fn turns_are_promised_in_order() {
+async fn reservations_are_made_in_order() {
     let server = Server::start();
     let backend = server.backend().await;
     let one = take(1, 1, 1);
@@ -112,7 +108,7 @@ async fn turns_are_promised_in_order() {
 }
 
 #[tokio::test]
-async fn settlements_and_resets_are_carried_out_though_nobody_waits() {
+async fn settlements_and_resets_run_without_being_awaited() {
     let server = Server::start();
     let backend = server.backend().await;
     let (one, other) = (take(1, 10, 4), take(2, 10, 4));
@@ -126,26 +122,26 @@ async fn settlements_and_resets_are_carried_out_though_nobody_waits() {
     assert_eq!([steps[0].state.spent, steps[1].state.spent], [1.0, 0.0]);
 }
 
-/// A server that is slower than what is asked of it: everybody has an answer by the deadline, and who got none was not
-/// charged, unless the answer says that it is unknown.
+/// With a server slower than its callers, every call completes by the deadline, and failed calls were not charged
+/// unless the error says that they may have been.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_backs_up_answers_within_the_deadline() {
     const DEADLINE: Duration = Duration::from_millis(300);
     let server = Server::start();
     let backend = RedisBackend::builder().deadline(DEADLINE).connect(&server.url()).await.unwrap();
     backend.acquire(&[take(1, 100_000, 1)]).await.unwrap();
-    // The server holds all writes back for so long, scripts with them.
+    // Holds all writes of the server back, including scripts.
     ask::<()>(&mut server.admin(), &["CLIENT", "PAUSE", "2000", "WRITE"]);
     let begin = Instant::now();
     let answers = join_all((0..5000).map(|_| backend.acquire(&[take(1, 100_000, 1)]))).await;
     let took = begin.elapsed();
-    // A busy test machine may be late; a queue of calls that each wait for the server would be by minutes.
+    // A queue of calls that each wait for the server would be late by minutes.
     assert!(took < DEADLINE + Duration::from_secs(1), "{took:?}");
     let sure = answers.iter().filter(|answer| answer.is_ok()).count();
     let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
     assert!(errors.iter().all(|error| matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unavailable)));
     let unknown = errors.iter().filter(|error| error.to_string().contains("unknown")).count();
-    assert!(unknown <= 2 * 128, "{unknown}: more than two calls were on their way");
+    assert!(unknown <= 2 * 128, "{unknown}: more than two calls were in flight");
     ask::<()>(&mut server.admin(), &["CLIENT", "UNPAUSE"]);
     let peek = Take { ask: Ask::cost(0), ..take(1, 100_000, 1) };
     let spent = loop {
@@ -154,8 +150,5 @@ async fn a_queue_that_backs_up_answers_within_the_deadline() {
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     };
-    assert!(
-        (1 + sure..=1 + sure + unknown).contains(&spent),
-        "{spent} charged; {sure} were told so, {unknown} not sure"
-    );
+    assert!((1 + sure..=1 + sure + unknown).contains(&spent), "{spent} charged; {sure} certain, {unknown} unknown");
 }

@@ -1,4 +1,4 @@
-//! The suite that every backend must pass.
+//! The conformance suite.
 
 use tollgate::backend::conformance;
 

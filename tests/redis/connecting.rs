@@ -1,4 +1,4 @@
-//! What is noticed when a backend is connected, and what it does not take to begin.
+//! Errors when connecting, and lazy connections.
 
 use tollgate::backend::RedisBackend;
 use tollgate::{Charge, FailureMode, HOUR, Policy, Quota, RateLimiter, backend::ErrorKind};
@@ -9,7 +9,7 @@ use crate::server::{PATIENCE, Server};
 static SLOW: Policy = Policy::new("slow", Quota::token_bucket(4, HOUR));
 
 #[tokio::test]
-async fn a_user_who_may_not_run_scripts_is_told_when_connecting() {
+async fn connecting_fails_without_permission_to_run_scripts() {
     let server = Server::start();
     let mut admin = server.admin();
     let made: Result<(), _> = redis::cmd("ACL")
@@ -22,7 +22,6 @@ async fn a_user_who_may_not_run_scripts_is_told_when_connecting() {
     assert!(error.to_string().contains("lacks a permission"), "{error}");
 }
 
-/// Processes are started during outages too.
 #[tokio::test]
 async fn a_process_that_connects_lazily_begins_in_its_failure_mode() {
     let url = format!("redis://127.0.0.1:{}", free_port());
@@ -36,7 +35,7 @@ async fn a_process_that_connects_lazily_begins_in_its_failure_mode() {
     assert_eq!(admitted, 2);
 }
 
-/// Found in review: together they named more rows than a script's stack holds.
+/// Regression: together, the calls had more rows than fit on a script's stack.
 #[tokio::test]
 async fn calls_of_a_thousand_charges_do_not_break_each_other() {
     let server = Server::start();

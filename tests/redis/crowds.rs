@@ -1,5 +1,4 @@
-//! Many callers at once while something breaks: never more than the quota is admitted, and nobody waits longer than the
-//! deadline.
+//! Concurrent callers during failures: never more than the quota is admitted, and no call exceeds the deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +14,7 @@ use crate::server::{PATIENCE, Server};
 const TOKENS: u64 = 1000;
 static TOLL: Policy = Policy::new("toll", Quota::token_bucket(1, HOUR).capacity(TOKENS));
 
-/// Eight callers, until the quota is spent, or nothing works any more. Returns how many were admitted and how many
-/// failed.
+/// Runs eight callers until the quota is spent or nothing works. Returns the numbers of admitted and failed calls.
 async fn spend(limiter: &RateLimiter) -> (u64, u64) {
     let key = fresh();
     let callers: Vec<_> = (0..8)
@@ -46,7 +44,6 @@ async fn spend(limiter: &RateLimiter) -> (u64, u64) {
     (admitted, failed)
 }
 
-/// Does something to the server over and over, until `done`.
 fn meanwhile(server: &Server, pause: Duration, what: &'static [&'static str], done: &Arc<AtomicBool>) {
     let (mut admin, done) = (server.admin(), Arc::clone(done));
     std::thread::spawn(move || {
@@ -58,7 +55,7 @@ fn meanwhile(server: &Server, pause: Duration, what: &'static [&'static str], do
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_that_are_flushed_all_the_time_cost_nobody_a_decision() {
+async fn flushed_scripts_fail_no_decision() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let done = Arc::new(AtomicBool::new(false));
@@ -68,7 +65,7 @@ async fn scripts_that_are_flushed_all_the_time_cost_nobody_a_decision() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_that_are_killed_all_the_time_admit_nobody_too_much() {
+async fn killed_connections_never_admit_too_much() {
     let server = Server::start();
     let backend = RedisBackend::builder().deadline(PATIENCE).connect(&server.url()).await.unwrap();
     let limiter = RateLimiter::new(backend);
@@ -76,12 +73,12 @@ async fn connections_that_are_killed_all_the_time_admit_nobody_too_much() {
     meanwhile(&server, Duration::from_millis(10), &["CLIENT", "KILL", "TYPE", "normal"], &done);
     let (admitted, failed) = spend(&limiter).await;
     done.store(true, Ordering::Relaxed);
-    // Of those that failed, some were charged.
+    // Some of the failed calls were charged.
     assert!(failed > 0 && (TOKENS.saturating_sub(failed)..=TOKENS).contains(&admitted), "{admitted}, {failed} failed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_in_front_of_a_dead_server_is_told_in_time() {
+async fn concurrent_callers_of_a_dead_server_fail_in_time() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     server.signal("STOP");
@@ -101,18 +98,17 @@ async fn a_crowd_in_front_of_a_dead_server_is_told_in_time() {
         slowest = slowest.max(took);
         sent += usize::from(kind == ErrorKind::Timeout);
     }
-    // Spawning them takes a while too.
-    assert!(slowest < 3 * DEADLINE, "the last was told after {slowest:?}");
+    assert!(slowest < 3 * DEADLINE, "the slowest call took {slowest:?}");
     assert!(sent > 0);
     server.signal("CONT");
     application.is_back().await;
-    // Two calls were under way, and only what was in them can have been charged.
+    // Only the operations of the two calls in flight can have been charged.
     let rows: usize = cmd("DBSIZE").query(&mut server.admin()).unwrap();
     assert!(rows < 200, "{rows} were charged");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hiccup_shorter_than_the_deadline_costs_nobody_a_decision() {
+async fn a_pause_shorter_than_the_deadline_fails_no_decision() {
     let server = Server::start();
     let limiter = RateLimiter::new(RedisBackend::builder().deadline(PATIENCE).connect(&server.url()).await.unwrap());
     let spending = tokio::spawn(async move { spend(&limiter).await });
@@ -125,9 +121,9 @@ async fn a_hiccup_shorter_than_the_deadline_costs_nobody_a_decision() {
     assert_eq!(spending.await.unwrap(), (TOKENS, 0));
 }
 
-/// Somebody else's connection: it decides as ours does, and looking after it is his business.
+/// A user's connection decides like the backend's own, and must reconnect on its own side.
 #[tokio::test]
-async fn a_connection_of_ones_own() {
+async fn a_user_provided_connection_decides_alike() {
     let server = Server::start();
     let client = redis::Client::open(server.url()).unwrap();
     let connection = client.get_multiplexed_async_connection().await.unwrap();

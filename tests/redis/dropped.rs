@@ -1,17 +1,16 @@
-//! A charge is made when the call is made, whatever becomes of its future: on Redis as in memory.
+//! Dropped futures are charged, on Redis as in memory.
 
 use tollgate::{DAY, MemoryBackend, Policy, Quota, RateLimiter};
 
 use crate::server::Server;
 
-/// So slow that nothing is paid back meanwhile.
 static API: Policy = Policy::new("api", Quota::token_bucket(1, DAY).capacity(1000));
 
 #[tokio::test]
 async fn point_14_dropped_futures_are_charged_on_redis_as_in_memory() {
     let server = Server::start();
     for limiter in [RateLimiter::new(MemoryBackend::new()), RateLimiter::new(server.backend().await)] {
-        // On this runtime no task runs before the first await: all of these are dropped before they are sent.
+        // No task of this runtime runs before the first await, so all are dropped before they are sent.
         (0..50).for_each(|_| drop(limiter.try_limit(&API, "ada")));
         assert_eq!(limiter.remaining(&API, "ada").await.unwrap(), 950, "{limiter:?}");
     }
@@ -22,7 +21,6 @@ fn point_14_a_call_outside_of_a_runtime_is_charged_and_does_not_panic() {
     let server = Server::start();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let limiter = RateLimiter::new(runtime.block_on(server.backend()));
-    // Outside of the runtime: the backend has its own handle.
     drop(limiter.try_limit(&API, "ada"));
     let answer = limiter.try_limit(&API, "ada");
     assert_eq!(runtime.block_on(answer).unwrap().remaining(), 998);

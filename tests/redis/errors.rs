@@ -1,5 +1,5 @@
-//! Whatever the server refuses: the kind says whether another try may help, the text what to do, the source what the
-//! server said, and nothing of it how to log in.
+//! Errors of the server: the kind states whether a retry may help, the text gives advice, the source is the server's
+//! error, and none contains credentials.
 
 use std::error::Error as _;
 use std::time::{Duration, Instant};
@@ -12,7 +12,6 @@ use crate::outage::{SLOW, fresh};
 use crate::ports::free_port;
 use crate::server::{PATIENCE, Server, is_redis_6};
 
-/// A server with a user who has a password, and a limiter that logs in with it.
 async fn start(arguments: &[&str]) -> (Server, RateLimiter) {
     let user = ["--user", "app", "on", ">hunter2", "~*", "&*", "+@all"];
     let server = Server::with(&[&user, arguments].concat());
@@ -43,7 +42,6 @@ fn is(error: &Error, kind: ErrorKind, advice: &str, said: &str) {
     }
 }
 
-/// After `command`, a charge fails like this.
 async fn after(command: &str, kind: ErrorKind, advice: &str, said: &str) {
     let (server, limiter) = start(&[]).await;
     do_it(&server, command);
@@ -51,7 +49,7 @@ async fn after(command: &str, kind: ErrorKind, advice: &str, said: &str) {
 }
 
 #[tokio::test]
-async fn refusals_of_the_server_are_told_apart() {
+async fn refusals_of_the_server_are_distinguished() {
     let replica = format!("REPLICAOF 127.0.0.1 {}", free_port());
     after("CONFIG SET maxmemory 1", ErrorKind::Unavailable, "raise maxmemory", "OOM").await;
     after("CONFIG SET min-replicas-to-write 1", ErrorKind::Unavailable, "fewer replicas", "NOREPLICAS").await;
@@ -65,18 +63,16 @@ async fn refusals_of_the_server_are_told_apart() {
 }
 
 #[tokio::test]
-async fn whoever_cannot_log_in_is_told_when_connecting() {
+async fn a_failed_login_is_an_error_when_connecting() {
     let (server, limiter) = start(&[]).await;
     is(&connect(&server, "app:hunter2!").await.unwrap_err(), ErrorKind::Protocol, "check the URL", "authentication");
     do_it(&server, "CONFIG SET requirepass hunter2");
-    let nobody = RedisBackend::connect(&server.url()).await.unwrap_err();
-    is(&nobody, ErrorKind::Protocol, "check the URL", "NOAUTH");
-    // No URL at all.
+    let anonymous = RedisBackend::connect(&server.url()).await.unwrap_err();
+    is(&anonymous, ErrorKind::Protocol, "check the URL", "NOAUTH");
     let error = RedisBackend::connect("redis://app:hunter2@127.0.0.1:port").await.unwrap_err();
     is(&error, ErrorKind::Protocol, "check the URL", "URL");
-    // Nobody there.
     let error = RedisBackend::connect(&format!("redis://app:hunter2@127.0.0.1:{}", free_port())).await.unwrap_err();
-    is(&error, ErrorKind::Unavailable, "cannot be reached", "refused");
+    is(&error, ErrorKind::Unavailable, "cannot reach the server", "refused");
     assert!(!format!("{limiter:?}").contains("hunter2"));
 }
 
@@ -101,15 +97,15 @@ async fn a_server_with_a_long_script_is_busy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_loads_its_data_says_so() {
-    // Before Redis 7 it is not a choice.
+async fn a_server_that_loads_its_data_is_unavailable() {
+    // Redis 6 lacks the setting.
     let debug: &[_] = if is_redis_6() { &[] } else { &["--enable-debug-command", "yes"] };
     let (mut server, limiter) = start(debug).await;
     do_it(&server, "CONFIG SET rdbcompression no");
     do_it(&server, "DEBUG POPULATE 1000 filler 20000");
     do_it(&server, "SAVE");
     server.kill();
-    // A millisecond for each key. It looks at its callers after every two megabytes, a hundred keys.
+    // Loading takes a millisecond per key; the server serves clients after every 2 MB, about a hundred keys.
     server.restart_with(&["--key-load-delay", "1000"]);
     let begin = Instant::now();
     let mut loading = None;
@@ -120,11 +116,11 @@ async fn a_server_that_loads_its_data_says_so() {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    is(&loading.expect("it took a second"), ErrorKind::Unavailable, "when it has", "loading the dataset");
+    is(&loading.expect("it took a second"), ErrorKind::Unavailable, "when it has finished", "loading the dataset");
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_save_says_so() {
+async fn a_server_that_cannot_save_is_unavailable() {
     let (server, limiter) = start(&[]).await;
     redis::cmd("CONFIG").arg("SET").arg("save").arg("3600 1").exec(&mut server.admin()).unwrap();
     std::fs::remove_dir_all(server.directory()).unwrap();
@@ -141,33 +137,33 @@ async fn a_server_that_cannot_save_says_so() {
 }
 
 #[tokio::test]
-async fn a_server_of_a_cluster_without_slots_says_so() {
+async fn a_cluster_without_slots_is_unavailable() {
     let server = Server::with(node());
     let error = RedisBackend::connect(&server.url()).await.unwrap_err();
     is(&error, ErrorKind::Unavailable, "not every slot", "not served");
 }
 
-/// Somebody else's value under a row's name is an error, never a decision; nor is it overwritten.
+/// A foreign value under a row's key is an error, and is not overwritten.
 #[tokio::test]
-async fn a_foreign_value_is_no_row() {
+async fn a_foreign_value_is_an_error() {
     let server = Server::start();
     let backend = server.backend().await;
     let limiter = RateLimiter::new(backend.clone());
     let row = backend.row_key(SLOW.name(), limiter.digest(Some(&Key::from(7))));
     let mut admin = server.admin();
-    redis::cmd("LPUSH").arg(&row).arg("theirs").exec(&mut admin).unwrap();
+    redis::cmd("LPUSH").arg(&row).arg("foreign").exec(&mut admin).unwrap();
     let error = limiter.try_limit(&SLOW, 7).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
     for part in [&*row, "found a value of another type", "delete it, or use another prefix"] {
         assert!(error.to_string().contains(part), "{error}");
     }
     assert_eq!(redis::cmd("DEL").arg(&row).query::<u64>(&mut admin), Ok(1));
-    for theirs in [vec![], vec![b'x'; 7], vec![b'x'; 31], vec![b'x'; 33], vec![b'x'; 4096], vec![0xff; 32]] {
-        redis::cmd("SET").arg(&row).arg(&theirs).exec(&mut admin).unwrap();
+    for foreign in [vec![], vec![b'x'; 7], vec![b'x'; 31], vec![b'x'; 33], vec![b'x'; 4096], vec![0xff; 32]] {
+        redis::cmd("SET").arg(&row).arg(&foreign).exec(&mut admin).unwrap();
         let error = limiter.try_limit(&SLOW, 7).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Protocol, "{} bytes: {error}", theirs.len());
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{} bytes: {error}", foreign.len());
         let there: Vec<u8> = redis::cmd("GET").arg(&row).query(&mut admin).unwrap();
-        assert_eq!(there, theirs);
+        assert_eq!(there, foreign);
     }
     redis::cmd("DEL").arg(&row).exec(&mut admin).unwrap();
     assert!(limiter.try_limit(&SLOW, 7).await.unwrap().is_allowed());

@@ -1,4 +1,4 @@
-//! Rows go by themselves. Real time: it is the server that drops them.
+//! The server drops expired rows. These tests run in real time.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter};
 use crate::server::{PATIENCE, Server};
 
 fn rows(admin: &mut Connection) -> usize {
-    // Only `KEYS` looks at what has expired and is not dropped yet.
+    // Only `KEYS` finds expired keys that are not deleted yet.
     cmd("KEYS").arg("*").query::<Vec<String>>(admin).unwrap().len()
 }
 
 #[tokio::test]
-async fn an_idle_server_holds_no_row_of_ours() {
+async fn an_idle_server_keeps_no_rows() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let period = Duration::from_millis(500);
@@ -26,7 +26,6 @@ async fn an_idle_server_holds_no_row_of_ours() {
     let begin = Instant::now();
     for policy in &policies {
         for key in 0..50 {
-            // Into debt, which is paid back too.
             limiter.acquire(policy, key).hold().await.unwrap().into_receipt().settle(3 + key % 4).await.unwrap();
             for _ in 0..6 {
                 let call = limiter.acquire(policy, key);
@@ -39,7 +38,7 @@ async fn an_idle_server_holds_no_row_of_ours() {
     let mut admin = server.admin();
     assert!(rows(&mut admin) > 0);
     let filled = begin.elapsed();
-    // Three periods at most, and as long again since expiries are put off by more than is needed; in whole seconds.
+    // Three periods at most, twice that since expiries are extended further than needed, in whole seconds.
     let latest = filled + 2 * 3 * period + 2 * Duration::from_secs(1);
     while rows(&mut admin) > 0 {
         assert!(begin.elapsed() < latest, "{} rows are left after {:?}", rows(&mut admin), begin.elapsed());
@@ -48,7 +47,7 @@ async fn an_idle_server_holds_no_row_of_ours() {
 }
 
 #[tokio::test]
-async fn no_row_is_without_an_expiry() {
+async fn every_row_has_an_expiry() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let mut admin = server.admin();
@@ -69,15 +68,15 @@ async fn no_row_is_without_an_expiry() {
     }
 }
 
-/// Not too early either: what was spent counts until it is paid back.
+/// Spent tokens count until they are refilled.
 #[tokio::test]
-async fn a_row_stays_as_long_as_it_is_worth_something() {
+async fn a_row_is_kept_until_it_expires() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let one = Policy::new("one", Quota::token_bucket(6, Duration::from_secs(3)));
     let two = Policy::new("two", Quota::token_bucket(6, Duration::from_secs(3)));
     let begin = Instant::now();
-    // By itself, with another, and as a debt that became known later.
+    // Alone, with another charge, and as a debt settled later.
     for _ in 0..6 {
         assert!(limiter.try_limit(&one, 1).await.unwrap().is_allowed());
         assert!(limiter.try_limit_all([Charge::new(&one, 2), Charge::new(&two, 2)]).await.unwrap().is_allowed());
@@ -89,7 +88,7 @@ async fn a_row_stays_as_long_as_it_is_worth_something() {
         for key in 1..=3 {
             let left = limiter.remaining(&one, key).await.unwrap();
             let after = begin.elapsed();
-            // One in each half second. Of a row that was lost, all six would be left at once.
+            // One per half second. If the row were lost, all six would be left.
             assert!(left <= after.as_millis() as u64 / 500, "{left} of key {key} are left after {after:?}");
             full += u32::from(left == 6);
         }
@@ -99,12 +98,12 @@ async fn a_row_stays_as_long_as_it_is_worth_something() {
 }
 
 #[tokio::test]
-async fn what_is_worth_nothing_is_not_stored() {
+async fn expired_rows_are_not_stored() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let policy = Policy::new("bucket", Quota::token_bucket(4, HOUR));
     let mut admin = server.admin();
-    // Asked only; charged for nothing; never to fit; reset; given back.
+    // Peeks, zero costs, impossible costs, resets, refunds.
     drop(limiter.try_check(&policy, 1).await.unwrap());
     drop(limiter.try_acquire(&policy, 2).cost(0).await.unwrap());
     drop(limiter.try_acquire(&policy, 3).cost(5).await.unwrap());
@@ -114,9 +113,9 @@ async fn what_is_worth_nothing_is_not_stored() {
     assert_eq!(rows(&mut admin), 0);
 }
 
-/// Found in review: what was given back, which receipts need to know for a while, put the expiry off for ever.
+/// Regression: refunds, which later receipts refer to, extended the expiry forever.
 #[tokio::test]
-async fn a_busy_row_expires_no_later_for_all_that_was_given_back() {
+async fn refunds_do_not_extend_the_expiry_of_a_busy_row() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let policy = Policy::new("tokens", Quota::token_bucket(10, Duration::from_secs(60)));

@@ -1,5 +1,5 @@
-//! A node of a cluster is gone: its slots cost no more than the deadline, the others nothing, and its replica takes
-//! over.
+//! Failover in a cluster: a failed node's slots cost at most the deadline until its replica takes over, and the other
+//! slots nothing.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,25 +18,24 @@ use crate::server::{PATIENCE, Server};
 
 const DEADLINE: Duration = Duration::from_millis(500);
 
-/// What a busy test machine may add to a time.
 const SLACK: Duration = Duration::from_secs(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_dies_costs_its_own_slots_only() {
-    gone(|node| node.kill()).await;
+    fail_primary(|node| node.kill()).await;
 }
 
-/// Its connections stay open, and nothing comes of them: nobody says that the slots are elsewhere.
+/// The connections stay open, but no node redirects the client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_hangs_costs_its_own_slots_only() {
-    gone(|node| {
+    fail_primary(|node| {
         let stopped = Command::new("kill").args(["-STOP", &node.pid().to_string()]).status().unwrap();
         assert!(stopped.success());
     })
     .await;
 }
 
-async fn gone(break_it: impl FnOnce(&mut Server)) {
+async fn fail_primary(break_it: impl FnOnce(&mut Server)) {
     let mut cluster = Cluster::with_replica(Duration::from_secs(1));
     let backend = cluster.connect(RedisBackend::builder().deadline(DEADLINE)).await;
     let policy = PolicyName::new("gone");
@@ -46,9 +45,9 @@ async fn gone(break_it: impl FnOnce(&mut Server)) {
     let others =
         [1, 2].map(|i| Take::new(rows[i], &Quota::token_bucket(1_000_000, Duration::from_secs(1)), Ask::cost(1)));
     assert_eq!(conformance::spend(&backend, &[hit], 30).await, 30);
-    // What the replica does not have yet would be forgiven.
+    // Writes that the replica lacks would be forgiven.
     wait_until_in_step(&cluster.nodes[0], &cluster.nodes[3]);
-    // Nothing at all is to be granted twice: all of the node's script calls are over.
+    // For an exact count, all script calls of the node must have ended.
     break_it(&mut cluster.nodes[0]);
 
     let begin = Instant::now();
@@ -61,7 +60,7 @@ async fn gone(break_it: impl FnOnce(&mut Server)) {
             let began = Instant::now();
             let answer = backend.acquire(&[*other]).await;
             asked += 1;
-            // The client may hold up a call while it asks the node that hangs where the slots are.
+            // The client may delay a call while it asks the hanging node for the slots.
             match answer {
                 Ok(steps) => assert!(steps.all_granted()),
                 Err(_) => missed += 1,
@@ -91,16 +90,14 @@ async fn gone(break_it: impl FnOnce(&mut Server)) {
         granted += 1;
         break promoted;
     };
-    assert!(refused > 0, "the primary was not gone");
-    assert!(missed * 10 <= asked, "nodes that are there did not decide: {missed} of {asked}");
+    assert!(refused > 0, "the primary did not fail");
+    assert!(missed * 10 <= asked, "calls to healthy nodes failed: {missed} of {asked}");
     println!("{refused} refused; decided again {:?} after the promotion", back.elapsed());
-    // Exact again, from what the replica knew.
     assert_eq!(granted + drain(&backend, &hit).await, 70);
     assert_eq!(spent(&backend, &hit).await, 100.0);
 }
 
-/// A cluster of one node that takes every script call and then breaks the connection, as one does that dies at the
-/// worst moment: whether it charged is unknown.
+/// A cluster of one node that breaks the connection after every script call, so that the outcome is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_charge_whose_connection_broke_is_not_sent_again() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -123,7 +120,7 @@ async fn a_charge_whose_connection_broke_is_not_sent_again() {
     assert_eq!(calls.load(Ordering::SeqCst), 1, "charged again, though it may have been charged");
 }
 
-/// As much of a cluster's node as a client wants to see.
+/// The commands that a client needs from a cluster node.
 fn serve(mut connection: TcpStream, port: u16, calls: &AtomicUsize) {
     let mut bytes = [0; 65536];
     while let Ok(read @ 1..) = connection.read(&mut bytes) {
@@ -132,7 +129,7 @@ fn serve(mut connection: TcpStream, port: u16, calls: &AtomicUsize) {
             calls.fetch_add(1, Ordering::SeqCst);
             return;
         }
-        // One answer for each command, of which several may have come at once.
+        // One reply for each command, of which several may arrive together.
         for command in text.split("\r\n").filter(|line| line.chars().all(|c| c.is_ascii_alphabetic())) {
             let answer = match command {
                 "CLUSTER" => format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n"),

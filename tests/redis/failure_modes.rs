@@ -1,5 +1,4 @@
-//! What callers get while Redis is gone: an error, a free pass, or a share of the quota in process; each policy its
-//! own.
+//! Failure modes: an error, fail open, or a share of the quota in the process, chosen by policy.
 
 use std::time::Duration;
 
@@ -24,14 +23,13 @@ static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, HOUR));
 static LOGIN: Policy = Policy::new("login", Quota::fixed_window(10, HOUR));
 static PAGES: Policy = Policy::new("pages", Quota::token_bucket(1000, HOUR));
 
-/// `search` falls back to three tenths, `pages` pass, `login` is refused.
+/// `search` falls back to three tenths, `pages` fails open, `login` fails.
 fn modes(builder: RateLimiterBuilder) -> RateLimiterBuilder {
     builder.on_failure_of(&SEARCH, FailureMode::fallback(0.35)).on_failure_of(&PAGES, FailureMode::Allow)
 }
 
 async fn start() -> (Server, RateLimiter) {
     let server = Server::start();
-    // Time enough for a busy machine: how soon a call fails is not the point here.
     let backend = RedisBackend::builder().deadline(Duration::from_secs(1)).connect(&server.url()).await.unwrap();
     (server, modes(RateLimiter::builder(backend)).build())
 }
@@ -68,14 +66,14 @@ async fn deny_is_503_and_when_to_come_back() {
         let problem: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!(problem["status"], 503);
         assert!(problem["type"].as_str().unwrap().ends_with("#temporary-reduced-capacity"), "{problem}");
-        assert!(!body.contains("127.0.0.1") && !body.contains("redis"), "nobody's business: {body}");
+        assert!(!body.contains("127.0.0.1") && !body.contains("redis"), "the body names the backend: {body}");
     }
     let error = limiter.try_limit(&LOGIN, 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
 }
 
 #[tokio::test]
-async fn allow_lets_everybody_pass_unseen() {
+async fn fail_open_admits_every_request() {
     let (mut server, limiter) = start().await;
     let app = app(RateLimitLayer::new(PAGES.clone(), key::global()), &limiter);
     server.kill();
@@ -99,9 +97,7 @@ async fn the_fallback_admits_its_share_and_no_more() {
         assert!(status == 200 || status == 429 && headers.contains_key(RETRY_AFTER), "{status}");
         assert_eq!(headers["ratelimit-policy"], r#""search";q=3;w=3600"#);
     }
-    // 0.35 of ten.
     assert_eq!(passed, 3);
-    // Asking takes nothing.
     for _ in 0..5 {
         let decision = limiter.try_check(&SEARCH, 2).await.unwrap();
         assert_eq!((decision.remaining(), decision.decided_by()), (3, DecidedBy::Fallback));
@@ -115,19 +111,22 @@ async fn of_several_rules_the_strictest_mode_counts() {
     let three = RateLimitLayer::new(PAGES.clone(), key::global()).and(SEARCH.clone(), key::global());
     let three = app(three.and(LOGIN.clone(), key::global()), &limiter);
     server.kill();
-    // One refuses to go on without Redis: nothing is spent of the others.
+    // One policy fails without Redis, so nothing is spent under the others.
     for _ in 0..10 {
         assert_eq!(ask(&three).await.0, 503);
     }
-    // One falls back, the other passes: as the one that falls back says.
+    // One policy falls back, the other fails open: the fallback decides.
     let mut statuses = Vec::new();
     for _ in 0..5 {
         statuses.push(ask(&two).await.0.as_u16());
     }
     assert_eq!(statuses, [200, 200, 200, 429, 429]);
     let both = limiter.try_limit_all([Charge::new(&PAGES, 7), Charge::new(&SEARCH, 7).cost(4)]).await.unwrap();
-    let told: Vec<_> = both.iter().map(|decision| (decision.decided_by(), decision.reason())).collect();
-    assert_eq!(told, [(DecidedBy::FailOpen, Reason::RefusedElsewhere), (DecidedBy::Fallback, Reason::CostTooLarge)]);
+    let modes_used: Vec<_> = both.iter().map(|decision| (decision.decided_by(), decision.reason())).collect();
+    assert_eq!(
+        modes_used,
+        [(DecidedBy::FailOpen, Reason::RefusedElsewhere), (DecidedBy::Fallback, Reason::CostTooLarge)]
+    );
 }
 
 #[tokio::test]
@@ -145,7 +144,7 @@ async fn the_fallback_takes_all_or_nothing() {
 }
 
 #[tokio::test]
-async fn what_the_fallback_charged_is_settled_there() {
+async fn charges_of_the_fallback_are_settled_there() {
     let (mut server, limiter) = start().await;
     server.kill();
     let left = async || limiter.remaining(&SEARCH, 1).await.unwrap();
@@ -156,18 +155,18 @@ async fn what_the_fallback_charged_is_settled_there() {
     let kept = limiter.acquire(&SEARCH, 1).cost(1).hold().await.unwrap().into_receipt();
     kept.settle(3).await.unwrap();
     assert_eq!(left().await, 0);
-    // The row in Redis cannot be reset, and that is told; the one here is.
+    // Resetting the row in Redis fails with an error; the fallback's row is reset.
     limiter.reset(&SEARCH, 1).await.unwrap_err();
     assert_eq!(left().await, 3);
     let later = limiter.acquire(&SEARCH, 1).cost(3).hold().await.unwrap().into_receipt();
     let unseen = limiter.acquire(&PAGES, 1).cost(3).hold().await.unwrap().into_receipt();
-    // Redis is back: it knows nothing of these charges, and is told nothing of their true cost.
+    // Redis has no record of these charges, and does not get their settlements.
     server.restart();
     until_redis_decides(&limiter).await;
     later.settle(1).await.unwrap();
     unseen.settle(700).await.unwrap();
     assert_eq!((left().await, limiter.remaining(&PAGES, 1).await.unwrap()), (10, 1000));
-    // The next outage begins with what was seen in this one.
+    // The next outage continues with the fallback's rows.
     server.kill();
     assert_eq!(left().await, 2);
 }
@@ -182,12 +181,12 @@ async fn redis_decides_again_when_it_is_back_from_what_it_knew() {
         let decision = limiter.try_limit(&SEARCH, 1).await.unwrap();
         assert_eq!(decision.decided_by(), DecidedBy::Fallback);
     }
-    // A charge that Redis made is Redis's to settle, also when it cannot.
+    // Only Redis can settle a charge that Redis made.
     let lost = limiter.acquire(&PAGES, 1).hold().await.unwrap().into_receipt();
-    assert!(lost.settle(0).await.is_ok(), "nobody saw it, nobody settles it");
+    assert!(lost.settle(0).await.is_ok(), "settling an uncounted charge failed");
     server.signal("CONT");
     until_redis_decides(&limiter).await;
-    // Of the charges in the outage, only the one that timed out may stand.
+    // Of the charges during the outage, only the one that timed out may count.
     let left = limiter.remaining(&SEARCH, 1).await.unwrap();
     assert!((1..=2).contains(&left), "{left}");
     before.settle(0).await.unwrap();
@@ -200,7 +199,7 @@ async fn a_settlement_that_does_not_reach_redis_is_an_error() {
     let charged = limiter.acquire(&SEARCH, 1).cost(8).hold().await.unwrap().into_receipt();
     server.kill();
     assert_eq!(charged.settle(2).await.unwrap_err().kind(), ErrorKind::Unavailable);
-    assert!(charged.is_settled(), "it is not tried again: it may have got through");
+    assert!(charged.is_settled(), "a failed settlement may have succeeded, so it must not be repeated");
 }
 
 #[tokio::test]
@@ -214,9 +213,9 @@ async fn the_fallback_can_be_ones_own() {
     assert_eq!(own.len(), 1);
 }
 
-/// What the block cache remembers needs no server, for a second.
+/// Cached denials need no server, for a second.
 #[tokio::test]
-async fn whoever_was_denied_before_an_outage_stays_so_for_a_second_and_without_the_cache_gets_the_error() {
+async fn denials_before_an_outage_last_a_second_and_without_the_cache_fail() {
     let mut server = Server::start();
     let backend = server.backend().await;
     let cached = RateLimiter::new(backend.clone());

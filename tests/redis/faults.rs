@@ -1,5 +1,5 @@
-//! What breaks in the field, each on a real server: meanwhile nobody waits longer than the deadline and the failure
-//! mode applies; afterwards decisions are exact again within a second, without anybody's doing anything.
+//! Real failures of a server: no call exceeds the deadline and the failure mode applies meanwhile; decisions are exact
+//! again within a second afterwards.
 
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ use crate::ports::free_port;
 use crate::proxy::Proxy;
 use crate::server::Server;
 
-/// Long enough for some probes.
 const A_WHILE: Duration = Duration::from_millis(500);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -18,7 +17,7 @@ async fn a_server_that_is_killed_and_comes_back() {
     let mut server = Server::start();
     let application = Application::on(&server.url()).await;
     server.kill();
-    // Until the pauses between probes are as long as they get.
+    // Until the pauses between probes are at their longest.
     application.suffers(Duration::from_millis(1650)).await;
     application.fails_at_once().await;
     server.restart();
@@ -31,7 +30,6 @@ async fn a_server_that_stands_still_for_three_seconds() {
     let application = Application::on(&server.url()).await;
     server.signal("STOP");
     let kinds = application.suffers(Duration::from_secs(3)).await;
-    // Those that were under way found out; the others were told.
     assert!(kinds.contains(&ErrorKind::Timeout) && kinds.contains(&ErrorKind::Unavailable), "{kinds:?}");
     application.fails_at_once().await;
     server.signal("CONT");
@@ -39,11 +37,10 @@ async fn a_server_that_stands_still_for_three_seconds() {
 }
 
 #[tokio::test]
-async fn a_server_that_forgets_its_scripts_is_told_again() {
+async fn a_server_that_lost_its_scripts_gets_them_again() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     let mut admin = server.admin();
-    // No call fails for it, and none is charged twice.
     let key = fresh();
     for left in (0..10).rev() {
         redis::cmd("SCRIPT").arg("FLUSH").exec(&mut admin).unwrap();
@@ -62,8 +59,7 @@ async fn a_server_that_becomes_read_only() {
     application.is_back().await;
 }
 
-/// What a failover looks like behind a name or an address that moves: the old connection still works, and leads to what
-/// is a replica now.
+/// A failover behind a name or an address: the old connection still works, and leads to a replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_is_elsewhere_now() {
     let (old, new) = (Server::start(), Server::start());
@@ -71,7 +67,7 @@ async fn a_primary_that_is_elsewhere_now() {
     let application = Application::on(&proxy.url()).await;
     redis::cmd("REPLICAOF").arg("127.0.0.1").arg(new.port()).exec(&mut old.admin()).unwrap();
     application.suffers(A_WHILE).await;
-    // Connecting again is what finds the new one, but not with every call.
+    // Reconnecting finds the new primary, but not with every call.
     let connected = proxy.accepted();
     assert!((2..100).contains(&connected), "{connected} connections");
     proxy.point_at(new.port());
@@ -87,7 +83,7 @@ async fn a_server_that_is_full() {
     while application.deny.try_limit(&SLOW, key).await.unwrap().is_allowed() {}
     redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1).exec(&mut admin).unwrap();
     assert_eq!(application.suffers(A_WHILE).await, [ErrorKind::Unavailable]);
-    // A denial writes nothing, so it needs no memory: who is denied stays denied.
+    // A denial needs no memory, since it writes nothing.
     assert!(!application.allow.try_limit(&SLOW, key).await.unwrap().is_allowed());
     redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(0).exec(&mut admin).unwrap();
     application.is_back().await;
@@ -100,7 +96,6 @@ async fn connections_that_are_killed_all_the_time() {
     let mut admin = server.admin();
     let killing = tokio::task::spawn_blocking(move || {
         for _ in 0..50 {
-            // The admin's own connection is spared.
             redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").exec(&mut admin).unwrap();
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -110,10 +105,8 @@ async fn connections_that_are_killed_all_the_time() {
     application.is_back().await;
 }
 
-/// Servers and firewalls close connections that are idle; an application with few callers would meet that with each of
-/// them.
 #[tokio::test]
-async fn a_connection_that_was_closed_while_it_was_idle_costs_nobody_a_decision() {
+async fn an_idle_connection_that_was_closed_fails_no_decision() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     for _ in 0..3 {
@@ -135,12 +128,12 @@ async fn a_password_that_is_changed() {
     let application = Application::on(&format!("redis://:first@127.0.0.1:{}", server.port())).await;
     password("second");
     let kinds = application.suffers(A_WHILE).await;
-    assert!(kinds.contains(&ErrorKind::Protocol), "somebody has to mend it: {kinds:?}");
+    assert!(kinds.contains(&ErrorKind::Protocol), "no error asks for a configuration change: {kinds:?}");
     password("first");
     application.is_back().await;
 }
 
-/// A cable is pulled: nothing is closed, nothing comes through.
+/// As when a cable is pulled: nothing is closed, and no data arrives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_socket_that_swallows_everything() {
     let server = Server::start();
@@ -148,13 +141,12 @@ async fn a_socket_that_swallows_everything() {
     let application = Application::on(&proxy.url()).await;
     let connected = proxy.accepted();
     proxy.swallow(true);
-    // Until the pauses between probes are as long as they get.
     application.suffers(Duration::from_millis(2550)).await;
     application.fails_at_once().await;
-    assert!(proxy.accepted() - connected < 10, "{} connections in vain", proxy.accepted() - connected);
+    assert!(proxy.accepted() - connected < 10, "{} failed connections", proxy.accepted() - connected);
     proxy.swallow(false);
     application.is_back().await;
-    // And none of them is kept: one of ours, and the one that asks.
+    // No connection is leaked: one of the backend's, and the one that counts them.
     let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut server.admin()).unwrap();
     assert!(clients.lines().count() <= 2, "{clients}");
 }
@@ -169,7 +161,6 @@ async fn a_socket_that_is_closed_as_soon_as_it_is_open() {
     application.fails_at_once().await;
     proxy.refuse(false);
     application.is_back().await;
-    // And once more, with a connection that came after the others.
     proxy.close_all();
     application.is_asked(Duration::from_millis(20)).await;
     application.is_back().await;

@@ -1,4 +1,4 @@
-//! Keys of ours that hold something else: an error of the operations that name them says so, whatever it is.
+//! Foreign values under rows' keys fail the operations that name them, with an error.
 
 use proptest::prelude::*;
 use tollgate::algorithm::{Ask, ChargeRecord, Micros, State};
@@ -23,8 +23,12 @@ fn takes() -> [Take<'static>; 4] {
     quotas.map(|quota| Take::new(row, &quota, Ask::cost(2).reserve()))
 }
 
-/// Every operation on the row; what may fail fails as `Protocol`, and nothing hangs or panics.
-async fn bear(backend: &RedisBackend, take: &Take<'static>, receipt: &ChargeRecord) -> Result<(), ErrorKind> {
+/// Runs every operation on the row. They may fail only as `Protocol`, and must not hang or panic.
+async fn run_every_operation(
+    backend: &RedisBackend,
+    take: &Take<'static>,
+    receipt: &ChargeRecord,
+) -> Result<(), ErrorKind> {
     let settlement = Adjustment { row: take.row, quota: take.quota, receipt: *receipt, actual: 1 };
     let kinds = [
         backend.peek(&[*take]).await.err(),
@@ -39,7 +43,7 @@ async fn bear(backend: &RedisBackend, take: &Take<'static>, receipt: &ChargeReco
 }
 
 #[tokio::test]
-async fn a_row_of_another_length_is_an_error_until_somebody_removes_it() {
+async fn a_row_of_another_length_is_an_error_until_it_is_removed() {
     let server = Server::start();
     let (backend, mut window) = (server.backend().await, Window::to(&server));
     let take = takes()[0];
@@ -48,7 +52,6 @@ async fn a_row_of_another_length_is_an_error_until_somebody_removes_it() {
         window.write(&name, &vec![0; length]);
         let error = backend.acquire(&[take]).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Protocol, "{length}: {error}");
-        // It may be somebody else's: it is neither written into nor removed.
         assert_eq!(backend.reset(&[take.row]).await.unwrap_err().kind(), ErrorKind::Protocol);
         assert_eq!(window.rows(std::slice::from_ref(&name)), [Some(vec![0; length])]);
         window.clear();
@@ -57,13 +60,13 @@ async fn a_row_of_another_length_is_an_error_until_somebody_removes_it() {
 }
 
 #[test]
-fn any_forty_bytes_are_borne() {
+fn any_forty_bytes_cause_no_panic() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = Server::start();
     let backend = runtime.block_on(server.backend());
     let window = std::cell::RefCell::new(Window::to(&server));
     let name = backend.row_key(&POLICY, Digest::from_bits(7));
-    // Anything; numbers of any size, some of them none; what a row could be.
+    // Random bytes; numbers of any size, including NaN; possible rows.
     let odd =
         prop_oneof![any::<f64>(), prop::sample::select(vec![-1.0, 0.5, 1e300, f64::NAN, f64::INFINITY, 9e15, 1.7e15])];
     let stamp = prop_oneof![any::<u32>(), (0..4usize).prop_map(|i| tollgate::algorithm::stamp(&takes()[i].quota))];
@@ -85,10 +88,10 @@ fn any_forty_bytes_are_borne() {
             ..State::default()
         };
         window.borrow_mut().write(&name, &bytes);
-        let borne = runtime.block_on(bear(&backend, take, &ChargeRecord { cost: 2, state, due: state.at }));
+        let borne =
+            runtime.block_on(run_every_operation(&backend, take, &ChargeRecord { cost: 2, state, due: state.at }));
         prop_assert_eq!(borne, Ok(()));
         runtime.block_on(async {
-            // What may be somebody else's is not removed.
             if backend.reset(&[take.row]).await.is_err() {
                 assert_ne!(bytes[..4], OURS);
                 window.borrow_mut().clear();
@@ -100,7 +103,7 @@ fn any_forty_bytes_are_borne() {
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// One value of seven bytes failed 128 of 501 callers: all that travelled with the one who named it.
+/// Regression: one value of seven bytes failed 128 of 501 callers, all those in the same batch.
 #[tokio::test]
 async fn a_foreign_value_fails_only_the_operations_that_name_it() {
     let server = Server::start();
@@ -110,7 +113,7 @@ async fn a_foreign_value_fails_only_the_operations_that_name_it() {
     let name = backend.row_key(&POLICY, Digest::from_bits(7));
     let row = |version: u8, sections: u8| [&[version, 1, sections, 0][..], &[0; 36]].concat();
     let damaged = [&OURS[..], &[0; 4], &f64::NAN.to_le_bytes(), &[0; 24]].concat();
-    for (theirs, found) in [
+    for (value, found) in [
         (None, "a value of another type"),
         (Some(vec![]), "an empty string"),
         (Some(vec![b'x'; 7]), "7 bytes: version 120"),
@@ -120,13 +123,12 @@ async fn a_foreign_value_fails_only_the_operations_that_name_it() {
         (Some(damaged), "numbers out of range"),
     ] {
         window.clear();
-        match &theirs {
+        match &value {
             Some(bytes) => window.write(&name, bytes),
             None => redis::cmd("HSET").arg(&name).arg("a").arg("b").exec(&mut admin).unwrap(),
         }
         let dump = |admin: &mut redis::Connection| redis::cmd("DUMP").arg(&name).query::<Vec<u8>>(admin).unwrap();
         let before = dump(&mut admin);
-        // Sent without a pause, they travel together.
         let alone: Vec<_> = (0..501).map(|key| backend.acquire(&[take(key)])).collect();
         let pairs: Vec<_> = [[5, 6], [6, 7], [7, 6], [6, 8]].map(|keys| backend.acquire(&keys.map(take))).into();
         let peek = backend.peek(&[take(7)]);
@@ -151,7 +153,7 @@ async fn a_foreign_value_fails_only_the_operations_that_name_it() {
         assert_eq!(granted, [Ok(true), refused, refused, Ok(true)], "{found}");
         assert_eq!(peek.await.unwrap_err().kind(), ErrorKind::Protocol);
         reset.await.unwrap();
-        // Neither charged nor written over; and of the pairs with it, nothing was charged.
+        // Neither charged nor overwritten, and nothing was charged for pairs that include it.
         assert_eq!(dump(&mut admin), before, "{found}");
         let spent = |steps: &[tollgate::algorithm::Step]| steps[0].state.spent;
         assert_eq!(spent(&backend.peek(&[take(6)]).await.unwrap()), 3.0 + 1.0, "{found}");
@@ -159,7 +161,7 @@ async fn a_foreign_value_fails_only_the_operations_that_name_it() {
     }
 }
 
-/// A reset removes a row of ours whose numbers make no sense, and nothing that may be somebody else's.
+/// A reset removes a row with numbers out of range, but not other values.
 #[tokio::test]
 async fn a_reset_removes_a_damaged_row() {
     let server = Server::start();
@@ -168,15 +170,14 @@ async fn a_reset_removes_a_damaged_row() {
     let name = backend.row_key(take.row.policy, take.row.key);
     window.write(&name, &[&OURS[..], &[0xff; 36]].concat());
     assert_eq!(backend.acquire(&[take]).await.unwrap_err().kind(), ErrorKind::Protocol);
-    // What is asked after the reset finds no row, in the same call too.
     let (reset, after) = (backend.reset(&[take.row]), backend.acquire(&[take]));
     reset.await.unwrap();
     assert_eq!(after.await.unwrap()[0].state.spent, 2.0);
 }
 
-/// The server drops a row when the row itself says, not before it is worthless and not much later.
+/// The server drops a row at the second in its header, after it expires and not much later.
 #[tokio::test]
-async fn the_server_drops_a_row_when_it_says() {
+async fn the_server_drops_a_row_at_the_second_in_its_header() {
     let server = Server::start();
     let (backend, mut window) = (server.backend().await, Window::to(&server));
     for take in takes() {
@@ -184,7 +185,7 @@ async fn the_server_drops_a_row_when_it_says() {
         let now = backend.acquire(&[take]).await.unwrap()[0].now;
         let there = window.rows(std::slice::from_ref(&name));
         let (_, expires) = rows::row(there[0].as_deref().unwrap());
-        // `EXPIRETIME`, which Redis 6 lacks; to the nearest second, which no expiry of ours is off by a half.
+        // Redis 6 lacks `EXPIRETIME`. Rounded to the nearest second, which the delay stays below by half.
         let expire_time = "local now, left = redis.call('TIME'), redis.call('PTTL', KEYS[1])
             return math.floor(now[1] + (now[2] / 1000 + left) / 1000 + 0.5)";
         let mut command = redis::cmd("EVAL");

@@ -1,7 +1,6 @@
-//! Random histories: what the script decides and what it stores is what the algebra says, to the last bit and
-//! microsecond.
+//! Random histories: the script's decisions and rows equal those of the algebra, to the last bit and microsecond.
 //!
-//! The backend replays the script's decisions itself. So the rows are looked at on the server, past the backend.
+//! The backend replays the script's decisions, so the rows are also read directly from the server.
 
 use std::time::Duration;
 
@@ -37,13 +36,12 @@ fn of_extreme_quotas_at_both_ends_of_time() {
     replay(1500, 25, extreme(), ends);
 }
 
-/// Every operation under any of three quotas: what one leaves, another reads.
+/// Every operation under any of three quotas: each reads the rows of the others.
 #[test]
 fn of_several_quotas_on_each_row() {
     let alike = prop_oneof![
         quota(),
         tiny(),
-        // Of one period and phase.
         (1..50u64).prop_map(|limit| Quota::sliding_window(limit, SECOND)),
         (1..50u64, 0..3u32).prop_map(|(rate, seconds)| {
             Quota::fixed_window(rate, 2 * SECOND).capacity(2 * rate).start(seconds * SECOND).max_reserved(rate)
@@ -53,7 +51,7 @@ fn of_several_quotas_on_each_row() {
     replay_with(2500, 40, alike, begin(), true);
 }
 
-/// Every number at an end of its range, or a prime.
+/// Numbers at the ends of their ranges, or primes.
 fn extreme() -> impl Strategy<Value = Quota> {
     let most = Quota::MAX_TOKENS;
     let tokens = prop::sample::select(vec![1, 2, 10, 999_999_937, most]);
@@ -105,8 +103,8 @@ fn replay_with(
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Three rows, the second of another key than the others, three of other keys that are asked for like these, and what
-/// the algebra says of them.
+/// Three rows, the second of another key; three more of other keys with equal requests; and the algebra's state of
+/// them.
 struct History<'a> {
     backend: RedisBackend,
     clock: &'a SetClock,
@@ -114,15 +112,14 @@ struct History<'a> {
     quotas: [Quota; 3],
     names: Vec<String>,
     model: [State; ROWS],
-    /// Rows that were charged, settled or reset since the server was last looked at.
+    /// Rows that were written since the last comparison with the server.
     dirty: [bool; ROWS],
-    /// The quotas by which rows were last written, and the second at which the server drops each.
+    /// The quotas that last wrote the rows, and the seconds at which the server drops these.
     by: [Quota; ROWS],
     expires: [u32; ROWS],
     receipts: Vec<(usize, Quota, ChargeRecord)>,
     now: Micros,
     promised: Micros,
-    /// Whether any operation may be under any quota.
     mixed: bool,
 }
 
@@ -132,7 +129,6 @@ static POLICIES: [PolicyName; 3] = [PolicyName::new("a"), PolicyName::new("a"), 
 
 const KEYS: [u128; ROWS] = [1, 2, 1, 3, 4, 3];
 
-/// An operation under way, and what the answer is to be.
 enum Sent {
     Takes { expected: Vec<Step>, answer: BackendFuture<Steps> },
     Settled { expected: bool, answer: BackendFuture<bool> },
@@ -167,7 +163,7 @@ impl<'a> History<'a> {
         let mut burst = Vec::new();
         for raw in history {
             self.send(raw, &mut burst);
-            // What is sent without a pause travels in one call.
+            // Operations sent without a pause share a call.
             if raw.step.1 >> 40 & 3 == 0 {
                 self.compare(std::mem::take(&mut burst)).await;
                 self.move_clock(raw);
@@ -180,7 +176,6 @@ impl<'a> History<'a> {
         let (what, which) = raw.what;
         let row = which as usize % ROWS;
         let rows: Vec<usize> = match what {
-            // Two that ask the same, each of rows of its own.
             2 => (0..=which as usize % 3).collect(),
             3 | 4 | 6 => [which >> 8, which >> 11, which >> 14].map(|i| i as usize % ROWS).into(),
             11 if which >> 60 < 5 => return burst.push(self.reset(row)),
@@ -212,7 +207,7 @@ impl<'a> History<'a> {
         Sent::Takes { expected, answer }
     }
 
-    /// What the algebra says: all or none, each seeing what those before it would spend.
+    /// Decides with the algebra: all or none, each take after what those before it would spend.
     fn decide(&mut self, rows: &[usize], takes: &[Take<'_>], store: bool) -> Vec<Step> {
         let mut tried = self.model;
         let mut steps = Vec::new();
@@ -228,7 +223,7 @@ impl<'a> History<'a> {
                 self.promised = self.now + time;
             }
             if let Some(receipt) = ChargeRecord::new(take.ask.tokens(), step) {
-                // Also of charges that were refused together with others: whoever settles these gives away nothing.
+                // Includes denied charges, whose settlement must refund nothing.
                 let row = rows[steps.iter().position(|other| std::ptr::eq(other, step)).unwrap()];
                 self.receipts.push((row, take.quota, receipt));
             }
@@ -246,23 +241,21 @@ impl<'a> History<'a> {
             let same: Vec<usize> = (0..rows.len()).filter(|other| rows[*other] == rows[i]).collect();
             let before = self.model[rows[i]];
             if !steps[i].is_allowed() && same.len() > 1 {
-                // The time after which all of them fit.
                 let lines = rows.iter().zip(takes);
                 let lines: Vec<_> =
                     lines.map(|(row, take)| Line { row: *row, quota: &take.quota, ask: take.ask }).collect();
                 steps[i].verdict = step_all(&mut self.model.clone(), &lines, self.now)[i].verdict;
             }
             if rows.len() > 1 {
-                // The row as it is, brought to the present or not.
+                // The row may or may not be rolled to the present.
                 steps[i].state = State { spent: f64::NAN, ..before };
             }
         }
         steps
     }
 
-    /// Any charge so far, however long ago, whatever happened to its row meanwhile, and even twice.
+    /// Settles any earlier charge, regardless of what happened to its row since, and even twice.
     fn settle(&mut self, raw: &Raw) -> Sent {
-        // More often one of the last few.
         let last = self.receipts.len() - 1;
         let most = if raw.what.1 >> 63 == 0 { last } else { last.min(2) };
         let (row, mut quota, receipt) = self.receipts[last - (raw.what.1 >> 16) as usize % (most + 1)];
@@ -311,21 +304,24 @@ impl<'a> History<'a> {
             let i = self.names.iter().position(|other| *other == name).unwrap();
             assert!(self.dirty[i], "a row was written though nothing was stored");
             self.expires[i] = expires;
-            // Of several operations, an earlier one may have needed more.
+            // An earlier operation may have needed the row for longer.
             assert!(
-                !alone || !late(&self.by[i], &self.model[i], self.now, expires),
+                !alone || !is_dropped_late(&self.by[i], &self.model[i], self.now, expires),
                 "{expires} of {:?}",
                 self.model[i]
             );
         }
-        for (i, there) in rows.iter().enumerate() {
+        for (i, stored) in rows.iter().enumerate() {
             let model = &self.model[i];
-            assert_eq!(there.is_some(), *model != State::default(), "{there:?} where {model:?} should be");
-            let Some((there, expires)) = there.as_deref().map(row) else { continue };
-            assert_eq!(bytes(&there), bytes(model), "{there:?} where {model:?} should be");
-            assert_eq!(there.clear, model.clear, "{there:?} where {model:?} should be");
-            assert_eq!(expires, self.expires[i], "the row says otherwise than the server");
-            assert!(!self.dirty[i] || !early(&self.by[i], model, self.now, expires), "{expires} of {model:?}");
+            assert_eq!(stored.is_some(), *model != State::default(), "{stored:?} instead of {model:?}");
+            let Some((stored, expires)) = stored.as_deref().map(row) else { continue };
+            assert_eq!(bytes(&stored), bytes(model), "{stored:?} instead of {model:?}");
+            assert_eq!(stored.clear, model.clear, "{stored:?} instead of {model:?}");
+            assert_eq!(expires, self.expires[i], "the row's header and the server's expiry differ");
+            assert!(
+                !self.dirty[i] || !is_dropped_early(&self.by[i], model, self.now, expires),
+                "{expires} of {model:?}"
+            );
         }
         self.dirty = [false; ROWS];
     }
@@ -335,7 +331,7 @@ impl<'a> History<'a> {
         let moved = raw.moved(&quota, self.now, self.promised);
         let step = moved.since(self.now);
         let back = |step: Duration| Micros::new(self.now.get().saturating_sub(step.as_micros() as u64));
-        // Now and then backwards, a little or much, and now and then far ahead.
+        // Sometimes backwards, by a little or a lot, and sometimes far ahead.
         self.now = match raw.how.1 >> 60 {
             0 | 1 => back(Duration::from_micros(step.as_micros() as u64 % (2 * quota.period().as_micros() as u64))),
             2 => back(step),
@@ -348,7 +344,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// As if a row had been written at this instant, which need not be one at which it would have been.
+    /// Rewrites a row as if it were written at this instant, even an impossible one.
     fn tamper(&mut self, i: usize, at: Micros) {
         if self.model[i] == State::default() {
             return;
@@ -362,18 +358,17 @@ fn id(row: usize) -> RowId<'static> {
     RowId { policy: &POLICIES[row % 3], key: Digest::from_bits(KEYS[row]) }
 }
 
-/// Whether a row is dropped before it is worth nothing.
-fn early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
-    // Settled under another tier, a row keeps its own; when it ends is reckoned by the other, and loss forgives.
+/// Whether a row is dropped before it expires.
+fn is_dropped_early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
+    // A row settled under another tier keeps its quota, but its end is computed by the other one.
     row.stamp == tollgate::algorithm::stamp(&quota)
-        && worthless(quota, row, now).is_none_or(|clear| f64::from(expires) * 1e6 < clear)
+        && expires_at(quota, row, now).is_none_or(|clear| f64::from(expires) * 1e6 < clear)
         && expires < u32::MAX
 }
 
-/// Whether a row is kept for longer than twice the time for which it is worth something, and two seconds. A row ahead
-/// of the clock may be forgiven already, and is kept for a clock that comes to its senses; a window that began before
-/// the epoch counts as whole, and one that another quota's row began in its middle does too.
-fn late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
+/// Whether a row is kept for longer than twice the time to its expiry, and two seconds. A row ahead of the clock may
+/// already be forgiven, but is kept for a clock that is corrected; partial windows count as whole.
+fn is_dropped_late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
     if row.stamp != tollgate::algorithm::stamp(&quota) {
         return false;
     }
@@ -381,12 +376,11 @@ fn late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
     let latest = |clear: f64| now.get() as f64 + 2.0 * (clear + slack - now.get() as f64) + 2e6;
     row.at <= now
         && row.at > Micros::EPOCH
-        && worthless(quota, row, now).is_some_and(|clear| f64::from(expires) * 1e6 > latest(clear))
+        && expires_at(quota, row, now).is_some_and(|clear| f64::from(expires) * 1e6 > latest(clear))
 }
 
-/// When nothing of a row is owed any more; what was given back counts as long as it would take to be paid back, since
-/// late receipts ask for it.
-fn worthless(quota: &Quota, row: &State, now: Micros) -> Option<f64> {
+/// When a row is fully refilled, with refunds counted in, since later receipts refer to them.
+fn expires_at(quota: &Quota, row: &State, now: Micros) -> Option<f64> {
     if quota.algorithm() == Algorithm::SlidingWindow {
         return Some((row.at.get() + 2 * quota.period().as_micros() as u64) as f64);
     }
@@ -398,7 +392,7 @@ fn worthless(quota: &Quota, row: &State, now: Micros) -> Option<f64> {
     if row.carry == 0.0 {
         return Some(owed);
     }
-    // No receipt ever stood above what may be spent and reserved together.
+    // No receipt exceeds what can be spent and reserved together.
     let most = quota.reservable().map_or(f64::MAX, |reserved| (quota.limit() + reserved) as f64);
     let receipts = State { spent: (row.spent + row.carry).min(most), at: now, carry: 0.0, ..*row };
     Some(owed.max(paid(receipts)?))

@@ -1,5 +1,4 @@
-//! What answers is no Redis server, or means harm: an error within the deadline, no panic, and no more memory than it
-//! sends.
+//! Malformed and malicious replies: an error within the deadline, no panic, and bounded memory.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +25,7 @@ async fn ask(url: &str) -> Error {
 #[tokio::test]
 async fn nonsense_is_an_error() {
     let reply = |bytes: &[u8]| [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
-    // The time, one operation done, one row: well formed, but none of it true.
+    // The time, one operation done, one row: well formed, with false content.
     let row = |now: f64, done: u8, spent: f64| {
         [&now.to_le_bytes()[..], &[done], &OURS, &[0; 4], &spent.to_le_bytes(), &[0; 24]].concat()
     };
@@ -51,7 +50,7 @@ async fn nonsense_is_an_error() {
         (&reply(&row(-1.0, 1, 0.0)), &[ErrorKind::Protocol]),
         (&reply(&row(1e15, 1, f64::INFINITY)), &[ErrorKind::Protocol]),
         (&reply(&[row(1e15, 1, 0.0), vec![0; 40]].concat()), &[ErrorKind::Protocol]),
-        // It fits, and yet it is denied: what was decided is not what this crate decides.
+        // A charge that fits and is denied: the replay disagrees.
         (&reply(&denied), &[ErrorKind::Protocol]),
     ];
     for (nonsense, kinds) in all {
@@ -61,17 +60,17 @@ async fn nonsense_is_an_error() {
 }
 
 #[tokio::test]
-async fn who_hangs_up_in_the_middle_has_not_decided() {
+async fn a_truncated_reply_is_an_error() {
     for half in ["", "$36\r\nabc", "*3\r\n:1\r\n", "-ERR"] {
         let error = ask(&hostile(half.into(), false, true)).await;
-        // Half an answer may be to the client no answer of a Redis server.
+        // The client may report a truncated reply as a protocol error.
         assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Protocol), "{half:?}: {error}");
     }
 }
 
-/// A redirection that nobody asked for, and what a command of the script says on Redis 6.2.
+/// Unexpected redirections, and errors within a script on Redis 6.2.
 #[tokio::test]
-async fn errors_in_other_words_are_understood() {
+async fn other_forms_of_errors_are_recognized() {
     let within = |error: &str| {
         format!("-ERR Error running script (call to f_0a): @user_script:290: @user_script: 290: -{error}\r\n")
     };
@@ -86,7 +85,6 @@ async fn errors_in_other_words_are_understood() {
         (within("READONLY You can't write against a read only replica."), ErrorKind::Unavailable, "read-only replica"),
         (within("OOM command not allowed when used memory > 'maxmemory'."), ErrorKind::Unavailable, "raise maxmemory"),
         (within("WRONGTYPE Operation against a key holding"), ErrorKind::Protocol, "another prefix"),
-        // And on 7.0.
         (
             "-ERR The user executing the script can't run this command script: f_0a\r\n".to_owned(),
             ErrorKind::Protocol,
@@ -100,9 +98,9 @@ async fn errors_in_other_words_are_understood() {
     }
 }
 
-/// It promises a gigabyte and keeps sending; at the deadline nobody listens any more.
+/// A server that announces a gigabyte and keeps sending beyond the deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_endless_answer_is_left() {
+async fn an_endless_reply_is_abandoned() {
     let before = resident();
     let endless = [b"$1000000000\r\n".to_vec(), vec![b'x'; 1 << 20]].concat();
     let limiter = {
@@ -122,13 +120,13 @@ async fn an_endless_answer_is_left() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let grown = resident().saturating_sub(before);
-    // Other tests run beside this one; kept to its end, an answer grows by more than 700 MiB.
+    // Other tests run in parallel; reading the whole reply would take more than 700 MiB.
     assert!(grown < 400 << 20, "{} MiB more", grown >> 20);
 }
 
-/// There is always more on it: somebody who asked for the rest would ask for ever, and hold up whoever posts.
+/// Every page announces another one; reading on would never end, and would block publishing.
 #[tokio::test]
-async fn an_endless_board_of_notices_is_left() {
+async fn endless_notices_are_abandoned() {
     let page = |all: u8, version: &str| {
         format!(
             "*6\r\n$1\r\n7\r\n$13\r\n1700000000000\r\n:{all}\r\n:1\r\n${}\r\n{version}\r\n$1\r\n0\r\n",
@@ -146,11 +144,10 @@ async fn an_endless_board_of_notices_is_left() {
         let limiter = RateLimiter::new(RedisBackend::builder().deadline(DEADLINE).lazy().connect(&url).await.unwrap());
         let set = limiter.set_quota(&SLOW, Some(*SLOW.quota()));
         let refused = tokio::time::timeout(PATIENCE, set).await.expect("an answer").unwrap_err();
-        assert!(refused.to_string().contains("board of notices"), "{answer:?}: {refused}");
+        assert!(refused.to_string().contains("notices on the server"), "{answer:?}: {refused}");
     }
 }
 
-/// Bytes of memory that this process uses.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();

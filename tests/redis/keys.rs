@@ -1,5 +1,5 @@
-//! Keys are anybody's text. On the server they are digests: they do not collide, break nothing, decide no slot and tell
-//! nobody who it was.
+//! Keys are arbitrary text. On the server they are digests, which do not collide, do not affect the slot and reveal
+//! nothing.
 
 use std::collections::HashSet;
 
@@ -14,8 +14,8 @@ use crate::server::{PATIENCE, Server};
 
 static ONCE: Policy = Policy::new("once", Quota::token_bucket(1, HOUR));
 
-/// Each differs from the others in something that a careless key would lose.
-fn nasty() -> Vec<Key> {
+/// Keys that differ only in ways that a careless encoding would lose.
+fn similar_keys() -> Vec<Key> {
     let mut long = "x".repeat(1 << 20);
     let mut keys: Vec<Key> = vec![Key::from(long.as_str())];
     long.push('y');
@@ -79,7 +79,7 @@ fn nasty() -> Vec<Key> {
 async fn no_two_keys_are_one() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
-    let keys = nasty();
+    let keys = similar_keys();
     for round in [true, false] {
         for (i, key) in keys.iter().enumerate() {
             assert_eq!(limiter.try_limit(&ONCE, key).await.unwrap().is_allowed(), round, "key {i}: {key:?}");
@@ -89,8 +89,7 @@ async fn no_two_keys_are_one() {
     assert_eq!(rows, keys.len());
 }
 
-/// Whatever the key and the policy are called, the part in braces is the digest: on a cluster all rows of a key are in
-/// one slot.
+/// Only the digest is in braces, whatever the names, so a cluster keeps all rows of a key in one slot.
 #[tokio::test]
 async fn all_rows_of_a_key_are_in_one_slot() {
     let server = Server::with(node());
@@ -102,8 +101,8 @@ async fn all_rows_of_a_key_are_in_one_slot() {
     let policies = ["a", "{b}", "}c{", "{}", "d:{0}", "e f", "\"", "\\"]
         .map(|name| Policy::new(name, Quota::token_bucket(9, HOUR)));
     let mut slots = HashSet::new();
-    for key in nasty() {
-        // One call, decided in one slot or not at all: the server refuses a script with keys of several.
+    for key in similar_keys() {
+        // One call in one slot; the server refuses a script with keys of several.
         let all = policies.iter().map(|policy| Charge::new(policy, &key));
         assert!(limiter.try_limit_all(all).await.unwrap().is_allowed(), "{key:?}");
         let of_key: HashSet<u16> = policies
@@ -128,9 +127,9 @@ pub(crate) fn wait_for_slots(admin: &mut Connection) {
     }
 }
 
-/// Neither on the wire nor in the store.
+/// Neither on the wire nor on the server.
 #[tokio::test]
-async fn no_text_of_a_key_is_to_be_read() {
+async fn the_text_of_a_key_is_never_sent() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let backend = RedisBackend::builder().deadline(PATIENCE).connect(&proxy.url()).await.unwrap();
@@ -142,7 +141,7 @@ async fn no_text_of_a_key_is_to_be_read() {
     drop(limiter.try_limit_all([Charge::new(&ONCE, canary), Charge::new(&SLOW, canary.as_bytes())]).await.unwrap());
     drop(limiter.try_limit(&SLOW, 0xCA4A_2222_3333_4444_u64).await.unwrap());
     limiter.reset(&ONCE, "canary of a reset").await.unwrap();
-    let mut all = proxy.heard();
+    let mut all = proxy.bytes_seen();
     let mut admin = server.admin();
     let rows: Vec<Vec<u8>> = cmd("KEYS").arg("*").query(&mut admin).unwrap();
     assert_eq!(rows.len(), 4);
@@ -163,7 +162,7 @@ async fn no_text_of_a_key_is_to_be_read() {
     }
 }
 
-/// Two applications with secrets of their own, or prefixes, do not know each other's rows.
+/// Applications with different secrets or prefixes do not share rows.
 #[tokio::test]
 async fn secrets_and_prefixes_keep_applications_apart() {
     let server = Server::start();
@@ -178,7 +177,6 @@ async fn secrets_and_prefixes_keep_applications_apart() {
     for (prefix, secret) in [("a", None), ("b", None), ("a", Some([1; 16])), ("a", Some([2; 16])), ("a:b", None)] {
         let limiter = with(prefix, secret).await;
         assert!(limiter.try_limit(&ONCE, "ada").await.unwrap().is_allowed(), "{prefix} {secret:?}");
-        // A second process of the same application does.
         assert!(!with(prefix, secret).await.try_limit(&ONCE, "ada").await.unwrap().is_allowed(), "{prefix} {secret:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The user that the backend needs, and nothing more. What the documentation says of it is what is tested here.
+//! The permissions that `docs::redis` lists are sufficient and necessary.
 
 use std::io::Read;
 use std::time::Duration;
@@ -14,7 +14,6 @@ use crate::server::{PATIENCE, Server, is_redis_7_0};
 
 const COMMANDS: [&str; 8] = ["evalsha", "eval", "get", "mget", "set", "setrange", "del", "time"];
 
-/// What changes at run time needs more.
 const NOTICES: [&str; 11] =
     ["hmget", "hset", "hdel", "hlen", "zadd", "zrem", "zcard", "zscore", "zrange", "pexpireat", "persist"];
 
@@ -22,7 +21,6 @@ fn all() -> impl Iterator<Item = &'static str> {
     COMMANDS.into_iter().chain(NOTICES)
 }
 
-/// `ACL SETUSER limits on >... ~tollgate:* -@all +evalsha +eval +get +mget +set +setrange +del +time`
 fn allow<'a>(admin: &mut Connection, commands: impl Iterator<Item = &'a str>) {
     let mut user = cmd("ACL");
     user.arg("SETUSER").arg("limits").arg("reset").arg("on").arg(">hunter2").arg("~tollgate:*");
@@ -41,7 +39,7 @@ async fn connect(server: &Server) -> Result<RedisBackend, Error> {
 }
 
 #[tokio::test]
-async fn everything_works_with_it() {
+async fn the_documented_permissions_suffice() {
     let server = Server::start();
     let mut admin = server.admin();
     allow(&mut admin, all());
@@ -49,7 +47,7 @@ async fn everything_works_with_it() {
     let backend = connect(&server).await.unwrap();
     conformance::all(&backend, tokio::time::sleep).await;
     use_it(&mut admin, &backend).await.unwrap();
-    // After an idle time, and after losing the connection: both ask before they charge.
+    // After an idle time and after a reconnect, a test command precedes the charge.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     use_it(&mut admin, &backend).await.unwrap();
     change_it(&backend, server.url()).await.unwrap();
@@ -57,8 +55,8 @@ async fn everything_works_with_it() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// `CLIENT SETINFO`, by which the client would introduce itself, is refused to this user from Redis 7.2 on, and
-/// each connection would leave it in the server's `ACL LOG`. Redis 7.0 refuses a user who is allowed it.
+/// The client must not send `CLIENT SETINFO`: from Redis 7.2 on, this user may not run it, and each connection would
+/// add an entry to `ACL LOG`. Redis 7.0 rejects a rule that allows it.
 #[tokio::test]
 async fn point_1_a_connection_begins_with_a_command_that_the_user_may_run() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -72,14 +70,14 @@ async fn point_1_a_connection_begins_with_a_command_that_the_user_may_run() {
     assert_eq!(first.join().unwrap(), "*1\r\n$4\r\nTIME\r\n");
 }
 
-/// What the client needs on top of that, to find the nodes and to follow a slot that moves.
+/// Additional commands of the cluster client, to find the nodes and to follow moving slots.
 #[tokio::test]
-async fn on_a_cluster_a_little_more_will_do() {
+async fn a_cluster_needs_few_more_permissions() {
     let server = Server::with(node());
     let mut admin = server.admin();
     add_slots(&mut admin, 0..SLOTS);
     wait_for_slots(&mut admin);
-    // The client for clusters introduces itself. Redis 7.0 does not know that command.
+    // The cluster client sends `CLIENT SETINFO`, which Redis 7.0 does not know.
     let more = ["cluster|slots", "cluster|shards", "asking", "readonly", "ping", "client|setinfo"];
     let more = if is_redis_7_0() { &more[..5] } else { &more };
     allow(&mut admin, all().chain(more.iter().copied()));
@@ -89,13 +87,12 @@ async fn on_a_cluster_a_little_more_will_do() {
     change_it(&backend, server.url()).await.unwrap();
     let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();
     assert!(refused.is_empty(), "{refused:?}");
-    // Without it, the nodes are not found.
     allow(&mut admin, COMMANDS.into_iter());
     assert!(RedisBackend::connect_cluster([url(&server)]).await.is_err());
 }
 
 #[tokio::test]
-async fn what_changes_at_run_time_needs_each_of_the_others_and_decisions_none_of_them() {
+async fn run_time_changes_need_every_further_permission_and_decisions_need_none() {
     let server = Server::start();
     let mut admin = server.admin();
     for without in NOTICES {
@@ -109,7 +106,7 @@ async fn what_changes_at_run_time_needs_each_of_the_others_and_decisions_none_of
 }
 
 #[tokio::test]
-async fn to_follow_what_others_change_some_of_them_will_do() {
+async fn reading_notices_needs_only_some_of_them() {
     let server = Server::start();
     let mut admin = server.admin();
     RateLimiter::new(server.backend().await).set_quota(&SLOW, Some(Quota::token_bucket(3, HOUR))).await.unwrap();
@@ -119,23 +116,21 @@ async fn to_follow_what_others_change_some_of_them_will_do() {
         cmd("ACL").arg("LOG").arg("RESET").exec(&mut admin).unwrap();
         let limiter = RateLimiter::new(connect(&server).await.unwrap());
         tokio::time::sleep(Duration::from_millis(700)).await;
-        // Who may not read goes on by the program's.
+        // A user who may not read the notices uses the program's quotas.
         assert_eq!(limiter.try_limit(&SLOW, fresh()).await.unwrap().capacity(), limit, "without {without:?}");
         assert_eq!(limiter.stats().poll_failed, Some(!without.is_empty()));
-        // The server's log names the command.
         let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();
         assert_eq!(format!("{refused:?}").contains(&format!("{without:?}")), !without.is_empty(), "{refused:?}");
     }
 }
 
-/// A prefix and a pattern that contradict each other.
 #[tokio::test]
 async fn the_pattern_has_to_be_the_prefix() {
     let server = Server::start();
     allow(&mut server.admin(), all());
     let error = RedisBackend::builder().prefix("shop").connect(&url(&server)).await.unwrap_err();
     assert!(error.to_string().contains("has to begin with the backend's prefix"), "{error}");
-    // A server that answers is not out of reach, whatever it says.
+    // An error reply does not open the circuit breaker.
     let backend = RedisBackend::builder().prefix("shop").lazy().connect(&url(&server)).await.unwrap();
     let limiter = RateLimiter::new(backend);
     for _ in 0..20 {
@@ -145,7 +140,7 @@ async fn the_pattern_has_to_be_the_prefix() {
 }
 
 #[tokio::test]
-async fn and_not_with_less() {
+async fn every_permission_is_needed() {
     let server = Server::start();
     let mut admin = server.admin();
     for without in COMMANDS {
@@ -158,7 +153,7 @@ async fn and_not_with_less() {
     }
 }
 
-/// All that a board of notices does.
+/// Runs everything that the notice channel does.
 async fn change_it(backend: &RedisBackend, admin_url: String) -> Result<(), SetQuotaError> {
     let limiter = RateLimiter::new(backend.clone());
     let block = async |lasts: u64| {
@@ -169,13 +164,13 @@ async fn change_it(backend: &RedisBackend, admin_url: String) -> Result<(), SetQ
     tokio::time::sleep(Duration::from_millis(5)).await;
     limiter.set_quota(&SLOW, Some(*SLOW.quota())).await?;
     limiter.set_quota(&SLOW, None).await?;
-    // A withdrawal is forgotten an hour later, and that it was there is remembered.
+    // A withdrawal is forgotten after an hour, which the floor records.
     let mut admin = redis::Client::open(admin_url).unwrap().get_connection().unwrap();
     cmd("ZADD").arg("tollgate:1:{notices}:ends").arg("XX").arg(1).arg("quota\0slow").exec(&mut admin).unwrap();
     block(60_000).await
 }
 
-/// Each operation of a backend, by the usual way and by the rare one.
+/// Runs each operation of a backend, in its common and its rare form.
 async fn use_it(admin: &mut Connection, backend: &RedisBackend) -> Result<(), Error> {
     static OTHER: Policy = Policy::new("other", Quota::token_bucket(10, HOUR));
     let limiter = RateLimiter::new(backend.clone());

@@ -1,5 +1,5 @@
-//! The Redis backend on a real server, started by each test on a port of its own: Debian's redis-server, or another Redis
-//! or Valkey that `TOLLGATE_REDIS_SERVER` names. `make servers` runs all tests on each of three.
+//! Tests of the Redis backend on real servers, one per test: Debian's redis-server, or the Redis or Valkey that
+//! `TOLLGATE_REDIS_SERVER` names. `make servers` runs all tests on three servers.
 
 mod across_processes;
 mod cluster;
@@ -26,7 +26,7 @@ mod pauses;
 mod ports;
 mod processes;
 mod proxy;
-// The generators of the properties of the algebra, which use more of them.
+// Shared generators, not all used here.
 #[allow(dead_code)]
 #[path = "../model/random.rs"]
 mod random;

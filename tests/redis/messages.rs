@@ -33,7 +33,7 @@ async fn point_2_a_url_without_a_scheme_is_answered_with_what_to_write() {
     }
 }
 
-/// The error of a user who may do everything but this, or may touch these keys only.
+/// Returns the error of a user with all permissions except those that `rules` take away.
 async fn without(server: &Server, rules: &[&str]) -> Error {
     let mut user = redis::cmd("ACL");
     user.arg(&["SETUSER", "limits", "reset", "on", ">hunter2", "~tollgate:*", "+@all"]).arg(rules);
@@ -49,7 +49,7 @@ async fn point_2_a_command_that_the_user_may_not_run_is_named_with_the_rule_that
     for command in ["evalsha", "eval", "get", "set"] {
         let error = without(&server, &[&format!("-{command}")]).await;
         assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
-        // Before Redis 7.2, the answer of a script does not name the command.
+        // Before Redis 7.2, the error of a script does not name the command.
         let is_named = error.source().unwrap().to_string().contains(&format!("'{command}'"));
         assert!(is_named || !command.starts_with("eval"), "{error:?}");
         let parts = match is_named {
@@ -61,6 +61,6 @@ async fn point_2_a_command_that_the_user_may_not_run_is_named_with_the_rule_that
         }
     }
     let error = without(&server, &["resetkeys", "~shop:*"]).await;
-    assert!(error.to_string().contains("has to begin with the backend's prefix"), "{error}");
+    assert!(error.to_string().contains("does not match the backend's prefix"), "{error}");
     assert!(!error.to_string().contains("may not run"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! What limiters on one server tell each other while they run: changed quotas, blocks.
+//! Notices between limiters on one server: changed quotas and blocks.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,13 @@ use crate::server::{PATIENCE, Server};
 
 static SEARCH: Policy = Policy::new("search", Quota::token_bucket(100, HOUR));
 
-/// The stated time, and as much again for a machine with better things to do.
+/// Twice the documented time, for a busy machine.
 const SOON: Duration = Duration::from_secs(2);
 
 async fn limiter(server: &Server) -> RateLimiter {
     RateLimiter::new(server.backend().await)
 }
 
-/// How long it takes until it is so.
 async fn until(mut is_so: impl AsyncFnMut() -> bool) -> Duration {
     let begin = Instant::now();
     while !is_so().await {
@@ -32,7 +31,7 @@ async fn until(mut is_so: impl AsyncFnMut() -> bool) -> Duration {
 }
 
 #[tokio::test]
-async fn a_quota_that_one_sets_is_everybodys_within_a_second_and_what_was_spent_stays_spent() {
+async fn a_changed_quota_reaches_all_within_a_second_and_keeps_the_spending() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     let free = || Subject::new("ada").tier("free");
@@ -43,7 +42,7 @@ async fn a_quota_that_one_sets_is_everybodys_within_a_second_and_what_was_spent_
     let took = until(async || other.remaining(&SEARCH, "ada").await.unwrap() == 2).await;
     println!("after {took:?}");
 
-    // A key before its tier, a tier before everybody.
+    // The most specific quota applies: key, tier, policy.
     one.set_quota(&api, Some(Quota::token_bucket(7, HOUR))).await.unwrap();
     until(async || other.remaining(&api, free()).await.unwrap() == 7).await;
     one.set_tier_quota(&api, "free", Some(Quota::token_bucket(8, HOUR))).await.unwrap();
@@ -53,7 +52,7 @@ async fn a_quota_that_one_sets_is_everybodys_within_a_second_and_what_was_spent_
     assert_eq!(other.remaining(&api, Subject::new("eve").tier("free")).await.unwrap(), 8);
     assert_eq!(other.quota(&api, "eve").limit(), 7);
 
-    // Whoever comes later learns it too, and of the end as well.
+    // Later subscribers receive it too, and its withdrawal.
     let third = limiter(&server).await;
     until(async || third.remaining(&api, free()).await.unwrap() == 9).await;
     other.set_key_quota(&api, free(), None).await.unwrap();
@@ -64,7 +63,7 @@ async fn a_quota_that_one_sets_is_everybodys_within_a_second_and_what_was_spent_
 }
 
 #[tokio::test]
-async fn of_two_changes_everybody_ends_with_the_last() {
+async fn the_last_of_two_changes_applies_everywhere() {
     let server = Server::start();
     let limiters = [limiter(&server).await, limiter(&server).await, limiter(&server).await];
     for round in 0..10u64 {
@@ -82,7 +81,7 @@ async fn of_two_changes_everybody_ends_with_the_last() {
 }
 
 #[tokio::test]
-async fn a_block_that_one_earns_holds_for_all() {
+async fn a_block_applies_in_all_processes() {
     let server = Server::start();
     let blocking = |backend: RedisBackend| {
         let rules = AutoBlock::new([&SEARCH]).threshold(3).within(MINUTE).block_for(HOUR);
@@ -95,7 +94,6 @@ async fn a_block_that_one_earns_holds_for_all() {
         assert_eq!(one.try_acquire(&SEARCH, "eve").ip(ip).await.unwrap().reason(), Reason::QuotaExceeded);
     }
     assert_eq!(one.try_limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
-    // By key, and by address under any key.
     until(async || other.try_check(&SEARCH, "eve").await.unwrap().reason() == Reason::Blocked).await;
     until(async || other.try_acquire(&SEARCH, "mallory").ip(ip).check().await.unwrap().reason() == Reason::Blocked)
         .await;
@@ -104,14 +102,14 @@ async fn a_block_that_one_earns_holds_for_all() {
     other.unblock(Signal::key("eve")).await.unwrap();
     until(async || one.try_check(&SEARCH, "eve").await.unwrap().reason() == Reason::QuotaExceeded).await;
 
-    // And by hand, under every policy, in processes that block nobody by themselves.
+    // Manual blocks apply under every policy, even in processes without automatic blocks.
     let plain = limiter(&server).await;
     one.block(Signal::key("mallory"), DAY).await.unwrap();
     until(async || plain.try_check(&SEARCH, "mallory").await.unwrap().reason() == Reason::Blocked).await;
 }
 
 #[tokio::test]
-async fn what_is_over_is_gone_and_a_board_that_was_lost_is_told_anew() {
+async fn expired_notices_are_dropped_and_all_are_read_again_after_a_loss() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     one.block(Signal::key("eve"), Duration::from_millis(300)).await.unwrap();
@@ -125,12 +123,11 @@ async fn what_is_over_is_gone_and_a_board_that_was_lost_is_told_anew() {
     assert_eq!(count(&mut admin), 2);
     one.set_quota(&SEARCH, Some(Quota::token_bucket(6, HOUR))).await.unwrap();
     assert_eq!(count(&mut admin), 1, "the block is over and gone");
-    // A failover to a replica that never heard of it.
+    // A failover to a replica without the data.
     cmd("FLUSHALL").exec(&mut admin).unwrap();
     until(async || other.quota(&SEARCH, "ada").limit() == 100 && one.quota(&SEARCH, "ada").limit() == 100).await;
     other.set_quota(&SEARCH, Some(Quota::token_bucket(7, HOUR))).await.unwrap();
     until(async || one.quota(&SEARCH, "ada").limit() == 7).await;
-    // Nothing stays on the server when nothing stands.
     other.set_quota(&SEARCH, None).await.unwrap();
     for key in ["notices", "order", "ends"] {
         let ttl: i64 = cmd("PTTL").arg(format!("tollgate:1:{{notices}}:{key}")).query(&mut admin).unwrap();
@@ -139,7 +136,7 @@ async fn what_is_over_is_gone_and_a_board_that_was_lost_is_told_anew() {
 }
 
 #[tokio::test]
-async fn more_than_fits_one_answer_is_told_whole() {
+async fn notices_beyond_one_page_are_all_received() {
     let server = Server::start();
     let one = limiter(&server).await;
     for key in 0..1200u64 {
@@ -151,7 +148,7 @@ async fn more_than_fits_one_answer_is_told_whole() {
 }
 
 #[tokio::test]
-async fn when_the_server_cannot_be_told_nothing_has_changed() {
+async fn a_change_that_cannot_be_published_does_not_apply() {
     let mut server = Server::start();
     let backend = RedisBackend::builder().connect(&server.url()).await.unwrap();
     let limiter = RateLimiter::new(backend);
@@ -159,7 +156,6 @@ async fn when_the_server_cannot_be_told_nothing_has_changed() {
     let error = limiter.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap_err();
     assert!(matches!(error, SetQuotaError::Backend(_)), "{error}");
     assert_eq!(limiter.quota(&SEARCH, "ada").limit(), 100);
-    // A block holds here all the same.
     assert!(limiter.block(Signal::key("eve"), HOUR).await.is_err());
     assert_eq!(limiter.try_limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
     server.restart();
@@ -177,7 +173,7 @@ async fn on_a_cluster_too() {
 }
 
 #[tokio::test]
-async fn nobody_reads_on_when_the_last_limiter_is_gone() {
+async fn polling_ends_with_the_last_limiter() {
     let server = Server::start();
     let backend = RedisBackend::builder()
         .deadline(PATIENCE)
@@ -201,12 +197,11 @@ async fn nobody_reads_on_when_the_last_limiter_is_gone() {
     assert_eq!(evals(&calls()), after);
 }
 
-/// The three keys of the board.
 fn keys() -> [String; 3] {
     ["notices", "order", "ends"].map(|name| format!("tollgate:1:{{notices}}:{name}"))
 }
 
-/// A board with room for nothing more: a hundred thousand notices that end in a day.
+/// Fills the server with a hundred thousand notices that expire in a day.
 fn fill(admin: &mut redis::Connection, but: usize) {
     let [notices, order, ends] = keys();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -224,15 +219,14 @@ fn fill(admin: &mut redis::Connection, but: usize) {
     }
 }
 
-/// A withdrawal ends first, so it went first; and whoever had not read it yet kept the quota for ever.
+/// Regression: a withdrawal, which expires first, was dropped first, and other processes kept the quota forever.
 #[tokio::test]
-async fn a_board_that_is_full_forgets_no_withdrawal() {
+async fn a_full_channel_loses_no_withdrawal() {
     let server = Server::start();
     let slow = RedisBackend::builder().deadline(PATIENCE).notices_every(Duration::from_secs(3600));
     let (one, other) = (limiter(&server).await, RateLimiter::new(slow.connect(&server.url()).await.unwrap()));
     one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
     fill(&mut server.admin(), 0);
-    // The other reads when it posts itself.
     other.block(Signal::key("mallory"), DAY).await.unwrap();
     assert_eq!(other.quota(&SEARCH, "ada").limit(), 5);
     one.set_quota(&SEARCH, None).await.unwrap();
@@ -245,9 +239,9 @@ async fn a_board_that_is_full_forgets_no_withdrawal() {
     assert_eq!(other.quota(&SEARCH, "ada").limit(), 100);
 }
 
-/// An eviction takes one of the three keys: every post failed from then on, or new readers were told nothing.
+/// Regression: after an eviction of one of the three keys, publishing failed, or new subscribers received nothing.
 #[tokio::test]
-async fn a_board_that_lost_one_of_its_keys_begins_anew() {
+async fn a_channel_that_lost_one_of_its_keys_starts_afresh() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     for lost in keys() {
@@ -263,9 +257,9 @@ async fn a_board_that_lost_one_of_its_keys_begins_anew() {
     }
 }
 
-/// A server that restarts from an older snapshot has the same board with less on it.
+/// A server restarted from an older snapshot has the same epoch with fewer notices.
 #[tokio::test]
-async fn a_board_that_went_back_in_time_is_told_anew() {
+async fn notices_are_read_again_after_the_server_went_back_in_time() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     let mut admin = server.admin();
@@ -287,9 +281,9 @@ async fn a_board_that_went_back_in_time_is_told_anew() {
     until(async || one.quota(&SEARCH, "ada").limit() == 5 && other.quota(&SEARCH, "ada").limit() == 5).await;
 }
 
-/// Whoever knew nothing yet was taken for one who knew an empty board, and those beside him were told nothing either.
+/// Regression: a new subscriber was treated as up to date with an empty channel, and so were those beside it.
 #[tokio::test]
-async fn a_limiter_that_comes_while_the_board_is_lost_leaves_nobody_with_what_was() {
+async fn a_limiter_that_joins_during_a_loss_leaves_no_outdated_notices() {
     let server = Server::start();
     let backend = server.backend().await;
     let one = RateLimiter::new(backend.clone());
@@ -300,9 +294,9 @@ async fn a_limiter_that_comes_while_the_board_is_lost_leaves_nobody_with_what_wa
     assert_eq!(other.quota(&SEARCH, "ada").limit(), 100);
 }
 
-/// What the board does not have any more, another process may still hold.
+/// Notices lost on the server are still known to other processes.
 #[tokio::test]
-async fn whoever_is_let_go_is_let_go_everywhere_though_the_board_was_lost() {
+async fn an_unblocked_key_is_unblocked_everywhere_after_a_loss() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     one.block(Signal::key("eve"), DAY).await.unwrap();
@@ -312,9 +306,10 @@ async fn whoever_is_let_go_is_let_go_everywhere_though_the_board_was_lost() {
     until(async || other.try_check(&SEARCH, "eve").await.unwrap().is_allowed()).await;
 }
 
-/// Of ten thousand blocks that were earned at once, nine thousand were never shared, and operators were refused meanwhile.
+/// Regression: of ten thousand simultaneous blocks, nine thousand were never published, and operators were refused
+/// meanwhile.
 #[tokio::test]
-async fn a_burst_of_blocks_is_shared_whole_and_stands_in_no_operators_way() {
+async fn a_burst_of_blocks_is_published_completely_without_delaying_operators() {
     static ONE: Policy = Policy::new("one", Quota::token_bucket(1, HOUR));
     let server = Server::start();
     let blocking = |backend: RedisBackend| {
@@ -323,7 +318,6 @@ async fn a_burst_of_blocks_is_shared_whole_and_stands_in_no_operators_way() {
     };
     let (one, other) = (blocking(server.backend().await), blocking(server.backend().await));
     for begin in (0..10_000u64).step_by(500) {
-        // More than the quota ever has.
         let denials = (begin..begin + 500).map(|key| one.try_acquire(&ONE, key).cost(2).send());
         for denial in denials.collect::<Vec<_>>() {
             assert!(!denial.await.unwrap().is_allowed());
@@ -339,9 +333,9 @@ async fn a_burst_of_blocks_is_shared_whole_and_stands_in_no_operators_way() {
     assert_eq!(one.stats().pending_notices, 0);
 }
 
-/// What could not be told is told when the server is back.
+/// Pending notices are published when the server is back.
 #[tokio::test]
-async fn a_block_that_is_earned_during_an_outage_is_shared_afterwards() {
+async fn a_block_during_an_outage_is_published_afterwards() {
     let mut server = Server::start();
     let backend = || async { RedisBackend::builder().connect(&server.url()).await.unwrap() };
     let rules = AutoBlock::new([&SEARCH]).threshold(2).block_for(HOUR);
@@ -365,9 +359,9 @@ async fn a_block_that_is_earned_during_an_outage_is_shared_afterwards() {
     .await;
 }
 
-/// One offender between two processes was blocked for the first time by each.
+/// Regression: an offender of two processes got a first block from each.
 #[tokio::test]
-async fn whoever_offends_elsewhere_again_is_blocked_longer() {
+async fn repeated_offenses_in_another_process_block_longer() {
     let server = Server::start();
     let blocking = |backend: RedisBackend| {
         let rules = AutoBlock::new([&SEARCH]).threshold(1).block_for(Duration::from_millis(1200)).escalate(10, HOUR);
@@ -382,11 +376,11 @@ async fn whoever_offends_elsewhere_again_is_blocked_longer() {
     assert!(left > Duration::from_secs(5), "{left:?}");
 }
 
-/// Who finds this in the environment is the other process: where the server is.
+/// Set in the child process, to the server's URL.
 const CHILD: &str = "TOLLGATE_TEST_NOTICES_CHILD";
 
 #[tokio::test]
-async fn what_another_process_sets_and_blocks_holds_in_this_one() {
+async fn quotas_and_blocks_of_another_process_apply_here() {
     let server = Server::start();
     let here = limiter(&server).await;
     assert_eq!(here.remaining(&SEARCH, "ada").await.unwrap(), 100);
@@ -394,18 +388,18 @@ async fn what_another_process_sets_and_blocks_holds_in_this_one() {
     command.args(["notices::child", "--exact", "--nocapture"]).env(CHILD, server.url());
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    // The process that did it is gone by now.
+    // The process that made the change has exited.
     until(async || here.remaining(&SEARCH, "ada").await.unwrap() == 5).await;
     until(async || {
         let blocked = here.try_acquire(&SEARCH, "ada").ip([192, 0, 2, 1].into()).check().await.unwrap();
         blocked.reason() == Reason::Blocked
     })
     .await;
-    // The key, under the policies whose denials this process counts: it counts none.
+    // The key, under the policies whose denials this process counts: none.
     assert_eq!(here.try_check(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
 }
 
-/// Nothing, unless this process is the other one.
+/// Does nothing except in the child process.
 #[test]
 fn child() {
     let Ok(url) = std::env::var(CHILD) else { return };

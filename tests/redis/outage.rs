@@ -1,4 +1,4 @@
-//! What everybody meets while the server is not what it should be, and afterwards. Timings are the point here.
+//! Behavior during and after outages, within time limits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -6,19 +6,16 @@ use std::time::{Duration, Instant};
 use tollgate::backend::{ErrorKind, RedisBackend};
 use tollgate::{FailureMode, HOUR, Policy, Quota, RateLimiter, policy::DecidedBy};
 
-/// Slow enough that nothing comes back while a test runs.
 pub(crate) static SLOW: Policy = Policy::new("slow", Quota::token_bucket(LIMIT, HOUR));
 pub(crate) const LIMIT: u64 = 10;
 
-/// Never in the way.
 static WIDE: Policy = Policy::new("wide", Quota::token_bucket(1_000_000, HOUR));
 
 pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 
-/// After recovery, decisions are exact again within this.
 const BACK: Duration = Duration::from_secs(1);
 
-/// For a machine that stalls. A call that waits for the server would take many seconds.
+/// Allowance for a busy machine. A call that waits for the server would take many seconds.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// An application on one backend, with each failure mode.
@@ -31,7 +28,7 @@ pub(crate) struct Application {
 impl Application {
     pub(crate) async fn on(url: &str) -> Application {
         let backend = RedisBackend::builder().deadline(DEADLINE).connect(url).await.unwrap();
-        // Without a memory of its own of what is denied: each decision is the backend's.
+        // Without the block cache, so that the backend makes each decision.
         let with = |mode| RateLimiter::builder(backend.clone()).on_failure(mode).block_cache(0).build();
         let application = Application {
             deny: with(FailureMode::Deny),
@@ -42,8 +39,8 @@ impl Application {
         application
     }
 
-    /// For so long, and a moment longer: every call is answered within the deadline, by the failure mode. Returns the
-    /// kinds of errors that the callers got, each once.
+    /// Calls for this long, and checks that every call completes within the deadline in its failure mode. Returns the
+    /// distinct error kinds.
     pub(crate) async fn suffers(&self, duration: Duration) -> Vec<ErrorKind> {
         let kinds = self.is_asked(duration).await;
         let unseen = self.allow.try_limit(&SLOW, "ada").await.unwrap();
@@ -53,7 +50,6 @@ impl Application {
         kinds
     }
 
-    /// For so long: every call is answered within the deadline, and some callers notice.
     pub(crate) async fn is_asked(&self, duration: Duration) -> Vec<ErrorKind> {
         let begin = Instant::now();
         let callers: Vec<_> = (0..4)
@@ -78,7 +74,7 @@ impl Application {
             assert!(slowest < DEADLINE + SLACK, "a call took {slowest:?}, with a deadline of {DEADLINE:?}");
             all.extend(kinds);
         }
-        assert!(!all.is_empty(), "nobody noticed");
+        assert!(!all.is_empty(), "no call failed");
         let mut kinds = Vec::new();
         all.into_iter().for_each(|kind| {
             if !kinds.contains(&kind) {
@@ -88,7 +84,7 @@ impl Application {
         kinds
     }
 
-    /// Once the breaker is open, nobody waits.
+    /// With an open breaker, calls fail immediately.
     pub(crate) async fn fails_at_once(&self) {
         let mut times = Vec::new();
         for _ in 0..501 {
@@ -102,7 +98,7 @@ impl Application {
         assert!(median < Duration::from_millis(1), "half of the calls took {median:?} and more");
     }
 
-    /// From now on it takes a second at most until the server decides again, exactly.
+    /// Checks that the server decides again, exactly, within a second.
     pub(crate) async fn is_back(&self) {
         let begin = Instant::now();
         while let Err(error) = self.deny.try_limit(&WIDE, 1).await {
@@ -112,7 +108,6 @@ impl Application {
         self.is_exact().await;
     }
 
-    /// Of twice as many calls as a quota has tokens, half are admitted, with each failure mode.
     pub(crate) async fn is_exact(&self) {
         for limiter in [&self.deny, &self.allow, &self.fallback] {
             let key = fresh();
@@ -124,7 +119,6 @@ impl Application {
     }
 }
 
-/// A key that nobody has used.
 pub(crate) fn fresh() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1_000_000);
     NEXT.fetch_add(1, Ordering::Relaxed)

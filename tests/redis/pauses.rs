@@ -1,4 +1,4 @@
-//! Pauses of processes that share a server: one is told to wait, and all do.
+//! Pauses, which apply to all processes that share a server.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use tollgate::{Policy, Quota, RateLimiter, Reason, SECOND};
 
 use crate::server::Server;
 
-static THEIRS: Policy = Policy::new("theirs", Quota::token_bucket(20, SECOND).capacity(1).max_reserved(200));
+static UPSTREAM: Policy = Policy::new("upstream", Quota::token_bucket(20, SECOND).capacity(1).max_reserved(200));
 
 #[tokio::test]
 async fn point_4_a_pause_of_one_process_holds_the_requests_that_wait_in_another() {
@@ -14,31 +14,31 @@ async fn point_4_a_pause_of_one_process_holds_the_requests_that_wait_in_another(
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..60 {
-        let call = other.acquire(&THEIRS, "host").wait_up_to(30 * SECOND);
+        let call = other.acquire(&UPSTREAM, "host").wait_up_to(30 * SECOND);
         calls.spawn(async move {
             call.await.unwrap();
             Instant::now()
         });
     }
-    one.pause(&THEIRS, "host", 3 * SECOND).await.unwrap();
+    one.pause(&UPSTREAM, "host", 3 * SECOND).await.unwrap();
     let paused = Instant::now();
-    let denied = one.try_check(&THEIRS, "host").await.unwrap();
+    let denied = one.try_check(&UPSTREAM, "host").await.unwrap();
     assert_eq!(denied.reason(), Reason::Blocked);
     assert!(denied.retry_after().is_some_and(|wait| wait > 2 * SECOND && wait <= 3 * SECOND));
     let mut sent = calls.join_all().await;
     sent.sort();
     let after: Vec<Duration> = sent.iter().map(|at| at.duration_since(paused)).collect();
-    // Within a second the other process has learned of it; it counts the time from then on.
+    // Within a second the other process has received the pause; it counts the time from then on.
     let early = after.iter().filter(|after| **after < 3 * SECOND - Duration::from_millis(50)).count();
     assert!(early <= 1 + 20 * 3 / 2, "{early} were sent during the pause: {after:?}");
     assert_eq!(after.len(), 60);
-    // A process that comes later learns of pauses that last, and of their ends.
-    one.pause(&THEIRS, "host", 60 * SECOND).await.unwrap();
+    // Later processes receive lasting pauses, and their ends.
+    one.pause(&UPSTREAM, "host", 60 * SECOND).await.unwrap();
     let third = RateLimiter::new(server.backend().await);
-    let is_paused = async |limiter: &RateLimiter| !limiter.try_check(&THEIRS, "host").await.unwrap().is_allowed();
+    let is_paused = async |limiter: &RateLimiter| !limiter.try_check(&UPSTREAM, "host").await.unwrap().is_allowed();
     for (limiter, paused) in [(&third, true), (&other, true), (&third, false)] {
         if !paused {
-            other.resume(&THEIRS, "host").await.unwrap();
+            other.resume(&UPSTREAM, "host").await.unwrap();
         }
         let begin = Instant::now();
         while is_paused(limiter).await != paused {

@@ -1,14 +1,14 @@
-//! Ports for servers of one's own, which nobody else takes meanwhile.
+//! Ports for test servers, free of collisions.
 //!
-//! A port that the system calls free may be given away again before a server listens on it: to another test, or to
-//! one's own next connection. These come from below or above those that the system gives away, and each only once.
+//! The system may assign a free port to another test, or to an outgoing connection, before the server listens on it.
+//! These ports are outside of the system's ephemeral range, and each is used once.
 
 use std::net::TcpListener;
 use std::ops::Range;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// A port on which nobody listens, and which no other test of this process is given.
+/// Returns a free port that no other test of this process gets.
 pub(crate) fn free_port() -> u16 {
     let mut range = RANGE.clone();
     range.find_map(|_| Some(next()).filter(|port| is_free(*port))).expect("a free port")
@@ -30,6 +30,6 @@ static RANGE: LazyLock<Range<u16>> = LazyLock::new(|| {
     let (low, high) = (bounds.next().unwrap_or(32768), bounds.next().unwrap_or(60999));
     let (below, above) = (10_000..low.max(10_000), high.saturating_add(1)..u16::MAX);
     let wider = if below.len() < above.len() { above } else { below };
-    // Where the system gives away nearly all of them there is nothing to evade.
+    // If the ephemeral range covers nearly all ports, any port will do.
     if wider.len() < 2000 { 10_000..60_000 } else { wider }
 });

@@ -1,4 +1,4 @@
-//! Several processes on one server: this test's own program, run again as somebody else.
+//! Several processes on one server; the children run this test program.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,10 +11,9 @@ use crate::server::{PATIENCE, Server};
 const PROCESSES: usize = 4;
 const TASKS: usize = 8;
 
-/// Who finds this in the environment is a child: where the server is, what to do.
+/// Set in a child process, to the server's URL and the task.
 const CHILD: &str = "TOLLGATE_TEST_CHILD";
 
-/// So slow that nothing is paid back meanwhile.
 static SLOW: Policy = Policy::new("slow", Quota::token_bucket(1, DAY).capacity(1000));
 
 static LIVE: Policy = Policy::new("live", Quota::token_bucket(2000, SECOND).capacity(300));
@@ -27,19 +26,17 @@ fn four_processes_admit_exactly_the_limit() {
     assert_eq!(run(&server, "slow").iter().sum::<usize>(), 1000);
 }
 
-/// Each decision in a call of its own: no task shares a queue with another.
 #[test]
 fn four_processes_admit_exactly_the_limit_one_call_a_decision() {
     let server = Server::start();
     let admitted: usize = run(&server, "alone").iter().sum();
     assert_eq!(admitted, 1000);
     let scripts = crate::coalescing::scripts(&server);
-    // A denial ends each task.
     let decisions = 1000 + (PROCESSES * TASKS) as u64;
     assert!(scripts >= decisions, "{scripts} script calls for {decisions} decisions");
 }
 
-/// Over any interval no more than capacity and rate times interval; and the server is not so slow that less would do.
+/// Any interval admits at most the capacity plus rate × interval, and the server is fast enough to reach that.
 #[test]
 fn four_processes_keep_to_a_bound_that_refills() {
     let server = Server::start();
@@ -51,9 +48,9 @@ fn four_processes_keep_to_a_bound_that_refills() {
     assert!(admitted as f64 >= least, "{admitted}, and {least} should have been there on any machine");
 }
 
-/// Limiters that were told nothing hash keys alike on a backend that is shared, or each process would count by itself.
+/// Limiters without a secret hash keys equally on a shared backend, or each process would count separately.
 #[test]
-fn processes_agree_on_digests_and_a_secret_parts_them() {
+fn processes_agree_on_digests_unless_their_secrets_differ() {
     let server = Server::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -71,11 +68,11 @@ fn processes_agree_on_digests_and_a_secret_parts_them() {
     });
 }
 
-/// What each process admitted, all of them at once.
+/// Runs the processes in parallel, and returns what each admitted.
 fn run(server: &Server, what: &str) -> Vec<usize> {
     let start = |_| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        // Of this program the child runs one test, and says what it has to say between lines of its harness.
+        // The child runs one test, and prints its result between lines of the test harness.
         command.args(["processes::child", "--exact", "--nocapture"]).env(CHILD, format!("{} {what}", server.url()));
         command.stdout(Stdio::piped()).spawn().unwrap()
     };
@@ -90,7 +87,7 @@ fn run(server: &Server, what: &str) -> Vec<usize> {
     children.into_iter().map(admitted).collect()
 }
 
-/// Nothing, unless this process is a child.
+/// Does nothing except in a child process.
 #[test]
 fn child() {
     let Ok(order) = std::env::var(CHILD) else { return };
@@ -115,7 +112,7 @@ fn child() {
     println!("admitted={admitted};");
 }
 
-/// Takes until the end, or the first denial if there is none.
+/// Takes until the end, or until the first denial without an end.
 async fn until(limiter: &RateLimiter, policy: &Policy, end: Option<Instant>) -> usize {
     let mut admitted = 0;
     loop {

@@ -1,4 +1,4 @@
-//! What stands between the backend and its server, and can break; and a server that means harm.
+//! A proxy with failures between the backend and its server, and a malicious server.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,77 +6,73 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Passes bytes to and fro on threads of its own, until it is told otherwise.
 pub(crate) struct Proxy {
     port: u16,
-    way: Arc<Way>,
+    state: Arc<State>,
 }
 
-struct Way {
+struct State {
     target: AtomicU16,
     swallows: AtomicBool,
     refuses: AtomicBool,
     open: Mutex<Vec<TcpStream>>,
     accepted: AtomicUsize,
-    heard: Mutex<Vec<u8>>,
+    bytes_seen: Mutex<Vec<u8>>,
 }
 
 impl Proxy {
     pub(crate) fn to(target: u16) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let way = Arc::new(Way {
+        let state = Arc::new(State {
             target: AtomicU16::new(target),
             swallows: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
             open: Mutex::default(),
             accepted: AtomicUsize::new(0),
-            heard: Mutex::default(),
+            bytes_seen: Mutex::default(),
         });
-        let passing = Arc::clone(&way);
+        let passing = Arc::clone(&state);
         thread::spawn(move || listener.incoming().for_each(|socket| passing.accept(socket.unwrap())));
-        Proxy { port, way }
+        Proxy { port, state }
     }
 
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// From now on new connections go there; old ones stay where they are, as when a name gets another address.
+    /// Connects new connections to another port, as when a name gets another address.
     pub(crate) fn point_at(&self, target: u16) {
-        self.way.target.store(target, Ordering::SeqCst);
+        self.state.target.store(target, Ordering::SeqCst);
     }
 
-    /// Whatever comes is lost, in both directions; nothing is closed.
+    /// Drops all data in both directions, without closing connections.
     pub(crate) fn swallow(&self, yes: bool) {
-        self.way.swallows.store(yes, Ordering::SeqCst);
+        self.state.swallows.store(yes, Ordering::SeqCst);
     }
 
-    /// Closes every connection at once, those that are there and those that come.
+    /// Closes all current and new connections.
     pub(crate) fn refuse(&self, yes: bool) {
-        self.way.refuses.store(yes, Ordering::SeqCst);
+        self.state.refuses.store(yes, Ordering::SeqCst);
         self.close_all();
     }
 
-    /// Closes those that are there.
     pub(crate) fn close_all(&self) {
-        for socket in self.way.open.lock().unwrap().drain(..) {
+        for socket in self.state.open.lock().unwrap().drain(..) {
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
-    /// Every byte that ever passed, in either direction.
-    pub(crate) fn heard(&self) -> Vec<u8> {
-        self.way.heard.lock().unwrap().clone()
+    pub(crate) fn bytes_seen(&self) -> Vec<u8> {
+        self.state.bytes_seen.lock().unwrap().clone()
     }
 
-    /// Connections that were ever made.
     pub(crate) fn accepted(&self) -> usize {
-        self.way.accepted.load(Ordering::SeqCst)
+        self.state.accepted.load(Ordering::SeqCst)
     }
 }
 
-impl Way {
+impl State {
     fn accept(self: &Arc<Self>, near: TcpStream) {
         self.accepted.fetch_add(1, Ordering::SeqCst);
         if self.refuses.load(Ordering::SeqCst) {
@@ -96,7 +92,7 @@ impl Way {
     fn carry(&self, mut from: TcpStream, mut to: TcpStream) {
         let mut buffer = [0; 16 * 1024];
         while let Ok(length @ 1..) = from.read(&mut buffer) {
-            self.heard.lock().unwrap().extend(&buffer[..length]);
+            self.bytes_seen.lock().unwrap().extend(&buffer[..length]);
             if !self.swallows.load(Ordering::SeqCst) && to.write_all(&buffer[..length]).is_err() {
                 break;
             }
@@ -106,21 +102,21 @@ impl Way {
     }
 }
 
-/// A server that is polite until it is asked to decide, and then says `nonsense`, over and over if `endless`, and hangs
-/// up if `hangs_up`. Returns its URL.
+/// A server that replies to script calls with `nonsense`, repeatedly if `endless`, and then disconnects if `hangs_up`.
+/// Returns its URL.
 pub(crate) fn hostile(nonsense: Vec<u8>, endless: bool, hangs_up: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
     thread::spawn(move || {
         for socket in listener.incoming() {
             let nonsense = nonsense.clone();
-            thread::spawn(move || mislead(socket.unwrap(), &nonsense, endless, hangs_up));
+            thread::spawn(move || serve_nonsense(socket.unwrap(), &nonsense, endless, hangs_up));
         }
     });
     url
 }
 
-fn mislead(mut socket: TcpStream, nonsense: &[u8], endless: bool, hangs_up: bool) {
+fn serve_nonsense(mut socket: TcpStream, nonsense: &[u8], endless: bool, hangs_up: bool) {
     let mut buffer = [0; 64 * 1024];
     while let Ok(length @ 1..) = socket.read(&mut buffer) {
         let asked = String::from_utf8_lossy(&buffer[..length]);
@@ -133,7 +129,7 @@ fn mislead(mut socket: TcpStream, nonsense: &[u8], endless: bool, hangs_up: bool
             answer.extend(nonsense);
         }
         while socket.write_all(&answer).is_ok() && endless && decides {
-            // Half a gigabyte a second at most, on whatever machine.
+            // At most half a gigabyte per second.
             thread::sleep(std::time::Duration::from_millis(2));
         }
         if hangs_up && decides {

@@ -1,4 +1,4 @@
-//! Where the script decided otherwise than the crate: each of these once failed.
+//! Regressions: disagreements between the script and the algebra.
 
 use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, settle, step};
 use tollgate::backend::{Adjustment, Backend, RedisBackend, RowId, Take};
@@ -14,7 +14,7 @@ static POLICY: PolicyName = PolicyName::new("found");
 
 static ROW: RowId<'_> = RowId { policy: &POLICY, key: Digest::from_bits(7) };
 
-/// A row on a server of its own, and what the algebra says of it.
+/// A row on its own server, and the algebra's state of it.
 pub(crate) struct Row {
     _server: Server,
     clock: SetClock,
@@ -65,7 +65,7 @@ impl Row {
     }
 }
 
-/// The script compared the receipt with the row's stamp after it had brought the row under the new quota.
+/// The script compared the receipt's stamp after it had converted the row to the new quota.
 #[tokio::test]
 async fn a_row_written_under_another_tier_since_gives_nothing_back() {
     let (small, large) = (Quota::token_bucket(10, HOUR), Quota::token_bucket(20, HOUR));
@@ -76,8 +76,8 @@ async fn a_row_written_under_another_tier_since_gives_nothing_back() {
     assert_eq!(row.model.spent, 5.0);
 }
 
-/// Two servers of a rolling deploy, the one with the old quota and the other with the new one: the spending was capped at
-/// each change, and 56,519 requests were admitted in a minute.
+/// During a rolling deploy, two quotas alternated; each change capped the spending, and 56,519 requests were admitted
+/// in a minute.
 #[tokio::test]
 async fn two_quotas_that_alternate_admit_no_more_than_the_larger_one() {
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];
@@ -96,7 +96,7 @@ async fn two_quotas_that_alternate_admit_no_more_than_the_larger_one() {
     assert!(admitted >= 1900, "{admitted}");
 }
 
-/// Brought to what a double counts before the cost was taken off, it was off by the cost.
+/// The actual cost was rounded to a double before the cost was subtracted.
 #[tokio::test]
 async fn a_settlement_beyond_what_a_double_counts_is_exact() {
     let quota = Quota::token_bucket(10, HOUR);
@@ -106,16 +106,16 @@ async fn a_settlement_beyond_what_a_double_counts_is_exact() {
     row.settle(&quota, receipt, u64::MAX).await;
 }
 
-/// The crate counts no turn that is more periods away than there are instants; the script did.
+/// The script granted reservations beyond the last instant.
 #[tokio::test]
-async fn a_turn_too_many_windows_away_is_refused() {
+async fn a_reservation_too_many_windows_away_is_denied() {
     let quota = Quota::fixed_window(1, Quota::MAX_PERIOD).unlimited_reservations().start(HOUR);
     let mut row = Row::at(Micros::EPOCH).await;
     assert!(row.take(&quota, Ask::cost(3).reserve()).await.is_some());
     assert!(row.take(&quota, Ask::cost(1).reserve()).await.is_none());
 }
 
-/// An instant and a period together were more than a double counts.
+/// The sum of an instant and a period exceeded the exact range of a double.
 #[tokio::test]
 async fn windows_are_exact_until_the_end_of_time() {
     for quota in
@@ -130,10 +130,10 @@ async fn windows_are_exact_until_the_end_of_time() {
     }
 }
 
-/// Two calls may be under way at once, and the second was now and then at the server before the first: whoever gave a
-/// charge back without waiting for that, and asked again, was denied.
+/// The second of two calls in flight sometimes reached the server first: a caller that refunded a charge without
+/// awaiting it, and called again, was denied.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_was_given_back_is_there_for_whoever_asks_next() {
+async fn a_refund_is_available_to_the_next_call() {
     static ONE: Policy = Policy::new("one", Quota::token_bucket(1, HOUR));
     let server = Server::start();
     let limiter = RateLimiter::builder(server.backend().await).block_cache(0).build();

@@ -1,4 +1,4 @@
-//! What a reset on a server returns: whether a row was there, also in a batch and of a damaged one.
+//! Resets return whether a row existed, also in a batch and for a damaged row.
 
 use tollgate::algorithm::Ask;
 use tollgate::backend::{Backend, RowId, Take};
@@ -24,7 +24,7 @@ async fn point_2_a_reset_returns_whether_a_row_was_there_whichever_process_wrote
     assert!(!other.reset(&API, "1").await.unwrap(), "a text for a number");
     assert!(!other.reset(&API, address).await.unwrap(), "the whole address for its network");
     assert!(other.reset(&API, 1).await.unwrap());
-    assert!(!one.reset(&API, 1).await.unwrap(), "it is gone");
+    assert!(!one.reset(&API, 1).await.unwrap(), "the row was reset before");
     assert!(other.reset(&API, key::client_ip().key(address)).await.unwrap());
 }
 
@@ -34,7 +34,6 @@ async fn point_2_resets_of_one_batch_see_what_those_before_them_left() {
     let (backend, mut window) = (server.backend().await, Window::to(&server));
     let row = RowId { policy: &PolicyName::new("resets"), key: Digest::from_bits(7) };
     let take = Take::new(row, &Quota::token_bucket(10, HOUR), Ask::cost(1));
-    // All are sent before any is answered.
     let first = backend.reset(&[row]);
     let charge = backend.acquire(&[take]);
     let (second, third) = (backend.reset(&[row, row]), backend.reset(&[row]));

@@ -1,4 +1,4 @@
-//! What is never sent twice, and what nobody waits for.
+//! Charges that must not be repeated, and operations that run without being awaited.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use tollgate::backend::{ErrorKind, RedisBackend};
 use crate::outage::{Application, DEADLINE, LIMIT, SLOW, fresh};
 use crate::server::Server;
 
-/// The server reads what was sent to it while it stood still, so every charge that timed out may stand; none of them
-/// twice, and none that came after the breaker had opened.
+/// A stopped server later reads what was sent to it: every charge that timed out may count, but once, and none from
+/// after the breaker opened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_charge_that_timed_out_is_not_sent_again() {
     let server = Server::start();
@@ -37,8 +37,7 @@ async fn a_charge_that_timed_out_is_not_sent_again() {
     assert!((LIMIT - timed_out..=LIMIT).contains(&left), "{timed_out} timed out, {left} of {LIMIT} are left");
 }
 
-/// A probe that waited for a connection once held the lock that a call needed which had just timed out: it was answered
-/// a second too late.
+/// Regression: a probe held a lock while it connected, and a call that timed out waited for it for a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_times_out_does_not_wait_for_the_probe() {
     let server = Server::start();
@@ -55,8 +54,7 @@ async fn a_call_that_times_out_does_not_wait_for_the_probe() {
             })
         })
         .collect();
-    // The breaker opens after one deadline, the second call is under way until nearly two; the probe is made in
-    // between.
+    // The breaker opens after one deadline, and the second call takes nearly two; the probe runs in between.
     let probing = application.deny.clone();
     tokio::spawn(async move {
         tokio::time::sleep(DEADLINE * 12 / 10).await;
@@ -72,9 +70,8 @@ async fn a_call_that_times_out_does_not_wait_for_the_probe() {
     server.signal("CONT");
 }
 
-/// The caller has left; what he posted is done.
 #[tokio::test]
-async fn what_was_posted_is_done_though_nobody_waits() {
+async fn dropped_settlements_and_resets_are_carried_out() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     let (limiter, key) = (&application.deny, fresh());
@@ -89,9 +86,9 @@ async fn what_was_posted_is_done_though_nobody_waits() {
     }
 }
 
-/// The runtime on which the backend was connected is gone: an error, no hang.
+/// A backend whose runtime has shut down fails, and does not hang.
 #[test]
-fn a_runtime_that_has_ended_is_told() {
+fn a_runtime_that_has_shut_down_is_an_error() {
     let server = Server::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let backend = runtime.block_on(RedisBackend::connect(&server.url())).unwrap();

@@ -1,4 +1,4 @@
-//! Where the order of operations on doubles decides: numbers at which another order, equal on paper, answers otherwise.
+//! Rounding: numbers for which the order of floating-point operations matters.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// The two ways in which the script decides a bucket's take: with and without a wait.
-fn ways(cost: u64) -> [Ask; 2] {
+/// The two branches of the script for a bucket's take: with and without a wait.
+fn asks(cost: u64) -> [Ask; 2] {
     [Ask::cost(cost), Ask::cost(cost).wait_up_to(micros(1))]
 }
 
-/// Multiplied before divided, whole grains are whole tokens.
+/// With multiplication before division, whole grains are whole tokens.
 #[tokio::test]
 async fn many_grains_are_whole_tokens() {
     let (rate, period) = (41u64, 3_333_331u64);
@@ -29,16 +29,15 @@ async fn many_grains_are_whole_tokens() {
     for grains in found {
         for i in 0..2 {
             let mut row = Row::at(NOW).await;
-            // One more than is paid back: beside a large debt the difference would be rounded away.
-            row.take(&quota, ways(grains * rate + 1)[i]).await;
+            // One more than is refilled: the difference would be rounded away beside a large debt.
+            row.take(&quota, asks(grains * rate + 1)[i]).await;
             row.later(NOW + micros(grains * period));
-            row.take(&quota, ways(1)[i]).await;
+            row.take(&quota, asks(1)[i]).await;
             assert_eq!(row.model.spent.fract(), 0.0);
         }
     }
 }
 
-/// What is paid back of a large debt within a grain.
 #[tokio::test]
 async fn a_part_of_a_large_grain_is_multiplied_first() {
     let (rate, period) = (MOST, 3_333_331u64);
@@ -56,12 +55,12 @@ async fn a_part_of_a_large_grain_is_multiplied_first() {
             let mut row = Row::at(NOW).await;
             row.take(&quota, Ask::cost(tokens)).await;
             row.later(NOW + micros(elapsed));
-            row.take(&quota, ways(0)[i]).await;
+            row.take(&quota, asks(0)[i]).await;
         }
     }
 }
 
-/// The level is taken off first: what is paid back would be rounded once more beside a large debt.
+/// Subtract the level first, or the refill would be rounded once more beside a large debt.
 #[tokio::test]
 async fn a_large_debt_is_compared_before_anything_is_rounded() {
     let (rate, period) = (999_999_937u64, 8_999_993u64);
@@ -72,7 +71,7 @@ async fn a_large_debt_is_compared_before_anything_is_rounded() {
             let mut row = Row::at(NOW).await;
             row.take(&quota, Ask::cost(MOST)).await;
             row.later(NOW + micros(elapsed));
-            let denied = row.take(&quota, ways(elapsed * rate / period + 1)[i]).await;
+            let denied = row.take(&quota, asks(elapsed * rate / period + 1)[i]).await;
             assert!(denied.is_none(), "one is not paid back, though nearly");
         }
     }
@@ -97,7 +96,6 @@ async fn what_is_in_view_is_multiplied_first() {
     let period = 3_333_331u64;
     let quota = Quota::sliding_window(7 * period, micros(period)).start(Duration::ZERO);
     let begin = Micros::new(NOW.get() / period * period);
-    // In view are seven a microsecond.
     let more = |left: &u64| (7 * period) as f64 * (*left as f64 / period as f64) > (7 * left) as f64;
     let found: Vec<u64> = (1..period).filter(more).take(3).collect();
     assert!(!found.is_empty());
@@ -109,7 +107,7 @@ async fn what_is_in_view_is_multiplied_first() {
     }
 }
 
-/// A row ahead of the clock has been paid back up to there, and so was the charge.
+/// A row ahead of the clock is rolled up to its own instant, and so is the receipt.
 #[tokio::test]
 async fn a_settlement_on_a_clock_that_stepped_back_finds_its_charge() {
     let quota = Quota::sliding_window(10, MINUTE).start(Duration::ZERO);

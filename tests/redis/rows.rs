@@ -1,11 +1,10 @@
-//! Rows as the server keeps them: 40 bytes, which these tests read and write past the backend.
+//! The server's encoding of rows, which these tests read and write directly.
 
 use tollgate::algorithm::{Micros, State};
 
-/// The first bytes of a row: version, windows, sections.
 pub(crate) const OURS: [u8; 4] = [2, 1, 0, 0];
 
-/// spent, at, carry, stamp; little-endian, the instant a double. Four more tell the second from which nothing stands.
+/// spent, at, carry, stamp; little-endian, the instant a double. Then the second from which the row is expired (4).
 pub(crate) fn bytes(state: &State) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(32);
     bytes.extend(state.spent.to_le_bytes());
@@ -15,13 +14,11 @@ pub(crate) fn bytes(state: &State) -> Vec<u8> {
     bytes
 }
 
-/// The row of `state`, which the server drops at this second.
 pub(crate) fn stored(state: &State, expires: u32) -> Vec<u8> {
     let clear = u32::try_from(state.clear.get() / 1_000_000).unwrap_or(u32::MAX);
     [&OURS[..], &expires.to_le_bytes(), &bytes(state), &clear.to_le_bytes()].concat()
 }
 
-/// The row with these bytes, and the second at which the server drops it.
 pub(crate) fn row(bytes: &[u8]) -> (State, u32) {
     assert_eq!((bytes.len(), &bytes[..4]), (40, &OURS[..]), "a row of another layout");
     let double = |at: usize| f64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
@@ -40,7 +37,7 @@ fn clear_of(second: u32) -> Micros {
     if second == u32::MAX { Micros::MAX } else { Micros::new(u64::from(second) * 1_000_000) }
 }
 
-/// The row as the next operation finds it: one that owes nothing is not kept.
+/// The row as the next operation finds it: an expired one is not stored.
 pub(crate) fn or_none(state: State) -> State {
     if state.spent == 0.0 && state.carry == 0.0 { State::default() } else { state }
 }

@@ -1,4 +1,4 @@
-//! A primary, its replica, and a Sentinel that makes the replica the primary when the first is gone.
+//! A primary, its replica, and a Sentinel that promotes the replica.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,10 +17,9 @@ use crate::cluster::{drain, slow, spent};
 use crate::cluster_server::{ask, info, wait_until, wait_until_in_step};
 use crate::server::{PATIENCE, Server};
 
-/// The name under which the Sentinel knows the primary.
 const NAME: &str = "limits";
 
-/// A Sentinel of one vote, which has found the replica.
+/// A Sentinel with a quorum of one that has found the replica.
 fn sentinel(primary: &Server) -> Server {
     let sentinel = Server::with(&["--sentinel"]);
     let admin = &mut sentinel.admin();
@@ -30,7 +29,6 @@ fn sentinel(primary: &Server) -> Server {
     sentinel
 }
 
-/// As `docs::redis` shows it.
 async fn connect(builder: RedisBackendBuilder, sentinels: Vec<String>, name: String) -> Result<RedisBackend, Error> {
     let client = SentinelClient::build(sentinels, name, None, SentinelServerType::Master).unwrap();
     let client = Arc::new(Mutex::new(client));
@@ -64,7 +62,7 @@ async fn point_1_after_a_failover_by_sentinel_the_limiter_goes_on_with_what_was_
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     println!("{refused} refused; decided again after {:?}", begin.elapsed());
-    assert!(refused > 0, "the primary was not gone");
+    assert!(refused > 0, "the primary did not fail");
     assert!(info(&mut replica.admin(), "replication").contains("role:master"));
     assert_eq!(1 + drain(&backend, &take).await, 70, "exact again, from what the replica knew");
     assert_eq!(spent(&backend, &take).await, 100.0);
@@ -79,7 +77,7 @@ async fn point_1_a_name_that_no_sentinel_knows_is_an_error_when_connecting() {
     let builder = || RedisBackend::builder().deadline(PATIENCE);
     let error = connect(builder(), vec![sentinel.url()], "limit".to_owned()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("the Sentinels know no primary of this name"), "{error}");
+    assert!(error.to_string().contains("the Sentinels report no running primary of this name"), "{error}");
     assert!(
         connect(builder().lazy(), vec![sentinel.url()], "limit".to_owned()).await.is_ok(),
         "it does not connect yet"

@@ -1,4 +1,4 @@
-//! A redis-server of one's own: Debian's, or the one that `TOLLGATE_REDIS_SERVER` names.
+//! A redis-server for a test: Debian's, or the one that `TOLLGATE_REDIS_SERVER` names.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tollgate::backend::RedisBackend;
 
 use crate::ports::free_port;
 
-/// A running server. It ends with the test that started it.
+/// A running server, stopped when dropped.
 pub(crate) struct Server {
     child: Child,
     port: u16,
@@ -18,23 +18,21 @@ pub(crate) struct Server {
     arguments: Vec<String>,
 }
 
-/// For a machine with better things to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Among the settings of a server: a free port.
+/// Stands for a free port in the settings.
 pub(crate) const FREE: &str = "a free port";
 
 const LOG: &str = "redis.log";
 
 impl Server {
-    /// Starts a server on a free port.
     pub(crate) fn start() -> Server {
         Server::with(&[])
     }
 
-    /// Starts a server with these settings, as on its command line, where [`FREE`] is a free port.
+    /// Starts a server with command-line settings, in which [`FREE`] stands for a free port.
     pub(crate) fn with(arguments: &[&str]) -> Server {
-        // A port may be taken between looking and listening: by whoever else is on this machine.
+        // Another process may take the port before the server listens on it.
         let server = (0..5).find_map(|_| Server::on_ports_of_now(arguments));
         server.unwrap_or_else(|| panic!("redis-server {arguments:?} does not start; its log is above"))
     }
@@ -50,7 +48,6 @@ impl Server {
         server.wait_until_it_answers().then_some(server)
     }
 
-    /// The value of a setting that it was started with.
     pub(crate) fn setting(&self, name: &str) -> &str {
         let at = self.arguments.iter().position(|argument| argument == name);
         at.and_then(|at| self.arguments.get(at + 1)).unwrap_or_else(|| panic!("started without {name}"))
@@ -72,41 +69,36 @@ impl Server {
         RedisBackend::builder().deadline(PATIENCE).connect(&self.url()).await.unwrap()
     }
 
-    /// A plain connection, for looking at what is there and for breaking it.
     pub(crate) fn admin(&self) -> redis::Connection {
         redis::Client::open(self.url()).unwrap().get_connection_with_timeout(PATIENCE).unwrap()
     }
 
-    /// Sends it a signal: `STOP`, `CONT`.
     pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("sh").arg("-c").arg(format!("kill -{name} {}", self.pid())).status().unwrap();
         assert!(status.success());
     }
 
-    /// Ends it as a power cut does.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Starts it again, on the same port.
     pub(crate) fn restart(&mut self) {
         self.restart_with(&[]);
         assert!(self.wait_until_it_answers(), "redis-server does not start again; its log is above");
     }
 
-    /// Starts it again with more settings, and does not wait for it.
+    /// Restarts with more settings, without waiting for a reply.
     pub(crate) fn restart_with(&mut self, arguments: &[&str]) {
         self.arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
         self.child = spawn(self.port, &self.directory, &self.arguments);
     }
 
-    /// Where it would save.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Whether it does: not if it has ended.
+    /// Returns `false` if it has exited.
     fn wait_until_it_answers(&mut self) -> bool {
         let begin = Instant::now();
         let client = redis::Client::open(self.url()).unwrap();
@@ -114,7 +106,7 @@ impl Server {
             let mut connection = client.get_connection_with_timeout(PATIENCE)?;
             redis::cmd("INFO").arg("server").query::<String>(&mut connection)
         };
-        // On a port that was taken somebody else's server may answer.
+        // Another process's server may reply on the port.
         let is_ours = format!("process_id:{}\r\n", self.pid());
         loop {
             let answer = about();
@@ -145,7 +137,7 @@ impl Drop for Server {
 }
 
 fn spawn(port: u16, directory: &Path, arguments: &[String]) -> Child {
-    // Empty: for a Sentinel, which does not start without a file to write to.
+    // An empty file: a Sentinel does not start without a file to write to.
     let settings = directory.join("settings.conf");
     std::fs::OpenOptions::new().append(true).create(true).open(&settings).unwrap();
     let command = Command::new(program())
@@ -160,7 +152,6 @@ fn spawn(port: u16, directory: &Path, arguments: &[String]) -> Child {
     command.unwrap_or_else(|error| missing(&error))
 }
 
-/// The program that all tests start.
 fn program() -> OsString {
     std::env::var_os(VARIABLE).unwrap_or_else(|| "redis-server".into())
 }
@@ -172,23 +163,23 @@ fn missing(error: &std::io::Error) -> ! {
 
 const VARIABLE: &str = "TOLLGATE_REDIS_SERVER";
 
-/// What the program calls itself: `Redis server v=7.0.15 sha=...`, `Valkey server v=9.1.2 sha=...`.
+/// The version line: `Redis server v=7.0.15 sha=...`, `Valkey server v=9.1.2 sha=...`.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let output = Command::new(program()).arg("--version").output().unwrap_or_else(|error| missing(&error));
     String::from_utf8(output.stdout).unwrap()
 });
 
-/// Whether the server is Redis 6: it lacks the settings `cluster-port` and `enable-debug-command`.
+/// Redis 6 lacks the settings `cluster-port` and `enable-debug-command`.
 pub(crate) fn is_redis_6() -> bool {
     VERSION.starts_with("Redis server v=6.")
 }
 
-/// Whether the server is Redis 7.0: it knows no `CLIENT SETINFO`, and refuses a user who may run that.
+/// Redis 7.0 does not know `CLIENT SETINFO`, and rejects a rule that allows it.
 pub(crate) fn is_redis_7_0() -> bool {
     VERSION.starts_with("Redis server v=7.0.")
 }
 
-/// Whether the server is built with TLS. Without certificates none starts; one that could use them does not say this.
+/// Whether the server supports TLS. One that does complains about the missing certificates.
 #[cfg(feature = "redis-tls")]
 pub(crate) fn has_tls() -> bool {
     let output = Command::new(program()).args(["--port", "0", "--tls-port", "1", "--save", ""]).output();
@@ -199,19 +190,19 @@ pub(crate) fn has_tls() -> bool {
     !["Failed finding TLS support", "Bad directive"].iter().any(|refusal| text.contains(refusal))
 }
 
-/// The tests that do not apply to every server, and why. Each of them asks the server first.
+/// The tests that do not apply to every server, with the reason. Each checks the server first.
 #[cfg(feature = "redis-tls")]
 const NOT_EVERYWHERE: [(&str, &str); 1] =
     [("tls::a_server_is_reached_over_tls_if_its_certificate_is_believed", "this server is built without TLS")];
 
-/// Whether a test applies to this server, which has what the test needs or not. If not, the output has the test's name
-/// and the reason; on Debian's server, which has everything, the test fails.
+/// Whether a test applies to this server. If not, its name and the reason are printed; on Debian's server, which has
+/// everything, the test fails.
 #[cfg(feature = "redis-tls")]
 pub(crate) fn applies(test: &str, has_it: bool) -> bool {
     if !has_it {
         let (_, why) = NOT_EVERYWHERE.iter().find(|(name, _)| *name == test).expect("a test of the list");
         assert!(std::env::var_os(VARIABLE).is_some(), "{test}: {why}");
-        // Past the harness, which shows only what a failed test prints.
+        // Not captured by the test harness.
         use std::io::Write;
         let mut output = std::io::stderr();
         writeln!(output, "{test} does not apply: {why}: {}", VERSION.trim()).unwrap();

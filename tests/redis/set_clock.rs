@@ -1,5 +1,4 @@
-//! The real script on a real server, on a clock that the test sets: every branch of it can be reached, to the
-//! microsecond.
+//! The real script on a real server with a settable clock, to reach every branch to the microsecond.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,9 +10,8 @@ use tollgate::backend::RedisBackend;
 
 use crate::server::{PATIENCE, Server};
 
-/// Goes before the script, which cannot tell: the time is an argument, and rows stay as long as the test does; when
-/// they would have expired is kept beside them.
-const BEFORE: &str = "
+/// Precedes the script: takes the time from an argument, and records expiries instead of setting them.
+const PRELUDE: &str = "
 local real, redis = redis, { pcall = redis.pcall }
 redis.call = function(name, ...)
   if name == 'TIME' then return { ARGV[#ARGV - 1], ARGV[#ARGV] } end
@@ -25,12 +23,11 @@ redis.call = function(name, ...)
 end
 ";
 
-/// A connection on which script calls are given a time.
+/// A connection that passes the time to script calls.
 #[derive(Clone)]
 pub(crate) struct SetClock {
     connection: MultiplexedConnection,
     now: Arc<Mutex<Micros>>,
-    /// The scripts by their hashes, as the backend sent them in full.
     scripts: Arc<Mutex<HashMap<Vec<u8>, String>>>,
 }
 
@@ -52,7 +49,7 @@ impl SetClock {
     fn rewritten(&self, command: &Cmd) -> Result<Cmd, RedisError> {
         let mut arguments = command.args_iter().map(|argument| match argument {
             Arg::Simple(bytes) => bytes.to_vec(),
-            _ => panic!("a command of ours has plain arguments"),
+            _ => panic!("expected a command with plain arguments"),
         });
         let name = arguments.next().unwrap();
         if !name.starts_with(b"EVAL") {
@@ -69,7 +66,7 @@ impl SetClock {
             scripts.get(&script).ok_or(unknown)?
         };
         let mut rewritten = redis::cmd("EVAL");
-        rewritten.arg(format!("{BEFORE}{source}"));
+        rewritten.arg(format!("{PRELUDE}{source}"));
         arguments.for_each(|argument| _ = rewritten.arg(argument));
         rewritten.arg(now / 1_000_000).arg(now % 1_000_000);
         Ok(rewritten)
@@ -91,7 +88,6 @@ impl ConnectionLike for SetClock {
     }
 }
 
-/// What a test sees of the server past the backend.
 pub(crate) struct Window(redis::Connection);
 
 impl Window {
@@ -107,7 +103,7 @@ impl Window {
         redis::cmd("SET").arg(key).arg(bytes).exec(&mut self.0).unwrap();
     }
 
-    /// The seconds at which rows were to expire whose expiry was set since this was last asked.
+    /// Returns the expiries that were set since the last call, in seconds.
     pub(crate) fn expiries(&mut self) -> HashMap<String, u32> {
         let mut both = redis::pipe();
         both.cmd("HGETALL").arg("expiries").cmd("DEL").arg("expiries").ignore();

@@ -1,4 +1,4 @@
-//! The status endpoints on a server: its rows, its time, and what is answered when it is gone.
+//! The status endpoints with a server: rows, time, and outages.
 
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ use tower::ServiceExt;
 
 use crate::server::{PATIENCE, Server};
 
-/// So slow that nothing is paid back while the test runs.
 const POLICIES: [Policy; 3] = [
     Policy::new("bucket", Quota::token_bucket(10, HOUR)),
     Policy::new("fixed", Quota::fixed_window(10, Duration::from_secs(9 * 86_400)).start(Duration::from_secs(1))),
@@ -32,14 +31,13 @@ fn user(req: &Parts) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_status_on_a_server_tells_its_rows_and_its_time() {
+async fn a_status_shows_the_servers_rows_and_time() {
     let mut server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let [bucket, fixed, sliding] = POLICIES;
     let layer = RateLimitLayer::new(bucket, user).and(fixed, user).and(sliding, user).limiter(&limiter);
     let app = Router::new().route("/rate-limit", status::of_layer(&layer)).route("/time", status::time(&limiter));
 
-    // Spent by another process.
     let elsewhere = RateLimiter::new(server.backend().await);
     for (policy, cost) in POLICIES.iter().zip([10, 7, 4]) {
         assert!(elsewhere.try_acquire(policy, "ada".to_owned()).cost(cost).await.unwrap().is_allowed());
@@ -49,12 +47,11 @@ async fn a_status_on_a_server_tells_its_rows_and_its_time() {
     for _ in 0..100 {
         assert_eq!(get(&app, "/rate-limit").await.0, 200);
     }
-    let (_, told) = get(&app, "/rate-limit").await;
+    let (_, body) = get(&app, "/rate-limit").await;
     assert_eq!(keys(&server), before, "looking leaves nothing");
-    let limits = told["limits"].as_array().unwrap();
+    let limits = body["limits"].as_array().unwrap();
     assert_eq!(limits.iter().map(|limit| limit["spent"].as_f64().unwrap()).collect::<Vec<_>>(), [10.0, 7.0, 4.0]);
 
-    // The instants are the server's.
     let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(&mut server.admin()).unwrap();
     let server_now = seconds * 1_000_000 + micros;
     let (status, time) = get(&app, "/time").await;
@@ -62,7 +59,6 @@ async fn a_status_on_a_server_tells_its_rows_and_its_time() {
     let (read, asked) = (limits[0]["now"].as_u64().unwrap(), time["now"].as_u64().unwrap());
     assert!(read <= server_now && server_now <= asked && asked - read < PATIENCE.as_micros() as u64);
 
-    // What is told foretells what is answered.
     let quota = Quota::token_bucket(10, HOUR);
     let (spent, at) = (limits[0]["spent"].as_f64().unwrap(), Micros::new(limits[0]["ts"].as_u64().unwrap()));
     let state = State { spent, at, stamp: tollgate::algorithm::stamp(&quota), ..State::default() };
@@ -70,7 +66,7 @@ async fn a_status_on_a_server_tells_its_rows_and_its_time() {
     let projected = step(&quota, &state, answered.step().now, Ask::cost(1));
     assert_eq!((projected.verdict, projected.state.spent), (answered.step().verdict, answered.step().state.spent));
 
-    // Quotas changed elsewhere are told within a second or so.
+    // Quotas changed in other processes appear within about a second.
     elsewhere.set_quota(&POLICIES[0], Some(Quota::token_bucket(20, HOUR))).await.unwrap();
     let changed = async {
         while get(&app, "/rate-limit").await.1["limits"][0]["capacity"] != 20 {

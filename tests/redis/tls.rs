@@ -1,4 +1,4 @@
-//! `rediss://`, with a certificate that the machine is told to believe.
+//! `rediss://`, with a trusted test certificate.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::server::{FREE, Server, applies, has_tls};
 
 static SLOW: Policy = Policy::new("slow", Quota::token_bucket(5, HOUR));
 
-/// The variable by which a child knows its server.
+/// Set in the child process, to the server's URL.
 const CHILD: &str = "TOLLGATE_TEST_TLS";
 
 #[test]
@@ -21,7 +21,6 @@ fn a_server_is_reached_over_tls_if_its_certificate_is_believed() {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
         .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
-        // An authority's certificate is none for a server.
         .args(["-addext", "basicConstraints=critical,CA:FALSE"])
         .args(["-keyout", "key.pem", "-out", "cert.pem"])
         .current_dir(&directory)
@@ -42,7 +41,6 @@ fn a_server_is_reached_over_tls_if_its_certificate_is_believed() {
         "--tls-auth-clients",
         "no",
     ]);
-    // Of this program the child runs one test, with the certificate or without it.
     let run = |believed: &str| {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["tls::child", "--exact", "--nocapture"]).env("SSL_CERT_FILE", believed);
@@ -57,7 +55,7 @@ fn a_server_is_reached_over_tls_if_its_certificate_is_believed() {
     let _ = std::fs::remove_dir_all(directory);
 }
 
-/// What the child process does; nothing in any other.
+/// Does nothing except in the child process.
 #[tokio::test]
 async fn child() {
     let Ok(url) = std::env::var(CHILD) else { return };

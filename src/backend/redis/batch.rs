@@ -1,4 +1,4 @@
-//! Operations that travel in one script call, each decided for itself, in the order in which they came.
+//! Operations of one script call, decided separately in the order of their arrival.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,104 +13,102 @@ use super::wire::{Arguments, Foreign, Reply};
 use crate::algorithm::{Ask, ChargeRecord, Line, Quota, State, settle, step_all, takes_effect};
 use crate::backend::{Error, ErrorKind, Steps};
 
-/// An operation on its way, and who waits for its answer.
 #[derive(Debug)]
 pub(super) struct Operation {
-    pub(super) kind: Kind,
+    pub(super) action: Action,
     pub(super) began: Instant,
-    pub(super) answer: oneshot::Sender<Result<Answer, Error>>,
+    pub(super) sender: oneshot::Sender<Result<Outcome, Error>>,
 }
 
-/// The answer to an operation.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
-    /// Of a decision; empty for others.
+pub(super) struct Outcome {
+    /// Empty unless the operation is a decision.
     pub(super) steps: Steps,
     /// Whether a settlement took effect, or a reset found a row.
     pub(super) took_effect: bool,
 }
 
 impl Operation {
-    /// Whether it is carried out however late: a settlement, a reset.
-    pub(super) fn is_posted(&self) -> bool {
-        !matches!(self.kind, Kind::Decide { .. })
+    /// Whether it is sent however long it was queued: a settlement or a reset.
+    pub(super) fn must_run(&self) -> bool {
+        !matches!(self.action, Action::Decide { .. })
     }
 
-    /// Answers with an error. The receiver may have been dropped.
-    pub(super) fn refuse(self, error: Error) {
-        let _ = self.answer.send(Err(error));
+    pub(super) fn fail(self, error: Error) {
+        // Fails if the caller dropped its future.
+        let _ = self.sender.send(Err(error));
     }
 }
 
-/// What is asked of which rows. A settlement or a reset of several rows is several operations.
+/// What an operation does. A settlement or reset of several rows is several operations.
 #[derive(Debug)]
-pub(super) enum Kind {
-    Decide { rows: SmallVec<[Row; 1]>, takes: SmallVec<[(Quota, Ask); 1]>, store: bool },
-    Settle { row: Row, quota: Quota, receipt: ChargeRecord, actual: u64 },
-    Reset { row: Row },
+pub(super) enum Action {
+    Decide { rows: SmallVec<[RowKey; 1]>, takes: SmallVec<[(Quota, Ask); 1]>, store: bool },
+    Settle { row: RowKey, quota: Quota, receipt: ChargeRecord, actual: u64 },
+    Reset { row: RowKey },
 }
 
-/// A row's key in the store.
-pub(super) type Row = Arc<[u8]>;
+/// The key of a row on the server.
+pub(super) type RowKey = Arc<[u8]>;
 
-impl Kind {
-    pub(super) fn rows(&self) -> &[Row] {
+impl Action {
+    pub(super) fn rows(&self) -> &[RowKey] {
         match self {
-            Kind::Decide { rows, .. } => rows,
-            Kind::Settle { row, .. } | Kind::Reset { row } => std::slice::from_ref(row),
+            Action::Decide { rows, .. } => rows,
+            Action::Settle { row, .. } | Action::Reset { row } => std::slice::from_ref(row),
         }
     }
 
-    /// Whether both are acquires that ask the same, whatever their rows.
-    fn is_alike(&self, other: &Kind) -> bool {
-        let (Kind::Decide { takes, store: true, .. }, Kind::Decide { takes: others, store: true, .. }) = (self, other)
+    /// Whether both are acquires of the same takes, on any rows.
+    fn is_alike(&self, other: &Action) -> bool {
+        let (Action::Decide { takes, store: true, .. }, Action::Decide { takes: others, store: true, .. }) =
+            (self, other)
         else {
             return false;
         };
         takes == others
     }
 
-    /// Whether the operation may run on a value that is not a valid row. A reset removes a damaged row, but never a value
-    /// that another program may own.
-    fn mends(&self, found: Foreign) -> bool {
-        matches!(self, Kind::Reset { .. }) && found == Foreign::Damaged
+    /// Whether it may run on a value that is not a valid row: a reset removes a damaged row, but never a value that
+    /// another program may own.
+    fn repairs(&self, found: Foreign) -> bool {
+        matches!(self, Action::Reset { .. }) && found == Foreign::Damaged
     }
 }
 
-/// What one script call does.
 #[derive(Debug)]
 pub(super) struct Batch {
     operations: Vec<Operation>,
-    /// Each row once.
-    rows: Vec<Row>,
-    /// Of each operation, the places of its rows among these.
-    places: Vec<SmallVec<[usize; 1]>>,
+    /// Distinct rows.
+    rows: Vec<RowKey>,
+    /// For each operation, the indexes of its rows in `rows`.
+    indexes: Vec<SmallVec<[usize; 1]>>,
 }
 
 impl Batch {
     pub(super) fn new(operations: Vec<Operation>) -> Batch {
         let (mut rows, mut known) = (Vec::with_capacity(operations.len()), HashMap::with_capacity(operations.len()));
-        let mut place = |row: &Row| {
-            *known.entry(Row::clone(row)).or_insert_with(|| {
-                rows.push(Row::clone(row));
+        let mut index = |row: &RowKey| {
+            *known.entry(RowKey::clone(row)).or_insert_with(|| {
+                rows.push(RowKey::clone(row));
                 rows.len() - 1
             })
         };
-        let places = operations.iter().map(|operation| operation.kind.rows().iter().map(&mut place).collect());
-        let places = places.collect();
-        Batch { operations, rows, places }
+        let indexes = operations.iter().map(|operation| operation.action.rows().iter().map(&mut index).collect());
+        let indexes = indexes.collect();
+        Batch { operations, rows, indexes }
     }
 
     pub(super) fn len(&self) -> usize {
         self.operations.len()
     }
 
-    /// The time since the oldest of them began.
+    /// The age of the oldest operation.
     pub(super) fn age(&self) -> Duration {
         self.operations.first().map_or(Duration::ZERO, |operation| operation.began.elapsed())
     }
 
-    /// The script's command, by its hash or in full.
+    /// Builds the command, with the script's hash or its full text.
     pub(super) fn command(&self, in_full: bool) -> Cmd {
         let arguments = self.arguments();
         let mut command = DECISIONS.command(in_full);
@@ -122,78 +120,78 @@ impl Batch {
 
     fn arguments(&self) -> Arguments {
         let mut arguments = Arguments::default();
-        let all: Vec<_> = self.operations.iter().zip(&self.places).collect();
-        // What most calls are is many that ask the same, each of rows of its own: that is sent once.
+        let all: Vec<_> = self.operations.iter().zip(&self.indexes).collect();
+        // Most batches are many equal takes on different rows; such takes are sent once.
         for alike in all.chunk_by(|(one, rows), (next, next_rows)| {
-            let in_turn = rows.iter().chain(*next_rows).zip(rows[0]..).all(|(row, expected)| *row == expected);
-            in_turn && one.kind.is_alike(&next.kind)
+            let is_consecutive = rows.iter().chain(*next_rows).zip(rows[0]..).all(|(row, expected)| *row == expected);
+            is_consecutive && one.action.is_alike(&next.action)
         }) {
             let (first, rows) = alike[0];
-            arguments.add(&first.kind, alike.len(), rows);
+            arguments.add(&first.action, alike.len(), rows);
         }
         arguments
     }
 
-    /// Answers every operation from the script's reply.
-    pub(super) fn answer(self, reply: &[u8]) {
+    /// Completes every operation from the script's reply.
+    pub(super) fn complete(self, reply: &[u8]) {
         let Some(mut reply) = Reply::read(reply, self.operations.len(), self.rows.len()) else {
             let message = format!(
-                "a reply of {} bytes is none of the script's (rows: {}); check the address",
-                reply.len(),
-                self.rows.len()
+                "expected the script's reply for {} operations on {} rows, found {} bytes; check the address",
+                self.operations.len(),
+                self.rows.len(),
+                reply.len()
             );
             return self.fail(|| Error::new(ErrorKind::Protocol, message.clone()));
         };
         let done = std::mem::take(&mut reply.done);
-        for ((operation, places), done) in self.operations.into_iter().zip(&self.places).zip(done) {
-            let answer = match reply.foreign.iter().find(|(place, _)| places.contains(place)) {
-                Some((place, found)) if !operation.kind.mends(*found) => Err(found.error(&self.rows[*place])),
-                _ => replayed(&operation.kind, places, &mut reply, done),
+        for ((operation, indexes), done) in self.operations.into_iter().zip(&self.indexes).zip(done) {
+            let outcome = match reply.foreign.iter().find(|(index, _)| indexes.contains(index)) {
+                Some((index, found)) if !operation.action.repairs(*found) => Err(found.error(&self.rows[*index])),
+                _ => replay(&operation.action, indexes, &mut reply, done),
             };
-            let _ = operation.answer.send(answer);
+            let _ = operation.sender.send(outcome);
         }
     }
 
-    /// Answers every operation with an error.
     pub(super) fn fail(self, error: impl Fn() -> Error) {
         for operation in self.operations {
-            operation.refuse(error());
+            operation.fail(error());
         }
     }
 }
 
-/// Replays an operation on the rows as they were before the script ran, with the arithmetic that all backends share. It
-/// yields waits, retry times and rows. If its decision differs from the script's, the answer is an error.
-fn replayed(kind: &Kind, places: &[usize], reply: &mut Reply, done: bool) -> Result<Answer, Error> {
+/// Replays an operation on the rows from before the script ran, which yields its waits, retry times and rows. Fails if
+/// the decision differs from the script's.
+fn replay(action: &Action, indexes: &[usize], reply: &mut Reply, done: bool) -> Result<Outcome, Error> {
     let Reply { now, rows, foreign, .. } = reply;
-    let Answer { mut steps, mut took_effect } = Answer::default();
-    match kind {
-        Kind::Decide { takes, store, .. } => {
-            let before: SmallVec<[State; 1]> = places.iter().map(|place| rows[*place]).collect();
-            let lines = places.iter().zip(takes).map(|(row, (quota, ask))| Line { row: *row, quota, ask: *ask });
+    let Outcome { mut steps, mut took_effect } = Outcome::default();
+    match action {
+        Action::Decide { takes, store, .. } => {
+            let before: SmallVec<[State; 1]> = indexes.iter().map(|index| rows[*index]).collect();
+            let lines = indexes.iter().zip(takes).map(|(row, (quota, ask))| Line { row: *row, quota, ask: *ask });
             steps = step_all(rows, &lines.collect::<SmallVec<[_; 1]>>(), *now);
             if !store {
-                places.iter().zip(before).for_each(|(place, row)| rows[*place] = row);
+                indexes.iter().zip(before).for_each(|(index, row)| rows[*index] = row);
             }
         }
-        Kind::Settle { quota, receipt, actual, .. } => {
-            let row = &mut rows[places[0]];
+        Action::Settle { quota, receipt, actual, .. } => {
+            let row = &mut rows[indexes[0]];
             took_effect = takes_effect(quota, row, receipt, *now, *actual);
             *row = settle(quota, row, receipt, *now, *actual).or_none();
         }
-        Kind::Reset { .. } => {
+        Action::Reset { .. } => {
             let before = foreign.len();
-            foreign.retain(|(place, _)| *place != places[0]);
-            took_effect = std::mem::take(&mut rows[places[0]]) != State::default() || foreign.len() < before;
+            foreign.retain(|(index, _)| *index != indexes[0]);
+            took_effect = std::mem::take(&mut rows[indexes[0]]) != State::default() || foreign.len() < before;
         }
     }
-    if steps.all_granted() == done { Ok(Answer { steps, took_effect }) } else { Err(disagreement()) }
+    if steps.all_granted() == done { Ok(Outcome { steps, took_effect }) } else { Err(disagreement()) }
 }
 
 fn disagreement() -> Error {
     Error::new(
         ErrorKind::Protocol,
-        "the script decided otherwise than this version of the crate does; this is a bug, or another script answered",
+        "the script's decision differs from that of this crate; this is a bug, or another script answered",
     )
 }
 
@@ -202,25 +200,24 @@ mod tests {
     use super::*;
     use crate::algorithm::MINUTE;
 
-    fn operation(kind: Kind) -> Operation {
-        Operation { kind, began: Instant::now(), answer: oneshot::channel().0 }
+    fn operation(action: Action) -> Operation {
+        Operation { action, began: Instant::now(), sender: oneshot::channel().0 }
     }
 
-    fn row(number: usize) -> Row {
+    fn row(number: usize) -> RowKey {
         number.to_le_bytes().into()
     }
 
     fn decide(rows: &[usize], quota: Quota, cost: u64, store: bool) -> Operation {
         let takes = rows.iter().map(|_| (quota, Ask::cost(cost))).collect();
-        operation(Kind::Decide { rows: rows.iter().map(|number| row(*number)).collect(), takes, store })
+        operation(Action::Decide { rows: rows.iter().map(|number| row(*number)).collect(), takes, store })
     }
 
     #[test]
-    fn what_is_asked_of_row_after_row_is_sent_once() {
+    fn equal_takes_on_consecutive_rows_are_sent_once() {
         const HEAD: usize = 5;
         const LINE: usize = 28;
         let quota = Quota::token_bucket(10, MINUTE);
-        // Rows that come first are in turn from 0 to 4.
         let sent = |acquires: &[(&[usize], Quota, u64)]| {
             let acquires = acquires.iter().map(|(rows, quota, cost)| decide(rows, *quota, *cost, true));
             Batch::new(acquires.collect()).arguments().operations
@@ -230,17 +227,17 @@ mod tests {
         assert_eq!((alike.len(), &alike[..7]), (one, &[1, 3, 0, 1, 0, 1, 0][..]));
         let alike = sent(&[(&[0, 1], quota, 1), (&[2, 3], quota, 1)]);
         assert_eq!((alike.len(), &alike[..7]), (one + LINE, &[1, 2, 0, 2, 0, 1, 0][..]));
-        // The same row again, another cost, another quota, more or fewer lines, rows that are not in turn: apart.
+        // Sent separately: a repeated row, another cost, another quota, another number of lines, non-consecutive rows.
         assert_eq!(sent(&[(&[0], quota, 1), (&[0], quota, 1)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota, 2)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota.capacity(5), 1)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1, 2], quota, 1)]).len(), 2 * one + LINE);
         assert_eq!(sent(&[(&[0, 1], quota, 1), (&[2, 1], quota, 1)]).len(), 2 * (one + LINE));
         assert_eq!(sent(&[(&[0, 0], quota, 1), (&[1, 2], quota, 1)]).len(), 2 * (one + LINE));
-        // So is what comes after something else.
+        // Takes with another operation in between.
         let all = vec![
             decide(&[0], quota, 1, true),
-            operation(Kind::Reset { row: row(8) }),
+            operation(Action::Reset { row: row(8) }),
             decide(&[1], quota, 1, true),
             decide(&[2], quota, 1, false),
             decide(&[2], quota, 1, true),

@@ -1,7 +1,7 @@
-//! A circuit breaker: when the server cannot be reached, calls fail at once until a probe finds it back.
+//! Circuit breaker: while the server is unreachable, calls fail immediately until a probe gets a reply.
 //!
-//! An outage costs the calls that were under way one deadline, and everybody else nothing: no request is used to find
-//! out whether the server is back. Probes are made by a task of their own, and only while somebody asks.
+//! An outage delays the calls in flight by one deadline, and later calls not at all: probes run in a task of their own,
+//! only while there are calls to decide.
 
 use std::time::{Duration, Instant};
 
@@ -9,71 +9,71 @@ use redis::RedisError;
 
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Closed if `None`.
 #[derive(Debug, Default)]
 pub(super) struct Breaker(Mutex<Option<Open>>);
 
 #[derive(Debug)]
 struct Open {
-    /// When the next probe may be made.
+    /// When the next probe may start.
     until: Instant,
     pause: Duration,
     probing: bool,
-    why: Why,
+    reason: TripReason,
 }
 
-/// What was wrong when somebody last tried.
+/// How the last call or probe failed.
 #[derive(Clone, Debug)]
-pub(super) enum Why {
-    Late,
+pub(super) enum TripReason {
+    Timeout,
     Failed(RedisError),
 }
 
-/// Whether a call may be made.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Passage {
-    Free,
-    /// No; and it is for the caller to probe.
+pub(super) enum Permit {
+    Granted,
+    /// Refused, and the caller must start a probe.
     Probe,
-    No,
+    Refused,
 }
 
 impl Breaker {
-    pub(super) fn passage(&self, now: Instant) -> Passage {
+    pub(super) fn permit(&self, now: Instant) -> Permit {
         match &mut *self.state() {
-            None => Passage::Free,
+            None => Permit::Granted,
             Some(open) if !open.probing && now >= open.until => {
                 open.probing = true;
-                Passage::Probe
+                Permit::Probe
             }
-            Some(_) => Passage::No,
+            Some(_) => Permit::Refused,
         }
     }
 
-    /// Why no call may be made, for those that have got past [`passage`](Breaker::passage) already; they do not probe.
-    pub(super) fn why(&self) -> Option<Why> {
-        self.state().as_ref().map(|open| open.why.clone())
+    /// Returns why the breaker is open, without claiming the probe as [`permit`](Breaker::permit) does.
+    pub(super) fn trip_reason(&self) -> Option<TripReason> {
+        self.state().as_ref().map(|open| open.reason.clone())
     }
 
-    /// The server did not answer a call.
-    pub(super) fn trip(&self, why: Why, now: Instant) {
+    /// Opens the breaker after a failed call.
+    pub(super) fn trip(&self, reason: TripReason, now: Instant) {
         let mut state = self.state();
         if state.is_none() {
-            *state = Some(Open { until: now + FIRST_PAUSE, pause: FIRST_PAUSE, probing: false, why });
+            *state = Some(Open { until: now + FIRST_PAUSE, pause: FIRST_PAUSE, probing: false, reason });
         }
     }
 
-    /// What came of a probe: `None` if the server answered.
-    pub(super) fn probed(&self, failed: Option<Why>, now: Instant) {
+    /// Ends a probe: closes the breaker after a reply (`None`), and lengthens the pause after a failure.
+    pub(super) fn probed(&self, failure: Option<TripReason>, now: Instant) {
         let mut state = self.state();
-        let Some(why) = failed else {
+        let Some(reason) = failure else {
             *state = None;
             return;
         };
         if let Some(open) = &mut *state {
-            open.pause = (open.pause * 2).min(LONGEST_PAUSE);
+            open.pause = (open.pause * 2).min(MAX_PAUSE);
             open.until = now + open.pause;
             open.probing = false;
-            open.why = why;
+            open.reason = reason;
         }
     }
 
@@ -84,11 +84,11 @@ impl Breaker {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// A server that is back is noticed within this, and the time of a probe: together less than a second.
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+/// A recovered server is detected within this pause and the time of a probe, together less than a second.
+const MAX_PAUSE: Duration = Duration::from_millis(250);
 
-/// How long a probe waits for its answer, connecting included.
-pub(super) const PROBE: Duration = Duration::from_millis(500);
+/// The timeout of a probe, connecting included; the deadline applies if it is longer.
+pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
@@ -97,33 +97,32 @@ mod tests {
     #[test]
     fn one_probe_at_a_time_and_ever_longer_pauses() {
         let (breaker, begin) = (Breaker::default(), Instant::now());
-        assert_eq!(breaker.passage(begin), Passage::Free);
-        breaker.trip(Why::Late, begin);
-        assert_eq!(breaker.passage(begin), Passage::No);
+        assert_eq!(breaker.permit(begin), Permit::Granted);
+        breaker.trip(TripReason::Timeout, begin);
+        assert_eq!(breaker.permit(begin), Permit::Refused);
         let mut now = begin;
         for pause in [50, 100, 200, 250, 250] {
             now += Duration::from_millis(pause - 1);
-            assert_eq!(breaker.passage(now), Passage::No);
+            assert_eq!(breaker.permit(now), Permit::Refused);
             now += Duration::from_millis(1);
-            assert_eq!(breaker.passage(now), Passage::Probe);
-            assert_eq!(breaker.passage(now), Passage::No, "another is at it");
-            breaker.trip(Why::Late, now);
-            breaker.probed(Some(Why::Late), now);
+            assert_eq!(breaker.permit(now), Permit::Probe);
+            assert_eq!(breaker.permit(now), Permit::Refused, "a second probe started");
+            breaker.trip(TripReason::Timeout, now);
+            breaker.probed(Some(TripReason::Timeout), now);
         }
-        now += LONGEST_PAUSE;
-        assert_eq!(breaker.passage(now), Passage::Probe);
+        now += MAX_PAUSE;
+        assert_eq!(breaker.permit(now), Permit::Probe);
         breaker.probed(None, now);
-        assert_eq!(breaker.passage(now), Passage::Free);
+        assert_eq!(breaker.permit(now), Permit::Granted);
     }
 
-    /// A call that waited in a queue while the breaker opened once took the probe for itself, and made none: nobody
-    /// ever looked again.
+    /// Regression: a call that was queued while the breaker opened claimed the probe and never made it.
     #[test]
-    fn asking_why_leaves_the_probe_to_others() {
+    fn reading_the_trip_reason_does_not_claim_the_probe() {
         let (breaker, begin) = (Breaker::default(), Instant::now());
-        assert!(breaker.why().is_none());
-        breaker.trip(Why::Late, begin);
-        assert!(breaker.why().is_some());
-        assert_eq!(breaker.passage(begin + FIRST_PAUSE), Passage::Probe);
+        assert!(breaker.trip_reason().is_none());
+        breaker.trip(TripReason::Timeout, begin);
+        assert!(breaker.trip_reason().is_some());
+        assert_eq!(breaker.permit(begin + FIRST_PAUSE), Permit::Probe);
     }
 }

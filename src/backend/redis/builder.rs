@@ -1,4 +1,4 @@
-//! Choices for a backend on Redis, and the first connection.
+//! [`RedisBackendBuilder`], and the first connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,30 +8,36 @@ use redis::cluster::ClusterClientBuilder;
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, RedisResult};
 use tokio::time::timeout;
 
-use super::lanes::Lanes;
-use super::link::{Dial, Link, Lost};
-use super::notices::Board;
+use super::batcher::Batcher;
+use super::link::{Link, Reconnecting, ServerConnector};
+use super::notices::RedisNoticeChannel;
 use super::{RedisBackend, error, link};
 use crate::algorithm::{Ask, Quota};
 use crate::backend::{Error, ErrorKind, RowId, Take};
 use crate::policy::{Digest, PolicyName, Secret};
 use crate::sync::tasks::Handle;
 
-/// Choices for a [`RedisBackend`].
+/// Builds a [`RedisBackend`].
 ///
-/// ```no_run
+/// ```
 /// use std::time::Duration;
-/// use tollgate::backend::RedisBackend;
+/// use tollgate::{backend::{ErrorKind, RedisBackend}, key::Secret, Policy, Quota, RateLimiter, MINUTE};
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
-/// let backend = RedisBackend::builder()
+/// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
+///
+/// # fn secret_of_all_processes() -> [u8; 16] { [7; 16] }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
+/// let builder = RedisBackend::builder()
 ///     .prefix("shop:limits")
 ///     .deadline(Duration::from_millis(30))
-///     .connect("redis://127.0.0.1")
-///     .await?;
-/// # Ok(())
-/// # }
+///     .secret(Secret::new(secret_of_all_processes()))
+///     .notices_every(Duration::ZERO) // quotas never change at run time, and each process keeps its blocks to itself
+///     .lazy(); // starts even though there is no server on port 1
+/// assert!(!format!("{builder:?}").contains('7')); // the secret is not shown
+/// let limiter = RateLimiter::new(builder.connect("redis://127.0.0.1:1").await?);
+/// let error = limiter.try_limit(&API, "ada").await.unwrap_err();
+/// assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout));
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 pub struct RedisBackendBuilder {
@@ -39,267 +45,196 @@ pub struct RedisBackendBuilder {
     deadline: Duration,
     secret: Option<Secret>,
     lazy: bool,
-    notices: Duration,
+    poll_interval: Duration,
 }
 
 impl RedisBackendBuilder {
     pub(super) fn new() -> RedisBackendBuilder {
         RedisBackendBuilder {
             prefix: "tollgate".into(),
-            deadline: DEADLINE,
+            deadline: DEFAULT_DEADLINE,
             secret: None,
             lazy: false,
-            notices: NOTICES,
+            poll_interval: DEFAULT_POLL_INTERVAL,
         }
     }
 
-    /// What the keys of rows begin with. Defaults to `tollgate`. Applications with different ones share nothing. The key
-    /// pattern of the server's user has to be the same: `~shop:*` for `shop`.
+    /// Sets the prefix of the keys on the server. Defaults to `tollgate`. Applications with different prefixes share
+    /// nothing. The key pattern of the server's user must match it: `~shop:*` for `shop`.
     ///
     /// # Panics
-    /// If it contains a brace: on a cluster, that would decide the slot.
+    /// Panics if the prefix contains a brace, which would determine the slot on a cluster.
     #[track_caller]
     #[must_use]
     pub fn prefix(mut self, prefix: &str) -> RedisBackendBuilder {
-        assert!(!prefix.contains(['{', '}']), "tollgate: the prefix {prefix:?} contains a brace; leave it out");
+        assert!(
+            !prefix.contains(['{', '}']),
+            "tollgate: expected a prefix without braces, found {prefix:?}; remove them"
+        );
         self.prefix = prefix.into();
         self
     }
 
-    /// How long a decision may take at most, the time in a queue included; at least a millisecond. Defaults to 100 ms.
+    /// Sets the longest time that a decision may take, queueing included. Defaults to 100 ms, with a minimum of 1 ms.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> RedisBackendBuilder {
         self.deadline = deadline.max(Duration::from_millis(1));
         self
     }
 
-    /// Connects when the first decision is asked for, not before: a process that is started while the server is down
-    /// begins in its [failure mode](crate::FailureMode), and is not told that the server cannot be reached at all.
-    ///
-    /// ```
-    /// use tollgate::backend::RedisBackend;
-    /// use tollgate::{backend::ErrorKind, Policy, Quota, RateLimiter, MINUTE};
-    ///
-    /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::backend::Error> {
-    /// // Nobody listens there, and the program starts all the same.
-    /// let limiter = RateLimiter::new(RedisBackend::builder().lazy().connect("redis://127.0.0.1:1").await?);
-    /// let error = limiter.try_limit(&API, "ada").await.unwrap_err();
-    /// assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout));
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Connects on the first call. During an outage, or with a wrong address, the process starts in its
+    /// [failure mode](crate::FailureMode).
     #[must_use]
     pub fn lazy(mut self) -> RedisBackendBuilder {
         self.lazy = true;
         self
     }
 
-    /// The secret under which limiters on this backend hash keys, the same in every process. Defaults to one that
-    /// follows from the prefix and is no secret at all: whoever can read the server can then guess keys, such as
-    /// addresses, and find their rows. Give one of your own if keys are personal. A process with another one counts by
-    /// itself, and nothing warns.
+    /// Sets the secret with which limiters hash keys. A process with another secret counts separately, without a
+    /// warning.
     ///
-    /// ```
-    /// use tollgate::backend::RedisBackend;
-    /// use tollgate::key::Secret;
-    ///
-    /// # fn secret_of_all_processes() -> [u8; 16] { [7; 16] }
-    /// let builder = RedisBackend::builder().secret(Secret::new(secret_of_all_processes()));
-    /// assert!(!format!("{builder:?}").contains('7')); // it shows nowhere
-    /// ```
+    /// The default is derived from the prefix, so anyone who can read the server can test guesses of keys, such as
+    /// addresses. Set your own secret if keys are personal data.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RedisBackendBuilder {
         self.secret = Some(secret);
         self
     }
 
-    /// How often each process looks for what others changed at run time ([quotas](crate::RateLimiter::set_quota),
-    /// blocks); zero = it does not, and tells nobody. Defaults to 500 ms, which makes a change known everywhere within
-    /// a second.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::backend::RedisBackend;
-    ///
-    /// // Limits that are never changed at run time, and blocks that each process keeps to itself: nothing to look for.
-    /// let builder = RedisBackend::builder().notices_every(Duration::ZERO);
-    /// ```
+    /// Sets how often each process polls for changes that others made at run time
+    /// ([quotas](crate::RateLimiter::set_quota), blocks). Defaults to 500 ms, which spreads a change within a second.
+    /// Zero disables both polling and publishing.
     #[must_use]
     pub fn notices_every(mut self, period: Duration) -> RedisBackendBuilder {
-        self.notices = period;
+        self.poll_interval = period;
         self
     }
 
-    /// See [`RedisBackend::connect`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Panics
-    /// As there.
+    /// Connects to one server. See [`RedisBackend::connect`], also for errors and panics.
     pub async fn connect(self, url: &str) -> Result<RedisBackend, Error> {
-        let info = read(url)?.set_tcp_settings(link::tcp());
-        // `CLIENT SETINFO` is not sent: from Redis 7.2 on, and on Valkey, a user with the documented permissions may not
-        // run it, and each connection would leave an entry in the server's ACL LOG.
+        let info = parse_url(url)?.set_tcp_settings(link::tcp());
+        // A user with the documented permissions may not run `CLIENT SETINFO` on Redis 7.2 or Valkey, and each
+        // connection would add an entry to the server's ACL LOG.
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.set_redis_settings(settings);
         let address = info.addr().to_string();
         let client = Client::open(info).map_err(error::classify)?;
-        let dial = Dial::new(move || {
+        let connector = ServerConnector::new(move || {
             let client = client.clone();
             async move {
-                // The caller has its own deadline.
                 let config = AsyncConnectionConfig::new();
-                let config = config.set_connection_timeout(Some(link::CONNECT)).set_response_timeout(None);
+                let config = config.set_connection_timeout(Some(link::CONNECT_TIMEOUT)).set_response_timeout(None);
                 client.get_multiplexed_async_connection_with_config(&config).await
             }
         });
-        self.tried(Link::Server(Box::new(Lost::new(dial))), &address).await
+        self.checked(Link::Server(Box::new(Reconnecting::new(connector))), &address).await
     }
 
-    /// Connects by a function of your own, now and whenever the connection is lost: to the primary that Redis Sentinel
-    /// names, with a password that changes, with a certificate of the client.
+    /// Connects with your own function: to the primary that Redis Sentinel names, with a changing password, or with a
+    /// client certificate.
     ///
     /// ```no_run
     /// use std::sync::Arc;
-    ///
     /// use redis::sentinel::{SentinelClient, SentinelServerType::Master}; // feature `sentinel` of the crate `redis`
     /// use tokio::sync::Mutex;
     /// use tollgate::backend::RedisBackend;
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let sentinels = vec!["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
     /// let client = Arc::new(Mutex::new(SentinelClient::build(sentinels, "mymaster".to_owned(), None, Master)?));
-    /// let backend = RedisBackend::builder()
-    ///     .connect_with(move || {
-    ///         let client = Arc::clone(&client);
-    ///         async move { client.lock().await.get_async_connection().await }
-    ///     })
-    ///     .await?;
-    /// # Ok(())
-    /// # }
+    /// let backend = RedisBackend::builder().connect_with(move || {
+    ///     let client = Arc::clone(&client);
+    ///     async move { client.lock().await.get_async_connection().await }
+    /// }).await?;
+    /// # Ok(()) }
     /// ```
     ///
-    /// The backend calls the function again after an error of the connection, and when the server has become a read-only
-    /// replica; calls never overlap. An attempt ends with the [deadline](RedisBackendBuilder::deadline) of the decision
-    /// that needs the connection. While the server is out of reach, one attempt at a time is made in the background and
-    /// has half a second, or the deadline if that is longer.
+    /// The backend calls it again after a connection error, and when the server has become a read-only replica; calls
+    /// never overlap. An attempt ends with the [deadline](RedisBackendBuilder::deadline) of the decision that needs it.
+    /// During an outage, attempts run in the background, each for up to half a second, or the deadline if longer.
     ///
-    /// # Errors
-    /// As [`RedisBackend::connect`].
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime.
+    /// Errors and panics: as for [`RedisBackend::connect`].
     pub async fn connect_with<F>(self, connect: impl Fn() -> F + Send + Sync + 'static) -> Result<RedisBackend, Error>
     where
         F: Future<Output = RedisResult<MultiplexedConnection>> + Send + 'static,
     {
-        self.tried(Link::Server(Box::new(Lost::new(Dial::new(connect)))), "connect_with").await
+        self.checked(Link::Server(Box::new(Reconnecting::new(ServerConnector::new(connect)))), "connect_with").await
     }
 
-    /// See [`RedisBackend::connect_cluster`].
-    ///
-    /// ```no_run
-    /// use tollgate::backend::RedisBackend;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::backend::Error> {
-    /// let backend = RedisBackend::builder().prefix("shop:limits").connect_cluster(["redis://10.0.0.5:6379"]).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Panics
-    /// As there.
+    /// Connects to a cluster. See [`RedisBackend::connect_cluster`], also for errors and panics.
     pub async fn connect_cluster<U: AsRef<str>>(
         self,
         urls: impl IntoIterator<Item = U>,
     ) -> Result<RedisBackend, Error> {
-        let infos = urls.into_iter().map(|url| read(url.as_ref())).collect::<Result<Vec<_>, _>>()?;
-        // Without what else is in a URL: users and passwords.
-        let known = infos.iter().map(|info| info.addr().to_string());
-        let addresses = known.take(MOST_LISTED).collect::<Vec<_>>().join(", ");
+        let infos = urls.into_iter().map(|url| parse_url(url.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        // Addresses only: URLs contain passwords.
+        let addresses = infos.iter().map(|info| info.addr().to_string());
+        let addresses = addresses.take(MAX_LISTED).collect::<Vec<_>>().join(", ");
         let client = ClusterClientBuilder::new(infos)
-            // The client would also send a charge again when its connection broke, though it may have happened.
-            // Redirections are followed in `lanes`.
+            // Retries of the client would repeat charges that may have been made. The batcher follows redirections.
             .retries(0)
-            .connection_timeout(link::CONNECT)
+            .connection_timeout(link::CONNECT_TIMEOUT)
             .response_timeout(self.deadline)
             .tcp_settings(link::tcp())
             .build()
             .map_err(error::classify)?;
-        self.tried(Link::Cluster(Arc::new(Lost::new(client))), &addresses).await
+        self.checked(Link::Cluster(Arc::new(Reconnecting::new(client))), &addresses).await
     }
 
-    /// On a connection of your own, to one server: a `ConnectionManager`, say. It is cloned for each call, and
-    /// reconnecting is its own business.
+    /// Uses your own connection to one server, such as a `ConnectionManager`. It is cloned for each call, and must
+    /// reconnect without the backend's help.
     ///
     /// ```no_run
-    /// use tollgate::backend::RedisBackend;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let client = redis::Client::open("redis://127.0.0.1")?;
-    /// let backend = RedisBackend::builder().connection(client.get_multiplexed_async_connection().await?);
-    /// # Ok(())
-    /// # }
+    /// let connection = client.get_multiplexed_async_connection().await?;
+    /// let backend = tollgate::backend::RedisBackend::builder().connection(connection);
+    /// # Ok(()) }
     /// ```
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub fn connection(self, connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> RedisBackend {
-        self.on(Link::Given { connection: Box::new(connection), is_cluster: false })
+        self.build(Link::UserProvided { connection: Box::new(connection), is_cluster: false })
     }
 
-    /// On a connection of your own to a cluster: a `ClusterConnection`, say. Build it with `retries(0)`: by default
-    /// that client sends a command again when its connection breaks, and a charge may happen twice.
+    /// Uses your own connection to a cluster, such as a `ClusterConnection`. Build it with `retries(0)`: by default
+    /// that client repeats a command when its connection breaks, which may charge twice.
     ///
     /// ```no_run
-    /// use redis::cluster::ClusterClientBuilder;
-    /// use tollgate::backend::RedisBackend;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let client = ClusterClientBuilder::new(["redis://10.0.0.5:6379"]).retries(0).build()?;
-    /// let backend = RedisBackend::builder().cluster_connection(client.get_async_connection().await?);
-    /// # Ok(())
-    /// # }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = redis::cluster::ClusterClientBuilder::new(["redis://10.0.0.5:6379"]).retries(0).build()?;
+    /// let backend = tollgate::backend::RedisBackend::builder().cluster_connection(client.get_async_connection().await?);
+    /// # Ok(()) }
     /// ```
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub fn cluster_connection(self, connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> RedisBackend {
-        self.on(Link::Given { connection: Box::new(connection), is_cluster: true })
+        self.build(Link::UserProvided { connection: Box::new(connection), is_cluster: true })
     }
 
-    /// Whether the server at `address` is there, and understands the script.
-    async fn tried(self, link: Link, address: &str) -> Result<RedisBackend, Error> {
-        let (lazy, patience) = (self.lazy, link::CONNECT.saturating_add(self.deadline));
-        let backend = self.on(link);
+    /// Builds the backend, and checks that the server at `address` can run the script, unless lazy.
+    async fn checked(self, link: Link, address: &str) -> Result<RedisBackend, Error> {
+        let (lazy, time) = (self.lazy, link::CONNECT_TIMEOUT.saturating_add(self.deadline));
+        let backend = self.build(link);
         if lazy {
             return Ok(backend);
         }
         let row = RowId { policy: &PROBE, key: Digest::from_bits(0) };
-        let peek = backend.kind(&[Take::new(row, &Quota::per_second(1), Ask::cost(1))], false);
-        match timeout(patience, backend.lanes.try_out(peek)).await {
+        let peek = backend.decide_action(&[Take::new(row, &Quota::per_second(1), Ask::cost(1))], false);
+        match timeout(time, backend.batcher.check(peek)).await {
             Ok(answer) => answer.map(|()| backend).map_err(|error| error.at(address)),
             Err(_) => {
                 let message = format!(
-                    "the Redis server did not answer within {patience:?}; check the address, or start without it: `lazy()`"
+                    "the Redis server did not reply within {time:?}; check the address, or start without it: `lazy()`"
                 );
                 Err(Error::new(ErrorKind::Unavailable, message).at(address))
             }
         }
     }
 
-    fn on(self, link: Link) -> RedisBackend {
+    fn build(self, link: Link) -> RedisBackend {
         let secret = self.secret.unwrap_or_else(|| {
             let mut bytes = [0; 16];
             for (i, byte) in self.prefix.bytes().enumerate() {
@@ -307,15 +242,15 @@ impl RedisBackendBuilder {
             }
             Secret::new(bytes)
         });
-        let lanes = Arc::new(Lanes::new(link, self.deadline, Handle::current()));
-        let board = || Arc::new(Board::new(Arc::clone(&lanes), &self.prefix, self.notices));
-        let board = (!self.notices.is_zero()).then(board);
-        RedisBackend { lanes, prefix: self.prefix, secret, board }
+        let batcher = Arc::new(Batcher::new(link, self.deadline, Handle::current()));
+        let channel = || Arc::new(RedisNoticeChannel::new(Arc::clone(&batcher), &self.prefix, self.poll_interval));
+        let channel = (!self.poll_interval.is_zero()).then(channel);
+        RedisBackend { batcher, prefix: self.prefix, secret, channel }
     }
 }
 
-/// The URL as the client reads it. Errors do not repeat it: it may contain a password, with or without a scheme.
-fn read(url: &str) -> Result<ConnectionInfo, Error> {
+/// Parses a URL. Errors do not include it, since it may contain a password.
+fn parse_url(url: &str) -> Result<ConnectionInfo, Error> {
     let info = url.into_connection_info().map_err(|failed| {
         let is_scheme = |text: &&str| {
             !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
@@ -336,17 +271,15 @@ fn read(url: &str) -> Result<ConnectionInfo, Error> {
         };
         Error::new(ErrorKind::Protocol, message).with_source(failed)
     })?;
-    link::choose_cryptography(&info);
+    link::install_crypto_provider(&info);
     Ok(info)
 }
 
-/// Nodes of a cluster that an error names.
-const MOST_LISTED: usize = 3;
+/// Nodes of a cluster that an error lists.
+const MAX_LISTED: usize = 3;
 
-const DEADLINE: Duration = Duration::from_millis(100);
+const DEFAULT_DEADLINE: Duration = Duration::from_millis(100);
 
-/// Between two looks at the board of notices.
-const NOTICES: Duration = Duration::from_millis(500);
+const DEFAULT_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Whether the server is there is asked by a row that never is.
 static PROBE: PolicyName = PolicyName::new("probe");

@@ -1,16 +1,16 @@
-//! What fuzz targets see of the client for Redis: what becomes of a reply, whatever it is.
+//! Entry points for the fuzz targets that decode arbitrary replies.
 
 use std::time::Instant;
 
 use redis::{FromRedisValue, Value};
 use tokio::sync::oneshot;
 
-use super::batch::{Batch, Kind, Operation as Sent, Row};
+use super::batch::{Action, Batch, Operation as QueuedOperation, RowKey};
 use super::{error, notices};
 use crate::algorithm::{Ask, ChargeRecord, Quota};
 use crate::backend::{Error, Notice, Steps};
 
-/// What is asked of rows, which are told apart by a number.
+/// An operation on rows with the given numbers.
 #[derive(Clone, Debug)]
 pub enum Operation {
     /// An acquire, or a peek.
@@ -21,44 +21,45 @@ pub enum Operation {
     Reset(u8),
 }
 
-/// What each operation of a call is answered.
+/// The result of each operation in a call.
 pub type Answered = Vec<Result<Steps, Error>>;
 
-/// What becomes of operations that were sent together, if this is the server's reply.
+/// Decodes `reply` as the server's reply to one call with these operations.
 pub fn decided(operations: &[Operation], reply: &[u8]) -> Answered {
-    let (mut sent, mut answers) = (Vec::new(), Vec::new());
+    let (mut sent, mut receivers) = (Vec::new(), Vec::new());
     for operation in operations {
-        let (answer, receiver) = oneshot::channel();
-        sent.push(Sent { kind: kind(operation), began: Instant::now(), answer });
-        answers.push(receiver);
+        let (sender, receiver) = oneshot::channel();
+        sent.push(QueuedOperation { action: action(operation), began: Instant::now(), sender });
+        receivers.push(receiver);
     }
-    Batch::new(sent).answer(reply);
-    let answered = answers.into_iter().map(|mut answer| answer.try_recv().unwrap_or_else(|_| Err(super::ended())));
-    answered.map(|answer| answer.map(|answer| answer.steps)).collect()
+    Batch::new(sent).complete(reply);
+    let results = receivers.into_iter().map(|mut receiver| receiver.try_recv());
+    let results = results.map(|result| result.unwrap_or_else(|_| Err(super::runtime_ended())));
+    results.map(|result| result.map(|outcome| outcome.steps)).collect()
 }
 
-/// The bytes of a script's reply, or the error that it is.
+/// Returns the bytes of a script's reply, or its error.
 pub fn value_of(reply: Value) -> Result<Vec<u8>, Error> {
     let bytes = || Ok(Vec::<u8>::from_redis_value(reply.extract_error()?)?);
     bytes().map_err(error::classify)
 }
 
-/// What a board of notices says; `None` if it is none.
+/// Decodes a reply of the notices script; `None` if it is invalid.
 pub fn notices(reply: Value) -> Option<Vec<Notice>> {
-    notices::page(reply).map(|page| page.notices)
+    notices::parse_reply(reply).map(|page| page.notices)
 }
 
-fn kind(operation: &Operation) -> Kind {
-    let row = |number: u8| Row::from([number]);
+fn action(operation: &Operation) -> Action {
+    let row = |number: u8| RowKey::from([number]);
     match operation {
-        Operation::Decide(takes, store) => Kind::Decide {
+        Operation::Decide(takes, store) => Action::Decide {
             rows: takes.iter().map(|(number, ..)| row(*number)).collect(),
             takes: takes.iter().map(|(_, quota, ask)| (*quota, *ask)).collect(),
             store: *store,
         },
         Operation::Settle(number, quota, receipt, actual) => {
-            Kind::Settle { row: row(*number), quota: *quota, receipt: *receipt, actual: *actual }
+            Action::Settle { row: row(*number), quota: *quota, receipt: *receipt, actual: *actual }
         }
-        Operation::Reset(number) => Kind::Reset { row: row(*number) },
+        Operation::Reset(number) => Action::Reset { row: row(*number) },
     }
 }

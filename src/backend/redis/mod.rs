@@ -1,15 +1,14 @@
-//! Rows in Redis or Valkey: the same limits across machines. Feature `redis`.
+//! The Redis backend, for limits across machines. Feature `redis`.
 //!
-//! One script call decides all charges of a request on the server's clock, all or none. How it is set up, what it needs
-//! of a server and what an outage does is told in [`docs::redis`](crate::docs::redis).
+//! [`docs::redis`](crate::docs::redis) covers setup, server requirements and outages.
 
 mod batch;
+mod batcher;
 mod breaker;
 mod builder;
 mod error;
 #[cfg(all(tollgate_fuzzing, feature = "serde"))]
 pub(super) mod fuzzing;
-mod lanes;
 mod link;
 #[cfg(all(test, tollgate_models))]
 mod models;
@@ -23,9 +22,9 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use self::batch::{Answer, Kind, Operation, Row};
-use self::lanes::Lanes;
-use self::notices::Board;
+use self::batch::{Action, Operation, Outcome, RowKey};
+use self::batcher::Batcher;
+use self::notices::RedisNoticeChannel;
 use self::wire::VERSION;
 use super::{
     Adjustment, Backend, BackendFuture, Error, ErrorKind, Health, NoticeChannel, OwnedTake, RowId, Steps, Take,
@@ -35,93 +34,77 @@ use crate::policy::{Digest, PolicyName, Secret};
 
 pub use builder::RedisBackendBuilder;
 
-/// Rows on a Redis or Valkey server (6.2 or newer), shared by all processes that use it.
+/// Stores rows on a Redis or Valkey server (6.2 or newer), shared by all processes that connect to it.
 ///
 /// ```no_run
-/// use tollgate::backend::RedisBackend;
-/// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-///
+/// # use tollgate::{Policy, Quota, RateLimiter, MINUTE, backend::RedisBackend};
 /// static API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::new(RedisBackend::connect("redis://127.0.0.1").await?);
 /// limiter.limit(&API, "ada").await?;
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 ///
-/// - **Exact.** A decision is one call of a script, by the server's clock, with the arithmetic of every other backend,
-///   down to the last bit. Decisions that wait at the same moment travel in one call, each decided for itself, in the
-///   order in which they came.
-/// - **Small.** A row is one string of 40 bytes that expires when it is worthless, a little later at most. A denial
-///   writes nothing.
-/// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). When the server does
-///   not answer, calls fail at once until it is back; nothing that may have been charged is sent again.
+/// - **Exact.** One script call decides all charges of a request, all or none, on the server's clock, with the
+///   arithmetic of the memory backend to the last bit. Requests that wait at the same time share a call; each is
+///   decided separately, in the order of arrival.
+/// - **Small.** A row is a string of 40 bytes, which the server drops soon after it expires. A denial writes nothing.
+/// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). While the server does
+///   not reply, calls fail immediately. A charge that may have been made is never sent again.
 /// - **Private.** Keys are hashed under a secret before they leave the process.
 ///
-/// Clones share everything.
+/// Clones share one connection.
 #[derive(Clone)]
 pub struct RedisBackend {
-    lanes: Arc<Lanes>,
+    batcher: Arc<Batcher>,
     prefix: Arc<str>,
     secret: Secret,
-    board: Option<Arc<Board>>,
+    channel: Option<Arc<RedisNoticeChannel>>,
 }
 
 impl RedisBackend {
     /// Connects to one server: `redis://user:password@host:port/db`, `rediss://` for TLS (feature `redis-tls`),
     /// `unix:///path`.
     ///
-    /// Over TLS, the system's certificates are believed, and those in the file that `SSL_CERT_FILE` names. Unless the
-    /// process has [installed](https://docs.rs/rustls/latest/rustls/crypto/struct.CryptoProvider.html) another provider
-    /// of cryptography for rustls, *ring* is.
+    /// TLS trusts the system's certificates and those in the file that `SSL_CERT_FILE` names. It uses the *ring* crypto
+    /// provider unless the process has
+    /// [installed](https://docs.rs/rustls/latest/rustls/crypto/struct.CryptoProvider.html) another one for rustls.
     ///
     /// # Errors
-    /// If the URL is none, or the server does not answer: of kind [`Protocol`](ErrorKind::Protocol) for what is to be
-    /// mended, [`Unavailable`](ErrorKind::Unavailable) if another try may help.
+    /// Fails if the URL is invalid or the server does not reply: with kind [`Protocol`](ErrorKind::Protocol) for a
+    /// configuration mistake, with [`Unavailable`](ErrorKind::Unavailable) if a retry may help.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub async fn connect(url: &str) -> Result<RedisBackend, Error> {
         RedisBackend::builder().connect(url).await
     }
 
-    /// Connects to a cluster; some of its nodes will do, it tells the others.
+    /// Connects to a cluster, whose nodes are discovered from the given ones.
     ///
-    /// All charges of one key are in one slot and decided together. Charges of several keys in one call are acquired
-    /// slot by slot, and given back if a later one is denied: it never admits too much, but what was given back may
-    /// have stood in another call's way for a moment, and what [cannot be given
-    /// back](crate::Receipt#what-can-be-given-back) is lost.
+    /// All charges of one key share a slot and are decided together. Charges of several keys in one call are acquired
+    /// slot by slot, and refunded if a later one is denied. This never admits too much, but the tokens are missing to
+    /// other calls in the meantime, and refunds may be [forfeited](crate::Receipt#what-can-be-given-back).
     ///
     /// ```no_run
-    /// use tollgate::backend::RedisBackend;
-    /// use tollgate::RateLimiter;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::backend::Error> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
     /// let nodes = ["redis://10.0.0.5:6379", "redis://10.0.0.6:6379"];
-    /// let limiter = RateLimiter::new(RedisBackend::connect_cluster(nodes).await?);
-    /// # Ok(())
-    /// # }
+    /// let backend = tollgate::backend::RedisBackend::connect_cluster(nodes).await?;
+    /// # Ok(()) }
     /// ```
     ///
-    /// # Errors
-    /// As [`connect`](RedisBackend::connect).
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime.
+    /// Errors and panics: as for [`connect`](RedisBackend::connect).
     pub async fn connect_cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<RedisBackend, Error> {
         RedisBackend::builder().connect_cluster(urls).await
     }
 
-    /// A backend with choices: prefix, deadline, secret, when to connect. See [`RedisBackendBuilder`].
+    /// Returns a builder for the prefix, the deadline, the secret and lazy connecting.
     pub fn builder() -> RedisBackendBuilder {
         RedisBackendBuilder::new()
     }
 
-    /// The key of a row on the server, for looking at it with `redis-cli`: policy and
-    /// [digest](crate::RateLimiter::digest).
+    /// Returns the server's key of a row, for `redis-cli`. See [`RateLimiter::digest`](crate::RateLimiter::digest).
     ///
     /// ```no_run
     /// # use tollgate::{backend::RedisBackend, Key, Policy, Quota, RateLimiter, MINUTE};
@@ -131,64 +114,64 @@ impl RedisBackend {
     /// # }
     /// ```
     pub fn row_key(&self, policy: &PolicyName, key: Digest) -> String {
-        // The number is the format's: another one will not be mistaken for it. The braces are a cluster's: what is in
-        // the first pair decides the slot, so all rows of a key share one.
+        // The version separates incompatible layouts. The text in the first braces determines the slot on a cluster, so
+        // all rows of a key share one.
         format!("{}:{VERSION}:{{{:032x}}}:{}", self.prefix, key.to_bits(), policy.as_str())
     }
 
-    fn row(&self, row: &RowId<'_>) -> Row {
+    fn row(&self, row: &RowId<'_>) -> RowKey {
         self.row_key(row.policy, row.key).into_bytes().into()
     }
 
-    fn lane(&self, key: Digest) -> u16 {
-        if self.lanes.link.has_slots() { slot::of(format!("{:032x}", key.to_bits()).as_bytes()) } else { 0 }
+    /// Returns the slot of a key; 0 unless the server is a cluster.
+    fn slot(&self, key: Digest) -> u16 {
+        if self.batcher.link.has_slots() { slot::of(format!("{:032x}", key.to_bits()).as_bytes()) } else { 0 }
     }
 
     fn decide(&self, takes: &[Take<'_>], store: bool) -> BackendFuture<Steps> {
-        if takes.len() > MOST_TAKES {
+        if takes.len() > MAX_TAKES {
             let message = format!(
-                "{} charges in one call; at most {MOST_TAKES} are decided together, so make several calls",
+                "expected at most {MAX_TAKES} charges in one call, found {}; split it into several calls",
                 takes.len()
             );
             return BackendFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)));
         }
         let Some(first) = takes.first() else { return BackendFuture::ready(Ok(Steps::default())) };
-        let lane = self.lane(first.row.key);
-        if takes.iter().all(|take| self.lane(take.row.key) == lane) {
-            return self.send(lane, self.kind(takes, store), Instant::now(), |answer| answer.steps);
+        let slot = self.slot(first.row.key);
+        if takes.iter().all(|take| self.slot(take.row.key) == slot) {
+            return self.send(slot, self.decide_action(takes, store), Instant::now(), |outcome| outcome.steps);
         }
         let takes: Vec<OwnedTake> = takes.iter().map(OwnedTake::of).collect();
-        // A task of its own: dropped half-way, some slots would be charged and others not.
-        let task = self.lanes.runtime.spawn(self.clone().decide_by_slots(takes, store));
-        BackendFuture::boxed(async move { task.await.unwrap_or_else(|_| Err(ended())) })
+        // In a task, so that a dropped future does not leave only some of the slots charged.
+        let task = self.batcher.runtime.spawn(self.clone().decide_by_slots(takes, store));
+        BackendFuture::boxed(async move { task.await.unwrap_or_else(|_| Err(runtime_ended())) })
     }
 
-    /// Slot by slot, in the order of their numbers; what was charged is given back when a later one denies or fails.
+    /// Decides slot by slot, in ascending order, and refunds the charges if a later slot denies or fails.
     async fn decide_by_slots(self, takes: Vec<OwnedTake>, store: bool) -> Result<Steps, Error> {
-        // One deadline for all of them.
         let began = Instant::now();
-        let lane = |i: &usize| self.lane(takes[*i].key);
+        let slot_of = |i: &usize| self.slot(takes[*i].key);
         let mut order: Vec<usize> = (0..takes.len()).collect();
-        order.sort_by_key(lane);
+        order.sort_by_key(slot_of);
         let mut steps: Vec<Option<Step>> = vec![None; takes.len()];
         let (mut granted, mut charged, mut denied) = (Vec::new(), Vec::new(), false);
-        for slot in order.chunk_by(|a, b| lane(a) == lane(b)) {
-            let here: Vec<Take<'_>> = slot.iter().map(|i| takes[*i].take()).collect();
-            // After a denial the others are only asked what they would say.
+        for indexes in order.chunk_by(|a, b| slot_of(a) == slot_of(b)) {
+            let in_slot: Vec<Take<'_>> = indexes.iter().map(|i| takes[*i].take()).collect();
+            // After a denial, the remaining slots are only peeked at.
             let charges = store && !denied;
-            let answer = self.send(lane(&slot[0]), self.kind(&here, charges), began, |answer| answer.steps).await;
-            if answer.as_ref().is_ok_and(|answer| answer.all_granted()) {
-                granted.extend(slot);
-                charged.extend(slot.iter().filter(|_| charges));
+            let action = self.decide_action(&in_slot, charges);
+            let result = self.send(slot_of(&indexes[0]), action, began, |outcome| outcome.steps).await;
+            if result.as_ref().is_ok_and(|steps| steps.all_granted()) {
+                granted.extend(indexes);
+                charged.extend(indexes.iter().filter(|_| charges));
             } else {
                 denied = true;
-                // Once, whatever comes after.
-                self.give_back(&takes, &std::mem::take(&mut charged), &steps);
+                self.refund(&takes, &std::mem::take(&mut charged), &steps);
             }
-            slot.iter().zip(answer?.iter()).for_each(|(i, step)| steps[*i] = Some(*step));
+            indexes.iter().zip(result?.iter()).for_each(|(i, step)| steps[*i] = Some(*step));
         }
         if denied {
-            // Given back, or never charged: the rows are as they were, as far as anybody can tell.
+            // Show the granted rows as they are without the charges, which were refunded or never made.
             for i in granted {
                 let same = takes[..=i].iter().filter(|take| take.key == takes[i].key && take.policy == takes[i].policy);
                 let tokens: u64 = same.map(|take| take.ask.tokens()).sum();
@@ -200,8 +183,7 @@ impl RedisBackend {
         Ok(steps.into_iter().flatten().collect())
     }
 
-    /// Posted: nobody waits for it.
-    fn give_back(&self, takes: &[OwnedTake], charged: &[usize], steps: &[Option<Step>]) {
+    fn refund(&self, takes: &[OwnedTake], charged: &[usize], steps: &[Option<Step>]) {
         for i in charged.iter().rev() {
             let OwnedTake { policy, key, quota, ask } = &takes[*i];
             let Some(receipt) = steps[*i].and_then(|step| ChargeRecord::new(ask.tokens(), &step)) else { continue };
@@ -209,29 +191,29 @@ impl RedisBackend {
         }
     }
 
-    fn kind(&self, takes: &[Take<'_>], store: bool) -> Kind {
-        Kind::Decide {
+    fn decide_action(&self, takes: &[Take<'_>], store: bool) -> Action {
+        Action::Decide {
             rows: takes.iter().map(|take| self.row(&take.row)).collect(),
             takes: takes.iter().map(|take| (take.quota, take.ask)).collect(),
             store,
         }
     }
 
-    /// Sends an operation at once; the future is what `read` takes of its answer.
-    fn send<T>(&self, lane: u16, kind: Kind, began: Instant, read: fn(Answer) -> T) -> BackendFuture<T>
+    /// Queues an operation immediately. The future applies `read` to its outcome.
+    fn send<T>(&self, slot: u16, action: Action, began: Instant, read: fn(Outcome) -> T) -> BackendFuture<T>
     where
         T: 'static,
     {
-        let (answer, receiver) = oneshot::channel();
-        self.lanes.send(lane, Operation { kind, began, answer });
-        BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(ended())).map(read) })
+        let (sender, receiver) = oneshot::channel();
+        self.batcher.send(slot, Operation { action, began, sender });
+        BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(runtime_ended())).map(read) })
     }
 
-    /// Sends settlements and resets. All are on their way before any is waited for: they are carried out even if the future is
-    /// dropped. The future returns how many of them took effect.
-    fn post(&self, operations: impl Iterator<Item = (u16, Kind)>) -> BackendFuture<usize> {
-        let sent: Vec<_> =
-            operations.map(|(lane, kind)| self.send(lane, kind, Instant::now(), |answer| answer.took_effect)).collect();
+    /// Queues all settlements or resets immediately, so that they run even if the future is dropped. The future returns
+    /// how many of them took effect.
+    fn send_all(&self, operations: impl Iterator<Item = (u16, Action)>) -> BackendFuture<usize> {
+        let send = |(slot, action)| self.send(slot, action, Instant::now(), |outcome| outcome.took_effect);
+        let sent: Vec<_> = operations.map(send).collect();
         BackendFuture::boxed(async move {
             let mut result = Ok(0);
             for done in sent {
@@ -254,15 +236,15 @@ impl Backend for RedisBackend {
 
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
         let all = settlements.len();
-        let done = self.post(settlements.iter().map(|settlement| {
+        let done = self.send_all(settlements.iter().map(|settlement| {
             let Adjustment { row, quota, receipt, actual } = *settlement;
-            (self.lane(row.key), Kind::Settle { row: self.row(&row), quota, receipt, actual })
+            (self.slot(row.key), Action::Settle { row: self.row(&row), quota, receipt, actual })
         }));
         done.map(move |took_effect| took_effect == all)
     }
 
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
-        self.post(rows.iter().map(|row| (self.lane(row.key), Kind::Reset { row: self.row(row) })))
+        self.send_all(rows.iter().map(|row| (self.slot(row.key), Action::Reset { row: self.row(row) })))
     }
 
     fn secret(&self) -> Option<Secret> {
@@ -274,23 +256,23 @@ impl Backend for RedisBackend {
     }
 
     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
-        self.board.clone().map(|board| Arc::new(board) as Arc<dyn NoticeChannel>)
+        self.channel.clone().map(|channel| Arc::new(channel) as Arc<dyn NoticeChannel>)
     }
 
     fn health(&self) -> Health {
-        let (pending_notices, poll_failed) = self.board.as_ref().map_or((0, None), |board| board.health());
-        Health { circuit_open: Some(self.lanes.circuit_open()), pending_notices, poll_failed, ..Health::default() }
+        let (pending_notices, poll_failed) = self.channel.as_ref().map_or((0, None), |channel| channel.health());
+        Health { circuit_open: Some(self.batcher.circuit_open()), pending_notices, poll_failed, ..Health::default() }
     }
 }
 
-debug_fields!(RedisBackend, |it| prefix: it.prefix, link: it.lanes.link, deadline: it.lanes.deadline);
+debug_fields!(RedisBackend, |it| prefix: it.prefix, link: it.batcher.link, deadline: it.batcher.deadline);
 
-fn ended() -> Error {
+fn runtime_ended() -> Error {
     Error::new(
         ErrorKind::Unavailable,
-        "the tokio runtime on which this backend was connected has ended; connect on one that lasts",
+        "the tokio runtime of this backend has shut down; connect in a runtime that outlives the backend",
     )
 }
 
-/// Charges in one call: a script's keys have to fit on its stack.
-const MOST_TAKES: usize = 1000;
+/// Charges per call: the keys of a script must fit on its stack.
+const MAX_TAKES: usize = 1000;

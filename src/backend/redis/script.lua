@@ -1,7 +1,7 @@
--- Decides operations on rows, as `algorithm` does: the same names, the same operations in the same order, on doubles.
+-- Decides operations on rows with the arithmetic of `algorithm`: the same names and the same order, on doubles.
 --
--- KEYS: rows. ARGV[1]: quotas. ARGV[2]: operations, in the order in which they came. wire.rs describes these, a row and
--- the reply, and the constants in capitals that are not defined here are its own.
+-- KEYS: rows. ARGV[1]: quotas. ARGV[2]: operations in the order of arrival. wire.rs documents their encoding and that
+-- of rows and replies, and defines the constants that are not defined here.
 
 local ceil, floor, min, max, fmod = math.ceil, math.floor, math.min, math.max, math.fmod
 local pack, unpack_bytes, call, pcall = struct.pack, struct.unpack, redis.call, redis.pcall
@@ -16,7 +16,7 @@ local now = time[1] * 1000000 + time[2]
 
 -- Reading ---------------------------------------------------------------------------------------------------------------
 
--- A value that is no row of this version is replaced by its description, and stays as it is on the server.
+-- Describes a value that is not a row of this version. It stays unchanged on the server.
 local function described(length, first)
   return (pack('<I4I4B', FOREIGN, length, first or 0) .. NONE):sub(1, ROW)
 end
@@ -24,7 +24,7 @@ end
 local found = #KEYS == 1 and {} or call('MGET', unpack(KEYS))
 for i = 1, #KEYS do
   local bytes = found[i]
-  -- MGET finds nothing under a key of another type, GET reports it.
+  -- MGET returns nil for a key of another type, GET an error.
   if not bytes then bytes = pcall('GET', KEYS[i]) end
   if not bytes then
     bytes = NONE
@@ -36,14 +36,14 @@ for i = 1, #KEYS do
   end
   found[i] = bytes
 end
--- The rows as they are to be.
+-- The rows to be written.
 local rows = { unpack(found) }
 
--- The row at hand: see `State`, and the second at which the server drops it. `clear` is a second too, `clear_at` the
--- same in microseconds.
+-- The current row: the fields of `State`, and the second at which the server drops it. `clear` is in seconds,
+-- `clear_at` in microseconds.
 local drop, spent, at, carry, row_stamp, clear, clear_at
 
--- Returns whether it is a row of ours, with numbers that one can have.
+-- Returns whether the value is a row with numbers in range.
 local function load(row)
   local kind
   kind, drop, spent, at, carry, row_stamp, clear = unpack_bytes(ROW_FORMAT, rows[row])
@@ -52,7 +52,7 @@ local function load(row)
     and at >= 0 and at <= LAST and at % 1 == 0
 end
 
--- The quota at hand. A bucket's rate and period are in lowest terms: a grain.
+-- The current quota. A bucket's rate and period are in lowest terms: a grain.
 local algorithm, stamp, rate, period, limit, ceiling, fill, start
 local quotas, known = ARGV[1], nil
 
@@ -67,7 +67,7 @@ end
 -- Windows ---------------------------------------------------------------------------------------------------------------
 
 local function index(instant)
-  -- `start` is taken off first: a period more may be beyond what a double counts.
+  -- Subtract `start` first: adding a period may exceed the exact range of a double.
   local since = instant - start
   if since < 0 then return 0 end
   return (since - fmod(since, period)) / period + 1
@@ -77,41 +77,40 @@ local function boundary(window)
   return max((window - 1) * period + start, 0)
 end
 
--- The part of a sliding window's `carry` that is still in view.
 local function in_view(instant)
   local since, elapsed = instant - start, 0
   if instant >= at then elapsed = since < 0 and since + period or fmod(since, period) end
   return min(carry * (period - elapsed) / period, carry)
 end
 
--- What stands -----------------------------------------------------------------------------------------------------------
+-- Spent tokens ----------------------------------------------------------------------------------------------------------
 
--- A bucket's tokens that are paid back since `at`.
+-- The tokens that a bucket refilled since `at`.
 local function repaid(instant)
   return max(instant - at, 0) * rate / period
 end
 
--- Whether no more than `level` stands.
+-- Whether at most `level` tokens are spent.
 local function within(instant, level)
   if algorithm == TOKEN_BUCKET then return spent - level <= repaid(instant) end
   if algorithm == FIXED_WINDOW then return spent <= level end
   return in_view(instant) <= level - spent
 end
 
--- What stands of a bucket or a fixed window.
+-- The spent tokens of a bucket or a fixed window.
 local function stands(instant)
   if algorithm == TOKEN_BUCKET then return max(spent - repaid(instant), 0) end
   return spent
 end
 
--- Whether another quota wrote the row, and something of it stands now.
+-- Whether another quota wrote the row, which has not expired.
 local function is_foreign()
   if row_stamp == stamp or row_stamp == 0 then return false end
   local owed = row_stamp % TAGS == SLIDING_WINDOW and spent + carry or spent
   return owed > 0 and now < clear_at
 end
 
--- The second from which nothing of `tokens` stands that are paid back from `from` on.
+-- The second from which `tokens` are refilled, starting at `from`.
 local function cleared(tokens, from)
   local micros
   if algorithm == SLIDING_WINDOW then
@@ -127,7 +126,7 @@ end
 
 -- Rolling ---------------------------------------------------------------------------------------------------------------
 
--- `roll_within`: takes off the row what the algorithm pays back by `instant`.
+-- `roll_within`: refills the row up to `instant`.
 local function pay_back(instant)
   if algorithm == TOKEN_BUCKET then
     local begun, elapsed = at, max(instant - at, 0)
@@ -147,7 +146,7 @@ local function pay_back(instant)
   if here > past then spent, carry = 0, here - past == 1 and spent or 0 end
 end
 
--- How a row is read: see changed.rs.
+-- How to read a row of another quota: see changed.rs.
 local OWN, FASTER, WHOLE = 1, 2, 3
 
 local function reading()
@@ -159,7 +158,7 @@ local function reading()
   return is_same_window and OWN or WHOLE
 end
 
--- Brings the row to `instant`, and makes it an own one. Returns whether it was foreign.
+-- Brings the row to `instant` and to this quota. Returns whether it was foreign.
 local function roll(instant)
   local was_foreign, read = is_foreign(), OWN
   if was_foreign then
@@ -172,7 +171,7 @@ local function roll(instant)
   if row_stamp ~= stamp then row_stamp, drop = stamp, 0 end
   local owed, written = spent, at
   if at - instant > fill then
-    -- The clock was far ahead: forgiven, unless it would not be paid back by then even if it had been written now.
+    -- The clock was far ahead: forgive the row, unless it would still be owed then if it were written now.
     local before = carry
     at = instant
     pay_back(written - 1)
@@ -203,20 +202,20 @@ end
 
 -- Writing ---------------------------------------------------------------------------------------------------------------
 
--- The row's bytes. When the server drops it is put off only if the row is needed for longer than that, and then for twice
--- as long: it costs the server as much as the rest of a write.
+-- Encodes the row. Extending the expiry costs the server as much as the rest of a write, so it is extended only when
+-- necessary, and then to twice the time needed.
 local function packed(needed)
   if needed > drop then drop = min(max(floor(2 * needed - now / 1000000), needed), NEVER) end
   return pack(ROW_FORMAT, OURS, drop, spent, at, carry, row_stamp, clear)
 end
 
--- The bytes of an own row; `NONE` if nothing of it stands.
+-- Encodes a row of this quota; `NONE` if nothing is spent.
 local function state()
   if spent == 0 and carry == 0 then return NONE end
   clear = cleared(spent, at)
   local needed = clear
   if carry > 0 and algorithm ~= SLIDING_WINDOW then
-    -- Receipts made before now ask for what was given back, as long as any of them could be worth something.
+    -- Earlier receipts need the refunded amount in `carry` until their own refunds are forfeited.
     needed = max(clear, cleared(min(spent + carry, ceiling), now))
   end
   return packed(needed)
@@ -224,13 +223,13 @@ end
 
 -- Taking ----------------------------------------------------------------------------------------------------------------
 
--- Whether a reservation of `cost` fits, and has its turn by `latest`.
-local function has_turn(cost, latest)
+-- Whether a reservation of `cost` fits, and is due by `latest`.
+local function is_due_by(cost, latest)
   if cost > ceiling or not within(now, ceiling - cost) then return false end
   local debt = spent + cost - limit
   if debt <= 0 then return true end
   if algorithm == TOKEN_BUCKET then
-    -- Whole grains first: only the rest is rounded.
+    -- Whole grains first, so that only the rest is rounded.
     local grains = floor(debt / rate)
     if grains * period > LAST then return false end
     local elapsed = latest - at - grains * period
@@ -240,14 +239,14 @@ local function has_turn(cost, latest)
   return windows * period <= LAST and boundary(index(at) + windows) <= latest
 end
 
--- Spends `cost` of a row, at once or for a turn by `latest`. Returns whether it was granted.
+-- Spends `cost` now, or by a reservation due by `latest`. Returns whether it was granted.
 local function take(row, cost, latest)
   if not load(row) then return false end
   local was_foreign = roll(now)
   if cost <= limit and within(now, limit - cost) then
-    -- Nothing is spent and nothing promised, so the row stays another quota's.
+    -- Nothing is spent or reserved, so the row keeps its quota.
     if was_foreign and cost == 0 then return true end
-  elseif latest < now or ceiling <= limit or not has_turn(cost, latest) then
+  elseif latest < now or ceiling <= limit or not is_due_by(cost, latest) then
     return false
   end
   spent = spent + cost
@@ -257,8 +256,8 @@ end
 
 local undo = {}
 
--- Takes what each line asks for, of the rows that come `shift` after those that it names. All are granted, and kept if
--- `store` says so; else the rows are as they were.
+-- Takes every line, on the rows `shift` after those that it names. Undoes them unless all are granted and `store` is
+-- set.
 local function decide(lines, shift, store)
   local granted, tried = true, 0
   while granted and tried < #lines do
@@ -289,7 +288,7 @@ local function less(given, stood, instant)
   return true
 end
 
--- Of an own row that was rolled. `r_` are numbers of the receipt.
+-- Settles on a rolled row of this quota. `r_` marks fields of the receipt.
 local function settle_own(cost, actual, r_spent, r_at, r_carry, due, r_stamp)
   local instant = max(now, at)
   if actual >= cost then
@@ -330,7 +329,7 @@ local function settle(row, cost, actual, ...)
   if row_stamp ~= stamp then
     if actual <= cost then return end
     if is_foreign() then
-      -- `overrun`: it stays its writer's, which needs longer to repay it.
+      -- `overrun`: the row keeps its quota, and expires later.
       local sum, writer = min(spent + (actual - cost), LAST), row_stamp % TAGS
       if (writer == TOKEN_BUCKET or writer == FIXED_WINDOW) and clear ~= NEVER then
         local micros = max(clear_at - at, 0) * sum / spent
@@ -383,7 +382,7 @@ for i = 1, #KEYS do
     if new == NONE then
       call('DEL', key)
     elseif new:sub(1, HEADER) == old:sub(1, HEADER) then
-      call('SETRANGE', key, HEADER, new:sub(HEADER + 1)) -- keeps when it is dropped
+      call('SETRANGE', key, HEADER, new:sub(HEADER + 1)) -- keeps the expiry
     else
       local _, expires = unpack_bytes('<I4I4', new)
       call('SET', key, new, 'EXAT', expires)

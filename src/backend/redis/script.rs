@@ -1,4 +1,4 @@
-//! The scripts: by their hash where the server knows them, in full where it does not.
+//! The Lua scripts, sent by hash, or in full to a server that does not have them yet.
 
 use std::sync::LazyLock;
 
@@ -6,17 +6,14 @@ use redis::Cmd;
 
 use super::wire::SHARED;
 
-/// Decides.
 pub(super) static DECISIONS: LazyLock<Script> = LazyLock::new(|| {
     let (names, values): (Vec<_>, Vec<_>) = SHARED.iter().map(|(name, value)| (*name, value.to_string())).unzip();
     let constants = format!("local {} = {}\n", names.join(", "), values.join(", "));
     Script::new(constants + include_str!("script.lua"))
 });
 
-/// Keeps the board of notices.
 pub(super) static NOTICES: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("notices.lua").to_owned()));
 
-/// Hashed once in a process.
 #[derive(Debug)]
 pub(super) struct Script {
     source: String,
@@ -29,7 +26,7 @@ impl Script {
         Script { source, hash }
     }
 
-    /// The beginning of its command, by its hash or in full.
+    /// Starts a command with the script's hash or its full text.
     pub(super) fn command(&self, in_full: bool) -> Cmd {
         let (name, script) = if in_full { ("EVAL", &self.source) } else { ("EVALSHA", &self.hash) };
         let mut command = redis::cmd(name);

@@ -1,6 +1,6 @@
-//! The slot of a cluster in which a key lives: CRC-16/XMODEM of its tag, modulo 16384 (Redis cluster specification).
+//! The cluster slot of a key: CRC-16/XMODEM of its tag, modulo 16384 (Redis cluster specification).
 
-/// The slot of the keys with this between their first braces.
+/// Returns the slot of keys with `tag` between their first braces.
 pub(super) fn of(tag: &[u8]) -> u16 {
     let mut crc = 0u16;
     for byte in tag {
@@ -16,7 +16,7 @@ pub(super) fn of(tag: &[u8]) -> u16 {
 mod tests {
     #[test]
     fn slots_are_the_clusters() {
-        // The specification's check value, and a key that its documentation names.
+        // The check value of the specification, and an example of the documentation.
         assert_eq!(super::of(b"123456789"), 0x31c3);
         assert_eq!(super::of(b"foo"), 12182);
     }

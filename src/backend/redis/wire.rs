@@ -1,31 +1,30 @@
-//! What goes to the script and what comes back: both packed, since a number as text costs the server as much as a
-//! decision.
+//! The binary encoding of script calls and replies. As text, numbers would cost the server as much as the decision.
 //!
-//! All numbers are little-endian; tokens and microseconds are doubles, as the script computes with.
+//! All numbers are little-endian; tokens and microseconds are doubles. Other sizes in bytes are in parentheses.
 //!
-//! A row, there and in the store, begins with a header of 8 bytes: the version of this layout (1), the number of windows
-//! (1; a row of today has one), a bit for each optional section (2; none are known today), and the second at which the
-//! server drops the row (4). Then come the windows, of 32 bytes each: spent, at, carry, stamp (4), and the second from
-//! which nothing stands (4; 2^32 - 1 = never). Optional sections follow.
+//! A row starts with a header of 8 bytes: the layout version (1), the number of windows (1; always one), a bit for each
+//! optional section (2; none are defined), and the second at which the server drops the row (4). Windows of 32 bytes
+//! follow: spent, at, carry, stamp (4), and the second from which the row is expired (4; 2^32 - 1 = never). Optional
+//! sections come last.
 //!
 //! A call:
 //! - a quota: algorithm (1), stamp (4), rate, period (of a bucket in lowest terms), capacity, ceiling, fill;
-//! - operations alike: kind (1), how many (2), lines of each (2), the lines of the first. The rows of the others are
-//!   those that follow: what most calls are is many that ask the same, each of rows of its own;
+//! - a group of equal operations: kind (1), their number (2), lines of each (2), the lines of the first. The others use
+//!   the rows that follow;
 //! - a line of an acquire or a peek: row (2, from 1), quota (2, from 0), start of windows, cost, longest wait (-1 =
 //!   none);
 //! - a settlement: row (2), quota (2), start, cost, actual, the receipt's spent, at, carry, due, stamp (4);
 //! - a reset: row (2).
 //!
-//! A reply: the time, a byte for each operation (1 = granted or done), and each row as it was before; zeros if there was
-//! none. A value that is none of our rows is described instead: `FOREIGN` (4), its length (4; 2^32 - 1 = it is of another
+//! A reply: the time, a byte for each operation (1 = granted or done), and each row from before the call, zeros if it
+//! did not exist. A value that is not a row is described instead: `FOREIGN` (4), its length (4; 2^32 - 1 = another
 //! type), its first byte (1), zeros.
 
-use super::batch::Kind;
+use super::batch::Action;
 use crate::algorithm::{Algorithm, ChargeRecord, MAX_SPENT, Micros, Quota, State};
 use crate::backend::{Error, ErrorKind};
 
-/// Defines constants, and the table by which the script gets them under the same names.
+/// Defines constants, and the table that passes them to the script under the same names.
 macro_rules! shared {
     ($($name:ident: $type:ty = $value:expr;)*) => {
         $(const $name: $type = $value;)*
@@ -34,7 +33,6 @@ macro_rules! shared {
 }
 
 shared! {
-    // The first four bytes of a row: version, windows, sections.
     OURS: u32 = u32::from_le_bytes([VERSION, 1, 0, 0]);
     FOREIGN: u32 = u32::MAX;
     HEADER: usize = 8;
@@ -48,16 +46,15 @@ shared! {
     SLIDING_WINDOW: u32 = Algorithm::SlidingWindow.tag();
     TAGS: u32 = 1 << Algorithm::TAG_BITS;
     NEVER: u32 = u32::MAX;
-    // The last instant, and the most that is ever spent.
+    // The last instant, and the most tokens that can be spent.
     LAST: u64 = MAX_SPENT;
 }
 
-/// Of the layout of a row, and of its key: rows of 0.1 had the keys of version 1.
+/// The version of the row layout, also part of the key. Version 1 was that of tollgate 0.1.
 pub(super) const VERSION: u8 = 2;
 
 const PEEK: u8 = 0;
 
-/// What a script call is given.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
     pub(super) quotas: Vec<u8>,
@@ -65,93 +62,99 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Adds operations that ask the same of row after row: `kind` is the first, and `rows` are the places of its rows.
-    pub(super) fn add(&mut self, kind: &Kind, times: usize, rows: &[usize]) {
-        self.operations.push(match kind {
-            Kind::Decide { store: false, .. } => PEEK,
-            Kind::Decide { store: true, .. } => ACQUIRE,
-            Kind::Settle { .. } => SETTLE,
-            Kind::Reset { .. } => RESET,
+    /// Adds `times` equal operations: `action` is the first, on the rows with the indexes `rows`; the others follow on
+    /// consecutive rows.
+    pub(super) fn add(&mut self, action: &Action, times: usize, rows: &[usize]) {
+        self.operations.push(match action {
+            Action::Decide { store: false, .. } => PEEK,
+            Action::Decide { store: true, .. } => ACQUIRE,
+            Action::Settle { .. } => SETTLE,
+            Action::Reset { .. } => RESET,
         });
-        self.short(times);
-        self.short(rows.len());
-        match kind {
-            Kind::Decide { takes, .. } => {
+        self.push_u16(times);
+        self.push_u16(rows.len());
+        match action {
+            Action::Decide { takes, .. } => {
                 for (row, (quota, ask)) in rows.iter().zip(takes) {
-                    self.row_and_quota(*row, quota);
-                    self.numbers([counted(ask.tokens()), ask.max_wait_micros().map_or(-1.0, counted)]);
+                    self.push_row_and_quota(*row, quota);
+                    self.push_numbers([to_double(ask.tokens()), ask.max_wait_micros().map_or(-1.0, to_double)]);
                 }
             }
-            Kind::Settle { quota, receipt: ChargeRecord { cost, state, due }, actual, .. } => {
-                self.row_and_quota(rows[0], quota);
-                // What is charged more stays exact if it is sent by itself: `actual` may be larger than a double counts.
+            Action::Settle { quota, receipt: ChargeRecord { cost, state, due }, actual, .. } => {
+                self.push_row_and_quota(rows[0], quota);
+                // `actual` may be too large for an exact double, so an increase is sent as a difference.
                 let (cost, actual) = if actual < cost { (*cost, *actual) } else { (0, actual - cost) };
-                self.numbers([counted(cost), counted(actual), state.spent, counted(state.at.get()), state.carry]);
-                self.numbers([counted(due.get())]);
+                self.push_numbers([
+                    to_double(cost),
+                    to_double(actual),
+                    state.spent,
+                    to_double(state.at.get()),
+                    state.carry,
+                ]);
+                self.push_numbers([to_double(due.get())]);
                 self.operations.extend(state.stamp.to_le_bytes());
             }
-            Kind::Reset { .. } => self.short(rows[0] + 1),
+            Action::Reset { .. } => self.push_u16(rows[0] + 1),
         }
     }
 
-    /// Rows are counted from 1, as the script does.
-    fn row_and_quota(&mut self, row: usize, quota: &Quota) {
+    /// Counts rows from 1, as Lua does.
+    fn push_row_and_quota(&mut self, row: usize, quota: &Quota) {
         let bytes = packed(quota);
         let known = self.quotas.chunks_exact(QUOTA).position(|known| known == bytes);
         let number = known.unwrap_or_else(|| {
             self.quotas.extend(bytes);
             self.quotas.len() / QUOTA - 1
         });
-        self.short(row + 1);
-        self.short(number);
-        self.numbers([counted(quota.start_micros())]);
+        self.push_u16(row + 1);
+        self.push_u16(number);
+        self.push_numbers([to_double(quota.start_micros())]);
     }
 
-    /// Rows, and so lines and quotas, are few enough: see `lanes`.
-    fn short(&mut self, number: usize) {
+    /// The batcher bounds the number of rows, and so of lines and quotas.
+    fn push_u16(&mut self, number: usize) {
         self.operations.extend((number as u16).to_le_bytes());
     }
 
-    fn numbers<const N: usize>(&mut self, numbers: [f64; N]) {
+    fn push_numbers<const N: usize>(&mut self, numbers: [f64; N]) {
         self.operations.extend(numbers.into_iter().flat_map(f64::to_le_bytes));
     }
 }
 
-/// Whole numbers beyond those that a double counts mean the same as the last one: more than anything has.
-fn counted(count: u64) -> f64 {
+/// Clamps to the largest exact integer of a double, which is more than any capacity.
+fn to_double(count: u64) -> f64 {
     count.min(MAX_SPENT) as f64
 }
 
-/// Without the start of windows, which differs from key to key.
+/// Encodes a quota without the start of its windows, which differs between keys.
 fn packed(quota: &Quota) -> Vec<u8> {
     let (rate, period) = quota.pace();
     let numbers = [rate, period, quota.limit(), quota.ceiling(), quota.fill_micros()];
     let mut bytes = vec![quota.algorithm().tag() as u8];
     bytes.extend(quota.stamp().to_le_bytes());
-    bytes.extend(numbers.into_iter().flat_map(|number| counted(number).to_le_bytes()));
+    bytes.extend(numbers.into_iter().flat_map(|number| to_double(number).to_le_bytes()));
     bytes
 }
 
-/// What a script call answers.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) now: Micros,
-    /// Of each operation, whether it was granted or done.
+    /// Whether each operation was granted or done.
     pub(super) done: Vec<bool>,
-    /// Each row as it was before.
+    /// Each row from before the call.
     pub(super) rows: Vec<State>,
-    /// The rows that are none of ours; nothing was done to them.
+    /// Indexes of values that are not rows. They were left unchanged.
     pub(super) foreign: Vec<(usize, Foreign)>,
 }
 
-/// What a key of ours holds in place of a row.
+/// A value that is not a row, under the key of one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Foreign {
-    /// A list, a hash or the like.
+    /// Such as a list or a hash.
     OtherType,
-    /// Bytes of another length, another version, or with sections that are not known.
+    /// A string of another length or version, or with unknown sections.
     Bytes { length: u32, first: u8 },
-    /// A row as to its header, with numbers that none has. A reset removes it.
+    /// A row with a valid header and numbers out of range. A reset removes it.
     Damaged,
 }
 
@@ -173,7 +176,7 @@ impl Foreign {
 }
 
 impl Reply {
-    /// `None` if this is no answer to so many operations on so many rows.
+    /// Returns `None` if the bytes are not a reply to that number of operations and rows.
     pub(super) fn read(bytes: &[u8], operations: usize, rows: usize) -> Option<Reply> {
         let (now, rest) = bytes.split_first_chunk::<8>()?;
         let (done, rest) = rest.split_at_checked(operations)?;
@@ -181,9 +184,9 @@ impl Reply {
             return None;
         }
         let (rows, mut foreign) = (rest.chunks_exact(ROW), Vec::new());
-        let mut state = |(place, row)| {
-            state(row).unwrap_or_else(|what| {
-                foreign.push((place, what));
+        let mut state = |(index, row)| {
+            state(row).unwrap_or_else(|value| {
+                foreign.push((index, value));
                 State::default()
             })
         };
@@ -193,10 +196,10 @@ impl Reply {
     }
 }
 
-/// Reads the [`ROW`] bytes of a row, of none, or of what is there in place of one.
+/// Decodes the [`ROW`] bytes of a row, a missing row or a foreign value.
 fn state(row: &[u8]) -> Result<State, Foreign> {
-    let word = |place: usize| row[place..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-    let number = |place: usize| row[place..].first_chunk().map_or(f64::NAN, |bytes| f64::from_le_bytes(*bytes));
+    let word = |offset: usize| row[offset..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    let number = |offset: usize| row[offset..].first_chunk().map_or(f64::NAN, |bytes| f64::from_le_bytes(*bytes));
     match word(0) {
         0 => return Ok(State::default()),
         OURS => {}
@@ -210,7 +213,7 @@ fn state(row: &[u8]) -> Result<State, Foreign> {
     Ok(State { spent, at, carry, stamp: word(HEADER + 24), clear })
 }
 
-/// `None` if it is no whole number of microseconds in range.
+/// Returns `None` unless `micros` is a whole number in range.
 fn instant(micros: f64) -> Option<Micros> {
     let whole = micros as u64;
     (whole as f64 == micros && whole <= Micros::MAX.get()).then(|| Micros::new(whole))
@@ -247,14 +250,13 @@ mod tests {
             }]
         );
         assert_eq!(reply.foreign, []);
-        // Cut anywhere, it is no reply; nor is it one at an instant that is none.
+        // Truncated replies are invalid.
         for cut in 0..bytes.len() {
             assert!(Reply::read(&bytes[..cut], 2, 1).is_none());
         }
-        // A row with numbers that are none is damaged, and nothing else is.
-        for place in [18, 26, 34] {
+        for offset in [18, 26, 34] {
             let mut bytes = bytes.clone();
-            bytes[place..place + 8].copy_from_slice(&f64::NAN.to_le_bytes());
+            bytes[offset..offset + 8].copy_from_slice(&f64::NAN.to_le_bytes());
             let reply = Reply::read(&bytes, 2, 1).expect("a reply");
             assert_eq!((reply.rows, reply.foreign), (vec![State::default()], vec![(0, Foreign::Damaged)]));
         }
@@ -262,9 +264,9 @@ mod tests {
         assert!(Reply::read(&bytes, 2, 1).is_none());
     }
 
-    fn acquire(takes: &[(Quota, Ask)]) -> Kind {
+    fn acquire(takes: &[(Quota, Ask)]) -> Action {
         let rows = takes.iter().map(|_| [].into()).collect();
-        Kind::Decide { rows, takes: takes.into(), store: true }
+        Action::Decide { rows, takes: takes.into(), store: true }
     }
 
     #[test]

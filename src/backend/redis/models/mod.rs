@@ -1,4 +1,4 @@
-//! Models of what callers do to the way to a server at once. What each was seen to catch: `proof/README.md`.
+//! Concurrency models of the Redis backend. `proof/README.md` lists the mutations that each one detects.
 
+mod batcher;
 mod breaker;
-mod lanes;
