@@ -75,7 +75,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let caller = move |request: &Parts| {
         let address = key::client_ip().resolve(request);
         match address.and_then(|address| known.tier(&request.headers, address)) {
-            // A valid session. An invented cookie has no tier and is limited by address.
+            // A cookie that was checked. An invented cookie has no tier and is limited by address.
             Some(tier) => {
                 key::cookie("sid").and(key::client_ip()).map(move |session| session.tier(tier)).extract(request)
             }

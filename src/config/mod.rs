@@ -237,14 +237,24 @@ impl Config {
 
     /// Returns one layer for all routes, with `limiter` and the callers' `key`. See
     /// [`RouteLimits::table`](crate::RouteLimits::table) for where to add it, and the [module](self) for an example.
+    ///
+    /// # Panics
+    /// As [`route_limits`](Config::route_limits).
     #[must_use]
+    #[track_caller]
     pub fn layer(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RateLimitLayer {
         self.route_limits(limiter, key).table(self.routes().map(|(line, policy)| (line, policy.name().as_str())))
     }
 
     /// Returns the policies for routes to choose from, without the `routes` of this configuration.
+    ///
+    /// # Panics
+    /// If `limiter` does not have the configuration's deny list or automatic blocks: build it with
+    /// [`limiter`](Config::limiter).
     #[must_use]
+    #[track_caller]
     pub fn route_limits(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RouteLimits {
+        self.expect_limiter(limiter);
         let limits = RouteLimits::new(key).limiter(limiter);
         self.policies.iter().fold(limits, |limits, (name, policy)| match self.default.as_ref() == Some(name) {
             true => limits.default_policy(policy),

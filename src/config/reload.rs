@@ -56,12 +56,17 @@ impl Config {
     /// - [`ConfigErrorKind::Restart`] if a change needs a restart: policies or tiers added or removed, algorithms, the
     ///   default policy, routes, automatic blocking. The error lists all such changes, and nothing is applied.
     /// - [`ConfigErrorKind::Busy`] if another reload is in progress. Nothing is applied.
-    /// - [`ConfigErrorKind::Limiter`] if the limiter cannot set a quota. Earlier quotas are in force; reload again.
+    /// - [`ConfigErrorKind::Limiter`] if there are deny rules and the limiter has another deny list, or none. Nothing is
+    ///   applied. Also if the limiter cannot set a quota: earlier quotas are in force; reload again.
     pub async fn reload(&self, limiter: &RateLimiter, new: &Config) -> Result<Reloaded, ConfigError> {
         let faults = Faults::default();
         restart::compare(self, new, &faults);
         if !faults.is_empty() {
             return Err(faults.into_error(ConfigErrorKind::Restart, &new.name));
+        }
+        if !(self.deny.is_empty() && new.deny.is_empty()) && !self.has_deny_list_of(limiter) {
+            faults.add(&Path::FILE.field("deny"), OTHER_DENY_LIST);
+            return Err(faults.into_error(ConfigErrorKind::Limiter, &new.name));
         }
         let Some(_guard) = ReloadGuard::try_acquire(&self.is_reloading) else {
             let what = "another reload is in progress; retry when it is done";
@@ -116,6 +121,22 @@ impl Config {
             self.deny.replace(new_rules.into_iter().map(Arc::unwrap_or_clone));
         }
         Ok(reloaded)
+    }
+
+    fn has_deny_list_of(&self, limiter: &RateLimiter) -> bool {
+        limiter.deny_list().is_some_and(|list| list.is_same(&self.deny))
+    }
+
+    /// # Panics
+    /// If the limiter would not apply the configuration's deny list or automatic blocks.
+    #[track_caller]
+    pub(super) fn expect_limiter(&self, limiter: &RateLimiter) {
+        let name = &self.name;
+        assert!(self.deny.is_empty() || self.has_deny_list_of(limiter), "tollgate: {name}: deny: {OTHER_DENY_LIST}");
+        assert!(
+            self.auto_block.is_none() || limiter.counts_denials(),
+            "tollgate: {name}: auto_block: the limiter blocks no callers; build it with `config.limiter(backend)`"
+        );
     }
 
     fn not_set(&self, path: &Path, what: String, cause: SetQuotaError) -> ConfigError {
@@ -243,3 +264,6 @@ impl Drop for ReloadGuard<'_> {
 }
 
 const MAX_SHOWN: usize = 20;
+
+const OTHER_DENY_LIST: &str = "the limiter does not have this deny list; build it with `config.limiter(backend)`, or with \
+     `.deny_list(config.deny_list())`";

@@ -156,6 +156,12 @@ impl DenyList {
         network().or_else(label).or_else(agent).or_else(key).cloned()
     }
 
+    /// Whether a change of one of these lists changes the other.
+    #[cfg(feature = "serde")]
+    pub(crate) fn is_same(&self, other: &DenyList) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     pub(crate) fn changes(&self) -> u64 {
         self.shared.changes.load(Ordering::Acquire)
     }

@@ -262,6 +262,12 @@ impl RateLimiter {
         self.inner.guard.deny()
     }
 
+    /// Whether the limiter has an `AutoBlock`.
+    #[cfg(feature = "serde")]
+    pub(crate) fn counts_denials(&self) -> bool {
+        self.inner.guard.counts()
+    }
+
     pub(crate) fn wants_signals(&self) -> bool {
         self.inner.guard.wants_signals()
     }

@@ -74,10 +74,10 @@ impl LayerOptions {
         });
         let signals = self.signals(parts);
         match charges {
-            MaybeReady::Ready(charges) => self.decide_charges(charges, &signals),
+            MaybeReady::Ready(charges) => self.decide_charges(charges, signals),
             MaybeReady::Pending(charges) => {
                 let options = Arc::clone(self);
-                MaybeReady::pending(async move { options.decide_charges(charges.await, &signals).resolve().await })
+                MaybeReady::pending(async move { options.decide_charges(charges.await, signals).resolve().await })
             }
         }
     }
@@ -124,20 +124,34 @@ impl LayerOptions {
             (Found::Subject(subject), Some(wanted)) if subject.key().is_none() => {
                 self.limiter.missing_extension(wanted);
             }
-            (Found::Refuse(error), _) if error.fault() == KeyFault::NoPeerAddress => self.limiter.missing_peer(),
+            (Found::Refuse(error), _) => self.report_missing_peer(error),
             _ => {}
         }
     }
 
-    fn decide_charges(self: &Arc<Self>, charges: RequestCharges, signals: &Signals) -> MaybeReady<Verdict> {
+    fn report_missing_peer(&self, error: &KeyError) {
+        if error.fault() == KeyFault::NoPeerAddress {
+            self.limiter.missing_peer();
+        }
+    }
+
+    fn decide_charges(
+        self: &Arc<Self>,
+        charges: RequestCharges,
+        signals: Result<Signals, KeyError>,
+    ) -> MaybeReady<Verdict> {
         let RequestCharges { charges, key_error } = charges;
         let enforced = self.is_enforced(&charges);
-        match key_error {
-            Some(error) if enforced => return MaybeReady::Ready(Verdict::Refuse(Cause::NoKey(error))),
-            Some(_) => return MaybeReady::Ready(self.uncharged(Decisions::from_iter([]), true)),
-            None if charges.is_empty() => return MaybeReady::Ready(self.unlimited()),
-            None => {}
-        }
+        let signals = match (key_error, signals) {
+            (None, _) if charges.is_empty() => return MaybeReady::Ready(self.unlimited()),
+            (None, Ok(signals)) => signals,
+            (None, Err(error)) if enforced => {
+                self.report_missing_peer(&error);
+                return MaybeReady::Ready(Verdict::Refuse(Cause::NoKey(error)));
+            }
+            (Some(error), _) if enforced => return MaybeReady::Ready(Verdict::Refuse(Cause::NoKey(error))),
+            _ => return MaybeReady::Ready(self.uncharged(Decisions::from_iter([]), true)),
+        };
         let place = self.wait.filter(|_| enforced).and_then(|_| self.limiter.wait_slot());
         // Shadow mode decides as if the request could wait, but never delays it.
         let wait = self.wait.filter(|_| place.is_some() || !enforced);
@@ -145,7 +159,7 @@ impl LayerOptions {
         let charges = charges.iter().map(|charge| (self.policy(charge), &charge.subject, ask(charge.cost)));
         let charges: SmallVec<[_; 2]> = charges.collect();
         let patience = wait.filter(|_| place.is_some()).unwrap_or_default();
-        let context = CallContext { enforced, patience, ..CallContext::of(true, signals) };
+        let context = CallContext { enforced, patience, ..CallContext::of(true, &signals) };
         let place = place.map(|place| (place, self.limiter.latest(patience)));
         match self.limiter.decide(&charges, context).try_ready() {
             Ok(answer) => MaybeReady::Ready(self.verdict(answer, enforced, place)),

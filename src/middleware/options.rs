@@ -19,7 +19,7 @@ use super::rule::{PreparedPolicy, Rule};
 use super::unmatched::UnmatchedRules;
 use crate::algorithm::Quota;
 use crate::limiter::RateLimiter;
-use crate::policy::{Decision, Policy, Signals};
+use crate::policy::{Decision, KeyError, Policy, Signals};
 
 #[derive(Clone, Default)]
 pub(super) struct LayerOptions {
@@ -54,13 +54,16 @@ type LabelFn = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
 impl LayerOptions {
     /// Returns the caller's signals if the limiter uses them.
-    pub(super) fn signals(&self, parts: &Parts) -> Signals {
+    ///
+    /// # Errors
+    /// If the layer's `client_ip` finds no address: deny rules and blocks would let every client pass.
+    pub(super) fn signals(&self, parts: &Parts) -> Result<Signals, KeyError> {
         if !self.limiter.wants_signals() {
-            return Signals::new();
+            return Ok(Signals::new());
         }
         self.report_unmatched_rules();
         let address = match &self.client_ip {
-            Some(client_ip) => client_ip.resolve(parts),
+            Some(client_ip) => Some(client_ip.try_resolve(parts)?),
             None => self.rules.iter().find_map(|rule| rule.key.address(parts)),
         };
         let mut signals = address.map_or_else(Signals::new, |address| Signals::new().ip(address));
@@ -72,7 +75,7 @@ impl LayerOptions {
                 signals = signals.label(name.clone(), value);
             }
         }
-        signals
+        Ok(signals)
     }
 
     /// Checks once for mistakes that are known before the first request, and registers the policies.

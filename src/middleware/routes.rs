@@ -11,7 +11,7 @@ use super::layer::RateLimitLayer;
 use super::rule::Rule;
 use super::table::Table;
 use crate::limiter::RateLimiter;
-use crate::policy::Policy;
+use crate::policy::{Policy, suggestion};
 
 /// Named policies that routes choose from: beside the handler, in a table, or with a closure.
 ///
@@ -199,7 +199,8 @@ impl RouteLimits {
     fn expect_index(&self, name: &str) -> usize {
         let Some(index) = self.index(name) else {
             let known: Vec<_> = self.all().map(|policy| policy.name().as_str()).collect();
-            panic!("tollgate: there is no policy named {name:?}; there are {known:?}")
+            let near = suggestion(name, known.iter().copied());
+            panic!("tollgate: unknown policy {name:?}{near}; the policies are {known:?}")
         };
         index
     }

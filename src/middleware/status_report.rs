@@ -39,7 +39,8 @@ impl LayerOptions {
         let limits = match key_error {
             Some(error) if enforced => return Err(Cause::NoKey(error)),
             None if enforced && !charges.is_empty() => {
-                self.snapshots(parts, &charges).await.map_err(Cause::Unavailable)?
+                let signals = self.signals(parts).map_err(Cause::NoKey)?;
+                self.snapshots(&signals, &charges).await.map_err(Cause::Unavailable)?
             }
             // Limits in shadow mode are left out: a page that disabled a button for them would enforce them.
             _ => Vec::new(),
@@ -51,14 +52,13 @@ impl LayerOptions {
         Ok((limits, now))
     }
 
-    async fn snapshots(&self, parts: &Parts, charged: &[RuleCharge]) -> Result<Vec<Snapshot>, Error> {
-        let signals = self.signals(parts);
+    async fn snapshots(&self, signals: &Signals, charged: &[RuleCharge]) -> Result<Vec<Snapshot>, Error> {
         let mut charges = Vec::new();
         for charge in charged {
             let policies = 0..self.rules[charge.rule].policies.len();
             charges.extend(policies.map(|policy| RuleCharge { policy, subject: charge.subject.clone(), ..*charge }));
         }
-        let limits = self.peek(&charges, &signals).await?;
+        let limits = self.peek(&charges, signals).await?;
         let is_chosen = |charge: &RuleCharge| self.rules[charge.rule].policies.len() > 1;
         if !limits.iter().any(|limit| limit.not_before().is_some()) || !charges.iter().any(is_chosen) {
             return Ok(limits);
@@ -68,7 +68,7 @@ impl LayerOptions {
         let mut limits = Vec::with_capacity(charges.len());
         for charge in &charges {
             let others = charges.iter().filter(|other| !is_chosen(other) && other.rule != charge.rule);
-            limits.extend(self.peek(std::iter::once(charge).chain(others), &signals).await?.into_iter().next());
+            limits.extend(self.peek(std::iter::once(charge).chain(others), signals).await?.into_iter().next());
         }
         Ok(limits)
     }

@@ -81,7 +81,7 @@ impl Metrics {
                 (names::BLOCKED, Some(blocked as f64)),
                 (names::CHANGED_QUOTAS, Some(changed_quotas as f64)),
                 (names::ROWS, rows.map(|rows| rows as f64)),
-                (names::BACKEND_BROKEN, circuit_open.map(|circuit_open| f64::from(u8::from(circuit_open)))),
+                (names::CIRCUIT_OPEN, circuit_open.map(|circuit_open| f64::from(u8::from(circuit_open)))),
             ];
             for (name, value) in gauges {
                 if let Some(value) = value {
@@ -224,5 +224,5 @@ const GAUGES: [(&str, &str); 6] = [
     (names::WAITING, "Requests that wait for a reservation."),
     (names::BLOCKED, "Blocked keys and signals."),
     (names::CHANGED_QUOTAS, "Quotas changed at run time."),
-    (names::BACKEND_BROKEN, "1 while the circuit breaker is open and calls fail immediately."),
+    (names::CIRCUIT_OPEN, "1 while the circuit breaker is open and calls fail immediately."),
 ];

@@ -13,7 +13,7 @@
 //! assert_eq!((names::DECISIONS, names::CHECKS), ("tollgate_decisions_total", "tollgate_checks_total"));
 //! assert_eq!((names::SETTLEMENTS, names::RESETS), ("tollgate_settlements_total", "tollgate_resets_total"));
 //! // Set by `Metrics::sample`:
-//! let gauges = [names::ROWS, names::WAITING, names::BLOCKED, names::CHANGED_QUOTAS, names::BACKEND_BROKEN];
+//! let gauges = [names::ROWS, names::WAITING, names::BLOCKED, names::CHANGED_QUOTAS, names::CIRCUIT_OPEN];
 //! assert!(gauges.iter().all(|gauge| names::ALL.contains(gauge)));
 //! assert_eq!((names::POLICY_ROWS, names::EVICTIONS), ("tollgate_policy_rows", "tollgate_evictions_total"));
 //! assert_eq!(names::OVERFLOWED, "tollgate_overflowed_total");
@@ -78,7 +78,7 @@ pub const CHANGED_QUOTAS: &str = "tollgate_changed_quotas";
 
 /// Gauge: 1 while the circuit breaker is open and calls fail immediately, otherwise 0. Absent without a circuit
 /// breaker. It stays 0 while a server replies with errors, such as a missing permission: alert on [`BACKEND_ERRORS`].
-pub const BACKEND_BROKEN: &str = "tollgate_backend_broken";
+pub const CIRCUIT_OPEN: &str = "tollgate_circuit_open";
 
 /// All names.
 pub const ALL: [&str; 16] = [
@@ -97,7 +97,7 @@ pub const ALL: [&str; 16] = [
     WAITING,
     BLOCKED,
     CHANGED_QUOTAS,
-    BACKEND_BROKEN,
+    CIRCUIT_OPEN,
 ];
 
 /// Upper bucket bounds for [`DECISION_DURATION`], in seconds: from the microsecond of a remembered denial to a timeout

@@ -98,8 +98,8 @@ impl fmt::Debug for Secret {
 
 #[cfg(test)]
 mod tests {
-    use super::super::key::KeySource;
     use super::*;
+    use crate::policy::KeySource;
     use std::net::IpAddr;
 
     #[test]

@@ -242,7 +242,7 @@ impl From<&Policy> for Policy {
 /// use tollgate::{policy::QuotaError, Policy, Quota, HOUR};
 ///
 /// let error = Policy::try_new("login", Quota::token_bucket(5, HOUR).capacity(0)).unwrap_err();
-/// assert!(error.to_string().starts_with("policy \"login\": capacity is 0 and nothing may be reserved"));
+/// assert!(error.to_string().starts_with("policy \"login\": capacity is 0 without reservations"));
 /// assert!(error.source().is_some_and(|source| source.is::<QuotaError>()));
 ///
 /// let error = Policy::try_new("caf\u{e9}", Quota::token_bucket(5, HOUR)).unwrap_err();

@@ -1,7 +1,7 @@
 //! What a reload changes, and what not: in decisions, and over HTTP.
 
 use tollgate::{
-    Key, MINUTE, Quota, RateLimiter, Subject,
+    Config, Key, MINUTE, Quota, RateLimiter, Subject,
     protection::{DenyRule, Signals},
 };
 
@@ -225,4 +225,25 @@ async fn point_4_policies_of_a_reloaded_file_are_no_conflict_and_others_are() {
     let other = toml(&changed(&[("\"30/min\"", "\"10/min\"")]));
     limiter.limit(other.policy("api").unwrap(), "ada").await.unwrap();
     assert_eq!(limiter.stats().mistakes.policy_conflicts, 1);
+}
+
+#[tokio::test]
+async fn a_limiter_with_another_deny_list_is_an_error_when_reloaded_and_when_built() {
+    let config = toml(FILE);
+    let new = toml(&changed(&[("[\"KP\"]", "[\"KP\", \"XX\"]")]));
+    let foreign = RateLimiter::default();
+    let error = config.reload(&foreign, &new).await.unwrap_err();
+    assert!(error.to_string().contains("deny: the limiter does not have this deny list"), "{error}");
+    assert_eq!(config.deny_list().len(), 2, "nothing is applied");
+    let panic_of = |config: &Config| {
+        let build = std::panic::AssertUnwindSafe(|| config.layer(&foreign, tollgate::key::global()));
+        *std::panic::catch_unwind(build).expect_err("a panic").downcast::<String>().expect("a text")
+    };
+    let text = panic_of(&config);
+    assert!(text.contains("build it with `config.limiter(backend)`"), "{text}");
+    let blocking = toml("policies.api.quota = '1/min'\nauto_block.policies = ['api']");
+    assert!(panic_of(&blocking).contains("blocks no callers"));
+    // Its list by itself is enough.
+    let own = RateLimiter::builder(tollgate::MemoryBackend::new()).deny_list(config.deny_list()).build();
+    assert_eq!(config.reload(&own, &new).await.unwrap().rules_added().len(), 1);
 }

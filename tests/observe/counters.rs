@@ -127,7 +127,7 @@ async fn gauges_show_how_the_limiter_is_when_it_is_sampled() {
     let gauges = || {
         metrics.sample(&limiter);
         let page = page(&recorder);
-        let all = [names::ROWS, names::WAITING, names::BLOCKED, names::CHANGED_QUOTAS, names::BACKEND_BROKEN];
+        let all = [names::ROWS, names::WAITING, names::BLOCKED, names::CHANGED_QUOTAS, names::CIRCUIT_OPEN];
         all.map(|name| page.sum(name, &[]).unwrap())
     };
     assert_eq!(gauges(), [0.0; 5]);
@@ -153,7 +153,7 @@ fn a_backend_that_cannot_be_out_of_reach_has_no_gauge_for_it() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
     Metrics::new().sample(&RateLimiter::default());
-    assert_eq!(page(&recorder).sum(names::BACKEND_BROKEN, &[]), None);
+    assert_eq!(page(&recorder).sum(names::CIRCUIT_OPEN, &[]), None);
     assert_eq!(page(&recorder).sum(names::ROWS, &[]), Some(0.0));
 }
 

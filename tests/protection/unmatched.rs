@@ -232,3 +232,20 @@ fn point_15_a_denied_network_with_the_address_of_a_host_is_refused_with_both() {
         assert!(DenyRule::network(network).is_ok() && DenyRule::network(address).is_ok());
     }
 }
+
+#[test]
+fn a_request_without_an_address_is_an_error_if_the_layer_has_to_find_one() {
+    let list = DenyList::from_iter([network("192.0.2.0/24")]);
+    let limiter = limiter(&list);
+    let layer = |client_ip| RateLimitLayer::new(&API, key::global()).client_ip(client_ip).limiter(&limiter);
+    let request = || http::Request::get("/").header("x-real-ip", "192.0.2.7").body(axum::body::Body::empty()).unwrap();
+    // Neither a peer nor a trusted proxy: no rule for networks could match.
+    for client_ip in [key::client_ip(), key::client_ip().from_header("x-real-ip")] {
+        let answer = now(tower::ServiceExt::oneshot(hello().layer(layer(client_ip)), request()));
+        assert_eq!(answer.status(), 500);
+    }
+    assert_eq!(limiter.stats().mistakes.missing_peers, 1);
+    // A limiter without protection asks for no address.
+    let plain = RateLimitLayer::new(&API, key::global()).client_ip(key::client_ip());
+    assert_eq!(now(tower::ServiceExt::oneshot(hello().layer(plain), request())).status(), 200);
+}

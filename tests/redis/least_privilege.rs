@@ -129,7 +129,7 @@ async fn the_pattern_has_to_be_the_prefix() {
     let server = Server::start();
     allow(&mut server.admin(), all());
     let error = RedisBackend::builder().prefix("shop").connect(&url(&server)).await.unwrap_err();
-    assert!(error.to_string().contains("has to begin with the backend's prefix"), "{error}");
+    assert!(error.to_string().contains("its key pattern does not match the backend's prefix"), "{error}");
     // An error reply does not open the circuit breaker.
     let backend = RedisBackend::builder().prefix("shop").lazy().connect(&url(&server)).await.unwrap();
     let limiter = RateLimiter::new(backend);

@@ -76,7 +76,7 @@ fn a_name_cannot_be_there_twice() {
 fn a_line_cannot_be_there_twice() {
     for (first, second) in [("GET /search", "GET /search"), ("/search", "/search"), ("GET /search", "GET  /search")] {
         let text = panic_of(|| limits().table([(first, "search"), (second, "todo/create")]));
-        assert_says(&text, &["two lines", &format!("{second:?}")]);
+        assert_says(&text, &["occurs twice", &format!("{second:?}")]);
     }
     // These are four.
     let lines =

@@ -306,15 +306,22 @@ impl ClientIp {
     }
 }
 
-impl KeyExtractor for ClientIp {
-    fn extract(&self, parts: &Parts) -> Extraction {
+impl ClientIp {
+    /// The client's address, or the error of a service that is not set up to find it.
+    pub(crate) fn try_resolve(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
         // A header is configured, but no proxy that may set it.
         if let (Trust::PeerOnly, AddressHeader::Forwarded | AddressHeader::Single(_)) = (&self.trust, &self.header) {
-            return Extraction::Now(Found::Refuse(KeyError::new(UNTRUSTED)));
+            return Err(KeyError::new(UNTRUSTED));
         }
-        match self.resolve(parts) {
-            Some(address) => self.key(address).into(),
-            None => Extraction::Now(Found::Refuse(KeyError::new(MISSING).with_fault(KeyFault::NoPeerAddress))),
+        self.resolve(parts).ok_or_else(|| KeyError::new(MISSING).with_fault(KeyFault::NoPeerAddress))
+    }
+}
+
+impl KeyExtractor for ClientIp {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        match self.try_resolve(parts) {
+            Ok(address) => self.key(address).into(),
+            Err(error) => Extraction::Now(Found::Refuse(error)),
         }
     }
 
