@@ -57,7 +57,7 @@
 //! # Ok::<(), tollgate::config::ConfigError>(())
 //! ```
 //!
-//! # Fields
+//! # Fields of a file
 //! Unknown fields are errors, and so are duplicates unless the format's parser drops them. A duration is a text: a
 //! number and a unit (`us ms s min h d w`, or their long names).
 //!

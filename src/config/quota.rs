@@ -18,7 +18,7 @@ impl Serialize for Quota {
     }
 }
 
-/// From text or from a [table](crate::config#fields).
+/// From text or from a [table](crate::config#fields-of-a-file).
 ///
 /// ```
 /// use tollgate::{Quota, DAY};

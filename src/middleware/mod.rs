@@ -3,7 +3,7 @@
 //! # How a request is processed
 //! 1. `poll_ready` polls the inner service. `call` keeps the ready instance and calls it after the verdict.
 //! 2. Unless the request is [skipped](RateLimitLayer::skip), each rule turns its parts into a charge: the policy, a
-//!    subject from the [key extractor](KeyExtractor), and the cost.
+//!    subject from the [key extractor](crate::key), and the cost.
 //! 3. The limiter decides all charges together:
 //!    - Allowed: the request goes to the inner service, with a [`RateLimitStatus`] in its extensions if enabled.
 //!    - Reserved: the request waits until it is due without holding the inner service's readiness, then goes to a clone

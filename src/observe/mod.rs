@@ -1,4 +1,4 @@
-//! Observers for logs and metrics: [`Tracing`] (feature `tracing`) and [`Metrics`] (feature `metrics`).
+//! Observers for logs and metrics: `Tracing` (feature `tracing`) and `Metrics` (feature `metrics`).
 //!
 //! Register them with [`RateLimiterBuilder::observer`](crate::limiter::RateLimiterBuilder::observer). Events contain
 //! the digest of a key, labels nothing of it. For setup and alerts, see [`docs::observing`](crate::docs::observing).
