@@ -83,6 +83,13 @@ impl Key {
         Key::tuple(&[])
     }
 
+    /// The bits of an IPv4 address that clients and blocks are counted by, unless set otherwise: the whole address.
+    pub const DEFAULT_IPV4_PREFIX: u8 = 32;
+
+    /// The bits of an IPv6 address that clients and blocks are counted by, unless set otherwise: one client usually has
+    /// a whole /64.
+    pub const DEFAULT_IPV6_PREFIX: u8 = 64;
+
     /// The network of an address, with a prefix of `prefix_v4` or `prefix_v6` bits. Longer prefixes than the address
     /// mean the whole address.
     pub fn network(address: IpAddr, prefix_v4: u8, prefix_v6: u8) -> Key {
@@ -217,7 +224,7 @@ impl<const N: usize> From<&[u8; N]> for Key {
 
 impl From<IpAddr> for Key {
     /// The whole address. [`key::client_ip`](crate::key::client_ip) counts IPv6 addresses by their first 64 bits, which
-    /// is [`Key::network`]`(address, 32, 64)`.
+    /// is [`Key::network`]`(address, DEFAULT_IPV4_PREFIX, DEFAULT_IPV6_PREFIX)`.
     fn from(address: IpAddr) -> Key {
         Key::network(address, 32, 128)
     }

@@ -39,8 +39,8 @@ use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network
 /// ```
 pub fn client_ip() -> ClientIp {
     ClientIp {
-        prefix_v4: 32,
-        prefix_v6: 64,
+        prefix_v4: Key::DEFAULT_IPV4_PREFIX,
+        prefix_v6: Key::DEFAULT_IPV6_PREFIX,
         nat64: Vec::new(),
         trust: Trust::PeerOnly,
         header: AddressHeader::XForwardedFor,
