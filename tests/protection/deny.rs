@@ -82,7 +82,9 @@ async fn a_label_of_ones_own_denies_from_a_call_and_a_layer() {
     let layer = crate::app::layer(&limiter, &API).label("asn", |req| req.uri.query().map(str::to_owned));
     let app = crate::client::hello().layer(layer);
     for (query, status) in [("64496", 429), ("64497", 200)] {
-        let request = axum::extract::Request::get(format!("/?{query}")).body(axum::body::Body::empty()).unwrap();
+        let peer = tollgate::key::PeerAddr(([192, 0, 2, 1], 1000).into());
+        let request = axum::extract::Request::get(format!("/?{query}")).extension(peer);
+        let request = request.body(axum::body::Body::empty()).unwrap();
         assert_eq!(crate::client::oneshot(&app, request).await.status, status);
     }
 }

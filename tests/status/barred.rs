@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::connect_info::MockConnectInfo;
 use axum::extract::{ConnectInfo, Request};
 use axum::routing::post;
 use tollgate::algorithm::{Ask, Micros, Verdict};
@@ -55,7 +56,8 @@ async fn the_deny_list_has_no_end_and_no_reason() {
         .limiter(&limiter)
         .client_ip(key::client_ip())
         .label_from_header("country", "cf-ipcountry");
-    let app: Router = Router::new().route("/rate-limit", status::of_layer(&layer));
+    let elsewhere = MockConnectInfo(SocketAddr::from(([198, 51, 100, 1], 1000)));
+    let app: Router = Router::new().route("/rate-limit", status::of_layer(&layer)).layer(elsewhere);
     let forever = Some(9_007_199_254_740_991.0);
     for headers in [vec!["x-user: mallory"], vec!["x-user: ada", "cf-ipcountry: KP"]] {
         let answer = call(&app, "GET /rate-limit", &headers).await;
