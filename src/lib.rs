@@ -86,7 +86,7 @@
 //! # Algorithms
 //! Use a [token bucket](Quota::token_bucket) unless you have a reason not to: it is smooth, allows a burst that you choose, and
 //! admits at most `capacity + rate * time / period` in any interval. A [sliding window](Quota::sliding_window) admits at most
-//! its limit in each window of the clock, and no bursts on both sides of a window's boundary. A
+//! its limit in each window of the clock. A
 //! [fixed window](Quota::fixed_window) suits budgets that people read, such as 500 per day, optionally with rollover.
 //!
 #![doc = include_str!("docs/plots/algorithms.svg")]

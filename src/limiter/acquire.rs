@@ -176,7 +176,11 @@ impl Acquire<'_> {
     /// # Ok(()) }
     /// ```
     ///
-    /// The receipt can settle the charge, or be dropped. Dropping the future while it waits gives the charge back.
+    /// The receipt can settle the charge, or be dropped. Dropping the future while it waits gives the charge back. While
+    /// calls of a key wait, other calls of it [get nothing back](Receipt#what-can-be-given-back) when they settle.
+    ///
+    /// `max_reserved` bounds what waits together: for a wait of `w`, the rate times `w` is enough for the first in line, and each
+    /// call needs at least its cost.
     ///
     /// If the key is [paused](RateLimiter::pause), the call also waits for the end of the pause, provided that it is
     /// within `wait`. At most [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls of a limiter wait; beyond

@@ -140,8 +140,8 @@ impl RateLimiterBuilder {
     /// Sets how many rows of a remote backend to cache, at 100 bytes each; 0 turns the cache off. Backends in this
     /// process do not use it. Default: 16,384.
     ///
-    /// A call that its cached row is enough to deny is denied without asking the backend, for one second after the row
-    /// was read. The decision takes the cost and the wait of the call into account. What this limiter gives back,
+    /// For one second after a row was read, a call that the cached row already denies is denied without asking the
+    /// backend. The decision takes the cost and the wait of the call into account. What this limiter gives back,
     /// resets or changes takes effect immediately; what other processes do, within a second.
     #[must_use]
     pub fn block_cache(mut self, rows: usize) -> RateLimiterBuilder {

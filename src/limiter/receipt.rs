@@ -42,8 +42,11 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 ///
 /// - What time has already refilled is not given back again. Open charges of one key can be settled in any order, but a
 ///   refill between the settlements may reduce what they give back.
-/// - It is forfeited while others hold reservations that are not due yet.
-/// - After a change of the key's quota nothing is given back; after a reset, nothing unless as much was spent since.
+/// - While other calls of the key hold reservations that are not due yet, such as requests that
+///   [wait](super::Acquire::wait_up_to), the difference is forfeited: those calls keep their due times, and tokens given back would
+///   go to calls that came later. With many waiting requests, estimate low rather than high.
+/// - After the key's quota changed, nothing is given back.
+/// - After the key was reset, only tokens spent since then can be given back.
 ///
 /// The quota's bound always holds.
 #[derive(Clone)]
@@ -104,16 +107,12 @@ impl Receipt {
     /// Sets the actual cost of each charge that was not settled before. If several policies were charged, settle [the
     /// one](Receipt::of) that counts tokens; otherwise every policy is charged `actual`.
     ///
-    /// The settlement is carried out even if the future is dropped.
+    /// Returns `false` if a part of what should be given back is [forfeited](Receipt#what-can-be-given-back). The settlement
+    /// is carried out even if the future is dropped, so `drop(receipt.settle(n))` works in a `Drop` implementation.
     ///
     /// # Errors
     /// If the backend fails. The charge may then be settled or not.
-    pub fn settle(&self, actual: u64) -> BackendFuture<()> {
-        self.adjust(actual).map(drop)
-    }
-
-    /// Like [`settle`](Receipt::settle). Returns `false` if a part is forfeited.
-    pub(super) fn adjust(&self, actual: u64) -> BackendFuture<bool> {
+    pub fn settle(&self, actual: u64) -> BackendFuture<bool> {
         let inner = &*self.inner.limiter.inner;
         // Newest first: of two charges on one row, only the last can be given back in full.
         let (mut charges, mut local) = (Adjustments::new(), Adjustments::new());
@@ -143,7 +142,7 @@ impl Receipt {
     }
 
     /// Gives the charges back, like [`settle(0)`](Receipt::settle), with the same errors.
-    pub fn refund(&self) -> BackendFuture<()> {
+    pub fn refund(&self) -> BackendFuture<bool> {
         self.settle(0)
     }
 

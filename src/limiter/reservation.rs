@@ -16,9 +16,11 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// Charges that can still be given back: [keep](Reservation::into_receipt) them when the work is done, or
 /// [cancel](Reservation::cancel).
 ///
-/// Dropping it gives a charge back that was [held](crate::RateLimiter::hold_all). One that was
-/// [reserved](super::Acquire::reserve) stays charged, because the caller may have slept until its due time and used it;
-/// while its `wait` is awaited, dropping gives it back.
+/// What dropping it does depends on how it was made:
+///
+/// - [`hold`](super::Acquire::hold) and [`hold_all`](crate::RateLimiter::hold_all): the charge is given back.
+/// - [`reserve`](super::Acquire::reserve): the charge is kept, because the caller may have slept until the due time and used the
+///   tokens. Dropping the future of `wait` gives it back.
 ///
 /// ```
 /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE, SECOND};
@@ -212,7 +214,7 @@ impl Reservation {
         if !std::mem::take(&mut self.open) {
             return BackendFuture::ready(Ok(false));
         }
-        self.leave(Queues::leave).adjust(0)
+        self.leave(Queues::leave).settle(0)
     }
 
     /// Leaves the queue and returns the receipt of what remains.

@@ -21,7 +21,7 @@ use crate::limiter::Receipt;
 /// const TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
 /// RateLimitLayer::new(TOKENS, key::client_ip()).cost(|_| 1000).on_response(|res| {
 ///     match res.headers.get("x-tokens-used").and_then(|value| value.to_str().ok()?.parse().ok()) {
-///         Some(tokens) => OnResponse::Charge(tokens),
+///         Some(tokens) => OnResponse::Settle(tokens),
 ///         None if res.status.is_server_error() => OnResponse::Refund,
 ///         None => OnResponse::Keep,
 ///     }
@@ -35,7 +35,7 @@ pub enum OnResponse {
     /// Refund the charge, [as far as possible](Receipt#what-can-be-given-back).
     Refund,
     /// Settle the charge at this actual cost, which may be more or less than was charged.
-    Charge(u64),
+    Settle(u64),
     /// Reset the key: forget everything that it has spent under the policy.
     Reset,
     /// Keep the charge and [pause](crate::RateLimiter::pause) the key for this long. Requests that wait are delayed too.
@@ -54,9 +54,9 @@ impl OnResponse {
     /// RateLimitLayer::new(LOGIN, key::client_ip()).on_response(OnResponse::reset_on_success);
     /// ```
     ///
-    /// When limiting by address, an attacker can log in to their own account to reset the count between guesses at other
-    /// accounts. Limit by account as well, and reset only that limit: see the `login_protection` example. A form that
-    /// always responds with a redirect needs its own closure.
+    /// Do not use it for a limit by address: an attacker could reset the count by logging in to their own account. Return
+    /// [`OnResponse::Refund`] on success there, which gives back that one attempt only, and reset a limit by account: see
+    /// the `login_protection` example. A form that always responds with a redirect needs its own closure.
     ///
     /// A gRPC response keeps the charge if its status comes in trailers, since the outcome is not known yet. Call
     /// [`Receipt::reset`] in the method instead.
@@ -115,9 +115,9 @@ impl PendingSettlement {
             let charge = self.receipt.at(index);
             let settled = match on_response(response) {
                 OnResponse::Keep => continue,
-                OnResponse::Refund => charge.refund(),
-                OnResponse::Charge(tokens) => charge.settle(tokens),
-                OnResponse::Reset => charge.reset().map(|_| ()),
+                OnResponse::Refund => charge.refund().map(drop),
+                OnResponse::Settle(tokens) => charge.settle(tokens).map(drop),
+                OnResponse::Reset => charge.reset().map(drop),
                 OnResponse::Pause(lasts) => self.options.limiter.pause_row(decision, lasts),
             };
             pending.extend(settled.try_ready().err());

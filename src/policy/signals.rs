@@ -131,7 +131,9 @@ impl Signal {
     pub(crate) fn to_key(&self) -> Key {
         match &self.0 {
             SignalKind::Key(key) => key.clone(),
-            SignalKind::Ip(address) => (SIGNAL_PREFIX, "ip", Key::network(*address, Key::DEFAULT_IPV4_PREFIX, Key::DEFAULT_IPV6_PREFIX)).into(),
+            SignalKind::Ip(address) => {
+                (SIGNAL_PREFIX, "ip", Key::network(*address, Key::DEFAULT_IPV4_PREFIX, Key::DEFAULT_IPV6_PREFIX)).into()
+            }
             SignalKind::UserAgent(text) => (SIGNAL_PREFIX, "user agent", text.as_str()).into(),
             SignalKind::Label(name, value) => (SIGNAL_PREFIX, "label", name.as_ref(), value.as_str()).into(),
         }

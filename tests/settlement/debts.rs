@@ -67,7 +67,7 @@ async fn a_response_can_make_debts_and_forget_them() {
     let (limiter, _clock) = limiter();
     let layer =
         RateLimitLayer::new(TEN, team).limiter(&limiter).on_response(|response| match response.status.as_u16() {
-            202 => OnResponse::Charge(25),
+            202 => OnResponse::Settle(25),
             205 => OnResponse::Reset,
             _ => OnResponse::Keep,
         });

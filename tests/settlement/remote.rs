@@ -25,7 +25,7 @@ fn remote(polls: usize, fails: bool) -> (RateLimiter, Arc<Log>) {
 #[tokio::test]
 async fn a_response_comes_when_its_settlements_are_confirmed() {
     for polls in 0..5 {
-        for (verdict, remaining) in [(OnResponse::Refund, 10), (OnResponse::Charge(7), 3), (OnResponse::Reset, 10)] {
+        for (verdict, remaining) in [(OnResponse::Refund, 10), (OnResponse::Settle(7), 3), (OnResponse::Reset, 10)] {
             let (limiter, log) = remote(polls, false);
             let layer = RateLimitLayer::new(TEN, team).rule(Rule::new(CALLS, team).on_response(|_| OnResponse::Refund));
             let service = told(&layer.on_response(move |_| verdict).limiter(&limiter));
@@ -50,7 +50,7 @@ async fn a_response_comes_when_its_settlements_are_confirmed() {
 async fn a_response_that_keeps_its_charges_waits_for_nothing() {
     let (limiter, log) = remote(2, false);
     let layer = RateLimitLayer::new(TEN, team).cost(|_| 4).limiter(&limiter);
-    for verdict in [OnResponse::Keep, OnResponse::Charge(4)] {
+    for verdict in [OnResponse::Keep, OnResponse::Settle(4)] {
         assert_eq!(ask(&told(&layer.clone().on_response(move |_| verdict)), "/200").await, 200);
     }
     assert_eq!((log.begun.load(Ordering::Relaxed), left(&limiter, &TEN).await), (0, 2));
@@ -73,7 +73,7 @@ async fn a_client_that_leaves_while_it_is_confirmed_does_not_undo_it() {
 async fn a_backend_that_cannot_settle_changes_no_response() {
     let mut answers = Vec::new();
     for (polls, fails) in [(0, false), (0, true), (2, true)] {
-        for verdict in [OnResponse::Keep, OnResponse::Refund, OnResponse::Charge(5), OnResponse::Reset] {
+        for verdict in [OnResponse::Keep, OnResponse::Refund, OnResponse::Settle(5), OnResponse::Reset] {
             let (limiter, log) = remote(polls, fails);
             let layer = RateLimitLayer::new(TEN, team).on_response(move |_| verdict).limiter(&limiter);
             let app = Router::new().route("/", get(async || (StatusCode::ACCEPTED, [("x-made", "by hand")], "hello")));

@@ -27,10 +27,10 @@ fn refund_errors(response: &response::Parts) -> OnResponse {
 #[tokio::test]
 async fn each_rule_settles_in_its_own_way_or_the_layers() {
     let (limiter, _clock) = limiter();
-    let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(|_| 100).on_response(|_| OnResponse::Charge(170)))
+    let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(|_| 100).on_response(|_| OnResponse::Settle(170)))
         .rule(Rule::new(CALLS, team).on_response(refund_errors))
         .and(TEN, team)
-        .on_response(|response| if response.status == 500 { OnResponse::Reset } else { OnResponse::Charge(3) })
+        .on_response(|response| if response.status == 500 { OnResponse::Reset } else { OnResponse::Settle(3) })
         .limiter(&limiter);
     let service = told(&layer);
     for (path, expected) in [("/200", [170, 1, 3]), ("/404", [340, 2, 6]), ("/500", [510, 2, 0]), ("/200", [680, 3, 3])]
@@ -78,8 +78,8 @@ async fn a_rule_that_is_skipped_settles_nothing_and_shifts_nothing() {
         OnResponse::Reset
     });
     let layer = RateLimitLayer::from(skipped)
-        .rule(Rule::new(TOKENS, team).on_response(|_| OnResponse::Charge(20)))
-        .rule(Rule::new(CALLS, team).on_response(|_| OnResponse::Charge(30)))
+        .rule(Rule::new(TOKENS, team).on_response(|_| OnResponse::Settle(20)))
+        .rule(Rule::new(CALLS, team).on_response(|_| OnResponse::Settle(30)))
         .rule(Rule::new(ANOTHER, team).on_response(|_| OnResponse::Refund))
         .limiter(&limiter);
     limiter.acquire(&TEN, "team").cost(5).await.unwrap();
@@ -128,7 +128,7 @@ async fn a_request_that_waited_for_its_turn_is_settled_too() {
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(TURNS, team).wait_up_to(MINUTE).limiter(&limiter);
     let settles =
-        |response: &response::Parts| if response.status == 202 { OnResponse::Refund } else { OnResponse::Charge(3) };
+        |response: &response::Parts| if response.status == 202 { OnResponse::Refund } else { OnResponse::Settle(3) };
     for (path, debt) in [("/202", 0), ("/200", 2)] {
         assert!(limiter.try_limit(&TURNS, "team").await.unwrap().is_allowed());
         let service = told(&layer.clone().on_response(settles));

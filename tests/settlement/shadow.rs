@@ -36,7 +36,7 @@ async fn what_would_have_been_refused_has_nothing_to_settle() {
 
 #[tokio::test]
 async fn what_would_have_been_refused_is_not_settled_by_its_response_either() {
-    for verdict in [OnResponse::Refund, OnResponse::Charge(5), OnResponse::Reset] {
+    for verdict in [OnResponse::Refund, OnResponse::Settle(5), OnResponse::Reset] {
         let (limiter, _clock) = limiter();
         // Found here: with a handle in the request it was asked, and its answer thrown away.
         let layer = RateLimitLayer::new(TEN, team).shadow().limiter(&limiter).on_response(move |response| {

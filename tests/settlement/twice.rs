@@ -87,7 +87,7 @@ async fn each_charge_of_a_call_is_settled_for_itself() {
 #[tokio::test]
 async fn what_the_handler_settled_the_response_only_resets() {
     let verdicts =
-        [(OnResponse::Keep, 1700), (OnResponse::Refund, 1700), (OnResponse::Charge(5), 1700), (OnResponse::Reset, 0)];
+        [(OnResponse::Keep, 1700), (OnResponse::Refund, 1700), (OnResponse::Settle(5), 1700), (OnResponse::Reset, 0)];
     for (verdict, spent) in verdicts {
         let (limiter, _clock) = limiter();
         let layer = RateLimitLayer::new(TOKENS, team).cost(|_| 1000).with_receipt().limiter(&limiter);
@@ -106,8 +106,8 @@ async fn what_the_response_settled_the_handle_only_resets() {
     for (verdict, spent) in [
         (OnResponse::Keep, 1700),
         (OnResponse::Refund, 0),
-        (OnResponse::Charge(5), 5),
-        (OnResponse::Charge(1000), 1000),
+        (OnResponse::Settle(5), 5),
+        (OnResponse::Settle(1000), 1000),
     ] {
         let (limiter, _clock) = limiter();
         let layer = RateLimitLayer::new(TOKENS, team).cost(|_| 1000).with_receipt().limiter(&limiter);

@@ -40,7 +40,7 @@ async fn who_waited_brings_its_status_and_its_charge() {
 async fn the_charge_of_who_waited_is_settled_by_its_response() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
-    let service = layer.on_response(|_| OnResponse::Charge(3)).layer(queue.inner());
+    let service = layer.on_response(|_| OnResponse::Settle(3)).layer(queue.inner());
     // The first settles at once: its three tokens, then the turn of the second.
     let _answers = [send(&service, 0), send(&service, 1)];
     queue.at(Duration::ZERO).await;

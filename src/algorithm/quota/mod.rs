@@ -14,6 +14,8 @@ use super::error::{QuotaError, TOO_MANY};
 /// ```
 /// use tollgate::{DAY, HOUR, MINUTE, SECOND, WEEK};
 /// assert_eq!((60 * SECOND, 60 * MINUTE, 24 * HOUR, 7 * DAY), (MINUTE, HOUR, DAY, WEEK));
+/// // In a `const` or `static`, where `*` is not available:
+/// const TEN_MINUTES: std::time::Duration = MINUTE.saturating_mul(10);
 /// ```
 pub const SECOND: Duration = Duration::from_secs(1);
 /// Sixty seconds.
@@ -78,7 +80,7 @@ impl Algorithm {
     }
 }
 
-/// How many tokens a key may spend, and how fast they come back: plain data, the same for every key.
+/// How many tokens a key may spend, and how fast they come back.
 ///
 /// Tokens are whole: `rate`, `capacity`, `max_reserved` and costs go up to [`Quota::MAX_TOKENS`]. Times are whole
 /// microseconds.

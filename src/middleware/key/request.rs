@@ -15,7 +15,7 @@ use crate::policy::{Key, KeySource};
 /// `or_skip` handles such callers.
 ///
 /// ```
-/// use tollgate::{key, Quota, RateLimitLayer, Subject, MINUTE};
+/// use tollgate::{key, Key, Quota, RateLimitLayer, Subject, MINUTE};
 ///
 /// #[derive(Clone)]
 /// struct User { id: u64, plan: &'static str }
@@ -23,6 +23,11 @@ use crate::policy::{Key, KeySource};
 /// let quota = Quota::token_bucket(50, MINUTE);
 /// RateLimitLayer::new(quota, key::extension(|user: &User| user.id));
 /// RateLimitLayer::new(quota, key::extension(|user: &User| Subject::new(user.id).tier(user.plan)));
+///
+/// #[derive(Clone)]
+/// struct Team(String);
+/// // Return an owned key: a `&str` would borrow from the extension.
+/// RateLimitLayer::new(quota, key::extension(|team: &Team| Key::from(team.0.as_str())));
 /// ```
 pub fn extension<T, R, F>(read: F) -> Extension<T, F>
 where
