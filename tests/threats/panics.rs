@@ -1,4 +1,4 @@
-//! Threat 30: one request that panics, and all others that suffer from it.
+//! Threat 30: a panic during one request that affects others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,9 +17,9 @@ use crate::client::{hello, limiter, request, send};
 
 const THREE: Policy = Policy::new("three", Quota::token_bucket(3, MINUTE));
 
-/// Panics for requests that ask for it.
+/// Panics if the request has the header `x-boom`.
 fn boom(req: &Parts) {
-    assert!(!req.headers.contains_key("x-boom"), "as the test wants it");
+    assert!(!req.headers.contains_key("x-boom"), "panic requested by the test");
 }
 
 async fn status(app: &Router, lines: &[(&str, &str)]) -> u16 {
@@ -56,14 +56,14 @@ async fn t30_a_panic_in_a_closure_harms_no_other_request() {
         ),
         ("key of an extractor", {
             let extractor = key::from_extractor((), |headers: axum::http::HeaderMap| {
-                assert!(!headers.contains_key("x-boom"), "as the test wants it");
+                assert!(!headers.contains_key("x-boom"), "panic requested by the test");
                 7
             });
             RateLimitLayer::new(THREE, extractor)
         }),
         ("map", {
             let by = key::header("x-boom").map(|subject| {
-                assert!(subject.key().is_none(), "as the test wants it");
+                assert!(subject.key().is_none(), "panic requested by the test");
                 subject
             });
             RateLimitLayer::new(THREE, by.or(key::client_ip()))
@@ -102,7 +102,7 @@ async fn t30_a_panic_in_a_closure_harms_no_other_request() {
         for _ in 0..3 {
             panics(&app).await;
         }
-        // Nor did it spend anything.
+        // The panics spent nothing.
         for expected in [200, 200, 200, 429] {
             assert_eq!((place, status(&app, &[]).await), (place, expected));
         }
@@ -125,7 +125,7 @@ async fn t30_a_panic_while_refusing_harms_no_other_request() {
     assert_eq!(status(&app, &[]).await, 429);
 }
 
-/// A clock that panics when told to: the worst moment, since rows are locked while it is read.
+/// A clock that panics on request. The backend reads it while rows are locked, which is the worst moment.
 #[derive(Clone, Debug)]
 struct Faulty {
     time: ManualClock,
@@ -134,7 +134,7 @@ struct Faulty {
 
 impl Clock for Faulty {
     fn now(&self) -> Micros {
-        assert!(!self.broken.load(Ordering::SeqCst), "as the test wants it");
+        assert!(!self.broken.load(Ordering::SeqCst), "panic requested by the test");
         self.time.now()
     }
 }
@@ -154,6 +154,6 @@ async fn t30_a_panic_under_the_lock_leaves_the_row_usable() {
     }
     for expected in [200, 200, 429] {
         let answer = tokio::time::timeout(std::time::Duration::from_secs(20), status(&app, &[])).await;
-        assert_eq!(answer.expect("no lock is held"), expected);
+        assert_eq!(answer.expect("a lock is still held after the panic"), expected);
     }
 }
