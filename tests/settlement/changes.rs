@@ -1,11 +1,10 @@
-//! Settled after something else has happened to the row: nothing is given twice, and nothing is taken off what others
-//! spent.
+//! Settlement after the row has changed: tokens are never refunded twice, and other charges are not forgiven.
 
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use tollgate::{MINUTE, OnResponse, Policy, Quota, RateLimitLayer, RateLimiter, Receipt, SECOND, Subject};
 
-use crate::app::{TEN, TOKENS, ask, behind, left, team, told};
+use crate::app::{TEN, TOKENS, ask, behind, left, status_from_path, team};
 use crate::client::limiter;
 
 async fn take(limiter: &RateLimiter, policy: &Policy, cost: u64) -> Receipt {
@@ -19,12 +18,12 @@ async fn what_time_has_paid_back_is_not_given_twice() {
     clock.advance(MINUTE / 2);
     let other = take(&limiter, &TEN, 5).await;
     usage.refund().await.unwrap();
-    // Of the ten, five were there to be given back; the other's five are still spent.
+    // Five of the ten were already refilled; the other charge of five still counts.
     assert_eq!(left(&limiter, &TEN).await, 5);
     other.refund().await.unwrap();
     assert_eq!(left(&limiter, &TEN).await, 10);
 
-    // All paid back: nothing to give, whatever was spent since.
+    // After a full refill there is nothing to refund, whatever was spent since.
     let usage = take(&limiter, &TEN, 10).await;
     clock.advance(MINUTE);
     take(&limiter, &TEN, 10).await;
@@ -35,17 +34,17 @@ async fn what_time_has_paid_back_is_not_given_twice() {
 #[tokio::test]
 async fn a_response_that_comes_after_the_refill_gives_nothing_twice() {
     let (limiter, clock) = limiter();
-    let passes = clock.clone();
+    let handler_clock = clock.clone();
     let layer = RateLimitLayer::new(TEN, team).cost(|_| 10).with_receipt().limiter(&limiter);
     let service = behind(&layer.on_response(|_| OnResponse::Refund), move |_| {
-        passes.advance(MINUTE);
+        handler_clock.advance(MINUTE);
         let limiter = limiter.clone();
         async move {
             take(&limiter, &TEN, 10).await;
             StatusCode::OK
         }
     });
-    // The burst was paid back, and spent again by the handler: no third one.
+    // The burst was refilled and spent again by the handler, so there is no third one.
     assert_eq!((ask(&service, "/").await, ask(&service, "/").await), (200, 429));
     clock.advance(MINUTE - SECOND);
     assert_eq!(ask(&service, "/").await, 429);
@@ -73,18 +72,17 @@ async fn after_a_reset_nothing_is_given_back_and_more_is_the_difference() {
     }
 }
 
-/// Once as much was spent anew as stood at the charge, a row does not tell that it was reset. The charge gives back its
-/// own at most.
+/// A reset cannot be detected once as much has been spent again as before the charge. The refund is at max_refund the charge.
 #[tokio::test]
 async fn long_after_a_reset_a_charge_gives_back_no_more_than_its_own() {
-    for (actual, most) in [(0, 1000), (300, 700), (1000, 0)] {
+    for (actual, max_refund) in [(0, 1000), (300, 700), (1000, 0)] {
         let (limiter, _clock) = limiter();
         let usage = take(&limiter, &TOKENS, 1000).await;
         limiter.reset(&TOKENS, "team").await.unwrap();
         take(&limiter, &TOKENS, 3000).await;
         usage.settle(actual).await.unwrap();
-        let given = left(&limiter, &TOKENS).await - 7000;
-        assert!(given <= most, "{given} for {actual}");
+        let refunded = left(&limiter, &TOKENS).await - 7000;
+        assert!(refunded <= max_refund, "{refunded} for {actual}");
     }
 }
 
@@ -100,7 +98,7 @@ fn premium() -> Subject {
 
 #[tokio::test]
 async fn after_a_change_of_plan_nothing_is_given_back_and_nothing_forgiven() {
-    // Found here: settling capped the row at what the old plan allows, and so forgave what was spent under the new one.
+    // Regression: settling capped the row at the old plan's capacity and so forgave charges under the new plan.
     for (actual, spent) in [(0, 507), (3, 507), (5, 507), (9, 511)] {
         let (limiter, _clock) = limiter();
         let plans = plans();
@@ -108,7 +106,7 @@ async fn after_a_change_of_plan_nothing_is_given_back_and_nothing_forgiven() {
         limiter.acquire(&plans, premium()).cost(500).await.unwrap();
         usage.settle(actual).await.unwrap();
         assert_eq!(limiter.remaining(&plans, premium()).await.unwrap(), 1000 - spent, "{actual}");
-        // It stays a row of the new plan's: the next one finds that too.
+        // The row keeps the new plan, also for the next settlement.
         other.refund().await.unwrap();
         assert_eq!(limiter.remaining(&plans, premium()).await.unwrap(), 1000 - spent, "{actual}");
     }
@@ -131,7 +129,7 @@ async fn a_response_after_a_change_of_plan_gives_nothing_back() {
     let (limiter, _clock) = limiter();
     let plan = |req: &Parts| if req.uri.path() == "/201" { premium() } else { Subject::new("team") };
     let layer = RateLimitLayer::new(plans(), plan).limiter(&limiter).with_receipt();
-    let other = told(&layer);
+    let other = status_from_path(&layer);
     let service = behind(&layer.on_response(|_| OnResponse::Refund), move |_| {
         let other = other.clone();
         async move {

@@ -19,7 +19,11 @@ fn t09_keys_that_meet_under_one_secret_scatter_under_another() {
     }
     let largest = bucket_sizes.values().max().copied();
     // The chance that one of 256 buckets gets more than 64 keys at random is below 10^-15.
-    assert!(largest <= Some(64) && bucket_sizes.len() as u64 > BUCKETS * 9 / 10, "{largest:?} keys in the largest of {} buckets", bucket_sizes.len());
+    assert!(
+        largest <= Some(64) && bucket_sizes.len() as u64 > BUCKETS * 9 / 10,
+        "{largest:?} keys in the largest of {} buckets",
+        bucket_sizes.len()
+    );
 }
 
 #[test]

@@ -91,7 +91,11 @@ fn point_11_no_page_or_example_counts_by_a_credential_without_saying_what_checke
             faults.extend(unverified(&text).into_iter().map(|line| format!("{name}: {line}")));
         }
     }
-    assert!(faults.is_empty(), "clients can invent these keys; add a comment with "checked" that names what verified them:\n{}", faults.join("\n"));
+    assert!(
+        faults.is_empty(),
+        "clients can invent these keys; add a comment with the word `checked` that names what verified them:\n{}",
+        faults.join("\n")
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! How many may wait at once.
+//! The maximum number of waiting calls.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -23,13 +23,13 @@ async fn who_finds_no_place_is_denied_at_once() {
 
     let denied = response_at_once(&service, 4).await.unwrap();
     assert_eq!((denied.status().as_u16(), denied.body().is_refusal()), (429, true));
-    // It would fit at once in 0.4 s, when all promised turns have come; a header has whole seconds.
+    // It would fit in 0.4 s, after all reservations are due; the header has whole seconds.
     assert_eq!(denied.headers()["retry-after"], "1");
     let denied = queue.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND).await;
     assert!(matches!(denied, Err(LimitError::Denied(_))), "{denied:?}");
     assert_eq!(queue.limiter.waiting(), 3);
 
-    // A turn that comes makes a place, and so does a client that leaves.
+    // A request that becomes due or is dropped makes room for another.
     queue.at(ms(100)).await;
     assert_eq!(queue.limiter.waiting(), 2);
     answers.push(send(&service, 5));
@@ -41,10 +41,10 @@ async fn who_finds_no_place_is_denied_at_once() {
     answers.push(send(&service, 6));
     settle().await;
     assert_eq!(queue.limiter.waiting(), 3);
-    for turn in 2..=4 {
-        queue.at(ms(100 * turn)).await;
+    for slot in 2..=4 {
+        queue.at(ms(100 * slot)).await;
     }
-    let expected = [0, 1, 2, 3, 6].into_iter().zip((0..).map(|turn| ms(100 * turn))).collect::<Vec<_>>();
+    let expected = [0, 1, 2, 3, 6].into_iter().zip((0..).map(|slot| ms(100 * slot))).collect::<Vec<_>>();
     assert_eq!((queue.passed(), queue.limiter.waiting()), (expected, 0));
 }
 
@@ -61,7 +61,7 @@ async fn without_a_place_what_fits_at_once_goes_on() {
     assert!(queue.limiter.acquire(&SEARCH, 9).wait_up_to(SECOND).await.is_ok());
 }
 
-/// Places are the limiter's: whoever shares it shares them, by whatever key, policy or way of waiting.
+/// The maximum applies to the limiter: all layers, calls, keys and policies on it share it.
 #[tokio::test]
 async fn layers_and_calls_on_one_limiter_share_its_places() {
     const SLOW: Policy = Policy::new("slow", Quota::token_bucket(1, MINUTE).unlimited_reservations());
@@ -85,11 +85,11 @@ async fn nobody_waits_where_there_are_no_places() {
     let service = layer.layer(queue.inner());
     assert_eq!(at_once(&service, 0).await.unwrap(), 200);
     assert_eq!(at_once(&service, 1).await.unwrap(), 429);
-    // Nothing was promised either.
+    // No reservation was made either.
     assert_eq!(queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap().delay(), ms(100));
 }
 
-/// Found while this was written: whoever found no place took one for a moment, which whoever came then missed.
+/// Regression: a call that was denied for lack of a place was briefly counted as waiting, and could deny another.
 #[test]
 fn those_who_find_no_place_take_none() {
     let queue = Queue::with(0);
@@ -106,7 +106,7 @@ fn those_who_find_no_place_take_none() {
     });
 }
 
-/// With the machine's clock and timer, and clients that leave at any moment.
+/// Uses the system clock and timer, with clients that disconnect at any time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn on_many_threads_every_place_comes_back() {
     const FAST: Policy = Policy::new("fast", Quota::token_bucket(1000, SECOND).capacity(1).unlimited_reservations());
