@@ -53,7 +53,7 @@ async fn at_its_turn_it_waits_for_the_inner_service_and_then_goes_on() {
     queue.at(Duration::ZERO).await;
     let busy = Arc::clone(&permits).try_acquire_owned().unwrap();
     queue.at(ms(100)).await;
-    // Its turn has come, so it no longer waiting_call for that.
+    // The request is due, so it no longer counts as waiting.
     assert_eq!((queue.passed().len(), queue.limiter.waiting()), (1, 1));
     queue.at(ms(170)).await;
     assert_eq!(queue.passed().len(), 1);
