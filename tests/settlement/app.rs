@@ -48,7 +48,6 @@ pub(crate) fn status_from_path(
     }))
 }
 
-/// Sends one request to `path` and returns the status.
 pub(crate) async fn ask<S, R>(service: &S, path: &str) -> u16
 where
     S: Service<Request<()>, Response = Response<R>, Error = Infallible> + Clone,

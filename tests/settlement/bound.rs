@@ -1,9 +1,8 @@
-//! The bound a quota admits over every interval, in exact integer arithmetic.
+//! The most a quota admits over every interval, in exact integer arithmetic.
 
 use tollgate::Quota;
 use tollgate::algorithm::{Algorithm, Micros};
 
-/// Tokens admitted at an instant and actually used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Used {
     pub(crate) at: Micros,
@@ -11,7 +10,7 @@ pub(crate) struct Used {
     pub(crate) tokens: u64,
 }
 
-/// Checks that every interval between two admissions admits at bound the capacity plus the tokens refilled meanwhile.
+/// Checks that every interval between two admissions admits at most the capacity plus the tokens refilled meanwhile.
 pub(crate) fn check(quota: &Quota, used: &[Used]) -> Result<(), String> {
     let period = quota.period().as_micros() as i128;
     let micros = |at: Micros| i128::from(at.get());

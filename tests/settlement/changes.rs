@@ -72,7 +72,7 @@ async fn after_a_reset_nothing_is_given_back_and_more_is_the_difference() {
     }
 }
 
-/// A reset cannot be detected once as much has been spent again as before the charge. The refund is at max_refund the charge.
+/// A reset is not detected once as much has been spent again. The refund is still at most the charge.
 #[tokio::test]
 async fn long_after_a_reset_a_charge_gives_back_no_more_than_its_own() {
     for (actual, max_refund) in [(0, 1000), (300, 700), (1000, 0)] {
@@ -106,7 +106,6 @@ async fn after_a_change_of_plan_nothing_is_given_back_and_nothing_forgiven() {
         limiter.acquire(&plans, premium()).cost(500).await.unwrap();
         usage.settle(actual).await.unwrap();
         assert_eq!(limiter.remaining(&plans, premium()).await.unwrap(), 1000 - spent, "{actual}");
-        // The row keeps the new plan, also for the next settlement.
         other.refund().await.unwrap();
         assert_eq!(limiter.remaining(&plans, premium()).await.unwrap(), 1000 - spent, "{actual}");
     }

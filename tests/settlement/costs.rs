@@ -11,7 +11,6 @@ use tollgate::{RateLimitLayer, Rule};
 use crate::app::{ANOTHER, CALLS, TEN, TOKENS, ask, left, status_from_path, team};
 use crate::client::{hello, limiter, serve};
 
-/// The cost in the header `x-cost`.
 fn by_header(req: &Parts) -> u64 {
     req.headers.get("x-cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())
 }
@@ -37,7 +36,6 @@ async fn a_cost_comes_from_an_extension_of_a_layer_outside() {
     });
     assert_eq!(serve(hello().layer(limits.clone()).layer(Extension(Estimate(700)))).await.get().await.status, 200);
     assert_eq!(left(&limiter, &TOKENS).await, 9300);
-    // An inner layer inserts the extension too late.
     assert_eq!(serve(hello().layer(Extension(Estimate(700))).layer(limits)).await.get().await.status, 200);
     assert_eq!(left(&limiter, &TOKENS).await, 9299);
 }

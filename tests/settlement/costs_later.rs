@@ -43,7 +43,6 @@ async fn the_service_is_not_called_before_the_cost_is_known() {
     assert_eq!((calls.load(Ordering::Relaxed), left(&limiter, &TEN).await), (1, 3));
 }
 
-/// It holds no tokens, no permit of the service and no waiter.
 #[tokio::test]
 async fn a_request_of_which_the_cost_never_comes_holds_nothing_when_it_is_dropped() {
     const RESERVABLE: Policy = Policy::new("turns", Quota::token_bucket(10, MINUTE).max_reserved(10));

@@ -23,7 +23,6 @@ async fn a_debt_is_paid_back_by_time_exactly() {
     clock.advance(MICRO);
     assert!(limiter.try_limit(&TOKENS, "team").await.unwrap().is_allowed());
     assert!(!limiter.try_limit(&TOKENS, "team").await.unwrap().is_allowed());
-    // The bucket is full after exactly an hour.
     clock.advance(HOUR - MICRO);
     assert_eq!(left(&limiter, &TOKENS).await, 9_999);
     clock.advance(MICRO);
@@ -53,7 +52,6 @@ async fn a_debt_refuses_the_next_request_with_the_time_that_it_takes() {
     });
     assert_eq!(ask(&service, "/").await, 200);
     for _ in 0..5 {
-        // A refused request does not add debt.
         assert_eq!(ask(&service, "/").await, 429);
     }
     clock.advance(36 * SECOND - MICRO);
@@ -74,7 +72,6 @@ async fn a_response_can_make_debts_and_forget_them() {
     let (one, service) = (limiter.acquire(&TEN, "team").hold().await.unwrap(), status_from_path(&layer));
     assert_eq!((ask(&service, "/202").await, ask(&service, "/205").await), (202, 429));
     assert_eq!(limiter.try_limit(&TEN, "team").await.unwrap().retry_after(), Some(17 * 6 * SECOND));
-    // Refunding a charge made before the settlement reduces the debt.
     one.cancel().await.unwrap();
     assert_eq!(limiter.try_limit(&TEN, "team").await.unwrap().retry_after(), Some(16 * 6 * SECOND));
 }

@@ -16,7 +16,6 @@ use crate::answer::Answer;
 use crate::app::{TEN, team};
 use crate::client::{hello, limiter, serve};
 
-/// A backend that is unavailable.
 #[derive(Debug)]
 struct Down;
 
@@ -77,7 +76,6 @@ async fn served(limiter: &RateLimiter) -> Answer {
     last
 }
 
-/// The response of a layer.
 async fn by_layer(limiter: &RateLimiter) -> Answer {
     let mut answer = serve(hello().layer(RateLimitLayer::new(TEN, team).limiter(limiter))).await.get().await;
     answer.headers.remove("date");
@@ -135,6 +133,5 @@ async fn a_charge_in_hand_is_denied_in_the_same_words() {
     limiter.hold_all(charges()).await.unwrap().into_receipt();
     let refused = limiter.hold_all(charges()).await.unwrap_err();
     assert_eq!(refused.to_string(), "rate limit exceeded: \"shut\"; retry after 1s");
-    // The charge that fits is not made either.
     assert_eq!(limiter.remaining(&TEN, "team").await.unwrap(), 9);
 }

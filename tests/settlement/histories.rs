@@ -19,7 +19,6 @@ enum Action {
     Charge(u64),
     /// Settles an open charge, by index, at this cost.
     Settle(usize, u64),
-    /// Refunds an open charge, by index.
     Refund(usize),
     /// Settles a charge that is already settled.
     Again(usize, u64),
@@ -49,11 +48,9 @@ fn cases(cases: u32) -> ProptestConfig {
     config
 }
 
-/// A charge that is not yet settled.
 struct Charged {
     usage: Receipt,
     cost: u64,
-    /// The index in the list of used tokens.
     index: usize,
 }
 
@@ -107,7 +104,6 @@ fn a_hundred() -> impl Strategy<Value = Policy> {
 proptest! {
     #![proptest_config(cases(4000))]
 
-    /// The order in which concurrent charges are settled does not matter.
     #[test]
     fn without_a_refill_the_balance_is_the_sum_of_true_costs(
         policy in a_hundred(),

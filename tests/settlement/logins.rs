@@ -46,16 +46,13 @@ async fn assert_limit_holds(layer: RateLimitLayer) {
     let client = serve(form.layer(layer.limiter(&limiter))).await;
     assert_eq!(guess_all(client).await, (5, GUESSES - 5));
     assert_eq!(reached.load(Ordering::Relaxed), 5);
-    // The right password is refused too, without being checked, while the limit is used up.
     assert_eq!(guess(client, "right").await, 429);
     assert_eq!(reached.load(Ordering::Relaxed), 5);
 
-    // The right password resets the limit.
     clock.advance(HOUR / 5);
     assert_eq!(guess(client, "right").await, 200);
     let left = async || limiter.remaining(&LOGIN, std::net::IpAddr::from([127, 0, 0, 1])).await.unwrap();
     assert_eq!(left().await, 5);
-    // Wrong guesses count again.
     assert_eq!((guess(client, "wrong").await, left().await), (401, 4));
     assert_eq!(guess_all(client).await, (4, GUESSES - 4));
     assert_eq!(reached.load(Ordering::Relaxed), 11);

@@ -66,7 +66,7 @@ async fn a_rule_that_settles_leaves_the_others_alone() {
 
 #[tokio::test]
 async fn a_rule_that_is_skipped_settles_nothing_and_shifts_nothing() {
-    // Indices of charges and of rules differ when a rule is skipped.
+    // The index of a charge differs from that of its rule if an earlier rule is skipped.
     let calls = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&calls);
     let unless_200 = |req: &Parts| {
@@ -160,10 +160,8 @@ async fn a_request_that_is_refused_settles_nothing() {
     for (path, status) in [("/200", 200), ("/200", 429), ("/200", 429)] {
         assert_eq!(ask(&service, path).await, status);
     }
-    // Only for the allowed request, once for each charge.
     assert_eq!(calls.load(Ordering::Relaxed), 2);
     assert_eq!(spent(&limiter, [&ONE, &TEN, &CALLS]).await, [1, 1, 0]);
-    // A 429 of the inner service is settled like any response.
     limiter.reset(&ONE, "team").await.unwrap();
     assert_eq!(ask(&service, "/429").await, 429);
     assert_eq!(spent(&limiter, [&ONE, &TEN, &CALLS]).await, [0, 0, 0]);

@@ -13,7 +13,6 @@ use crate::app::{TEN, ask, behind, left, status_from_path, team};
 use crate::client::{limiter, serve};
 use crate::store::RemoteBackend;
 
-/// Calls every method of a receipt without charges.
 async fn use_all(usage: Receipt) -> StatusCode {
     assert_eq!(usage.decisions().iter().count(), 0);
     assert!(usage.is_settled() && usage.of("ten").is_none());

@@ -1,4 +1,4 @@
-//! A backend that simulates a network: operations take effect when called and are confirmed delay.
+//! A backend that simulates a network: operations take effect when called and are confirmed later.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -17,12 +17,10 @@ pub(crate) struct RemoteBackend {
     pub(crate) rows: MemoryBackend,
     /// The number of polls that return `Pending`.
     pub(crate) polls: usize,
-    /// Whether settlements and resets fail.
     pub(crate) fails: bool,
     pub(crate) log: Arc<Log>,
 }
 
-/// Counts of settlements and resets.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub(crate) begun: AtomicUsize,

@@ -95,7 +95,6 @@ async fn a_stream_that_is_cut_keeps_the_estimate() {
         stream.read_exact(&mut some).await.unwrap();
         assert!(some.starts_with(b"HTTP/1.1 200"));
         drop(stream);
-        // The server notices the disconnect later.
         let body_dropped = tokio::time::timeout(Duration::from_secs(20), body_dropped.recv()).await;
         assert!(body_dropped.expect("the body was not dropped within 20 seconds").is_none());
         assert_eq!(left(&limiter, &TOKENS).await, 10_000 - ESTIMATE, "after {sent}");

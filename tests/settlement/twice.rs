@@ -23,13 +23,11 @@ async fn a_charge_is_settled_once() {
     clone.refund().await.unwrap();
     assert_eq!(left(&limiter, &TOKENS).await, 9700);
 
-    // Settling at the charged cost also counts.
     let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
     usage.settle(1000).await.unwrap();
     usage.refund().await.unwrap();
     assert_eq!((usage.is_settled(), left(&limiter, &TOKENS).await), (true, 8700));
 
-    // A reset counts too, and also resets other charges.
     let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
     usage.reset().await.unwrap();
     usage.settle(1700).await.unwrap();
@@ -77,13 +75,11 @@ async fn each_charge_of_a_call_is_settled_for_itself() {
     assert!(usage.of("else").is_none() && tokens.of("calls").is_none() && tokens.of("tokens").is_some());
     tokens.settle(300).await.unwrap();
     assert_eq!((tokens.is_settled(), calls.is_settled(), usage.is_settled()), (true, false, false));
-    // Settles the remaining charge.
     usage.settle(20).await.unwrap();
     assert_eq!((left(&limiter, &TOKENS).await, left(&limiter, &CALLS).await), (9700, 480));
     assert!(usage.is_settled() && calls.is_settled());
 }
 
-/// The handler settles by its receipt before the response is evaluated.
 #[tokio::test]
 async fn what_the_handler_settled_the_response_only_resets() {
     let verdicts =
@@ -100,7 +96,6 @@ async fn what_the_handler_settled_the_response_only_resets() {
     }
 }
 
-/// The response settles before a receipt that a body may hold is used.
 #[tokio::test]
 async fn what_the_response_settled_the_handle_only_resets() {
     for (verdict, spent) in [

@@ -57,7 +57,6 @@ async fn on_one_http_2_connection() {
     passed.sort_unstable();
     passed.dedup();
     assert_eq!(passed.len(), LIMIT);
-    // Another connection from the same address is the same client.
     let mut other = http2(address).await;
     assert_eq!(other.send_request(connections::get(address, "/")).await.unwrap().status(), 429);
 }
@@ -73,7 +72,6 @@ async fn pipelined_on_one_http_1_connection() {
     stream.read_to_end(&mut bytes).await.unwrap();
     let text = String::from_utf8(bytes).unwrap();
     let statuses: Vec<_> = text.match_indices("HTTP/1.1 ").map(|(at, _)| &text[at + 9..at + 12]).collect();
-    // Responses are in the order of the requests.
     let expected: Vec<_> = (0..REQUESTS).map(|i| if i < LIMIT { "200" } else { "429" }).collect();
     assert_eq!(statuses, expected);
     assert_eq!(reached.load(Ordering::Relaxed), LIMIT);
@@ -88,7 +86,6 @@ async fn on_connections_of_both_kinds_at_once() {
         tasks.spawn(async move {
             let mut passed = 0;
             if i % 2 == 0 {
-                // A refusal does not close the connection.
                 let mut sender = http1(address).await;
                 for _ in 0..REQUESTS / 20 {
                     sender.ready().await.unwrap();

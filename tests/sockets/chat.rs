@@ -137,8 +137,7 @@ impl Client {
         Client(tonic::client::Grpc::new(endpoint.connect().await.unwrap()))
     }
 
-    /// Calls a method that streams `count` messages in its direction. Returns how count were received, and how the call
-    /// ended.
+    /// Calls a method that streams `count` messages in its direction. Returns how many were received, and the result.
     pub(crate) async fn call(&mut self, method: &'static str, count: usize) -> (usize, Result<(), Status>) {
         self.0.ready().await.unwrap();
         let path = PathAndQuery::from_static(method);

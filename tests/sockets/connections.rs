@@ -12,7 +12,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 use tollgate::{MemoryBackend, RateLimiter, clock::ManualClock};
 
-/// A limiter on a memory backend, and its manual clock.
 pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     let clock = ManualClock::new();
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
@@ -41,7 +40,6 @@ pub(crate) async fn http2(address: SocketAddr) -> http2::SendRequest<Full<Bytes>
     sender
 }
 
-/// Opens an HTTP/1.1 connection.
 pub(crate) async fn http1(address: SocketAddr) -> http1::SendRequest<Full<Bytes>> {
     let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let (sender, connection) = http1::handshake(stream).await.unwrap();

@@ -21,7 +21,6 @@ use crate::connections::listen;
 
 pub(crate) const METHOD: &str = "/test.Echo/Say";
 
-/// A codec that passes bytes through.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Raw;
 

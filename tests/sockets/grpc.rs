@@ -15,7 +15,6 @@ const THREE: Policy = Policy::new("three", Quota::token_bucket(3, MINUTE));
 #[tokio::test]
 async fn the_client_sees_resource_exhausted_and_when_to_come_back() {
     let (limiter, clock) = limiter();
-    // tonic provides the peer's address.
     let (address, echo) = serve(RateLimitLayer::new(THREE, key::client_ip()).limiter(&limiter)).await;
     let mut client = Client::connect(address).await;
     for left in [2, 1, 0] {
@@ -42,7 +41,6 @@ async fn the_client_sees_resource_exhausted_and_when_to_come_back() {
     assert_eq!(client.say("too early").await.unwrap_err().code(), Code::ResourceExhausted);
     clock.advance(Duration::from_millis(1));
     assert_eq!(client.say("in time").await.unwrap().into_inner(), "in time");
-    // Another connection from the same address is the same client.
     let mut other = Client::connect(address).await;
     assert_eq!(other.say("hello").await.unwrap_err().code(), Code::ResourceExhausted);
 }
@@ -85,7 +83,6 @@ async fn of_a_burst_on_one_channel_exactly_the_limit_passes() {
     let mut tasks = tokio::task::JoinSet::new();
     for i in 0..100 {
         tasks.spawn(async move {
-            // Some connections send several requests.
             let mut client = Client::connect(address).await;
             let mut codes = Vec::new();
             for _ in 0..if i % 10 == 0 { 3 } else { 1 } {

@@ -44,7 +44,6 @@ impl Body for WordsBody {
 }
 
 async fn words(request: Request<Incoming>) -> Result<Response<WordsBody>, Infallible> {
-    // The layer passes the request's body through unread.
     let body = request.into_body().collect().await.unwrap().to_bytes();
     Ok(Response::new(WordsBody(vec!["", " plain hyper", if body.is_empty() { "hello" } else { "thanks" }])))
 }
@@ -52,7 +51,6 @@ async fn words(request: Request<Incoming>) -> Result<Response<WordsBody>, Infall
 /// Serves until the test's runtime ends. `peer` returns the address to record for a connection.
 async fn serve(layer: RateLimitLayer, peer: fn(SocketAddr) -> Option<PeerAddr>) -> SocketAddr {
     let (listener, address) = listen().await;
-    // All connections use clones of one service.
     let service = layer.layer(service_fn(words));
     tokio::spawn(async move {
         loop {

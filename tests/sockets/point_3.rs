@@ -118,7 +118,6 @@ async fn point_3_every_message_of_a_stream_counts_and_a_denial_ends_it() {
         let status = end.unwrap_err();
         assert_eq!((count, status.code()), (received, Code::ResourceExhausted), "{method}");
         assert_eq!(Details::decode(status.details()).retry_delay, HOUR / 5);
-        // A unary call is one message of the same client.
         assert_eq!(client.call(UNARY, 1).await.1.unwrap_err().code(), Code::ResourceExhausted);
         clock.advance(HOUR);
         assert_eq!(client.call(UNARY, 1).await.0, 1);
@@ -141,7 +140,6 @@ async fn point_3_a_layer_for_grpc_refuses_streams_of_all_kinds_before_their_firs
         let (received, end) = client.call(method, 2).await;
         assert_eq!((received, end.unwrap_err().code()), (0, Code::ResourceExhausted), "{method}");
     }
-    // Only the messages of the allowed call count.
     assert_eq!(limiter.remaining(&MESSAGES, key::client_ip().key([127, 0, 0, 1].into())).await.unwrap(), 3);
 }
 

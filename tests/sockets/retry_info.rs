@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-/// The contents of `grpc-status-details-bin`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Details {
     pub(crate) code: u64,

@@ -45,7 +45,6 @@ async fn a_refusal_is_the_headers_alone() {
 
     for content_type in ["application/grpc", "application/grpc+proto"] {
         let answer = sender.send_request(call(address, content_type)).await.unwrap();
-        // The header block ends the stream.
         assert!(answer.body().is_end_stream());
         assert_eq!((answer.status().as_u16(), statuses(answer.headers())), (200, vec!["8"]));
         let headers = answer.headers().clone();
@@ -128,7 +127,6 @@ async fn grpc_web_is_answered_in_its_own_words() {
         ("application/grpc-web-text", "application/grpc-web-text"),
         ("application/grpc-web-text+proto; charset=utf-8", "application/grpc-web-text+proto"),
     ] {
-        // Browsers use either protocol.
         let answers = [
             one.send_request(call(address, content_type)).await.unwrap(),
             two.send_request(call(address, content_type)).await.unwrap(),

@@ -12,7 +12,6 @@ use tower::ServiceExt;
 
 use crate::answer::Answer;
 
-/// A limiter on a memory backend, and its manual clock at 2026-01-01T00:00:00Z.
 pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     let clock = ManualClock::new();
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
@@ -46,7 +45,6 @@ pub(crate) async fn status(app: &Router, user: &str) -> ReportedLimit {
     ReportedLimit::read(&text(&answer))
 }
 
-/// The list of limits that `/rate-limit` returns to this user.
 pub(crate) async fn statuses(app: &Router, user: &str) -> Vec<ReportedLimit> {
     let answer = call(app, "GET /rate-limit", &[&format!("x-user: {user}")]).await;
     assert_eq!(answer.status, 200, "{}", text(&answer));

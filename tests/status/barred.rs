@@ -32,7 +32,6 @@ async fn a_block_is_told_until_the_microsecond_at_which_it_ends() {
         assert_eq!(reported.not_before, Some(reported.now + 90_000_001.0));
         assert_eq!(reported.spent, reported.capacity, "a blocked caller has no tokens left");
         assert_eq!(status(&app, "grace").await.not_before, None);
-        // Reading the status does not prolong the block.
         clock.advance(Duration::from_micros(90_000_000));
         assert_eq!(status(&app, "ada").await.not_before, Some(reported.now + 90_000_001.0));
         clock.advance(Duration::from_micros(1));
@@ -83,7 +82,6 @@ async fn looking_while_blocked_earns_no_longer_block() {
     for _ in 0..12 {
         call(&app, "POST /chat", &["x-user: ada"]).await;
     }
-    // Two denials so far. Reading the status does not count as a third.
     for _ in 0..100 {
         assert_eq!(status(&app, "ada").await.not_before, None);
     }

@@ -19,7 +19,6 @@ use crate::app::{call, status, text, user};
 
 static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 
-/// An unavailable backend.
 #[derive(Debug)]
 struct Broken;
 

@@ -107,7 +107,6 @@ async fn quotas_changed_while_running_are_told_at_once() {
     limiter.set_key_quota(&api, "ada".to_owned(), quota(3)).await.unwrap();
     assert_eq!(capacity().await, 3.0);
     assert_eq!(status(&app, "grace").await.capacity, 30.0);
-    // Three tokens fit the new capacity, and the fourth request is refused.
     for expected in [200, 200, 200, 429] {
         assert_eq!(chat(&app, "ada").await, expected);
     }
@@ -133,7 +132,6 @@ async fn who_is_not_limited_has_no_limits() {
         assert_eq!((answer.status, text(&answer)), (200, r#"{"limits":[],"now":1767225600000000}"#.to_owned()));
         assert_eq!(status(&app, "ada").await.capacity, 10.0);
     }
-    // A rule that skips the request is omitted.
     let some = RateLimitLayer::new(&API, |req: &Parts| user(req)).and(&DAILY, key::bearer().or_skip());
     let app = beside(&some.limiter(&limiter));
     assert_eq!(names(&statuses(&app, "ada").await), ["api"]);
@@ -152,7 +150,6 @@ async fn a_limit_that_is_not_enforced_is_not_told() {
     }
     assert_eq!(text(&call(&shadowed, "GET /rate-limit", &["x-user: ada"]).await), nothing);
 
-    // With a share of keys enforced, only the refused ones see the limit.
     let half = beside(&layer.enforce_share(0.5));
     let mut enforced = 0;
     for i in 0..40 {

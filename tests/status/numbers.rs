@@ -93,7 +93,6 @@ async fn windows_tell_where_they_begin() {
         let retry = limiter.try_check(&fixed, user.to_owned()).await.unwrap().retry_after().unwrap();
         assert_eq!((now + retry.as_micros() as f64 - start) % 60e6, 0.0);
     }
-    // Each key has its own boundaries.
     assert!(starts[0] != starts[1] && starts[1] != starts[2]);
     let sliding = Policy::new("sliding", Quota::sliding_window(10, MINUTE));
     let app = Router::new().route("/rate-limit", status::of(&limiter, &sliding, user));

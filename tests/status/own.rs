@@ -17,7 +17,6 @@ static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 #[derive(Clone)]
 struct User(&'static str);
 
-/// Inserts the user of the session, if there is one.
 async fn authenticate(mut request: Request, next: Next) -> axum::response::Response {
     let session = request.headers().get("authorization").map(|value| value.as_bytes());
     match session {
@@ -28,7 +27,6 @@ async fn authenticate(mut request: Request, next: Next) -> axum::response::Respo
     next.run(request).await
 }
 
-/// An application in which Ada has spent seven tokens.
 async fn app() -> (Router, RateLimiter) {
     let (limiter, _clock) = limiter();
     limiter.acquire(&API, "ada").cost(7).await.unwrap();

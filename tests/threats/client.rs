@@ -29,7 +29,6 @@ pub(crate) fn limiter() -> (RateLimiter, Arc<MemoryBackend>, ManualClock) {
     (RateLimiter::new(Arc::clone(&backend)), backend, clock)
 }
 
-/// The service behind the limits.
 pub(crate) fn hello() -> Router {
     Router::new().route("/", any(|| async { "hello" }))
 }
@@ -63,7 +62,6 @@ pub(crate) async fn send(app: &Router, request: Request) -> Answer {
     Answer::read(response).await
 }
 
-/// Sends `GET path` from `peer`.
 pub(crate) async fn get(app: &Router, peer: &str, path: &str) -> Answer {
     let mut request = request::<&str, &str>(peer, &[]);
     *request.uri_mut() = path.parse().expect("a URI");

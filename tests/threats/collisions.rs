@@ -59,7 +59,6 @@ proptest! {
     }
 }
 
-/// Moves the last byte of the first part to the front of the second.
 fn moved(parts: &(Vec<u8>, Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let (mut a, mut b, c) = parts.clone();
     if a.len() > 1 {
@@ -114,7 +113,6 @@ async fn t05_the_same_text_from_another_source_is_another_caller() {
     assert_eq!(status(&app, &[("x-id", b"7")]).await, 200);
     assert_eq!(status(&app, &[("x-api-key", b"7")]).await, 200);
     assert_eq!(status(&app, &[("x-api-key", &[198, 51, 100, 100])]).await, 200);
-    // Each of them was counted.
     assert_eq!(status(&app, &[]).await, 429);
     assert_eq!(status_of_user(&app, "7").await, 429);
     assert_eq!(status(&app, &[("x-api-key", b"7")]).await, 429);

@@ -68,7 +68,6 @@ async fn t22_a_denied_body_names_the_policy_and_nobody() {
     for part in ["ada", "example.com", "198.51", "198, 51"] {
         assert!(!denied.shows(part.as_bytes()), "{part}");
     }
-    // The digest of the key must not appear either.
     let by = (String::from("ada@example.com"), std::net::IpAddr::from([198, 51, 100, 77]));
     let digest = format!("{:?}", limiter.digest(Some(&tollgate::Key::from(by))));
     assert!(!denied.shows(digest.as_bytes()) && !denied.shows(&digest.as_bytes()[..16]));
@@ -143,7 +142,6 @@ async fn t28_no_refusal_is_stored() {
                 assert!(answer.status == status || answer.headers.contains_key("grpc-status"), "{}", answer.status);
                 assert_eq!(answer.headers["cache-control"], "no-store", "{status} {family:?} {content_type}");
             }
-            // An allowed response belongs to the service, which sets its own caching headers.
             let allowed = hello().layer(RateLimitLayer::new(ONE, key::global()).headers(family));
             let answer = send(&allowed, request::<&str, &str>("::1", &[])).await;
             assert!(answer.status == 200 && !answer.headers.contains_key("cache-control"));

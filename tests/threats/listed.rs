@@ -138,14 +138,12 @@ fn has_test(target: &str, path: &str) -> bool {
     })
 }
 
-/// Whether the browser package has a test with this file and name.
 fn has_client_test(path: &str) -> bool {
     let Some((file, name)) = path.split_once(' ') else { return false };
     fs::read_to_string(root().join(format!("client/tests/{file}.test.ts")))
         .is_ok_and(|text| text.contains(&format!("\ntest('{name}',")))
 }
 
-/// The name of the function that starts on this line.
 fn function(line: &str) -> Option<&str> {
     let line = line.trim_start().strip_prefix("async ").unwrap_or(line.trim_start());
     line.strip_prefix("fn ")?.split('(').next()

@@ -66,7 +66,6 @@ async fn t18_a_header_does_not_change_the_method() {
             assert_eq!(status(&app, "POST", &[(name, method)]).await, 429);
         }
     }
-    // The header does not charge the other method either.
     assert_eq!(status(&app, "GET", &[("x-http-method-override", "POST")]).await, 200);
     // Methods that the route does not serve are charged to the default policy and get 405.
     for method in ["TRACE", "OPTIONS", "post", "PUT"] {

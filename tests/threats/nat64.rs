@@ -24,7 +24,6 @@ async fn point_10_ipv4_clients_behind_nat64_have_a_bucket_each() {
     for host in 0..100 {
         assert_eq!(status(&app, &format!("64:ff9b::203.0.113.{host}")).await, 200, "{host}");
     }
-    // The same client without the translator shares the bucket.
     for host in 0..100 {
         assert_eq!(status(&app, &format!("203.0.113.{host}")).await, 429, "{host}");
         assert_eq!(status(&app, &format!("64:ff9b::203.0.113.{host}")).await, 429, "{host}");
@@ -98,7 +97,6 @@ fn point_10_prefixes_of_an_operator_are_mapped_in_every_length_of_rfc_6052() {
         assert_eq!(clients.resolve(&parts::<&str, &str>(address, &[])), "192.0.2.33".parse().ok(), "{prefix}");
         let other = "2001:db9::1";
         assert_eq!(clients.resolve(&parts::<&str, &str>(other, &[])), other.parse().ok(), "{prefix}");
-        // A proxy behind the translator, and a client that the proxy reports.
         let behind = clients.trust(["192.0.2.32/28"]);
         assert_eq!(behind.resolve(&parts(address, &[("x-forwarded-for", address)])), "192.0.2.33".parse().ok());
         assert_eq!(behind.resolve(&parts(address, &[("x-forwarded-for", ADA)])), ADA.parse().ok(), "{prefix}");

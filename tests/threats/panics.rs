@@ -102,7 +102,6 @@ async fn t30_a_panic_in_a_closure_harms_no_other_request() {
         for _ in 0..3 {
             panics(&app).await;
         }
-        // The panics spent nothing.
         for expected in [200, 200, 200, 429] {
             assert_eq!((place, status(&app, &[]).await), (place, expected));
         }

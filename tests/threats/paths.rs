@@ -125,7 +125,6 @@ async fn t17_ten_thousand_paths_are_one_row_a_policy() {
         assert!([200, 404, 429].contains(&status), "{path} got status {status}");
     }
     assert_eq!(backend.len(), 2);
-    // Paths that match no route share one row.
     assert_eq!(limiter.remaining(&DEFAULT, PEER.parse::<std::net::IpAddr>().unwrap()).await.unwrap(), 1_000_000 - 7500);
 }
 

@@ -62,7 +62,6 @@ async fn t26_a_refused_request_is_not_read_and_the_service_not_called() {
         }
         assert_eq!(called.load(Ordering::Relaxed), 1);
     }
-    // The body is not read either when the key is missing.
     let app = Router::new()
         .route("/", post(|_body: Bytes| async {}))
         .layer(RateLimitLayer::new(ONE, key::header("x-missing").or_reject()));

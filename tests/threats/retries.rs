@@ -95,7 +95,6 @@ async fn t25_jitter_spreads_and_is_bounded() {
         delays.push(ask(&app, 1).await.retry_after());
     }
     assert!(delays.iter().all(|delay| (60..=90).contains(delay)), "{delays:?}");
-    // 2,000 draws from 30 seconds: each third gets its share.
     for range in [60..=70, 71..=80, 81..=90] {
         assert!(delays.iter().filter(|delay| range.contains(*delay)).count() > 400, "{range:?}");
     }

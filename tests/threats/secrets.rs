@@ -61,7 +61,6 @@ async fn t07_no_answer_status_or_description_shows_the_credential() {
         let layer = RateLimitLayer::new(ONE, by).limiter(&limiter).with_status().on_refusal({
             let seen = Arc::clone(&seen);
             move |refusal: &Refusal<'_>| {
-                // What a service might log.
                 let text = format!("{refusal:?} {refusal:#?} {} {:?}", refusal.message(), refusal.decisions());
                 seen.lock().unwrap().push_str(&text);
                 refusal.default_response()

@@ -126,7 +126,7 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
         (forwarded(), PROXY, &[("forwarded", "for=6.6.6.6, for=_hidden, for=10.0.0.2")], "10.0.0.2"),
         (forwarded(), PROXY, &[("forwarded", "for=6.6.6.6, for=203.0.113.9;for=7.7.7.7")], PROXY),
         (forwarded(), PROXY, &[("forwarded", "for=6.6.6.6, garbage")], PROXY),
-        // A client inside a trusted network.
+        // A client inside a trusted network keeps its address.
         (behind_proxies(), PROXY, &[(xff, "10.9.9.9")], "10.9.9.9"),
         // Hops count from the right; the peer is the client if entries are missing or the entry is not an address.
         (hops(1), "198.51.100.1", &[(xff, "6.6.6.6, 203.0.113.9")], CLIENT),

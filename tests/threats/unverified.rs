@@ -16,7 +16,6 @@ use crate::client::{ONE, hello, limiter, request, send};
 async fn point_11_invented_tokens_get_past_a_pair_and_not_past_a_rule_by_address() {
     let address = Policy::new("address", Quota::token_bucket(10, MINUTE));
     let pair = RateLimitLayer::new(ONE, key::bearer().and(key::client_ip()));
-    // As on the page about keys.
     let rules = RateLimitLayer::new(ONE, key::bearer().or_skip()).and(address, key::client_ip());
     let mut admitted = Vec::new();
     for layer in [pair, rules] {
@@ -72,7 +71,6 @@ async fn point_11_blocks_without_keys_keep_out_the_attacker_and_not_the_account(
 /// The extractors of unverified client input, as spelled in pages, examples and doc comments.
 const UNVERIFIED: [&str; 3] = ["key::header(", "key::bearer()", "key::cookie("];
 
-/// Files about these extractors.
 const EXEMPT_FILES: [&str; 3] = ["src/middleware/key/mod.rs", "src/middleware/key/request.rs", "src/docs/mistakes.md"];
 
 #[test]

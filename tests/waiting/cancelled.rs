@@ -23,7 +23,6 @@ async fn who_comes_after_the_last_ten_left_gets_the_first_of_their_turns() {
     let layer = RateLimitLayer::new(SEARCH.clone(), key::global()).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
     let mut answers: Vec<_> = (1..=20).map(|number| send(&service, number)).collect();
-    // Ten clients leave between two due times.
     for time in [0, 100, 200, 300, 333] {
         queue.at(ms(time)).await;
     }
@@ -77,7 +76,6 @@ async fn turns_before_one_that_somebody_holds_are_forfeited() {
     }
     turns.drain(..9).for_each(drop);
     assert_eq!(hold().await.unwrap().delay(), ms(1100));
-    // Dropping the newest loses nothing more.
     drop(turns);
     assert_eq!(hold().await.unwrap().delay(), ms(1000));
 }
@@ -136,7 +134,6 @@ async fn several_charges_in_hand_go_back_together() {
     let again = queue.limiter.hold_all(charges()).await.unwrap();
     assert_eq!(again.delay(), ms(100));
 
-    // If one charge does not fit, neither is made.
     let refused = queue.limiter.hold_all([Charge::new(&SEARCH, 7).reserve(), Charge::new(&DAILY, 7).cost(71)]).await;
     assert!(matches!(refused, Err(LimitError::Denied(_))), "{refused:?}");
     assert_eq!(queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap().delay(), ms(200));

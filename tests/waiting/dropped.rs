@@ -49,9 +49,7 @@ enum Reached {
     /// The backend has not yet decided, so nothing can be refunded.
     Deciding,
     Waiting,
-    /// The inner service was called, so the charge stays.
     Work,
-    /// The response refunded the charge.
     Refunded,
 }
 
@@ -69,7 +67,6 @@ impl Trial {
         Trial { begin: clock.now(), clock, limiter }
     }
 
-    /// Polls `future` at these instants; returns whether it completed.
     fn poll(&self, future: &mut Pin<Box<dyn Future<Output = ()> + '_>>, at: &[Duration], step: impl Fn(usize)) -> bool {
         at.iter().enumerate().any(|(i, instant)| {
             self.clock.set(self.begin + *instant);
@@ -106,7 +103,6 @@ async fn a_response_leaks_no_place_no_permit_and_no_turn() {
                 break;
             }
         }
-        // The test reached every state.
         assert_eq!(seen.contains(&Reached::Deciding), deciding > 0, "{seen:?}");
         assert!(seen.contains(&Reached::Waiting) && seen.contains(&Reached::Work), "{seen:?}");
         assert_eq!(seen.last(), Some(&if refund { Reached::Refunded } else { Reached::Work }));

@@ -11,13 +11,15 @@ use crate::random::{begin, cases, history, tiny};
 proptest! {
     #![proptest_config(cases(3000))]
 
-    /// Edge cases: periods of microseconds, capacities from 0 to 5.
     #[test]
-    fn turns_of_small_quotas_come_when_promised(quota in with_reservations(tiny()), begin in begin(), raws in history(40)) {
+    fn turns_of_small_quotas_come_when_promised(
+        quota in with_reservations(tiny()),
+        begin in begin(),
+        raws in history(40),
+    ) {
         History::new(quota, begin).play(&raws)?;
     }
 
-    /// Realistic quotas.
     #[test]
     fn turns_come_when_promised_and_whoever_leaves_costs_nobody_theirs(
         quota in with_reservations(common()),

@@ -27,14 +27,12 @@ pub(crate) struct History {
     clock: ManualClock,
     limiter: RateLimiter,
     model: Model,
-    /// All granted charges, in order.
     charges: Vec<Granted>,
     waiters: Vec<Waiter>,
     /// The ids of the woken waiters, in order.
     woken: Arc<Mutex<Vec<usize>>>,
 }
 
-/// A charge as the model sees it.
 struct Granted {
     at: i128,
     turn: Turn,
@@ -43,7 +41,6 @@ struct Granted {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
-    /// The request continued or still waits.
     Kept,
     /// Cancelled as the last reservation, as if it had never been granted.
     Vanished,
@@ -129,7 +126,6 @@ impl History {
             (Answer::Allow, Poll::Ready(true)) => 0,
             (Answer::Reserve(delay), Poll::Pending) => delay,
             (Answer::Deny(_), Poll::Ready(false)) => {
-                // It would also have been denied if all departed requests had stayed.
                 let without_departures = self.model.answer(&self.row(|_| true), at, &ask);
                 prop_assert!(matches!(without_departures, Answer::Deny(_)), "denied because others left before");
                 return Ok(());

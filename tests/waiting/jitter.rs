@@ -18,7 +18,6 @@ async fn jitter_is_on_top_of_the_turn_and_never_more_than_asked_for() {
     let service = layer.wait_up_to(5 * SECOND).wait_jitter(ms(400)).layer(queue.inner());
     let answers: Vec<_> = (0..200).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
-    // Requests that fit immediately do not wait.
     assert_eq!((queue.passed().len(), queue.limiter.waiting()), (100, 100));
     while let Some(wake) = queue.next_wake() {
         queue.at(wake).await;
@@ -28,12 +27,10 @@ async fn jitter_is_on_top_of_the_turn_and_never_more_than_asked_for() {
     }
     let delays: Vec<Duration> = queue.passed()[100..].iter().map(|(_, instant)| *instant - SECOND).collect();
     assert!(delays.iter().all(|delay| *delay <= ms(400)), "{delays:?}");
-    // Spread over the whole range, independently.
     assert!(delays.iter().any(|delay| *delay < ms(100)) && delays.iter().any(|delay| *delay > ms(300)), "{delays:?}");
     assert!(delays.iter().collect::<BTreeSet<_>>().len() > 50, "{delays:?}");
 }
 
-/// Jitter does not change due times, neither a request's own nor those of later requests.
 #[tokio::test]
 async fn jitter_moves_no_turn() {
     const SPACED: Policy = Policy::new("spaced", crate::queue::SPACED);

@@ -67,7 +67,6 @@ async fn point_4_a_request_that_waits_for_less_than_the_pause_is_refused_and_not
         statuses.push(answer.await.unwrap().unwrap());
     }
     assert_eq!((statuses, queue.passed().len()), (vec![200, 429, 429, 429, 429], 1));
-    // The reservations of refused requests are free again.
     queue.at(2 * SECOND).await;
     assert_eq!(at_once(&service, 5).await, Ok(200));
 }
@@ -88,12 +87,10 @@ async fn point_4_new_requests_wait_for_the_end_of_a_pause_if_they_may_and_spend_
     let denied = limiter.try_check(&REMOTE, 7).await.unwrap();
     assert_eq!((denied.reason(), denied.retry_after(), denied.denied_rule()), (Reason::Blocked, Some(ms(500)), None));
     assert!(limiter.acquire(&REMOTE, 7).wait_up_to(ms(499)).await.is_err());
-    // A pause does not hide the error of a quota without reservations.
     static NO_RESERVATIONS: Policy = Policy::new("no turns", Quota::token_bucket(10, SECOND));
     limiter.pause(&NO_RESERVATIONS, 7, SECOND).await.unwrap();
     let mistaken = limiter.acquire(&NO_RESERVATIONS, 7).wait_up_to(2 * SECOND).await;
     assert!(matches!(mistaken, Err(LimitError::NoReservations(_))));
-    // Another key, and the same key under another policy, are not paused.
     assert!(limiter.try_check(&REMOTE, 8).await.unwrap().is_allowed());
     static OTHER: Policy = Policy::new("other", SPACED);
     assert!(limiter.try_check(&OTHER, 7).await.unwrap().is_allowed());
@@ -105,7 +102,7 @@ async fn point_4_new_requests_wait_for_the_end_of_a_pause_if_they_may_and_spend_
     for answer in answers {
         assert_eq!(answer.await.unwrap(), Ok(200));
     }
-    // Two fit at the end of the pause, the third waiting_calls for its reservation, and the fourth is denied.
+    // Two fit at the end of the pause, the third waits until it is due, and the fourth is denied.
     let mut denied = 0;
     for call in calls {
         denied += u64::from(call.await.unwrap().is_err());
@@ -173,7 +170,6 @@ async fn point_4_a_reservation_that_is_waited_for_is_held_and_charged_once() {
     queue.at(ms(1100)).await;
     assert_eq!(limiter.remaining(&REMOTE, 7).await.unwrap(), 1, "charged only once");
     assert_eq!(limiter.remaining(&REMOTE, 8).await.unwrap(), 1, "not charged while its call is held");
-    // A call dropped while it is held refunds nothing, because it was not charged.
     let [held, other] = waiting_calls;
     let usage = held.await.unwrap().unwrap();
     assert!(!usage.is_settled());
@@ -182,7 +178,6 @@ async fn point_4_a_reservation_that_is_waited_for_is_held_and_charged_once() {
     queue.at(2 * SECOND).await;
     assert_eq!(limiter.remaining(&REMOTE, 9).await.unwrap(), 1);
 
-    // A reservation of a blocked key fails.
     let reservation = limiter.acquire(&REMOTE, 7).reserve().await.unwrap();
     limiter.block(Signal::key(7), SECOND).await.unwrap();
     assert!(matches!(reservation.wait().await, Err(LimitError::Denied(_))));

@@ -29,7 +29,6 @@ async fn who_finds_no_place_is_denied_at_once() {
     assert!(matches!(denied, Err(LimitError::Denied(_))), "{denied:?}");
     assert_eq!(queue.limiter.waiting(), 3);
 
-    // A request that becomes due or is dropped makes room for another.
     queue.at(ms(100)).await;
     assert_eq!(queue.limiter.waiting(), 2);
     answers.push(send(&service, 5));
@@ -85,7 +84,6 @@ async fn nobody_waits_where_there_are_no_places() {
     let service = layer.layer(queue.inner());
     assert_eq!(at_once(&service, 0).await.unwrap(), 200);
     assert_eq!(at_once(&service, 1).await.unwrap(), 429);
-    // No reservation was made either.
     assert_eq!(queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap().delay(), ms(100));
 }
 

@@ -78,7 +78,6 @@ async fn point_1_a_turn_that_is_dropped_stays_charged_unless_it_is_cancelled_or_
         assert_eq!(reservation.delay(), SECOND * seconds);
     }
     assert!(limiter.acquire(&EVEN, "ada").reserve().await.unwrap().cancel().await.unwrap());
-    // A wait that is dropped, and a result that is never received.
     drop(tokio::time::timeout(Duration::ZERO, limiter.acquire(&EVEN, "ada").reserve().await.unwrap().wait()).await);
     drop(limiter.acquire(&EVEN, "ada").reserve());
     let reservation = limiter.acquire(&EVEN, "ada").reserve_within(4 * SECOND).await.unwrap();
@@ -163,7 +162,6 @@ async fn point_3_a_wait_without_reservations_is_an_error() {
     let both = [Charge::new(&EVEN, "ada").reserve(), Charge::new(&LOGIN, "ada").reserve()];
     assert!(is_no_reservations(&limiter.hold_all(both).await.unwrap_err()));
     assert_eq!(limiter.remaining(&LOGIN, "ada").await.unwrap(), 5, "a failed call charged a token");
-    // The error is also returned where no call can wait.
     let crowded = RateLimiter::builder(MemoryBackend::new()).max_waiting(0).build();
     assert!(is_no_reservations(&crowded.acquire(&LOGIN, "ada").wait_up_to(MINUTE).await.unwrap_err()));
 }
@@ -176,7 +174,6 @@ async fn point_3_a_quota_set_at_run_time_turns_no_wait_into_an_error() {
     assert!(limiter.acquire(&EVEN, "ada").wait_up_to(MINUTE).await.is_ok());
     let denied = limiter.acquire(&EVEN, "ada").wait_up_to(MINUTE).await.unwrap_err();
     assert!(denied.denied().is_some(), "{denied}");
-    // A quota with reservations adds them to a policy without.
     limiter.set_quota(&LOGIN, Some(plain.max_reserved(2))).await.unwrap();
     limiter.limit(&LOGIN, "ada").await.unwrap();
     assert_eq!(limiter.acquire(&LOGIN, "ada").reserve().await.unwrap().delay(), HOUR);
@@ -202,7 +199,6 @@ async fn point_15_a_denial_has_its_wait_in_whole_seconds_and_milliseconds_rounde
     assert_eq!(wait().await, (333_334, Some(334), Some(1)));
     clock.advance(Duration::from_micros(333_333));
     assert_eq!(wait().await, (1, Some(1), Some(1)));
-    // Waiting that long succeeds.
     clock.advance(Duration::from_millis(1));
     limiter.limit(&FAST, "ada").await.unwrap();
 
@@ -221,7 +217,6 @@ async fn point_15_a_cancelled_turn_reports_whether_it_came_back() {
     // The first reservation is forfeited, the second is free again.
     assert_eq!(limiter.acquire(&EVEN, "ada").reserve().await.unwrap().delay(), 2 * SECOND);
 
-    // A single immediate charge is refunded; of several charges, one is forfeited.
     assert!(limiter.acquire(&LOGIN, "ada").cost(3).hold().await.unwrap().cancel().await.unwrap());
     let lost = limiter.hold_all([Charge::new(&LOGIN, "ada"), Charge::new(&EVEN, "eve").reserve()]).await.unwrap();
     limiter.acquire(&EVEN, "eve").reserve().await.unwrap().into_receipt();

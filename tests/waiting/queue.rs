@@ -46,7 +46,6 @@ impl Queue {
         Queue { begin: clock.now(), clock, limiter, passed: Arc::default() }
     }
 
-    /// The service behind the limit.
     pub(crate) fn inner(&self) -> RecordingService {
         RecordingService { clock: self.clock.clone(), begin: self.begin, passed: Arc::clone(&self.passed) }
     }
@@ -57,7 +56,6 @@ impl Queue {
         settle().await;
     }
 
-    /// The time of the next timer.
     pub(crate) fn next_wake(&self) -> Option<Duration> {
         self.clock.next_wake().map(|wake| wake.since(self.begin))
     }
@@ -111,12 +109,10 @@ pub(crate) fn request(number: u64) -> Request<u64> {
     Request::builder().uri(format!("/{number}")).body(number).unwrap()
 }
 
-/// The number in the path of a request.
 pub(crate) fn number(req: &Parts) -> u64 {
     req.uri.path()[1..].parse().unwrap()
 }
 
-/// Responds immediately and records each request.
 #[derive(Clone)]
 pub(crate) struct RecordingService {
     clock: ManualClock,

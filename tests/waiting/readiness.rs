@@ -16,7 +16,6 @@ use crate::queue::{Queue, RecordingService, SPACED, at_once, ms, number, request
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 
-/// The client of a request: the last digit of its number.
 fn client(req: &Parts) -> u64 {
     number(req) % 10
 }
@@ -53,13 +52,11 @@ async fn at_its_turn_it_waits_for_the_inner_service_and_then_goes_on() {
     queue.at(Duration::ZERO).await;
     let busy = Arc::clone(&permits).try_acquire_owned().unwrap();
     queue.at(ms(100)).await;
-    // The request is due, so it no longer counts as waiting.
     assert_eq!((queue.passed().len(), queue.limiter.waiting()), (1, 1));
     queue.at(ms(170)).await;
     assert_eq!(queue.passed().len(), 1);
     drop(busy);
     settle().await;
-    // It is late, but does not delay the next one.
     assert_eq!(queue.passed()[1..], [(10, ms(170))]);
     queue.at(ms(200)).await;
     assert_eq!(queue.passed()[2..], [(20, ms(200))]);
@@ -81,7 +78,6 @@ async fn without_an_inner_service_the_turn_goes_back() {
     broken.store(true, Ordering::Relaxed);
     queue.at(ms(100)).await;
     assert_eq!((fails.await.unwrap(), queue.limiter.waiting()), (Err("broken"), 0));
-    // The next request gets the unused reservation.
     broken.store(false, Ordering::Relaxed);
     assert_eq!(at_once(&service, 2).await, Ok(200));
     assert_eq!(queue.passed()[1..], [(2, ms(100))]);

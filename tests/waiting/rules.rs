@@ -15,7 +15,6 @@ const BUDGET: Policy = Policy::new("budget", Quota::fixed_window(3, MINUTE).star
 
 #[tokio::test]
 async fn of_several_rules_the_last_turn_counts() {
-    // The order of the rules does not matter.
     for [one, other] in [[SEARCH, SLOWER], [SLOWER, SEARCH]] {
         let queue = Queue::new();
         let layer = RateLimitLayer::new(one, key::global()).and(other, key::global());
@@ -39,7 +38,6 @@ async fn a_denial_by_one_rule_charges_nobody_and_leaves_nobody_waiting() {
     let _answers: Vec<_> = (0..3).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 2);
-    // The budget is spent and allows no reservations.
     assert_eq!(at_once(&service, 3).await, Ok(429));
     assert_eq!(queue.limiter.waiting(), 2);
     let slot = queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap();
@@ -90,7 +88,6 @@ async fn no_more_wait_than_may_be_reserved() {
     let _waiting: Vec<_> = (0..6).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
     assert_eq!(at_once(&service, 6).await, Ok(429));
-    // Another client has separate reservations.
     let _waiting: Vec<_> = (100..106).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 10);

@@ -57,7 +57,6 @@ async fn a_window_lets_them_in_by_the_boundary_in_their_order() {
     }
 }
 
-/// Uses the system clock and the runtime's timer.
 #[tokio::test]
 async fn in_real_time_they_go_on_a_tenth_of_a_second_apart_and_never_early() {
     let passed = Arc::new(Mutex::new(Vec::new()));
@@ -105,7 +104,6 @@ async fn a_large_request_amid_small_ones_goes_on_when_promised() {
     let passed = queue.passed();
     assert_eq!(passed.iter().find(|(number, _)| *number == 1000), Some(&(1000, due)));
     assert!(passed.iter().all(|(number, _)| *number <= 1000), "a later request overtook request 1000: {passed:?}");
-    // The requests behind it continue in order.
     for tick in 101..=300 {
         queue.at(ms(10 * tick)).await;
     }

@@ -19,7 +19,6 @@ use tower::{Layer, ServiceExt};
 
 use crate::queue::ms;
 
-/// Serves an application; returns its URL.
 async fn serve(app: Router) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -129,7 +128,6 @@ async fn point_4_one_429_of_a_server_holds_the_queue_until_its_retry_after() {
     let policy = Policy::new("theirs", Quota::token_bucket(RATE, SECOND).capacity(1).max_reserved(100));
     let layer =
         RateLimitLayer::new(policy, key::host()).wait_up_to(MINUTE).on_response(OnResponse::pause_on_retry_after);
-    // Requests to another server through the same layer are not held.
     let other_arrivals: Arc<Mutex<Vec<Instant>>> = Arc::default();
     let recorder = Arc::clone(&other_arrivals);
     let other = move || {
