@@ -110,7 +110,8 @@ async fn each_cost_is_asked_for_once_a_request() {
             "team"
         })
     };
-    // The layer's cost applies to two rules, one of which resolves its key asynchronously, so later rules are visited twice.
+    // The layer's cost applies to two rules, one of which resolves its key asynchronously, so later rules are visited
+    // twice.
     let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(count(0)))
         .and(CALLS, later)
         .rule(Rule::new(TEN, later).cost(count(1)))

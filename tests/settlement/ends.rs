@@ -93,7 +93,7 @@ async fn a_client_that_leaves_keeps_the_charge() {
         let client = serve(Router::new().route("/", get(never)).layer(layer)).await;
         let mut stream = TcpStream::connect(client.0).await.unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
-        handler.recv().await.expect("the handler started");
+        handler.recv().await.expect("the handler must start");
         drop(stream);
         // The handler and its sender are dropped when the server notices the disconnect.
         assert!(tokio::time::timeout(Duration::from_secs(20), gone(handler)).await.is_ok());

@@ -47,8 +47,8 @@ impl http_body::Body for StreamedBody {
     }
 }
 
-/// Starts a server that streams one response. Also returns its limiter, a sender of chunks and a receiver that closes when
-/// the body is dropped.
+/// Starts a server that streams one response. Also returns its limiter, a sender of chunks and a receiver that closes
+/// when the body is dropped.
 async fn streaming_server() -> (Client, RateLimiter, mpsc::Sender<Bytes>, mpsc::Receiver<Infallible>) {
     let (limiter, _clock) = limiter();
     let (send_chunk, chunks) = mpsc::channel(1);
@@ -70,7 +70,8 @@ async fn a_stream_is_charged_for_its_true_length() {
         let answer = tokio::spawn(async move { client.get().await });
         for sent in 0..actual / 100 {
             send_chunk.send(Bytes::from(vec![b'x'; 100])).await.unwrap();
-            // The channel holds one chunk, so the first was received when the second is sent. The estimate stays charged.
+            // The channel holds one chunk, so the first was received when the second is sent. The estimate stays
+            // charged.
             if sent > 0 {
                 assert_eq!(left(&limiter, &TOKENS).await, 10_000 - ESTIMATE);
             }

@@ -59,7 +59,7 @@ async fn of_two_threads_exactly_one_wins() {
                 });
             }
         });
-        // If both applied, 1,000 would be spent.
+        // If both settlements applied, 1,000 would be spent.
         let spent = 10_000 - left(&limiter, &TOKENS).await;
         assert!([300, 1700].contains(&spent), "{spent} in round {round}");
         limiter.reset(&TOKENS, "team").await.unwrap();

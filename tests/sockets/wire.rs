@@ -70,8 +70,8 @@ async fn the_frame_of_headers_ends_the_stream() {
     sender.send_request(call(address, "application/grpc")).await.unwrap();
 
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // Preface, empty SETTINGS, and HEADERS on stream 1 without END_STREAM: the message is never sent, and the server must
-    // not wait for it. HPACK uses literals without indexing.
+    // Preface, empty SETTINGS, and HEADERS on stream 1 without END_STREAM: the message is never sent, and the server
+    // must not wait for it. HPACK uses literals without indexing.
     let mut block = vec![0x83, 0x86]; // :method POST, :scheme http
     for (name, value) in
         [(":path", METHOD), (":authority", "test"), ("content-type", "application/grpc"), ("te", "trailers")]

@@ -1,5 +1,5 @@
-//! Threat 31: one session counted as many callers through different spellings of its cookie. The handler reads the cookie
-//! with a real `CookieJar`.
+//! Threat 31: one session counted as many callers through different spellings of its cookie. The handler reads the
+//! cookie with a real `CookieJar`.
 
 use axum::http::StatusCode;
 use axum::routing::get;

@@ -79,7 +79,7 @@ async fn t07_no_answer_status_or_description_shows_the_credential() {
             assert!(!answer.shows(RAW.as_bytes()));
         }
         let shown = seen.lock().unwrap().clone();
-        assert!(shown.contains("one"), "the description names the policy");
+        assert!(shown.contains("one"), "expected the name of the policy in the description");
         assert_hidden(&shown);
         assert_hidden(&format!("{layer:?} {limiter:?} {backend:?} {:?}", tower::Layer::layer(&layer, ())));
     }

@@ -154,8 +154,8 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
 #[test]
 fn t01_a_viewer_address_is_told_from_its_port() {
     let cdn = behind_proxies().from_header("cloudfront-viewer-address");
-    // Without brackets, an IPv6 address with a port of up to four digits also reads as an address. The client picks the port
-    // and the host part, and must not be able to pick the network.
+    // Without brackets, an IPv6 address with a port of up to four digits also reads as an address. The client picks the
+    // port and the host part, and must not be able to pick the network.
     for (value, client) in [
         ("203.0.113.9:443", CLIENT),
         ("2001:db8::9:443", "2001:db8::9"),

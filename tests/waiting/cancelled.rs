@@ -42,7 +42,8 @@ async fn who_comes_after_the_last_ten_left_gets_the_first_of_their_turns() {
     assert_eq!(queue.passed()[10..], [(21, ms(1000))]);
 }
 
-/// Requests in the middle leave, as when a connection is lost: those behind move up, and the last reservation is refunded.
+/// Requests in the middle leave, as when a connection is lost: those behind move up, and the last reservation is
+/// refunded.
 #[tokio::test]
 async fn who_leaves_from_the_midst_costs_nobody_a_turn() {
     let queue = Queue::new();

@@ -54,9 +54,9 @@ async fn a_client_keeps_the_pace_that_the_server_asks_for() {
     let mut arrivals = arrivals.lock().unwrap().clone();
     arrivals.sort();
     assert_eq!(arrivals.len(), 10);
-    for (turn, arrival) in (0..).zip(&arrivals) {
+    for (index, arrival) in (0..).zip(&arrivals) {
         let after = arrival.duration_since(begin);
-        assert!(after + ms(2) >= ms(50 * turn), "request {turn} arrived after {after:?}");
+        assert!(after + ms(2) >= ms(50 * index), "request {index} arrived after {after:?}");
     }
 }
 

@@ -83,7 +83,7 @@ impl Trial {
         let due = if is_charged { ms(200) } else { ms(100) };
         let next = self.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap();
         let expected = due.saturating_sub(self.clock.now().since(self.begin));
-        assert_eq!(next.delay(), expected, "{context}: the delay of the next caller");
+        assert_eq!(next.delay(), expected, "{context}: wrong delay for the next caller");
     }
 }
 

@@ -63,7 +63,7 @@ async fn point_4_a_request_that_waits_for_less_than_the_pause_is_refused_and_not
     }
     let mut statuses = Vec::new();
     for answer in answers {
-        assert!(answer.is_finished(), "refused at its due time");
+        assert!(answer.is_finished(), "expected a refusal at its due time");
         statuses.push(answer.await.unwrap().unwrap());
     }
     assert_eq!((statuses, queue.passed().len()), (vec![200, 429, 429, 429, 429], 1));
@@ -166,10 +166,10 @@ async fn point_4_a_reservation_that_is_waited_for_is_held_and_charged_once() {
     assert!(waiting_calls.iter().all(|wait| !wait.is_finished()));
     queue.at(ms(1000)).await;
     assert!(waiting_calls[0].is_finished() && !waiting_calls[1].is_finished());
-    assert_eq!(limiter.remaining(&REMOTE, 7).await.unwrap(), 0, "charged at the end");
+    assert_eq!(limiter.remaining(&REMOTE, 7).await.unwrap(), 0, "expected a charge at the end of the pause");
     queue.at(ms(1100)).await;
-    assert_eq!(limiter.remaining(&REMOTE, 7).await.unwrap(), 1, "charged only once");
-    assert_eq!(limiter.remaining(&REMOTE, 8).await.unwrap(), 1, "not charged while its call is held");
+    assert_eq!(limiter.remaining(&REMOTE, 7).await.unwrap(), 1, "expected a single charge");
+    assert_eq!(limiter.remaining(&REMOTE, 8).await.unwrap(), 1, "a held call must not be charged");
     let [held, other] = waiting_calls;
     let usage = held.await.unwrap().unwrap();
     assert!(!usage.is_settled());
@@ -208,8 +208,8 @@ async fn point_4_after_a_429_nothing_is_sent_before_retry_after() {
             queue.at(ms(at)).await;
         }
         let passed = queue.passed();
-        // Two connections, each busy for 350 ms per request. The third request was sent at 350 ms and refused at 700 ms,
-        // when three more were due.
+        // Two connections, each busy for 350 ms per request. The third request was sent at 350 ms and refused at 700
+        // ms, when three more were due.
         let times: Vec<_> = passed[..5].iter().map(|(_, at)| at.as_millis()).collect();
         assert_eq!(times, [0, 100, 350, 450, 2700]);
         assert_eq!(passed.len(), 20);

@@ -124,7 +124,7 @@ fn a_layer_that_could_never_wait_says_so_when_it_is_built() {
     let message = catch_unwind(|| RateLimitLayer::new(BUDGET, key::global()).wait_up_to(SECOND)).unwrap_err();
     let message = message.downcast_ref::<String>().unwrap();
     for part in ["budget", ".max_reserved(tokens)", ".unlimited_reservations()"] {
-        assert!(message.contains(part), "{message:?} does not contain {part:?}");
+        assert!(message.contains(part), "expected {part:?} in {message:?}");
     }
     // It is enough if one rule or one tier allows reservations.
     let _ = RateLimitLayer::new(BUDGET, key::global()).and(SEARCH, key::global()).wait_up_to(SECOND);
