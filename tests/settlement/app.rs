@@ -24,7 +24,7 @@ pub(crate) async fn left(limiter: &RateLimiter, policy: &Policy) -> u64 {
 }
 
 /// A service that passes the `Receipt` inserted by `layer` to `handle`.
-pub(crate) fn behind<F, H>(
+pub(crate) fn with_receipt_handler<F, H>(
     layer: &RateLimitLayer,
     handle: H,
 ) -> RateLimit<impl Service<Request<()>, Response = Response<()>, Error = Infallible> + Clone + use<F, H>>
@@ -33,8 +33,8 @@ where
     H: Fn(Receipt) -> F + Clone,
 {
     layer.layer(service_fn(move |request: Request<()>| {
-        let usage = request.extensions().get::<Receipt>().cloned().expect("a receipt");
-        let answer = handle(usage);
+        let receipt = request.extensions().get::<Receipt>().cloned().expect("a receipt");
+        let answer = handle(receipt);
         async move { Ok(status(answer.await)) }
     }))
 }

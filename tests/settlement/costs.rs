@@ -69,12 +69,12 @@ async fn a_cost_that_never_fits_is_refused_in_words_and_without_a_time() {
 async fn a_cost_of_nothing_passes_unless_there_is_debt() {
     let (limiter, clock) = limiter();
     let service = status_from_path(&RateLimitLayer::new(TEN, team).cost(|_| 0).limiter(&limiter));
-    let usage = limiter.acquire(&TEN, "team").cost(10).hold().await.unwrap().into_receipt();
+    let receipt = limiter.acquire(&TEN, "team").cost(10).hold().await.unwrap().into_receipt();
     for _ in 0..20 {
         assert_eq!(ask(&service, "/200").await, 200);
     }
     assert_eq!(left(&limiter, &TEN).await, 0);
-    usage.settle(11).await.unwrap();
+    receipt.settle(11).await.unwrap();
     assert_eq!(ask(&service, "/200").await, 429);
     clock.advance(tollgate::MINUTE / 10);
     assert_eq!(ask(&service, "/200").await, 200);

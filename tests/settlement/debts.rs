@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::{HOUR, MINUTE, OnResponse, Policy, Quota, RateLimitLayer, SECOND};
 
-use crate::app::{TEN, TOKENS, ask, behind, left, status_from_path, team};
+use crate::app::{TEN, TOKENS, ask, left, status_from_path, team, with_receipt_handler};
 use crate::client::limiter;
 
 const MICRO: Duration = Duration::from_micros(1);
@@ -12,8 +12,8 @@ const MICRO: Duration = Duration::from_micros(1);
 #[tokio::test]
 async fn a_debt_is_paid_back_by_time_exactly() {
     let (limiter, clock) = limiter();
-    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
-    usage.settle(12_000).await.unwrap();
+    let receipt = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
+    receipt.settle(12_000).await.unwrap();
     let denied = limiter.try_limit(&TOKENS, "team").await.unwrap();
     // The debt of 2,000 and the requested token, refilled at 0.36 s each.
     let wait = 2001 * HOUR / 10_000;
@@ -33,8 +33,8 @@ async fn a_debt_is_paid_back_by_time_exactly() {
 async fn a_debt_of_several_windows_takes_as_many() {
     const WINDOW: Policy = Policy::new("window", Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
     let (limiter, clock) = limiter();
-    let usage = limiter.acquire(&WINDOW, "team").hold().await.unwrap().into_receipt();
-    usage.settle(35).await.unwrap();
+    let receipt = limiter.acquire(&WINDOW, "team").hold().await.unwrap().into_receipt();
+    receipt.settle(35).await.unwrap();
     // The clock starts on a boundary; 25, 15 and 5 tokens are owed after each of the next ones.
     for remaining in [0, 0, 0, 5, 10] {
         assert_eq!(left(&limiter, &WINDOW).await, remaining);
@@ -46,8 +46,8 @@ async fn a_debt_of_several_windows_takes_as_many() {
 async fn a_debt_refuses_the_next_request_with_the_time_that_it_takes() {
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).with_receipt().limiter(&limiter);
-    let service = behind(&layer, |usage| async move {
-        usage.settle(15).await.unwrap();
+    let service = with_receipt_handler(&layer, |receipt| async move {
+        receipt.settle(15).await.unwrap();
         axum::http::StatusCode::OK
     });
     assert_eq!(ask(&service, "/").await, 200);

@@ -28,7 +28,7 @@ fn layers(limiter: &RateLimiter) -> [RateLimitLayer; 3] {
 type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<()>, &'static str>> + Send>>;
 
 /// Ends a request to the service `serve` under each of the layers, and asserts that each keeps its charge.
-async fn keeps<F>(serve: fn(Request<()>) -> ResponseFuture, end: impl Fn(ResponseFuture) -> F)
+async fn assert_charge_kept<F>(serve: fn(Request<()>) -> ResponseFuture, end: impl Fn(ResponseFuture) -> F)
 where
     F: Future<Output = ()>,
 {
@@ -53,7 +53,7 @@ async fn a_handler_that_panics_keeps_the_charge() {
         })
     }
     for serve in [at_once, later] {
-        keeps(serve, |answer| async { assert!(tokio::spawn(answer).await.unwrap_err().is_panic()) }).await;
+        assert_charge_kept(serve, |answer| async { assert!(tokio::spawn(answer).await.unwrap_err().is_panic()) }).await;
     }
 }
 
@@ -62,7 +62,7 @@ async fn a_service_that_fails_keeps_the_charge() {
     fn fails(_: Request<()>) -> ResponseFuture {
         Box::pin(async { Err("error of the service") })
     }
-    keeps(fails, |answer| async { assert_eq!(answer.await.unwrap_err(), "error of the service") }).await;
+    assert_charge_kept(fails, |answer| async { assert_eq!(answer.await.unwrap_err(), "error of the service") }).await;
 }
 
 #[tokio::test]
@@ -74,8 +74,8 @@ async fn a_timeout_outside_keeps_the_charge() {
         })
     }
     let timeout = |answer| async { assert!(tokio::time::timeout(Duration::ZERO, answer).await.is_err()) };
-    keeps(never, timeout).await;
-    keeps(never, |mut answer| async move {
+    assert_charge_kept(never, timeout).await;
+    assert_charge_kept(never, |mut answer| async move {
         assert!(answer.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     })
     .await;
@@ -113,10 +113,10 @@ async fn a_handle_that_is_dropped_keeps_the_charge() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).cost(|_| 4).with_receipt().limiter(&limiter);
     let inner = service_fn(|request: Request<()>| async move {
-        let usage = request.extensions().get::<Receipt>().cloned().unwrap();
-        drop((usage.clone(), request));
-        assert!(!usage.is_settled());
-        drop(usage);
+        let receipt = request.extensions().get::<Receipt>().cloned().unwrap();
+        drop((receipt.clone(), request));
+        assert!(!receipt.is_settled());
+        drop(receipt);
         Ok::<_, Infallible>(Response::new(()))
     });
     layer.layer(inner).oneshot(Request::new(())).await.unwrap();

@@ -21,7 +21,7 @@ enum Action {
     Settle(usize, u64),
     Refund(usize),
     /// Settles a charge that is already settled.
-    Again(usize, u64),
+    SettleAgain(usize, u64),
     Advance(Duration),
 }
 
@@ -29,9 +29,9 @@ fn actions(time_advances: bool) -> impl Strategy<Value = Vec<Action>> {
     let micros = prop_oneof![0u64..4, 0u64..2_000_000, 0u64..70_000_000].prop_map(Duration::from_micros);
     let action = prop_oneof![
         4 => (0u64..30).prop_map(Action::Charge),
-        3 => (any::<usize>(), 0u64..45).prop_map(|(which, actual)| Action::Settle(which, actual)),
+        3 => (any::<usize>(), 0u64..45).prop_map(|(pick, actual)| Action::Settle(pick, actual)),
         2 => any::<usize>().prop_map(Action::Refund),
-        1 => (any::<usize>(), 0u64..45).prop_map(|(which, actual)| Action::Again(which, actual)),
+        1 => (any::<usize>(), 0u64..45).prop_map(|(pick, actual)| Action::SettleAgain(pick, actual)),
         if time_advances { 4 } else { 0 } => micros.prop_map(Action::Advance),
     ];
     prop::collection::vec(action, 1..40)
@@ -49,7 +49,7 @@ fn cases(cases: u32) -> ProptestConfig {
 }
 
 struct Charged {
-    usage: Receipt,
+    receipt: Receipt,
     cost: u64,
     index: usize,
 }
@@ -65,19 +65,19 @@ fn play(policy: &Policy, actions: &[Action]) -> (Vec<Used>, u64, u64) {
         match *action {
             Action::Charge(cost) => {
                 let Ok(held) = ready(limiter.acquire(policy, "team").cost(cost).hold()) else { continue };
-                open.push(Charged { usage: held.into_receipt(), cost, index: used.len() });
+                open.push(Charged { receipt: held.into_receipt(), cost, index: used.len() });
                 used.push(Used { at: time, tokens: cost });
                 sum += cost;
             }
-            Action::Settle(which, _) | Action::Refund(which) if !open.is_empty() => {
+            Action::Settle(pick, _) | Action::Refund(pick) if !open.is_empty() => {
                 let actual = if let Action::Settle(_, actual) = *action { actual } else { 0 };
-                let Charged { usage, cost, index } = open.remove(which % open.len());
-                now(usage.settle(actual));
+                let Charged { receipt, cost, index } = open.remove(pick % open.len());
+                now(receipt.settle(actual));
                 sum = sum + actual - cost;
                 used[index].tokens = actual.min(cost);
-                closed.push(usage);
+                closed.push(receipt);
             }
-            Action::Again(which, actual) if !closed.is_empty() => now(closed[which % closed.len()].settle(actual)),
+            Action::SettleAgain(pick, actual) if !closed.is_empty() => now(closed[pick % closed.len()].settle(actual)),
             Action::Advance(duration) => {
                 clock.advance(duration);
                 time = time + duration;
@@ -137,8 +137,8 @@ fn out_of_order_nothing_is_forfeited() {
     let policy = Policy::new("any", Quota::token_bucket(10_000, MINUTE));
     let [oldest, middle, newest] =
         [(); 3].map(|()| ready(limiter.acquire(&policy, "team").cost(1000).hold()).unwrap().into_receipt());
-    for (usage, spent) in [(&middle, 2300), (&oldest, 1600), (&newest, 900)] {
-        now(usage.settle(300));
+    for (receipt, spent) in [(&middle, 2300), (&oldest, 1600), (&newest, 900)] {
+        now(receipt.settle(300));
         assert_eq!(10_000 - now(limiter.remaining(&policy, "team")), spent);
     }
 }

@@ -12,7 +12,7 @@ use axum::routing::get;
 use tollgate::{OnResponse, RateLimitLayer, RateLimiter, Rule, clock::ManualClock};
 use tower::ServiceExt;
 
-use crate::app::{CALLS, TEN, ask, behind, left, status_from_path, team};
+use crate::app::{CALLS, TEN, ask, left, status_from_path, team, with_receipt_handler};
 use crate::client::serve;
 use crate::store::{Log, RemoteBackend};
 
@@ -97,11 +97,11 @@ async fn a_handle_tells_whether_the_backend_has_it() {
     for fails in [false, true] {
         let (limiter, _log) = remote(2, fails);
         let layer = RateLimitLayer::new(TEN, team).with_receipt().limiter(&limiter);
-        let service = behind(&layer, move |usage| async move {
-            assert_eq!(usage.settle(3).await.is_err(), fails);
+        let service = with_receipt_handler(&layer, move |receipt| async move {
+            assert_eq!(receipt.settle(3).await.is_err(), fails);
             // A failed settlement is not sent again, since it may have been applied.
-            assert!(usage.is_settled() && usage.settle(3).await.is_ok());
-            assert_eq!(usage.reset().await.is_err(), fails);
+            assert!(receipt.is_settled() && receipt.settle(3).await.is_ok());
+            assert_eq!(receipt.reset().await.is_err(), fails);
             StatusCode::OK
         });
         assert_eq!(ask(&service, "/").await, 200);

@@ -9,7 +9,7 @@ use axum::http::response;
 use tollgate::key::Extraction;
 use tollgate::{MINUTE, OnResponse, Policy, Quota, RateLimitLayer, RateLimiter, Rule};
 
-use crate::app::{ANOTHER, CALLS, TEN, TOKENS, ask, behind, left, status_from_path, team};
+use crate::app::{ANOTHER, CALLS, TEN, TOKENS, ask, left, status_from_path, team, with_receipt_handler};
 use crate::client::limiter;
 
 async fn spent(limiter: &RateLimiter, policies: [&Policy; 3]) -> [u64; 3] {
@@ -45,8 +45,8 @@ async fn each_rule_settles_in_its_own_way_or_the_layers() {
 async fn an_inner_layer_that_charges_nothing_leaves_the_outer_settlement() {
     let (limiter, _clock) = limiter();
     let inner = RateLimitLayer::new(CALLS, |_: &Parts| Extraction::skip()).with_receipt().limiter(&limiter);
-    let handler = axum::routing::get(async |usage: tollgate::Receipt| {
-        usage.settle(900).await.map_err(|_| ()).is_ok().to_string()
+    let handler = axum::routing::get(async |receipt: tollgate::Receipt| {
+        receipt.settle(900).await.map_err(|_| ()).is_ok().to_string()
     });
     let outer = RateLimitLayer::new(TOKENS, team).cost(|_| 100).with_receipt().limiter(&limiter);
     let app = axum::Router::new().route("/", handler.layer(inner)).layer(outer);
@@ -97,11 +97,11 @@ async fn a_handle_finds_the_charge_of_a_policy_by_its_name() {
     let (limiter, _clock) = limiter();
     let skip = |_: &Parts| Extraction::skip();
     let layer = RateLimitLayer::new(ANOTHER, skip).and(TOKENS, team).and(CALLS, team).limiter(&limiter);
-    let service = behind(&layer.cost(|_| 10).with_receipt(), |usage| async move {
-        assert!(usage.of("another").is_none() && usage.of("else").is_none());
-        usage.of("calls").unwrap().refund().await.unwrap();
-        usage.of("tokens").unwrap().settle(17).await.unwrap();
-        usage.settle(99).await.unwrap();
+    let service = with_receipt_handler(&layer.cost(|_| 10).with_receipt(), |receipt| async move {
+        assert!(receipt.of("another").is_none() && receipt.of("else").is_none());
+        receipt.of("calls").unwrap().refund().await.unwrap();
+        receipt.of("tokens").unwrap().settle(17).await.unwrap();
+        receipt.settle(99).await.unwrap();
         StatusCode::OK
     });
     assert_eq!(ask(&service, "/").await, 200);
@@ -113,8 +113,8 @@ async fn a_handle_can_forget_one_policy_and_keep_the_others() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).and(CALLS, team).with_receipt().limiter(&limiter);
     limiter.acquire(&TEN, "team").cost(8).await.unwrap();
-    let service = behind(&layer, |usage| async move {
-        usage.of("ten").unwrap().reset().await.unwrap();
+    let service = with_receipt_handler(&layer, |receipt| async move {
+        receipt.of("ten").unwrap().reset().await.unwrap();
         StatusCode::OK
     });
     assert_eq!(ask(&service, "/").await, 200);

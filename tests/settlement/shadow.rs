@@ -9,16 +9,16 @@ use axum::http::request::Parts;
 use axum::routing::get;
 use tollgate::{OnResponse, RateLimitLayer, RateLimiter, Receipt, clock::ManualClock};
 
-use crate::app::{TEN, ask, behind, left, status_from_path, team};
+use crate::app::{TEN, ask, left, status_from_path, team, with_receipt_handler};
 use crate::client::{limiter, serve};
 use crate::store::RemoteBackend;
 
-async fn use_all(usage: Receipt) -> StatusCode {
-    assert_eq!(usage.decisions().iter().count(), 0);
-    assert!(usage.is_settled() && usage.of("ten").is_none());
-    usage.settle(1000).await.unwrap();
-    usage.refund().await.unwrap();
-    usage.reset().await.unwrap();
+async fn use_all(receipt: Receipt) -> StatusCode {
+    assert_eq!(receipt.decisions().iter().count(), 0);
+    assert!(receipt.is_settled() && receipt.of("ten").is_none());
+    receipt.settle(1000).await.unwrap();
+    receipt.refund().await.unwrap();
+    receipt.reset().await.unwrap();
     StatusCode::OK
 }
 
@@ -28,7 +28,7 @@ async fn what_would_have_been_refused_has_nothing_to_settle() {
     let layer = RateLimitLayer::new(TEN, team).with_receipt().shadow().limiter(&limiter);
     limiter.acquire(&TEN, "team").cost(10).await.unwrap();
     for _ in 0..3 {
-        assert_eq!(ask(&behind(&layer, use_all), "/").await, 200);
+        assert_eq!(ask(&with_receipt_handler(&layer, use_all), "/").await, 200);
     }
     assert_eq!(left(&limiter, &TEN).await, 0);
 }
@@ -56,8 +56,8 @@ async fn in_shadow_mode_what_was_charged_is_settled_as_ever() {
     let layer = RateLimitLayer::new(TEN, team).shadow().limiter(&limiter);
     assert_eq!(ask(&status_from_path(&layer.clone().on_response(|_| OnResponse::Refund)), "/200").await, 200);
     assert_eq!(left(&limiter, &TEN).await, 10);
-    let service = behind(&layer.with_receipt(), |usage| async move {
-        usage.settle(7).await.unwrap();
+    let service = with_receipt_handler(&layer.with_receipt(), |receipt| async move {
+        receipt.settle(7).await.unwrap();
         StatusCode::OK
     });
     assert_eq!(ask(&service, "/").await, 200);
@@ -91,7 +91,7 @@ async fn what_was_not_charged_asks_no_backend() {
     let log = Arc::clone(&backend.log);
     let limiter = RateLimiter::new(backend);
     let layer = RateLimitLayer::new(TEN, team).with_receipt().skip(|_: &Parts| true).limiter(&limiter);
-    assert_eq!(ask(&behind(&layer, use_all), "/").await, 200);
+    assert_eq!(ask(&with_receipt_handler(&layer, use_all), "/").await, 200);
     assert_eq!(log.begun.load(Ordering::Relaxed), 0);
 }
 

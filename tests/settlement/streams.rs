@@ -24,7 +24,7 @@ const ESTIMATE: u64 = 1000;
 struct StreamedBody {
     chunks: mpsc::Receiver<Bytes>,
     tokens: u64,
-    usage: Receipt,
+    receipt: Receipt,
     /// Closes the channel when the body is dropped.
     _dropped: mpsc::Sender<Infallible>,
 }
@@ -39,7 +39,7 @@ impl http_body::Body for StreamedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(chunk) = ready!(self.chunks.poll_recv(context)) else {
             // Settles when called, without awaiting.
-            drop(self.usage.settle(self.tokens));
+            drop(self.receipt.settle(self.tokens));
             return Poll::Ready(None);
         };
         self.tokens += chunk.len() as u64;
@@ -54,9 +54,9 @@ async fn streaming_server() -> (Client, RateLimiter, mpsc::Sender<Bytes>, mpsc::
     let (send_chunk, chunks) = mpsc::channel(1);
     let (dropped, body_dropped) = mpsc::channel(1);
     let once = Arc::new(Mutex::new(Some((chunks, dropped))));
-    let answer = move |usage: Receipt| async move {
+    let answer = move |receipt: Receipt| async move {
         let (chunks, dropped) = once.lock().unwrap().take().expect("the server streams only one response");
-        Body::new(StreamedBody { chunks, tokens: 0, usage, _dropped: dropped })
+        Body::new(StreamedBody { chunks, tokens: 0, receipt, _dropped: dropped })
     };
     let layer = RateLimitLayer::new(TOKENS, team).cost(|_| ESTIMATE).with_receipt().limiter(&limiter);
     let client = serve(Router::new().route("/", get(answer)).layer(layer)).await;
@@ -66,7 +66,7 @@ async fn streaming_server() -> (Client, RateLimiter, mpsc::Sender<Bytes>, mpsc::
 #[tokio::test]
 async fn a_stream_is_charged_for_its_true_length() {
     for actual in [1700, 300, 1000, 0] {
-        let (client, limiter, send_chunk, _gone) = streaming_server().await;
+        let (client, limiter, send_chunk, _body_dropped) = streaming_server().await;
         let answer = tokio::spawn(async move { client.get().await });
         for sent in 0..actual / 100 {
             send_chunk.send(Bytes::from(vec![b'x'; 100])).await.unwrap();
@@ -107,9 +107,9 @@ async fn what_a_stream_really_took_decides_who_comes_next() {
     // Ten estimates of 1,000 would fit, but after nine responses of 1,100 a tenth does not.
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TOKENS, team).cost(|_| ESTIMATE).with_receipt().limiter(&limiter);
-    let handler = async |usage: Receipt| {
-        usage.settle(1100).await.unwrap();
-        assert!(usage.is_settled());
+    let handler = async |receipt: Receipt| {
+        receipt.settle(1100).await.unwrap();
+        assert!(receipt.is_settled());
     };
     let client = serve(Router::new().route("/", get(handler)).layer(layer)).await;
     for _ in 0..9 {

@@ -125,7 +125,7 @@ impl From<Chat> for Routes {
 }
 
 /// A layer that limits nothing.
-pub(crate) fn idle() -> RateLimitLayer {
+pub(crate) fn no_limits() -> RateLimitLayer {
     RateLimitLayer::new(MESSAGES, key::global()).skip(|_| true)
 }
 

@@ -11,7 +11,7 @@ use tollgate::{
 use tonic::service::Routes;
 use tonic::{Code, Status};
 
-use crate::chat::{Chat, Client, DOWNLOAD, MESSAGES, TALK, UNARY, UPLOAD, idle, serve};
+use crate::chat::{Chat, Client, DOWNLOAD, MESSAGES, TALK, UNARY, UPLOAD, no_limits, serve};
 use crate::connections::limiter;
 use crate::retry_info::Details;
 
@@ -78,7 +78,7 @@ async fn point_3_a_table_inside_of_tonics_own_router_limits_by_method_and_by_ser
     let (limiter, _clock) = limiter();
     let layer = limits(&limiter).table(LINES).grpc();
     let routes: Routes = Routes::new(Chat::default()).into_axum_router().layer(layer.clone()).into();
-    let mut client = serve(idle(), routes).await;
+    let mut client = serve(no_limits(), routes).await;
     each_method_has_its_limit(&mut client).await;
     assert_eq!((layer.unused_routes(), layer.unmatched_requests()), (vec![], 0));
 }
@@ -113,7 +113,7 @@ async fn point_3_every_message_of_a_stream_counts_and_a_denial_ends_it() {
     for (method, received) in [(UPLOAD, 0), (DOWNLOAD, 5), (TALK, 5)] {
         let (limiter, clock) = limiter();
         let chat = Chat { limiter: limiter.clone() };
-        let mut client = serve(idle(), chat).await;
+        let mut client = serve(no_limits(), chat).await;
         let (count, end) = client.call(method, 9).await;
         let status = end.unwrap_err();
         assert_eq!((count, status.code()), (received, Code::ResourceExhausted), "{method}");
@@ -148,7 +148,7 @@ async fn point_3_a_methods_denial_is_the_status_that_the_layer_would_send() {
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(MESSAGES, key::client_ip()).limiter(&limiter).grpc();
     let mut behind = serve(layer, Chat::default()).await;
-    let mut inside = serve(idle(), Chat { limiter: limiter.clone() }).await;
+    let mut inside = serve(no_limits(), Chat { limiter: limiter.clone() }).await;
     for _ in 0..5 {
         assert_eq!(inside.call(UNARY, 1).await.0, 1);
     }

@@ -13,7 +13,7 @@ use crate::app::{ReportedLimit, call, limiter, limits, status, statuses, text, u
 static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 static DAILY: Policy = Policy::new("daily", Quota::fixed_window(500, DAY));
 
-fn beside(layer: &RateLimitLayer) -> Router {
+fn app_with_status(layer: &RateLimitLayer) -> Router {
     Router::new().route("/chat", post(|| async {}).layer(layer.clone())).route("/rate-limit", status::of_layer(layer))
 }
 
@@ -28,7 +28,7 @@ fn names(reported: &[ReportedLimit]) -> Vec<&str> {
 #[tokio::test]
 async fn it_counts_what_the_layer_counted() {
     let layer = RateLimitLayer::new(&API, user);
-    let app = beside(&layer);
+    let app = app_with_status(&layer);
     for spent in 1..=10 {
         assert_eq!(chat(&app, "ada").await, 200);
         // With the system clock, a fraction of a token is refilled meanwhile, but the row keeps whole tokens.
@@ -45,7 +45,7 @@ async fn a_tier_has_its_own_quota() {
         Some(name) if name.starts_with("p-") => Subject::new(name).tier("premium"),
         other => Subject::from(other),
     };
-    let app = beside(&RateLimitLayer::new(&api, by_plan).limiter(&limiter));
+    let app = app_with_status(&RateLimitLayer::new(&api, by_plan).limiter(&limiter));
     assert_eq!(chat(&app, "p-ada").await, 200);
     let (premium, free) = (status(&app, "p-ada").await, status(&app, "ada").await);
     assert_eq!((premium.rate, premium.capacity, premium.spent), (100.0, 300.0, 1.0));
@@ -83,7 +83,7 @@ async fn a_route_has_its_own_policy_and_a_table_all_of_them() {
 async fn several_rules_are_read_at_one_instant() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(&API, user).and(&DAILY, key::global()).limiter(&limiter);
-    let app = beside(&layer);
+    let app = app_with_status(&layer);
     chat(&app, "ada").await;
     chat(&app, "grace").await;
     let reported = statuses(&app, "ada").await;
@@ -96,7 +96,7 @@ async fn quotas_changed_while_running_are_told_at_once() {
     let (limiter, _clock) = limiter();
     let api = API.clone().tier("pro", Quota::token_bucket(50, MINUTE));
     let by_plan = |req: &Parts| Subject::from(user(req)).tier("pro");
-    let app = beside(&RateLimitLayer::new(&api, by_plan).limiter(&limiter));
+    let app = app_with_status(&RateLimitLayer::new(&api, by_plan).limiter(&limiter));
     let capacity = async || status(&app, "ada").await.capacity;
     let quota = |rate| Some(Quota::token_bucket(rate, MINUTE));
     assert_eq!(capacity().await, 50.0);
@@ -127,13 +127,13 @@ async fn who_is_not_limited_has_no_limits() {
         }),
     ];
     for layer in layers {
-        let app = beside(&layer.limiter(&limiter));
+        let app = app_with_status(&layer.limiter(&limiter));
         let answer = call(&app, "GET /rate-limit", &["x-user: ada", "x-admin: yes"]).await;
         assert_eq!((answer.status, text(&answer)), (200, r#"{"limits":[],"now":1767225600000000}"#.to_owned()));
         assert_eq!(status(&app, "ada").await.capacity, 10.0);
     }
     let some = RateLimitLayer::new(&API, |req: &Parts| user(req)).and(&DAILY, key::bearer().or_skip());
-    let app = beside(&some.limiter(&limiter));
+    let app = app_with_status(&some.limiter(&limiter));
     assert_eq!(names(&statuses(&app, "ada").await), ["api"]);
     let both = call(&app, "GET /rate-limit", &["x-user: ada", "authorization: Bearer t"]).await;
     assert_eq!(names(&limits(&text(&both))), ["api", "daily"]);
@@ -144,13 +144,13 @@ async fn a_limit_that_is_not_enforced_is_not_told() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(&API, user).limiter(&limiter);
     let nothing = r#"{"limits":[],"now":1767225600000000}"#;
-    let shadowed = beside(&layer.clone().shadow());
+    let shadowed = app_with_status(&layer.clone().shadow());
     for _ in 0..12 {
         assert_eq!(chat(&shadowed, "ada").await, 200);
     }
     assert_eq!(text(&call(&shadowed, "GET /rate-limit", &["x-user: ada"]).await), nothing);
 
-    let half = beside(&layer.enforce_share(0.5));
+    let half = app_with_status(&layer.enforce_share(0.5));
     let mut enforced = 0;
     for i in 0..40 {
         let user = format!("user-{i}");
@@ -174,7 +174,7 @@ async fn an_extractor_may_take_its_time() {
             name
         })
     };
-    let app = beside(&RateLimitLayer::new(&API, slow).and(&DAILY, slow).limiter(&limiter));
+    let app = app_with_status(&RateLimitLayer::new(&API, slow).and(&DAILY, slow).limiter(&limiter));
     chat(&app, "ada").await;
     let reported = statuses(&app, "ada").await;
     assert_eq!((names(&reported), reported[0].spent, reported[1].spent), (vec!["api", "daily"], 1.0, 1.0));

@@ -30,9 +30,9 @@ async fn t18_head_spends_from_gets_bucket() {
         assert_eq!(status(&table, first, &[]).await, 200);
         assert_eq!(status(&table, second, &[]).await, 429, "{first} then {second}");
         let (limiter, _backend, _clock) = crate::client::limiter();
-        let beside = Router::new().route("/", route().layer(limits(&limiter).route("one")));
-        assert_eq!(status(&beside, first, &[]).await, 200);
-        assert_eq!(status(&beside, second, &[]).await, 429, "{first} then {second}");
+        let per_route = Router::new().route("/", route().layer(limits(&limiter).route("one")));
+        assert_eq!(status(&per_route, first, &[]).await, 200);
+        assert_eq!(status(&per_route, second, &[]).await, 429, "{first} then {second}");
     }
 }
 

@@ -18,7 +18,7 @@ use crate::client::{hello, limiter, request, send};
 const THREE: Policy = Policy::new("three", Quota::token_bucket(3, MINUTE));
 
 /// Panics if the request has the header `x-boom`.
-fn boom(req: &Parts) {
+fn panic_if_requested(req: &Parts) {
     assert!(!req.headers.contains_key("x-boom"), "panic requested by the test");
 }
 
@@ -39,7 +39,7 @@ async fn t30_a_panic_in_a_closure_harms_no_other_request() {
         (
             "key",
             RateLimitLayer::new(THREE, |req: &Parts| {
-                boom(req);
+                panic_if_requested(req);
                 7
             }),
         ),
@@ -49,7 +49,7 @@ async fn t30_a_panic_in_a_closure_harms_no_other_request() {
                 let req = req.clone();
                 Extraction::later(async move {
                     tokio::task::yield_now().await;
-                    boom(&req);
+                    panic_if_requested(&req);
                     7
                 })
             }),
@@ -71,28 +71,28 @@ async fn t30_a_panic_in_a_closure_harms_no_other_request() {
         ("second rule", {
             let all = Policy::new("all", Quota::token_bucket(1000, MINUTE));
             RateLimitLayer::new(all, key::global()).and(THREE, |req: &Parts| {
-                boom(req);
+                panic_if_requested(req);
                 7
             })
         }),
         (
             "cost",
             by_key().cost(|req| {
-                boom(req);
+                panic_if_requested(req);
                 1
             }),
         ),
         (
             "skip",
             by_key().skip(|req| {
-                boom(req);
+                panic_if_requested(req);
                 false
             }),
         ),
         (
             "choose",
             RouteLimits::new(key::client_ip()).policy(THREE).choose(|req| {
-                boom(req);
+                panic_if_requested(req);
                 Some("three")
             }),
         ),
@@ -113,7 +113,7 @@ async fn t30_a_panic_in_a_closure_harms_no_other_request() {
 #[tokio::test]
 async fn t30_a_panic_while_refusing_harms_no_other_request() {
     let layer = RateLimitLayer::new(THREE, key::client_ip()).on_refusal(|refusal| {
-        boom(refusal.request());
+        panic_if_requested(refusal.request());
         refusal.default_response()
     });
     let app = hello().layer(layer.limiter(&limiter().0));

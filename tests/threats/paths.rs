@@ -57,10 +57,10 @@ const VARIANTS: [&str; 28] = [
 async fn t16_other_spellings_of_a_path_are_not_found_or_in_the_same_bucket() {
     let (limiter, _backend, _clock) = limiter();
     let table = limits(&limiter).table([("GET /x", "one"), ("GET /in/x", "one")]);
-    let beside = Router::new()
+    let per_route = Router::new()
         .route("/x", get(|| async { "x" }).layer(limits(&limiter).route("one")))
         .layer(limits(&limiter).table([]));
-    for app in [routes().layer(table), beside] {
+    for app in [routes().layer(table), per_route] {
         let port = serve_v4(app).await;
         limiter.reset(&ONE, key_of_this_machine()).await.unwrap();
         let ask = |path: String| async move { raw(port, Ipv4Addr::LOCALHOST, &format!("GET {path}"), &[]).await.0 };

@@ -32,8 +32,8 @@ async fn who_comes_after_the_last_ten_left_gets_the_first_of_their_turns() {
     assert_eq!(queue.limiter.waiting(), 6);
     answers.push(send(&service, 21));
     settle().await;
-    for turn in 4..10 {
-        queue.at(ms(100 * turn)).await;
+    for slot in 4..10 {
+        queue.at(ms(100 * slot)).await;
     }
     // Request 21 is due at the eleventh time slot, exact to the microsecond.
     queue.at(ms(1000) - MICRO).await;
@@ -57,11 +57,11 @@ async fn who_leaves_from_the_midst_costs_nobody_a_turn() {
     assert_eq!(queue.limiter.waiting(), 9);
     answers.push(send(&service, 21));
     queue.at(Duration::ZERO).await;
-    for turn in 1..20 {
-        queue.at(ms(100 * turn)).await;
+    for slot in 1..20 {
+        queue.at(ms(100 * slot)).await;
     }
     let numbers: Vec<_> = (1..=5).chain(16..=21).collect();
-    let expected: Vec<_> = numbers.into_iter().zip(0..).map(|(number, turn)| (number, ms(100 * turn))).collect();
+    let expected: Vec<_> = numbers.into_iter().zip(0..).map(|(number, slot)| (number, ms(100 * slot))).collect();
     assert_eq!(queue.passed(), expected);
 }
 
@@ -71,13 +71,13 @@ async fn turns_before_one_that_somebody_holds_are_forfeited() {
     let queue = Queue::new();
     let hold = || queue.limiter.hold_all([Charge::new(&SEARCH, 7).reserve()]);
     hold().await.unwrap().into_receipt();
-    let mut turns = Vec::new();
+    let mut reservations = Vec::new();
     for _ in 0..10 {
-        turns.push(hold().await.unwrap());
+        reservations.push(hold().await.unwrap());
     }
-    turns.drain(..9).for_each(drop);
+    reservations.drain(..9).for_each(drop);
     assert_eq!(hold().await.unwrap().delay(), ms(1100));
-    drop(turns);
+    drop(reservations);
     assert_eq!(hold().await.unwrap().delay(), ms(1000));
 }
 
@@ -90,8 +90,8 @@ async fn turns_are_passed_on_to_those_of_the_same_size() {
     let mut answers: Vec<_> = [(1, 1), (2, 1), (3, 30), (4, 1)].map(|(number, cost)| send(&of(cost), number)).into();
     queue.at(Duration::ZERO).await;
     leave(answers.remove(1)).await;
-    for turn in 1..=40 {
-        queue.at(ms(100 * turn)).await;
+    for slot in 1..=40 {
+        queue.at(ms(100 * slot)).await;
     }
     // The fourth gets the second's due time; the third keeps its own.
     assert_eq!(queue.passed(), [(1, ms(0)), (4, ms(100)), (3, ms(3100))]);

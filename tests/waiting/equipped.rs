@@ -8,7 +8,7 @@ use http::{Request, Response};
 use tollgate::{Charge, OnResponse, Policy, RateLimitLayer, RateLimitStatus, Reason, Receipt, SECOND};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::queue::{Queue, SPACED, ms, request, response_at_once, send, settle};
+use crate::queue::{Queue, SPACED, immediate_response, ms, request, send, settle};
 
 static SEARCH: Policy = Policy::new("search", SPACED);
 
@@ -55,12 +55,12 @@ async fn the_response_of_who_waited_has_headers_like_any_other() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
-    let at_once = response_at_once(&service, 0).await.unwrap();
-    let waits = tokio::spawn(service.oneshot(request(1)));
+    let immediate = immediate_response(&service, 0).await.unwrap();
+    let waiting_call = tokio::spawn(service.oneshot(request(1)));
     settle().await;
     queue.at(ms(100)).await;
-    let waited = waits.await.unwrap().unwrap();
-    assert_eq!(at_once.headers(), waited.headers());
+    let waited = waiting_call.await.unwrap().unwrap();
+    assert_eq!(immediate.headers(), waited.headers());
     assert_eq!(waited.headers()["ratelimit"], r#""search";r=0;t=1"#);
     assert!(!waited.body().is_refusal());
 }

@@ -8,7 +8,7 @@ use tollgate::{
 };
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::queue::{Queue, SPACED, at_once, ms, send, settle};
+use crate::queue::{Queue, SPACED, immediate_status, ms, send, settle};
 
 static REMOTE: Policy = Policy::new("theirs", SPACED);
 
@@ -68,7 +68,7 @@ async fn point_4_a_request_that_waits_for_less_than_the_pause_is_refused_and_not
     }
     assert_eq!((statuses, queue.passed().len()), (vec![200, 429, 429, 429, 429], 1));
     queue.at(2 * SECOND).await;
-    assert_eq!(at_once(&service, 5).await, Ok(200));
+    assert_eq!(immediate_status(&service, 5).await, Ok(200));
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn point_4_a_pause_that_is_extended_holds_on_and_one_that_is_ended_lets_ne
     queue.limiter.pause(&REMOTE, 7, MINUTE).await.unwrap();
     queue.limiter.resume(&REMOTE, 7).await.unwrap();
     queue.at(ms(2000)).await;
-    assert_eq!(at_once(&service, 1).await, Ok(200));
+    assert_eq!(immediate_status(&service, 1).await, Ok(200));
 }
 
 /// Regression: waiting requests of a key that was blocked after the first 429 were still sent.
@@ -171,8 +171,8 @@ async fn point_4_a_reservation_that_is_waited_for_is_held_and_charged_once() {
     assert_eq!(limiter.remaining(&REMOTE, 7).await.unwrap(), 1, "expected a single charge");
     assert_eq!(limiter.remaining(&REMOTE, 8).await.unwrap(), 1, "a held call must not be charged");
     let [held, other] = waiting_calls;
-    let usage = held.await.unwrap().unwrap();
-    assert!(!usage.is_settled());
+    let receipt = held.await.unwrap().unwrap();
+    assert!(!receipt.is_settled());
     other.abort();
     settle().await;
     queue.at(2 * SECOND).await;

@@ -8,7 +8,7 @@ use http::{Request, Response};
 use tollgate::{Charge, LimitError, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, SECOND};
 use tower::{Layer, service_fn};
 
-use crate::queue::{Queue, SPACED, at_once, ms, number, response_at_once, send, settle};
+use crate::queue::{Queue, SPACED, immediate_response, immediate_status, ms, number, send, settle};
 
 static SEARCH: Policy = Policy::new("search", SPACED);
 
@@ -21,7 +21,7 @@ async fn who_finds_no_place_is_denied_at_once() {
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 3);
 
-    let denied = response_at_once(&service, 4).await.unwrap();
+    let denied = immediate_response(&service, 4).await.unwrap();
     assert_eq!((denied.status().as_u16(), denied.body().is_refusal()), (429, true));
     // It would fit in 0.4 s, after all reservations are due; the header has whole seconds.
     assert_eq!(denied.headers()["retry-after"], "1");
@@ -55,8 +55,8 @@ async fn without_a_place_what_fits_at_once_goes_on() {
     let _waiting = [send(&service, 0), send(&service, 2)];
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 1);
-    assert_eq!(at_once(&service, 1).await.unwrap(), 200);
-    assert_eq!(at_once(&service, 3).await.unwrap(), 429);
+    assert_eq!(immediate_status(&service, 1).await.unwrap(), 200);
+    assert_eq!(immediate_status(&service, 3).await.unwrap(), 429);
     assert!(queue.limiter.acquire(&SEARCH, 9).wait_up_to(SECOND).await.is_ok());
 }
 
@@ -72,7 +72,7 @@ async fn layers_and_calls_on_one_limiter_share_its_places() {
     queue.limiter.limit(&SLOW, 7).await.unwrap();
     let call = queue.limiter.acquire(&SLOW, 7).wait_up_to(MINUTE);
     assert_eq!(queue.limiter.clone().waiting(), 2);
-    assert_eq!(at_once(&service, 2).await.unwrap(), 429);
+    assert_eq!(immediate_status(&service, 2).await.unwrap(), 429);
     drop(call);
     assert_eq!(queue.limiter.waiting(), 1);
 }
@@ -82,8 +82,8 @@ async fn nobody_waits_where_there_are_no_places() {
     let queue = Queue::with(0);
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
-    assert_eq!(at_once(&service, 0).await.unwrap(), 200);
-    assert_eq!(at_once(&service, 1).await.unwrap(), 429);
+    assert_eq!(immediate_status(&service, 0).await.unwrap(), 200);
+    assert_eq!(immediate_status(&service, 1).await.unwrap(), 429);
     assert_eq!(queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap().delay(), ms(100));
 }
 

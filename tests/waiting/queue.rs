@@ -84,16 +84,16 @@ where
 }
 
 /// Returns the status of a response that must be immediate.
-pub(crate) async fn at_once<S, R>(service: &S, number: u64) -> Result<u16, S::Error>
+pub(crate) async fn immediate_status<S, R>(service: &S, number: u64) -> Result<u16, S::Error>
 where
     S: Service<Request<u64>, Response = Response<R>, Error: Send, Future: Send> + Clone + Send + 'static,
     R: Send + 'static,
 {
-    Ok(response_at_once(service, number).await?.status().as_u16())
+    Ok(immediate_response(service, number).await?.status().as_u16())
 }
 
 /// Returns a response that must be immediate. Panics otherwise, since the clock does not advance.
-pub(crate) async fn response_at_once<S, R>(service: &S, number: u64) -> Result<Response<R>, S::Error>
+pub(crate) async fn immediate_response<S, R>(service: &S, number: u64) -> Result<Response<R>, S::Error>
 where
     S: Service<Request<u64>, Response = Response<R>, Error: Send, Future: Send> + Clone + Send + 'static,
     R: Send + 'static,

@@ -12,7 +12,7 @@ use tollgate::{Policy, RateLimitLayer, SECOND};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt};
 
-use crate::queue::{Queue, RecordingService, SPACED, at_once, ms, number, request, send, settle};
+use crate::queue::{Queue, RecordingService, SPACED, immediate_status, ms, number, request, send, settle};
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 
@@ -79,7 +79,7 @@ async fn without_an_inner_service_the_turn_goes_back() {
     queue.at(ms(100)).await;
     assert_eq!((fails.await.unwrap(), queue.limiter.waiting()), (Err("broken"), 0));
     broken.store(false, Ordering::Relaxed);
-    assert_eq!(at_once(&service, 2).await, Ok(200));
+    assert_eq!(immediate_status(&service, 2).await, Ok(200));
     assert_eq!(queue.passed()[1..], [(2, ms(100))]);
 }
 

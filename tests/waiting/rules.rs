@@ -7,7 +7,7 @@ use http::request::Parts;
 use tollgate::{Charge, MINUTE, Policy, Quota, RateLimitLayer, RateLimitStatus, SECOND, key};
 use tower::Layer;
 
-use crate::queue::{MICRO, Queue, SPACED, at_once, ms, number, response_at_once, send};
+use crate::queue::{MICRO, Queue, SPACED, immediate_response, immediate_status, ms, number, send};
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 const SLOWER: Policy = Policy::new("slower", Quota::token_bucket(4, SECOND).capacity(1).unlimited_reservations());
@@ -38,7 +38,7 @@ async fn a_denial_by_one_rule_charges_nobody_and_leaves_nobody_waiting() {
     let _answers: Vec<_> = (0..3).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 2);
-    assert_eq!(at_once(&service, 3).await, Ok(429));
+    assert_eq!(immediate_status(&service, 3).await, Ok(429));
     assert_eq!(queue.limiter.waiting(), 2);
     let slot = queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap();
     assert_eq!(slot.delay(), ms(300));
@@ -68,7 +68,7 @@ async fn a_turn_further_away_than_the_wait_is_refused_at_once() {
     let _waiting: Vec<_> = (0..21).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 20);
-    let refused = response_at_once(&service, 21).await.unwrap();
+    let refused = immediate_response(&service, 21).await.unwrap();
     assert_eq!((refused.status().as_u16(), refused.body().is_refusal()), (429, true));
     // In 0.1 s it could start to wait; rounded up to a second.
     assert_eq!(refused.headers()["retry-after"], "1");
@@ -87,7 +87,7 @@ async fn no_more_wait_than_may_be_reserved() {
     let service = layer.wait_up_to(MINUTE).layer(queue.inner());
     let _waiting: Vec<_> = (0..6).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
-    assert_eq!(at_once(&service, 6).await, Ok(429));
+    assert_eq!(immediate_status(&service, 6).await, Ok(429));
     let _waiting: Vec<_> = (100..106).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 10);
@@ -100,7 +100,7 @@ async fn shadow_mode_waits_for_nobody() {
     let shadow = layer.clone().shadow().layer(queue.inner());
     // If enforced, the first would be allowed immediately, ten would wait and one would be refused.
     for number in 0..12 {
-        assert_eq!(at_once(&shadow, number).await, Ok(200));
+        assert_eq!(immediate_status(&shadow, number).await, Ok(200));
     }
     assert_eq!((queue.passed().len(), queue.limiter.waiting()), (12, 0));
     assert!(queue.passed().iter().all(|(_, instant)| instant.is_zero()));
@@ -113,7 +113,7 @@ async fn shadow_mode_waits_for_nobody() {
     queue.at(ms(100)).await;
     let shadow = layer.shadow().layer(status);
     for would_be_refused in [false, true] {
-        let response = response_at_once(&shadow, 0).await.unwrap();
+        let response = immediate_response(&shadow, 0).await.unwrap();
         let is_shadowed = format!("{:?}", response.body());
         assert!(is_shadowed.contains(&would_be_refused.to_string()), "{is_shadowed}");
     }

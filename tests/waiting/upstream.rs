@@ -76,7 +76,7 @@ const BELOW: Quota = Quota::token_bucket(19, SECOND).capacity(4);
 
 /// Asserts that `is_expected` holds in one of three runs: a machine that stalls for longer than a token's 50 ms sends
 /// requests together.
-async fn in_one_of_three(quota: Quota, servers: usize, is_expected: fn((u64, u64)) -> bool) {
+async fn assert_in_one_of_three_runs(quota: Quota, servers: usize, is_expected: fn((u64, u64)) -> bool) {
     let mut seen = Vec::new();
     while seen.len() < 3 {
         let refused = refusals(quota, servers).await;
@@ -92,10 +92,10 @@ async fn in_one_of_three(quota: Quota, servers: usize, is_expected: fn((u64, u64
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn point_4_with_19_a_second_and_bursts_of_4_no_server_of_20_and_5_refuses_one_of_1000_requests() {
     let began = Instant::now();
-    in_one_of_three(BELOW, 10, |refused| refused == (0, 0)).await;
+    assert_in_one_of_three_runs(BELOW, 10, |refused| refused == (0, 0)).await;
     assert!(began.elapsed() >= ms(5000), "expected 96 waits of 52 ms after the burst, took {:?}", began.elapsed());
     // At exactly the servers' limit, about one request per server arrives early.
-    in_one_of_three(Quota::token_bucket(20, SECOND).capacity(5), 20, |(by_server, by_layer)| {
+    assert_in_one_of_three_runs(Quota::token_bucket(20, SECOND).capacity(5), 20, |(by_server, by_layer)| {
         by_server > 0 && by_layer == 0
     })
     .await;
@@ -104,7 +104,7 @@ async fn point_4_with_19_a_second_and_bursts_of_4_no_server_of_20_and_5_refuses_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes 53 seconds"]
 async fn point_4_one_server_of_20_a_second_refuses_none_of_1000_requests_in_53_seconds() {
-    in_one_of_three(BELOW, 1, |refused| refused == (0, 0)).await;
+    assert_in_one_of_three_runs(BELOW, 1, |refused| refused == (0, 0)).await;
 }
 
 /// A server refuses its tenth request: apart from those already sent, no request is sent to it for the next second.
