@@ -60,9 +60,9 @@ async fn a_handler_that_panics_keeps_the_charge() {
 #[tokio::test]
 async fn a_service_that_fails_keeps_the_charge() {
     fn fails(_: Request<()>) -> ResponseFuture {
-        Box::pin(async { Err("error of the service") })
+        Box::pin(async { Err("of its own") })
     }
-    assert_charge_kept(fails, |answer| async { assert_eq!(answer.await.unwrap_err(), "error of the service") }).await;
+    assert_charge_kept(fails, |answer| async { assert_eq!(answer.await.unwrap_err(), "of its own") }).await;
 }
 
 #[tokio::test]
