@@ -1,4 +1,4 @@
-//! Services and limits that several tests are about.
+//! Services and policies shared by several tests.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -14,7 +14,7 @@ pub(crate) const CALLS: Policy = Policy::new("calls", Quota::fixed_window(500, t
 
 pub(crate) const ANOTHER: Policy = Policy::new("another", Quota::token_bucket(100, MINUTE));
 
-/// One caller for all requests.
+/// A key extractor with one key for all requests.
 pub(crate) fn team(_req: &Parts) -> &'static str {
     "team"
 }
@@ -23,8 +23,8 @@ pub(crate) async fn left(limiter: &RateLimiter, policy: &Policy) -> u64 {
     limiter.remaining(policy, "team").await.unwrap()
 }
 
-/// What a handler does with its handle, behind a layer that puts one into the request.
-pub(crate) fn behind<F, H>(
+/// A service that passes the `Receipt` inserted by `layer` to `handle`.
+pub(crate) fn with_receipt_handler<F, H>(
     layer: &RateLimitLayer,
     handle: H,
 ) -> RateLimit<impl Service<Request<()>, Response = Response<()>, Error = Infallible> + Clone + use<F, H>>
@@ -33,14 +33,14 @@ where
     H: Fn(Receipt) -> F + Clone,
 {
     layer.layer(service_fn(move |request: Request<()>| {
-        let usage = request.extensions().get::<Receipt>().cloned().expect("a handle");
-        let answer = handle(usage);
+        let receipt = request.extensions().get::<Receipt>().cloned().expect("a receipt");
+        let answer = handle(receipt);
         async move { Ok(status(answer.await)) }
     }))
 }
 
-/// A service that answers with what the request's path says: `/404`.
-pub(crate) fn told(
+/// A service that responds with the status in the request's path, such as `/404`.
+pub(crate) fn status_from_path(
     layer: &RateLimitLayer,
 ) -> RateLimit<impl Service<Request<()>, Response = Response<()>, Error = Infallible, Future: Send> + Clone + use<>> {
     layer.layer(service_fn(|request: Request<()>| async move {
@@ -48,7 +48,6 @@ pub(crate) fn told(
     }))
 }
 
-/// The status of one request to `path`.
 pub(crate) async fn ask<S, R>(service: &S, path: &str) -> u16
 where
     S: Service<Request<()>, Response = Response<R>, Error = Infallible> + Clone,

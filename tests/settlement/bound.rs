@@ -1,22 +1,21 @@
-//! What a quota admits at most, over every interval, in whole numbers.
+//! The most a quota admits over every interval, in exact integer arithmetic.
 
 use tollgate::Quota;
 use tollgate::algorithm::{Algorithm, Micros};
 
-/// Tokens that were admitted at an instant, and truly used in the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Used {
     pub(crate) at: Micros,
-    /// What it cost more than it was taken for is debt, which no bound speaks of.
+    /// Capped at the charge: the excess is debt, which the bound does not cover.
     pub(crate) tokens: u64,
 }
 
-/// Checks every interval from one admission to another: at most the capacity, and what is paid back meanwhile.
+/// Checks that every interval between two admissions admits at most the capacity plus the tokens refilled meanwhile.
 pub(crate) fn check(quota: &Quota, used: &[Used]) -> Result<(), String> {
     let period = quota.period().as_micros() as i128;
     let micros = |at: Micros| i128::from(at.get());
-    // In tokens times the period, so that nothing is rounded.
-    let paid_back = |from: Micros, to: Micros| match quota.algorithm() {
+    // In tokens times the period, to avoid rounding.
+    let refilled = |from: Micros, to: Micros| match quota.algorithm() {
         Algorithm::TokenBucket => (micros(to) - micros(from)) * i128::from(quota.rate()),
         Algorithm::FixedWindow => (micros(to) / period - micros(from) / period) * i128::from(quota.rate()) * period,
         other => panic!("{other:?}"),
@@ -25,10 +24,13 @@ pub(crate) fn check(quota: &Quota, used: &[Used]) -> Result<(), String> {
         let mut sum = 0;
         for last in &used[i..] {
             sum += i128::from(last.tokens) * period;
-            let most = i128::from(quota.limit()) * period + paid_back(first.at, last.at);
-            // A millionth of a token is what decisions may be off by.
-            if (sum - most) * 1_000_000 > period {
-                return Err(format!("{sum} of {most} between {:?} and {:?}", first.at, last.at));
+            let bound = i128::from(quota.limit()) * period + refilled(first.at, last.at);
+            // Decisions may be off by a millionth of a token.
+            if (sum - bound) * 1_000_000 > period {
+                return Err(format!(
+                    "admitted {sum} between {:?} and {:?}, at most {bound} allowed",
+                    first.at, last.at
+                ));
             }
         }
     }

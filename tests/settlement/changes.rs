@@ -1,11 +1,10 @@
-//! Settled after something else has happened to the row: nothing is given twice, and nothing is taken off what others
-//! spent.
+//! Settlement after the row has changed: tokens are never refunded twice, and other charges are not forgiven.
 
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use tollgate::{MINUTE, OnResponse, Policy, Quota, RateLimitLayer, RateLimiter, Receipt, SECOND, Subject};
 
-use crate::app::{TEN, TOKENS, ask, behind, left, team, told};
+use crate::app::{TEN, TOKENS, ask, left, status_from_path, team, with_receipt_handler};
 use crate::client::limiter;
 
 async fn take(limiter: &RateLimiter, policy: &Policy, cost: u64) -> Receipt {
@@ -15,37 +14,37 @@ async fn take(limiter: &RateLimiter, policy: &Policy, cost: u64) -> Receipt {
 #[tokio::test]
 async fn what_time_has_paid_back_is_not_given_twice() {
     let (limiter, clock) = limiter();
-    let usage = take(&limiter, &TEN, 10).await;
+    let receipt = take(&limiter, &TEN, 10).await;
     clock.advance(MINUTE / 2);
     let other = take(&limiter, &TEN, 5).await;
-    usage.refund().await.unwrap();
-    // Of the ten, five were there to be given back; the other's five are still spent.
+    receipt.refund().await.unwrap();
+    // Five of the ten were already refilled; the other charge of five still counts.
     assert_eq!(left(&limiter, &TEN).await, 5);
     other.refund().await.unwrap();
     assert_eq!(left(&limiter, &TEN).await, 10);
 
-    // All paid back: nothing to give, whatever was spent since.
-    let usage = take(&limiter, &TEN, 10).await;
+    // After a full refill there is nothing to refund, whatever was spent since.
+    let receipt = take(&limiter, &TEN, 10).await;
     clock.advance(MINUTE);
     take(&limiter, &TEN, 10).await;
-    usage.refund().await.unwrap();
+    receipt.refund().await.unwrap();
     assert_eq!(left(&limiter, &TEN).await, 0);
 }
 
 #[tokio::test]
 async fn a_response_that_comes_after_the_refill_gives_nothing_twice() {
     let (limiter, clock) = limiter();
-    let passes = clock.clone();
+    let handler_clock = clock.clone();
     let layer = RateLimitLayer::new(TEN, team).cost(|_| 10).with_receipt().limiter(&limiter);
-    let service = behind(&layer.on_response(|_| OnResponse::Refund), move |_| {
-        passes.advance(MINUTE);
+    let service = with_receipt_handler(&layer.on_response(|_| OnResponse::Refund), move |_| {
+        handler_clock.advance(MINUTE);
         let limiter = limiter.clone();
         async move {
             take(&limiter, &TEN, 10).await;
             StatusCode::OK
         }
     });
-    // The burst was paid back, and spent again by the handler: no third one.
+    // The burst was refilled and spent again by the handler, so there is no third one.
     assert_eq!((ask(&service, "/").await, ask(&service, "/").await), (200, 429));
     clock.advance(MINUTE - SECOND);
     assert_eq!(ask(&service, "/").await, 429);
@@ -54,9 +53,9 @@ async fn a_response_that_comes_after_the_refill_gives_nothing_twice() {
 #[tokio::test]
 async fn more_is_charged_whatever_time_has_paid_back() {
     let (limiter, clock) = limiter();
-    let usage = take(&limiter, &TEN, 4).await;
+    let receipt = take(&limiter, &TEN, 4).await;
     clock.advance(MINUTE);
-    usage.settle(7).await.unwrap();
+    receipt.settle(7).await.unwrap();
     assert_eq!(left(&limiter, &TEN).await, 7);
 }
 
@@ -64,27 +63,26 @@ async fn more_is_charged_whatever_time_has_paid_back() {
 async fn after_a_reset_nothing_is_given_back_and_more_is_the_difference() {
     for (actual, spent) in [(0, 500), (300, 500), (1000, 500), (1700, 1200)] {
         let (limiter, _clock) = limiter();
-        let usage = take(&limiter, &TOKENS, 1000).await;
+        let receipt = take(&limiter, &TOKENS, 1000).await;
         limiter.reset(&TOKENS, "team").await.unwrap();
         assert_eq!(left(&limiter, &TOKENS).await, 10_000);
         take(&limiter, &TOKENS, 500).await;
-        usage.settle(actual).await.unwrap();
+        receipt.settle(actual).await.unwrap();
         assert_eq!(10_000 - left(&limiter, &TOKENS).await, spent, "{actual}");
     }
 }
 
-/// Once as much was spent anew as stood at the charge, a row does not tell that it was reset. The charge gives back its
-/// own at most.
+/// A reset is not detected once as much has been spent again. The refund is still at most the charge.
 #[tokio::test]
 async fn long_after_a_reset_a_charge_gives_back_no_more_than_its_own() {
-    for (actual, most) in [(0, 1000), (300, 700), (1000, 0)] {
+    for (actual, max_refund) in [(0, 1000), (300, 700), (1000, 0)] {
         let (limiter, _clock) = limiter();
-        let usage = take(&limiter, &TOKENS, 1000).await;
+        let receipt = take(&limiter, &TOKENS, 1000).await;
         limiter.reset(&TOKENS, "team").await.unwrap();
         take(&limiter, &TOKENS, 3000).await;
-        usage.settle(actual).await.unwrap();
-        let given = left(&limiter, &TOKENS).await - 7000;
-        assert!(given <= most, "{given} for {actual}");
+        receipt.settle(actual).await.unwrap();
+        let refunded = left(&limiter, &TOKENS).await - 7000;
+        assert!(refunded <= max_refund, "{refunded} for {actual}");
     }
 }
 
@@ -100,15 +98,14 @@ fn premium() -> Subject {
 
 #[tokio::test]
 async fn after_a_change_of_plan_nothing_is_given_back_and_nothing_forgiven() {
-    // Found here: settling capped the row at what the old plan allows, and so forgave what was spent under the new one.
+    // Regression: settling capped the row at the old plan's capacity and so forgave charges under the new plan.
     for (actual, spent) in [(0, 507), (3, 507), (5, 507), (9, 511)] {
         let (limiter, _clock) = limiter();
         let plans = plans();
-        let (usage, other) = (take(&limiter, &plans, 5).await, take(&limiter, &plans, 2).await);
+        let (receipt, other) = (take(&limiter, &plans, 5).await, take(&limiter, &plans, 2).await);
         limiter.acquire(&plans, premium()).cost(500).await.unwrap();
-        usage.settle(actual).await.unwrap();
+        receipt.settle(actual).await.unwrap();
         assert_eq!(limiter.remaining(&plans, premium()).await.unwrap(), 1000 - spent, "{actual}");
-        // It stays a row of the new plan's: the next one finds that too.
         other.refund().await.unwrap();
         assert_eq!(limiter.remaining(&plans, premium()).await.unwrap(), 1000 - spent, "{actual}");
     }
@@ -119,9 +116,9 @@ async fn after_a_downgrade_nothing_is_given_back() {
     for (actual, remaining) in [(0, 2), (3, 2), (5, 2), (6, 1), (900, 0)] {
         let (limiter, _clock) = limiter();
         let plans = plans();
-        let usage = limiter.acquire(&plans, premium()).cost(5).hold().await.unwrap().into_receipt();
+        let receipt = limiter.acquire(&plans, premium()).cost(5).hold().await.unwrap().into_receipt();
         take(&limiter, &plans, 3).await;
-        usage.settle(actual).await.unwrap();
+        receipt.settle(actual).await.unwrap();
         assert_eq!(limiter.remaining(&plans, "team").await.unwrap(), remaining, "{actual}");
     }
 }
@@ -131,8 +128,8 @@ async fn a_response_after_a_change_of_plan_gives_nothing_back() {
     let (limiter, _clock) = limiter();
     let plan = |req: &Parts| if req.uri.path() == "/201" { premium() } else { Subject::new("team") };
     let layer = RateLimitLayer::new(plans(), plan).limiter(&limiter).with_receipt();
-    let other = told(&layer);
-    let service = behind(&layer.on_response(|_| OnResponse::Refund), move |_| {
+    let other = status_from_path(&layer);
+    let service = with_receipt_handler(&layer.on_response(|_| OnResponse::Refund), move |_| {
         let other = other.clone();
         async move {
             assert_eq!(ask(&other, "/201").await, 201);

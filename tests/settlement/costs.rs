@@ -1,4 +1,4 @@
-//! What a request costs, where the request says so itself.
+//! Costs derived from the request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,10 +8,9 @@ use axum::http::request::Parts;
 use tollgate::key::Extraction;
 use tollgate::{RateLimitLayer, Rule};
 
-use crate::app::{ANOTHER, CALLS, TEN, TOKENS, ask, left, team, told};
+use crate::app::{ANOTHER, CALLS, TEN, TOKENS, ask, left, status_from_path, team};
 use crate::client::{hello, limiter, serve};
 
-/// Tokens as `x-cost` says.
 fn by_header(req: &Parts) -> u64 {
     req.headers.get("x-cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())
 }
@@ -37,14 +36,13 @@ async fn a_cost_comes_from_an_extension_of_a_layer_outside() {
     });
     assert_eq!(serve(hello().layer(limits.clone()).layer(Extension(Estimate(700)))).await.get().await.status, 200);
     assert_eq!(left(&limiter, &TOKENS).await, 9300);
-    // A layer inside is too late.
     assert_eq!(serve(hello().layer(Extension(Estimate(700))).layer(limits)).await.get().await.status, 200);
     assert_eq!(left(&limiter, &TOKENS).await, 9299);
 }
 
 #[tokio::test]
 async fn a_cost_that_never_fits_is_refused_in_words_and_without_a_time() {
-    // Found here: the documentation promised the message, and the body had none.
+    // Regression: the body had no message, although the documentation promised one.
     let later = |req: &Parts| {
         let cost = by_header(req);
         async move { cost }
@@ -60,7 +58,7 @@ async fn a_cost_that_never_fits_is_refused_in_words_and_without_a_time() {
             detail,
             "rate limit exceeded: \"ten\" never has 11 tokens at once (10 at most); retrying will not help"
         );
-        // Nothing was spent; and where a retry helps, there is no need for words.
+        // Nothing was spent. A refusal that can be retried has no detail.
         assert_eq!(client.send("GET", &["x-cost: 10"]).await.status, 200);
         let refused = client.send("GET", &["x-cost: 10"]).await;
         assert_eq!((refused.retry_after(), refused.problem().get("detail")), (Some(60), None));
@@ -70,13 +68,13 @@ async fn a_cost_that_never_fits_is_refused_in_words_and_without_a_time() {
 #[tokio::test]
 async fn a_cost_of_nothing_passes_unless_there_is_debt() {
     let (limiter, clock) = limiter();
-    let service = told(&RateLimitLayer::new(TEN, team).cost(|_| 0).limiter(&limiter));
-    let usage = limiter.acquire(&TEN, "team").cost(10).hold().await.unwrap().into_receipt();
+    let service = status_from_path(&RateLimitLayer::new(TEN, team).cost(|_| 0).limiter(&limiter));
+    let receipt = limiter.acquire(&TEN, "team").cost(10).hold().await.unwrap().into_receipt();
     for _ in 0..20 {
         assert_eq!(ask(&service, "/200").await, 200);
     }
     assert_eq!(left(&limiter, &TEN).await, 0);
-    usage.settle(11).await.unwrap();
+    receipt.settle(11).await.unwrap();
     assert_eq!(ask(&service, "/200").await, 429);
     clock.advance(tollgate::MINUTE / 10);
     assert_eq!(ask(&service, "/200").await, 200);
@@ -86,11 +84,11 @@ async fn a_cost_of_nothing_passes_unless_there_is_debt() {
 async fn each_rule_has_its_own_cost_or_the_layers() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(|_| 1000)).and(CALLS, team).limiter(&limiter);
-    assert_eq!(ask(&told(&layer), "/200").await, 200);
+    assert_eq!(ask(&status_from_path(&layer), "/200").await, 200);
     assert_eq!((left(&limiter, &TOKENS).await, left(&limiter, &CALLS).await), (9000, 499));
-    // Said after the rules, and before one of them: it is for all that say nothing.
+    // The layer's cost applies to all rules without one, whether they were added before or after it.
     let layer = layer.cost(|_| 3).rule(Rule::new(TEN, team));
-    assert_eq!(ask(&told(&layer), "/200").await, 200);
+    assert_eq!(ask(&status_from_path(&layer), "/200").await, 200);
     let all = [left(&limiter, &TOKENS).await, left(&limiter, &CALLS).await, left(&limiter, &TEN).await];
     assert_eq!(all, [8000, 496, 7]);
 }
@@ -98,11 +96,11 @@ async fn each_rule_has_its_own_cost_or_the_layers() {
 #[tokio::test]
 async fn each_cost_is_asked_for_once_a_request() {
     let (limiter, _clock) = limiter();
-    let asked: [Arc<AtomicUsize>; 3] = Default::default();
-    let count = |which: usize| {
-        let asked = Arc::clone(&asked[which]);
+    let calls: [Arc<AtomicUsize>; 3] = Default::default();
+    let count = |index: usize| {
+        let calls = Arc::clone(&calls[index]);
         move |_: &Parts| {
-            asked.fetch_add(1, Ordering::Relaxed);
+            calls.fetch_add(1, Ordering::Relaxed);
             1
         }
     };
@@ -112,7 +110,8 @@ async fn each_cost_is_asked_for_once_a_request() {
             "team"
         })
     };
-    // The layer's is for two rules, one of which finds its key later; so all that comes after it is looked at twice.
+    // The layer's cost applies to two rules, one of which resolves its key asynchronously, so later rules are visited
+    // twice.
     let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(count(0)))
         .and(CALLS, later)
         .rule(Rule::new(TEN, later).cost(count(1)))
@@ -120,11 +119,11 @@ async fn each_cost_is_asked_for_once_a_request() {
         .skip(|req: &Parts| req.uri.path() == "/204")
         .cost(count(2))
         .limiter(&limiter);
-    let service = told(&layer);
+    let service = status_from_path(&layer);
     for requests in 1..=10 {
         assert_eq!(ask(&service, "/200").await, 200);
-        assert!(asked.iter().all(|asked| asked.load(Ordering::Relaxed) == requests), "{asked:?}");
+        assert!(calls.iter().all(|calls| calls.load(Ordering::Relaxed) == requests), "{calls:?}");
     }
     assert_eq!((ask(&service, "/204").await, ask(&service, "/200").await), (204, 429));
-    assert!(asked.iter().all(|asked| asked.load(Ordering::Relaxed) == 11), "{asked:?}");
+    assert!(calls.iter().all(|calls| calls.load(Ordering::Relaxed) == 11), "{calls:?}");
 }

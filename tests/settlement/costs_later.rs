@@ -1,4 +1,4 @@
-//! Costs that have to be waited for.
+//! Costs that are computed asynchronously.
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
@@ -15,16 +15,16 @@ use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, Rule};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::app::{ANOTHER, CALLS, TEN, TOKENS, ask, left, team, told};
+use crate::app::{ANOTHER, CALLS, TEN, TOKENS, ask, left, status_from_path, team};
 use crate::client::limiter;
 
 #[tokio::test]
 async fn the_service_is_not_called_before_the_cost_is_known() {
     let (limiter, _clock) = limiter();
-    let (tell, cost) = oneshot::channel();
+    let (send_cost, cost) = oneshot::channel();
     let cost = Mutex::new(Some(cost));
     let layer = RateLimitLayer::new(TEN, team).limiter(&limiter).cost_async(move |_| {
-        let cost = cost.lock().unwrap().take().expect("one request");
+        let cost = cost.lock().unwrap().take().expect("the cost of one request only");
         async move { cost.await.unwrap() }
     });
     let calls = Arc::new(AtomicUsize::new(0));
@@ -38,40 +38,39 @@ async fn the_service_is_not_called_before_the_cost_is_known() {
         assert!(response.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     }
     assert_eq!((calls.load(Ordering::Relaxed), left(&limiter, &TEN).await), (0, 10));
-    tell.send(7).unwrap();
+    send_cost.send(7).unwrap();
     assert_eq!(response.await.unwrap().status(), 200);
     assert_eq!((calls.load(Ordering::Relaxed), left(&limiter, &TEN).await), (1, 3));
 }
 
-/// Neither tokens, nor the service's permit, nor a place among those who wait.
 #[tokio::test]
 async fn a_request_of_which_the_cost_never_comes_holds_nothing_when_it_is_dropped() {
-    const TURNS: Policy = Policy::new("turns", Quota::token_bucket(10, MINUTE).max_reserved(10));
+    const RESERVABLE: Policy = Policy::new("turns", Quota::token_bucket(10, MINUTE).max_reserved(10));
     let (limiter, _clock) = limiter();
     let permits = Arc::new(Semaphore::new(1));
     let inner = ConcurrencyLimit::with_semaphore(
         service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(())) }),
         Arc::clone(&permits),
     );
-    let layer = RateLimitLayer::new(TURNS, team).limiter(&limiter).cost_async(|_| pending());
+    let layer = RateLimitLayer::new(RESERVABLE, team).limiter(&limiter).cost_async(|_| pending());
     let mut service = layer.layer(inner);
     let mut response = Box::pin(service.ready().await.unwrap().call(Request::new(())));
     assert!(response.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     drop(response);
-    assert_eq!((permits.available_permits(), left(&limiter, &TURNS).await), (1, 10));
+    assert_eq!((permits.available_permits(), left(&limiter, &RESERVABLE).await), (1, 10));
 
     #[cfg(feature = "wait")]
     {
-        let mut service = told(&layer.wait_up_to(MINUTE));
+        let mut service = status_from_path(&layer.wait_up_to(MINUTE));
         let mut response = Box::pin(service.ready().await.unwrap().call(Request::new(())));
         assert!(response.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        assert_eq!(limiter.waiting(), 0, "it waits for its cost, not for its turn");
+        assert_eq!(limiter.waiting(), 0, "a request without a cost does not count as waiting");
         drop(response);
-        assert_eq!(left(&limiter, &TURNS).await, 10);
+        assert_eq!(left(&limiter, &RESERVABLE).await, 10);
     }
 }
 
-/// A cost of the rule's, of the layer's, or none; at once or later; by a key that is there at once or later.
+/// Costs of the rule, of the layer or none, synchronous or not, with synchronous and asynchronous keys.
 #[tokio::test]
 async fn every_kind_of_cost_goes_with_every_kind_of_key() {
     let slow_key = |_: &Parts| {
@@ -100,7 +99,7 @@ async fn every_kind_of_cost_goes_with_every_kind_of_key() {
                 layer = layer.rule(rule);
             }
             for layer in [layer.clone().cost(move |_| common), layer.cost_async(move |_| slowly(common))] {
-                assert_eq!(ask(&told(&layer), "/200").await, 200);
+                assert_eq!(ask(&status_from_path(&layer), "/200").await, 200);
                 let mut spent = Vec::new();
                 for policy in [&TOKENS, &CALLS, &TEN, &ANOTHER] {
                     spent.push(policy.quota().limit() - left(&limiter, policy).await);
@@ -126,7 +125,7 @@ async fn a_cost_of_the_layer_is_waited_for_once() {
             2
         }
     });
-    assert_eq!(ask(&told(&layer), "/200").await, 200);
+    assert_eq!(ask(&status_from_path(&layer), "/200").await, 200);
     assert_eq!(polled.load(Ordering::Relaxed), 1);
     let all = [left(&limiter, &TEN).await, left(&limiter, &CALLS).await, left(&limiter, &TOKENS).await];
     assert_eq!(all, [8, 498, 9998]);
@@ -141,7 +140,7 @@ async fn nobody_waits_for_the_cost_of_a_rule_that_does_not_apply() {
         };
         let never = Rule::new(TOKENS, skip).cost_async(|_| pending());
         let layer = RateLimitLayer::from(never).and(TEN, team).limiter(&limiter);
-        assert_eq!(ask(&told(&layer), "/200").await, 200);
+        assert_eq!(ask(&status_from_path(&layer), "/200").await, 200);
     }
     assert_eq!(left(&limiter, &TEN).await, 8);
 }

@@ -1,10 +1,10 @@
-//! What was truly used is more than there was: debt, which time pays back.
+//! Debt: an actual cost above the available tokens, repaid by time.
 
 use std::time::Duration;
 
 use tollgate::{HOUR, MINUTE, OnResponse, Policy, Quota, RateLimitLayer, SECOND};
 
-use crate::app::{TEN, TOKENS, ask, behind, left, team, told};
+use crate::app::{TEN, TOKENS, ask, left, status_from_path, team, with_receipt_handler};
 use crate::client::limiter;
 
 const MICRO: Duration = Duration::from_micros(1);
@@ -12,10 +12,10 @@ const MICRO: Duration = Duration::from_micros(1);
 #[tokio::test]
 async fn a_debt_is_paid_back_by_time_exactly() {
     let (limiter, clock) = limiter();
-    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
-    usage.settle(12_000).await.unwrap();
+    let receipt = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
+    receipt.settle(12_000).await.unwrap();
     let denied = limiter.try_limit(&TOKENS, "team").await.unwrap();
-    // 2,001 tokens come back in that time, at 0.36 s each: the debt, and the one that is asked for.
+    // The debt of 2,000 and the requested token, refilled at 0.36 s each.
     let wait = 2001 * HOUR / 10_000;
     assert_eq!((denied.remaining(), denied.retry_after()), (0, Some(wait)));
     clock.advance(wait - MICRO);
@@ -23,7 +23,6 @@ async fn a_debt_is_paid_back_by_time_exactly() {
     clock.advance(MICRO);
     assert!(limiter.try_limit(&TOKENS, "team").await.unwrap().is_allowed());
     assert!(!limiter.try_limit(&TOKENS, "team").await.unwrap().is_allowed());
-    // All of it, and not a microsecond before.
     clock.advance(HOUR - MICRO);
     assert_eq!(left(&limiter, &TOKENS).await, 9_999);
     clock.advance(MICRO);
@@ -34,9 +33,9 @@ async fn a_debt_is_paid_back_by_time_exactly() {
 async fn a_debt_of_several_windows_takes_as_many() {
     const WINDOW: Policy = Policy::new("window", Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
     let (limiter, clock) = limiter();
-    let usage = limiter.acquire(&WINDOW, "team").hold().await.unwrap().into_receipt();
-    usage.settle(35).await.unwrap();
-    // The clock begins on a boundary. 25, 15 and 5 stand after each.
+    let receipt = limiter.acquire(&WINDOW, "team").hold().await.unwrap().into_receipt();
+    receipt.settle(35).await.unwrap();
+    // The clock starts on a boundary; 25, 15 and 5 tokens are owed after each of the next ones.
     for remaining in [0, 0, 0, 5, 10] {
         assert_eq!(left(&limiter, &WINDOW).await, remaining);
         clock.advance(MINUTE);
@@ -47,13 +46,12 @@ async fn a_debt_of_several_windows_takes_as_many() {
 async fn a_debt_refuses_the_next_request_with_the_time_that_it_takes() {
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).with_receipt().limiter(&limiter);
-    let service = behind(&layer, |usage| async move {
-        usage.settle(15).await.unwrap();
+    let service = with_receipt_handler(&layer, |receipt| async move {
+        receipt.settle(15).await.unwrap();
         axum::http::StatusCode::OK
     });
     assert_eq!(ask(&service, "/").await, 200);
     for _ in 0..5 {
-        // Refused, and none the deeper in debt for it.
         assert_eq!(ask(&service, "/").await, 429);
     }
     clock.advance(36 * SECOND - MICRO);
@@ -71,10 +69,9 @@ async fn a_response_can_make_debts_and_forget_them() {
             205 => OnResponse::Reset,
             _ => OnResponse::Keep,
         });
-    let (one, service) = (limiter.acquire(&TEN, "team").hold().await.unwrap(), told(&layer));
+    let (one, service) = (limiter.acquire(&TEN, "team").hold().await.unwrap(), status_from_path(&layer));
     assert_eq!((ask(&service, "/202").await, ask(&service, "/205").await), (202, 429));
     assert_eq!(limiter.try_limit(&TEN, "team").await.unwrap().retry_after(), Some(17 * 6 * SECOND));
-    // A charge under way when the other one was settled: given back, the debt is that much less.
     one.cancel().await.unwrap();
     assert_eq!(limiter.try_limit(&TEN, "team").await.unwrap().retry_after(), Some(16 * 6 * SECOND));
 }

@@ -1,4 +1,4 @@
-//! `LimitError`: a denial, or a backend that cannot tell, in one.
+//! `LimitError`: a denial or a backend error.
 
 use std::error::Error as _;
 
@@ -16,7 +16,6 @@ use crate::answer::Answer;
 use crate::app::{TEN, team};
 use crate::client::{hello, limiter, serve};
 
-/// A store that is down.
 #[derive(Debug)]
 struct Down;
 
@@ -43,7 +42,7 @@ impl Backend for Down {
     }
 }
 
-/// Both kinds of error by `?`, and a charge in hand.
+/// Converts both kinds of error with `?`, and holds a charge.
 async fn pass(limiter: &RateLimiter) -> Result<u64, LimitError> {
     limiter.try_limit(&TEN, "team").await?.into_result()?;
     let held = limiter.acquire(&TEN, "team").cost(4).hold().await?.into_receipt();
@@ -51,7 +50,7 @@ async fn pass(limiter: &RateLimiter) -> Result<u64, LimitError> {
 }
 
 async fn served(limiter: &RateLimiter) -> Answer {
-    async fn own(State(limiter): State<RateLimiter>) -> Result<String, LimitError> {
+    async fn limit_error(State(limiter): State<RateLimiter>) -> Result<String, LimitError> {
         Ok(pass(&limiter).await?.to_string())
     }
     async fn as_response(State(limiter): State<RateLimiter>) -> Result<String, Response> {
@@ -61,7 +60,7 @@ async fn served(limiter: &RateLimiter) -> Answer {
         Ok(pass(&limiter).await?.to_string())
     }
     let mut answers = Vec::new();
-    for handler in [get(own), get(as_response), get(any)] {
+    for handler in [get(limit_error), get(as_response), get(any)] {
         let client = serve(Router::new().route("/", handler).with_state(limiter.clone())).await;
         let mut answer = client.get().await;
         answer.headers.remove("date");
@@ -77,7 +76,6 @@ async fn served(limiter: &RateLimiter) -> Answer {
     last
 }
 
-/// What the layer would have answered.
 async fn by_layer(limiter: &RateLimiter) -> Answer {
     let mut answer = serve(hello().layer(RateLimitLayer::new(TEN, team).limiter(limiter))).await.get().await;
     answer.headers.remove("date");
@@ -116,7 +114,7 @@ async fn it_speaks_for_what_is_inside() {
 
     let down = pass(&RateLimiter::new(Down)).await.unwrap_err();
     assert_eq!(down.to_string(), "backend is unavailable: cannot reach 10.0.0.7");
-    // What caused it, once: the error inside is what it speaks for itself.
+    // Transparent: `source()` is the cause of the inner error.
     assert_eq!(down.source().unwrap().to_string(), "connection refused");
     assert!(down.denied().is_none() && down.source().unwrap().source().is_none());
     let LimitError::Backend(error) = down else { panic!("{down:?}") };
@@ -135,6 +133,5 @@ async fn a_charge_in_hand_is_denied_in_the_same_words() {
     limiter.hold_all(charges()).await.unwrap().into_receipt();
     let refused = limiter.hold_all(charges()).await.unwrap_err();
     assert_eq!(refused.to_string(), "rate limit exceeded: \"shut\"; retry after 1s");
-    // The one that fitted was not charged.
     assert_eq!(limiter.remaining(&TEN, "team").await.unwrap(), 9);
 }

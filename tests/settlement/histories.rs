@@ -1,5 +1,4 @@
-//! Random histories of charges, by an estimate, and settlements, through the public interface and a clock that moves
-//! when told.
+//! Random histories of estimated charges and settlements through the public API, with a manual clock.
 
 use std::time::Duration;
 
@@ -15,28 +14,27 @@ mod support;
 use support::now;
 
 #[derive(Clone, Copy, Debug)]
-enum Act {
-    /// For so many tokens.
+enum Action {
+    /// Charges this many tokens.
     Charge(u64),
-    /// One of those that are open, by number, truly used so many.
+    /// Settles an open charge, by index, at this cost.
     Settle(usize, u64),
-    /// The same, not used at all.
     Refund(usize),
-    /// Settles one that was settled before.
-    Again(usize, u64),
-    Pass(Duration),
+    /// Settles a charge that is already settled.
+    SettleAgain(usize, u64),
+    Advance(Duration),
 }
 
-fn acts(passes: bool) -> impl Strategy<Value = Vec<Act>> {
+fn actions(time_advances: bool) -> impl Strategy<Value = Vec<Action>> {
     let micros = prop_oneof![0u64..4, 0u64..2_000_000, 0u64..70_000_000].prop_map(Duration::from_micros);
-    let act = prop_oneof![
-        4 => (0u64..30).prop_map(Act::Charge),
-        3 => (any::<usize>(), 0u64..45).prop_map(|(which, actual)| Act::Settle(which, actual)),
-        2 => any::<usize>().prop_map(Act::Refund),
-        1 => (any::<usize>(), 0u64..45).prop_map(|(which, actual)| Act::Again(which, actual)),
-        if passes { 4 } else { 0 } => micros.prop_map(Act::Pass),
+    let action = prop_oneof![
+        4 => (0u64..30).prop_map(Action::Charge),
+        3 => (any::<usize>(), 0u64..45).prop_map(|(pick, actual)| Action::Settle(pick, actual)),
+        2 => any::<usize>().prop_map(Action::Refund),
+        1 => (any::<usize>(), 0u64..45).prop_map(|(pick, actual)| Action::SettleAgain(pick, actual)),
+        if time_advances { 4 } else { 0 } => micros.prop_map(Action::Advance),
     ];
-    prop::collection::vec(act, 1..40)
+    prop::collection::vec(action, 1..40)
 }
 
 fn cases(cases: u32) -> ProptestConfig {
@@ -50,39 +48,37 @@ fn cases(cases: u32) -> ProptestConfig {
     config
 }
 
-/// A charge that is open.
 struct Charged {
-    usage: Receipt,
+    receipt: Receipt,
     cost: u64,
-    /// In the record of what was used.
-    place: usize,
+    index: usize,
 }
 
-/// Plays a history; what was admitted and truly used, the sum of true costs, and what remains.
-fn play(policy: &Policy, acts: &[Act]) -> (Vec<Used>, u64, u64) {
+/// Plays a history; returns the tokens admitted and used, the sum of actual costs and the remaining tokens.
+fn play(policy: &Policy, actions: &[Action]) -> (Vec<Used>, u64, u64) {
     let mut time = Micros::new(1_700_000_000_000_000);
     let clock = ManualClock::at(time);
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
     let (mut used, mut open, mut closed) = (Vec::new(), Vec::<Charged>::new(), Vec::<Receipt>::new());
     let mut sum = 0;
-    for act in acts {
-        match *act {
-            Act::Charge(cost) => {
+    for action in actions {
+        match *action {
+            Action::Charge(cost) => {
                 let Ok(held) = ready(limiter.acquire(policy, "team").cost(cost).hold()) else { continue };
-                open.push(Charged { usage: held.into_receipt(), cost, place: used.len() });
+                open.push(Charged { receipt: held.into_receipt(), cost, index: used.len() });
                 used.push(Used { at: time, tokens: cost });
                 sum += cost;
             }
-            Act::Settle(which, _) | Act::Refund(which) if !open.is_empty() => {
-                let actual = if let Act::Settle(_, actual) = *act { actual } else { 0 };
-                let Charged { usage, cost, place } = open.remove(which % open.len());
-                now(usage.settle(actual));
+            Action::Settle(pick, _) | Action::Refund(pick) if !open.is_empty() => {
+                let actual = if let Action::Settle(_, actual) = *action { actual } else { 0 };
+                let Charged { receipt, cost, index } = open.remove(pick % open.len());
+                now(receipt.settle(actual));
                 sum = sum + actual - cost;
-                used[place].tokens = actual.min(cost);
-                closed.push(usage);
+                used[index].tokens = actual.min(cost);
+                closed.push(receipt);
             }
-            Act::Again(which, actual) if !closed.is_empty() => now(closed[which % closed.len()].settle(actual)),
-            Act::Pass(duration) => {
+            Action::SettleAgain(pick, actual) if !closed.is_empty() => now(closed[pick % closed.len()].settle(actual)),
+            Action::Advance(duration) => {
                 clock.advance(duration);
                 time = time + duration;
             }
@@ -108,17 +104,15 @@ fn a_hundred() -> impl Strategy<Value = Policy> {
 proptest! {
     #![proptest_config(cases(4000))]
 
-    /// Nothing is lost and nothing invented, in whatever order those that are open at once are settled.
     #[test]
     fn without_a_refill_the_balance_is_the_sum_of_true_costs(
         policy in a_hundred(),
-        acts in acts(false),
+        actions in actions(false),
     ) {
-        let (_, sum, left) = play(&policy, &acts);
+        let (_, sum, left) = play(&policy, &actions);
         prop_assert_eq!(left, 100u64.saturating_sub(sum));
     }
 
-    /// Whatever comes back, and however late.
     #[test]
     fn with_refill_the_bound_holds_over_every_interval(
         quota in prop::sample::select(vec![
@@ -127,24 +121,24 @@ proptest! {
             Quota::fixed_window(30, MINUTE).start(Duration::ZERO),
             Quota::fixed_window(10, 20 * SECOND).capacity(35).start(Duration::ZERO),
         ]),
-        acts in acts(true),
+        actions in actions(true),
     ) {
-        let (used, ..) = play(&Policy::new("any", quota), &acts);
+        let (used, ..) = play(&Policy::new("any", quota), &actions);
         if let Err(text) = check(&quota, &used) {
             prop_assert!(false, "{}, of {:?}", text, used);
         }
     }
 }
 
-/// Streams end in any order. A give-back was counted against those who came before it too, once: the property found it.
+/// Regression: a refund was also counted against earlier charges.
 #[test]
 fn out_of_order_nothing_is_forfeited() {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
     let policy = Policy::new("any", Quota::token_bucket(10_000, MINUTE));
     let [oldest, middle, newest] =
         [(); 3].map(|()| ready(limiter.acquire(&policy, "team").cost(1000).hold()).unwrap().into_receipt());
-    for (usage, spent) in [(&middle, 2300), (&oldest, 1600), (&newest, 900)] {
-        now(usage.settle(300));
+    for (receipt, spent) in [(&middle, 2300), (&oldest, 1600), (&newest, 900)] {
+        now(receipt.settle(300));
         assert_eq!(10_000 - now(limiter.remaining(&policy, "team")), spent);
     }
 }

@@ -1,4 +1,4 @@
-//! Failed logins: each guess is charged before it is made, so that none slips through beside another.
+//! Failed logins: each guess is charged before it is checked, so that parallel guesses cannot exceed the limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use crate::client::{Client, limiter, serve};
 const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 const GUESSES: usize = 200;
 
-/// A form that counts how often a password is looked at, slowly enough for guesses to overlap.
+/// A login form that counts checked passwords and yields, so that guesses overlap.
 fn form() -> (Router, Arc<AtomicUsize>) {
     let reached = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&reached);
@@ -29,7 +29,7 @@ async fn guess(client: Client, password: &str) -> u16 {
     client.send("POST", &[&format!("x-password: {password}"), "content-length: 0"]).await.status
 }
 
-/// How many of many wrong guesses at once were answered, and how many refused.
+/// Sends wrong guesses in parallel; returns how many were checked and how many refused.
 async fn guess_all(client: Client) -> (usize, usize) {
     let mut guesses = tokio::task::JoinSet::new();
     for _ in 0..GUESSES {
@@ -40,22 +40,19 @@ async fn guess_all(client: Client) -> (usize, usize) {
     (count(401), count(429))
 }
 
-async fn holds(layer: RateLimitLayer) {
+async fn assert_limit_holds(layer: RateLimitLayer) {
     let (limiter, clock) = limiter();
     let (form, reached) = form();
     let client = serve(form.layer(layer.limiter(&limiter))).await;
     assert_eq!(guess_all(client).await, (5, GUESSES - 5));
     assert_eq!(reached.load(Ordering::Relaxed), 5);
-    // The right password does not help while the guesses are used up, and is not looked at.
     assert_eq!(guess(client, "right").await, 429);
     assert_eq!(reached.load(Ordering::Relaxed), 5);
 
-    // One more guess: the right one this time, which forgets the others.
     clock.advance(HOUR / 5);
     assert_eq!(guess(client, "right").await, 200);
     let left = async || limiter.remaining(&LOGIN, std::net::IpAddr::from([127, 0, 0, 1])).await.unwrap();
     assert_eq!(left().await, 5);
-    // Wrong ones count again; one of the five is made alone.
     assert_eq!((guess(client, "wrong").await, left().await), (401, 4));
     assert_eq!(guess_all(client).await, (4, GUESSES - 4));
     assert_eq!(reached.load(Ordering::Relaxed), 11);
@@ -63,7 +60,7 @@ async fn holds(layer: RateLimitLayer) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parallel_guesses_cannot_slip_through() {
-    holds(RateLimitLayer::new(LOGIN, key::client_ip()).on_response(OnResponse::reset_on_success)).await;
+    assert_limit_holds(RateLimitLayer::new(LOGIN, key::client_ip()).on_response(OnResponse::reset_on_success)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -71,7 +68,7 @@ async fn parallel_guesses_cannot_slip_through_a_closure() {
     let settle = |response: &axum::http::response::Parts| {
         if response.status == StatusCode::OK { OnResponse::Reset } else { OnResponse::Keep }
     };
-    holds(RateLimitLayer::new(LOGIN, key::client_ip()).on_response(settle)).await;
+    assert_limit_holds(RateLimitLayer::new(LOGIN, key::client_ip()).on_response(settle)).await;
 }
 
 #[tokio::test]
@@ -79,7 +76,7 @@ async fn only_a_2xx_is_a_success() {
     let (limiter, _clock) = limiter();
     let layer =
         RateLimitLayer::new(LOGIN, crate::app::team).on_response(OnResponse::reset_on_success).limiter(&limiter);
-    let service = crate::app::told(&layer);
+    let service = crate::app::status_from_path(&layer);
     for (path, left) in [("/204", 5), ("/302", 4), ("/500", 3), ("/299", 5), ("/404", 4), ("/200", 5)] {
         crate::app::ask(&service, path).await;
         assert_eq!(crate::app::left(&limiter, &LOGIN).await, left, "{path}");

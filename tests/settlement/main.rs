@@ -1,10 +1,9 @@
-//! What a request costs, and what becomes of that: by the response, or by a handle that knows the true cost in the end.
+//! Costs of requests, and their settlement by the response or by a receipt once the actual cost is known.
 
 #![cfg(feature = "axum")]
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.
 
-// The other tests' client and reader of responses: what is written once is read one way.
-#[allow(dead_code)] // It reads more than is looked at here.
+#[allow(dead_code)] // Shared with `tests/http`; not all of it is used here.
 #[path = "../http/answer.rs"]
 mod answer;
 #[allow(dead_code)]

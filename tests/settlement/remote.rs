@@ -1,4 +1,4 @@
-//! Settling over a network: the response waits until it is confirmed, and for nothing else.
+//! Settlement over a network: the response waits only for the confirmation.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,14 +12,14 @@ use axum::routing::get;
 use tollgate::{OnResponse, RateLimitLayer, RateLimiter, Rule, clock::ManualClock};
 use tower::ServiceExt;
 
-use crate::app::{CALLS, TEN, ask, behind, left, team, told};
+use crate::app::{CALLS, TEN, ask, left, status_from_path, team, with_receipt_handler};
 use crate::client::serve;
-use crate::store::{Log, Store};
+use crate::store::{Log, RemoteBackend};
 
 fn remote(polls: usize, fails: bool) -> (RateLimiter, Arc<Log>) {
-    let store = Store { fails, ..Store::new(ManualClock::new(), polls) };
-    let log = Arc::clone(&store.log);
-    (RateLimiter::new(store), log)
+    let backend = RemoteBackend { fails, ..RemoteBackend::new(ManualClock::new(), polls) };
+    let log = Arc::clone(&backend.log);
+    (RateLimiter::new(backend), log)
 }
 
 #[tokio::test]
@@ -28,19 +28,19 @@ async fn a_response_comes_when_its_settlements_are_confirmed() {
         for (verdict, remaining) in [(OnResponse::Refund, 10), (OnResponse::Settle(7), 3), (OnResponse::Reset, 10)] {
             let (limiter, log) = remote(polls, false);
             let layer = RateLimitLayer::new(TEN, team).rule(Rule::new(CALLS, team).on_response(|_| OnResponse::Refund));
-            let service = told(&layer.on_response(move |_| verdict).limiter(&limiter));
+            let service = status_from_path(&layer.on_response(move |_| verdict).limiter(&limiter));
             let request = Request::builder().uri("/202").body(()).unwrap();
             let mut response = pin!(service.oneshot(request));
-            let mut asked = 0;
+            let mut pending_polls = 0;
             loop {
                 match response.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                     Poll::Ready(response) => break assert_eq!(response.unwrap().status(), 202),
-                    // The two settlements are under way together, not one after the other.
-                    Poll::Pending => asked += 1,
+                    // The two settlements run concurrently.
+                    Poll::Pending => pending_polls += 1,
                 }
             }
             let (begun, confirmed) = (log.begun.load(Ordering::Relaxed), log.confirmed.load(Ordering::Relaxed));
-            assert_eq!((asked, begun, confirmed), (2 * polls, 2, 2));
+            assert_eq!((pending_polls, begun, confirmed), (2 * polls, 2, 2));
             assert_eq!((left(&limiter, &TEN).await, left(&limiter, &CALLS).await), (remaining, 500));
         }
     }
@@ -51,7 +51,7 @@ async fn a_response_that_keeps_its_charges_waits_for_nothing() {
     let (limiter, log) = remote(2, false);
     let layer = RateLimitLayer::new(TEN, team).cost(|_| 4).limiter(&limiter);
     for verdict in [OnResponse::Keep, OnResponse::Settle(4)] {
-        assert_eq!(ask(&told(&layer.clone().on_response(move |_| verdict)), "/200").await, 200);
+        assert_eq!(ask(&status_from_path(&layer.clone().on_response(move |_| verdict)), "/200").await, 200);
     }
     assert_eq!((log.begun.load(Ordering::Relaxed), left(&limiter, &TEN).await), (0, 2));
 }
@@ -59,7 +59,8 @@ async fn a_response_that_keeps_its_charges_waits_for_nothing() {
 #[tokio::test]
 async fn a_client_that_leaves_while_it_is_confirmed_does_not_undo_it() {
     let (limiter, log) = remote(3, false);
-    let service = told(&RateLimitLayer::new(TEN, team).on_response(|_| OnResponse::Refund).limiter(&limiter));
+    let service =
+        status_from_path(&RateLimitLayer::new(TEN, team).on_response(|_| OnResponse::Refund).limiter(&limiter));
     let request = Request::builder().uri("/200").body(()).unwrap();
     let mut response = Box::pin(service.oneshot(request));
     while log.begun.load(Ordering::Relaxed) == 0 {
@@ -96,11 +97,11 @@ async fn a_handle_tells_whether_the_backend_has_it() {
     for fails in [false, true] {
         let (limiter, _log) = remote(2, fails);
         let layer = RateLimitLayer::new(TEN, team).with_receipt().limiter(&limiter);
-        let service = behind(&layer, move |usage| async move {
-            assert_eq!(usage.settle(3).await.is_err(), fails);
-            // It is not to be sent again: it may have got through.
-            assert!(usage.is_settled() && usage.settle(3).await.is_ok());
-            assert_eq!(usage.reset().await.is_err(), fails);
+        let service = with_receipt_handler(&layer, move |receipt| async move {
+            assert_eq!(receipt.settle(3).await.is_err(), fails);
+            // A failed settlement is not sent again, since it may have been applied.
+            assert!(receipt.is_settled() && receipt.settle(3).await.is_ok());
+            assert_eq!(receipt.reset().await.is_err(), fails);
             StatusCode::OK
         });
         assert_eq!(ask(&service, "/").await, 200);

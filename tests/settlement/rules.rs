@@ -1,4 +1,4 @@
-//! Several rules on one request: each settles its own charge in its own way.
+//! Several rules on one request: each settles its own charge.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use axum::http::response;
 use tollgate::key::Extraction;
 use tollgate::{MINUTE, OnResponse, Policy, Quota, RateLimitLayer, RateLimiter, Rule};
 
-use crate::app::{ANOTHER, CALLS, TEN, TOKENS, ask, behind, left, team, told};
+use crate::app::{ANOTHER, CALLS, TEN, TOKENS, ask, left, status_from_path, team, with_receipt_handler};
 use crate::client::limiter;
 
 async fn spent(limiter: &RateLimiter, policies: [&Policy; 3]) -> [u64; 3] {
@@ -32,7 +32,7 @@ async fn each_rule_settles_in_its_own_way_or_the_layers() {
         .and(TEN, team)
         .on_response(|response| if response.status == 500 { OnResponse::Reset } else { OnResponse::Settle(3) })
         .limiter(&limiter);
-    let service = told(&layer);
+    let service = status_from_path(&layer);
     for (path, expected) in [("/200", [170, 1, 3]), ("/404", [340, 2, 6]), ("/500", [510, 2, 0]), ("/200", [680, 3, 3])]
     {
         ask(&service, path).await;
@@ -40,13 +40,13 @@ async fn each_rule_settles_in_its_own_way_or_the_layers() {
     }
 }
 
-/// An inner layer that skipped the request put an empty settlement in the place of the outer one.
+/// Regression: an inner layer that skipped the request replaced the outer receipt with an empty one.
 #[tokio::test]
 async fn an_inner_layer_that_charges_nothing_leaves_the_outer_settlement() {
     let (limiter, _clock) = limiter();
     let inner = RateLimitLayer::new(CALLS, |_: &Parts| Extraction::skip()).with_receipt().limiter(&limiter);
-    let handler = axum::routing::get(async |usage: tollgate::Receipt| {
-        usage.settle(900).await.map_err(|_| ()).is_ok().to_string()
+    let handler = axum::routing::get(async |receipt: tollgate::Receipt| {
+        receipt.settle(900).await.map_err(|_| ()).is_ok().to_string()
     });
     let outer = RateLimitLayer::new(TOKENS, team).cost(|_| 100).with_receipt().limiter(&limiter);
     let app = axum::Router::new().route("/", handler.layer(inner)).layer(outer);
@@ -59,16 +59,16 @@ async fn an_inner_layer_that_charges_nothing_leaves_the_outer_settlement() {
 async fn a_rule_that_settles_leaves_the_others_alone() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TOKENS, team).rule(Rule::new(CALLS, team).on_response(|_| OnResponse::Refund));
-    let service = told(&layer.and(TEN, team).limiter(&limiter));
+    let service = status_from_path(&layer.and(TEN, team).limiter(&limiter));
     assert_eq!(ask(&service, "/200").await, 200);
     assert_eq!(spent(&limiter, [&TOKENS, &CALLS, &TEN]).await, [1, 0, 1]);
 }
 
 #[tokio::test]
 async fn a_rule_that_is_skipped_settles_nothing_and_shifts_nothing() {
-    // The charges of a request and the rules of its layer are numbered apart.
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
+    // The index of a charge differs from that of its rule if an earlier rule is skipped.
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&calls);
     let unless_200 = |req: &Parts| {
         if req.uri.path() == "/200" { Extraction::skip() } else { Extraction::from("team") }
     };
@@ -83,11 +83,11 @@ async fn a_rule_that_is_skipped_settles_nothing_and_shifts_nothing() {
         .rule(Rule::new(ANOTHER, team).on_response(|_| OnResponse::Refund))
         .limiter(&limiter);
     limiter.acquire(&TEN, "team").cost(5).await.unwrap();
-    let service = told(&layer);
+    let service = status_from_path(&layer);
     assert_eq!(ask(&service, "/200").await, 200);
     assert_eq!(spent(&limiter, [&TEN, &TOKENS, &CALLS]).await, [5, 20, 30]);
     assert_eq!(left(&limiter, &ANOTHER).await, 100);
-    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    assert_eq!(calls.load(Ordering::Relaxed), 0);
     assert_eq!(ask(&service, "/201").await, 201);
     assert_eq!(spent(&limiter, [&TEN, &TOKENS, &CALLS]).await, [0, 40, 60]);
 }
@@ -97,11 +97,11 @@ async fn a_handle_finds_the_charge_of_a_policy_by_its_name() {
     let (limiter, _clock) = limiter();
     let skip = |_: &Parts| Extraction::skip();
     let layer = RateLimitLayer::new(ANOTHER, skip).and(TOKENS, team).and(CALLS, team).limiter(&limiter);
-    let service = behind(&layer.cost(|_| 10).with_receipt(), |usage| async move {
-        assert!(usage.of("another").is_none() && usage.of("else").is_none());
-        usage.of("calls").unwrap().refund().await.unwrap();
-        usage.of("tokens").unwrap().settle(17).await.unwrap();
-        usage.settle(99).await.unwrap();
+    let service = with_receipt_handler(&layer.cost(|_| 10).with_receipt(), |receipt| async move {
+        assert!(receipt.of("another").is_none() && receipt.of("else").is_none());
+        receipt.of("calls").unwrap().refund().await.unwrap();
+        receipt.of("tokens").unwrap().settle(17).await.unwrap();
+        receipt.settle(99).await.unwrap();
         StatusCode::OK
     });
     assert_eq!(ask(&service, "/").await, 200);
@@ -113,8 +113,8 @@ async fn a_handle_can_forget_one_policy_and_keep_the_others() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).and(CALLS, team).with_receipt().limiter(&limiter);
     limiter.acquire(&TEN, "team").cost(8).await.unwrap();
-    let service = behind(&layer, |usage| async move {
-        usage.of("ten").unwrap().reset().await.unwrap();
+    let service = with_receipt_handler(&layer, |receipt| async move {
+        receipt.of("ten").unwrap().reset().await.unwrap();
         StatusCode::OK
     });
     assert_eq!(ask(&service, "/").await, 200);
@@ -124,46 +124,44 @@ async fn a_handle_can_forget_one_policy_and_keep_the_others() {
 #[cfg(feature = "wait")]
 #[tokio::test]
 async fn a_request_that_waited_for_its_turn_is_settled_too() {
-    const TURNS: Policy = Policy::new("turns", Quota::token_bucket(1, MINUTE).max_reserved(5));
+    const RESERVABLE: Policy = Policy::new("turns", Quota::token_bucket(1, MINUTE).max_reserved(5));
     let (limiter, clock) = limiter();
-    let layer = RateLimitLayer::new(TURNS, team).wait_up_to(MINUTE).limiter(&limiter);
+    let layer = RateLimitLayer::new(RESERVABLE, team).wait_up_to(MINUTE).limiter(&limiter);
     let settles =
         |response: &response::Parts| if response.status == 202 { OnResponse::Refund } else { OnResponse::Settle(3) };
     for (path, debt) in [("/202", 0), ("/200", 2)] {
-        assert!(limiter.try_limit(&TURNS, "team").await.unwrap().is_allowed());
-        let service = told(&layer.clone().on_response(settles));
+        assert!(limiter.try_limit(&RESERVABLE, "team").await.unwrap().is_allowed());
+        let service = status_from_path(&layer.clone().on_response(settles));
         let waiting = tokio::spawn(async move { ask(&service, path).await });
         while clock.next_wake().is_none() {
             tokio::task::yield_now().await;
         }
         clock.advance(MINUTE);
         assert!(waiting.await.unwrap() < 300);
-        // Back is what its turn had: it is free again. Or two more are owed before the next.
+        // Refunded, the reservation is free again. Charged at 3, two more tokens are owed.
         clock.advance(debt * MINUTE);
-        assert_eq!(left(&limiter, &TURNS).await, u64::from(debt == 0), "{path}");
-        limiter.reset(&TURNS, "team").await.unwrap();
+        assert_eq!(left(&limiter, &RESERVABLE).await, u64::from(debt == 0), "{path}");
+        limiter.reset(&RESERVABLE, "team").await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn a_request_that_is_refused_settles_nothing() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&calls);
     let (limiter, _clock) = limiter();
     const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
-    // By the 429 that the layer makes itself, it would be refunded, and the next request let through.
+    // If the layer's own 429 were settled, it would reset the limit and admit the next request.
     let layer = RateLimitLayer::new(ONE, team).and(TEN, team).limiter(&limiter).on_response(move |response| {
         count.fetch_add(1, Ordering::Relaxed);
         if response.status == 429 { OnResponse::Reset } else { OnResponse::Keep }
     });
-    let service = told(&layer);
+    let service = status_from_path(&layer);
     for (path, status) in [("/200", 200), ("/200", 429), ("/200", 429)] {
         assert_eq!(ask(&service, path).await, status);
     }
-    // Of the one that went on: once for each charge.
-    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
     assert_eq!(spent(&limiter, [&ONE, &TEN, &CALLS]).await, [1, 1, 0]);
-    // A 429 of the service's own is a response like any other.
     limiter.reset(&ONE, "team").await.unwrap();
     assert_eq!(ask(&service, "/429").await, 429);
     assert_eq!(spent(&limiter, [&ONE, &TEN, &CALLS]).await, [0, 0, 0]);

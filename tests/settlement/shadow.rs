@@ -1,4 +1,4 @@
-//! Requests that pass uncharged have a handle too: it is there, and does nothing.
+//! Receipts of requests that pass uncharged, which do nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,17 +9,16 @@ use axum::http::request::Parts;
 use axum::routing::get;
 use tollgate::{OnResponse, RateLimitLayer, RateLimiter, Receipt, clock::ManualClock};
 
-use crate::app::{TEN, ask, behind, left, team, told};
+use crate::app::{TEN, ask, left, status_from_path, team, with_receipt_handler};
 use crate::client::{limiter, serve};
-use crate::store::Store;
+use crate::store::RemoteBackend;
 
-/// All that a handle can do, for a request of which nothing was charged.
-async fn use_all(usage: Receipt) -> StatusCode {
-    assert_eq!(usage.decisions().iter().count(), 0);
-    assert!(usage.is_settled() && usage.of("ten").is_none());
-    usage.settle(1000).await.unwrap();
-    usage.refund().await.unwrap();
-    usage.reset().await.unwrap();
+async fn use_all(receipt: Receipt) -> StatusCode {
+    assert_eq!(receipt.decisions().iter().count(), 0);
+    assert!(receipt.is_settled() && receipt.of("ten").is_none());
+    receipt.settle(1000).await.unwrap();
+    receipt.refund().await.unwrap();
+    receipt.reset().await.unwrap();
     StatusCode::OK
 }
 
@@ -29,7 +28,7 @@ async fn what_would_have_been_refused_has_nothing_to_settle() {
     let layer = RateLimitLayer::new(TEN, team).with_receipt().shadow().limiter(&limiter);
     limiter.acquire(&TEN, "team").cost(10).await.unwrap();
     for _ in 0..3 {
-        assert_eq!(ask(&behind(&layer, use_all), "/").await, 200);
+        assert_eq!(ask(&with_receipt_handler(&layer, use_all), "/").await, 200);
     }
     assert_eq!(left(&limiter, &TEN).await, 0);
 }
@@ -38,14 +37,14 @@ async fn what_would_have_been_refused_has_nothing_to_settle() {
 async fn what_would_have_been_refused_is_not_settled_by_its_response_either() {
     for verdict in [OnResponse::Refund, OnResponse::Settle(5), OnResponse::Reset] {
         let (limiter, _clock) = limiter();
-        // Found here: with a handle in the request it was asked, and its answer thrown away.
+        // Regression: with a receipt in the request, the closure was called and its result ignored.
         let layer = RateLimitLayer::new(TEN, team).shadow().limiter(&limiter).on_response(move |response| {
-            assert_ne!(response.status, 202, "asked what becomes of nothing");
+            assert_ne!(response.status, 202, "called for a request that was not charged");
             verdict
         });
         limiter.acquire(&TEN, "team").cost(10).await.unwrap();
         for layer in [layer.clone(), layer.with_receipt()] {
-            assert_eq!(ask(&told(&layer), "/202").await, 202);
+            assert_eq!(ask(&status_from_path(&layer), "/202").await, 202);
             assert_eq!(left(&limiter, &TEN).await, 0, "{verdict:?}");
         }
     }
@@ -55,10 +54,10 @@ async fn what_would_have_been_refused_is_not_settled_by_its_response_either() {
 async fn in_shadow_mode_what_was_charged_is_settled_as_ever() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).shadow().limiter(&limiter);
-    assert_eq!(ask(&told(&layer.clone().on_response(|_| OnResponse::Refund)), "/200").await, 200);
+    assert_eq!(ask(&status_from_path(&layer.clone().on_response(|_| OnResponse::Refund)), "/200").await, 200);
     assert_eq!(left(&limiter, &TEN).await, 10);
-    let service = behind(&layer.with_receipt(), |usage| async move {
-        usage.settle(7).await.unwrap();
+    let service = with_receipt_handler(&layer.with_receipt(), |receipt| async move {
+        receipt.settle(7).await.unwrap();
         StatusCode::OK
     });
     assert_eq!(ask(&service, "/").await, 200);
@@ -87,26 +86,26 @@ async fn without_a_handle_a_handler_that_wants_one_says_how_to_get_it() {
 
 #[tokio::test]
 async fn what_was_not_charged_asks_no_backend() {
-    // Found here: a reset of no rows went to the backend, and failed where that was down.
-    let store = Store { fails: true, ..Store::new(ManualClock::new(), 2) };
-    let log = Arc::clone(&store.log);
-    let limiter = RateLimiter::new(store);
+    // Regression: a reset of no rows was sent to the backend and failed if that was down.
+    let backend = RemoteBackend { fails: true, ..RemoteBackend::new(ManualClock::new(), 2) };
+    let log = Arc::clone(&backend.log);
+    let limiter = RateLimiter::new(backend);
     let layer = RateLimitLayer::new(TEN, team).with_receipt().skip(|_: &Parts| true).limiter(&limiter);
-    assert_eq!(ask(&behind(&layer, use_all), "/").await, 200);
+    assert_eq!(ask(&with_receipt_handler(&layer, use_all), "/").await, 200);
     assert_eq!(log.begun.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]
 async fn a_closure_is_asked_once_a_response() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&calls);
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).limiter(&limiter).on_response(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
         OnResponse::Refund
     });
     for requests in 1..=20 {
-        assert_eq!(ask(&told(&layer), "/200").await, 200);
-        assert_eq!(asked.load(Ordering::Relaxed), requests);
+        assert_eq!(ask(&status_from_path(&layer), "/200").await, 200);
+        assert_eq!(calls.load(Ordering::Relaxed), requests);
     }
 }

@@ -1,4 +1,4 @@
-//! A backend as a store in the network would be: what is asked happens at the call, and is confirmed a while later.
+//! A backend that simulates a network: operations take effect when called and are confirmed later.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,29 +13,27 @@ use tollgate::{
 };
 
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct RemoteBackend {
     pub(crate) rows: MemoryBackend,
-    /// How often an answer is not there yet.
+    /// The number of polls that return `Pending`.
     pub(crate) polls: usize,
-    /// Whether it does not settle.
     pub(crate) fails: bool,
     pub(crate) log: Arc<Log>,
 }
 
-/// Settlements and resets.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub(crate) begun: AtomicUsize,
     pub(crate) confirmed: AtomicUsize,
 }
 
-impl Store {
-    pub(crate) fn new(clock: ManualClock, polls: usize) -> Store {
+impl RemoteBackend {
+    pub(crate) fn new(clock: ManualClock, polls: usize) -> RemoteBackend {
         let rows = MemoryBackend::builder().clock(clock).build();
-        Store { rows, polls, fails: false, log: Arc::default() }
+        RemoteBackend { rows, polls, fails: false, log: Arc::default() }
     }
 
-    fn later<T: Send + 'static>(&self, answer: BackendFuture<T>, done: impl Fn() + Send + 'static) -> BackendFuture<T> {
+    fn delay<T: Send + 'static>(&self, result: BackendFuture<T>, done: impl Fn() + Send + 'static) -> BackendFuture<T> {
         let mut polls = self.polls;
         BackendFuture::boxed(async move {
             poll_fn(|context| {
@@ -48,38 +46,38 @@ impl Store {
             })
             .await;
             done();
-            answer.await
+            result.await
         })
     }
 
-    fn settled<T: Send + 'static>(&self, done: impl FnOnce() -> BackendFuture<T>) -> BackendFuture<T> {
+    fn record<T: Send + 'static>(&self, done: impl FnOnce() -> BackendFuture<T>) -> BackendFuture<T> {
         let log = Arc::clone(&self.log);
         log.begun.fetch_add(1, Ordering::Relaxed);
-        let answer = if self.fails {
+        let result = if self.fails {
             BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "10.0.0.7 refuses the connection")))
         } else {
             done()
         };
-        self.later(answer, move || {
+        self.delay(result, move || {
             log.confirmed.fetch_add(1, Ordering::Relaxed);
         })
     }
 }
 
-impl Backend for Store {
+impl Backend for RemoteBackend {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        self.later(self.rows.acquire(takes), || ())
+        self.delay(self.rows.acquire(takes), || ())
     }
 
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        self.later(self.rows.peek(takes), || ())
+        self.delay(self.rows.peek(takes), || ())
     }
 
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
-        self.settled(|| self.rows.settle(settlements))
+        self.record(|| self.rows.settle(settlements))
     }
 
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
-        self.settled(|| self.rows.reset(rows))
+        self.record(|| self.rows.reset(rows))
     }
 }

@@ -1,4 +1,4 @@
-//! Answers that are streamed: charged by an estimate, and told their true length when they end, over a socket.
+//! Streamed responses over a socket: charged by an estimate, settled at the actual length when they end.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -20,16 +20,16 @@ use crate::client::{Client, limiter, serve};
 
 const ESTIMATE: u64 = 1000;
 
-/// A body of a token a byte, which settles when it ends.
-struct Answer {
+/// A body that counts one token per byte and settles when it ends.
+struct StreamedBody {
     chunks: mpsc::Receiver<Bytes>,
     tokens: u64,
-    usage: Receipt,
-    /// Says that it was dropped.
+    receipt: Receipt,
+    /// Closes the channel when the body is dropped.
     _dropped: mpsc::Sender<Infallible>,
 }
 
-impl http_body::Body for Answer {
+impl http_body::Body for StreamedBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -38,8 +38,8 @@ impl http_body::Body for Answer {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(chunk) = ready!(self.chunks.poll_recv(context)) else {
-            // It is settled by the call; nobody has to wait for it.
-            drop(self.usage.settle(self.tokens));
+            // Settles when called, without awaiting.
+            drop(self.receipt.settle(self.tokens));
             return Poll::Ready(None);
         };
         self.tokens += chunk.len() as u64;
@@ -47,36 +47,36 @@ impl http_body::Body for Answer {
     }
 }
 
-/// A server with one answer, the limiter in front of it, whoever speaks the answer, and who hears when its body is
-/// gone.
-async fn answering() -> (Client, RateLimiter, mpsc::Sender<Bytes>, mpsc::Receiver<Infallible>) {
+/// Starts a server that streams one response. Also returns its limiter, a sender of chunks and a receiver that closes
+/// when the body is dropped.
+async fn streaming_server() -> (Client, RateLimiter, mpsc::Sender<Bytes>, mpsc::Receiver<Infallible>) {
     let (limiter, _clock) = limiter();
-    let (speak, chunks) = mpsc::channel(1);
-    let (dropped, gone) = mpsc::channel(1);
+    let (send_chunk, chunks) = mpsc::channel(1);
+    let (dropped, body_dropped) = mpsc::channel(1);
     let once = Arc::new(Mutex::new(Some((chunks, dropped))));
-    let answer = move |usage: Receipt| async move {
-        let (chunks, dropped) = once.lock().unwrap().take().expect("one request");
-        Body::new(Answer { chunks, tokens: 0, usage, _dropped: dropped })
+    let answer = move |receipt: Receipt| async move {
+        let (chunks, dropped) = once.lock().unwrap().take().expect("the server streams only one response");
+        Body::new(StreamedBody { chunks, tokens: 0, receipt, _dropped: dropped })
     };
     let layer = RateLimitLayer::new(TOKENS, team).cost(|_| ESTIMATE).with_receipt().limiter(&limiter);
     let client = serve(Router::new().route("/", get(answer)).layer(layer)).await;
-    (client, limiter, speak, gone)
+    (client, limiter, send_chunk, body_dropped)
 }
 
 #[tokio::test]
 async fn a_stream_is_charged_for_its_true_length() {
     for actual in [1700, 300, 1000, 0] {
-        let (client, limiter, speak, _gone) = answering().await;
+        let (client, limiter, send_chunk, _body_dropped) = streaming_server().await;
         let answer = tokio::spawn(async move { client.get().await });
         for sent in 0..actual / 100 {
-            speak.send(Bytes::from(vec![b'x'; 100])).await.unwrap();
-            // There is room for one, so the first was received when the second is sent. While it runs, the estimate
-            // stands.
+            send_chunk.send(Bytes::from(vec![b'x'; 100])).await.unwrap();
+            // The channel holds one chunk, so the first was received when the second is sent. The estimate stays
+            // charged.
             if sent > 0 {
                 assert_eq!(left(&limiter, &TOKENS).await, 10_000 - ESTIMATE);
             }
         }
-        drop(speak);
+        drop(send_chunk);
         let answer = answer.await.unwrap();
         assert_eq!((answer.status, answer.limits()[0].1), (200, 10_000 - ESTIMATE));
         assert_eq!(left(&limiter, &TOKENS).await, 10_000 - actual, "{actual}");
@@ -85,39 +85,38 @@ async fn a_stream_is_charged_for_its_true_length() {
 
 #[tokio::test]
 async fn a_stream_that_is_cut_keeps_the_estimate() {
-    for spoken in [0, 200, 1700] {
-        let (client, limiter, speak, mut gone) = answering().await;
+    for sent in [0, 200, 1700] {
+        let (client, limiter, send_chunk, mut body_dropped) = streaming_server().await;
         let mut stream = TcpStream::connect(client.0).await.unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
-        for _ in 0..spoken / 100 {
-            speak.send(Bytes::from(vec![b'x'; 100])).await.unwrap();
+        for _ in 0..sent / 100 {
+            send_chunk.send(Bytes::from(vec![b'x'; 100])).await.unwrap();
         }
         let mut some = [0; 20];
         stream.read_exact(&mut some).await.unwrap();
         assert!(some.starts_with(b"HTTP/1.1 200"));
         drop(stream);
-        // The server finds out in its own time.
-        let gone = tokio::time::timeout(Duration::from_secs(20), gone.recv()).await;
-        assert!(gone.expect("the body is dropped").is_none());
-        assert_eq!(left(&limiter, &TOKENS).await, 10_000 - ESTIMATE, "after {spoken}");
+        let body_dropped = tokio::time::timeout(Duration::from_secs(20), body_dropped.recv()).await;
+        assert!(body_dropped.expect("the body was not dropped within 20 seconds").is_none());
+        assert_eq!(left(&limiter, &TOKENS).await, 10_000 - ESTIMATE, "after {sent}");
     }
 }
 
 #[tokio::test]
 async fn what_a_stream_really_took_decides_who_comes_next() {
-    // Ten estimates fit; nine true lengths of 1,100 do, and a tenth estimate does not.
+    // Ten estimates of 1,000 would fit, but after nine responses of 1,100 a tenth does not.
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TOKENS, team).cost(|_| ESTIMATE).with_receipt().limiter(&limiter);
-    let handler = async |usage: Receipt| {
-        usage.settle(1100).await.unwrap();
-        assert!(usage.is_settled());
+    let handler = async |receipt: Receipt| {
+        receipt.settle(1100).await.unwrap();
+        assert!(receipt.is_settled());
     };
     let client = serve(Router::new().route("/", get(handler)).layer(layer)).await;
     for _ in 0..9 {
         assert_eq!(client.get().await.status, 200);
     }
     let refused = client.get().await;
-    // 900 are missing, at 0.36 s each.
+    // 900 tokens are missing, at 0.36 s each.
     assert_eq!((refused.status, refused.retry_after()), (429, Some(324)));
     assert_eq!(left(&limiter, &TOKENS).await, 100);
 }

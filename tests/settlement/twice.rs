@@ -1,4 +1,4 @@
-//! A charge is settled once, by whoever comes first.
+//! A charge is settled only once, by the first settlement.
 
 use std::sync::Barrier;
 use std::thread;
@@ -6,43 +6,41 @@ use std::thread;
 use axum::http::StatusCode;
 use tollgate::{Charge, OnResponse, RateLimitLayer};
 
-use crate::app::{CALLS, TOKENS, ask, behind, left, team};
+use crate::app::{CALLS, TOKENS, ask, left, team, with_receipt_handler};
 use crate::client::limiter;
 
 #[tokio::test]
 async fn a_charge_is_settled_once() {
     let (limiter, _clock) = limiter();
-    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
-    let clone = usage.clone();
+    let receipt = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
+    let clone = receipt.clone();
     clone.settle(300).await.unwrap();
-    assert!(usage.is_settled() && clone.is_settled());
+    assert!(receipt.is_settled() && clone.is_settled());
     for actual in [0, 300, 1000, 1700] {
-        usage.settle(actual).await.unwrap();
+        receipt.settle(actual).await.unwrap();
         clone.settle(actual).await.unwrap();
     }
     clone.refund().await.unwrap();
     assert_eq!(left(&limiter, &TOKENS).await, 9700);
 
-    // Told what it was charged for, it is settled too.
-    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
-    usage.settle(1000).await.unwrap();
-    usage.refund().await.unwrap();
-    assert_eq!((usage.is_settled(), left(&limiter, &TOKENS).await), (true, 8700));
+    let receipt = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
+    receipt.settle(1000).await.unwrap();
+    receipt.refund().await.unwrap();
+    assert_eq!((receipt.is_settled(), left(&limiter, &TOKENS).await), (true, 8700));
 
-    // And by a reset, which forgets the others too.
-    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
-    usage.reset().await.unwrap();
-    usage.settle(1700).await.unwrap();
-    assert_eq!((usage.is_settled(), left(&limiter, &TOKENS).await), (true, 10_000));
+    let receipt = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
+    receipt.reset().await.unwrap();
+    receipt.settle(1700).await.unwrap();
+    assert_eq!((receipt.is_settled(), left(&limiter, &TOKENS).await), (true, 10_000));
 }
 
 #[tokio::test]
 async fn what_is_settled_is_settled_by_the_call() {
     let (limiter, _clock) = limiter();
-    let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
-    drop(usage.settle(1700));
+    let receipt = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
+    drop(receipt.settle(1700));
     assert_eq!(left(&limiter, &TOKENS).await, 8300);
-    drop(usage.reset());
+    drop(receipt.reset());
     assert_eq!(left(&limiter, &TOKENS).await, 10_000);
 }
 
@@ -50,18 +48,18 @@ async fn what_is_settled_is_settled_by_the_call() {
 async fn of_two_threads_exactly_one_wins() {
     let (limiter, _clock) = limiter();
     for round in 0..500 {
-        let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
+        let receipt = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
         let barrier = Barrier::new(2);
         thread::scope(|scope| {
             for actual in [300, 1700] {
-                let (usage, barrier) = (usage.clone(), &barrier);
+                let (receipt, barrier) = (receipt.clone(), &barrier);
                 scope.spawn(move || {
                     barrier.wait();
-                    drop(usage.settle(actual));
+                    drop(receipt.settle(actual));
                 });
             }
         });
-        // Both would be 1,000 again.
+        // If both settlements applied, 1,000 would be spent.
         let spent = 10_000 - left(&limiter, &TOKENS).await;
         assert!([300, 1700].contains(&spent), "{spent} in round {round}");
         limiter.reset(&TOKENS, "team").await.unwrap();
@@ -72,18 +70,16 @@ async fn of_two_threads_exactly_one_wins() {
 async fn each_charge_of_a_call_is_settled_for_itself() {
     let (limiter, _clock) = limiter();
     let charges = limiter.hold_all([Charge::new(&TOKENS, "team").cost(1000), Charge::new(&CALLS, "team").cost(10)]);
-    let usage = charges.await.unwrap().into_receipt();
-    let (tokens, calls) = (usage.of("tokens").unwrap(), usage.of("calls").unwrap());
-    assert!(usage.of("else").is_none() && tokens.of("calls").is_none() && tokens.of("tokens").is_some());
+    let receipt = charges.await.unwrap().into_receipt();
+    let (tokens, calls) = (receipt.of("tokens").unwrap(), receipt.of("calls").unwrap());
+    assert!(receipt.of("else").is_none() && tokens.of("calls").is_none() && tokens.of("tokens").is_some());
     tokens.settle(300).await.unwrap();
-    assert_eq!((tokens.is_settled(), calls.is_settled(), usage.is_settled()), (true, false, false));
-    // What is left of it.
-    usage.settle(20).await.unwrap();
+    assert_eq!((tokens.is_settled(), calls.is_settled(), receipt.is_settled()), (true, false, false));
+    receipt.settle(20).await.unwrap();
     assert_eq!((left(&limiter, &TOKENS).await, left(&limiter, &CALLS).await), (9700, 480));
-    assert!(usage.is_settled() && calls.is_settled());
+    assert!(receipt.is_settled() && calls.is_settled());
 }
 
-/// The handler settled by its handle; then the response is looked at.
 #[tokio::test]
 async fn what_the_handler_settled_the_response_only_resets() {
     let verdicts =
@@ -91,8 +87,8 @@ async fn what_the_handler_settled_the_response_only_resets() {
     for (verdict, spent) in verdicts {
         let (limiter, _clock) = limiter();
         let layer = RateLimitLayer::new(TOKENS, team).cost(|_| 1000).with_receipt().limiter(&limiter);
-        let service = behind(&layer.on_response(move |_| verdict), |usage| async move {
-            usage.settle(1700).await.unwrap();
+        let service = with_receipt_handler(&layer.on_response(move |_| verdict), |receipt| async move {
+            receipt.settle(1700).await.unwrap();
             StatusCode::OK
         });
         assert_eq!(ask(&service, "/").await, 200);
@@ -100,7 +96,6 @@ async fn what_the_handler_settled_the_response_only_resets() {
     }
 }
 
-/// The response settled; then the handle that a body might hold is used.
 #[tokio::test]
 async fn what_the_response_settled_the_handle_only_resets() {
     for (verdict, spent) in [
@@ -112,15 +107,15 @@ async fn what_the_response_settled_the_handle_only_resets() {
         let (limiter, _clock) = limiter();
         let layer = RateLimitLayer::new(TOKENS, team).cost(|_| 1000).with_receipt().limiter(&limiter);
         let (send, mut handles) = tokio::sync::mpsc::unbounded_channel();
-        let service = behind(&layer.on_response(move |_| verdict), move |usage| {
-            send.send(usage).unwrap();
+        let service = with_receipt_handler(&layer.on_response(move |_| verdict), move |receipt| {
+            send.send(receipt).unwrap();
             async { StatusCode::OK }
         });
         assert_eq!(ask(&service, "/").await, 200);
-        let usage = handles.recv().await.unwrap();
-        usage.settle(1700).await.unwrap();
+        let receipt = handles.recv().await.unwrap();
+        receipt.settle(1700).await.unwrap();
         assert_eq!(10_000 - left(&limiter, &TOKENS).await, spent, "{verdict:?}");
-        usage.reset().await.unwrap();
+        receipt.reset().await.unwrap();
         assert_eq!(left(&limiter, &TOKENS).await, 10_000);
     }
 }

@@ -1,4 +1,4 @@
-//! A backend that cannot decide: gRPC clients are told UNAVAILABLE, which they retry.
+//! An unavailable backend: gRPC clients get UNAVAILABLE, which they retry.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,7 +14,6 @@ use tonic::Code;
 use crate::echo::{Client, serve};
 use crate::retry_info::Details;
 
-/// Never decides, after a turn or two as a store in the network would.
 #[derive(Debug)]
 struct Broken;
 
@@ -53,7 +52,6 @@ async fn a_grpc_client_is_told_that_the_service_is_unavailable() {
     assert_eq!(refused.metadata().get("grpc-retry-pushback-ms").unwrap(), "1000");
     let details = Details::decode(refused.details());
     assert_eq!((details.code, details.retry_delay), (14, Duration::from_secs(1)));
-    // Nothing of the store, and no limits that nobody knows.
     assert!(!format!("{refused:?}").contains("10.0.0.7"), "{refused:?}");
     assert!(refused.metadata().get("ratelimit").is_none() && refused.metadata().get("ratelimit-policy").is_none());
 }

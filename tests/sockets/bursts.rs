@@ -1,4 +1,4 @@
-//! Many requests at once: exactly the limit passes, whatever carries them.
+//! Bursts of requests: exactly the limit is allowed, over any kind of connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,10 +12,10 @@ use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, key};
 use crate::connections::{self, http1, http2, limiter, serve, text};
 
 const LIMIT: usize = 37;
-const ASKED: usize = 200;
+const REQUESTS: usize = 200;
 const POLICY: Policy = Policy::new("burst", Quota::token_bucket(LIMIT as u64, MINUTE));
 
-/// A handler that counts how often it is reached, and takes its turns so that requests overlap.
+/// A handler that counts its calls and yields, so that requests overlap.
 fn app() -> (Router, Arc<AtomicUsize>) {
     let reached = Arc::new(AtomicUsize::new(0));
     let handler = {
@@ -26,7 +26,7 @@ fn app() -> (Router, Arc<AtomicUsize>) {
             "hello"
         }
     };
-    // The clock stands still: no token comes back meanwhile.
+    // The clock does not advance, so no token is refilled.
     let layer = RateLimitLayer::new(POLICY, key::client_ip()).limiter(&limiter().0);
     (Router::new().route("/", get(handler)).layer(layer), reached)
 }
@@ -37,7 +37,7 @@ async fn on_one_http_2_connection() {
     let address = serve(app).await;
     let sender = http2(address).await;
     let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..ASKED {
+    for _ in 0..REQUESTS {
         let mut sender = sender.clone();
         tasks.spawn(async move {
             sender.ready().await.unwrap();
@@ -52,12 +52,11 @@ async fn on_one_http_2_connection() {
     let answers = tasks.join_all().await;
     let mut passed: Vec<_> = answers.iter().filter(|(status, _)| *status == 200).map(|(_, left)| left).collect();
     assert_eq!((passed.len(), reached.load(Ordering::Relaxed)), (LIMIT, LIMIT));
-    assert_eq!(answers.iter().filter(|(status, _)| *status == 429).count(), ASKED - LIMIT);
-    // Each of those that passed was told another number.
+    assert_eq!(answers.iter().filter(|(status, _)| *status == 429).count(), REQUESTS - LIMIT);
+    // Each allowed response has a different number of remaining tokens.
     passed.sort_unstable();
     passed.dedup();
     assert_eq!(passed.len(), LIMIT);
-    // Another connection from the same address is no other client.
     let mut other = http2(address).await;
     assert_eq!(other.send_request(connections::get(address, "/")).await.unwrap().status(), 429);
 }
@@ -66,15 +65,14 @@ async fn on_one_http_2_connection() {
 async fn pipelined_on_one_http_1_connection() {
     let (app, reached) = app();
     let mut stream = TcpStream::connect(serve(app).await).await.unwrap();
-    let one = "GET / HTTP/1.1\r\nhost: test\r\n\r\n".repeat(ASKED - 1);
+    let one = "GET / HTTP/1.1\r\nhost: test\r\n\r\n".repeat(REQUESTS - 1);
     let last = "GET / HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n";
     stream.write_all(format!("{one}{last}").as_bytes()).await.unwrap();
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).await.unwrap();
     let text = String::from_utf8(bytes).unwrap();
     let statuses: Vec<_> = text.match_indices("HTTP/1.1 ").map(|(at, _)| &text[at + 9..at + 12]).collect();
-    // In the order in which they were asked.
-    let expected: Vec<_> = (0..ASKED).map(|i| if i < LIMIT { "200" } else { "429" }).collect();
+    let expected: Vec<_> = (0..REQUESTS).map(|i| if i < LIMIT { "200" } else { "429" }).collect();
     assert_eq!(statuses, expected);
     assert_eq!(reached.load(Ordering::Relaxed), LIMIT);
 }
@@ -88,9 +86,8 @@ async fn on_connections_of_both_kinds_at_once() {
         tasks.spawn(async move {
             let mut passed = 0;
             if i % 2 == 0 {
-                // A connection that stays open: a refusal does not close it.
                 let mut sender = http1(address).await;
-                for _ in 0..ASKED / 20 {
+                for _ in 0..REQUESTS / 20 {
                     sender.ready().await.unwrap();
                     let response = sender.send_request(connections::get(address, "/")).await.unwrap();
                     passed += usize::from(response.status() == 200);
@@ -98,7 +95,7 @@ async fn on_connections_of_both_kinds_at_once() {
                 }
             } else {
                 let mut sender = http2(address).await;
-                for _ in 0..ASKED / 20 {
+                for _ in 0..REQUESTS / 20 {
                     let response = sender.send_request(connections::get(address, "/")).await.unwrap();
                     passed += usize::from(response.status() == 200);
                 }

@@ -1,5 +1,5 @@
-//! A gRPC service with a method of each kind, `test.Chat`, that limits every message: written by hand, its messages are
-//! bytes. And its client.
+//! A handwritten gRPC service, `test.Chat`, with a method of each kind and raw bytes as messages, which limits every
+//! message; and its client.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,13 +21,13 @@ use tower::{Service, service_fn};
 use crate::connections::listen;
 use crate::echo::Raw;
 
-/// The methods, by their kinds.
+/// One method of each kind.
 pub(crate) const UNARY: &str = "/test.Chat/Say";
 pub(crate) const UPLOAD: &str = "/test.Chat/Upload";
 pub(crate) const DOWNLOAD: &str = "/test.Chat/Download";
 pub(crate) const TALK: &str = "/test.Chat/Talk";
 
-/// Of each client, whatever its methods.
+/// The limit of messages per client, over all methods.
 pub(crate) const MESSAGES: Policy = Policy::new("messages", Quota::token_bucket(5, HOUR));
 
 #[derive(Clone, Debug, Default)]
@@ -54,9 +54,9 @@ impl Chat {
 
     async fn download(self, request: Request<Bytes>) -> Result<Response<Messages>, Status> {
         let client = client(&request)?;
-        let many = request.get_ref().len();
-        let messages = tokio_stream::iter(vec![request.into_inner(); many]);
-        Ok(Response::new(Box::pin(messages.then(move |message| self.clone().passed(client.clone(), message)))))
+        let count = request.get_ref().len();
+        let messages = tokio_stream::iter(vec![request.into_inner(); count]);
+        Ok(Response::new(Box::pin(messages.then(move |message| self.clone().limited(client.clone(), message)))))
     }
 
     async fn talk(self, request: Request<Streaming<Bytes>>) -> Result<Response<Messages>, Status> {
@@ -64,11 +64,11 @@ impl Chat {
         let messages = request.into_inner();
         Ok(Response::new(Box::pin(messages.then(move |message| {
             let (chat, client) = (self.clone(), client.clone());
-            async move { chat.passed(client, message?).await }
+            async move { chat.limited(client, message?).await }
         }))))
     }
 
-    async fn passed(self, client: Key, message: Bytes) -> Result<Bytes, Status> {
+    async fn limited(self, client: Key, message: Bytes) -> Result<Bytes, Status> {
         self.limiter.limit(&MESSAGES, client).await?;
         Ok(message)
     }
@@ -76,7 +76,7 @@ impl Chat {
 
 type Messages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
-/// As a layer with `key::client_ip()` counts it.
+/// The same key as a layer with `key::client_ip()` uses.
 fn client<T>(request: &Request<T>) -> Result<Key, LimitError> {
     let address = request.remote_addr().ok_or(tollgate::key::KeyError::new("no address"))?;
     Ok(key::client_ip().key(address.ip()))
@@ -110,7 +110,7 @@ impl Service<http::Request<Body>> for Chat {
     }
 }
 
-/// Serves until the test's runtime ends, with `layer` around tonic's router.
+/// Serves `routes` with `layer` around tonic's router until the test's runtime ends; returns a client.
 pub(crate) async fn serve(layer: RateLimitLayer, routes: impl Into<Routes>) -> Client {
     let (listener, address) = listen().await;
     let server = Server::builder().layer(layer).add_routes(routes.into());
@@ -125,7 +125,7 @@ impl From<Chat> for Routes {
 }
 
 /// A layer that limits nothing.
-pub(crate) fn idle() -> RateLimitLayer {
+pub(crate) fn no_limits() -> RateLimitLayer {
     RateLimitLayer::new(MESSAGES, key::global()).skip(|_| true)
 }
 
@@ -137,15 +137,14 @@ impl Client {
         Client(tonic::client::Grpc::new(endpoint.connect().await.unwrap()))
     }
 
-    /// Calls a method with so many messages, in whichever direction it streams them. Returns how many came back, and how
-    /// it ended.
-    pub(crate) async fn call(&mut self, method: &'static str, many: usize) -> (usize, Result<(), Status>) {
+    /// Calls a method that streams `count` messages in its direction. Returns how many were received, and the result.
+    pub(crate) async fn call(&mut self, method: &'static str, count: usize) -> (usize, Result<(), Status>) {
         self.0.ready().await.unwrap();
         let path = PathAndQuery::from_static(method);
-        let messages = tokio_stream::iter(vec![Bytes::from_static(b"m"); many]);
+        let messages = tokio_stream::iter(vec![Bytes::from_static(b"m"); count]);
         let answer = match method {
             UPLOAD => return one(self.0.client_streaming(Request::new(messages), path, Raw).await),
-            DOWNLOAD => self.0.server_streaming(Request::new(vec![b'm'; many].into()), path, Raw).await,
+            DOWNLOAD => self.0.server_streaming(Request::new(vec![b'm'; count].into()), path, Raw).await,
             TALK => self.0.streaming(Request::new(messages), path, Raw).await,
             _ => return one(self.0.unary(Request::new(Bytes::from_static(b"m")), path, Raw).await),
         };
@@ -153,10 +152,10 @@ impl Client {
             Ok(response) => response.into_inner(),
             Err(status) => return (0, Err(status)),
         };
-        for came in 0.. {
+        for received in 0.. {
             match messages.message().await {
                 Ok(Some(_)) => {}
-                end => return (came, end.map(|_| ())),
+                end => return (received, end.map(|_| ())),
             }
         }
         unreachable!()

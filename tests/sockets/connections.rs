@@ -12,7 +12,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 use tollgate::{MemoryBackend, RateLimiter, clock::ManualClock};
 
-/// A limiter in memory, and the clock that it goes by.
 pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     let clock = ManualClock::new();
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
@@ -24,7 +23,7 @@ pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Serves `app` until the test's runtime ends: HTTP/1.1, or HTTP/2 if the client begins with that.
+/// Serves `app` until the test's runtime ends, over HTTP/1.1 or HTTP/2.
 pub(crate) async fn serve(app: Router) -> SocketAddr {
     let (listener, address) = listen().await;
     tokio::spawn(async move {
@@ -33,7 +32,7 @@ pub(crate) async fn serve(app: Router) -> SocketAddr {
     address
 }
 
-/// One connection that speaks HTTP/2 from the first byte. Clones share it.
+/// Opens an HTTP/2 connection with prior knowledge. Clones share it.
 pub(crate) async fn http2(address: SocketAddr) -> http2::SendRequest<Full<Bytes>> {
     let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
@@ -41,7 +40,6 @@ pub(crate) async fn http2(address: SocketAddr) -> http2::SendRequest<Full<Bytes>
     sender
 }
 
-/// One connection of HTTP/1.1, for one request after the other.
 pub(crate) async fn http1(address: SocketAddr) -> http1::SendRequest<Full<Bytes>> {
     let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let (sender, connection) = http1::handshake(stream).await.unwrap();

@@ -1,4 +1,4 @@
-//! A gRPC service, `test.Echo`, written by hand: its messages are bytes, so there is nothing to compile.
+//! A handwritten gRPC service, `test.Echo`, with raw bytes as messages, so that no protobuf needs compiling.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,7 +21,6 @@ use crate::connections::listen;
 
 pub(crate) const METHOD: &str = "/test.Echo/Say";
 
-/// Messages as they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Raw;
 
@@ -59,7 +58,7 @@ impl Decoder for Raw {
     }
 }
 
-/// What `tonic-build` would make of a service with one method, which says what it is told.
+/// The equivalent of `tonic-build`'s output for a service with one method that echoes its message.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Echo {
     pub(crate) calls: Arc<AtomicUsize>,
@@ -86,13 +85,13 @@ impl Service<http::Request<tonic::body::Body>> for Echo {
     }
 }
 
-/// tonic's server with `layer`, which answers in gRPC, around the service, until the test's runtime ends.
+/// Serves the service with `layer.grpc()` until the test's runtime ends.
 pub(crate) async fn serve(layer: RateLimitLayer) -> (SocketAddr, Echo) {
-    serve_as_it_is(layer.grpc()).await
+    serve_with(layer.grpc()).await
 }
 
-/// The same with the layer as it is.
-pub(crate) async fn serve_as_it_is(layer: RateLimitLayer) -> (SocketAddr, Echo) {
+/// Serves the service with `layer` unchanged.
+pub(crate) async fn serve_with(layer: RateLimitLayer) -> (SocketAddr, Echo) {
     let (listener, address) = listen().await;
     let echo = Echo::default();
     let service = echo.clone();
@@ -103,7 +102,6 @@ pub(crate) async fn serve_as_it_is(layer: RateLimitLayer) -> (SocketAddr, Echo) 
     (address, echo)
 }
 
-/// tonic's client.
 pub(crate) struct Client(tonic::client::Grpc<Channel>);
 
 impl Client {

@@ -1,4 +1,4 @@
-//! tonic's server behind the layer, and what its client makes of a refusal.
+//! tonic's server behind the layer, and refusals as its client sees them.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,7 +15,6 @@ const THREE: Policy = Policy::new("three", Quota::token_bucket(3, MINUTE));
 #[tokio::test]
 async fn the_client_sees_resource_exhausted_and_when_to_come_back() {
     let (limiter, clock) = limiter();
-    // tonic tells the peer's address by itself.
     let (address, echo) = serve(RateLimitLayer::new(THREE, key::client_ip()).limiter(&limiter)).await;
     let mut client = Client::connect(address).await;
     for left in [2, 1, 0] {
@@ -29,7 +28,7 @@ async fn the_client_sees_resource_exhausted_and_when_to_come_back() {
     assert_eq!((refused.code(), echo.calls.load(Ordering::Relaxed)), (Code::ResourceExhausted, 3));
     let message = "rate limit exceeded: \"three\"; retry after 18.765433s";
     assert_eq!(refused.message(), message);
-    // Milliseconds, rounded up: gRPC clients come back after exactly that.
+    // Milliseconds, rounded up: gRPC clients retry after exactly that time.
     assert_eq!(pushback(&refused), Some("18766"));
     let retry_delay = Duration::from_micros(20_000_000 - 1_234_567);
     assert_eq!(Details::decode(refused.details()), Details { code: 8, message: message.into(), retry_delay });
@@ -42,7 +41,6 @@ async fn the_client_sees_resource_exhausted_and_when_to_come_back() {
     assert_eq!(client.say("too early").await.unwrap_err().code(), Code::ResourceExhausted);
     clock.advance(Duration::from_millis(1));
     assert_eq!(client.say("in time").await.unwrap().into_inner(), "in time");
-    // Another connection is the same client.
     let mut other = Client::connect(address).await;
     assert_eq!(other.say("hello").await.unwrap_err().code(), Code::ResourceExhausted);
 }
@@ -85,7 +83,6 @@ async fn of_a_burst_on_one_channel_exactly_the_limit_passes() {
     let mut tasks = tokio::task::JoinSet::new();
     for i in 0..100 {
         tasks.spawn(async move {
-            // Some connections of several, all at once.
             let mut client = Client::connect(address).await;
             let mut codes = Vec::new();
             for _ in 0..if i % 10 == 0 { 3 } else { 1 } {
@@ -121,9 +118,9 @@ async fn an_extractors_error_is_the_servers_mistake() {
 async fn point_8_without_the_option_a_refusal_is_a_plain_429_and_the_option_is_named_once() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(THREE, key::client_ip()).cost(|_| 4).limiter(&limiter);
-    let (address, _echo) = crate::echo::serve_as_it_is(layer).await;
+    let (address, _echo) = crate::echo::serve_with(layer).await;
     let refused = Client::connect(address).await.say("hello").await.unwrap_err();
-    // What tonic makes of a body that is no message.
+    // tonic's status for a body that is not a message.
     assert_eq!((refused.code(), pushback(&refused)), (Code::Internal, None));
     assert_eq!(limiter.stats().mistakes.plain_grpc_refusals, 1);
 }

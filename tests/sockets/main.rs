@@ -1,7 +1,7 @@
-//! Real sockets: HTTP/1.1 and HTTP/2, axum and plain hyper, tonic's server and client, and what is on the wire of gRPC.
+//! Tests over real sockets: HTTP/1.1 and HTTP/2, axum and plain hyper, tonic's server and client, and gRPC frames.
 
 #![cfg(all(feature = "axum", feature = "tonic"))]
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.
 
 mod broken;
 mod bursts;

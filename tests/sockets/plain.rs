@@ -1,4 +1,4 @@
-//! A server of hyper's own, without axum: any body type, and the peer's address from whoever accepts the connections.
+//! A plain hyper server without axum: custom body types, and the peer's address from the accept loop.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -24,10 +24,10 @@ use crate::connections::{get, http1, http2, limiter, listen, text};
 
 const TWO: Policy = Policy::new("two", Quota::token_bucket(2, MINUTE));
 
-/// A body of the service's own: neither `Default` nor `Clone`, made of what is left of a text, with trailers after it.
-struct Words(Vec<&'static str>);
+/// A custom body, neither `Default` nor `Clone`, with trailers. Its frames are popped from the end.
+struct WordsBody(Vec<&'static str>);
 
-impl Body for Words {
+impl Body for WordsBody {
     type Data = Bytes;
     type Error = std::io::Error;
 
@@ -43,16 +43,14 @@ impl Body for Words {
     }
 }
 
-async fn words(request: Request<Incoming>) -> Result<Response<Words>, Infallible> {
-    // The request's body comes through unread.
+async fn words(request: Request<Incoming>) -> Result<Response<WordsBody>, Infallible> {
     let body = request.into_body().collect().await.unwrap().to_bytes();
-    Ok(Response::new(Words(vec!["", " plain hyper", if body.is_empty() { "hello" } else { "thanks" }])))
+    Ok(Response::new(WordsBody(vec!["", " plain hyper", if body.is_empty() { "hello" } else { "thanks" }])))
 }
 
-/// Serves until the test's runtime ends. `peer` tells whom a connection is from.
+/// Serves until the test's runtime ends. `peer` returns the address to record for a connection.
 async fn serve(layer: RateLimitLayer, peer: fn(SocketAddr) -> Option<PeerAddr>) -> SocketAddr {
     let (listener, address) = listen().await;
-    // One service for all connections: clones share the layer's rows, and need not be made by the layer again.
     let service = layer.layer(service_fn(words));
     tokio::spawn(async move {
         loop {
@@ -108,7 +106,7 @@ async fn a_body_of_its_own_and_a_refusal_go_over_both_protocols() {
 
 #[tokio::test]
 async fn the_address_is_what_the_acceptor_says() {
-    // Whoever accepts may know better than the socket: a PROXY protocol line, say.
+    // The accept loop may override the socket's address, for example from a PROXY protocol line.
     let address = serve(RateLimitLayer::new(TWO, key::client_ip()), |peer| {
         static NEXT: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(1);
         let last = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -181,13 +179,13 @@ async fn point_3_a_table_in_front_of_plain_hyper_goes_by_the_path() {
     ]);
     let address = serve(layer.clone(), |peer| Some(PeerAddr(peer))).await;
     let mut sender = http2(address).await;
-    for (path, said) in [
+    for (path, expected) in [
         ("/words", r#""two";r=1;t=30"#),
         ("/words?many=7", r#""two";r=0;t=30"#),
         ("/files/a", r#""files";r=2;t=40"#),
         ("/files/pictures/a/b", r#""pictures";r=3;t=45"#),
         ("/files/pictures", r#""files";r=1;t=20"#),
-        // Nothing below them, another spelling, and a parameter that only a router knows.
+        // No path below the wildcard, another spelling, and a parameter that only a router can match.
         ("/files/", r#""rest";r=8;t=54"#),
         ("/%77ords", r#""rest";r=7;t=47"#),
         ("/users/7", r#""rest";r=6;t=40"#),
@@ -195,7 +193,7 @@ async fn point_3_a_table_in_front_of_plain_hyper_goes_by_the_path() {
         let response = sender.send_request(get(address, path)).await.unwrap();
         assert_eq!(
             (response.status().as_u16(), &response.headers()["ratelimit"]),
-            (200, &said.parse().unwrap()),
+            (200, &expected.parse().unwrap()),
             "{path}"
         );
     }
@@ -205,7 +203,7 @@ async fn point_3_a_table_in_front_of_plain_hyper_goes_by_the_path() {
 
 #[tokio::test]
 async fn a_hyper_service_can_be_called_through_the_layer_by_hand() {
-    // Without hyper-util's adaptor: a service function that drives the tower service itself.
+    // A service function that drives the tower service without hyper-util's adapter.
     let (listener, address) = listen().await;
     let limited = RateLimitLayer::new(TWO, key::global()).layer(service_fn(words));
     tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Issue 25, point 3: limits of a tonic server by method and by message, and errors that become statuses.
+//! Issue 25, point 3: limits of a tonic server by method and by message, and errors as gRPC statuses.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tollgate::{
 use tonic::service::Routes;
 use tonic::{Code, Status};
 
-use crate::chat::{Chat, Client, DOWNLOAD, MESSAGES, TALK, UNARY, UPLOAD, idle, serve};
+use crate::chat::{Chat, Client, DOWNLOAD, MESSAGES, TALK, UNARY, UPLOAD, no_limits, serve};
 use crate::connections::limiter;
 use crate::retry_info::Details;
 
@@ -28,12 +28,12 @@ fn limits(limiter: &RateLimiter) -> RouteLimits {
         .limiter(limiter)
 }
 
-/// Calls each method until it is refused. Returns the code of its last call that was not, how many those were, and the
-/// policy that refused.
+/// Calls a method until it is refused. Returns the code of the last allowed call, the number of allowed calls, and the
+/// policy that denied the next.
 async fn until_refused(client: &mut Client, method: &'static str) -> (Code, usize, String) {
     let mut last = Code::Unknown;
     for admitted in 0..10 {
-        // No messages: their limit is another one.
+        // Send no messages, since these have a separate limit.
         match client.call(method, 0).await.1 {
             Err(status) if status.code() == Code::ResourceExhausted => {
                 let policy = status.message().split('"').nth(1).unwrap_or_default().to_owned();
@@ -49,7 +49,7 @@ async fn each_method_has_its_limit(client: &mut Client) {
     for (method, code, admitted, policy) in [
         (UPLOAD, Code::Ok, 1, "upload"),
         (TALK, Code::Ok, 2, "talk"),
-        // Both are the service's others, and share its bucket.
+        // The service's other methods share a bucket.
         (DOWNLOAD, Code::Ok, 3, "chat"),
         (UNARY, Code::Unknown, 0, "chat"),
         ("/test.Chat/%53ay", Code::Unknown, 0, "chat"),
@@ -65,7 +65,7 @@ async fn point_3_a_table_around_a_tonic_server_limits_by_method_and_by_service()
     let mut client = serve(layer.clone(), Chat::default()).await;
     each_method_has_its_limit(&mut client).await;
     assert_eq!((layer.unused_routes(), layer.unmatched_requests()), (vec![], 0));
-    // Another service, which is not there, and no path of this one.
+    // A service that does not exist, and invalid paths of this one.
     for method in ["/test.Chatter/Say", "/test.Chat/", "/test.Chat"] {
         let unlimited = client.call(method, 0).await.1.unwrap_err().code();
         assert!([Code::Unimplemented, Code::ResourceExhausted].contains(&unlimited), "{method}");
@@ -78,7 +78,7 @@ async fn point_3_a_table_inside_of_tonics_own_router_limits_by_method_and_by_ser
     let (limiter, _clock) = limiter();
     let layer = limits(&limiter).table(LINES).grpc();
     let routes: Routes = Routes::new(Chat::default()).into_axum_router().layer(layer.clone()).into();
-    let mut client = serve(idle(), routes).await;
+    let mut client = serve(no_limits(), routes).await;
     each_method_has_its_limit(&mut client).await;
     assert_eq!((layer.unused_routes(), layer.unmatched_requests()), (vec![], 0));
 }
@@ -110,21 +110,20 @@ async fn point_3_a_file_limits_a_tonic_server_by_method_and_by_service() {
 
 #[tokio::test]
 async fn point_3_every_message_of_a_stream_counts_and_a_denial_ends_it() {
-    for (method, came) in [(UPLOAD, 0), (DOWNLOAD, 5), (TALK, 5)] {
+    for (method, received) in [(UPLOAD, 0), (DOWNLOAD, 5), (TALK, 5)] {
         let (limiter, clock) = limiter();
         let chat = Chat { limiter: limiter.clone() };
-        let mut client = serve(idle(), chat).await;
-        let (many, end) = client.call(method, 9).await;
+        let mut client = serve(no_limits(), chat).await;
+        let (count, end) = client.call(method, 9).await;
         let status = end.unwrap_err();
-        assert_eq!((many, status.code()), (came, Code::ResourceExhausted), "{method}");
+        assert_eq!((count, status.code()), (received, Code::ResourceExhausted), "{method}");
         assert_eq!(Details::decode(status.details()).retry_delay, HOUR / 5);
-        // A unary call is one message of the same client.
         assert_eq!(client.call(UNARY, 1).await.1.unwrap_err().code(), Code::ResourceExhausted);
         clock.advance(HOUR);
         assert_eq!(client.call(UNARY, 1).await.0, 1);
         let left = if method == UPLOAD { 1 } else { 4 };
-        let (many, end) = client.call(method, 4).await;
-        assert!(many == left && end.is_ok(), "{method}: {many} {end:?}");
+        let (count, end) = client.call(method, 4).await;
+        assert!(count == left && end.is_ok(), "{method}: {count} {end:?}");
         assert_eq!(client.call(method, 1).await.1.unwrap_err().code(), Code::ResourceExhausted);
     }
 }
@@ -138,10 +137,9 @@ async fn point_3_a_layer_for_grpc_refuses_streams_of_all_kinds_before_their_firs
     let mut client = serve(layer, chat).await;
     assert!(client.call(TALK, 2).await.1.is_ok());
     for method in KINDS {
-        let (came, end) = client.call(method, 2).await;
-        assert_eq!((came, end.unwrap_err().code()), (0, Code::ResourceExhausted), "{method}");
+        let (received, end) = client.call(method, 2).await;
+        assert_eq!((received, end.unwrap_err().code()), (0, Code::ResourceExhausted), "{method}");
     }
-    // Only the messages that were let in count.
     assert_eq!(limiter.remaining(&MESSAGES, key::client_ip().key([127, 0, 0, 1].into())).await.unwrap(), 3);
 }
 
@@ -150,7 +148,7 @@ async fn point_3_a_methods_denial_is_the_status_that_the_layer_would_send() {
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(MESSAGES, key::client_ip()).limiter(&limiter).grpc();
     let mut behind = serve(layer, Chat::default()).await;
-    let mut inside = serve(idle(), Chat { limiter: limiter.clone() }).await;
+    let mut inside = serve(no_limits(), Chat { limiter: limiter.clone() }).await;
     for _ in 0..5 {
         assert_eq!(inside.call(UNARY, 1).await.0, 1);
     }
@@ -173,9 +171,9 @@ async fn point_3_each_error_is_the_status_that_grpc_callers_expect() {
     assert!(!format!("{status:?}").contains("10.0.0.7"), "{status:?}");
     assert_eq!(Status::from(LimitError::from(secret())).code(), Code::Unavailable);
 
-    let nobody = |_: &http::request::Parts| None::<u64>;
+    let no_key = |_: &http::request::Parts| None::<u64>;
     let (parts, ()) = http::Request::new(()).into_parts();
-    let anonymous = nobody.or_reject().subject(&parts).await.unwrap_err();
+    let anonymous = no_key.or_reject().subject(&parts).await.unwrap_err();
     assert_eq!(anonymous.status(), 400);
     let no_tenant = KeyError::new("no tenant; send x-tenant");
     for (error, code) in [

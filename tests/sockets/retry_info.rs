@@ -1,8 +1,7 @@
-//! `google.rpc.Status` with a `google.rpc.RetryInfo`, read by hand from protobuf's wire format.
+//! Decodes `google.rpc.Status` with a `google.rpc.RetryInfo` from the protobuf wire format.
 
 use std::time::Duration;
 
-/// What the bytes of `grpc-status-details-bin` say.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Details {
     pub(crate) code: u64,
@@ -20,14 +19,14 @@ impl<'a> Value<'a> {
     fn number(&self) -> u64 {
         match self {
             Value::Number(number) => *number,
-            Value::Bytes(_) => panic!("{self:?} is no number"),
+            Value::Bytes(_) => panic!("expected a number, found {self:?}"),
         }
     }
 
     fn bytes(&self) -> &'a [u8] {
         match self {
             Value::Bytes(bytes) => bytes,
-            Value::Number(_) => panic!("{self:?} is no bytes"),
+            Value::Number(_) => panic!("expected bytes, found {self:?}"),
         }
     }
 }
@@ -35,17 +34,17 @@ impl<'a> Value<'a> {
 fn varint(bytes: &mut &[u8]) -> u64 {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first().expect("a varint that ends");
+        let (byte, rest) = bytes.split_first().expect("the message ends within a varint");
         *bytes = rest;
         value |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return value;
         }
     }
-    panic!("a varint of more than ten bytes")
+    panic!("a varint is longer than ten bytes")
 }
 
-/// Numbers and contents of a message's fields, in their order.
+/// The numbers and values of a message's fields, in order.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Value<'_>)> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
@@ -54,11 +53,11 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, Value<'_>)> {
             0 => Value::Number(varint(&mut bytes)),
             2 => {
                 let length = usize::try_from(varint(&mut bytes)).unwrap();
-                let (value, rest) = bytes.split_at_checked(length).expect("as many bytes as announced");
+                let (value, rest) = bytes.split_at_checked(length).expect("the message ends within a field");
                 bytes = rest;
                 Value::Bytes(value)
             }
-            other => panic!("wire type {other} is in none of these messages"),
+            other => panic!("unexpected wire type {other}"),
         };
         fields.push((tag >> 3, value));
     }
@@ -72,19 +71,21 @@ fn text(value: &Value<'_>) -> String {
 impl Details {
     pub(crate) fn decode(bytes: &[u8]) -> Details {
         let status = fields(bytes);
-        let [(1, code), (2, message), (3, any)] = &status[..] else { panic!("no google.rpc.Status: {status:?}") };
+        let [(1, code), (2, message), (3, any)] = &status[..] else {
+            panic!("expected a google.rpc.Status, found {status:?}")
+        };
         let any = fields(any.bytes());
-        let [(1, kind), (2, info)] = &any[..] else { panic!("no google.protobuf.Any: {any:?}") };
+        let [(1, kind), (2, info)] = &any[..] else { panic!("expected a google.protobuf.Any, found {any:?}") };
         assert_eq!(text(kind), "type.googleapis.com/google.rpc.RetryInfo");
         let info = fields(info.bytes());
-        let [(1, delay)] = &info[..] else { panic!("no google.rpc.RetryInfo: {info:?}") };
-        // google.protobuf.Duration, of which a zero is left out.
+        let [(1, delay)] = &info[..] else { panic!("expected a google.rpc.RetryInfo, found {info:?}") };
+        // google.protobuf.Duration, which omits zeros.
         let (mut seconds, mut nanos) = (0, 0);
         for (field, value) in fields(delay.bytes()) {
             match field {
                 1 => seconds = value.number(),
                 2 => nanos = u32::try_from(value.number()).unwrap(),
-                other => panic!("no google.protobuf.Duration: field {other}"),
+                other => panic!("expected a google.protobuf.Duration, found field {other}"),
             }
         }
         Details { code: code.number(), message: text(message), retry_delay: Duration::new(seconds, nanos) }

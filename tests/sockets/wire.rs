@@ -1,4 +1,4 @@
-//! What is on the wire when a gRPC request is refused: one header block that ends the stream, and nothing after it.
+//! The wire format of a refused gRPC request: one header block that ends the stream.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -35,7 +35,7 @@ async fn a_refusal_is_the_headers_alone() {
     let (address, _echo) = serve(RateLimitLayer::new(ONE, key::client_ip()).limiter(&limiter().0)).await;
     let mut sender = http2(address).await;
 
-    // What passes has a message and its status in the trailers: the contrast.
+    // For contrast, an allowed response has a message, and its status is in the trailers.
     let answer = sender.send_request(call(address, "application/grpc")).await.unwrap();
     assert_eq!((answer.status().as_u16(), statuses(answer.headers())), (200, vec![]));
     assert!(!answer.body().is_end_stream());
@@ -45,14 +45,13 @@ async fn a_refusal_is_the_headers_alone() {
 
     for content_type in ["application/grpc", "application/grpc+proto"] {
         let answer = sender.send_request(call(address, content_type)).await.unwrap();
-        // Known from the header block itself, before anything else is read.
         assert!(answer.body().is_end_stream());
         assert_eq!((answer.status().as_u16(), statuses(answer.headers())), (200, vec!["8"]));
         let headers = answer.headers().clone();
         assert_eq!(headers["content-type"], content_type);
         assert_eq!(headers["grpc-retry-pushback-ms"], "60000");
         assert_eq!(headers["grpc-message"], "rate limit exceeded: \"one\"; retry after 60s");
-        assert!(!headers["grpc-status-details-bin"].as_bytes().contains(&b'='), "base64 without padding");
+        assert!(!headers["grpc-status-details-bin"].as_bytes().contains(&b'='), "base64 must not be padded");
         assert_eq!(
             (&headers["ratelimit"], &headers["cache-control"]),
             (&"\"one\";r=0;t=60".parse().unwrap(), &"no-store".parse().unwrap())
@@ -65,14 +64,14 @@ async fn a_refusal_is_the_headers_alone() {
 
 #[tokio::test]
 async fn the_frame_of_headers_ends_the_stream() {
-    // The frames as they come: a client library could make END_STREAM of an empty DATA frame after it.
+    // Reads raw frames, because a client library also reports the end of the stream after an empty DATA frame.
     let (address, _echo) = serve(RateLimitLayer::new(ONE, key::client_ip()).limiter(&limiter().0)).await;
     let mut sender = http2(address).await;
     sender.send_request(call(address, "application/grpc")).await.unwrap();
 
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // Preface and empty SETTINGS; then HEADERS on stream 1, which ends the headers and not the stream: the message is never
-    // sent, and nobody waits for it. HPACK by literals that are not indexed.
+    // Preface, empty SETTINGS, and HEADERS on stream 1 without END_STREAM: the message is never sent, and the server
+    // must not wait for it. HPACK uses literals without indexing.
     let mut block = vec![0x83, 0x86]; // :method POST, :scheme http
     for (name, value) in
         [(":path", METHOD), (":authority", "test"), ("content-type", "application/grpc"), ("te", "trailers")]
@@ -89,12 +88,14 @@ async fn the_frame_of_headers_ends_the_stream() {
     bytes.extend_from_slice(&block);
     stream.write_all(&bytes).await.unwrap();
 
-    // A server that waits for the message would wait forever: that is a failure too, and not to hang.
-    let frames = tokio::time::timeout(Duration::from_secs(20), frames(&mut stream)).await.expect("an answer");
+    // The timeout turns a server that waits for the message into a failure.
+    let frames = tokio::time::timeout(Duration::from_secs(20), frames(&mut stream))
+        .await
+        .expect("the server responds without the message");
     assert_eq!(frames, [(HEADERS, END_HEADERS | END_STREAM)]);
 }
 
-/// Kind and flags of the frames of stream 1, until it ends.
+/// The types and flags of the frames of stream 1, until it ends.
 async fn frames(stream: &mut TcpStream) -> Vec<(u8, u8)> {
     let mut frames: Vec<(u8, u8)> = Vec::new();
     while frames.last().is_none_or(|(kind, flags)| *kind != RST_STREAM && flags & END_STREAM == 0) {
@@ -120,20 +121,19 @@ async fn grpc_web_is_answered_in_its_own_words() {
     let (address, _echo) = serve(RateLimitLayer::new(ONE, key::client_ip()).limiter(&limiter().0)).await;
     let (mut one, mut two) = (http1(address).await, http2(address).await);
     two.send_request(call(address, "application/grpc")).await.unwrap();
-    for (asked, answered) in [
+    for (content_type, expected) in [
         ("application/grpc-web", "application/grpc-web"),
         ("application/grpc-web+proto", "application/grpc-web+proto"),
         ("application/grpc-web-text", "application/grpc-web-text"),
         ("application/grpc-web-text+proto; charset=utf-8", "application/grpc-web-text+proto"),
     ] {
-        // Browsers speak either protocol.
         let answers = [
-            one.send_request(call(address, asked)).await.unwrap(),
-            two.send_request(call(address, asked)).await.unwrap(),
+            one.send_request(call(address, content_type)).await.unwrap(),
+            two.send_request(call(address, content_type)).await.unwrap(),
         ];
         for answer in answers {
-            assert_eq!((answer.status().as_u16(), statuses(answer.headers())), (200, vec!["8"]), "{asked}");
-            assert_eq!(answer.headers()["content-type"], answered);
+            assert_eq!((answer.status().as_u16(), statuses(answer.headers())), (200, vec!["8"]), "{content_type}");
+            assert_eq!(answer.headers()["content-type"], expected);
             assert_eq!(answer.headers()["grpc-retry-pushback-ms"], "60000");
             assert!(answer.into_body().collect().await.unwrap().to_bytes().is_empty());
         }

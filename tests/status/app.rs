@@ -1,4 +1,4 @@
-//! Applications with a status endpoint, and what is read from it.
+//! Helpers to call status endpoints and parse their responses.
 
 use std::time::Duration;
 
@@ -12,18 +12,17 @@ use tower::ServiceExt;
 
 use crate::answer::Answer;
 
-/// A limiter in memory, and the clock that it goes by. It stands at 2026-01-01T00:00:00Z.
 pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     let clock = ManualClock::new();
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
 }
 
-/// The user whom `x-user` names: in real life an extension from the authentication layer.
+/// The user in the header `x-user`, which stands in for an extension of an authentication layer.
 pub(crate) fn user(req: &Parts) -> Option<String> {
     Some(req.headers.get("x-user")?.to_str().ok()?.to_owned())
 }
 
-/// Sends `line`, `"GET /rate-limit"`, with these header lines and no body.
+/// Sends a request without a body; `line` is such as `"GET /rate-limit"`.
 pub(crate) async fn call(app: &Router, line: &str, lines: &[&str]) -> Answer {
     let (method, target) = line.split_once(' ').unwrap();
     let mut request = Request::builder().method(method).uri(target);
@@ -39,27 +38,26 @@ pub(crate) async fn send(app: &Router, request: Request) -> Answer {
     Answer::read(response).await
 }
 
-/// What `/rate-limit` answers to this user.
-pub(crate) async fn status(app: &Router, user: &str) -> Told {
+/// The limit that `/rate-limit` returns to this user.
+pub(crate) async fn status(app: &Router, user: &str) -> ReportedLimit {
     let answer = call(app, "GET /rate-limit", &[&format!("x-user: {user}")]).await;
     assert_eq!(answer.status, 200, "{}", text(&answer));
-    Told::read(&text(&answer))
+    ReportedLimit::read(&text(&answer))
 }
 
-/// The limits that `/rate-limit` answers to this user where there may be several.
-pub(crate) async fn statuses(app: &Router, user: &str) -> Vec<Told> {
+pub(crate) async fn statuses(app: &Router, user: &str) -> Vec<ReportedLimit> {
     let answer = call(app, "GET /rate-limit", &[&format!("x-user: {user}")]).await;
     assert_eq!(answer.status, 200, "{}", text(&answer));
     limits(&text(&answer))
 }
 
 /// The limits in `{"limits":[..],"now":..}`.
-pub(crate) fn limits(body: &str) -> Vec<Told> {
+pub(crate) fn limits(body: &str) -> Vec<ReportedLimit> {
     let value: serde_json::Value = serde_json::from_str(body).unwrap();
     assert!(value["now"].is_u64(), "{body}");
-    // Each as it was written: serde_json reads some fractions with an error in the last bit.
+    // Parse the text, because serde_json reads some fractions with an error in the last bit.
     let list = body.strip_prefix(r#"{"limits":["#).unwrap().split_once(r#"],"now""#).unwrap().0;
-    let found: Vec<_> = list.split("},{").filter(|part| !part.is_empty()).map(Told::read).collect();
+    let found: Vec<_> = list.split("},{").filter(|part| !part.is_empty()).map(ReportedLimit::read).collect();
     assert_eq!(found.len(), value["limits"].as_array().unwrap().len(), "{body}");
     found
 }
@@ -68,9 +66,9 @@ pub(crate) fn text(answer: &Answer) -> String {
     String::from_utf8(answer.body.clone()).unwrap()
 }
 
-/// A snapshot as a client reads it: every number as a double.
+/// A snapshot as a client parses it, with all numbers as doubles.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct ReportedLimit {
     pub(crate) policy: String,
     pub(crate) algorithm: String,
     pub(crate) rate: f64,
@@ -83,21 +81,21 @@ pub(crate) struct Told {
     pub(crate) ts: f64,
     pub(crate) now: f64,
     pub(crate) not_before: Option<f64>,
-    /// If another quota wrote the row.
+    /// Present if another quota wrote the row.
     pub(crate) clear: Option<f64>,
     pub(crate) written_by: Option<String>,
 }
 
-impl Told {
-    pub(crate) fn read(json: &str) -> Told {
+impl ReportedLimit {
+    pub(crate) fn read(json: &str) -> ReportedLimit {
         let field = |name: &str| {
             let rest = json.split_once(&format!("\"{name}\":"))?.1;
-            // A policy's name in these tests has no comma.
+            // Policy names in these tests contain no commas.
             Some(rest.split([',', '}']).next().unwrap().to_owned())
         };
         let number = |name: &str| field(name).unwrap_or_else(|| panic!("no {name} in {json}")).parse::<f64>().unwrap();
         let string = |name: &str| serde_json::from_str::<String>(&field(name).unwrap()).unwrap();
-        Told {
+        ReportedLimit {
             policy: string("policy"),
             algorithm: string("algorithm"),
             rate: number("rate"),
@@ -115,7 +113,7 @@ impl Told {
         }
     }
 
-    /// The quota, from nothing but what was told.
+    /// Rebuilds the quota from the reported fields.
     pub(crate) fn quota(&self) -> Quota {
         let (rate, period) = (self.rate as u64, Duration::from_micros(self.period as u64));
         let start = Duration::from_micros(self.start as u64);
@@ -135,10 +133,10 @@ impl Told {
         }
     }
 
-    /// The row, the same way.
+    /// Rebuilds the row from the reported fields.
     pub(crate) fn state(&self) -> State {
         let (at, own) = (Micros::new(self.ts as u64), tollgate::algorithm::stamp(&self.quota()));
-        // Which other quota wrote the row does not matter, only its algorithm: the low three bits.
+        // Only the algorithm of the quota that wrote the row matters: the low three bits.
         let stamp = self.written_by.as_ref().map_or(own, |writer| {
             let tag = ["token_bucket", "fixed_window", "sliding_window"].iter().position(|name| name == writer);
             (!own & !7) | (1 + tag.unwrap() as u32)

@@ -1,4 +1,4 @@
-//! Who is kept out whatever the quota says is told since when nothing, and until when.
+//! Status of callers who are blocked or on the deny list.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tollgate::{
     status,
 };
 
-use crate::app::{Told, call, limiter, limits, send, status, text, user};
+use crate::app::{ReportedLimit, call, limiter, limits, send, status, text, user};
 
 static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 static SLIDING: Policy = Policy::new("sliding", Quota::sliding_window(10, MINUTE));
@@ -29,13 +29,12 @@ async fn a_block_is_told_until_the_microsecond_at_which_it_ends() {
         let (limiter, clock) = limiter();
         let app = Router::new().route("/rate-limit", status::of(&limiter, policy, user));
         limiter.block(Signal::key("ada".to_owned()), Duration::from_micros(90_000_001)).await.unwrap();
-        let told = status(&app, "ada").await;
-        assert_eq!(told.not_before, Some(told.now + 90_000_001.0));
-        assert_eq!(told.spent, told.capacity, "as far as anybody is told");
+        let reported = status(&app, "ada").await;
+        assert_eq!(reported.not_before, Some(reported.now + 90_000_001.0));
+        assert_eq!(reported.spent, reported.capacity, "a blocked caller has no tokens left");
         assert_eq!(status(&app, "grace").await.not_before, None);
-        // Asking again and again does not prolong it.
         clock.advance(Duration::from_micros(90_000_000));
-        assert_eq!(status(&app, "ada").await.not_before, Some(told.now + 90_000_001.0));
+        assert_eq!(status(&app, "ada").await.not_before, Some(reported.now + 90_000_001.0));
         clock.advance(Duration::from_micros(1));
         let free = status(&app, "ada").await;
         assert_eq!((free.not_before, free.spent), (None, 0.0));
@@ -61,12 +60,12 @@ async fn the_deny_list_has_no_end_and_no_reason() {
     let forever = Some(9_007_199_254_740_991.0);
     for headers in [vec!["x-user: mallory"], vec!["x-user: ada", "cf-ipcountry: KP"]] {
         let answer = call(&app, "GET /rate-limit", &headers).await;
-        assert_eq!((answer.status, Told::read(&text(&answer)).not_before), (200, forever));
+        assert_eq!((answer.status, ReportedLimit::read(&text(&answer)).not_before), (200, forever));
         assert!(!text(&answer).contains("deny") && !text(&answer).contains("KP"));
     }
-    let mut from_there = Request::get("/rate-limit").header("x-user", "ada").body(Body::empty()).unwrap();
-    from_there.extensions_mut().insert(ConnectInfo(SocketAddr::from(([192, 0, 2, 7], 1000))));
-    assert_eq!(Told::read(&text(&send(&app, from_there).await)).not_before, forever);
+    let mut from_denied_network = Request::get("/rate-limit").header("x-user", "ada").body(Body::empty()).unwrap();
+    from_denied_network.extensions_mut().insert(ConnectInfo(SocketAddr::from(([192, 0, 2, 7], 1000))));
+    assert_eq!(ReportedLimit::read(&text(&send(&app, from_denied_network).await)).not_before, forever);
     assert_eq!(status(&app, "ada").await.not_before, None);
     assert!(list.remove(&DenyRule::key("mallory")));
     assert_eq!(status(&app, "mallory").await.not_before, None);
@@ -85,15 +84,14 @@ async fn looking_while_blocked_earns_no_longer_block() {
     for _ in 0..12 {
         call(&app, "POST /chat", &["x-user: ada"]).await;
     }
-    // Two denials. Any number of looks is no third.
     for _ in 0..100 {
         assert_eq!(status(&app, "ada").await.not_before, None);
     }
     call(&app, "POST /chat", &["x-user: ada"]).await;
-    let told = status(&app, "ada").await;
-    assert_eq!(told.not_before, Some(told.now + 3600e6));
+    let reported = status(&app, "ada").await;
+    assert_eq!(reported.not_before, Some(reported.now + 3600e6));
     for _ in 0..100 {
-        assert_eq!(status(&app, "ada").await.not_before, told.not_before);
+        assert_eq!(status(&app, "ada").await.not_before, reported.not_before);
     }
     clock.advance(HOUR);
     assert_eq!(status(&app, "ada").await.not_before, None);
@@ -120,10 +118,10 @@ async fn a_key_that_is_blocked_under_one_route_is_told_so_there_only() {
     for (line, expected) in [("POST /chat", 429), ("POST /chat", 429), ("POST /search", 200)] {
         assert_eq!(call(&app, line, &["x-user: ada"]).await.status, expected);
     }
-    let told = limits(&text(&call(&app, "GET /rate-limit", &["x-user: ada"]).await));
-    let seen: Vec<_> = told.iter().map(|limit| (limit.policy.as_str(), limit.not_before.is_some())).collect();
+    let reported = limits(&text(&call(&app, "GET /rate-limit", &["x-user: ada"]).await));
+    let seen: Vec<_> = reported.iter().map(|limit| (limit.policy.as_str(), limit.not_before.is_some())).collect();
     assert_eq!(seen, [("api", true), ("sliding", false), ("fixed", false)]);
-    assert_eq!((told[1].spent, told[2].spent), (3.0, 3.0));
+    assert_eq!((reported[1].spent, reported[2].spent), (3.0, 3.0));
 }
 
 #[tokio::test]
@@ -133,7 +131,7 @@ async fn a_snapshot_projects_a_block_too() {
     let blocked = limiter.snapshot(&API, "ada").await.unwrap();
     let begin = blocked.now();
     assert_eq!(blocked.not_before(), Some(begin + 30 * SECOND));
-    // Nobody looked at the row: all of it counts as spent, and five tokens are back when the block ends.
+    // The row was not read: all tokens count as spent, and five are refilled when the block ends.
     for (after, available) in [(0, 0), (29, 0), (30, 5), (60, 10)] {
         assert_eq!(blocked.available(begin + after * SECOND), available, "{after} s");
     }
@@ -152,7 +150,7 @@ async fn a_snapshot_projects_a_block_too() {
     assert_eq!(denied.project(denied.now() + HOUR, Ask::cost(1)).verdict, Verdict::Deny { retry: None });
 }
 
-/// A regression: the row that a barred caller is told was none of the window's, and read as if nothing had been spent.
+/// Regression: the row reported to a blocked caller was outside the window and counted as unspent.
 #[tokio::test]
 async fn nothing_is_left_to_who_is_blocked_under_any_algorithm() {
     for policy in [&API, &SLIDING, &FIXED] {

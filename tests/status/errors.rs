@@ -1,4 +1,4 @@
-//! What cannot be told is answered as the layer answers.
+//! Errors of a status endpoint, which match those of the layer.
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -19,7 +19,6 @@ use crate::app::{call, status, text, user};
 
 static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 
-/// Out of reach.
 #[derive(Debug)]
 struct Broken;
 
@@ -45,7 +44,7 @@ impl Backend for Broken {
     }
 }
 
-/// The layer around `/`, and its status.
+/// A service with the layer around `/`, and its status endpoints.
 fn both(layer: &RateLimitLayer, limiter: &RateLimiter) -> Router {
     Router::new()
         .route("/", get(|| async {}).layer(layer.clone()))
@@ -60,11 +59,11 @@ async fn a_backend_that_is_down_is_a_503_and_tells_nothing_of_itself() {
     let limited = call(&app, "GET /", &[]).await;
     assert_eq!(limited.status, 503);
     for line in ["GET /rate-limit", "GET /time"] {
-        let told = call(&app, line, &[]).await;
-        assert_eq!((told.status, &told.body), (503, &limited.body), "{line}");
-        assert_eq!(told.retry_after(), limited.retry_after());
-        assert_eq!(told.headers["cache-control"], "no-store");
-        assert!(!text(&told).contains("10.0.0.7"));
+        let reported = call(&app, line, &[]).await;
+        assert_eq!((reported.status, &reported.body), (503, &limited.body), "{line}");
+        assert_eq!(reported.retry_after(), limited.retry_after());
+        assert_eq!(reported.headers["cache-control"], "no-store");
+        assert!(!text(&reported).contains("10.0.0.7"));
     }
 }
 
@@ -73,15 +72,15 @@ async fn a_policy_that_lets_pass_what_nobody_saw_is_told_as_unspent() {
     let limiter = RateLimiter::builder(Broken).on_failure(FailureMode::Allow).build();
     let app = both(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
     assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, 200);
-    let told = status(&app, "ada").await;
-    assert_eq!((told.spent, told.capacity), (0.0, 10.0));
+    let reported = status(&app, "ada").await;
+    assert_eq!((reported.spent, reported.capacity), (0.0, 10.0));
     assert_eq!(call(&app, "GET /time", &[]).await.status, 200);
 
     let limiter = RateLimiter::builder(Broken).on_failure(FailureMode::fallback(0.5)).build();
     let app = both(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
     assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, 200);
-    let told = status(&app, "ada").await;
-    assert_eq!((told.rate, told.capacity, told.spent), (5.0, 5.0, 1.0));
+    let reported = status(&app, "ada").await;
+    assert_eq!((reported.rate, reported.capacity, reported.spent), (5.0, 5.0, 1.0));
 }
 
 #[tokio::test]
@@ -96,14 +95,14 @@ async fn a_key_that_cannot_be_found_is_answered_with_the_extractors_status() {
     ];
     for (layer, expected) in layers {
         let app = both(&layer.clone().limiter(&limiter), &limiter);
-        let (limited, told) = (call(&app, "GET /", &[]).await, call(&app, "GET /rate-limit", &[]).await);
-        assert_eq!((limited.status, told.status), (expected, expected));
-        assert_eq!(limited.body, told.body);
-        // Where it is not enforced, that refuses nobody, and nothing is told.
+        let (limited, reported) = (call(&app, "GET /", &[]).await, call(&app, "GET /rate-limit", &[]).await);
+        assert_eq!((limited.status, reported.status), (expected, expected));
+        assert_eq!(limited.body, reported.body);
+        // In shadow mode the request passes and no limits are reported.
         let app = both(&layer.limiter(&limiter).shadow(), &limiter);
-        let (limited, told) = (call(&app, "GET /", &[]).await, call(&app, "GET /rate-limit", &[]).await);
-        assert_eq!((limited.status, told.status), (200, 200));
-        assert!(text(&told).starts_with(r#"{"limits":[],"now":"#));
+        let (limited, reported) = (call(&app, "GET /", &[]).await, call(&app, "GET /rate-limit", &[]).await);
+        assert_eq!((limited.status, reported.status), (200, 200));
+        assert!(text(&reported).starts_with(r#"{"limits":[],"now":"#));
     }
 }
 
@@ -115,6 +114,6 @@ async fn the_layers_own_way_to_refuse_is_kept() {
         *response.status_mut() = refusal.status();
         response
     });
-    let told = call(&both(&layer, &limiter), "GET /rate-limit", &[]).await;
-    assert_eq!((told.status, text(&told).as_str()), (503, "one moment, please"));
+    let reported = call(&both(&layer, &limiter), "GET /rate-limit", &[]).await;
+    assert_eq!((reported.status, text(&reported).as_str()), (503, "one moment, please"));
 }

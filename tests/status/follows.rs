@@ -1,4 +1,4 @@
-//! The status follows the layer: its keys, tiers, routes, whom it lets pass, and what changes at run time.
+//! The status matches the layer: keys, tiers, routes, skipped requests and quotas changed at run time.
 
 use axum::Router;
 use axum::http::request::Parts;
@@ -8,12 +8,12 @@ use tollgate::{
     DAY, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, Subject, clock::ManualClock, key, status,
 };
 
-use crate::app::{Told, call, limiter, limits, status, statuses, text, user};
+use crate::app::{ReportedLimit, call, limiter, limits, status, statuses, text, user};
 
 static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 static DAILY: Policy = Policy::new("daily", Quota::fixed_window(500, DAY));
 
-fn beside(layer: &RateLimitLayer) -> Router {
+fn app_with_status(layer: &RateLimitLayer) -> Router {
     Router::new().route("/chat", post(|| async {}).layer(layer.clone())).route("/rate-limit", status::of_layer(layer))
 }
 
@@ -21,17 +21,17 @@ async fn chat(app: &Router, user: &str) -> u16 {
     call(app, "POST /chat", &[&format!("x-user: {user}")]).await.status
 }
 
-fn names(told: &[Told]) -> Vec<&str> {
-    told.iter().map(|limit| limit.policy.as_str()).collect()
+fn names(reported: &[ReportedLimit]) -> Vec<&str> {
+    reported.iter().map(|limit| limit.policy.as_str()).collect()
 }
 
 #[tokio::test]
 async fn it_counts_what_the_layer_counted() {
     let layer = RateLimitLayer::new(&API, user);
-    let app = beside(&layer);
+    let app = app_with_status(&layer);
     for spent in 1..=10 {
         assert_eq!(chat(&app, "ada").await, 200);
-        // Of the system's clock: a little is paid back meanwhile, and the row keeps whole tokens.
+        // With the system clock, a fraction of a token is refilled meanwhile, but the row keeps whole tokens.
         assert_eq!(status(&app, "ada").await.spent, f64::from(spent));
     }
     assert_eq!(status(&app, "grace").await.spent, 0.0);
@@ -45,7 +45,7 @@ async fn a_tier_has_its_own_quota() {
         Some(name) if name.starts_with("p-") => Subject::new(name).tier("premium"),
         other => Subject::from(other),
     };
-    let app = beside(&RateLimitLayer::new(&api, by_plan).limiter(&limiter));
+    let app = app_with_status(&RateLimitLayer::new(&api, by_plan).limiter(&limiter));
     assert_eq!(chat(&app, "p-ada").await, 200);
     let (premium, free) = (status(&app, "p-ada").await, status(&app, "ada").await);
     assert_eq!((premium.rate, premium.capacity, premium.spent), (100.0, 300.0, 1.0));
@@ -72,10 +72,10 @@ async fn a_route_has_its_own_policy_and_a_table_all_of_them() {
             call(&app, line, &["x-user: ada"]).await;
         }
     }
-    let told = statuses(&app, "ada").await;
-    assert_eq!(names(&told), ["api", "daily", "default"]);
-    assert_eq!(told.iter().map(|limit| limit.spent).collect::<Vec<_>>(), [3.0, 2.0, 1.0]);
-    let one = Told::read(&text(&call(&app, "GET /chat/rate-limit", &["x-user: ada"]).await));
+    let reported = statuses(&app, "ada").await;
+    assert_eq!(names(&reported), ["api", "daily", "default"]);
+    assert_eq!(reported.iter().map(|limit| limit.spent).collect::<Vec<_>>(), [3.0, 2.0, 1.0]);
+    let one = ReportedLimit::read(&text(&call(&app, "GET /chat/rate-limit", &["x-user: ada"]).await));
     assert_eq!((one.policy.as_str(), one.spent), ("api", 3.0));
 }
 
@@ -83,12 +83,12 @@ async fn a_route_has_its_own_policy_and_a_table_all_of_them() {
 async fn several_rules_are_read_at_one_instant() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(&API, user).and(&DAILY, key::global()).limiter(&limiter);
-    let app = beside(&layer);
+    let app = app_with_status(&layer);
     chat(&app, "ada").await;
     chat(&app, "grace").await;
-    let told = statuses(&app, "ada").await;
-    assert_eq!(names(&told), ["api", "daily"]);
-    assert_eq!((told[0].spent, told[1].spent, told[0].now), (1.0, 2.0, told[1].now));
+    let reported = statuses(&app, "ada").await;
+    assert_eq!(names(&reported), ["api", "daily"]);
+    assert_eq!((reported[0].spent, reported[1].spent, reported[0].now), (1.0, 2.0, reported[1].now));
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn quotas_changed_while_running_are_told_at_once() {
     let (limiter, _clock) = limiter();
     let api = API.clone().tier("pro", Quota::token_bucket(50, MINUTE));
     let by_plan = |req: &Parts| Subject::from(user(req)).tier("pro");
-    let app = beside(&RateLimitLayer::new(&api, by_plan).limiter(&limiter));
+    let app = app_with_status(&RateLimitLayer::new(&api, by_plan).limiter(&limiter));
     let capacity = async || status(&app, "ada").await.capacity;
     let quota = |rate| Some(Quota::token_bucket(rate, MINUTE));
     assert_eq!(capacity().await, 50.0);
@@ -107,14 +107,13 @@ async fn quotas_changed_while_running_are_told_at_once() {
     limiter.set_key_quota(&api, "ada".to_owned(), quota(3)).await.unwrap();
     assert_eq!(capacity().await, 3.0);
     assert_eq!(status(&app, "grace").await.capacity, 30.0);
-    // What was spent stays spent, capped: three at once, and the fourth is told to wait.
     for expected in [200, 200, 200, 429] {
         assert_eq!(chat(&app, "ada").await, expected);
     }
     assert_eq!(status(&app, "ada").await.spent, 3.0);
     limiter.set_key_quota(&api, "ada".to_owned(), None).await.unwrap();
-    let told = status(&app, "ada").await;
-    assert_eq!((told.capacity, told.spent), (30.0, 3.0));
+    let reported = status(&app, "ada").await;
+    assert_eq!((reported.capacity, reported.spent), (30.0, 3.0));
 }
 
 #[tokio::test]
@@ -128,14 +127,13 @@ async fn who_is_not_limited_has_no_limits() {
         }),
     ];
     for layer in layers {
-        let app = beside(&layer.limiter(&limiter));
+        let app = app_with_status(&layer.limiter(&limiter));
         let answer = call(&app, "GET /rate-limit", &["x-user: ada", "x-admin: yes"]).await;
         assert_eq!((answer.status, text(&answer)), (200, r#"{"limits":[],"now":1767225600000000}"#.to_owned()));
         assert_eq!(status(&app, "ada").await.capacity, 10.0);
     }
-    // A rule that skips is missing, the others are there.
     let some = RateLimitLayer::new(&API, |req: &Parts| user(req)).and(&DAILY, key::bearer().or_skip());
-    let app = beside(&some.limiter(&limiter));
+    let app = app_with_status(&some.limiter(&limiter));
     assert_eq!(names(&statuses(&app, "ada").await), ["api"]);
     let both = call(&app, "GET /rate-limit", &["x-user: ada", "authorization: Bearer t"]).await;
     assert_eq!(names(&limits(&text(&both))), ["api", "daily"]);
@@ -146,14 +144,13 @@ async fn a_limit_that_is_not_enforced_is_not_told() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(&API, user).limiter(&limiter);
     let nothing = r#"{"limits":[],"now":1767225600000000}"#;
-    let shadowed = beside(&layer.clone().shadow());
+    let shadowed = app_with_status(&layer.clone().shadow());
     for _ in 0..12 {
         assert_eq!(chat(&shadowed, "ada").await, 200);
     }
     assert_eq!(text(&call(&shadowed, "GET /rate-limit", &["x-user: ada"]).await), nothing);
 
-    // For a share of keys: whoever is refused sees why, whoever is not sees nothing.
-    let half = beside(&layer.enforce_share(0.5));
+    let half = app_with_status(&layer.enforce_share(0.5));
     let mut enforced = 0;
     for i in 0..40 {
         let user = format!("user-{i}");
@@ -163,7 +160,7 @@ async fn a_limit_that_is_not_enforced_is_not_told() {
         assert_eq!(answer == nothing, !refused, "{answer}");
         enforced += u32::from(refused);
     }
-    // Of 40 tosses of a coin: outside this once in 10^8 runs.
+    // 40 fair coin tosses fall outside this range once in 10^8 runs.
     assert!((3..=37).contains(&enforced), "{enforced} of 40");
 }
 
@@ -177,10 +174,10 @@ async fn an_extractor_may_take_its_time() {
             name
         })
     };
-    let app = beside(&RateLimitLayer::new(&API, slow).and(&DAILY, slow).limiter(&limiter));
+    let app = app_with_status(&RateLimitLayer::new(&API, slow).and(&DAILY, slow).limiter(&limiter));
     chat(&app, "ada").await;
-    let told = statuses(&app, "ada").await;
-    assert_eq!((names(&told), told[0].spent, told[1].spent), (vec!["api", "daily"], 1.0, 1.0));
+    let reported = statuses(&app, "ada").await;
+    assert_eq!((names(&reported), reported[0].spent, reported[1].spent), (vec!["api", "daily"], 1.0, 1.0));
 }
 
 #[tokio::test]
@@ -195,7 +192,7 @@ async fn an_extractor_finds_what_it_needs_in_the_path_of_the_status() {
     }
     for (path, spent) in [("/teams/a%2fb/rate-limit", 3.0), ("/teams/c/rate-limit?team=a%2Fb", 0.0)] {
         let answer = call(&app, &format!("GET {path}"), &[]).await;
-        assert_eq!(Told::read(&text(&answer)).spent, spent, "{path}");
+        assert_eq!(ReportedLimit::read(&text(&answer)).spent, spent, "{path}");
     }
 }
 
@@ -203,11 +200,11 @@ async fn an_extractor_finds_what_it_needs_in_the_path_of_the_status() {
 async fn tokens_that_are_reserved_stand_as_spent() {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(tollgate::MemoryBackend::builder().clock(clock.clone()).build());
-    let turns = Policy::new("turns", Quota::token_bucket(10, MINUTE).capacity(1).max_reserved(50));
-    let app = Router::new().route("/rate-limit", status::of(&limiter, &turns, user));
+    let reservable = Policy::new("turns", Quota::token_bucket(10, MINUTE).capacity(1).max_reserved(50));
+    let app = Router::new().route("/rate-limit", status::of(&limiter, &reservable, user));
     for _ in 0..4 {
-        limiter.acquire(&turns, "ada".to_owned()).reserve().await.unwrap().into_receipt();
+        limiter.acquire(&reservable, "ada".to_owned()).reserve().await.unwrap().into_receipt();
     }
-    let told = status(&app, "ada").await;
-    assert_eq!((told.spent, told.capacity, told.max_reserved), (4.0, 1.0, Some(50.0)));
+    let reported = status(&app, "ada").await;
+    assert_eq!((reported.spent, reported.capacity, reported.max_reserved), (4.0, 1.0, Some(50.0)));
 }

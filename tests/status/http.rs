@@ -1,4 +1,4 @@
-//! Methods, headers, and a limit of its own.
+//! HTTP methods, headers and limits of the status endpoints.
 
 use axum::Router;
 use axum::extract::State;
@@ -24,7 +24,7 @@ async fn answers_are_json_for_one_caller_and_not_to_be_stored() {
         assert_eq!(answer.headers["content-type"], "application/json");
         assert_eq!(answer.headers["cache-control"], "private, no-store");
         assert_eq!(answer.headers["content-length"], answer.body.len().to_string());
-        // CORS is the application's; limits are told in the body only.
+        // CORS headers are left to the application, and limits are only in the body.
         assert_eq!(answer.headers.len(), 3, "{:?}", answer.headers);
         assert!(serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap()["now"].is_u64());
 
@@ -62,8 +62,9 @@ async fn the_time_is_that_of_the_limits_clock() {
 #[tokio::test]
 async fn who_asks_too_often_can_be_limited_as_everywhere() {
     let (limiter, clock) = limiter();
-    let polite = RateLimitLayer::new(Policy::new("status", Quota::token_bucket(3, MINUTE)), user).limiter(&limiter);
-    let app = Router::new().route("/rate-limit", status::of(&limiter, &API, user)).layer(polite);
+    let status_limit =
+        RateLimitLayer::new(Policy::new("status", Quota::token_bucket(3, MINUTE)), user).limiter(&limiter);
+    let app = Router::new().route("/rate-limit", status::of(&limiter, &API, user)).layer(status_limit);
     for expected in [200, 200, 200, 429] {
         assert_eq!(call(&app, "GET /rate-limit", &["x-user: ada"]).await.status, expected);
     }

@@ -1,9 +1,8 @@
-//! The status endpoints: what they tell, to whom, and that telling costs nothing; by a clock that moves when told to.
+//! The status endpoints: contents, access, and that reading costs nothing.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.
 
-// The other tests' reader of responses: what is written once is read one way.
-#[allow(dead_code)] // It reads more than is looked at here.
+#[allow(dead_code)] // Shared with `tests/http`; not all of it is used here.
 #[path = "../http/answer.rs"]
 mod answer;
 mod app;

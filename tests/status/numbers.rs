@@ -1,4 +1,4 @@
-//! Every number is read back as the one that was meant, by a client whose numbers are doubles.
+//! Numbers are exact for clients that parse them as doubles.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use axum::Router;
 use tollgate::algorithm::Micros;
 use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimiter, SECOND, clock::ManualClock, status};
 
-use crate::app::{Told, call, limiter, status, text, user};
+use crate::app::{ReportedLimit, call, limiter, status, text, user};
 
 #[tokio::test]
 async fn a_snapshot_is_spelt_like_this() {
@@ -25,29 +25,29 @@ async fn a_snapshot_is_spelt_like_this() {
 
 #[tokio::test]
 async fn the_largest_numbers_are_exact() {
-    let most = Quota::MAX_TOKENS;
+    let max = Quota::MAX_TOKENS;
     for (quota, reserved) in [
-        (Quota::token_bucket(most, SECOND), Some(0.0)),
-        (Quota::token_bucket(most - 2, SECOND).max_reserved(most), Some(most as f64)),
+        (Quota::token_bucket(max, SECOND), Some(0.0)),
+        (Quota::token_bucket(max - 2, SECOND).max_reserved(max), Some(max as f64)),
         (Quota::token_bucket(1, Quota::MAX_PERIOD).unlimited_reservations(), None),
-        (Quota::fixed_window(most, Quota::MAX_PERIOD).start(Duration::from_micros(3_155_759_999_999_999)), Some(0.0)),
-        (Quota::sliding_window(most, Quota::MAX_PERIOD - Duration::from_micros(1)), Some(0.0)),
+        (Quota::fixed_window(max, Quota::MAX_PERIOD).start(Duration::from_micros(3_155_759_999_999_999)), Some(0.0)),
+        (Quota::sliding_window(max, Quota::MAX_PERIOD - Duration::from_micros(1)), Some(0.0)),
     ] {
         let clock = ManualClock::at(Micros::new(Micros::MAX.get() - 12_345));
         let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock).build());
         let policy = Policy::new("p", quota);
         let app = Router::new().route("/rate-limit", status::of(&limiter, &policy, user));
         limiter.acquire(&policy, "ada".to_owned()).cost(quota.limit()).await.unwrap();
-        let told = status(&app, "ada").await;
-        let numbers = [told.rate, told.period, told.capacity, told.spent, told.now];
+        let reported = status(&app, "ada").await;
+        let numbers = [reported.rate, reported.period, reported.capacity, reported.spent, reported.now];
         let period = quota.period().as_micros() as f64;
         let now = Micros::MAX.get() - 12_345;
         let expected = [quota.rate() as f64, period, quota.limit() as f64, quota.limit() as f64, now as f64];
-        assert_eq!((numbers, told.max_reserved), (expected, reserved));
+        assert_eq!((numbers, reported.max_reserved), (expected, reserved));
         let phase = quota.phase().unwrap_or_default().as_micros() as f64;
-        assert_eq!(told.start, phase);
+        assert_eq!(reported.start, phase);
         let state = *limiter.snapshot(&policy, "ada".to_owned()).await.unwrap().state();
-        assert_eq!((told.ts as u64, told.spent), (state.at.get(), state.spent));
+        assert_eq!((reported.ts as u64, reported.spent), (state.at.get(), state.spent));
     }
 }
 
@@ -56,14 +56,14 @@ async fn a_bucket_has_no_start_and_no_window_before() {
     let (limiter, clock) = limiter();
     let bucket = Policy::new("bucket", Quota::token_bucket(10, MINUTE).start(Duration::from_secs(7)));
     let app = Router::new().route("/rate-limit", status::of(&limiter, &bucket, user));
-    // Something given back is carried in the row, for receipts; it is no window before.
+    // The row carries the refund for receipts, which must not be reported as a previous window.
     let early = limiter.acquire(&bucket, "ada".to_owned()).cost(5).hold().await.unwrap();
     limiter.acquire(&bucket, "ada".to_owned()).cost(3).await.unwrap();
     clock.advance(SECOND);
     early.cancel().await.unwrap();
     assert!(limiter.snapshot(&bucket, "ada".to_owned()).await.unwrap().state().carry > 0.0);
-    let told = status(&app, "ada").await;
-    assert_eq!((told.start, told.previous), (0.0, 0.0));
+    let reported = status(&app, "ada").await;
+    assert_eq!((reported.start, reported.previous), (0.0, 0.0));
 }
 
 #[tokio::test]
@@ -86,20 +86,19 @@ async fn windows_tell_where_they_begin() {
     let app = Router::new().route("/rate-limit", status::of(&limiter, &fixed, user));
     let mut starts = Vec::new();
     for user in ["ada", "grace", "edsger"] {
-        let Told { start, now, .. } = status(&app, user).await;
+        let ReportedLimit { start, now, .. } = status(&app, user).await;
         assert!((0.0..60e6).contains(&start));
         starts.push(start);
         limiter.acquire(&fixed, user.to_owned()).cost(10).await.unwrap();
         let retry = limiter.try_check(&fixed, user.to_owned()).await.unwrap().retry_after().unwrap();
         assert_eq!((now + retry.as_micros() as f64 - start) % 60e6, 0.0);
     }
-    // Each key has its own boundaries.
     assert!(starts[0] != starts[1] && starts[1] != starts[2]);
     let sliding = Policy::new("sliding", Quota::sliding_window(10, MINUTE));
     let app = Router::new().route("/rate-limit", status::of(&limiter, &sliding, user));
     limiter.acquire(&sliding, "ada".to_owned()).cost(6).await.unwrap();
     clock.advance(MINUTE);
     limiter.acquire(&sliding, "ada".to_owned()).cost(2).await.unwrap();
-    let told = status(&app, "ada").await;
-    assert_eq!((told.spent, told.previous, told.start), (2.0, 6.0, 0.0));
+    let reported = status(&app, "ada").await;
+    assert_eq!((reported.spent, reported.previous, reported.start), (2.0, 6.0, 0.0));
 }

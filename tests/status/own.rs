@@ -1,4 +1,4 @@
-//! Nobody reads another user's state.
+//! Callers read only their own state.
 
 use std::net::SocketAddr;
 
@@ -10,14 +10,13 @@ use axum::routing::{get, post};
 use tollgate::key::KeyExtractor;
 use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, Subject, key, status};
 
-use crate::app::{Told, call, limiter, send, text};
+use crate::app::{ReportedLimit, call, limiter, send, text};
 
 static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 
 #[derive(Clone)]
 struct User(&'static str);
 
-/// The user whose session this is, if anybody's.
 async fn authenticate(mut request: Request, next: Next) -> axum::response::Response {
     let session = request.headers().get("authorization").map(|value| value.as_bytes());
     match session {
@@ -28,7 +27,6 @@ async fn authenticate(mut request: Request, next: Next) -> axum::response::Respo
     next.run(request).await
 }
 
-/// Ada has spent seven.
 async fn app() -> (Router, RateLimiter) {
     let (limiter, _clock) = limiter();
     limiter.acquire(&API, "ada").cost(7).await.unwrap();
@@ -44,7 +42,7 @@ async fn app() -> (Router, RateLimiter) {
 async fn spent(app: &Router, line: &str, headers: &[&str]) -> f64 {
     let answer = call(app, line, headers).await;
     assert_eq!(answer.status, 200, "{}", text(&answer));
-    Told::read(&text(&answer)).spent
+    ReportedLimit::read(&text(&answer)).spent
 }
 
 #[tokio::test]
@@ -66,7 +64,7 @@ async fn an_id_that_the_client_puts_anywhere_changes_nothing() {
         "GET /users/ada/rate-limit?user=ada",
     ] {
         assert_eq!(spent(&app, line, &[mallory]).await, 0.0, "{line}");
-        assert_eq!(spent(&app, line, &[]).await, 0.0, "{line}, by nobody");
+        assert_eq!(spent(&app, line, &[]).await, 0.0, "{line}, unauthenticated");
     }
     for header in [
         "x-user: ada",
@@ -79,13 +77,13 @@ async fn an_id_that_the_client_puts_anywhere_changes_nothing() {
         "cookie: user=ada; session=s-ada",
     ] {
         assert_eq!(spent(&app, "GET /rate-limit", &[mallory, header]).await, 0.0, "{header}");
-        assert_eq!(spent(&app, "GET /rate-limit", &[header]).await, 0.0, "{header}, by nobody");
+        assert_eq!(spent(&app, "GET /rate-limit", &[header]).await, 0.0, "{header}, unauthenticated");
     }
     let mut request = Request::get("/rate-limit").header("authorization", "Bearer s-mallory");
     request = request.header("content-type", "application/json");
     let body = Body::from(r#"{"key":"ada","user":"ada","subject":"ada"}"#);
     let answer = send(&app, request.body(body).unwrap()).await;
-    assert_eq!(Told::read(&text(&answer)).spent, 0.0);
+    assert_eq!(ReportedLimit::read(&text(&answer)).spent, 0.0);
 }
 
 #[tokio::test]
@@ -117,14 +115,14 @@ async fn an_address_is_the_sockets_whatever_headers_say() {
     for _ in 0..4 {
         assert_eq!(send(&app, from("192.0.2.7:1000", "/chat", &[])).await.status, 200);
     }
-    let told = |answer| Told::read(&text(&answer)).spent;
-    assert_eq!(told(send(&app, from("192.0.2.7:2000", "/rate-limit", &[])).await), 4.0);
+    let spent_in = |answer| ReportedLimit::read(&text(&answer)).spent;
+    assert_eq!(spent_in(send(&app, from("192.0.2.7:2000", "/rate-limit", &[])).await), 4.0);
     for header in ["x-forwarded-for", "x-real-ip", "cf-connecting-ip", "true-client-ip", "x-client-ip"] {
         let answer = send(&app, from("198.51.100.1:1000", "/rate-limit", &[(header, "192.0.2.7")])).await;
-        assert_eq!(told(answer), 0.0, "{header}");
+        assert_eq!(spent_in(answer), 0.0, "{header}");
     }
     let forwarded = [("forwarded", "for=192.0.2.7")];
-    assert_eq!(told(send(&app, from("198.51.100.1:1000", "/rate-limit", &forwarded)).await), 0.0);
+    assert_eq!(spent_in(send(&app, from("198.51.100.1:1000", "/rate-limit", &forwarded)).await), 0.0);
 }
 
 #[tokio::test]

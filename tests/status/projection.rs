@@ -1,4 +1,4 @@
-//! From what was told anyone can tell what later calls are answered.
+//! Clients can compute later decisions from the reported state.
 
 use std::time::Duration;
 
@@ -39,15 +39,15 @@ fn quotas() -> impl Strategy<Value = Quota> {
     )
 }
 
-/// What befalls the row before it is looked at.
+/// A change to the row before the status is read.
 #[derive(Clone, Debug)]
 enum Event {
     Spend(u64),
     Reserve(u64),
-    /// Spends so many, and gives them back a while later.
-    GiveBack(u64, u64),
-    Pass(u64),
-    /// The clock is set back, once; by less than a refill: what is further ahead is forgiven as long as it is.
+    /// Spends tokens and refunds them after a delay in microseconds.
+    Refund(u64, u64),
+    Advance(u64),
+    /// Sets the clock back, at most once, by less than a refill: rows further in the future are reset.
     SetBack(u64),
     Change(u64),
 }
@@ -57,8 +57,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         4 => (0..40_u64).prop_map(Event::Spend),
         2 => (0..40_u64).prop_map(Event::Reserve),
-        2 => ((1..40_u64), micros()).prop_map(|(cost, later)| Event::GiveBack(cost, later)),
-        4 => micros().prop_map(Event::Pass),
+        2 => ((1..40_u64), micros()).prop_map(|(cost, later)| Event::Refund(cost, later)),
+        4 => micros().prop_map(Event::Advance),
         1 => micros().prop_map(Event::SetBack),
         1 => (1..40_u64).prop_map(Event::Change),
     ];
@@ -79,11 +79,11 @@ proptest! {
             let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
             let policy = Policy::new("p", quota);
             let app = Router::new().route("/rate-limit", status::of(&limiter, &policy, user));
-            befall(&limiter, &clock, &policy, history).await;
+            apply(&limiter, &clock, &policy, history).await;
 
-            let told = status(&app, "ada").await;
-            let (quota, state) = (told.quota(), told.state());
-            assert_eq!(Micros::new(told.now as u64), limiter.now().await.unwrap());
+            let reported = status(&app, "ada").await;
+            let (quota, state) = (reported.quota(), reported.state());
+            assert_eq!(Micros::new(reported.now as u64), limiter.now().await.unwrap());
             for (pass, cost) in later {
                 clock.advance(Duration::from_micros(pass));
                 let now = limiter.now().await.unwrap();
@@ -92,7 +92,7 @@ proptest! {
                     let charge = if ask.max_wait().is_some() { charge.reserve() } else { charge };
                     let answered = *limiter.try_check_all([charge]).await.unwrap().get(0).unwrap().step();
                     let projected = step(&quota, &state, now, ask);
-                    // A check leaves out what it would charge.
+                    // A check does not include its own charge.
                     let charged = if projected.is_allowed() { cost as f64 } else { 0.0 };
                     let left = (projected.state.spent - charged).max(0.0);
                     assert_eq!((projected.verdict, left), (answered.verdict, answered.state.spent));
@@ -102,27 +102,27 @@ proptest! {
     }
 }
 
-async fn befall(limiter: &RateLimiter, clock: &ManualClock, policy: &Policy, history: Vec<Event>) {
+async fn apply(limiter: &RateLimiter, clock: &ManualClock, policy: &Policy, history: Vec<Event>) {
     let ada = || "ada".to_owned();
-    let mut is_set = false;
+    let mut is_set_back = false;
     for event in history {
         match event {
             Event::Spend(cost) => drop(limiter.try_acquire(policy, ada()).cost(cost).await),
             Event::Reserve(cost) => {
                 drop(limiter.acquire(policy, ada()).cost(cost).reserve().await.map(Reservation::into_receipt))
             }
-            Event::GiveBack(cost, later) => {
+            Event::Refund(cost, later) => {
                 if let Ok(held) = limiter.acquire(policy, ada()).cost(cost).hold().await {
                     clock.advance(Duration::from_micros(later));
                     held.cancel().await.unwrap();
                 }
             }
-            Event::Pass(micros) => clock.advance(Duration::from_micros(micros)),
-            Event::SetBack(_) if is_set => {}
+            Event::Advance(micros) => clock.advance(Duration::from_micros(micros)),
+            Event::SetBack(_) if is_set_back => {}
             Event::SetBack(back) => {
-                let least = policy.quota().window().min(policy.quota().period()).as_micros() as u64;
-                clock.set(Micros::new(clock.now().get() - back % least));
-                is_set = true;
+                let limit = policy.quota().window().min(policy.quota().period()).as_micros() as u64;
+                clock.set(Micros::new(clock.now().get() - back % limit));
+                is_set_back = true;
             }
             Event::Change(factor) => {
                 let rate = policy.quota().rate() * factor;

@@ -1,4 +1,4 @@
-//! Reading consumes nothing, and leaves nothing.
+//! Reading the status consumes nothing and stores nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,23 +18,23 @@ const POLICIES: [Policy; 3] = [
     Policy::new("sliding", Quota::sliding_window(10, MINUTE)),
 ];
 
-/// Rows in memory, and how often somebody did more than look.
+/// A memory backend that counts writes.
 #[derive(Debug)]
-struct Watched {
+struct CountingBackend {
     rows: MemoryBackend,
     writes: Arc<AtomicUsize>,
 }
 
-impl Watched {
-    fn wrote(&self) -> &MemoryBackend {
+impl CountingBackend {
+    fn write(&self) -> &MemoryBackend {
         self.writes.fetch_add(1, Ordering::Relaxed);
         &self.rows
     }
 }
 
-impl Backend for Watched {
+impl Backend for CountingBackend {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        self.wrote().acquire(takes)
+        self.write().acquire(takes)
     }
 
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
@@ -42,11 +42,11 @@ impl Backend for Watched {
     }
 
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
-        self.wrote().settle(settlements)
+        self.write().settle(settlements)
     }
 
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
-        self.wrote().reset(rows)
+        self.write().reset(rows)
     }
 
     fn health(&self) -> tollgate::backend::Health {
@@ -68,7 +68,7 @@ async fn values(limiter: &RateLimiter) -> Vec<Snapshot> {
 async fn thousands_of_looks_leave_every_row_as_it_was_to_the_last_bit() {
     let (clock, writes) = (ManualClock::new(), Arc::<AtomicUsize>::default());
     let rows = MemoryBackend::builder().clock(clock.clone()).build();
-    let limiter = RateLimiter::new(Watched { rows, writes: Arc::clone(&writes) });
+    let limiter = RateLimiter::new(CountingBackend { rows, writes: Arc::clone(&writes) });
     let [bucket, fixed, sliding] = POLICIES;
     let layer = RateLimitLayer::new(bucket, user).and(fixed, user).and(sliding, user).limiter(&limiter);
     let app = Router::new().route("/rate-limit", status::of_layer(&layer)).route("/time", status::time(&limiter));
@@ -80,16 +80,16 @@ async fn thousands_of_looks_leave_every_row_as_it_was_to_the_last_bit() {
         limiter.acquire(policy, "ada".to_owned()).cost(4).await.unwrap();
         limiter.acquire(policy, "grace".to_owned()).cost(10).await.unwrap();
     }
-    let (before, wrote, stats) = (values(&limiter).await, writes.load(Ordering::Relaxed), limiter.stats());
-    assert!(wrote > 0 && stats.rows > Some(0));
+    let (before, writes_before, stats) = (values(&limiter).await, writes.load(Ordering::Relaxed), limiter.stats());
+    assert!(writes_before > 0 && stats.rows > Some(0));
     for i in 0..5000 {
         let caller = ["ada".to_owned(), "grace".to_owned(), format!("newcomer-{i}")][i % 3].clone();
         let line = ["GET /rate-limit", "HEAD /rate-limit", "GET /time"][i / 3 % 3];
         assert_eq!(call(&app, line, &[&format!("x-user: {caller}")]).await.status, 200);
     }
     let after = values(&limiter).await;
-    assert_eq!(writes.load(Ordering::Relaxed), wrote);
-    // Not one for a newcomer; those of which nothing is left may go.
+    assert_eq!(writes.load(Ordering::Relaxed), writes_before);
+    // Reading creates no rows; expired ones may be removed.
     assert!(limiter.stats().rows <= stats.rows, "{:?}", limiter.stats());
     for (before, after) in before.iter().zip(&after) {
         assert_eq!(before, after);

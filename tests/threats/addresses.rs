@@ -1,4 +1,4 @@
-//! Threats 3 and 4: one client with many addresses, many clients taken for one.
+//! Threats 3 and 4: one client with many addresses, and many clients counted as one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -19,7 +19,7 @@ fn limited(limiter: &RateLimiter) -> Router {
 #[tokio::test]
 async fn t03_ipv4_clients_of_a_dual_stack_listener_have_a_bucket_each() {
     if TcpListener::bind("[::1]:0").await.is_err() {
-        eprintln!("no IPv6 on this machine: not tested");
+        eprintln!("skipped: this machine has no IPv6");
         return;
     }
     let (limiter, backend, _clock) = limiter();
@@ -27,7 +27,7 @@ async fn t03_ipv4_clients_of_a_dual_stack_listener_have_a_bucket_each() {
     let layer = RateLimitLayer::new(ONE, key::client_ip()).limiter(&limiter);
     let port = serve(Router::new().route("/", get(peer)).layer(layer), TcpListener::bind("[::]:0").await.unwrap());
     let [ada, bob] = [Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::new(127, 0, 0, 2)];
-    // Shown as IPv6 by the socket: what the test is about.
+    // The socket reports both peers as IPv6 addresses.
     assert_eq!(raw(port, ada, "GET /", &[]).await, (200, format!("::ffff:{ada}")));
     assert_eq!(raw(port, bob, "GET /", &[]).await, (200, format!("::ffff:{bob}")));
     for client in [ada, bob, ada] {
@@ -56,7 +56,7 @@ async fn t03_a_mapped_address_is_the_ipv4_address_wherever_it_stands() {
     }
     assert_eq!((statuses[0], backend.len()), (200, 1));
     assert!(statuses[1..].iter().all(|status| *status == 429), "{statuses:?}");
-    // Its neighbour is somebody else, in any prefix of IPv6.
+    // A neighboring IPv4 address is another client, whatever the IPv6 prefix length.
     let wide = hello().layer(RateLimitLayer::new(ONE, client_ip().prefixes(32, 0)).limiter(&limiter));
     assert_eq!(send(&wide, request::<&str, &str>("::ffff:1.2.3.5", &[])).await.status, 200);
     assert_eq!(send(&by_peer, request::<&str, &str>("1.2.3.5", &[])).await.status, 429);
@@ -70,7 +70,6 @@ fn t03_a_mapped_network_is_trusted_as_the_ipv4_network() {
             let lines = [("x-forwarded-for", "6.6.6.6, ::ffff:203.0.113.9, ::ffff:10.0.0.2")];
             assert_eq!(behind.resolve(&parts(proxy, &lines)), "203.0.113.9".parse().ok(), "{network} {proxy}");
         }
-        // Nobody else is by that.
         for stranger in ["11.0.0.1", "::a00:1", "::1", "64:ff9b::a00:1"] {
             let lines = [("x-forwarded-for", "6.6.6.6")];
             assert_eq!(behind.resolve(&parts(stranger, &lines)), stranger.parse().ok(), "{network} {stranger}");
@@ -85,7 +84,7 @@ async fn t04_ten_thousand_addresses_of_one_network_share_a_bucket() {
     let network: Ipv6Addr = "2001:db8:1:2::".parse().unwrap();
     let mut passed = 0;
     for i in 0..10_000_u64 {
-        // Spread over all 64 bits.
+        // Spread the host part over all 64 bits.
         let host = u128::from(i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let address = IpAddr::V6((u128::from(network) | host).into());
         let status = send(&app, request::<&str, &str>(&address.to_string(), &[])).await.status;

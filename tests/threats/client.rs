@@ -1,4 +1,4 @@
-//! Requests as an attacker would make them, and what comes back.
+//! Helpers that send requests as an attacker would and read the responses.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,25 +16,24 @@ use tokio::net::{TcpListener, TcpSocket};
 use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 use tower::ServiceExt;
 
-/// One request a minute: whoever gets a second one through is another caller, or got past the limit.
+/// One request per minute: a second admitted request has another key or bypassed the limit.
 pub(crate) const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
-/// The client that the honest proxies of these tests saw, and the one that it says it is.
+/// The client address that the honest proxies of these tests report.
 pub(crate) const CLIENT: &str = "203.0.113.9";
 
-/// A limiter whose rows can be counted, on a clock that stands still.
+/// A limiter with a manual clock, and its backend for counting rows.
 pub(crate) fn limiter() -> (RateLimiter, Arc<MemoryBackend>, ManualClock) {
     let clock = ManualClock::new();
     let backend = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());
     (RateLimiter::new(Arc::clone(&backend)), backend, clock)
 }
 
-/// What the limits are put in front of.
 pub(crate) fn hello() -> Router {
     Router::new().route("/", any(|| async { "hello" }))
 }
 
-/// A request over a connection from `peer`, with these header lines in this order.
+/// Builds a request from `peer` with these header lines, in this order.
 pub(crate) fn request<N, V>(peer: &str, lines: &[(N, V)]) -> Request
 where
     N: AsRef<[u8]>,
@@ -49,7 +48,7 @@ where
     request
 }
 
-/// The same as an extractor sees it.
+/// Builds the same request as the `Parts` that an extractor receives.
 pub(crate) fn parts<N, V>(peer: &str, lines: &[(N, V)]) -> Parts
 where
     N: AsRef<[u8]>,
@@ -63,7 +62,6 @@ pub(crate) async fn send(app: &Router, request: Request) -> Answer {
     Answer::read(response).await
 }
 
-/// `GET path` of somebody at `peer`.
 pub(crate) async fn get(app: &Router, peer: &str, path: &str) -> Answer {
     let mut request = request::<&str, &str>(peer, &[]);
     *request.uri_mut() = path.parse().expect("a URI");
@@ -83,7 +81,7 @@ impl Answer {
         Answer { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 
-    /// Whether these bytes are anywhere in headers or body.
+    /// Whether the headers or the body contain these bytes.
     pub(crate) fn shows(&self, raw: &[u8]) -> bool {
         let contains = |bytes: &[u8]| bytes.windows(raw.len()).any(|window| window == raw);
         let mut headers = self.headers.iter();
@@ -108,8 +106,8 @@ pub(crate) async fn serve_v4(app: Router) -> u16 {
     serve(app, TcpListener::bind("127.0.0.1:0").await.expect("a free port"))
 }
 
-/// Writes a request line and header lines to the server at `port`, as they are, from one of this machine's loopback
-/// addresses; returns the status and the body.
+/// Sends an unmodified request line and header lines to the server at `port` from the loopback address `from`; returns
+/// the status and the body.
 pub(crate) async fn raw(port: u16, from: Ipv4Addr, line: &str, lines: &[String]) -> (u16, String) {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.bind(SocketAddr::from((from, 0))).expect("a loopback address");

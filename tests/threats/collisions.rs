@@ -1,4 +1,4 @@
-//! Threats 5 and 6: two callers with one key, and keys that are trouble for whatever stores them.
+//! Threats 5 and 6: two callers with the same key, and keys that break a backend.
 
 use std::sync::Mutex;
 
@@ -15,7 +15,7 @@ use crate::client::{ONE, hello, limiter, request, send};
 
 const PEER: &str = "198.51.100.100";
 
-/// As a session or a user from the layers outside: text that its owner chose.
+/// Text that the client chose, inserted as an extension by an outer layer.
 #[derive(Clone)]
 struct User(String);
 
@@ -38,7 +38,7 @@ proptest! {
         shift in 0..4_usize,
         other in (part(), part(), part()),
     ) {
-        // Often the same bytes in other places: what a join without lengths takes for the same.
+        // Often the same bytes split differently, which would collide if parts were joined without lengths.
         let other = match shift {
             0 => other,
             1 => (one.1.clone(), one.0.clone(), one.2.clone()),
@@ -59,7 +59,6 @@ proptest! {
     }
 }
 
-/// The last byte of the first part, at the front of the second.
 fn moved(parts: &(Vec<u8>, Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let (mut a, mut b, c) = parts.clone();
     if a.len() > 1 {
@@ -68,14 +67,14 @@ fn moved(parts: &(Vec<u8>, Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     (a, b, c)
 }
 
-/// Without spaces and semicolons, which do not belong to a header's or a cookie's value.
+/// Bytes without spaces and semicolons, which header and cookie values cannot carry unchanged.
 fn part() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(prop::sample::select(b":|,/{}ab01\x80\xff".to_vec()), 1..5)
 }
 
 #[tokio::test]
 async fn t05_a_part_that_imitates_the_seam_between_parts_is_not_one() {
-    // Whatever stands between two parts, an attacker can write it too, unless lengths say where a part ends.
+    // An attacker can send any separator, so only lengths can mark where a part ends.
     type Pair = (Vec<u8>, Vec<u8>);
     let mut seams = vec![b":".to_vec(), b"\0".to_vec(), b"\x1f".to_vec(), Vec::new()];
     for tag in 0..10 {
@@ -107,14 +106,13 @@ async fn t05_the_same_text_from_another_source_is_another_caller() {
         .or(key::header("x-api-key"))
         .or(key::client_ip());
     let app = hello().layer(RateLimitLayer::new(ONE, by).limiter(&limiter().0));
-    // An address, text, a number and bytes; a caller's own address as text is not its address.
+    // The same value as an address, text, a number and bytes.
     assert_eq!(status(&app, &[]).await, 200);
     assert_eq!(status_of_user(&app, PEER).await, 200);
     assert_eq!(status_of_user(&app, "7").await, 200);
     assert_eq!(status(&app, &[("x-id", b"7")]).await, 200);
     assert_eq!(status(&app, &[("x-api-key", b"7")]).await, 200);
     assert_eq!(status(&app, &[("x-api-key", &[198, 51, 100, 100])]).await, 200);
-    // And all of them were counted.
     assert_eq!(status(&app, &[]).await, 429);
     assert_eq!(status_of_user(&app, "7").await, 429);
     assert_eq!(status(&app, &[("x-api-key", b"7")]).await, 429);
@@ -143,17 +141,17 @@ async fn t05_case_and_composition_are_not_folded() {
     }
 }
 
-/// A backend that notes all it is told about rows.
+/// A backend that records every `Take` it receives.
 #[derive(Debug, Default)]
 struct Spy {
     rows: MemoryBackend,
-    told: Mutex<Vec<(String, Digest)>>,
+    takes: Mutex<Vec<(String, Digest)>>,
 }
 
 impl Backend for Spy {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
         for take in takes {
-            self.told.lock().unwrap().push((format!("{take:?}"), take.row.digest()));
+            self.takes.lock().unwrap().push((format!("{take:?}"), take.row.digest()));
         }
         self.rows.acquire(takes)
     }
@@ -192,15 +190,15 @@ async fn t06_hostile_keys_are_sixteen_bytes_like_all_others() {
         assert_eq!(status_of_user(&app, name).await, 200);
         assert_eq!(status_of_user(&app, name).await, 429);
     }
-    // As long as servers allow, with bytes that are no text, and one byte's difference at the end.
+    // Long values that are not UTF-8 and differ only in the last byte.
     let mut bytes = b"\xff\xfe hostile \x80".repeat(80_000);
     for _ in 0..2 {
         assert_eq!(status(&app, &[("x-api-key", &bytes)]).await, 200);
         assert_eq!(status(&app, &[("x-api-key", &bytes)]).await, 429);
         *bytes.last_mut().unwrap() = b'\x81';
     }
-    let told = spy.told.lock().unwrap();
-    assert!(told.iter().all(|(told, _)| !told.contains("hostile") && told.len() < 1000), "{:?}", told[0]);
-    let digests: std::collections::HashSet<_> = told.iter().map(|(_, digest)| *digest).collect();
+    let takes = spy.takes.lock().unwrap();
+    assert!(takes.iter().all(|(take, _)| !take.contains("hostile") && take.len() < 1000), "{:?}", takes[0]);
+    let digests: std::collections::HashSet<_> = takes.iter().map(|(_, digest)| *digest).collect();
     assert_eq!(digests.len(), names.len() + 2);
 }

@@ -1,4 +1,5 @@
-//! Threat 31: one session as many callers, by new spellings of its cookie. A real `CookieJar` reads it behind the layer.
+//! Threat 31: one session counted as many callers through different spellings of its cookie. The handler reads the
+//! cookie with a real `CookieJar`.
 
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -13,10 +14,10 @@ use tower::ServiceExt;
 
 use crate::client::{ONE, limiter, parts};
 
-/// A service with one session, `abcdefghijkl`, behind one request a minute for each session.
+/// A service that accepts one session, `abcdefghijkl`, limited to one request per minute and session.
 fn app(limiter: &RateLimiter) -> Router {
     let me = |jar: CookieJar| async move {
-        // As services read a cookie that another program may have put into quotes.
+        // Accepts quoted values, as services that share cookies with other programs do.
         let session = jar.get("session").map(|cookie| cookie.value_trimmed().to_owned());
         if session.as_deref() == Some("abcdefghijkl") { StatusCode::OK } else { StatusCode::UNAUTHORIZED }
     };
@@ -29,7 +30,7 @@ async fn status(app: &Router, cookie: &str) -> u16 {
     app.clone().oneshot(request).await.unwrap().status().as_u16()
 }
 
-/// `text` with an escape for each letter whose bit is set.
+/// Percent-encodes the letters of `text` whose bit is set.
 fn escaped(text: &str, bits: usize) -> String {
     let spell = |(i, byte): (usize, u8)| match bits >> i & 1 {
         0 => char::from(byte).to_string(),
@@ -46,7 +47,7 @@ async fn point_9_percent_spellings_of_a_cookie_are_one_caller() {
     for bits in 0..4096 {
         match status(&app, &format!("session={}", escaped("abcdefghijkl", bits))).await {
             200 => admitted += 1,
-            other => assert_eq!(other, 429, "the jar reads every spelling as the session"),
+            other => assert_eq!(other, 429, "every spelling must reach the session or be limited"),
         }
     }
     assert_eq!((admitted, backend.len()), (1, 1));
@@ -88,7 +89,7 @@ async fn point_9_two_different_values_have_no_key_and_share_the_anonymous_bucket
 proptest! {
     #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the jar takes for one value, by `value` or by `value_trimmed`, has one key.
+    /// Cookies with equal `value` or equal `value_trimmed` have the same key.
     #[test]
     fn point_9_what_a_cookie_jar_sees_as_equal_is_one_key(
         one in r#"([ab" ]|%6[12]|%2[25]|%){0,6}"#,
@@ -102,7 +103,7 @@ proptest! {
             let key::Extraction::Now(key::Found::Subject(caller)) = by_session.extract(&parts) else { panic!() };
             (session, caller.key().cloned())
         };
-        // The jar has no cookie whose value is not UTF-8.
+        // The jar omits cookies whose value is not UTF-8.
         let (Some((value, trimmed)), key) = read(&one) else { return Ok(()) };
         let (Some((other_value, other_trimmed)), other_key) = read(&other) else { return Ok(()) };
         if value == other_value || trimmed == other_trimmed {

@@ -1,4 +1,4 @@
-//! Threats 22 and 28: answers that tell who exists or whom they are about, and answers that a cache keeps.
+//! Threats 22 and 28: responses that reveal accounts or keys, and refusals that a cache stores.
 
 use axum::Router;
 use axum::body::Bytes;
@@ -24,7 +24,7 @@ fn account(req: &Parts) -> Option<String> {
 
 #[tokio::test]
 async fn t22_existing_and_unknown_accounts_are_answered_alike() {
-    // Ada exists and nobody else does; her password is wrong, or there is no such account.
+    // Ada's is the only account.
     let log_in = |headers: HeaderMap| async move {
         match headers["x-account"] == "ada@example.com" && headers["x-password"] == "right" {
             true => StatusCode::OK,
@@ -42,7 +42,7 @@ async fn t22_existing_and_unknown_accounts_are_answered_alike() {
             let (limiter, _backend, _clock) = limiter();
             let layer = RateLimitLayer::new(LOGIN, account.and(key::client_ip())).headers(family);
             let app = Router::new().route("/", post(log_in)).layer(layer.limiter(&limiter));
-            // She logs in from where she is, which is not where the attacker is.
+            // Ada logs in from another address than the attacker's.
             assert_eq!(ask(&app, "203.0.113.9", "ada@example.com", "right").await.status, 200);
             let mut history = Vec::new();
             for _ in 0..5 {
@@ -68,7 +68,6 @@ async fn t22_a_denied_body_names_the_policy_and_nobody() {
     for part in ["ada", "example.com", "198.51", "198, 51"] {
         assert!(!denied.shows(part.as_bytes()), "{part}");
     }
-    // Nor what a store would know them by.
     let by = (String::from("ada@example.com"), std::net::IpAddr::from([198, 51, 100, 77]));
     let digest = format!("{:?}", limiter.digest(Some(&tollgate::Key::from(by))));
     assert!(!denied.shows(digest.as_bytes()) && !denied.shows(&digest.as_bytes()[..16]));
@@ -78,7 +77,7 @@ async fn t22_a_denied_body_names_the_policy_and_nobody() {
     assert_eq!(members, ["status", "title", "type", "violated-policies"]);
 }
 
-/// A store that is down, and says more of it than clients need to know.
+/// An unavailable backend whose error contains details that clients must not see.
 #[derive(Debug)]
 struct Down;
 
@@ -143,7 +142,6 @@ async fn t28_no_refusal_is_stored() {
                 assert!(answer.status == status || answer.headers.contains_key("grpc-status"), "{}", answer.status);
                 assert_eq!(answer.headers["cache-control"], "no-store", "{status} {family:?} {content_type}");
             }
-            // What passes is the service's, and it says what may be stored.
             let allowed = hello().layer(RateLimitLayer::new(ONE, key::global()).headers(family));
             let answer = send(&allowed, request::<&str, &str>("::1", &[])).await;
             assert!(answer.status == 200 && !answer.headers.contains_key("cache-control"));

@@ -1,4 +1,4 @@
-//! Threat 20: one request that is many: a batch, a query with aliases, a socket that stays open.
+//! Threat 20: one request that does the work of many, such as a batch, a query with aliases or a WebSocket.
 
 use axum::Router;
 use axum::extract::State;
@@ -14,7 +14,7 @@ const PEER: &str = "198.51.100.1";
 
 #[tokio::test]
 async fn t20_a_batch_costs_what_is_in_it() {
-    // The handler counts what it finds in the body, under the policy that single requests fall under.
+    // The handler charges the operations in the body to the policy of single requests.
     async fn batch(State(limiter): State<RateLimiter>, body: String) -> Result<StatusCode, LimitError> {
         let operations = body.lines().count() as u64;
         limiter.try_acquire(&TEN, "ada").cost(operations).await?.into_result()?;
@@ -24,10 +24,10 @@ async fn t20_a_batch_costs_what_is_in_it() {
     let app = Router::new().route("/", post(batch)).with_state(limiter.clone());
     assert_eq!(ask(&app, "one\n".repeat(8)).await.status, 200);
     assert_eq!(limiter.remaining(&TEN, "ada").await.unwrap(), 2);
-    assert_eq!(ask(&app, "one\n".repeat(3)).await.status, 429, "a batch is done as a whole or not at all");
+    assert_eq!(ask(&app, "one\n".repeat(3)).await.status, 429, "a batch is allowed or denied as a whole");
     assert_eq!(ask(&app, "one\n".repeat(2)).await.status, 200);
     assert_eq!(ask(&app, "one\n".to_owned()).await.status, 429);
-    // More than there ever is will not be there later either.
+    // A cost above the capacity can never be allowed, so there is no time to retry after.
     let never = ask(&app, "one\n".repeat(11)).await;
     assert_eq!((never.status, never.headers.get("retry-after")), (429, None));
 }
@@ -35,7 +35,7 @@ async fn t20_a_batch_costs_what_is_in_it() {
 #[tokio::test]
 async fn t20_a_batch_can_cost_what_the_request_says_before_it_is_read() {
     let (limiter, _backend, _clock) = limiter();
-    // As a gateway in front would tell it, that knows what the query asks for.
+    // A gateway in front sends the complexity of the query.
     let layer = RateLimitLayer::new(TEN, key::client_ip()).limiter(&limiter).cost(|parts| {
         parts.headers.get("x-complexity").and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(1)
     });
@@ -52,7 +52,7 @@ async fn t20_a_batch_can_cost_what_the_request_says_before_it_is_read() {
 #[tokio::test]
 async fn t20_messages_of_one_connection_are_limited_one_by_one() {
     let (limiter, _backend, clock) = limiter();
-    // What the loop of a WebSocket handler does; the connection itself was one request.
+    // As in the loop of a WebSocket handler; the connection itself was one request.
     let socket = Key::from(("socket", 7));
     let mut answered = 0;
     for _ in 0..100 {
@@ -60,7 +60,7 @@ async fn t20_messages_of_one_connection_are_limited_one_by_one() {
     }
     assert_eq!(answered, 10);
     clock.advance(MINUTE / 10);
-    assert!(limiter.try_check(&TEN, socket.clone()).await.unwrap().is_allowed(), "a look costs nothing");
+    assert!(limiter.try_check(&TEN, socket.clone()).await.unwrap().is_allowed(), "a check costs nothing");
     assert!(limiter.try_limit(&TEN, socket.clone()).await.unwrap().is_allowed());
     assert!(!limiter.try_limit(&TEN, socket).await.unwrap().is_allowed());
 }

@@ -1,4 +1,4 @@
-//! Threat 9: keys that were made to fall into one place of a hash table.
+//! Threat 9: keys chosen to fall into the same bucket of a hash table.
 
 use std::collections::HashMap;
 
@@ -6,20 +6,24 @@ use tollgate::{Key, RateLimiter, key::Secret};
 
 #[test]
 fn t09_keys_that_meet_under_one_secret_scatter_under_another() {
-    // Whoever knows the secret can look for keys that meet in one place of so many.
+    // An attacker who knows the secret can search for keys that fall into one bucket.
     let known = Secret::new([7; 16]);
-    let meeting: Vec<Key> =
-        (0_u64..).map(Key::from).filter(|key| place(&known, key) == 0).take(16 * PLACES as usize).collect();
-    // That is sixteen for each place under a secret that they do not know, and nobody knows the one that is not given.
-    // (Tables in memory have another hash besides: `places_differ_between_placements_and_are_spread_evenly`.)
+    let colliding: Vec<Key> =
+        (0_u64..).map(Key::from).filter(|key| bucket(&known, key) == 0).take(16 * BUCKETS as usize).collect();
+    // Under an unknown secret, the same keys spread out to about 16 per bucket. (The memory backend adds another hash:
+    // `places_differ_between_placements_and_are_spread_evenly`.)
     let secret = Secret::random();
-    let mut crowds: HashMap<u64, usize> = HashMap::new();
-    for key in &meeting {
-        *crowds.entry(place(&secret, key)).or_default() += 1;
+    let mut bucket_sizes: HashMap<u64, usize> = HashMap::new();
+    for key in &colliding {
+        *bucket_sizes.entry(bucket(&secret, key)).or_default() += 1;
     }
-    let most = crowds.values().max().copied();
-    // The chance that one of 256 places gets more than 64 of them by itself is below 10^-15.
-    assert!(most <= Some(64) && crowds.len() as u64 > PLACES * 9 / 10, "{most:?} in one of {}", crowds.len());
+    let largest = bucket_sizes.values().max().copied();
+    // The chance that one of 256 buckets gets more than 64 keys at random is below 10^-15.
+    assert!(
+        largest <= Some(64) && bucket_sizes.len() as u64 > BUCKETS * 9 / 10,
+        "{largest:?} keys in the largest of {} buckets",
+        bucket_sizes.len()
+    );
 }
 
 #[test]
@@ -28,9 +32,9 @@ fn t09_each_limiter_has_a_secret_of_its_own() {
     assert_ne!(RateLimiter::default().digest(Some(&key)), RateLimiter::default().digest(Some(&key)));
 }
 
-/// Where a table of so many places would put it. Rows are found by the digest alone: it is not hashed again.
-fn place(secret: &Secret, key: &Key) -> u64 {
-    secret.digest(key).to_bits() as u64 % PLACES
+/// The bucket of `key` in a table with `BUCKETS` buckets that is indexed by the digest alone.
+fn bucket(secret: &Secret, key: &Key) -> u64 {
+    secret.digest(key).to_bits() as u64 % BUCKETS
 }
 
-const PLACES: u64 = 256;
+const BUCKETS: u64 = 256;

@@ -1,4 +1,4 @@
-//! Threat 21: text that becomes a header, or more than one.
+//! Threat 21: text that injects one or more headers.
 
 use axum::http::Method;
 use proptest::prelude::*;
@@ -50,7 +50,6 @@ fn t21_control_characters_and_more_than_ascii_do_not_become_a_policy() {
         assert!(PolicyName::try_new(name).is_err(), "{name:?}");
         assert!(std::panic::catch_unwind(|| Policy::new(name.to_owned().leak(), QUOTA)).is_err(), "{name:?}");
     }
-    // Nor a header of one's own.
     for name in ["a\r\nb", "a b", "caf\u{e9}", ""] {
         let layer = || RateLimitLayer::new(ONE, key::global()).shadow_header(name.to_owned().leak());
         assert!(std::panic::catch_unwind(layer).is_err(), "{name:?}");
@@ -80,7 +79,7 @@ async fn t21_nothing_that_a_client_sends_is_in_a_header_or_body() {
     ];
     for family in families {
         for content_type in &content_types {
-            // Tiers as callers say them, unknown ones.
+            // An unknown tier with a name from the client.
             let by = key::header("x-api-key").map(|subject: Subject| subject.tier(MARK));
             let missing = key::header("x-missing").or_reject();
             let limiter = limiter().0;

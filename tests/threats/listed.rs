@@ -1,22 +1,22 @@
-//! The list of threats names tests and headings that there are, and `THREATS.md` is what was made of it.
+//! Checks that `list.txt` names existing tests and headings, and that `THREATS.md` was generated from it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 #[test]
 fn every_test_of_the_list_exists() {
-    let mut faults = Vec::new();
+    let mut missing = Vec::new();
     let mut tests = 0;
-    for line in threats().into_iter().flat_map(|threat| threat.held_by) {
+    for line in threats().into_iter().flat_map(|threat| threat.evidence) {
         let (target, name) = line.split_once(' ').unwrap();
         tests += 1;
         let exists = if target == "doc" { has_heading(name) } else { has_test(target, name) };
         if !exists {
-            faults.push(line);
+            missing.push(line);
         }
     }
     assert!(tests > 100, "only {tests} tests in the list");
-    assert!(faults.is_empty(), "in list.txt and nowhere else:\n{}", faults.join("\n"));
+    assert!(missing.is_empty(), "list.txt names tests or headings that do not exist:\n{}", missing.join("\n"));
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn a_test_that_is_not_there_is_noticed() {
     assert!(has_test("threats", "listed::a_test_that_is_not_there_is_noticed"));
     assert!(!has_test("threats", "listed::a_test_that_is_not_there"));
     assert!(!has_test("threats", "lockout::a_test_that_is_not_there_is_noticed"));
-    assert!(!has_test("threats", "listed::has_test"), "no test");
+    assert!(!has_test("threats", "listed::has_test"), "a function without a test attribute");
     assert!(!has_test("nowhere", "listed::a_test_that_is_not_there_is_noticed"));
     assert!(has_test("lib", "policy::key::tests::no_two_keys_read_the_same"));
     assert!(!has_test("lib", "policy::name::tests::no_two_keys_read_the_same"));
@@ -40,13 +40,13 @@ fn all_threats_are_in_the_list_and_each_is_held_by_something() {
     let numbers: Vec<u32> = threats.iter().map(|threat| threat.number).collect();
     assert_eq!(numbers, (1..=threats.len() as u32).collect::<Vec<_>>());
     for threat in threats {
-        assert!(!threat.held_by.is_empty() && !threat.done.is_empty(), "{}", threat.number);
+        assert!(!threat.evidence.is_empty() && !threat.mitigation.is_empty(), "{}", threat.number);
     }
 }
 
 #[test]
 fn every_test_of_this_target_is_in_the_list() {
-    let listed: Vec<String> = threats().into_iter().flat_map(|threat| threat.held_by).collect();
+    let listed: Vec<String> = threats().into_iter().flat_map(|threat| threat.evidence).collect();
     for file in fs::read_dir(root().join("tests/threats")).unwrap() {
         let file = file.unwrap().path();
         let text = fs::read_to_string(&file).unwrap();
@@ -67,23 +67,23 @@ fn the_table_was_made_from_the_list() {
     let threats = threats();
     assert_eq!(rows.len(), threats.len(), "run `make threats`");
     for (threat, row) in threats.into_iter().zip(rows) {
-        let begin = format!("| {} | {} | {} |", threat.number, threat.title, threat.done);
-        let names = threat.held_by.iter().map(|line| match line.strip_prefix("doc ") {
+        let begin = format!("| {} | {} | {} |", threat.number, threat.title, threat.mitigation);
+        let names = threat.evidence.iter().map(|line| match line.strip_prefix("doc ") {
             Some(doc) => doc.replacen(" # ", "`, ", 1),
             None => line.replacen(' ', "::", 1),
         });
         let missing: Vec<String> = names.filter(|name| !row.contains(name.as_str())).collect();
         assert!(row.starts_with(&begin) && missing.is_empty(), "run `make threats`: {begin} {missing:?}");
-        assert_eq!(row.matches("<br>").count() + 1, threat.held_by.len(), "run `make threats`: {begin}");
+        assert_eq!(row.matches("<br>").count() + 1, threat.evidence.len(), "run `make threats`: {begin}");
     }
 }
 
 struct Threat {
     number: u32,
     title: String,
-    done: String,
+    mitigation: String,
     /// `target path` or `doc page # heading`.
-    held_by: Vec<String>,
+    evidence: Vec<String>,
 }
 
 fn threats() -> Vec<Threat> {
@@ -92,14 +92,14 @@ fn threats() -> Vec<Threat> {
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         if let Some((number, title)) = line.strip_prefix('[').and_then(|line| line.split_once("] ")) {
             let number = number.parse().unwrap();
-            threats.push(Threat { number, title: title.into(), done: String::new(), held_by: Vec::new() });
+            threats.push(Threat { number, title: title.into(), mitigation: String::new(), evidence: Vec::new() });
             continue;
         }
-        let threat = threats.last_mut().expect("a threat before what is said of it");
+        let threat = threats.last_mut().expect("list.txt: expected a line such as `[1] threat` before its evidence");
         match line.strip_prefix("> ") {
-            Some(done) if threat.done.is_empty() => done.clone_into(&mut threat.done),
-            Some(done) => threat.done += &format!(" {done}"),
-            None => threat.held_by.push(line.into()),
+            Some(mitigation) if threat.mitigation.is_empty() => mitigation.clone_into(&mut threat.mitigation),
+            Some(mitigation) => threat.mitigation += &format!(" {mitigation}"),
+            None => threat.evidence.push(line.into()),
         }
     }
     threats
@@ -110,7 +110,7 @@ fn has_heading(doc: &str) -> bool {
     fs::read_to_string(root().join(page)).is_ok_and(|text| text.lines().any(|line| line == heading))
 }
 
-/// Whether a target has a test of that path: in the file that its module is in, behind a `#[test]` of some kind.
+/// Whether the target has a test with this path: a function below a `#[test]`-like attribute in the module's file.
 fn has_test(target: &str, path: &str) -> bool {
     if target == "client" {
         return has_client_test(path);
@@ -138,14 +138,12 @@ fn has_test(target: &str, path: &str) -> bool {
     })
 }
 
-/// Whether a file of the browser package's tests has a test of that name.
 fn has_client_test(path: &str) -> bool {
     let Some((file, name)) = path.split_once(' ') else { return false };
     fs::read_to_string(root().join(format!("client/tests/{file}.test.ts")))
         .is_ok_and(|text| text.contains(&format!("\ntest('{name}',")))
 }
 
-/// The name of the function that a line begins.
 fn function(line: &str) -> Option<&str> {
     let line = line.trim_start().strip_prefix("async ").unwrap_or(line.trim_start());
     line.strip_prefix("fn ")?.split('(').next()

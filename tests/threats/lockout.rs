@@ -1,4 +1,4 @@
-//! Threat 23: spending somebody else's limit, to keep them out. What the page on limitations says of it.
+//! Threat 23: spending another user's limit to lock them out. The page on limitations describes it.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ async fn t23_a_key_that_anyone_can_name_is_spent_by_anyone() {
     for _ in 0..6 {
         guess(&limiter, "ada").await;
     }
-    assert!(!guess(&limiter, "ada").await, "her own attempt is refused: that is the price of this key");
+    assert!(!guess(&limiter, "ada").await, "a key that an attacker can name locks out its owner");
 }
 
 #[tokio::test]
@@ -29,6 +29,6 @@ async fn t23_with_the_address_in_the_key_an_attacker_locks_out_only_themselves()
     assert!(guess(&limiter, ("ada", ADA)).await);
 }
 
-async fn guess(limiter: &RateLimiter, who: impl Into<tollgate::Subject>) -> bool {
-    limiter.try_limit(&ACCOUNT, who).await.unwrap().is_allowed()
+async fn guess(limiter: &RateLimiter, subject: impl Into<tollgate::Subject>) -> bool {
+    limiter.try_limit(&ACCOUNT, subject).await.unwrap().is_allowed()
 }

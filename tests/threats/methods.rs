@@ -1,4 +1,4 @@
-//! Threat 18: the same work by another method.
+//! Threat 18: bypassing a limit with another method.
 
 use axum::Router;
 use axum::http::Method;
@@ -30,9 +30,9 @@ async fn t18_head_spends_from_gets_bucket() {
         assert_eq!(status(&table, first, &[]).await, 200);
         assert_eq!(status(&table, second, &[]).await, 429, "{first} then {second}");
         let (limiter, _backend, _clock) = crate::client::limiter();
-        let beside = Router::new().route("/", route().layer(limits(&limiter).route("one")));
-        assert_eq!(status(&beside, first, &[]).await, 200);
-        assert_eq!(status(&beside, second, &[]).await, 429, "{first} then {second}");
+        let per_route = Router::new().route("/", route().layer(limits(&limiter).route("one")));
+        assert_eq!(status(&per_route, first, &[]).await, 200);
+        assert_eq!(status(&per_route, second, &[]).await, 429, "{first} then {second}");
     }
 }
 
@@ -66,9 +66,8 @@ async fn t18_a_header_does_not_change_the_method() {
             assert_eq!(status(&app, "POST", &[(name, method)]).await, 429);
         }
     }
-    // Nor does it spend from another's.
     assert_eq!(status(&app, "GET", &[("x-http-method-override", "POST")]).await, 200);
-    // What the route does not serve is counted under the default, and does not come through.
+    // Methods that the route does not serve are charged to the default policy and get 405.
     for method in ["TRACE", "OPTIONS", "post", "PUT"] {
         assert_eq!(status(&app, method, &[]).await, 405);
     }

@@ -1,4 +1,4 @@
-//! Threat 3 behind NAT64 (RFC 6052): IPv4 clients whose addresses stand in the last bits of an IPv6 prefix.
+//! Threat 3 behind NAT64 (RFC 6052): IPv4 clients whose addresses are embedded in IPv6 addresses.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -24,7 +24,6 @@ async fn point_10_ipv4_clients_behind_nat64_have_a_bucket_each() {
     for host in 0..100 {
         assert_eq!(status(&app, &format!("64:ff9b::203.0.113.{host}")).await, 200, "{host}");
     }
-    // Each is the caller that comes without the translator.
     for host in 0..100 {
         assert_eq!(status(&app, &format!("203.0.113.{host}")).await, 429, "{host}");
         assert_eq!(status(&app, &format!("64:ff9b::203.0.113.{host}")).await, 429, "{host}");
@@ -70,13 +69,13 @@ fn point_10_proxies_behind_nat64_are_trusted_by_their_ipv4_addresses() {
 
 #[test]
 fn point_10_private_addresses_in_the_well_known_prefix_are_nobodys_proxy() {
-    // RFC 6052, section 3.1: no translator writes them there, so they are no IPv4 addresses.
+    // RFC 6052, section 3.1: translators must not embed private addresses in the well-known prefix.
     for private in ["10.0.0.1", "127.0.0.1", "192.168.0.1", "169.254.0.1", "0.0.0.0"] {
         let peer = format!("64:ff9b::{private}");
         let behind = client_ip().trust(["10.0.0.0/8", "127.0.0.0/8", "192.168.0.0/16", "169.254.0.0/16"]);
         let found = behind.resolve(&parts(&peer, &[("x-forwarded-for", ADA)]));
         assert_eq!(found, peer.parse().ok());
-        // Unless the operator says that a translator of theirs does.
+        // The operator can opt in for a translator that does.
         let found = behind.nat64(["64:ff9b::/96"]).resolve(&parts(&peer, &[("x-forwarded-for", "203.0.113.8")]));
         let expected = if private == "0.0.0.0" { private } else { "203.0.113.8" };
         assert_eq!(found, expected.parse().ok());
@@ -85,7 +84,7 @@ fn point_10_private_addresses_in_the_well_known_prefix_are_nobodys_proxy() {
 
 #[test]
 fn point_10_prefixes_of_an_operator_are_mapped_in_every_length_of_rfc_6052() {
-    // Section 2.4: 192.0.2.33 under each of them.
+    // RFC 6052, section 2.4: 192.0.2.33 embedded in each prefix.
     for (prefix, address) in [
         ("2001:db8::/32", "2001:db8:c000:221::"),
         ("2001:db8:100::/40", "2001:db8:1c0:2:21::"),
@@ -98,7 +97,6 @@ fn point_10_prefixes_of_an_operator_are_mapped_in_every_length_of_rfc_6052() {
         assert_eq!(clients.resolve(&parts::<&str, &str>(address, &[])), "192.0.2.33".parse().ok(), "{prefix}");
         let other = "2001:db9::1";
         assert_eq!(clients.resolve(&parts::<&str, &str>(other, &[])), other.parse().ok(), "{prefix}");
-        // A proxy behind the translator, and a client that it saw there.
         let behind = clients.trust(["192.0.2.32/28"]);
         assert_eq!(behind.resolve(&parts(address, &[("x-forwarded-for", address)])), "192.0.2.33".parse().ok());
         assert_eq!(behind.resolve(&parts(address, &[("x-forwarded-for", ADA)])), ADA.parse().ok(), "{prefix}");
@@ -111,7 +109,7 @@ fn point_10_what_can_never_match_behind_nat64_is_refused() {
     for prefix in ["2001:db8::/33", "192.0.2.0/24", "2001:db8::1/96", "2001:db8::", "everything"] {
         assert!(error(client_ip().try_nat64([prefix])).contains("is not a NAT64 prefix"), "{prefix}");
     }
-    // All of IPv4 at once, under another name.
+    // These networks embed all of IPv4.
     for network in ["64:ff9b::/96", "64:ff9b::/64"] {
         assert!(error(client_ip().try_trust([network])).contains("IPv4"), "{network}");
         assert!(DenyRule::network(network).unwrap_err().to_string().contains("IPv4"), "{network}");

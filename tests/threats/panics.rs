@@ -1,4 +1,4 @@
-//! Threat 30: one request that panics, and all others that suffer from it.
+//! Threat 30: a panic during one request that affects others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,9 +17,9 @@ use crate::client::{hello, limiter, request, send};
 
 const THREE: Policy = Policy::new("three", Quota::token_bucket(3, MINUTE));
 
-/// Panics for requests that ask for it.
-fn boom(req: &Parts) {
-    assert!(!req.headers.contains_key("x-boom"), "as the test wants it");
+/// Panics if the request has the header `x-boom`.
+fn panic_if_requested(req: &Parts) {
+    assert!(!req.headers.contains_key("x-boom"), "panic requested by the test");
 }
 
 async fn status(app: &Router, lines: &[(&str, &str)]) -> u16 {
@@ -39,7 +39,7 @@ async fn t30_a_panic_in_a_closure_harms_no_other_request() {
         (
             "key",
             RateLimitLayer::new(THREE, |req: &Parts| {
-                boom(req);
+                panic_if_requested(req);
                 7
             }),
         ),
@@ -49,21 +49,21 @@ async fn t30_a_panic_in_a_closure_harms_no_other_request() {
                 let req = req.clone();
                 Extraction::later(async move {
                     tokio::task::yield_now().await;
-                    boom(&req);
+                    panic_if_requested(&req);
                     7
                 })
             }),
         ),
         ("key of an extractor", {
             let extractor = key::from_extractor((), |headers: axum::http::HeaderMap| {
-                assert!(!headers.contains_key("x-boom"), "as the test wants it");
+                assert!(!headers.contains_key("x-boom"), "panic requested by the test");
                 7
             });
             RateLimitLayer::new(THREE, extractor)
         }),
         ("map", {
             let by = key::header("x-boom").map(|subject| {
-                assert!(subject.key().is_none(), "as the test wants it");
+                assert!(subject.key().is_none(), "panic requested by the test");
                 subject
             });
             RateLimitLayer::new(THREE, by.or(key::client_ip()))
@@ -71,28 +71,28 @@ async fn t30_a_panic_in_a_closure_harms_no_other_request() {
         ("second rule", {
             let all = Policy::new("all", Quota::token_bucket(1000, MINUTE));
             RateLimitLayer::new(all, key::global()).and(THREE, |req: &Parts| {
-                boom(req);
+                panic_if_requested(req);
                 7
             })
         }),
         (
             "cost",
             by_key().cost(|req| {
-                boom(req);
+                panic_if_requested(req);
                 1
             }),
         ),
         (
             "skip",
             by_key().skip(|req| {
-                boom(req);
+                panic_if_requested(req);
                 false
             }),
         ),
         (
             "choose",
             RouteLimits::new(key::client_ip()).policy(THREE).choose(|req| {
-                boom(req);
+                panic_if_requested(req);
                 Some("three")
             }),
         ),
@@ -102,7 +102,6 @@ async fn t30_a_panic_in_a_closure_harms_no_other_request() {
         for _ in 0..3 {
             panics(&app).await;
         }
-        // Nor did it spend anything.
         for expected in [200, 200, 200, 429] {
             assert_eq!((place, status(&app, &[]).await), (place, expected));
         }
@@ -114,7 +113,7 @@ async fn t30_a_panic_in_a_closure_harms_no_other_request() {
 #[tokio::test]
 async fn t30_a_panic_while_refusing_harms_no_other_request() {
     let layer = RateLimitLayer::new(THREE, key::client_ip()).on_refusal(|refusal| {
-        boom(refusal.request());
+        panic_if_requested(refusal.request());
         refusal.default_response()
     });
     let app = hello().layer(layer.limiter(&limiter().0));
@@ -125,7 +124,7 @@ async fn t30_a_panic_while_refusing_harms_no_other_request() {
     assert_eq!(status(&app, &[]).await, 429);
 }
 
-/// A clock that panics when told to: the worst moment, since rows are locked while it is read.
+/// A clock that panics on request. The backend reads it while rows are locked, which is the worst moment.
 #[derive(Clone, Debug)]
 struct Faulty {
     time: ManualClock,
@@ -134,7 +133,7 @@ struct Faulty {
 
 impl Clock for Faulty {
     fn now(&self) -> Micros {
-        assert!(!self.broken.load(Ordering::SeqCst), "as the test wants it");
+        assert!(!self.broken.load(Ordering::SeqCst), "panic requested by the test");
         self.time.now()
     }
 }
@@ -154,6 +153,6 @@ async fn t30_a_panic_under_the_lock_leaves_the_row_usable() {
     }
     for expected in [200, 200, 429] {
         let answer = tokio::time::timeout(std::time::Duration::from_secs(20), status(&app, &[])).await;
-        assert_eq!(answer.expect("no lock is held"), expected);
+        assert_eq!(answer.expect("a lock is still held after the panic"), expected);
     }
 }

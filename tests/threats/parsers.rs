@@ -1,4 +1,4 @@
-//! Threat 2: headers that two parsers read differently, or that take forever to read.
+//! Threat 2: headers that two parsers read differently, or that take too long to parse.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ proptest! {
         let client = chain.client();
         prop_assert_eq!(behind_proxies().resolve(&parts(PEER, &lines)), Some(client));
         prop_assert_eq!(key(&behind_proxies(), &lines), Key::network(client, 32, 64));
-        // The same by counting: as many entries as there are proxies.
+        // The same result by trusting a number of hops.
         let hops = client_ip().trust_hops(chain.hops.len());
         prop_assert_eq!(hops.resolve(&parts(PEER, &lines)), Some(client));
     }
@@ -48,7 +48,7 @@ proptest! {
         bad in prop::sample::select(vec!["", "unknown", "_hidden", "1.2.3", "010.0.0.1", "1.2.3.4:x", "fe80::1%eth0"]),
     ) {
         let at = at.index(chain.hops.len());
-        // The proxy to the right of the bad entry wrote it, and is the last one that is known.
+        // The walk stops at the proxy that added the bad entry, the hop to its right.
         let last = chain.hops.get(at + 1).map_or(PEER.parse().unwrap(), |hop| hop.address);
         let mut entries: Vec<_> = chain.hops.iter().map(|hop| hop.spelled.clone().into_bytes()).collect();
         entries[at] = bad.into();
@@ -70,10 +70,10 @@ proptest! {
         let sources: [fn(ClientIp) -> ClientIp; 3] =
             [|ip| ip, |ip| ip.from_forwarded(), |ip| ip.from_header("x-real-ip")];
         for source in sources {
-            for believe in [client_ip(), behind_proxies(), client_ip().trust_hops(hops)] {
-                prop_assert!(source(believe).resolve(&parts(PEER, &lines)).is_some());
+            for extractor in [client_ip(), behind_proxies(), client_ip().trust_hops(hops)] {
+                prop_assert!(source(extractor).resolve(&parts(PEER, &lines)).is_some());
             }
-            // Whoever is not trusted is who it is, whatever it writes.
+            // An untrusted peer is identified by its own address, whatever headers it sends.
             let stranger = source(behind_proxies()).resolve(&parts("198.51.100.7", &lines));
             prop_assert_eq!(stranger, "198.51.100.7".parse().ok());
         }
@@ -104,7 +104,7 @@ fn t02_a_header_of_ten_megabytes_is_read_no_further_than_a_chain_of_proxies_goes
             for ip in [behind_proxies(), behind_proxies().from_forwarded(), client_ip().trust_hops(1_000_000)] {
                 let client = ip.resolve(&parts(PEER, &lines)).unwrap();
                 assert!(client == IpAddr::from([10, 0, 0, 1]) || client == IpAddr::from([10, 0, 0, 2]), "{client}");
-                // Whoever looks at each byte once needs milliseconds; whoever looks again for each entry, hours.
+                // A linear parser needs milliseconds, a quadratic one hours.
                 assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
             }
         }
@@ -127,7 +127,7 @@ fn key(extractor: &impl KeyExtractor, lines: &[(&str, Vec<u8>)]) -> Key {
     }
 }
 
-/// What honest proxies saw: the client, then each other. The last one is the peer, and nobody writes it down.
+/// The entries that honest proxies add: the client, then each proxy except the last, which is the peer.
 #[derive(Clone, Debug)]
 struct Chain {
     hops: Vec<Hop>,
@@ -144,7 +144,7 @@ impl Chain {
         self.hops[0].address
     }
 
-    /// As elements of `Forwarded`, by proxies that also note the host that the client asked for.
+    /// The entries as elements of `Forwarded`, with the requested host as a parameter.
     fn elements(&self, host: &[u8]) -> Vec<Vec<u8>> {
         let quoted: Vec<u8> = host
             .iter()
@@ -184,7 +184,7 @@ fn chain() -> impl Strategy<Value = Chain> {
     })
 }
 
-/// What a client sends before any proxy adds to it, and how they add: to the last line, or on lines of their own.
+/// Header lines sent by the client, and whether each proxy appends to the last line or adds a new one.
 #[derive(Clone, Debug)]
 struct Attack {
     lines: Vec<Vec<u8>>,
@@ -208,7 +208,7 @@ fn attack() -> impl Strategy<Value = Attack> {
     (vec(garbage(), 0..5), vec(any::<bool>(), 4)).prop_map(|(lines, joined)| Attack { lines, joined })
 }
 
-/// Any bytes that a header's value can have, with a liking for those that mean something.
+/// Random header values, mostly made of bytes with a meaning in these headers.
 fn garbage() -> impl Strategy<Value = Vec<u8>> {
     let words: &[&[u8]] = &[
         b"\"",

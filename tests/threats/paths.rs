@@ -1,4 +1,4 @@
-//! Threats 16 and 17: other spellings of a path, and as many paths as anybody can think of.
+//! Threats 16 and 17: alternative spellings of a path, and unbounded numbers of paths.
 
 use std::net::Ipv4Addr;
 
@@ -21,7 +21,7 @@ fn routes() -> Router {
     Router::new().route("/x", get(|| async { "x" })).route("/users/{id}", get(|| async { "user" })).nest("/in", nested)
 }
 
-/// What routers, proxies and file systems have at some time taken for `/x`.
+/// Spellings that some router, proxy or file system has treated as `/x`.
 const VARIANTS: [&str; 28] = [
     "//x",
     "///x",
@@ -57,10 +57,10 @@ const VARIANTS: [&str; 28] = [
 async fn t16_other_spellings_of_a_path_are_not_found_or_in_the_same_bucket() {
     let (limiter, _backend, _clock) = limiter();
     let table = limits(&limiter).table([("GET /x", "one"), ("GET /in/x", "one")]);
-    let beside = Router::new()
+    let per_route = Router::new()
         .route("/x", get(|| async { "x" }).layer(limits(&limiter).route("one")))
         .layer(limits(&limiter).table([]));
-    for app in [routes().layer(table), beside] {
+    for app in [routes().layer(table), per_route] {
         let port = serve_v4(app).await;
         limiter.reset(&ONE, key_of_this_machine()).await.unwrap();
         let ask = |path: String| async move { raw(port, Ipv4Addr::LOCALHOST, &format!("GET {path}"), &[]).await.0 };
@@ -71,9 +71,9 @@ async fn t16_other_spellings_of_a_path_are_not_found_or_in_the_same_bucket() {
                 match ask(path.clone()).await {
                     429 => refused += 1,
                     404 => not_found += 1,
-                    // What is no path at all.
+                    // Not a valid path.
                     400 if path.contains(['\\', ':']) => {}
-                    status => panic!("{path} is answered with {status}"),
+                    status => panic!("{path} got status {status}"),
                 }
             }
         }
@@ -122,10 +122,9 @@ async fn t17_ten_thousand_paths_are_one_row_a_policy() {
             _ => format!("/users/{random:x}/{i}?{random}"),
         };
         let status = client::get(&app, PEER, &path).await.status;
-        assert!([200, 404, 429].contains(&status), "{path} is answered with {status}");
+        assert!([200, 404, 429].contains(&status), "{path} got status {status}");
     }
     assert_eq!(backend.len(), 2);
-    // Those that match no route were counted, together.
     assert_eq!(limiter.remaining(&DEFAULT, PEER.parse::<std::net::IpAddr>().unwrap()).await.unwrap(), 1_000_000 - 7500);
 }
 

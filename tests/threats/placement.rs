@@ -1,4 +1,4 @@
-//! Threat 19: requests that pass beside the layer.
+//! Threat 19: requests that bypass the layer.
 
 use axum::Router;
 use axum::routing::get;
@@ -42,7 +42,6 @@ async fn t19_a_route_layer_lets_404s_through() {
 async fn t19_routes_that_are_added_after_the_layer_are_not_covered() {
     let app = one_route().layer(layer()).route("/later", get(|| async { "free" }));
     assert_eq!(statuses(&app, &["/", "/", "/later", "/later"]).await, [200, 429, 200, 200]);
-    // And with the layer last, all are.
     let app = one_route().route("/later", get(|| async { "limited" })).layer(layer());
     assert_eq!(statuses(&app, &["/", "/later"]).await, [200, 429]);
 }
@@ -52,7 +51,6 @@ async fn t19_nested_and_merged_routers_are_covered_from_outside() {
     let nested = Router::new().nest("/in", one_route()).merge(Router::new().route("/beside", get(|| async { "b" })));
     let app = nested.clone().layer(layer());
     assert_eq!(statuses(&app, &["/in", "/beside", "/in/nothing"]).await, [200, 429, 429]);
-    // A layer inside covers what is inside.
     let app = Router::new().nest("/in", one_route().layer(layer())).route("/beside", get(|| async { "b" }));
     assert_eq!(statuses(&app, &["/in", "/in", "/beside", "/beside"]).await, [200, 429, 200, 200]);
 }

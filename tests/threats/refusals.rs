@@ -1,4 +1,4 @@
-//! Threats 26 and 27: refusals that cost as much as what they refuse, and logs that fill the disk.
+//! Threats 26 and 27: refusals as expensive as the work they refuse, and logs that fill the disk.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -21,7 +21,7 @@ use tollgate::{
 
 use crate::client::{ONE, limiter, request, send};
 
-/// A body that nobody is to look into.
+/// A body that panics when it is read.
 struct Untouchable;
 
 impl http_body::Body for Untouchable {
@@ -62,7 +62,6 @@ async fn t26_a_refused_request_is_not_read_and_the_service_not_called() {
         }
         assert_eq!(called.load(Ordering::Relaxed), 1);
     }
-    // Without a key, neither.
     let app = Router::new()
         .route("/", post(|_body: Bytes| async {}))
         .layer(RateLimitLayer::new(ONE, key::header("x-missing").or_reject()));
@@ -91,28 +90,28 @@ async fn t26_a_refusal_is_small_and_grows_with_nothing_a_client_sends() {
 #[test]
 fn t27_the_crate_writes_to_no_log_but_by_the_observer_for_it() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let (mut files, mut faults) = (0, Vec::new());
+    let (mut files, mut offending_lines) = (0, Vec::new());
     visit(&source, &mut |path, text| {
         files += 1;
-        // Not what is in comments, examples among them, or in tests.
+        // Skip comments, including examples, and tests.
         let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
         for (number, line) in code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
-            // That one samples what it writes (`tests/observe/sampling.rs`), and is there only if the program says so.
+            // The tracing observer is opt-in and samples its events (`tests/observe/sampling.rs`).
             let is_observer = path.starts_with(source.join("observe")) && line.contains("tracing::");
-            // Nor what the models of `proof/` say.
+            // The models of `proof/` may print.
             let is_model = path == source.join("sync/model.rs");
             if writes(line) && !is_observer && !is_model {
-                faults.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
+                offending_lines.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
             }
         }
     });
     assert!(files > 40, "only {files} files seen");
-    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(offending_lines.is_empty(), "{}", offending_lines.join("\n"));
 }
 
 fn writes(line: &str) -> bool {
     ["println!", "print!", "dbg!", "log::", "tracing::", "stdout()", "stderr()"].iter().any(|word| {
-        // `eprintln!` ends in `println!`; `catalog::` and `writeln!` do neither.
+        // Count `eprintln!` as `println!`, but not `catalog::` as `log::`.
         line.match_indices(word).any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() && c != 'e'))
     })
 }
@@ -127,13 +126,13 @@ fn t27_what_writes_to_a_log_is_recognised() {
     assert!(!writes("writeln!(f, \"x\")") && !writes("catalog::open()"));
 }
 
-fn visit(folder: &Path, see: &mut impl FnMut(&Path, &str)) {
+fn visit(folder: &Path, visitor: &mut impl FnMut(&Path, &str)) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            visit(&path, see);
+            visit(&path, visitor);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            see(&path, &std::fs::read_to_string(&path).unwrap());
+            visitor(&path, &std::fs::read_to_string(&path).unwrap());
         }
     }
 }

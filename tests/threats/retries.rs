@@ -1,4 +1,4 @@
-//! Threat 25: clients that come back too early, all at once, or forever.
+//! Threat 25: clients that retry too early, at the same time, or forever.
 
 use std::time::Duration;
 
@@ -31,13 +31,13 @@ proptest! {
                 continue;
             }
             prop_assert_eq!(answer.status, 429);
-            // What the headers say without the jitter; with it, later, and by no more than was asked for.
+            // `RateLimit` has no jitter; `Retry-After` is later by at most the jitter.
             let exact = longest_window(&answer);
-            let told = answer.retry_after();
-            prop_assert!(told >= exact.max(1), "{told} < {exact}");
+            let retry_after = answer.retry_after();
+            prop_assert!(retry_after >= exact.max(1), "{retry_after} < {exact}");
             let latest = Duration::from_secs(exact + 1) + jitter;
-            prop_assert!(Duration::from_secs(told) < latest, "{told} {exact} {jitter:?}");
-            clock.advance(Duration::from_secs(told));
+            prop_assert!(Duration::from_secs(retry_after) < latest, "{retry_after} {exact} {jitter:?}");
+            clock.advance(Duration::from_secs(retry_after));
             prop_assert_eq!(runtime.block_on(ask(&app, cost)).status, 200);
         }
     }
@@ -55,10 +55,10 @@ async fn ask(app: &Router, cost: u64) -> Answer {
     send(app, request("::1", &[("x-cost", cost.to_string())])).await
 }
 
-/// The largest `t` of `RateLimit`: the time that is right to the second.
+/// The largest `t` of `RateLimit`: the exact time to wait, in whole seconds.
 fn longest_window(answer: &Answer) -> u64 {
     let times = answer.headers.get_all("ratelimit").iter().map(|line| {
-        let (_, t) = line.to_str().unwrap().rsplit_once(";t=").expect("a time");
+        let (_, t) = line.to_str().unwrap().rsplit_once(";t=").expect("a parameter t");
         t.parse().unwrap()
     });
     times.max().expect("a violated policy")
@@ -90,14 +90,13 @@ async fn t25_jitter_spreads_and_is_bounded() {
     let quota = Quota::token_bucket(1, MINUTE);
     let (app, _clock) = app(quota, quota, Duration::from_secs(30));
     ask(&app, 1).await;
-    let mut told = Vec::new();
+    let mut delays = Vec::new();
     for _ in 0..2000 {
-        told.push(ask(&app, 1).await.retry_after());
+        delays.push(ask(&app, 1).await.retry_after());
     }
-    assert!(told.iter().all(|told| (60..=90).contains(told)), "{told:?}");
-    // 2,000 draws from 30 seconds: each third has its share.
+    assert!(delays.iter().all(|delay| (60..=90).contains(delay)), "{delays:?}");
     for range in [60..=70, 71..=80, 81..=90] {
-        assert!(told.iter().filter(|told| range.contains(*told)).count() > 400, "{range:?}");
+        assert!(delays.iter().filter(|delay| range.contains(*delay)).count() > 400, "{range:?}");
     }
 }
 

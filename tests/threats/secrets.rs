@@ -1,4 +1,4 @@
-//! Threat 7: credentials that turn up where somebody can read them.
+//! Threat 7: credentials that leak into logs or responses.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use crate::client::{ONE, hello, limiter, request, send};
 
 const RAW: &str = "hunter2-s3cret";
 
-/// A request with the secret in every place where one can be.
+/// A request with the secret in every header and parameter that the extractors read.
 fn with_secrets() -> Request {
     let mut request = request(
         "198.51.100.1",
@@ -41,7 +41,7 @@ fn t07_what_was_found_does_not_show_the_credential() {
         let extraction = extractor.extract(&parts);
         let mut shown = format!("{extraction:?} {extraction:#?}");
         let Extraction::Now(Found::Subject(subject)) = extraction else { panic!("{shown}") };
-        assert!(subject.key().is_some(), "there has to be something to hide");
+        assert!(subject.key().is_some(), "the extractor found no key");
         shown += &format!("{subject:?} {:?}", Found::Subject(subject.clone()));
         shown += &format!("{:?} {:?}", subject.key(), Secret::random().digest(subject.key().unwrap()));
         assert_hidden(&shown);
@@ -61,7 +61,6 @@ async fn t07_no_answer_status_or_description_shows_the_credential() {
         let layer = RateLimitLayer::new(ONE, by).limiter(&limiter).with_status().on_refusal({
             let seen = Arc::clone(&seen);
             move |refusal: &Refusal<'_>| {
-                // What a service would write to its log.
                 let text = format!("{refusal:?} {refusal:#?} {} {:?}", refusal.message(), refusal.decisions());
                 seen.lock().unwrap().push_str(&text);
                 refusal.default_response()
@@ -80,7 +79,7 @@ async fn t07_no_answer_status_or_description_shows_the_credential() {
             assert!(!answer.shows(RAW.as_bytes()));
         }
         let shown = seen.lock().unwrap().clone();
-        assert!(shown.contains("one"), "something was shown");
+        assert!(shown.contains("one"), "expected the name of the policy in the description");
         assert_hidden(&shown);
         assert_hidden(&format!("{layer:?} {limiter:?} {backend:?} {:?}", tower::Layer::layer(&layer, ())));
     }

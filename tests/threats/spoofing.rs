@@ -1,4 +1,4 @@
-//! Threat 1: a client that says it is somebody else.
+//! Threat 1: a client that claims another address.
 
 use std::net::Ipv4Addr;
 
@@ -13,10 +13,10 @@ fn behind_proxies() -> ClientIp {
     client_ip().trust(["10.0.0.0/8", "fd00::/8"])
 }
 
-/// Header lines of an attacker's request as they reach the service, `{}` where the number of the attempt goes.
+/// Header lines as they reach the service; `{}` is replaced by the number of the attempt.
 type Lines = &'static [(&'static str, &'static str)];
 
-/// Whom to believe, the peer, the lines.
+/// Name, extractor, peer address and header lines.
 type Spoof = (&'static str, fn() -> ClientIp, &'static str, Lines);
 
 const SPOOFS: [Spoof; 17] = [
@@ -87,9 +87,9 @@ const SPOOFS: [Spoof; 17] = [
 
 #[tokio::test]
 async fn t01_spoofs_that_beat_other_limiters_get_one_request_through() {
-    for (name, believe, peer, lines) in SPOOFS {
+    for (name, extractor, peer, lines) in SPOOFS {
         let (limiter, backend, _clock) = limiter();
-        let app = hello().layer(RateLimitLayer::new(ONE, believe()).limiter(&limiter));
+        let app = hello().layer(RateLimitLayer::new(ONE, extractor()).limiter(&limiter));
         let mut statuses = Vec::new();
         for attempt in 10..30 {
             let lines: Vec<_> =
@@ -108,17 +108,17 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
     let forwarded = || behind_proxies().from_forwarded();
     let hops = |hops| client_ip().trust_hops(hops);
     let single = || behind_proxies().from_header("x-real-ip");
-    // The extractor, the peer, the headers, and whom they make together.
+    // Extractor, peer, header lines and expected client.
     #[allow(clippy::type_complexity)]
     let table: &[(ClientIp, &str, &[(&str, &str)], &str)] = &[
-        // Honest requests, of one proxy, two, two that disagree on lines, none.
+        // Honest requests: through one proxy, two proxies, two proxies that write separate lines, none.
         (behind_proxies(), PROXY, &[(xff, CLIENT)], CLIENT),
         (behind_proxies(), PROXY, &[(xff, "203.0.113.9, 10.0.0.2")], CLIENT),
         (behind_proxies(), PROXY, &[(xff, "203.0.113.9"), (xff, "10.0.0.2")], CLIENT),
         (behind_proxies(), PROXY, &[], PROXY),
         (behind_proxies(), "fd00::1", &[(xff, "2001:db8::9")], "2001:db8::9"),
         (forwarded(), PROXY, &[("forwarded", "for=\"[2001:db8::9]:4711\";proto=https, for=10.0.0.2")], "2001:db8::9"),
-        // An entry that makes no sense is the end: the last proxy that is known counts, nothing to the left.
+        // An unreadable entry ends the walk; the last known proxy is the client.
         (behind_proxies(), PROXY, &[(xff, "6.6.6.6, unknown, 10.0.0.2")], "10.0.0.2"),
         (behind_proxies(), PROXY, &[(xff, "6.6.6.6,, 10.0.0.2")], "10.0.0.2"),
         (behind_proxies(), PROXY, &[(xff, "6.6.6.6, 203.0.113.009")], PROXY),
@@ -126,9 +126,9 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
         (forwarded(), PROXY, &[("forwarded", "for=6.6.6.6, for=_hidden, for=10.0.0.2")], "10.0.0.2"),
         (forwarded(), PROXY, &[("forwarded", "for=6.6.6.6, for=203.0.113.9;for=7.7.7.7")], PROXY),
         (forwarded(), PROXY, &[("forwarded", "for=6.6.6.6, garbage")], PROXY),
-        // A client in a trusted network is one of us, and what it says is as good as what it could send itself.
+        // A client inside a trusted network keeps its address.
         (behind_proxies(), PROXY, &[(xff, "10.9.9.9")], "10.9.9.9"),
-        // Hops: the count from the right, and the peer where there are too few or the one that counts is no address.
+        // Hops count from the right; the peer is the client if entries are missing or the entry is not an address.
         (hops(1), "198.51.100.1", &[(xff, "6.6.6.6, 203.0.113.9")], CLIENT),
         (hops(2), "198.51.100.1", &[(xff, "6.6.6.6, 203.0.113.9, 198.51.100.2")], CLIENT),
         (hops(2), "198.51.100.1", &[(xff, "6.6.6.6"), (xff, "203.0.113.9"), (xff, "198.51.100.2")], CLIENT),
@@ -137,7 +137,7 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
         (hops(1), "198.51.100.1", &[], "198.51.100.1"),
         (hops(0), "198.51.100.1", &[(xff, "6.6.6.6")], "198.51.100.1"),
         (hops(1000), "198.51.100.1", &[(xff, "6.6.6.6")], "198.51.100.1"),
-        // One header with one address, of a proxy, once.
+        // A single-address header counts only if a proxy sends it once with one address.
         (single(), PROXY, &[("x-real-ip", CLIENT), (xff, "6.6.6.6")], CLIENT),
         (single(), "198.51.100.1", &[("x-real-ip", "6.6.6.6")], "198.51.100.1"),
         (single(), PROXY, &[("x-real-ip", "6.6.6.6"), ("x-real-ip", CLIENT)], PROXY),
@@ -154,8 +154,8 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
 #[test]
 fn t01_a_viewer_address_is_told_from_its_port() {
     let cdn = behind_proxies().from_header("cloudfront-viewer-address");
-    // Without brackets, an address with a port of up to four digits reads like an address. The one who picks the port and the
-    // host part of the address must not pick the network by that.
+    // Without brackets, an IPv6 address with a port of up to four digits also reads as an address. The client picks the
+    // port and the host part, and must not be able to pick the network.
     for (value, client) in [
         ("203.0.113.9:443", CLIENT),
         ("2001:db8::9:443", "2001:db8::9"),
@@ -186,7 +186,7 @@ async fn t01_no_header_changes_the_caller_on_a_real_socket() {
     for attempt in 0..20 {
         let status = if attempt == 0 { 200 } else { 429 };
         assert_eq!(raw(port, Ipv4Addr::LOCALHOST, "GET /", &spoofs(attempt)).await.0, status);
-        // What the proxy adds comes last, on a line of its own.
+        // The proxy adds its entry on a separate last line.
         let mut lines = spoofs(attempt);
         lines.push("x-forwarded-for: 203.0.113.9".into());
         assert_eq!(raw(proxied, Ipv4Addr::LOCALHOST, "GET /", &lines).await.0, status);

@@ -1,4 +1,4 @@
-//! Threats 23 and 31: keys that a client invents or names, and what the documentation teaches about them.
+//! Threats 23 and 31: keys that a client can invent or name, and their use in the documentation.
 
 use std::fs;
 use std::net::IpAddr;
@@ -16,7 +16,6 @@ use crate::client::{ONE, hello, limiter, request, send};
 async fn point_11_invented_tokens_get_past_a_pair_and_not_past_a_rule_by_address() {
     let address = Policy::new("address", Quota::token_bucket(10, MINUTE));
     let pair = RateLimitLayer::new(ONE, key::bearer().and(key::client_ip()));
-    // As the page on keys shows it.
     let rules = RateLimitLayer::new(ONE, key::bearer().or_skip()).and(address, key::client_ip());
     let mut admitted = Vec::new();
     for layer in [pair, rules] {
@@ -33,11 +32,11 @@ async fn point_11_invented_tokens_get_past_a_pair_and_not_past_a_rule_by_address
 
 #[tokio::test]
 async fn point_11_a_body_without_a_length_costs_the_most_that_is_accepted() {
-    const LONGEST: u64 = 1000;
+    const MAX_LENGTH: u64 = 1000;
     let bytes = Policy::new("bytes", Quota::fixed_window(2500, HOUR));
     let uploads = RateLimitLayer::from(Rule::new(bytes, key::client_ip()).cost(|req| {
         let length = req.headers.get("content-length").and_then(|value| value.to_str().ok()?.parse().ok());
-        length.filter(|_| !req.headers.contains_key("transfer-encoding")).unwrap_or(LONGEST)
+        length.filter(|_| !req.headers.contains_key("transfer-encoding")).unwrap_or(MAX_LENGTH)
     }));
     let app = hello().layer(uploads.limiter(&limiter().0));
     let mut statuses = Vec::new();
@@ -58,22 +57,21 @@ async fn point_11_blocks_without_keys_keep_out_the_attacker_and_not_the_account(
     let login = Policy::new("login", Quota::token_bucket(2, HOUR));
     let [eve, ada]: [IpAddr; 2] = [[198, 51, 100, 66].into(), [198, 51, 100, 1].into()];
     let blocked = AutoBlock::new([&login]).threshold(3).within(MINUTE).block_for(HOUR);
-    for (auto, of_ada) in [(blocked.clone(), false), (blocked.without_keys(), true)] {
+    for (auto, ada_is_allowed) in [(blocked.clone(), false), (blocked.without_keys(), true)] {
         let limiter = RateLimiter::builder(MemoryBackend::new()).auto_block(auto).build();
         for _ in 0..10 {
             let _ = limiter.try_acquire(&login, "ada").ip(eve).await.unwrap();
         }
         limiter.reset(&login, "ada").await.unwrap();
-        assert_eq!(limiter.try_acquire(&login, "ada").ip(ada).await.unwrap().is_allowed(), of_ada);
+        assert_eq!(limiter.try_acquire(&login, "ada").ip(ada).await.unwrap().is_allowed(), ada_is_allowed);
         assert!(!limiter.try_acquire(&login, "grace").ip(eve).await.unwrap().is_allowed(), "the address is blocked");
     }
 }
 
-/// The extractors that find what a client wrote, as pages, examples and documentation comments spell them.
+/// The extractors of unverified client input, as spelled in pages, examples and doc comments.
 const UNVERIFIED: [&str; 3] = ["key::header(", "key::bearer()", "key::cookie("];
 
-/// Where they are the subject itself.
-const ABOUT_THEM: [&str; 3] = ["src/middleware/key/mod.rs", "src/middleware/key/request.rs", "src/docs/mistakes.md"];
+const EXEMPT_FILES: [&str; 3] = ["src/middleware/key/mod.rs", "src/middleware/key/request.rs", "src/docs/mistakes.md"];
 
 #[test]
 fn point_11_no_page_or_example_counts_by_a_credential_without_saying_what_checked_it() {
@@ -86,12 +84,16 @@ fn point_11_no_page_or_example_counts_by_a_credential_without_saying_what_checke
     let mut faults = Vec::new();
     for file in files {
         let name = file.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/");
-        if !ABOUT_THEM.contains(&name.as_str()) {
+        if !EXEMPT_FILES.contains(&name.as_str()) {
             let text = fs::read_to_string(&file).unwrap();
             faults.extend(unverified(&text).into_iter().map(|line| format!("{name}: {line}")));
         }
     }
-    assert!(faults.is_empty(), "a client can invent these keys; say what checked them:\n{}", faults.join("\n"));
+    assert!(
+        faults.is_empty(),
+        "clients can invent these keys; add a comment with the word `checked` that names what verified them:\n{}",
+        faults.join("\n")
+    );
 }
 
 #[test]
@@ -107,7 +109,7 @@ fn point_11_such_a_place_is_noticed() {
     assert_eq!(count("key::cookie(\"sid\"); // checked before\n\n\nkey::cookie(\"sid\")"), 1);
 }
 
-/// Lines that count by an unverified key where neither they nor the two before say that it was checked.
+/// Lines that use an unverified key without "checked" on the line or the two before it.
 fn unverified(text: &str) -> Vec<&str> {
     let lines: Vec<&str> = text.lines().collect();
     let mut faults = Vec::new();
@@ -120,7 +122,7 @@ fn unverified(text: &str) -> Vec<&str> {
     faults
 }
 
-/// Whether a line has the extractor, other than to make a key by hand.
+/// Whether a line uses the extractor other than to build a key with `.key(`.
 fn counts_by(line: &str, extractor: &str) -> bool {
     line.split(extractor).skip(1).any(|rest| {
         let behind =

@@ -1,4 +1,4 @@
-//! Clients that leave before their turn: it goes to whoever comes next, unless others were promised later ones.
+//! Clients that disconnect while they wait: the next request gets their reservation, unless later ones were granted.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::queue::{MICRO, Queue, SPACED, ms, send, settle};
 
 static SEARCH: Policy = Policy::new("search", SPACED);
 
-/// What a server does with the response of a client that went away.
+/// Drops the response future, as a server does when the client disconnects.
 async fn leave<T>(answer: JoinHandle<T>) {
     answer.abort();
     settle().await;
@@ -23,7 +23,6 @@ async fn who_comes_after_the_last_ten_left_gets_the_first_of_their_turns() {
     let layer = RateLimitLayer::new(SEARCH.clone(), key::global()).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
     let mut answers: Vec<_> = (1..=20).map(|number| send(&service, number)).collect();
-    // They leave in the midst of it, at no round time.
     for time in [0, 100, 200, 300, 333] {
         queue.at(ms(time)).await;
     }
@@ -33,18 +32,18 @@ async fn who_comes_after_the_last_ten_left_gets_the_first_of_their_turns() {
     assert_eq!(queue.limiter.waiting(), 6);
     answers.push(send(&service, 21));
     settle().await;
-    for turn in 4..10 {
-        queue.at(ms(100 * turn)).await;
+    for slot in 4..10 {
+        queue.at(ms(100 * slot)).await;
     }
-    // The eleventh turn, to the microsecond.
+    // Request 21 is due at the eleventh time slot, exact to the microsecond.
     queue.at(ms(1000) - MICRO).await;
     assert_eq!(queue.passed().len(), 10);
     queue.at(ms(1000)).await;
     assert_eq!(queue.passed()[10..], [(21, ms(1000))]);
 }
 
-/// The other way round, as the requests of a connection that is lost: those behind move up each time, so that it is the last
-/// turn which goes back.
+/// Requests in the middle leave, as when a connection is lost: those behind move up, and the last reservation is
+/// refunded.
 #[tokio::test]
 async fn who_leaves_from_the_midst_costs_nobody_a_turn() {
     let queue = Queue::new();
@@ -58,32 +57,31 @@ async fn who_leaves_from_the_midst_costs_nobody_a_turn() {
     assert_eq!(queue.limiter.waiting(), 9);
     answers.push(send(&service, 21));
     queue.at(Duration::ZERO).await;
-    for turn in 1..20 {
-        queue.at(ms(100 * turn)).await;
+    for slot in 1..20 {
+        queue.at(ms(100 * slot)).await;
     }
     let numbers: Vec<_> = (1..=5).chain(16..=21).collect();
-    let expected: Vec<_> = numbers.into_iter().zip(0..).map(|(number, turn)| (number, ms(100 * turn))).collect();
+    let expected: Vec<_> = numbers.into_iter().zip(0..).map(|(number, slot)| (number, ms(100 * slot))).collect();
     assert_eq!(queue.passed(), expected);
 }
 
-/// Turns that are held, and not waited for here, stay where they were promised: whoever holds them was told.
+/// A held reservation keeps its due time, because its holder already knows the delay.
 #[tokio::test]
 async fn turns_before_one_that_somebody_holds_are_forfeited() {
     let queue = Queue::new();
     let hold = || queue.limiter.hold_all([Charge::new(&SEARCH, 7).reserve()]);
     hold().await.unwrap().into_receipt();
-    let mut turns = Vec::new();
+    let mut reservations = Vec::new();
     for _ in 0..10 {
-        turns.push(hold().await.unwrap());
+        reservations.push(hold().await.unwrap());
     }
-    turns.drain(..9).for_each(drop);
+    reservations.drain(..9).for_each(drop);
     assert_eq!(hold().await.unwrap().delay(), ms(1100));
-    // Newest first, nothing is lost any more but what was.
-    drop(turns);
+    drop(reservations);
     assert_eq!(hold().await.unwrap().delay(), ms(1000));
 }
 
-/// A turn of another size is no good to those behind it.
+/// A reservation passes only to requests of the same cost.
 #[tokio::test]
 async fn turns_are_passed_on_to_those_of_the_same_size() {
     let queue = Queue::new();
@@ -92,10 +90,10 @@ async fn turns_are_passed_on_to_those_of_the_same_size() {
     let mut answers: Vec<_> = [(1, 1), (2, 1), (3, 30), (4, 1)].map(|(number, cost)| send(&of(cost), number)).into();
     queue.at(Duration::ZERO).await;
     leave(answers.remove(1)).await;
-    for turn in 1..=40 {
-        queue.at(ms(100 * turn)).await;
+    for slot in 1..=40 {
+        queue.at(ms(100 * slot)).await;
     }
-    // The fourth takes the second's turn; the third is where it was promised.
+    // The fourth gets the second's due time; the third keeps its own.
     assert_eq!(queue.passed(), [(1, ms(0)), (4, ms(100)), (3, ms(3100))]);
 }
 
@@ -113,7 +111,7 @@ async fn whoever_holds_a_turn_may_cancel_keep_or_drop_it() {
     let dropped = hold().await.unwrap();
     assert_eq!(dropped.delay(), ms(100));
     drop(dropped);
-    // Cancelled as soon as it is said, also if nobody awaits it.
+    // `cancel()` takes effect immediately, even if its future is dropped.
     let cancelled = hold().await.unwrap();
     assert_eq!(cancelled.delay(), ms(100));
     drop(cancelled.cancel());
@@ -137,7 +135,6 @@ async fn several_charges_in_hand_go_back_together() {
     let again = queue.limiter.hold_all(charges()).await.unwrap();
     assert_eq!(again.delay(), ms(100));
 
-    // One that does not fit: neither is charged.
     let refused = queue.limiter.hold_all([Charge::new(&SEARCH, 7).reserve(), Charge::new(&DAILY, 7).cost(71)]).await;
     assert!(matches!(refused, Err(LimitError::Denied(_))), "{refused:?}");
     assert_eq!(queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap().delay(), ms(200));

@@ -1,4 +1,4 @@
-//! Around HTTP clients: the pace that somebody else's server asks for, kept on this side.
+//! Layers around HTTP clients that keep to the rate of a remote server.
 
 use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
@@ -18,15 +18,15 @@ use crate::queue::ms;
 
 type Arrivals = Arc<Mutex<Vec<Instant>>>;
 
-/// A server that notes when requests arrive, and has no time for some; where it is.
+/// Starts a server that records arrivals and answers 429 at `/busy`; returns its URL.
 async fn serve() -> (Arrivals, String) {
     let arrivals = Arrivals::default();
-    let noted = Arc::clone(&arrivals);
-    let note = move || {
-        noted.lock().unwrap().push(Instant::now());
+    let recorder = Arc::clone(&arrivals);
+    let record = move || {
+        recorder.lock().unwrap().push(Instant::now());
         std::future::ready("hello")
     };
-    let app = Router::new().route("/", get(note)).route("/busy", get(|| async { StatusCode::TOO_MANY_REQUESTS }));
+    let app = Router::new().route("/", get(record)).route("/busy", get(|| async { StatusCode::TOO_MANY_REQUESTS }));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(axum::serve(listener, app).into_future());
@@ -37,13 +37,13 @@ fn to(uri: String) -> Request<Empty<Bytes>> {
     Request::builder().uri(uri).body(Empty::new()).unwrap()
 }
 
-/// In real time, as sockets are.
+/// Runs in real time because it uses sockets.
 #[tokio::test]
 async fn a_client_keeps_the_pace_that_the_server_asks_for() {
-    const THEIRS: Policy = Policy::new("theirs", Quota::token_bucket(20, SECOND).capacity(1).max_reserved(50));
+    const REMOTE: Policy = Policy::new("theirs", Quota::token_bucket(20, SECOND).capacity(1).max_reserved(50));
     let (arrivals, base) = serve().await;
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
-    let client = RateLimitLayer::new(THEIRS, key::global()).wait_up_to(MINUTE).layer(client);
+    let client = RateLimitLayer::new(REMOTE, key::global()).wait_up_to(MINUTE).layer(client);
     let begin = Instant::now();
     let calls: Vec<_> = (0..10).map(|_| tokio::spawn(client.clone().oneshot(to(format!("{base}/"))))).collect();
     for call in calls {
@@ -54,9 +54,9 @@ async fn a_client_keeps_the_pace_that_the_server_asks_for() {
     let mut arrivals = arrivals.lock().unwrap().clone();
     arrivals.sort();
     assert_eq!(arrivals.len(), 10);
-    for (turn, arrival) in (0..).zip(&arrivals) {
+    for (index, arrival) in (0..).zip(&arrivals) {
         let after = arrival.duration_since(begin);
-        assert!(after + ms(2) >= ms(50 * turn), "the request of turn {turn} arrived after {after:?}");
+        assert!(after + ms(2) >= ms(50 * index), "request {index} arrived after {after:?}");
     }
 }
 
@@ -66,9 +66,9 @@ async fn a_refusal_of_ones_own_is_told_from_the_servers() {
     let (arrivals, base) = serve().await;
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
     let client = RateLimitLayer::new(THREE, key::global()).wait_up_to(ms(1)).layer(client);
-    for (path, status, own) in [("/", 200, false), ("/busy", 429, false), ("/", 200, false), ("/", 429, true)] {
+    for (path, status, by_layer) in [("/", 200, false), ("/busy", 429, false), ("/", 200, false), ("/", 429, true)] {
         let response = client.clone().oneshot(to(format!("{base}{path}"))).await.unwrap();
-        assert_eq!((response.status().as_u16(), response.body().is_refusal()), (status, own), "{path}");
+        assert_eq!((response.status().as_u16(), response.body().is_refusal()), (status, by_layer), "{path}");
     }
     assert_eq!(arrivals.lock().unwrap().len(), 2);
 }

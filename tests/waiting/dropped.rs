@@ -1,8 +1,7 @@
-//! Dropped at whatever await point: nothing stays behind that somebody else would miss.
+//! Futures dropped at any await point leak no permit, no waiter and no reservation.
 //!
-//! A future is polled so many times, at instants that lead it through all that can happen to it, and then dropped.
-//! Before, one request has spent what there was, so that the turn under test comes after 100 ms and the one behind it
-//! after 200.
+//! A future is polled a number of times, at instants that lead it through all its states, and then dropped. One earlier
+//! request has spent the capacity, so that the future under test is due after 100 ms and the next one after 200 ms.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -22,13 +21,12 @@ use tollgate::{
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::later::Later;
+use crate::later::DelayedBackend;
 use crate::queue::{MICRO, SPACED, ms};
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 
-/// When the future is polled, once it is decided: before its turn, from that on, and after the inner service has become
-/// ready.
+/// When the future is polled after the decision: before its due time, after it, and after the inner service is ready.
 const POLLS: [Duration; 11] = [
     ms(0),
     ms(40),
@@ -42,18 +40,16 @@ const POLLS: [Duration; 11] = [
     ms(160),
     ms(170),
 ];
-/// From this poll on nobody else is with the inner service, so that the turn can be taken.
+/// The inner service is ready from this poll on.
 const READY: usize = 5;
 
-/// What had happened by the time a future was dropped.
+/// The state in which a future was dropped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Reached {
-    /// Nobody knows yet whether there is something to give back.
+    /// The backend has not yet decided, so nothing can be refunded.
     Deciding,
     Waiting,
-    /// The charge is for something.
     Work,
-    /// The response has said that it was for nothing.
     Refunded,
 }
 
@@ -66,12 +62,11 @@ struct Trial {
 impl Trial {
     async fn new(polls_to_decide: usize) -> Trial {
         let clock = ManualClock::new();
-        let limiter = RateLimiter::new(Later::new(&clock, polls_to_decide));
+        let limiter = RateLimiter::new(DelayedBackend::new(&clock, polls_to_decide));
         assert!(limiter.try_limit(&SEARCH, 7).await.unwrap().is_allowed());
         Trial { begin: clock.now(), clock, limiter }
     }
 
-    /// Polls `future` so many times; whether it has answered.
     fn poll(&self, future: &mut Pin<Box<dyn Future<Output = ()> + '_>>, at: &[Duration], step: impl Fn(usize)) -> bool {
         at.iter().enumerate().any(|(i, instant)| {
             self.clock.set(self.begin + *instant);
@@ -80,19 +75,19 @@ impl Trial {
         })
     }
 
-    /// After the drop: no place is taken, no timer runs, and the next caller gets the turn that is due to them.
-    async fn check(&self, reached: Reached, told: &str) {
-        assert_eq!(self.limiter.waiting(), 0, "{told}: a place to wait is still taken");
-        assert_eq!(self.clock.next_wake(), None, "{told}: a timer still runs");
-        let kept = matches!(reached, Reached::Deciding | Reached::Work);
-        let turn = if kept { ms(200) } else { ms(100) };
+    /// Asserts that no waiter and no timer are left, and that the next caller gets the right due time.
+    async fn check(&self, reached: Reached, context: &str) {
+        assert_eq!(self.limiter.waiting(), 0, "{context}: a waiter is still counted");
+        assert_eq!(self.clock.next_wake(), None, "{context}: a timer is still set");
+        let is_charged = matches!(reached, Reached::Deciding | Reached::Work);
+        let due = if is_charged { ms(200) } else { ms(100) };
         let next = self.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap();
-        let expected = turn.saturating_sub(self.clock.now().since(self.begin));
-        assert_eq!(next.delay(), expected, "{told}: the turn of the next caller");
+        let expected = due.saturating_sub(self.clock.now().since(self.begin));
+        assert_eq!(next.delay(), expected, "{context}: wrong delay for the next caller");
     }
 }
 
-/// The instants of `polls` polls, the first of them while the backend decides.
+/// The instants of `polls` polls; the first `deciding` of them are while the backend decides.
 fn instants(deciding: usize, polls: usize) -> Vec<Duration> {
     std::iter::repeat_n(Duration::ZERO, deciding).chain(POLLS).take(polls).collect()
 }
@@ -108,7 +103,6 @@ async fn a_response_leaks_no_place_no_permit_and_no_turn() {
                 break;
             }
         }
-        // The harness went through everything there is.
         assert_eq!(seen.contains(&Reached::Deciding), deciding > 0, "{seen:?}");
         assert!(seen.contains(&Reached::Waiting) && seen.contains(&Reached::Work), "{seen:?}");
         assert_eq!(seen.last(), Some(&if refund { Reached::Refunded } else { Reached::Work }));
@@ -140,12 +134,12 @@ async fn response(deciding: usize, refund: bool, polls: usize) -> (Reached, bool
         let Ok(_) = response.await;
     });
 
-    // Others come in once it is decided, and have the inner service to themselves until some time after the turn.
+    // After the decision, other requests hold all permits of the inner service until some time after the due time.
     let others = std::cell::RefCell::new(None);
     let done = trial.poll(&mut response, &instants(deciding, polls), |i| {
         if i == deciding + 1 {
             let all = Arc::clone(&permits).try_acquire_many_owned(2);
-            *others.borrow_mut() = Some(all.expect("who waits holds no permit"));
+            *others.borrow_mut() = Some(all.expect("a waiting request must not hold a permit"));
         } else if i == deciding + READY {
             others.borrow_mut().take();
         }
@@ -159,9 +153,9 @@ async fn response(deciding: usize, refund: bool, polls: usize) -> (Reached, bool
         (_, 1) if refund => Reached::Refunded,
         _ => Reached::Work,
     };
-    let told = format!("{deciding} polls to decide, dropped after {polls}, {reached:?}");
-    assert_eq!(permits.available_permits(), 2, "{told}: a permit is still taken");
-    trial.check(reached, &told).await;
+    let context = format!("{deciding} polls to decide, dropped after {polls}, {reached:?}");
+    assert_eq!(permits.available_permits(), 2, "{context}: a permit is still taken");
+    trial.check(reached, &context).await;
     (reached, done)
 }
 
@@ -173,11 +167,11 @@ async fn a_call_that_waits_leaks_no_place_and_no_turn() {
             let call = trial.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND);
             let mut call: Pin<Box<dyn Future<Output = ()>>> = Box::pin(async move { drop(call.await.unwrap()) });
             let done = trial.poll(&mut call, &instants(deciding, polls), |_| {});
-            // Its turn is the fourth instant.
+            // It is due at the fourth instant.
             assert_eq!(done, polls == deciding + 4);
             drop(call);
-            let told = format!("{deciding} polls to decide, dropped after {polls}");
-            trial.check(reached(deciding, polls, done), &told).await;
+            let context = format!("{deciding} polls to decide, dropped after {polls}");
+            trial.check(reached(deciding, polls, done), &context).await;
         }
     }
 }
@@ -193,8 +187,8 @@ async fn a_reservation_that_is_waited_for_leaks_no_turn() {
             let done = trial.poll(&mut call, &instants(deciding, polls), |_| {});
             assert_eq!(done, polls == deciding + 4);
             drop(call);
-            let told = format!("{deciding} polls to decide, dropped after {polls}");
-            trial.check(reached(deciding, polls, done), &told).await;
+            let context = format!("{deciding} polls to decide, dropped after {polls}");
+            trial.check(reached(deciding, polls, done), &context).await;
         }
     }
 }
@@ -207,12 +201,12 @@ fn reached(deciding: usize, polls: usize, done: bool) -> Reached {
     }
 }
 
-/// Late by its own fault: the turn came while nobody polled. Nobody went on, so the charge goes back like any other.
+/// The due time passes without a poll. The call did not continue, so its charge is refunded.
 #[tokio::test]
 async fn who_leaves_after_the_turn_and_before_going_on_gives_back_what_is_left() {
     let trial = Trial::new(0).await;
     let call = trial.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND);
     trial.clock.set(trial.begin + ms(100) + MICRO);
     drop(call);
-    trial.check(Reached::Waiting, "dropped a microsecond after its turn").await;
+    trial.check(Reached::Waiting, "dropped a microsecond after its due time").await;
 }

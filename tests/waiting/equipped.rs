@@ -1,4 +1,4 @@
-//! What a request that waited takes along, and what its response says.
+//! The extensions of a request that waited, and the headers of its response.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use http::{Request, Response};
 use tollgate::{Charge, OnResponse, Policy, RateLimitLayer, RateLimitStatus, Reason, Receipt, SECOND};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::queue::{Queue, SPACED, ms, request, response_at_once, send, settle};
+use crate::queue::{Queue, SPACED, immediate_response, ms, request, send, settle};
 
 static SEARCH: Policy = Policy::new("search", SPACED);
 
@@ -17,7 +17,7 @@ async fn who_waited_brings_its_status_and_its_charge() {
     let queue = Queue::new();
     let inner = service_fn(|req: Request<u64>| async move {
         let status = req.extensions().get::<RateLimitStatus>().expect("a status");
-        let charge = req.extensions().get::<Receipt>().expect("a settlement");
+        let charge = req.extensions().get::<Receipt>().expect("a receipt");
         if *req.body() == 1 {
             assert_eq!(status.tightest().map(|decision| decision.reason()), Some(Reason::Reserved));
             charge.refund().await.unwrap();
@@ -32,7 +32,7 @@ async fn who_waited_brings_its_status_and_its_charge() {
     for answer in answers {
         assert_eq!(answer.await.unwrap(), Ok(200));
     }
-    // Its turn had come, so nothing of it was paid back yet, and all of it was given back.
+    // Nothing was refilled before the due time, and the whole charge was refunded.
     assert_eq!(queue.limiter.remaining(&SEARCH, 7).await.unwrap(), 1);
 }
 
@@ -41,7 +41,7 @@ async fn the_charge_of_who_waited_is_settled_by_its_response() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.on_response(|_| OnResponse::Settle(3)).layer(queue.inner());
-    // The first settles at once: its three tokens, then the turn of the second.
+    // The first settles immediately at three tokens, which delays the second.
     let _answers = [send(&service, 0), send(&service, 1)];
     queue.at(Duration::ZERO).await;
     assert_eq!((queue.passed().len(), queue.next_wake()), (1, Some(ms(300))));
@@ -55,12 +55,12 @@ async fn the_response_of_who_waited_has_headers_like_any_other() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
-    let at_once = response_at_once(&service, 0).await.unwrap();
-    let waits = tokio::spawn(service.oneshot(request(1)));
+    let immediate = immediate_response(&service, 0).await.unwrap();
+    let waiting_call = tokio::spawn(service.oneshot(request(1)));
     settle().await;
     queue.at(ms(100)).await;
-    let waited = waits.await.unwrap().unwrap();
-    assert_eq!(at_once.headers(), waited.headers());
+    let waited = waiting_call.await.unwrap().unwrap();
+    assert_eq!(immediate.headers(), waited.headers());
     assert_eq!(waited.headers()["ratelimit"], r#""search";r=0;t=1"#);
     assert!(!waited.body().is_refusal());
 }

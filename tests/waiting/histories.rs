@@ -1,5 +1,5 @@
-//! Any mix of arrivals and departures, against the slow, obvious model: every promise is kept to the microsecond, the
-//! bound holds, and whoever leaves costs the others nothing.
+//! Random arrivals and departures, checked against a simple model: due times are exact to the microsecond, the bound
+//! holds, and a departure delays no other request.
 
 use proptest::prelude::*;
 use tollgate::{DAY, MINUTE, Quota, SECOND};
@@ -11,16 +11,18 @@ use crate::random::{begin, cases, history, tiny};
 proptest! {
     #![proptest_config(cases(3000))]
 
-    /// Corners: periods of microseconds, capacities of 0 to 5.
     #[test]
-    fn turns_of_small_quotas_come_when_promised(quota in with_turns(tiny()), begin in begin(), raws in history(40)) {
+    fn turns_of_small_quotas_come_when_promised(
+        quota in with_reservations(tiny()),
+        begin in begin(),
+        raws in history(40),
+    ) {
         History::new(quota, begin).play(&raws)?;
     }
 
-    /// Quotas as they are met in life.
     #[test]
     fn turns_come_when_promised_and_whoever_leaves_costs_nobody_theirs(
-        quota in with_turns(common()),
+        quota in with_reservations(common()),
         begin in begin(),
         raws in history(60),
     ) {
@@ -28,8 +30,8 @@ proptest! {
     }
 }
 
-fn with_turns(quotas: impl Strategy<Value = Quota>) -> impl Strategy<Value = Quota> {
-    quotas.prop_filter("nobody could wait", |quota| quota.reservable() != Some(0))
+fn with_reservations(quotas: impl Strategy<Value = Quota>) -> impl Strategy<Value = Quota> {
+    quotas.prop_filter("the quota allows no reservations", |quota| quota.reservable() != Some(0))
 }
 
 fn common() -> impl Strategy<Value = Quota> {

@@ -1,4 +1,4 @@
-//! A history of arrivals and departures, played on the crate by its public ways to wait and on the model beside it.
+//! Plays a history of arrivals and departures on the crate, through its public waiting APIs, and on the model.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,14 +27,12 @@ pub(crate) struct History {
     clock: ManualClock,
     limiter: RateLimiter,
     model: Model,
-    /// All that were granted, in their order.
     charges: Vec<Granted>,
     waiters: Vec<Waiter>,
-    /// The numbers of those that were woken.
+    /// The ids of the woken waiters, in order.
     woken: Arc<Mutex<Vec<usize>>>,
 }
 
-/// A charge as the model knows it.
 struct Granted {
     at: i128,
     turn: Turn,
@@ -43,28 +41,27 @@ struct Granted {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
-    /// It went on, or waits to.
     Kept,
-    /// Cancelled when nobody had a later turn: as if it had never been.
+    /// Cancelled as the last reservation, as if it had never been granted.
     Vanished,
-    /// Cancelled with others behind it: an empty turn.
+    /// Cancelled with later reservations behind it, so its tokens are lost.
     Forfeited,
 }
 
-/// A request that waits. Its future tells whether it went on.
+/// A waiting request. Its future returns whether the request was allowed.
 struct Waiter {
-    /// Who it is: the charge by which it came.
+    /// Identifies the waiter: the index of the charge made on arrival.
     id: usize,
-    /// The charge by which it will go on: another, once somebody before it has left.
+    /// The index of the charge it waits for; changes when a waiter before it leaves.
     number: usize,
     due: Micros,
     future: Pin<Box<dyn Future<Output = bool>>>,
     waker: Waker,
 }
 
-struct Note(usize, Arc<Mutex<Vec<usize>>>);
+struct WakeRecorder(usize, Arc<Mutex<Vec<usize>>>);
 
-impl Wake for Note {
+impl Wake for WakeRecorder {
     fn wake(self: Arc<Self>) {
         self.1.lock().unwrap().push(self.0);
     }
@@ -89,7 +86,7 @@ impl History {
     pub(crate) fn play(mut self, raws: &[Raw]) -> Result<(), TestCaseError> {
         let mut promised = self.clock.now();
         for raw in raws {
-            self.wait_until(raw.moved(&self.quota, self.clock.now(), promised))?;
+            self.advance_to(raw.moved(&self.quota, self.clock.now(), promised))?;
             let (what, pick) = raw.what;
             match self.waiters.len() {
                 waiting if what > 7 && waiting > 0 => self.leave(match what {
@@ -102,7 +99,7 @@ impl History {
             promised = self.waiters.last().map_or(promised, |waiter| waiter.due);
         }
         while let Some(wake) = self.clock.next_wake() {
-            self.wait_until(wake)?;
+            self.advance_to(wake)?;
         }
         prop_assert_eq!((self.waiters.len(), self.limiter.waiting()), (0, 0));
         let turns: Vec<Turn> = self.charges.iter().map(|charge| charge.turn).collect();
@@ -112,15 +109,15 @@ impl History {
         Ok(())
     }
 
-    /// Somebody asks for a turn, in one of the ways that there are.
+    /// A request arrives, through one of the public APIs.
     fn arrive(&mut self, raw: &Raw) -> Result<(), TestCaseError> {
         let now = self.clock.now();
         let tokens = raw.tokens(&self.quota);
-        // Not at all, up to some time, or however long.
+        // Zero, bounded or unbounded.
         let wait = raw.ask(&self.quota).max_wait().unwrap_or(Duration::ZERO);
         let number = self.charges.len();
         let mut future = self.ask(raw.what.1, tokens, wait);
-        let waker = Waker::from(Arc::new(Note(number, Arc::clone(&self.woken))));
+        let waker = Waker::from(Arc::new(WakeRecorder(number, Arc::clone(&self.woken))));
         let answer = future.as_mut().poll(&mut Context::from_waker(&waker));
 
         let at = i128::from(now.get());
@@ -129,9 +126,8 @@ impl History {
             (Answer::Allow, Poll::Ready(true)) => 0,
             (Answer::Reserve(delay), Poll::Pending) => delay,
             (Answer::Deny(_), Poll::Ready(false)) => {
-                // Had nobody ever left, it would not have been granted either.
-                let unforgiving = self.model.answer(&self.row(|_| true), at, &ask);
-                prop_assert!(matches!(unforgiving, Answer::Deny(_)), "denied, for others left before");
+                let without_departures = self.model.answer(&self.row(|_| true), at, &ask);
+                prop_assert!(matches!(without_departures, Answer::Deny(_)), "denied because others left before");
                 return Ok(());
             }
             (model, answer) => {
@@ -139,25 +135,25 @@ impl History {
                 return Ok(());
             }
         };
-        // No later than if those who left had stayed; no earlier than if they had never come.
+        // No later than if the departed had stayed, no earlier than if they had never arrived.
         let (latest, earliest) = (self.row(|_| true), self.row(|fate| fate == Fate::Kept));
-        prop_assert!(delay <= self.delay(&latest, at, tokens), "later for others' leaving");
-        prop_assert!(delay >= self.delay(&earliest, at, tokens), "more was given back than was taken");
+        prop_assert!(delay <= self.delay(&latest, at, tokens), "delayed by a departure");
+        prop_assert!(delay >= self.delay(&earliest, at, tokens), "a departure refunded more than it was charged");
 
         let (cost, due) = (i128::from(tokens), at + delay);
         let turn = Turn { due, cost, used: cost, reserved: delay > 0 };
         self.charges.push(Granted { at, turn, fate: Fate::Kept });
         if delay > 0 {
             self.waiters.push(Waiter { id: number, number, due: Micros::new(due as u64), future, waker });
-            // Not always the last: one of nothing at all waits for debts, which may be given back by then.
+            // Not always the last: a request of cost 0 waits for debts, which may have been refunded since.
             self.waiters.sort_by_key(|waiter| (waiter.due, waiter.id));
         }
         self.check_waiters()
     }
 
-    fn ask(&self, way: u64, tokens: u64, wait: Duration) -> Pin<Box<dyn Future<Output = bool>>> {
+    fn ask(&self, api: u64, tokens: u64, wait: Duration) -> Pin<Box<dyn Future<Output = bool>>> {
         let call = self.limiter.acquire(&self.policy, 7).cost(tokens);
-        match way % 3 {
+        match api % 3 {
             0 => {
                 let waiting = call.wait_up_to(wait);
                 Box::pin(async move { waiting.await.is_ok() })
@@ -179,7 +175,7 @@ impl History {
         }
     }
 
-    /// One who waits goes away. Those behind of the same size take the turns before theirs, and the last turn is free.
+    /// A waiter leaves. Those behind it with the same cost move up by one, and the last reservation is freed.
     fn leave(&mut self, index: usize) -> Result<(), TestCaseError> {
         let Waiter { mut number, mut due, future, .. } = self.waiters.remove(index);
         drop(future);
@@ -193,9 +189,12 @@ impl History {
         }
         prop_assert_eq!(std::mem::take(&mut *self.woken.lock().unwrap()), &moved[..]);
         for Waiter { future, waker, .. } in self.waiters.iter_mut().filter(|waiter| moved.contains(&waiter.id)) {
-            prop_assert!(future.as_mut().poll(&mut Context::from_waker(waker)).is_pending(), "before its turn");
+            prop_assert!(
+                future.as_mut().poll(&mut Context::from_waker(waker)).is_pending(),
+                "continued before its due time"
+            );
         }
-        // Of two at one instant, who came first goes first.
+        // Waiters due at the same instant continue in order of arrival.
         self.waiters.sort_by_key(|waiter| (waiter.due, waiter.id));
         let behind = |charge: &Granted| charge.fate != Fate::Vanished && charge.turn.cost > 0;
         let last = !self.charges[number + 1..].iter().any(behind);
@@ -204,22 +203,25 @@ impl History {
         self.check_waiters()
     }
 
-    /// Lets time pass. Everybody goes on at their instant: not a microsecond before it, and in their order.
-    fn wait_until(&mut self, until: Micros) -> Result<(), TestCaseError> {
+    /// Advances the clock. Each waiter continues at its due time, not a microsecond before, and in order.
+    fn advance_to(&mut self, until: Micros) -> Result<(), TestCaseError> {
         while let Some(wake) = self.clock.next_wake().filter(|wake| *wake <= until) {
             let before = Micros::new(wake.get() - 1);
             if before > self.clock.now() {
                 self.clock.set(before);
             }
             for Waiter { future, waker, .. } in &mut self.waiters {
-                prop_assert!(future.as_mut().poll(&mut Context::from_waker(waker)).is_pending(), "before any turn");
+                prop_assert!(
+                    future.as_mut().poll(&mut Context::from_waker(waker)).is_pending(),
+                    "continued before any due time"
+                );
             }
             self.clock.set(wake);
             let (due, waiting): (Vec<_>, Vec<_>) = self.waiters.drain(..).partition(|waiter| waiter.due <= wake);
             let numbers: Vec<usize> = due.iter().map(|waiter| waiter.id).collect();
             let mut woken = std::mem::take(&mut *self.woken.lock().unwrap());
             if due.iter().any(|waiter| waiter.id != waiter.number) {
-                // Who moved up to the same instant as others is woken after them.
+                // A waiter that moved up to the same instant as others is woken after them.
                 woken.sort_unstable();
                 prop_assert!(woken.iter().eq(numbers.iter().collect::<std::collections::BTreeSet<_>>()));
             } else {
@@ -236,13 +238,13 @@ impl History {
         Ok(())
     }
 
-    /// The clock knows of those who wait, and of nobody else.
+    /// Asserts that the clock's next timer is that of the first waiter.
     fn check_waiters(&self) -> Result<(), TestCaseError> {
         prop_assert_eq!(self.clock.next_wake(), self.waiters.iter().map(|waiter| waiter.due).min());
         Ok(())
     }
 
-    /// The model's row, if only charges of these fates had ever been made.
+    /// The model's row if only charges with these fates had been made.
     fn row(&self, counts: impl Fn(Fate) -> bool) -> Row {
         let charges = self.charges.iter().filter(|charge| counts(charge.fate));
         charges.fold(Row::default(), |row, charge| self.model.charged(&row, charge.at, charge.turn.cost as u64))

@@ -1,4 +1,4 @@
-//! A random time on top of the turn.
+//! Jitter: a random delay after the due time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,12 +13,11 @@ use crate::queue::{Queue, ms, number, send};
 async fn jitter_is_on_top_of_the_turn_and_never_more_than_asked_for() {
     const BATCH: Policy = Policy::new("batch", Quota::fixed_window(1, SECOND).start(ms(0)).max_reserved(1));
     let queue = Queue::new();
-    // A client for each pair of requests, so that all of them have the same turn.
+    // One client for each pair of requests, so that every second request has the same due time.
     let layer = RateLimitLayer::new(BATCH, |req: &Parts| number(req) / 2).limiter(&queue.limiter);
     let service = layer.wait_up_to(5 * SECOND).wait_jitter(ms(400)).layer(queue.inner());
     let answers: Vec<_> = (0..200).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
-    // Who need not wait is not made to.
     assert_eq!((queue.passed().len(), queue.limiter.waiting()), (100, 100));
     while let Some(wake) = queue.next_wake() {
         queue.at(wake).await;
@@ -26,14 +25,12 @@ async fn jitter_is_on_top_of_the_turn_and_never_more_than_asked_for() {
     for answer in answers {
         assert_eq!(answer.await.unwrap(), Ok(200));
     }
-    let late: Vec<Duration> = queue.passed()[100..].iter().map(|(_, instant)| *instant - SECOND).collect();
-    assert!(late.iter().all(|late| *late <= ms(400)), "{late:?}");
-    // Spread over all of it, each for itself.
-    assert!(late.iter().any(|late| *late < ms(100)) && late.iter().any(|late| *late > ms(300)), "{late:?}");
-    assert!(late.iter().collect::<BTreeSet<_>>().len() > 50, "{late:?}");
+    let delays: Vec<Duration> = queue.passed()[100..].iter().map(|(_, instant)| *instant - SECOND).collect();
+    assert!(delays.iter().all(|delay| *delay <= ms(400)), "{delays:?}");
+    assert!(delays.iter().any(|delay| *delay < ms(100)) && delays.iter().any(|delay| *delay > ms(300)), "{delays:?}");
+    assert!(delays.iter().collect::<BTreeSet<_>>().len() > 50, "{delays:?}");
 }
 
-/// The turn itself is not moved: who leaves during the jitter gives back as after the turn, and nobody is later for it.
 #[tokio::test]
 async fn jitter_moves_no_turn() {
     const SPACED: Policy = Policy::new("spaced", crate::queue::SPACED);

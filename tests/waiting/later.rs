@@ -1,4 +1,4 @@
-//! A backend whose answers take a while, as a network's do.
+//! A backend whose results are delayed, as over a network.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,29 +11,29 @@ use tollgate::{
     clock::{ManualClock, Sleep},
 };
 
-/// Decides and settles at the call, as the contract says, and keeps the answer back for so many polls.
+/// Decides and settles when called, as the contract requires, and returns the result after `polls` polls.
 #[derive(Debug)]
-pub(crate) struct Later {
+pub(crate) struct DelayedBackend {
     rows: MemoryBackend,
     polls: usize,
 }
 
-impl Later {
-    pub(crate) fn new(clock: &ManualClock, polls: usize) -> Later {
-        Later { rows: MemoryBackend::builder().clock(clock.clone()).build(), polls }
+impl DelayedBackend {
+    pub(crate) fn new(clock: &ManualClock, polls: usize) -> DelayedBackend {
+        DelayedBackend { rows: MemoryBackend::builder().clock(clock.clone()).build(), polls }
     }
 
-    fn keep_back<T: Send + Unpin + 'static>(&self, answer: BackendFuture<T>) -> BackendFuture<T> {
-        if self.polls == 0 { answer } else { BackendFuture::boxed(KeptBack { answer, polls: self.polls }) }
+    fn delay<T: Send + Unpin + 'static>(&self, result: BackendFuture<T>) -> BackendFuture<T> {
+        if self.polls == 0 { result } else { BackendFuture::boxed(Delayed { result, polls: self.polls }) }
     }
 }
 
-struct KeptBack<T> {
-    answer: BackendFuture<T>,
+struct Delayed<T> {
+    result: BackendFuture<T>,
     polls: usize,
 }
 
-impl<T> Future for KeptBack<T> {
+impl<T> Future for Delayed<T> {
     type Output = <BackendFuture<T> as Future>::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -42,13 +42,13 @@ impl<T> Future for KeptBack<T> {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        Pin::new(&mut self.answer).poll(context)
+        Pin::new(&mut self.result).poll(context)
     }
 }
 
-impl Backend for Later {
+impl Backend for DelayedBackend {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        self.keep_back(self.rows.acquire(takes))
+        self.delay(self.rows.acquire(takes))
     }
 
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
@@ -56,11 +56,11 @@ impl Backend for Later {
     }
 
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
-        self.keep_back(self.rows.settle(settlements))
+        self.delay(self.rows.settle(settlements))
     }
 
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
-        self.keep_back(self.rows.reset(rows))
+        self.delay(self.rows.reset(rows))
     }
 
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {

@@ -1,6 +1,6 @@
-//! Waiting for a turn: when it comes, who gets it if its owner leaves, and what nobody may keep.
+//! Waiting for reserved tokens: due times, cancellation, and resources that waiting requests must not hold.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.
 
 mod cancelled;
 mod clients;
@@ -20,10 +20,10 @@ mod turns;
 mod upstream;
 
 #[path = "../model/admitted.rs"]
-#[allow(dead_code)] // A turn is made in another way here.
+#[allow(dead_code)] // These tests build a `Turn` differently.
 mod admitted;
 #[path = "../model/mod.rs"]
 mod model;
 #[path = "../model/random.rs"]
-#[allow(dead_code)] // Of its quotas and histories, some are for the algebra alone.
+#[allow(dead_code)] // Some quotas and histories are used only by `tests/properties`.
 mod random;

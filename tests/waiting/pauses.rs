@@ -1,4 +1,4 @@
-//! Pauses and blocks that begin while requests wait: none of them goes on before the end.
+//! Pauses and blocks that begin while requests wait: no request continues before their end.
 
 use http::request::Parts;
 use http::{Request, Response};
@@ -8,16 +8,16 @@ use tollgate::{
 };
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::queue::{Queue, SPACED, at_once, ms, send, settle};
+use crate::queue::{Queue, SPACED, immediate_status, ms, send, settle};
 
-static THEIRS: Policy = Policy::new("theirs", SPACED);
+static REMOTE: Policy = Policy::new("theirs", SPACED);
 
-fn by_one() -> impl KeyExtractor {
+fn single_key() -> impl KeyExtractor {
     |_: &Parts| 7
 }
 
 fn layer(queue: &Queue) -> RateLimitLayer {
-    RateLimitLayer::new(THEIRS.clone(), by_one()).limiter(&queue.limiter)
+    RateLimitLayer::new(REMOTE.clone(), single_key()).limiter(&queue.limiter)
 }
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn point_4_requests_that_wait_are_held_until_the_end_of_a_pause_and_paced_
         queue.at(ms(at)).await;
     }
     assert_eq!(queue.passed().len(), 3);
-    queue.limiter.pause(&THEIRS, 7, 2 * SECOND).await.unwrap();
+    queue.limiter.pause(&REMOTE, 7, 2 * SECOND).await.unwrap();
     for at in (200..2200).step_by(50) {
         queue.at(ms(at)).await;
         assert_eq!(queue.passed().len(), 3, "at {at} ms");
@@ -43,7 +43,7 @@ async fn point_4_requests_that_wait_are_held_until_the_end_of_a_pause_and_paced_
     for pair in passed.windows(2) {
         assert!(pair[1].1 - pair[0].1 >= ms(100), "{pair:?}");
     }
-    // The pause costs its own length, and no turn is lost.
+    // The pause delays requests by its length, and no tokens are lost.
     assert!(passed[49].1 <= ms(4900 + 2000 + 100), "{:?}", passed[49]);
     for answer in answers {
         assert_eq!(answer.await.unwrap(), Ok(200));
@@ -57,19 +57,18 @@ async fn point_4_a_request_that_waits_for_less_than_the_pause_is_refused_and_not
     let service = layer(&queue).wait_up_to(SECOND).layer(queue.inner());
     let answers: Vec<_> = (0..5).map(|number| send(&service, number)).collect();
     queue.at(ms(0)).await;
-    queue.limiter.pause(&THEIRS, 7, 2 * SECOND).await.unwrap();
+    queue.limiter.pause(&REMOTE, 7, 2 * SECOND).await.unwrap();
     for at in [100, 200, 300, 400] {
         queue.at(ms(at)).await;
     }
     let mut statuses = Vec::new();
     for answer in answers {
-        assert!(answer.is_finished(), "refused when its turn comes");
+        assert!(answer.is_finished(), "expected a refusal at its due time");
         statuses.push(answer.await.unwrap().unwrap());
     }
     assert_eq!((statuses, queue.passed().len()), (vec![200, 429, 429, 429, 429], 1));
-    // Turns of requests that were refused are free again.
     queue.at(2 * SECOND).await;
-    assert_eq!(at_once(&service, 5).await, Ok(200));
+    assert_eq!(immediate_status(&service, 5).await, Ok(200));
 }
 
 #[tokio::test]
@@ -77,24 +76,22 @@ async fn point_4_new_requests_wait_for_the_end_of_a_pause_if_they_may_and_spend_
     static PLAIN: Policy = Policy::new("plain", Quota::token_bucket(10, SECOND).capacity(2).max_reserved(1));
     let queue = Queue::new();
     let limiter = &queue.limiter;
-    limiter.pause(&THEIRS, 7, SECOND).await.unwrap();
+    limiter.pause(&REMOTE, 7, SECOND).await.unwrap();
     limiter.pause(&PLAIN, 7, SECOND).await.unwrap();
     let service = layer(&queue).wait_up_to(2 * SECOND).layer(queue.inner());
     let answers: Vec<_> = (0..3).map(|number| send(&service, number)).collect();
     let calls: Vec<_> = (0..4).map(|_| tokio::spawn(limiter.acquire(&PLAIN, 7).wait_up_to(2 * SECOND))).collect();
     queue.at(ms(500)).await;
     assert_eq!((queue.passed().len(), limiter.waiting()), (0, 7));
-    // Others are denied, and told when to come back.
-    let denied = limiter.try_check(&THEIRS, 7).await.unwrap();
+    // Calls that do not wait are denied until the end of the pause.
+    let denied = limiter.try_check(&REMOTE, 7).await.unwrap();
     assert_eq!((denied.reason(), denied.retry_after(), denied.denied_rule()), (Reason::Blocked, Some(ms(500)), None));
-    assert!(limiter.acquire(&THEIRS, 7).wait_up_to(ms(499)).await.is_err());
-    // A pause hides no mistake: this quota has no turns.
-    static NO_TURNS: Policy = Policy::new("no turns", Quota::token_bucket(10, SECOND));
-    limiter.pause(&NO_TURNS, 7, SECOND).await.unwrap();
-    let mistaken = limiter.acquire(&NO_TURNS, 7).wait_up_to(2 * SECOND).await;
+    assert!(limiter.acquire(&REMOTE, 7).wait_up_to(ms(499)).await.is_err());
+    static NO_RESERVATIONS: Policy = Policy::new("no turns", Quota::token_bucket(10, SECOND));
+    limiter.pause(&NO_RESERVATIONS, 7, SECOND).await.unwrap();
+    let mistaken = limiter.acquire(&NO_RESERVATIONS, 7).wait_up_to(2 * SECOND).await;
     assert!(matches!(mistaken, Err(LimitError::NoReservations(_))));
-    // Another key, and the same key under another policy, are not paused.
-    assert!(limiter.try_check(&THEIRS, 8).await.unwrap().is_allowed());
+    assert!(limiter.try_check(&REMOTE, 8).await.unwrap().is_allowed());
     static OTHER: Policy = Policy::new("other", SPACED);
     assert!(limiter.try_check(&OTHER, 7).await.unwrap().is_allowed());
 
@@ -105,7 +102,7 @@ async fn point_4_new_requests_wait_for_the_end_of_a_pause_if_they_may_and_spend_
     for answer in answers {
         assert_eq!(answer.await.unwrap(), Ok(200));
     }
-    // Two fit at the end of the pause, the third waits for its turn, and the fourth is denied.
+    // Two fit at the end of the pause, the third waits until it is due, and the fourth is denied.
     let mut denied = 0;
     for call in calls {
         denied += u64::from(call.await.unwrap().is_err());
@@ -117,23 +114,23 @@ async fn point_4_new_requests_wait_for_the_end_of_a_pause_if_they_may_and_spend_
 async fn point_4_a_pause_that_is_extended_holds_on_and_one_that_is_ended_lets_new_calls_go() {
     let queue = Queue::new();
     let service = layer(&queue).wait_up_to(MINUTE).layer(queue.inner());
-    queue.limiter.pause(&THEIRS, 7, SECOND).await.unwrap();
+    queue.limiter.pause(&REMOTE, 7, SECOND).await.unwrap();
     let answer = send(&service, 0);
     queue.at(ms(900)).await;
-    queue.limiter.pause(&THEIRS, 7, SECOND).await.unwrap();
-    queue.limiter.pause(&THEIRS, 7, ms(1)).await.unwrap(); // the later end counts
+    queue.limiter.pause(&REMOTE, 7, SECOND).await.unwrap();
+    queue.limiter.pause(&REMOTE, 7, ms(1)).await.unwrap(); // The later end counts.
     queue.at(ms(1899)).await;
     assert!(!answer.is_finished());
     queue.at(ms(1900)).await;
     assert_eq!(answer.await.unwrap(), Ok(200));
 
-    queue.limiter.pause(&THEIRS, 7, MINUTE).await.unwrap();
-    queue.limiter.resume(&THEIRS, 7).await.unwrap();
+    queue.limiter.pause(&REMOTE, 7, MINUTE).await.unwrap();
+    queue.limiter.resume(&REMOTE, 7).await.unwrap();
     queue.at(ms(2000)).await;
-    assert_eq!(at_once(&service, 1).await, Ok(200));
+    assert_eq!(immediate_status(&service, 1).await, Ok(200));
 }
 
-/// The key was blocked after the first 429, and the requests in the queue were sent all the same.
+/// Regression: waiting requests of a key that was blocked after the first 429 were still sent.
 #[tokio::test]
 async fn point_4_requests_of_a_blocked_key_that_wait_are_refused_at_their_turns() {
     let queue = Queue::new();
@@ -158,37 +155,35 @@ async fn point_4_requests_of_a_blocked_key_that_wait_are_refused_at_their_turns(
 async fn point_4_a_reservation_that_is_waited_for_is_held_and_charged_once() {
     let queue = Queue::new();
     let limiter = &queue.limiter;
-    assert!(limiter.try_limit(&THEIRS, 7).await.unwrap().is_allowed());
-    let turn = limiter.acquire(&THEIRS, 7).reserve().await.unwrap();
-    let both = [Charge::new(&THEIRS, 8), Charge::new(&THEIRS, 9)];
+    assert!(limiter.try_limit(&REMOTE, 7).await.unwrap().is_allowed());
+    let reservation = limiter.acquire(&REMOTE, 7).reserve().await.unwrap();
+    let both = [Charge::new(&REMOTE, 8), Charge::new(&REMOTE, 9)];
     let free = limiter.hold_all(both).await.unwrap();
-    limiter.pause(&THEIRS, 7, SECOND).await.unwrap();
-    limiter.pause(&THEIRS, 9, 2 * SECOND).await.unwrap();
-    let waits = [tokio::spawn(turn.wait()), tokio::spawn(free.wait())];
+    limiter.pause(&REMOTE, 7, SECOND).await.unwrap();
+    limiter.pause(&REMOTE, 9, 2 * SECOND).await.unwrap();
+    let waiting_calls = [tokio::spawn(reservation.wait()), tokio::spawn(free.wait())];
     queue.at(ms(999)).await;
-    assert!(waits.iter().all(|wait| !wait.is_finished()));
+    assert!(waiting_calls.iter().all(|wait| !wait.is_finished()));
     queue.at(ms(1000)).await;
-    assert!(waits[0].is_finished() && !waits[1].is_finished());
-    assert_eq!(limiter.remaining(&THEIRS, 7).await.unwrap(), 0, "charged at the end");
+    assert!(waiting_calls[0].is_finished() && !waiting_calls[1].is_finished());
+    assert_eq!(limiter.remaining(&REMOTE, 7).await.unwrap(), 0, "expected a charge at the end of the pause");
     queue.at(ms(1100)).await;
-    assert_eq!(limiter.remaining(&THEIRS, 7).await.unwrap(), 1, "and once");
-    assert_eq!(limiter.remaining(&THEIRS, 8).await.unwrap(), 1, "not while its call is held");
-    // Dropped while it is held, a call gives back nothing that it does not have.
-    let [held, other] = waits;
-    let usage = held.await.unwrap().unwrap();
-    assert!(!usage.is_settled());
+    assert_eq!(limiter.remaining(&REMOTE, 7).await.unwrap(), 1, "expected a single charge");
+    assert_eq!(limiter.remaining(&REMOTE, 8).await.unwrap(), 1, "a held call must not be charged");
+    let [held, other] = waiting_calls;
+    let receipt = held.await.unwrap().unwrap();
+    assert!(!receipt.is_settled());
     other.abort();
     settle().await;
     queue.at(2 * SECOND).await;
-    assert_eq!(limiter.remaining(&THEIRS, 9).await.unwrap(), 1);
+    assert_eq!(limiter.remaining(&REMOTE, 9).await.unwrap(), 1);
 
-    // What does not fit any more is an error.
-    let turn = limiter.acquire(&THEIRS, 7).reserve().await.unwrap();
+    let reservation = limiter.acquire(&REMOTE, 7).reserve().await.unwrap();
     limiter.block(Signal::key(7), SECOND).await.unwrap();
-    assert!(matches!(turn.wait().await, Err(LimitError::Denied(_))));
+    assert!(matches!(reservation.wait().await, Err(LimitError::Denied(_))));
 }
 
-/// A client's server answers 429 once. Requests that had their turns and waited for one of its connections count too.
+/// The server answers 429 once. Requests that are due but wait for a connection are held as well.
 #[tokio::test]
 async fn point_4_after_a_429_nothing_is_sent_before_retry_after() {
     for retry_after in ["2", "Sun, 06 Nov 1994 08:49:39 GMT"] {
@@ -213,8 +208,8 @@ async fn point_4_after_a_429_nothing_is_sent_before_retry_after() {
             queue.at(ms(at)).await;
         }
         let passed = queue.passed();
-        // Two connections, which take 350 ms for a request. The third was sent at 350 ms and refused at 700, when three
-        // more had had their turns.
+        // Two connections, each busy for 350 ms per request. The third request was sent at 350 ms and refused at 700
+        // ms, when three more were due.
         let times: Vec<_> = passed[..5].iter().map(|(_, at)| at.as_millis()).collect();
         assert_eq!(times, [0, 100, 350, 450, 2700]);
         assert_eq!(passed.len(), 20);

@@ -1,4 +1,4 @@
-//! How many may wait at once.
+//! The maximum number of waiting calls.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use http::{Request, Response};
 use tollgate::{Charge, LimitError, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, SECOND};
 use tower::{Layer, service_fn};
 
-use crate::queue::{Queue, SPACED, at_once, ms, number, response_at_once, send, settle};
+use crate::queue::{Queue, SPACED, immediate_response, immediate_status, ms, number, send, settle};
 
 static SEARCH: Policy = Policy::new("search", SPACED);
 
@@ -21,15 +21,14 @@ async fn who_finds_no_place_is_denied_at_once() {
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 3);
 
-    let denied = response_at_once(&service, 4).await.unwrap();
+    let denied = immediate_response(&service, 4).await.unwrap();
     assert_eq!((denied.status().as_u16(), denied.body().is_refusal()), (429, true));
-    // It would fit at once in 0.4 s, when all promised turns have come; a header has whole seconds.
+    // It would fit in 0.4 s, after all reservations are due; the header has whole seconds.
     assert_eq!(denied.headers()["retry-after"], "1");
     let denied = queue.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND).await;
     assert!(matches!(denied, Err(LimitError::Denied(_))), "{denied:?}");
     assert_eq!(queue.limiter.waiting(), 3);
 
-    // A turn that comes makes a place, and so does a client that leaves.
     queue.at(ms(100)).await;
     assert_eq!(queue.limiter.waiting(), 2);
     answers.push(send(&service, 5));
@@ -41,10 +40,10 @@ async fn who_finds_no_place_is_denied_at_once() {
     answers.push(send(&service, 6));
     settle().await;
     assert_eq!(queue.limiter.waiting(), 3);
-    for turn in 2..=4 {
-        queue.at(ms(100 * turn)).await;
+    for slot in 2..=4 {
+        queue.at(ms(100 * slot)).await;
     }
-    let expected = [0, 1, 2, 3, 6].into_iter().zip((0..).map(|turn| ms(100 * turn))).collect::<Vec<_>>();
+    let expected = [0, 1, 2, 3, 6].into_iter().zip((0..).map(|slot| ms(100 * slot))).collect::<Vec<_>>();
     assert_eq!((queue.passed(), queue.limiter.waiting()), (expected, 0));
 }
 
@@ -56,12 +55,12 @@ async fn without_a_place_what_fits_at_once_goes_on() {
     let _waiting = [send(&service, 0), send(&service, 2)];
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 1);
-    assert_eq!(at_once(&service, 1).await.unwrap(), 200);
-    assert_eq!(at_once(&service, 3).await.unwrap(), 429);
+    assert_eq!(immediate_status(&service, 1).await.unwrap(), 200);
+    assert_eq!(immediate_status(&service, 3).await.unwrap(), 429);
     assert!(queue.limiter.acquire(&SEARCH, 9).wait_up_to(SECOND).await.is_ok());
 }
 
-/// Places are the limiter's: whoever shares it shares them, by whatever key, policy or way of waiting.
+/// The maximum applies to the limiter: all layers, calls, keys and policies on it share it.
 #[tokio::test]
 async fn layers_and_calls_on_one_limiter_share_its_places() {
     const SLOW: Policy = Policy::new("slow", Quota::token_bucket(1, MINUTE).unlimited_reservations());
@@ -73,7 +72,7 @@ async fn layers_and_calls_on_one_limiter_share_its_places() {
     queue.limiter.limit(&SLOW, 7).await.unwrap();
     let call = queue.limiter.acquire(&SLOW, 7).wait_up_to(MINUTE);
     assert_eq!(queue.limiter.clone().waiting(), 2);
-    assert_eq!(at_once(&service, 2).await.unwrap(), 429);
+    assert_eq!(immediate_status(&service, 2).await.unwrap(), 429);
     drop(call);
     assert_eq!(queue.limiter.waiting(), 1);
 }
@@ -83,13 +82,12 @@ async fn nobody_waits_where_there_are_no_places() {
     let queue = Queue::with(0);
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
-    assert_eq!(at_once(&service, 0).await.unwrap(), 200);
-    assert_eq!(at_once(&service, 1).await.unwrap(), 429);
-    // Nothing was promised either.
+    assert_eq!(immediate_status(&service, 0).await.unwrap(), 200);
+    assert_eq!(immediate_status(&service, 1).await.unwrap(), 429);
     assert_eq!(queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap().delay(), ms(100));
 }
 
-/// Found while this was written: whoever found no place took one for a moment, which whoever came then missed.
+/// Regression: a call that was denied for lack of a place was briefly counted as waiting, and could deny another.
 #[test]
 fn those_who_find_no_place_take_none() {
     let queue = Queue::with(0);
@@ -106,7 +104,7 @@ fn those_who_find_no_place_take_none() {
     });
 }
 
-/// With the machine's clock and timer, and clients that leave at any moment.
+/// Uses the system clock and timer, with clients that disconnect at any time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn on_many_threads_every_place_comes_back() {
     const FAST: Policy = Policy::new("fast", Quota::token_bucket(1000, SECOND).capacity(1).unlimited_reservations());

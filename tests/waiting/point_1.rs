@@ -1,4 +1,4 @@
-//! Issue 24, points 1, 3 and 15: a denial fails the call, and what a turn, a check and a denial report.
+//! Issue 24, points 1, 3 and 15: a denial fails the call, and what a reservation, a check and a denial report.
 
 use std::time::Duration;
 
@@ -51,15 +51,17 @@ async fn point_1_each_try_call_returns_the_denial() {
 #[tokio::test]
 async fn point_1_a_turn_is_held_and_not_taken_in_passing() {
     let limiter = limiter();
-    let turn = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
-    assert_eq!(turn.delay(), SECOND);
-    assert!(turn.cancel().await.unwrap()); // The next caller has the same turn.
+    let reservation = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
+    assert_eq!(reservation.delay(), SECOND);
+    assert!(reservation.cancel().await.unwrap()); // The next caller gets the same due time.
     assert_eq!(limiter.acquire(&EVEN, "ada").reserve_within(SECOND).await.unwrap().delay(), SECOND);
 
-    // A call without a turn to hold promises none, not even if it need not wait.
+    // A call that cannot hold a reservation is an error, even if it would not have to wait.
     static MAIL: Policy = Policy::new("mail", Quota::token_bucket(1, SECOND).max_reserved(10));
     let charges = || [Charge::new(&MAIL, "ada").reserve()];
-    let Err(LimitError::Backend(error)) = limiter.limit_all(charges()).await else { panic!("it was taken") };
+    let Err(LimitError::Backend(error)) = limiter.limit_all(charges()).await else {
+        panic!("expected a backend error: limit_all cannot reserve")
+    };
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("hold_all"), "{error}");
     assert!(limiter.try_limit_all(charges()).await.is_err());
@@ -67,20 +69,19 @@ async fn point_1_a_turn_is_held_and_not_taken_in_passing() {
     assert_eq!(limiter.hold_all(charges()).await.unwrap().delay(), Duration::ZERO);
 }
 
-/// A job that slept for the delay and dropped the turn was not limited at all.
+/// Regression: a job that slept for the delay and dropped the reservation was not limited.
 #[tokio::test]
 async fn point_1_a_turn_that_is_dropped_stays_charged_unless_it_is_cancelled_or_waited_for() {
     let limiter = limiter();
     for seconds in 1..=3 {
-        let turn = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
-        assert_eq!(turn.delay(), SECOND * seconds);
+        let reservation = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
+        assert_eq!(reservation.delay(), SECOND * seconds);
     }
     assert!(limiter.acquire(&EVEN, "ada").reserve().await.unwrap().cancel().await.unwrap());
-    // Waiting is given up, and an answer that is never received.
     drop(tokio::time::timeout(Duration::ZERO, limiter.acquire(&EVEN, "ada").reserve().await.unwrap().wait()).await);
     drop(limiter.acquire(&EVEN, "ada").reserve());
-    let turn = limiter.acquire(&EVEN, "ada").reserve_within(4 * SECOND).await.unwrap();
-    assert_eq!(turn.delay(), 4 * SECOND);
+    let reservation = limiter.acquire(&EVEN, "ada").reserve_within(4 * SECOND).await.unwrap();
+    assert_eq!(reservation.delay(), 4 * SECOND);
 }
 
 #[tokio::test]
@@ -88,7 +89,7 @@ async fn point_3_a_check_of_a_full_bucket_leaves_all_of_it() {
     let limiter = limiter();
     let full = limiter.try_check(&LOGIN, "ada").await.unwrap();
     assert_eq!((full.remaining(), full.reset()), (5, Duration::ZERO));
-    // The time in which five tokens are paid back: as long as they last.
+    // The window is the time in which five tokens are refilled.
     assert_eq!(full.window(), HOUR);
 }
 
@@ -99,13 +100,13 @@ async fn point_3_a_check_shows_what_is_there_whatever_it_asks_for() {
     let limiter = limiter();
     for policy in [&LOGIN, &DAILY, &SLIDING] {
         limiter.acquire(policy, "ada").cost(2).await.unwrap();
-        let there = limiter.try_acquire(policy, "ada").cost(0).check().await.unwrap();
+        let baseline = limiter.try_acquire(policy, "ada").cost(0).check().await.unwrap();
         for (cost, allowed) in [(1, true), (3, true), (4, false), (6, false)] {
             let check = limiter.try_acquire(policy, "ada").cost(cost).check().await.unwrap();
             assert_eq!((check.remaining(), check.is_allowed()), (3, allowed), "{cost} of {:?}", policy.name());
-            assert_eq!(check.reset(), there.reset());
+            assert_eq!(check.reset(), baseline.reset());
             if allowed {
-                assert_eq!(check.window(), there.window());
+                assert_eq!(check.window(), baseline.window());
             }
         }
         let twice =
@@ -113,8 +114,8 @@ async fn point_3_a_check_shows_what_is_there_whatever_it_asks_for() {
         assert_eq!(twice.iter().map(|check| check.remaining()).collect::<Vec<_>>(), [3, 3]);
         assert_eq!(limiter.remaining(policy, "ada").await.unwrap(), 3);
     }
-    let turn = limiter.try_check_all([Charge::new(&EVEN, "ada").reserve()]).await.unwrap();
-    assert_eq!((turn.delay(), turn.get(0).unwrap().reset()), (SECOND, Duration::ZERO));
+    let reservation = limiter.try_check_all([Charge::new(&EVEN, "ada").reserve()]).await.unwrap();
+    assert_eq!((reservation.delay(), reservation.get(0).unwrap().reset()), (SECOND, Duration::ZERO));
 }
 
 #[tokio::test]
@@ -154,16 +155,15 @@ async fn point_3_a_wait_without_reservations_is_an_error() {
     let error = limiter.acquire(&LOGIN, "ada").wait_up_to(MINUTE).await.err().map(|error| error.to_string());
     assert!(error.is_some_and(|text| text.contains("max_reserved")));
 
-    let is_mistake =
+    let is_no_reservations =
         |error: &LimitError| matches!(error, LimitError::NoReservations(policy) if *policy == *LOGIN.name());
-    assert!(is_mistake(&limiter.acquire(&LOGIN, "ada").reserve().await.unwrap_err()));
-    assert!(is_mistake(&limiter.acquire(&LOGIN, "ada").reserve_within(MINUTE).await.unwrap_err()));
+    assert!(is_no_reservations(&limiter.acquire(&LOGIN, "ada").reserve().await.unwrap_err()));
+    assert!(is_no_reservations(&limiter.acquire(&LOGIN, "ada").reserve_within(MINUTE).await.unwrap_err()));
     let both = [Charge::new(&EVEN, "ada").reserve(), Charge::new(&LOGIN, "ada").reserve()];
-    assert!(is_mistake(&limiter.hold_all(both).await.unwrap_err()));
-    assert_eq!(limiter.remaining(&LOGIN, "ada").await.unwrap(), 5, "nothing was taken");
-    // Where no call can wait, the mistake is seen as well.
+    assert!(is_no_reservations(&limiter.hold_all(both).await.unwrap_err()));
+    assert_eq!(limiter.remaining(&LOGIN, "ada").await.unwrap(), 5, "a failed call charged a token");
     let crowded = RateLimiter::builder(MemoryBackend::new()).max_waiting(0).build();
-    assert!(is_mistake(&crowded.acquire(&LOGIN, "ada").wait_up_to(MINUTE).await.unwrap_err()));
+    assert!(is_no_reservations(&crowded.acquire(&LOGIN, "ada").wait_up_to(MINUTE).await.unwrap_err()));
 }
 
 #[tokio::test]
@@ -174,7 +174,6 @@ async fn point_3_a_quota_set_at_run_time_turns_no_wait_into_an_error() {
     assert!(limiter.acquire(&EVEN, "ada").wait_up_to(MINUTE).await.is_ok());
     let denied = limiter.acquire(&EVEN, "ada").wait_up_to(MINUTE).await.unwrap_err();
     assert!(denied.denied().is_some(), "{denied}");
-    // And one with turns gives turns to a policy without.
     limiter.set_quota(&LOGIN, Some(plain.max_reserved(2))).await.unwrap();
     limiter.limit(&LOGIN, "ada").await.unwrap();
     assert_eq!(limiter.acquire(&LOGIN, "ada").reserve().await.unwrap().delay(), HOUR);
@@ -200,7 +199,6 @@ async fn point_15_a_denial_has_its_wait_in_whole_seconds_and_milliseconds_rounde
     assert_eq!(wait().await, (333_334, Some(334), Some(1)));
     clock.advance(Duration::from_micros(333_333));
     assert_eq!(wait().await, (1, Some(1), Some(1)));
-    // Waiting that long succeeds.
     clock.advance(Duration::from_millis(1));
     limiter.limit(&FAST, "ada").await.unwrap();
 
@@ -214,12 +212,11 @@ async fn point_15_a_cancelled_turn_reports_whether_it_came_back() {
     let limiter = limiter();
     let first = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
     let second = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
-    assert!(!first.cancel().await.unwrap(), "another turn is promised behind it");
+    assert!(!first.cancel().await.unwrap(), "a later reservation was granted");
     assert!(second.cancel().await.unwrap());
-    // Turns 1 and 3 are promised: the first is lost.
+    // The first reservation is forfeited, the second is free again.
     assert_eq!(limiter.acquire(&EVEN, "ada").reserve().await.unwrap().delay(), 2 * SECOND);
 
-    // A charge at once, and several: all of them came back, or not.
     assert!(limiter.acquire(&LOGIN, "ada").cost(3).hold().await.unwrap().cancel().await.unwrap());
     let lost = limiter.hold_all([Charge::new(&LOGIN, "ada"), Charge::new(&EVEN, "eve").reserve()]).await.unwrap();
     limiter.acquire(&EVEN, "eve").reserve().await.unwrap().into_receipt();

@@ -1,4 +1,4 @@
-//! A limiter on a clock that stands still, and a service that notes who comes through.
+//! A limiter with a manual clock, and a service that records the requests that reach it.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -16,7 +16,7 @@ use tollgate::{
 };
 use tower::{Service, ServiceExt};
 
-/// One after the other, 100 ms apart.
+/// One request every 100 ms.
 pub(crate) const SPACED: Quota = Quota::token_bucket(10, SECOND).capacity(1).unlimited_reservations();
 
 pub(crate) const MICRO: Duration = Duration::from_micros(1);
@@ -25,7 +25,7 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Requests are numbers. Each comes with its time since the beginning.
+/// Requests are identified by numbers, and times are relative to the start.
 pub(crate) struct Queue {
     pub(crate) clock: ManualClock,
     pub(crate) limiter: RateLimiter,
@@ -38,44 +38,42 @@ impl Queue {
         Queue::with(usize::MAX)
     }
 
-    /// With so many places to wait.
-    pub(crate) fn with(places: usize) -> Queue {
+    /// A queue with at most `max_waiting` waiting calls.
+    pub(crate) fn with(max_waiting: usize) -> Queue {
         let clock = ManualClock::new();
         let rows = MemoryBackend::builder().clock(clock.clone()).build();
-        let limiter = RateLimiter::builder(rows).max_waiting(places).build();
+        let limiter = RateLimiter::builder(rows).max_waiting(max_waiting).build();
         Queue { begin: clock.now(), clock, limiter, passed: Arc::default() }
     }
 
-    /// The service behind the limit.
-    pub(crate) fn inner(&self) -> Noting {
-        Noting { clock: self.clock.clone(), begin: self.begin, passed: Arc::clone(&self.passed) }
+    pub(crate) fn inner(&self) -> RecordingService {
+        RecordingService { clock: self.clock.clone(), begin: self.begin, passed: Arc::clone(&self.passed) }
     }
 
-    /// Moves the clock, and lets everybody do what there is to do by then.
+    /// Sets the clock and runs all tasks until they wait again.
     pub(crate) async fn at(&self, time: Duration) {
         self.clock.set(self.begin + time);
         settle().await;
     }
 
-    /// The next instant for which somebody waits.
     pub(crate) fn next_wake(&self) -> Option<Duration> {
         self.clock.next_wake().map(|wake| wake.since(self.begin))
     }
 
-    /// Who came through, and when, in their order.
+    /// The requests that reached the service and when, in order.
     pub(crate) fn passed(&self) -> Vec<(u64, Duration)> {
         self.passed.lock().unwrap().clone()
     }
 }
 
-/// Lets every task run until nothing is left to do but to wait for the clock.
+/// Runs all tasks until they wait for the clock.
 pub(crate) async fn settle() {
     for _ in 0..8 {
         tokio::task::yield_now().await;
     }
 }
 
-/// Sends a request by a clone, as a server does; the status of its answer.
+/// Sends a request through a clone of the service, as a server does; returns the status of the response.
 pub(crate) fn send<S, R>(service: &S, number: u64) -> JoinHandle<Result<u16, S::Error>>
 where
     S: Service<Request<u64>, Response = Response<R>, Error: Send, Future: Send> + Clone + Send + 'static,
@@ -85,46 +83,44 @@ where
     tokio::spawn(async move { Ok(service.oneshot(request(number)).await?.status().as_u16()) })
 }
 
-/// The status of an answer for which nobody has to wait.
-pub(crate) async fn at_once<S, R>(service: &S, number: u64) -> Result<u16, S::Error>
+/// Returns the status of a response that must be immediate.
+pub(crate) async fn immediate_status<S, R>(service: &S, number: u64) -> Result<u16, S::Error>
 where
     S: Service<Request<u64>, Response = Response<R>, Error: Send, Future: Send> + Clone + Send + 'static,
     R: Send + 'static,
 {
-    Ok(response_at_once(service, number).await?.status().as_u16())
+    Ok(immediate_response(service, number).await?.status().as_u16())
 }
 
-/// A test that fails here would else wait for a clock that stands still.
-pub(crate) async fn response_at_once<S, R>(service: &S, number: u64) -> Result<Response<R>, S::Error>
+/// Returns a response that must be immediate. Panics otherwise, since the clock does not advance.
+pub(crate) async fn immediate_response<S, R>(service: &S, number: u64) -> Result<Response<R>, S::Error>
 where
     S: Service<Request<u64>, Response = Response<R>, Error: Send, Future: Send> + Clone + Send + 'static,
     R: Send + 'static,
 {
     let answer = tokio::spawn(service.clone().oneshot(request(number)));
     settle().await;
-    assert!(answer.is_finished(), "request {number} waits");
+    assert!(answer.is_finished(), "request {number} waits instead of completing immediately");
     answer.await.unwrap()
 }
 
-/// A request whose path is its number too, for keys and costs that look at it.
+/// A request with its number in the body and in the path, where keys and costs can read it.
 pub(crate) fn request(number: u64) -> Request<u64> {
     Request::builder().uri(format!("/{number}")).body(number).unwrap()
 }
 
-/// The number of a request, of its parts.
 pub(crate) fn number(req: &Parts) -> u64 {
     req.uri.path()[1..].parse().unwrap()
 }
 
-/// Answers at once.
 #[derive(Clone)]
-pub(crate) struct Noting {
+pub(crate) struct RecordingService {
     clock: ManualClock,
     begin: Micros,
     passed: Arc<Mutex<Vec<(u64, Duration)>>>,
 }
 
-impl Service<Request<u64>> for Noting {
+impl Service<Request<u64>> for RecordingService {
     type Response = Response<()>;
     type Error = Infallible;
     type Future = Ready<Result<Response<()>, Infallible>>;

@@ -1,4 +1,4 @@
-//! Who waits holds nothing of the inner service, and asks for it at its turn.
+//! A waiting request does not reserve the inner service and polls its readiness at the due time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,11 +12,10 @@ use tollgate::{Policy, RateLimitLayer, SECOND};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt};
 
-use crate::queue::{Noting, Queue, SPACED, at_once, ms, number, request, send, settle};
+use crate::queue::{Queue, RecordingService, SPACED, immediate_status, ms, number, request, send, settle};
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 
-/// Requests with the same last digit are of one client.
 fn client(req: &Parts) -> u64 {
     number(req) % 10
 }
@@ -27,17 +26,17 @@ async fn others_pass_while_a_request_waits() {
     let permits = Arc::new(Semaphore::new(1));
     let limited = ConcurrencyLimit::with_semaphore(queue.inner(), Arc::clone(&permits));
     let layer = RateLimitLayer::new(SEARCH, client).limiter(&queue.limiter).wait_up_to(5 * SECOND);
-    // One service for all of them, as a connection has: what it kept of a readiness would be missed by the next.
+    // All requests share one service, as on a connection: a permit kept by one would block the next.
     let mut service = layer.layer(limited);
     service.ready().await.unwrap().call(request(0)).await.unwrap();
-    let waits = tokio::spawn(service.ready().await.unwrap().call(request(10)));
+    let waiting_call = tokio::spawn(service.ready().await.unwrap().call(request(10)));
     queue.at(ms(50)).await;
     assert_eq!((permits.available_permits(), queue.limiter.waiting()), (1, 1));
     for other in 1..5 {
         service.ready().await.unwrap().call(request(other)).await.unwrap();
     }
     queue.at(ms(100)).await;
-    assert_eq!(waits.await.unwrap().unwrap().status(), 200);
+    assert_eq!(waiting_call.await.unwrap().unwrap().status(), 200);
     let order: Vec<u64> = queue.passed().into_iter().map(|(number, _)| number).collect();
     assert_eq!((order, permits.available_permits()), (vec![0, 1, 2, 3, 4, 10], 1));
 }
@@ -53,13 +52,11 @@ async fn at_its_turn_it_waits_for_the_inner_service_and_then_goes_on() {
     queue.at(Duration::ZERO).await;
     let busy = Arc::clone(&permits).try_acquire_owned().unwrap();
     queue.at(ms(100)).await;
-    // Its turn has come, so it no longer waits for that.
     assert_eq!((queue.passed().len(), queue.limiter.waiting()), (1, 1));
     queue.at(ms(170)).await;
     assert_eq!(queue.passed().len(), 1);
     drop(busy);
     settle().await;
-    // Late, and the one behind it is not later for that.
     assert_eq!(queue.passed()[1..], [(10, ms(170))]);
     queue.at(ms(200)).await;
     assert_eq!(queue.passed()[2..], [(20, ms(200))]);
@@ -81,21 +78,20 @@ async fn without_an_inner_service_the_turn_goes_back() {
     broken.store(true, Ordering::Relaxed);
     queue.at(ms(100)).await;
     assert_eq!((fails.await.unwrap(), queue.limiter.waiting()), (Err("broken"), 0));
-    // Whoever comes next has the turn that was not taken.
     broken.store(false, Ordering::Relaxed);
-    assert_eq!(at_once(&service, 2).await, Ok(200));
+    assert_eq!(immediate_status(&service, 2).await, Ok(200));
     assert_eq!(queue.passed()[1..], [(2, ms(100))]);
 }
 
-/// Fails to become ready while it is broken.
+/// A service whose `poll_ready` fails while `broken` is set.
 #[derive(Clone)]
 struct Breaking {
-    inner: Noting,
+    inner: RecordingService,
     broken: Arc<AtomicBool>,
 }
 
 impl Service<Request<u64>> for Breaking {
-    type Response = <Noting as Service<Request<u64>>>::Response;
+    type Response = <RecordingService as Service<Request<u64>>>::Response;
     type Error = &'static str;
     type Future = std::future::Ready<Result<Self::Response, &'static str>>;
 

@@ -1,4 +1,4 @@
-//! Several rules, limits to the wait, and who does not wait at all.
+//! Waiting with several rules, bounded waits, and requests that never wait.
 
 use std::panic::catch_unwind;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use http::request::Parts;
 use tollgate::{Charge, MINUTE, Policy, Quota, RateLimitLayer, RateLimitStatus, SECOND, key};
 use tower::Layer;
 
-use crate::queue::{MICRO, Queue, SPACED, at_once, ms, number, response_at_once, send};
+use crate::queue::{MICRO, Queue, SPACED, immediate_response, immediate_status, ms, number, send};
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 const SLOWER: Policy = Policy::new("slower", Quota::token_bucket(4, SECOND).capacity(1).unlimited_reservations());
@@ -15,18 +15,17 @@ const BUDGET: Policy = Policy::new("budget", Quota::fixed_window(3, MINUTE).star
 
 #[tokio::test]
 async fn of_several_rules_the_last_turn_counts() {
-    // By whichever of them it is stated first.
     for [one, other] in [[SEARCH, SLOWER], [SLOWER, SEARCH]] {
         let queue = Queue::new();
         let layer = RateLimitLayer::new(one, key::global()).and(other, key::global());
         let service = layer.limiter(&queue.limiter).wait_up_to(5 * SECOND).layer(queue.inner());
         let _answers = [send(&service, 0), send(&service, 1), send(&service, 2)];
         queue.at(Duration::ZERO).await;
-        for turn in 1..3 {
-            queue.at(ms(250 * turn) - MICRO).await;
-            assert_eq!(queue.passed().len() as u64, turn);
-            queue.at(ms(250 * turn)).await;
-            assert_eq!(queue.passed()[turn as usize..], [(turn, ms(250 * turn))]);
+        for slot in 1..3 {
+            queue.at(ms(250 * slot) - MICRO).await;
+            assert_eq!(queue.passed().len() as u64, slot);
+            queue.at(ms(250 * slot)).await;
+            assert_eq!(queue.passed()[slot as usize..], [(slot, ms(250 * slot))]);
         }
     }
 }
@@ -39,11 +38,10 @@ async fn a_denial_by_one_rule_charges_nobody_and_leaves_nobody_waiting() {
     let _answers: Vec<_> = (0..3).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 2);
-    // The budget is spent; it knows no turns.
-    assert_eq!(at_once(&service, 3).await, Ok(429));
+    assert_eq!(immediate_status(&service, 3).await, Ok(429));
     assert_eq!(queue.limiter.waiting(), 2);
-    let turn = queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap();
-    assert_eq!(turn.delay(), ms(300));
+    let slot = queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap();
+    assert_eq!(slot.delay(), ms(300));
 }
 
 #[tokio::test]
@@ -57,8 +55,8 @@ async fn who_leaves_gives_back_under_every_rule() {
     answers.iter().for_each(|answer| answer.abort());
     queue.at(ms(10)).await;
     assert_eq!(queue.limiter.remaining(&BUDGET, 7).await.unwrap(), 2);
-    let turn = queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve(), Charge::new(&BUDGET, 7)]).await.unwrap();
-    assert_eq!(turn.delay(), ms(90));
+    let slot = queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve(), Charge::new(&BUDGET, 7)]).await.unwrap();
+    assert_eq!(slot.delay(), ms(90));
 }
 
 #[tokio::test]
@@ -66,13 +64,13 @@ async fn a_turn_further_away_than_the_wait_is_refused_at_once() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH, key::global()).limiter(&queue.limiter).wait_up_to(2 * SECOND);
     let service = layer.layer(queue.inner());
-    // The one that goes at once, and those whose turns come within two seconds, the last exactly then.
+    // One is allowed immediately, 20 are due within two seconds, the last at exactly two.
     let _waiting: Vec<_> = (0..21).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 20);
-    let refused = response_at_once(&service, 21).await.unwrap();
+    let refused = immediate_response(&service, 21).await.unwrap();
     assert_eq!((refused.status().as_u16(), refused.body().is_refusal()), (429, true));
-    // In 0.1 s it would be let in to wait; rounded up.
+    // In 0.1 s it could start to wait; rounded up to a second.
     assert_eq!(refused.headers()["retry-after"], "1");
     assert_eq!(queue.limiter.waiting(), 20);
     queue.at(ms(100)).await;
@@ -89,8 +87,7 @@ async fn no_more_wait_than_may_be_reserved() {
     let service = layer.wait_up_to(MINUTE).layer(queue.inner());
     let _waiting: Vec<_> = (0..6).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
-    assert_eq!(at_once(&service, 6).await, Ok(429));
-    // Of that client. Another has turns of its own.
+    assert_eq!(immediate_status(&service, 6).await, Ok(429));
     let _waiting: Vec<_> = (100..106).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 10);
@@ -101,13 +98,13 @@ async fn shadow_mode_waits_for_nobody() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH, |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(SECOND).with_status();
     let shadow = layer.clone().shadow().layer(queue.inner());
-    // The first goes at once, ten would wait, one would be refused.
+    // If enforced, the first would be allowed immediately, ten would wait and one would be refused.
     for number in 0..12 {
-        assert_eq!(at_once(&shadow, number).await, Ok(200));
+        assert_eq!(immediate_status(&shadow, number).await, Ok(200));
     }
     assert_eq!((queue.passed().len(), queue.limiter.waiting()), (12, 0));
     assert!(queue.passed().iter().all(|(_, instant)| instant.is_zero()));
-    // It counted as if it were enforced, and said of the last one what would have become of it.
+    // Shadow mode charges as if enforced, and its status reports what enforcement would have done.
     assert_eq!(queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap().delay(), ms(1100));
     let status = tower::service_fn(|req: http::Request<u64>| async move {
         let status = req.extensions().get::<RateLimitStatus>().unwrap();
@@ -116,20 +113,20 @@ async fn shadow_mode_waits_for_nobody() {
     queue.at(ms(100)).await;
     let shadow = layer.shadow().layer(status);
     for would_be_refused in [false, true] {
-        let response = response_at_once(&shadow, 0).await.unwrap();
-        let told = format!("{:?}", response.body());
-        assert!(told.contains(&would_be_refused.to_string()), "{told}");
+        let response = immediate_response(&shadow, 0).await.unwrap();
+        let is_shadowed = format!("{:?}", response.body());
+        assert!(is_shadowed.contains(&would_be_refused.to_string()), "{is_shadowed}");
     }
 }
 
 #[test]
 fn a_layer_that_could_never_wait_says_so_when_it_is_built() {
-    let told = catch_unwind(|| RateLimitLayer::new(BUDGET, key::global()).wait_up_to(SECOND)).unwrap_err();
-    let told = told.downcast_ref::<String>().unwrap();
+    let message = catch_unwind(|| RateLimitLayer::new(BUDGET, key::global()).wait_up_to(SECOND)).unwrap_err();
+    let message = message.downcast_ref::<String>().unwrap();
     for part in ["budget", ".max_reserved(tokens)", ".unlimited_reservations()"] {
-        assert!(told.contains(part), "{told:?} does not say {part:?}");
+        assert!(message.contains(part), "expected {part:?} in {message:?}");
     }
-    // One rule of several is enough, and one tier.
+    // It is enough if one rule or one tier allows reservations.
     let _ = RateLimitLayer::new(BUDGET, key::global()).and(SEARCH, key::global()).wait_up_to(SECOND);
     let tier = BUDGET.tier("patient", Quota::fixed_window(3, MINUTE).max_reserved(3));
     let _ = RateLimitLayer::new(tier, key::global()).wait_up_to(SECOND);
