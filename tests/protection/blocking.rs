@@ -1,4 +1,4 @@
-//! Automatic blocking: who is counted, for how long, and what does not count.
+//! Automatic blocking: which denials count, what is blocked, and for how long.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use crate::client::{hello, serve};
 use crate::store::Store;
 use crate::support::now;
 
-/// Three denials within a minute, an hour.
+/// Three denials within a minute block for an hour.
 fn three(policies: &[&Policy]) -> AutoBlock {
     AutoBlock::new(policies.iter().copied()).threshold(3).within(MINUTE).block_for(HOUR)
 }
@@ -37,7 +37,7 @@ fn scene(rules: AutoBlock) -> Scene {
 }
 
 impl Scene {
-    /// One denial of a key under a policy that never has so much.
+    /// Denies `key` once, with a cost above the capacity.
     fn deny(&self, policy: &Policy, key: impl Into<Subject>) -> Reason {
         now(self.limiter.try_acquire(policy, key).cost(policy.quota().limit() + 1).send()).reason()
     }
@@ -62,14 +62,14 @@ async fn the_third_denial_blocks_key_and_address_and_the_second_does_not() {
         assert_eq!((status(&eve).await, scene.spy.last().0), (429, "quota_exceeded"));
     }
     assert_eq!((scene.limiter.stats().offenders, scene.limiter.stats().blocked), (2, 0));
-    // The one that counts is told its quota's time, the next the block's.
+    // `Retry-After` is the quota's for the third denial, the block's from then on.
     assert_eq!(client.send("GET", &eve).await.retry_after(), Some(60));
     let blocked = [("key".to_owned(), HOUR, 1), ("network 192.0.2.7/32".to_owned(), HOUR, 1)];
     assert_eq!(scene.spy.take_blocked(), blocked);
     assert_eq!((scene.limiter.stats().offenders, scene.limiter.stats().blocked), (2, 2));
     let asked = scene.store.asked();
     assert_eq!((client.send("GET", &eve).await.retry_after(), asked, scene.store.asked()), (Some(3600), 4, 0));
-    // By either of the two, and nobody else.
+    // The key or the address is enough; other callers pass.
     assert_eq!(status(&["x-user: eve"]).await, 429);
     assert_eq!(status(&["x-user: bob", "x-forwarded-for: 192.0.2.7"]).await, 429);
     assert_eq!(status(&["x-user: bob", "x-forwarded-for: 192.0.2.8"]).await, 200);
@@ -91,7 +91,7 @@ fn a_window_begins_with_a_denial_and_ends_to_the_microsecond() {
     }
 }
 
-/// The first window ran from the moment at which the clock began: it ended before it was over.
+/// Regression: the first window began with the clock, so it ended too early.
 #[test]
 fn the_first_window_begins_with_a_denial_and_not_with_the_clock() {
     let clock = ManualClock::at(tollgate::algorithm::Micros::new(1));
@@ -105,7 +105,7 @@ fn the_first_window_begins_with_a_denial_and_not_with_the_clock() {
     assert_eq!(deny(), Reason::Blocked);
 }
 
-/// It was the window of a denial from before the success.
+/// Regression: the window from before the success stayed in use.
 #[test]
 fn after_a_success_the_next_denial_begins_a_window() {
     let scene = scene(three(&[&ONE]).reset_on_success());
@@ -126,7 +126,7 @@ fn success_forgives_key_and_address_only_where_that_is_asked_for() {
         let ask = |cost| now(scene.limiter.try_acquire(&ONE, "eve").ip(ip("192.0.2.7")).cost(cost).send()).reason();
         ask(2);
         ask(2);
-        // Neither a check nor another policy's success is one.
+        // Checks and successes under other policies do not reset the count.
         assert!(now(scene.limiter.try_check(&ONE, "eve")).is_allowed());
         assert!(now(scene.limiter.try_limit(&API, "eve")).is_allowed());
         assert_eq!(ask(1), Reason::WithinQuota);
@@ -142,7 +142,7 @@ fn success_forgives_key_and_address_only_where_that_is_asked_for() {
     }
 }
 
-/// A charge of nothing is granted to anybody who is not in debt.
+/// A charge of 0 is allowed for every key that is not in debt.
 #[test]
 fn a_charge_of_nothing_is_no_success() {
     let scene = scene(three(&[&ONE]).reset_on_success());
@@ -153,7 +153,7 @@ fn a_charge_of_nothing_is_no_success() {
     assert_eq!(scene.reason(&ONE, "eve"), Reason::Blocked);
 }
 
-/// Two denials each of ever other callers pushed out whoever was blocked and kept quiet.
+/// Regression: other keys with two denials each evicted blocked keys that sent no requests.
 #[test]
 fn a_block_that_is_kept_outlasts_a_flood_of_callers_who_are_denied_a_few_times() {
     let clock = ManualClock::new();
@@ -183,7 +183,7 @@ fn tries_while_blocked_neither_lengthen_nor_renew_a_block() {
     scene.clock.advance(HOUR - US);
     assert_eq!(scene.deny(&ONE, "eve"), Reason::Blocked);
     scene.clock.advance(US);
-    // Two more are two, not a hundred and three.
+    // Denials while blocked did not count: the next block takes three new ones.
     for _ in 0..3 {
         assert_eq!(scene.deny(&ONE, "eve"), Reason::CostTooLarge);
     }
@@ -284,13 +284,13 @@ fn a_charge_that_would_have_fitted_does_not_count_nor_one_of_another_policy() {
         assert_eq!(decisions.get(0).unwrap().reason(), Reason::RefusedElsewhere);
     }
     assert_eq!(scene.limiter.stats().offenders, 0);
-    // Blocked under the policies that count, and not under others.
+    // The block applies under the policies that count...
     for _ in 0..3 {
         scene.deny(&API, "eve");
     }
     assert_eq!(scene.reason(&API, "eve"), Reason::Blocked);
     assert_eq!(scene.reason(&ONE, "eve"), Reason::WithinQuota);
-    // In one call with one of those, it is.
+    // ...and to every charge of a call that includes one of them.
     let decisions = now(scene.limiter.try_limit_all([Charge::new(&ONE, "eve"), Charge::new(&API, "eve")]));
     assert!(decisions.iter().all(|decision| decision.reason() == Reason::Blocked));
 }
@@ -314,7 +314,7 @@ fn several_rules_in_one_request_count_once_for_each_key() {
     assert_eq!(call(), Reason::Blocked);
 }
 
-/// A key that says "anonymous" was counted like anybody's own.
+/// Regression: `Key::anonymous()` was counted like a caller's own key.
 #[test]
 fn those_who_share_a_key_are_never_blocked_by_it() {
     let scene = scene(three(&[&ONE]));
@@ -324,7 +324,7 @@ fn those_who_share_a_key_are_never_blocked_by_it() {
         }
     }
     assert_eq!(scene.limiter.stats().offenders, 0);
-    // But their addresses are.
+    // Their addresses are counted.
     for _ in 0..3 {
         drop(now(scene.limiter.try_acquire(&ONE, Subject::anonymous()).ip(ip("192.0.2.7")).cost(2).send()));
     }
@@ -351,7 +351,6 @@ async fn denials_of_turns_count_and_turns_that_are_given_back_do_not() {
     let queue = Policy::new("queue", Quota::token_bucket(1, SECOND).max_reserved(2));
     let scene = scene(three(&[&queue]));
     for _ in 0..10 {
-        // Taken, and given back.
         now(now(scene.limiter.acquire(&queue, "ada").reserve()).cancel());
         drop(scene.limiter.acquire(&queue, "ada").wait_up_to(SECOND));
         let usage = now(scene.limiter.acquire(&queue, "ada").hold()).into_receipt();
@@ -420,10 +419,10 @@ fn one_who_was_let_go_begins_anew() {
     }
 }
 
-/// Puts whoever is blocked on a deny list, for good.
-struct Forever(DenyList);
+/// Adds each blocked signal to a deny list.
+struct DenyListAppender(DenyList);
 
-impl Observer for Forever {
+impl Observer for DenyListAppender {
     fn decided(&self, _observed: &Decided<'_>) {}
 
     fn blocked(&self, blocked: &Blocked<'_>) {
@@ -431,14 +430,14 @@ impl Observer for Forever {
     }
 }
 
-/// The rule that stood for the user agent `*` was the pattern `*`: whoever sent it had everybody denied.
+/// Regression: blocking the user agent `*` made the pattern `*`, which denied every caller.
 #[test]
 fn a_user_agent_with_an_asterisk_stands_for_itself() {
     let list = DenyList::new();
     let limiter = RateLimiter::builder(Store::near(&ManualClock::new()))
         .deny_list(&list)
         .auto_block(three(&[&ONE]).without_keys().without_ips().user_agents())
-        .observer(Forever(list.clone()))
+        .observer(DenyListAppender(list.clone()))
         .build();
     for agent in ["*", "Mozilla*"] {
         for _ in 0..3 {

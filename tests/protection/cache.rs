@@ -1,4 +1,4 @@
-//! The block cache: what a denied key costs, and what is still asked.
+//! The block cache: how often a denied key reaches the backend.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,12 @@ fn far() -> (RateLimiter, Arc<Store>, ManualClock) {
     (RateLimiter::new(Arc::clone(&store)), store, clock)
 }
 
-/// Also of a call that is still to be sent.
+/// [`crate::support::now`] for anything that becomes a future.
 fn now<T, E: std::fmt::Debug>(future: impl std::future::IntoFuture<Output = Result<T, E>>) -> T {
     crate::support::now(future.into_future())
 }
 
-/// The answer, which is there at once.
+/// The output of a future that is ready immediately.
 fn ready<T>(future: impl IntoFuture<Output = T>) -> T {
     crate::support::now(async { Ok::<_, std::convert::Infallible>(future.await) })
 }
@@ -40,10 +40,10 @@ fn a_denied_key_costs_one_question_a_second_and_one_at_the_time_at_which_it_may_
         assert_eq!(store.asked(), 1);
         for _ in 0..50 {
             let denied = now(limiter.try_limit(&policy, "eve"));
-            assert_eq!(store.asked(), 0, "{quota}: it was exhausted, which is known");
+            assert_eq!(store.asked(), 0, "{quota}: the exhausted row is remembered");
             assert_eq!((denied.reason(), denied.decided_by().as_str()), (Reason::QuotaExceeded, "block_cache"));
             let retry = denied.retry_after().unwrap();
-            // Ten thousand tries in between, the last one a microsecond too early.
+            // Many tries in between, the last one a microsecond too early.
             for i in 1..=200 {
                 clock.advance(retry / 200 * u32::from(i < 200));
                 assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
@@ -52,16 +52,16 @@ fn a_denied_key_costs_one_question_a_second_and_one_at_the_time_at_which_it_may_
             clock.advance(left - US);
             assert_eq!(now(limiter.try_limit(&policy, "eve")).retry_after(), Some(US));
             let (asked, seconds) = (store.asked(), retry.as_secs() as usize);
-            assert!((seconds / 2..=seconds + 1).contains(&asked), "{quota}: {asked} questions in {retry:?}");
+            assert!((seconds / 2..=seconds + 1).contains(&asked), "{quota}: {asked} backend calls in {retry:?}");
             clock.advance(US);
-            // All that there is now is taken, in one question each.
+            // Each token that was refilled takes one backend call.
             let mut questions = 0;
             while now(limiter.try_limit(&policy, "eve")).is_allowed() {
                 questions += 1;
                 assert_eq!(store.asked(), 1);
             }
             assert!(questions >= 1);
-            // At the most the one that finds it empty.
+            // At most the call that finds the bucket empty.
             assert!(store.asked() <= 1);
         }
     }
@@ -79,7 +79,7 @@ fn point_13_a_denial_is_remembered_for_a_second_however_long_the_window_is() {
         drop(now(limiter.try_acquire(&policy, "eve").cost(10).send()));
         store.asked();
         for _ in 0..3 {
-            // Asking does not prolong it.
+            // Further calls do not extend the time.
             for _ in 0..10 {
                 assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
                 assert_eq!(store.asked(), 0, "{quota}");
@@ -91,7 +91,7 @@ fn point_13_a_denial_is_remembered_for_a_second_however_long_the_window_is() {
     }
 }
 
-/// It took until the end of the window, 21 hours later: nothing that another process did was seen.
+/// Regression: tokens given back by another process were not seen until the end of the window.
 #[test]
 fn point_13_what_another_process_gives_back_is_admitted_a_second_later() {
     let slow = Policy::new("slow", Quota::token_bucket(1, DAY).capacity(1000));
@@ -135,16 +135,16 @@ fn what_would_fit_is_asked_whatever_else_was_denied() {
     drop(now(limiter.try_acquire(&API, "eve").cost(6).send()));
     assert!(!now(limiter.try_acquire(&API, "eve").cost(5).send()).is_allowed());
     assert_eq!(store.asked(), 2);
-    // Another of five is known to be denied, one of four is not.
+    // A cost of 5 is known to be denied, a cost of 4 is not.
     assert!(!now(limiter.try_acquire(&API, "eve").cost(5).send()).is_allowed());
     assert_eq!(store.asked(), 0);
     assert!(now(limiter.try_acquire(&API, "eve").cost(4).send()).is_allowed());
     assert_eq!(store.asked(), 1);
-    // What costs nothing shows that nothing is left, and the time after which something is.
+    // A cost of 0 reads the remaining tokens through the cache.
     assert_eq!(now(limiter.remaining(&API, "eve")), 0);
     clock.advance(6 * SECOND);
     assert_eq!(now(limiter.remaining(&API, "eve")), 1);
-    // Other keys and policies are not this one.
+    // Other keys and policies are unaffected.
     store.asked();
     assert!(now(limiter.try_limit(&API, "bob")).is_allowed());
     assert!(now(limiter.try_limit(&QUEUE, "eve")).is_allowed());
@@ -175,7 +175,7 @@ fn a_call_of_several_charges_is_denied_by_what_is_known_of_all_of_them() {
     let charges = || [Charge::new(&API, "ada"), Charge::new(&other, "eve").cost(2)];
     drop(now(limiter.try_acquire(&other, "eve").cost(4).send()));
     store.asked();
-    // Nothing is known of the first, so it is asked; then both are known.
+    // The first call reads the unknown row of `ada`; then both rows are known.
     for questions in [1, 0, 0] {
         let decisions = now(limiter.try_limit_all(charges()));
         let reasons: Vec<_> = decisions.iter().map(|decision| decision.reason()).collect();
@@ -183,7 +183,7 @@ fn a_call_of_several_charges_is_denied_by_what_is_known_of_all_of_them() {
         assert_eq!((decisions.get(0).unwrap().remaining(), decisions.retry_after()), (10, Some(HOUR / 5)));
         assert_eq!(store.asked(), questions);
     }
-    // Two charges on one row are the backend's to add up.
+    // Two charges of one row always go to the backend, which adds them up.
     let twice = || [Charge::new(&other, "eve"), Charge::new(&other, "eve")];
     for _ in 0..3 {
         assert!(!now(limiter.try_limit_all(twice())).is_allowed());
@@ -198,7 +198,7 @@ fn what_is_given_back_reset_or_changed_here_is_seen_at_once() {
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
         store.asked();
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
-        assert_eq!(store.asked(), 0, "known");
+        assert_eq!(store.asked(), 0, "the denial is remembered");
     };
     let usage = now(limiter.acquire(&API, "eve").cost(10).hold()).into_receipt();
     denied();
@@ -224,23 +224,23 @@ fn what_is_given_back_reset_or_changed_here_is_seen_at_once() {
     assert!(now(limiter.try_limit(&QUEUE, "eve")).is_allowed());
 }
 
-/// A row that one tier's denial showed was taken for the other tier's, to which it is clear, or paid back, at another time.
+/// Regression: a row learned under one tier's quota was used for another tier, whose refill time differs.
 #[test]
 fn a_row_that_another_tier_saw_is_asked_for() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND / 2)).tier("pro", Quota::token_bucket(200, SECOND / 2));
     let (limiter, _store, clock) = far();
-    // From a whole second on a row is clear, so everything is paid back at one.
+    // Start at half a second, so that the quotas are refilled at a whole second.
     clock.advance(SECOND / 2);
     let pro = || Subject::new("eve").tier("pro");
     now(limiter.acquire(&api, pro()).cost(200).hold()).into_receipt();
     assert!(!now(limiter.try_limit(&api, pro())).is_allowed());
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
-    // Of 6 in half a second 200 would be paid back in 17 seconds; of 200 they are in half a second.
+    // 200 tokens take 17 seconds to refill at the rate of 6, half a second at the rate of 200.
     clock.advance(SECOND / 2);
     assert!(now(limiter.try_acquire(&api, "eve").cost(6).send()).is_allowed());
 }
 
-/// It went on to deny: the spending of the other tier had paid the row back at its own pace.
+/// Regression: the cache denied on, although a charge under the other tier had refilled the row at that tier's rate.
 #[test]
 fn spending_under_another_tier_is_learnt_where_a_row_is_known() {
     let api = Policy::new("api", Quota::token_bucket(6, 3 * SECOND)).tier("pro", Quota::token_bucket(200, 3 * SECOND));
@@ -252,7 +252,7 @@ fn spending_under_another_tier_is_learnt_where_a_row_is_known() {
     assert!(now(limiter.try_acquire(&api, "eve").cost(5).send()).is_allowed());
 }
 
-/// The true cost of a charge under another tier is added to the row, which stays this tier's.
+/// A settlement under another tier adds to the row, which keeps this tier's quota.
 #[test]
 fn a_higher_true_cost_under_another_tier_is_seen_at_once() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND)).tier("pro", Quota::token_bucket(200, SECOND));
@@ -261,20 +261,20 @@ fn a_higher_true_cost_under_another_tier_is_seen_at_once() {
     drop(now(limiter.try_acquire(&api, "eve").cost(5).send()));
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     now(usage.settle(2));
-    // A sixth of a second for the token that was missing, and as much for the one that came on top.
+    // A sixth of a second for the missing token, and another for the one that the settlement added.
     clock.advance(SECOND / 6 + US);
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     clock.advance(SECOND / 6 + US);
     assert!(now(limiter.try_limit(&api, "eve")).is_allowed());
 }
 
-/// Near the end of a window a turn through several is soon enough, at the start of the next it is not: by the latest
-/// time that it could be, it was denied; and by the earliest, granted, without a charge.
+/// Near the end of a window a reservation over several windows is soon enough; at the start of the next it is not.
+/// Regression: the cache decided that by its bounds on the time, and granted a reservation without a charge.
 #[test]
 fn turns_that_come_and_go_are_asked_for() {
     let policy = Policy::new("bulk", Quota::fixed_window(1, MS * 600).start(Duration::ZERO).unlimited_reservations());
     let (limiter, store, clock) = far();
-    // Two tokens take the next window's too.
+    // Two tokens need the next window as well.
     let ask = || {
         ready(async { limiter.acquire(&policy, "eve").cost(2).reserve_within(MS * 10).await }).map(|held| {
             let decided_by = held.decisions().get(0).map(|decision| decision.decided_by());
@@ -289,7 +289,7 @@ fn turns_that_come_and_go_are_asked_for() {
     assert_eq!(ask().unwrap(), Some(tollgate::policy::DecidedBy::Backend));
 }
 
-/// Each block emptied the cache: who has many keys blocked keeps it empty.
+/// Regression: each manual block emptied the cache.
 #[test]
 fn a_block_leaves_what_is_known() {
     let (limiter, store, _clock) = far();
@@ -310,12 +310,12 @@ fn whoever_comes_back_when_they_are_told_is_not_too_early_and_hardly_too_late() 
     drop(now(limiter.try_acquire(&policy, "eve").cost(10).send()));
     let retry = now(limiter.try_limit(&policy, "eve")).retry_after().unwrap();
     assert_eq!(store.asked(), 1);
-    // It was decided 50 milliseconds ago; as far as is known, it may have been just now.
+    // The decision is 50 ms old, but the limiter cannot know that.
     assert_eq!(retry, MS * 500);
     clock.advance(retry - there - back - US);
     assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
     assert_eq!(store.asked(), 0);
-    // From here on it may be there already.
+    // From now on the token may have been refilled.
     clock.advance(US);
     store.set_trip(Duration::ZERO, Duration::ZERO);
     assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());

@@ -1,4 +1,4 @@
-//! Deny lists over HTTP: each kind of rule, edited while in use, and the backend left in peace.
+//! Deny lists over HTTP: each kind of rule, edits while in use, and no backend calls.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::app::{API, Spy, behind, ip};
 use crate::store::Store;
 use crate::support::now;
 
-/// Each kind of rule, a request that it denies and one that is just beside it.
+/// Each kind of rule, the headers of a request that it denies, and of one that it barely does not.
 fn kinds() -> Vec<(DenyRule, Vec<&'static str>, Vec<&'static str>)> {
     let network = |text: &str| DenyRule::network(text).unwrap();
     let agent = |text: &str| DenyRule::user_agent(text).unwrap();
@@ -40,7 +40,7 @@ fn kinds() -> Vec<(DenyRule, Vec<&'static str>, Vec<&'static str>)> {
             vec!["user-agent: Mozilla/5.0 GPTBot/1.1 y"],
         ),
         (DenyRule::country("kp").unwrap(), vec!["cf-ipcountry: KP"], vec!["cf-ipcountry: KR"]),
-        // The proxy writes behind whatever the client wrote.
+        // The last value counts: the proxy appends to what the client sent.
         (
             DenyRule::country("KP").unwrap(),
             vec!["cf-ipcountry: DE", "cf-ipcountry: kp"],
@@ -63,7 +63,6 @@ async fn each_kind_of_rule_denies_its_own_and_nobody_else_from_when_it_is_there_
         assert_eq!((status(&denied).await, store.asked()), (429, 0), "{rule}");
         assert_eq!(spy.last(), ("deny_list", Some(rule.to_string())));
         assert_eq!((status(&beside).await, store.asked(), spy.last()), (200, 1, ("within_quota", None)), "{rule}");
-        // However long it takes.
         clock.advance(365 * tollgate::DAY);
         assert_eq!((status(&denied).await, store.asked()), (429, 0));
 

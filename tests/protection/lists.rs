@@ -1,4 +1,4 @@
-//! Lists of what was changed at run time: quotas that were set, and blocks.
+//! Lists of changes made at run time: set quotas and blocks.
 
 use tollgate::{
     HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, SECOND, Subject,
@@ -17,7 +17,7 @@ fn limiter(auto: AutoBlock) -> (RateLimiter, ManualClock) {
     (RateLimiter::builder(backend).auto_block(auto).build(), clock)
 }
 
-/// Rule, age, time left, times, and whether it was made by hand; in the order of the rules.
+/// The rule, age, time left, number of blocks, and whether it is manual, of each block, sorted.
 fn shown(limiter: &RateLimiter) -> Vec<(String, Option<u64>, u64, u32, bool)> {
     let show = |block: Block| {
         let rule = block.rule.map_or_else(|| "-".to_owned(), |rule| rule.to_string());
@@ -65,7 +65,7 @@ fn point_14_blocks_are_listed_until_they_end_whoever_made_them() {
     now(limiter.block(Signal::label("asn", "64496"), HOUR));
     now(limiter.block(Signal::user_agent("curl/8.5.0"), SECOND));
     clock.advance(SECOND);
-    // One charge and two denials: the key and the address earn a block.
+    // One charge and two denials block the key and the address.
     for _ in 0..3 {
         drop(now(limiter.try_acquire(&LOGIN, "mallory").ip(ip("198.51.100.9")).send()));
     }
@@ -73,17 +73,17 @@ fn point_14_blocks_are_listed_until_they_end_whoever_made_them() {
     let network = |text: &str| format!("network {text}");
     let by_hand =
         [("asn \"64496\"".to_owned(), Some(11), 3589, 0, true), (network("192.0.2.7/32"), Some(11), 3589, 0, true)];
-    let earned = [
-        ("-".to_owned(), Some(10), 50, 1, false), // of a key, only its digest
+    let automatic = [
+        ("-".to_owned(), Some(10), 50, 1, false), // a key has only a digest
         (network("198.51.100.9/32"), Some(10), 50, 1, false),
     ];
-    let [key, address] = earned.clone();
+    let [key, address] = automatic.clone();
     let [label, other] = by_hand.clone();
     assert_eq!(shown(&limiter), [key, label, other, address]);
     let mallory = limiter.digest(Subject::new("mallory").key());
     assert!(limiter.blocks().iter().any(|block| block.digest == mallory));
 
-    // A block that was lifted, or has ended, is listed no longer.
+    // Blocks that were lifted or have ended are not listed.
     now(limiter.unblock(Signal::ip(ip("198.51.100.9"))));
     clock.advance(50 * SECOND);
     assert_eq!(shown(&limiter).len(), 2);
@@ -104,7 +104,7 @@ fn point_14_a_list_of_blocks_shows_no_key_and_keeps_no_text_longer_than_a_rule()
     let text = format!("{blocks:?}");
     assert!(blocks.iter().all(|block| block.rule.is_none()), "{text}");
     assert!(!text.contains("hunter2"), "{text}");
-    // As long as a rule may be.
+    // The longest text that a rule may have.
     now(limiter.block(Signal::user_agent("x".repeat(256)), HOUR));
     assert_eq!(limiter.blocks().iter().filter(|block| block.rule.is_some()).count(), 1);
 }
