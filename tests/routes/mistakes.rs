@@ -276,7 +276,7 @@ fn point_7_a_quota_too_small_for_a_fixed_cost_is_an_error_for_every_tier_when_th
         assert_eq!(panic_of(|| hello().layer(layer)), text);
     }
     let own = panic_of(|| hello().layer(RateLimitLayer::new(policy("api", 5), user).fixed_cost(10)));
-    assert!(own.starts_with("tollgate: policy \"api\": every request costs 10, and the quota 5/min"), "{suffix}");
+    assert!(own.starts_with("tollgate: policy \"api\": every request costs 10, and the quota 5/min"), "{own}");
 
     // Costs that fit, including one set on a rule.
     let _ = hello().layer(RateLimitLayer::new(free(10), user).fixed_cost(10));
