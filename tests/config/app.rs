@@ -24,7 +24,6 @@ pub(crate) fn toml(text: &str) -> Config {
     parse("limits.toml", text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A limiter of `config` on the memory backend, and its clock.
 pub(crate) fn limiter(config: &Config) -> (RateLimiter, ManualClock) {
     let clock = ManualClock::new();
     (config.limiter(MemoryBackend::builder().clock(clock.clone()).build()).build(), clock)

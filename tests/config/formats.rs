@@ -108,7 +108,6 @@ fn all() -> [Config; 3] {
         .map(|(name, text)| parse(name, text).unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// The name, the quota and the tiers of a policy.
 fn parts(policy: &Policy) -> (String, Quota, Vec<(String, Quota)>) {
     let tiers = policy.tiers().map(|(tier, quota)| (tier.to_owned(), *quota)).collect();
     (policy.name().to_string(), *policy.quota(), tiers)

@@ -9,7 +9,6 @@ use tollgate::{Quota, config::ConfigError};
 
 use crate::app::parse;
 
-/// Reads `quota` as part of a configuration.
 fn read(quota: &Value) -> Result<Quota, ConfigError> {
     let text = json!({ "policies": { "p": { "quota": quota } } }).to_string();
     parse("limits.json", &text).map(|config| *config.policy("p").expect("a policy").quota())

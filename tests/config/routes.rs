@@ -92,7 +92,6 @@ async fn the_deny_list_and_the_blocks_of_the_file_keep_callers_out() {
     for lines in [["x-country: kp"], ["x-user: mallory"], ["user-agent: SomeBot/1"]] {
         assert_eq!(call(&app, "GET /todos", &lines).await.status, 429, "{lines:?}");
     }
-    // Three denials cause a block, which outlasts the quota.
     for status in [200, 200, 429, 429, 429] {
         assert_eq!(call(&app, "GET /todos", &["x-user: ada"]).await.status, status);
     }

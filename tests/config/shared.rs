@@ -147,7 +147,6 @@ async fn a_board_that_is_away_leaves_the_deny_list_and_the_next_reload_goes_on()
     let backend = SharedBackend::new();
     let config = file(10, 20);
     let limiter = config.limiter(backend.clone()).build();
-    // The tier's quota is published, the policy's own is not.
     backend.channel.capacity.store(1, Ordering::Relaxed);
     let error = config.reload(&limiter, &file(30, 40)).await.unwrap_err();
     assert_eq!(error.kind(), ConfigErrorKind::Limiter);

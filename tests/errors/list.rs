@@ -21,7 +21,6 @@ impl List {
         writeln!(self.0, "# {title}\n").unwrap();
     }
 
-    /// Adds an error and its sources.
     #[track_caller]
     pub(crate) fn error<T>(&mut self, what: &str, result: Result<T, impl Error>) {
         let Err(error) = result else { panic!("{what}: expected an error") };
@@ -41,7 +40,6 @@ impl List {
         self.0.push('\n');
     }
 
-    /// Adds the message of a panic.
     #[track_caller]
     pub(crate) fn panic<T>(&mut self, what: &str, build: impl FnOnce() -> T) {
         let Err(panic) = catch_unwind(AssertUnwindSafe(build)) else { panic!("{what}: expected a panic") };

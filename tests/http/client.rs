@@ -12,13 +12,11 @@ use tower::ServiceExt;
 
 use crate::answer::Answer;
 
-/// A limiter on the memory backend, and its clock.
 pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     let clock = ManualClock::new();
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
 }
 
-/// The application behind the limits.
 pub(crate) fn hello() -> Router {
     Router::new().route("/", any(|| async { "hello" }))
 }

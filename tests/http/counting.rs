@@ -43,7 +43,6 @@ async fn every_method_is_counted_alike() {
         let answer = client.send(method, &[]).await;
         assert_eq!((*method, answer.status, answer.limits()[0].1), (*method, 200, remaining));
     }
-    // Headers do not change the method.
     client.send("POST", &["x-http-method-override: OPTIONS"]).await;
     client.send("OPTIONS", &["origin: https://example.com", "access-control-request-method: GET"]).await;
     for method in ["GET", "HEAD", "OPTIONS", "BREW"] {

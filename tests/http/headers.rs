@@ -47,7 +47,6 @@ async fn a_denial_is_a_problem_that_no_cache_keeps() {
     assert_eq!((&refused.policies()[0].0[..], &refused.limits()[0].0[..]), (name, name));
     assert!(!refused.headers.contains_key("transfer-encoding"));
 
-    // HEAD has the same headers without the body.
     let head = client.send("HEAD", &[]).await;
     assert_eq!((head.status, head.retry_after(), head.limits()), (429, Some(60), refused.limits()));
     assert_eq!((head.headers.get(CONTENT_LENGTH), head.body.len()), (refused.headers.get(CONTENT_LENGTH), 0));

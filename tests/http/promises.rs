@@ -42,7 +42,7 @@ proptest! {
                     continue;
                 }
             };
-            // Time time_left in the year 2255; windows are cut off there.
+            // Time ends in the year 2255; windows are cut off there.
             let time_left = Micros::MAX.since(clock.now());
             if policies.iter().any(|policy| 4 * policy.quota().window() > time_left) {
                 continue;
@@ -93,7 +93,6 @@ fn app(policies: &[Policy], clock: &ManualClock) -> Router {
     hello().layer(layer.cost(cost).limiter(&limiter))
 }
 
-/// Any valid quota, including small and extreme ones.
 fn quota() -> impl Strategy<Value = Quota> {
     let up_to = |few: u64, many: u64, max: u64| prop_oneof![4 => 1..=few, 2 => 1..=many, 1 => 1..=max, 1 => Just(max)];
     let tokens = || up_to(20, 1_000_000, Quota::MAX_TOKENS);

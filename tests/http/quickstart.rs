@@ -39,7 +39,6 @@ fn a_port_that_is_taken_is_named_and_what_to_set() {
 struct Example(Child);
 
 impl Example {
-    /// Starts the example on a free port and returns the URL that it prints.
     fn start() -> (Example, String) {
         let mut child = command().env("PORT", "0").stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());

@@ -17,7 +17,6 @@ use crate::log::Log;
 static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE).max_reserved(10));
 static CALLS: Policy = Policy::new("calls", Quota::token_bucket(10, MINUTE));
 
-/// Records settlements and resets.
 #[derive(Clone, Default)]
 struct EventLog(Arc<Mutex<Vec<String>>>);
 
@@ -41,7 +40,6 @@ impl Observer for EventLog {
     }
 }
 
-/// Every kind of settlement, and two resets.
 async fn settle_and_reset(limiter: &RateLimiter) -> Result<(), LimitError> {
     let hold = |cost| limiter.acquire(&API, "ada").cost(cost).hold();
     let usage = hold(1).await?.into_receipt();

@@ -46,7 +46,6 @@ fn dashboard() -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Each query and its legend.
 fn queries() -> Vec<(String, String)> {
     let dashboard = dashboard();
     let text = |value: &Value| value.as_str().expect("a string").to_owned();
@@ -64,7 +63,6 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// The metric in a query.
 fn metric(query: &str) -> &str {
     let all: Vec<_> = words(query).filter(|word| word.starts_with("tollgate")).collect();
     assert_eq!(all.len(), 1, "{query}");

@@ -10,11 +10,9 @@ pub(crate) fn builder() -> PrometheusBuilder {
     PrometheusBuilder::new().set_buckets_for_metric(duration, &names::DURATION_BUCKETS).unwrap()
 }
 
-/// A page of `/metrics`.
 #[derive(Debug)]
 pub(crate) struct Page(pub(crate) Vec<Series>);
 
-/// A line of a page.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Series {
     pub(crate) name: String,

@@ -123,7 +123,6 @@ async fn what_is_counted_is_what_the_clients_saw() {
     let all = (CLIENTS * REQUESTS) as u64;
     assert_eq!((decided(&page, "load", "allowed"), decided(&page, "load", "denied")), (allowed, denied));
     assert_eq!(allowed + denied, all);
-    // In shadow mode, denied requests passed.
     let shadow = ["allowed", "denied"].map(|outcome| decided(&page, "load-shadow", outcome));
     assert!(shadow[0] >= 50 * CLIENTS as u64 && shadow[1] > 0 && shadow[0] + shadow[1] == all, "{shadow:?}");
     assert_eq!(page.sum(names::DECISIONS, &[("policy", "load-shadow"), ("enforced", "false")]), Some(all as f64));

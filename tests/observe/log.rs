@@ -28,7 +28,6 @@ impl Log {
         Log { level, lines: Arc::default() }
     }
 
-    /// Subscribes on this thread.
     pub(crate) fn subscribe(&self) -> DefaultGuard {
         tracing::dispatcher::set_default(&Dispatch::new(self.clone()))
     }
@@ -38,7 +37,6 @@ impl Log {
         std::mem::take(&mut *self.lines.lock().unwrap())
     }
 
-    /// Takes all events and returns those of this name.
     pub(crate) fn named(&self, name: &str) -> Vec<Line> {
         self.take().into_iter().filter(|line| line.head.ends_with(&format!(" {name}"))).collect()
     }
@@ -49,7 +47,6 @@ impl Line {
         self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_str())
     }
 
-    /// The number of events that were suppressed before this one.
     pub(crate) fn suppressed(&self) -> u64 {
         self.field("suppressed").expect("a `suppressed` field").parse().unwrap()
     }

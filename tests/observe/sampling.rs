@@ -36,7 +36,6 @@ async fn of_denials_ten_a_second_are_logged_and_the_next_tells_how_many_were_not
     clock.advance(SECOND * 999 / 1000);
     deny(&ONE, 3).await;
     assert_eq!(suppressed(&log, "denied"), [0; 0]);
-    // Each policy is sampled separately.
     deny(&OTHER, 11).await;
     assert_eq!(suppressed(&log, "denied"), [0; 10]);
     clock.advance(SECOND / 1000);
@@ -104,7 +103,6 @@ async fn policies_beyond_the_bound_are_sampled_together() {
     let log = Log::new(Level::INFO);
     let _subscribed = log.subscribe();
     for number in 0..2000 {
-        // Like a program with a policy per customer.
         let policy = Policy::try_new(format!("customer-{number}"), Quota::token_bucket(1, HOUR)).unwrap();
         drop(limiter.try_acquire(&policy, 7).cost(2).await.unwrap());
     }
@@ -141,7 +139,6 @@ fn under_eight_threads_exactly_so_many_are_logged_and_none_is_forgotten() {
 
 #[test]
 fn threads_at_the_turn_of_a_second_do_not_begin_it_anew() {
-    // A clock that alternates between two seconds.
     #[derive(Debug)]
     struct AlternatingClock(Arc<AtomicUsize>);
     impl Clock for AlternatingClock {

@@ -60,7 +60,6 @@ async fn each_charge_of_a_call_is_told_once_in_its_order_to_each_observer_in_the
             "2: login allowed backend 1"
         ]
     );
-    // The second charge is denied, so the first is, too.
     drop(limiter.try_limit_all(charges()).await.unwrap());
     assert_eq!(
         one.take(),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tollgate::protection::{DenyList, DenyRule, Signals};
 
-/// The shortest_look_up of 200 look-ups of a user agent that matches none of the patterns.
+/// The shortest of 200 look-ups of a user agent that matches none of the patterns.
 fn shortest_look_up(patterns: usize, agent: &str) -> Duration {
     let rules = (0..patterns).map(|i| DenyRule::user_agent(&format!("*bad-bot-{i}/*")).unwrap());
     let list = DenyList::from_iter(rules);

@@ -18,7 +18,6 @@ pub(crate) static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUT
 /// A policy of one token. A cost of 2 never fits, so its denial stores no row.
 pub(crate) static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
-/// The caller named by `x-user`; anonymous without that header.
 pub(crate) fn user(req: &Parts) -> Subject {
     let user = req.headers.get("x-user").and_then(|value| value.to_str().ok());
     user.map_or(Subject::anonymous(), Subject::new)
@@ -43,7 +42,6 @@ pub(crate) fn ip(text: &str) -> IpAddr {
 /// Records the events that an observer receives.
 #[derive(Default)]
 pub(crate) struct Spy {
-    /// The reason and the rule of each decision.
     pub(crate) decided: Mutex<Vec<(&'static str, Option<String>)>>,
     /// The rule, the duration and the number of consecutive blocks.
     pub(crate) blocked: Mutex<Vec<(String, Duration, u32)>>,

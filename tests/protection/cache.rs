@@ -15,7 +15,7 @@ const MS: Duration = Duration::from_millis(1);
 
 static QUEUE: Policy = Policy::new("queue", Quota::token_bucket(1, SECOND).max_reserved(3));
 
-fn far() -> (RateLimiter, Arc<Store>, ManualClock) {
+fn remote_limiter() -> (RateLimiter, Arc<Store>, ManualClock) {
     let clock = ManualClock::new();
     let store = Store::far(&clock);
     (RateLimiter::new(Arc::clone(&store)), store, clock)
@@ -35,7 +35,7 @@ fn ready<T>(future: impl IntoFuture<Output = T>) -> T {
 fn a_denied_key_costs_one_question_a_second_and_one_at_the_time_at_which_it_may_come_back() {
     for quota in [Quota::token_bucket(10, MINUTE), Quota::fixed_window(10, MINUTE), Quota::sliding_window(10, MINUTE)] {
         let policy = Policy::new("hot", quota);
-        let (limiter, store, clock) = far();
+        let (limiter, store, clock) = remote_limiter();
         drop(now(limiter.try_acquire(&policy, "eve").cost(10).send()));
         assert_eq!(store.asked(), 1);
         for _ in 0..50 {
@@ -55,13 +55,12 @@ fn a_denied_key_costs_one_question_a_second_and_one_at_the_time_at_which_it_may_
             assert!((seconds / 2..=seconds + 1).contains(&asked), "{quota}: {asked} backend calls in {retry:?}");
             clock.advance(US);
             // Each token that was refilled takes one backend call.
-            let mut questions = 0;
+            let mut calls = 0;
             while now(limiter.try_limit(&policy, "eve")).is_allowed() {
-                questions += 1;
+                calls += 1;
                 assert_eq!(store.asked(), 1);
             }
-            assert!(questions >= 1);
-            // At most the call that finds the bucket empty.
+            assert!(calls >= 1);
             assert!(store.asked() <= 1);
         }
     }
@@ -75,11 +74,10 @@ fn point_13_a_denial_is_remembered_for_a_second_however_long_the_window_is() {
         Quota::sliding_window(10, DAY),
     ] {
         let policy = Policy::new("slow", quota);
-        let (limiter, store, clock) = far();
+        let (limiter, store, clock) = remote_limiter();
         drop(now(limiter.try_acquire(&policy, "eve").cost(10).send()));
         store.asked();
         for _ in 0..3 {
-            // Further calls do not extend the time.
             for _ in 0..10 {
                 assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
                 assert_eq!(store.asked(), 0, "{quota}");
@@ -101,14 +99,14 @@ fn point_13_what_another_process_gives_back_is_admitted_a_second_later() {
         |_, _, usage| assert!(now(usage.reset())),
         |other, policy, _| drop(other.reset(policy, "eve")),
     ];
-    for gives_back in cases {
+    for give_back in cases {
         let clock = ManualClock::new();
         let store = Store::far(&clock);
         let limiter = || RateLimiter::builder(Arc::clone(&store)).secret(Secret::new([7; 16])).build();
         let (one, other) = (limiter(), limiter());
         let usage = now(other.acquire(&slow, "eve").cost(1000).hold()).into_receipt();
         assert!(!now(one.try_limit(&slow, "eve")).is_allowed());
-        gives_back(&other, &slow, usage);
+        give_back(&other, &slow, usage);
         clock.advance(SECOND - US);
         assert_eq!(now(one.try_limit(&slow, "eve")).decided_by(), DecidedBy::BlockCache);
         clock.advance(US);
@@ -131,20 +129,17 @@ fn a_backend_in_this_process_and_a_cache_of_nothing_are_asked_each_time() {
 
 #[test]
 fn what_would_fit_is_asked_whatever_else_was_denied() {
-    let (limiter, store, clock) = far();
+    let (limiter, store, clock) = remote_limiter();
     drop(now(limiter.try_acquire(&API, "eve").cost(6).send()));
     assert!(!now(limiter.try_acquire(&API, "eve").cost(5).send()).is_allowed());
     assert_eq!(store.asked(), 2);
-    // A cost of 5 is known to be denied, a cost of 4 is not.
     assert!(!now(limiter.try_acquire(&API, "eve").cost(5).send()).is_allowed());
     assert_eq!(store.asked(), 0);
     assert!(now(limiter.try_acquire(&API, "eve").cost(4).send()).is_allowed());
     assert_eq!(store.asked(), 1);
-    // A cost of 0 reads the remaining tokens through the cache.
     assert_eq!(now(limiter.remaining(&API, "eve")), 0);
     clock.advance(6 * SECOND);
     assert_eq!(now(limiter.remaining(&API, "eve")), 1);
-    // Other keys and policies are unaffected.
     store.asked();
     assert!(now(limiter.try_limit(&API, "bob")).is_allowed());
     assert!(now(limiter.try_limit(&QUEUE, "eve")).is_allowed());
@@ -153,14 +148,14 @@ fn what_would_fit_is_asked_whatever_else_was_denied() {
 
 #[test]
 fn a_turn_that_would_be_granted_is_asked_for() {
-    let (limiter, store, _clock) = far();
+    let (limiter, store, _clock) = remote_limiter();
     drop(now(limiter.try_limit(&QUEUE, "eve")));
     assert!(!now(limiter.try_limit(&QUEUE, "eve")).is_allowed());
     assert_eq!(store.asked(), 1);
     for seconds in 1..=3 {
-        let turn = now(limiter.acquire(&QUEUE, "eve").reserve_within(3 * SECOND));
-        assert_eq!(turn.delay(), seconds * SECOND);
-        turn.into_receipt();
+        let reservation = now(limiter.acquire(&QUEUE, "eve").reserve_within(3 * SECOND));
+        assert_eq!(reservation.delay(), seconds * SECOND);
+        reservation.into_receipt();
     }
     assert_eq!(store.asked(), 3);
     assert!(ready(limiter.acquire(&QUEUE, "eve").reserve()).is_err());
@@ -171,17 +166,17 @@ fn a_turn_that_would_be_granted_is_asked_for() {
 #[test]
 fn a_call_of_several_charges_is_denied_by_what_is_known_of_all_of_them() {
     let other = Policy::new("other", Quota::token_bucket(5, HOUR));
-    let (limiter, store, _clock) = far();
+    let (limiter, store, _clock) = remote_limiter();
     let charges = || [Charge::new(&API, "ada"), Charge::new(&other, "eve").cost(2)];
     drop(now(limiter.try_acquire(&other, "eve").cost(4).send()));
     store.asked();
     // The first call reads the unknown row of `ada`; then both rows are known.
-    for questions in [1, 0, 0] {
+    for calls in [1, 0, 0] {
         let decisions = now(limiter.try_limit_all(charges()));
         let reasons: Vec<_> = decisions.iter().map(|decision| decision.reason()).collect();
         assert_eq!(reasons, [Reason::RefusedElsewhere, Reason::QuotaExceeded]);
         assert_eq!((decisions.get(0).unwrap().remaining(), decisions.retry_after()), (10, Some(HOUR / 5)));
-        assert_eq!(store.asked(), questions);
+        assert_eq!(store.asked(), calls);
     }
     // Two charges of one row always go to the backend, which adds them up.
     let twice = || [Charge::new(&other, "eve"), Charge::new(&other, "eve")];
@@ -193,7 +188,7 @@ fn a_call_of_several_charges_is_denied_by_what_is_known_of_all_of_them() {
 
 #[test]
 fn what_is_given_back_reset_or_changed_here_is_seen_at_once() {
-    let (limiter, store, _clock) = far();
+    let (limiter, store, _clock) = remote_limiter();
     let denied = || {
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
         store.asked();
@@ -228,7 +223,7 @@ fn what_is_given_back_reset_or_changed_here_is_seen_at_once() {
 #[test]
 fn a_row_that_another_tier_saw_is_asked_for() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND / 2)).tier("pro", Quota::token_bucket(200, SECOND / 2));
-    let (limiter, _store, clock) = far();
+    let (limiter, _store, clock) = remote_limiter();
     // Start at half a second, so that the quotas are refilled at a whole second.
     clock.advance(SECOND / 2);
     let pro = || Subject::new("eve").tier("pro");
@@ -244,7 +239,7 @@ fn a_row_that_another_tier_saw_is_asked_for() {
 #[test]
 fn spending_under_another_tier_is_learnt_where_a_row_is_known() {
     let api = Policy::new("api", Quota::token_bucket(6, 3 * SECOND)).tier("pro", Quota::token_bucket(200, 3 * SECOND));
-    let (limiter, _store, clock) = far();
+    let (limiter, _store, clock) = remote_limiter();
     drop(now(limiter.try_acquire(&api, "eve").cost(6).send()));
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     clock.advance(3 * SECOND / 20);
@@ -256,7 +251,7 @@ fn spending_under_another_tier_is_learnt_where_a_row_is_known() {
 #[test]
 fn a_higher_true_cost_under_another_tier_is_seen_at_once() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND)).tier("pro", Quota::token_bucket(200, SECOND));
-    let (limiter, _store, clock) = far();
+    let (limiter, _store, clock) = remote_limiter();
     let usage = now(limiter.acquire(&api, Subject::new("eve").tier("pro")).hold()).into_receipt();
     drop(now(limiter.try_acquire(&api, "eve").cost(5).send()));
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
@@ -273,8 +268,7 @@ fn a_higher_true_cost_under_another_tier_is_seen_at_once() {
 #[test]
 fn turns_that_come_and_go_are_asked_for() {
     let policy = Policy::new("bulk", Quota::fixed_window(1, MS * 600).start(Duration::ZERO).unlimited_reservations());
-    let (limiter, store, clock) = far();
-    // Two tokens need the next window as well.
+    let (limiter, store, clock) = remote_limiter();
     let ask = || {
         ready(async { limiter.acquire(&policy, "eve").cost(2).reserve_within(MS * 10).await }).map(|held| {
             let decided_by = held.decisions().get(0).map(|decision| decision.decided_by());
@@ -292,7 +286,7 @@ fn turns_that_come_and_go_are_asked_for() {
 /// Regression: each manual block emptied the cache.
 #[test]
 fn a_block_leaves_what_is_known() {
-    let (limiter, store, _clock) = far();
+    let (limiter, store, _clock) = remote_limiter();
     drop(now(limiter.try_acquire(&API, "eve").cost(10).send()));
     now(limiter.block(Signal::ip(ip("192.0.2.7")), HOUR));
     now(limiter.unblock(Signal::key("bob")));
@@ -304,15 +298,15 @@ fn a_block_leaves_what_is_known() {
 #[test]
 fn whoever_comes_back_when_they_are_told_is_not_too_early_and_hardly_too_late() {
     let policy = Policy::new("quick", Quota::token_bucket(10, 5 * SECOND));
-    let (there, back) = (MS * 100, MS * 50);
-    let (limiter, store, clock) = far();
-    store.set_trip(there, back);
+    let (to_store, from_store) = (MS * 100, MS * 50);
+    let (limiter, store, clock) = remote_limiter();
+    store.set_trip(to_store, from_store);
     drop(now(limiter.try_acquire(&policy, "eve").cost(10).send()));
     let retry = now(limiter.try_limit(&policy, "eve")).retry_after().unwrap();
     assert_eq!(store.asked(), 1);
     // The decision is 50 ms old, but the limiter cannot know that.
     assert_eq!(retry, MS * 500);
-    clock.advance(retry - there - back - US);
+    clock.advance(retry - to_store - from_store - US);
     assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
     assert_eq!(store.asked(), 0);
     // From now on the token may have been refilled.
@@ -320,6 +314,6 @@ fn whoever_comes_back_when_they_are_told_is_not_too_early_and_hardly_too_late() 
     store.set_trip(Duration::ZERO, Duration::ZERO);
     assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
     assert_eq!(store.asked(), 1);
-    clock.advance(there);
+    clock.advance(to_store);
     assert!(now(limiter.try_limit(&policy, "eve")).is_allowed());
 }

@@ -1,7 +1,7 @@
 //! Random histories: the same calls are allowed with the block cache and without.
 //!
-//! Each limiter has its own store, at the same time. A denial that one finds in its cache takes the other no time; calls
-//! that reach both stores take equally long.
+//! Each limiter has its own store, and their clocks agree: calls that reach both stores take equally long, and a call that
+//! one answers from its cache reaches the store of the other at that instant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,6 @@ impl Side {
     }
 }
 
-/// Policies with a tier of the same algorithm.
 fn policies() -> impl Strategy<Value = Vec<Policy>> {
     let is_bucket = |quota: &Quota| quota.algorithm() == tollgate::algorithm::Algorithm::TokenBucket;
     let pair = prop_oneof![
@@ -129,7 +128,7 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                 // Half of the trips take time, up to about one token.
                 let scale = (quota.period().as_micros() as u64 / quota.rate()).clamp(2, 1 << 40);
                 let trip = |bits: u64| Duration::from_micros(if bits & 1 == 0 { 0 } else { (bits >> 1) % scale });
-                let (to_store, back) = (trip(raw.how.1 >> 8), trip(raw.how.1 >> 24));
+                let (to_store, from_store) = (trip(raw.how.1 >> 8), trip(raw.how.1 >> 24));
                 let mut charges = vec![charge(policy, caller.clone(), raw.ask(&quota), &quota)];
                 let mut is_exclusive = key(bits >> 1) < 2;
                 for more in 0..(what == 11) as usize * (1 + (bits >> 30 & 1) as usize) {
@@ -139,7 +138,7 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                     let quota = on.limiter.quota(next, other_caller.clone());
                     charges.push(charge(next, other_caller, raw.ask(&quota), &quota));
                 }
-                on.store.set_trip(to_store, back);
+                on.store.set_trip(to_store, from_store);
                 on.store.asked();
                 let (decided, kept) = decide(&mut on, what, &charges);
                 let is_cached = on.store.asked() == 0;
@@ -147,8 +146,8 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                 if is_cached {
                     off.store.set_trip(Duration::ZERO, Duration::ZERO);
                 } else {
-                    off.store.set_trip(to_store, back);
-                    longest = longest.max(to_store + back);
+                    off.store.set_trip(to_store, from_store);
+                    longest = longest.max(to_store + from_store);
                 }
                 let (expected, kept_too) = decide(&mut off, what, &charges);
                 prop_assert_eq!(on.clock.now(), off.clock.now());

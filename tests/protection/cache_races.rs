@@ -11,7 +11,7 @@ use crate::app::API;
 use crate::store::Store;
 use crate::support::now;
 
-fn far() -> (RateLimiter, Arc<Store>, ManualClock) {
+fn remote_limiter() -> (RateLimiter, Arc<Store>, ManualClock) {
     let clock = ManualClock::new();
     let store = Store::far(&clock);
     (RateLimiter::new(Arc::clone(&store)), store, clock)
@@ -28,7 +28,7 @@ fn denied_meanwhile(limiter: &RateLimiter, store: &Store, meanwhile: impl FnOnce
     assert!(!answer.unwrap().is_allowed());
 }
 
-/// Takes take_two tokens. With one of ten left, the cache does not know that this is denied.
+/// Takes two tokens. With one of ten left, the cache does not know that this is denied.
 fn take_two(
     limiter: &RateLimiter,
 ) -> tollgate::limiter::DecisionFuture<Result<tollgate::Decisions, tollgate::backend::Error>> {
@@ -46,7 +46,7 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 #[test]
 fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
     // For comparison: without a change, the denial is remembered.
-    let (limiter, store, _clock) = far();
+    let (limiter, store, _clock) = remote_limiter();
     take_nine(&limiter);
     denied_meanwhile(&limiter, &store, || ());
     store.asked();
@@ -55,13 +55,12 @@ fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
 
     let cases: [fn(&RateLimiter); 4] = [
         |limiter| assert!(now(limiter.reset(&API, "eve"))),
-        // The future is not awaited.
         |limiter| drop(limiter.reset(&API, "eve")),
         |limiter| now(limiter.set_quota(&API, Some(Quota::token_bucket(30, MINUTE)))),
         |limiter| now(limiter.set_key_quota(&API, "eve", Some(Quota::token_bucket(30, MINUTE)))),
     ];
     for meanwhile in cases {
-        let (limiter, store, _clock) = far();
+        let (limiter, store, _clock) = remote_limiter();
         take_nine(&limiter);
         denied_meanwhile(&limiter, &store, || meanwhile(&limiter));
         assert!(now(take_two(&limiter)).is_allowed());
@@ -71,7 +70,7 @@ fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
 #[test]
 fn a_denial_from_before_a_settlement_is_not_learnt_after_it() {
     for cancel in [false, true] {
-        let (limiter, store, _clock) = far();
+        let (limiter, store, _clock) = remote_limiter();
         let held = now(limiter.acquire(&API, "eve").cost(9).hold());
         denied_meanwhile(&limiter, &store, || {
             if cancel {
@@ -87,7 +86,7 @@ fn a_denial_from_before_a_settlement_is_not_learnt_after_it() {
 #[test]
 fn of_two_answers_the_later_one_is_known_in_whatever_order_they_arrive() {
     for swapped in [false, true] {
-        let (limiter, store, clock) = far();
+        let (limiter, store, clock) = remote_limiter();
         store.hold();
         let mut first = Box::pin(limiter.try_limit_all([Charge::new(&API, "eve").cost(11)]));
         assert!(poll(first.as_mut()).is_pending());

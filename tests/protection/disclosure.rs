@@ -20,7 +20,6 @@ use crate::store::Store;
 const CALLER: [&str; 4] =
     ["x-user: mallory", "x-forwarded-for: 192.0.2.77", "user-agent: zanybot/6", "cf-ipcountry: KP"];
 
-/// Words that would disclose the rule.
 const TELLTALES: [&str; 12] =
     ["mallory", "192.0.2", "zanybot", "kp", "deny", "block", "ban", "list", "country", "address", "agent", "network"];
 
@@ -86,7 +85,6 @@ async fn who_is_blocked_is_told_when_to_come_back_rounded_up() {
             answer.headers.remove("date");
             seen.push((answer.headers, answer.body));
         }
-        // The block ends at the microsecond.
         clock.advance(US);
         assert_eq!(client.send("GET", &CALLER).await.status, 200);
         answers.push(seen);

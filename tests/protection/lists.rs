@@ -18,16 +18,16 @@ fn limiter(auto: AutoBlock) -> (RateLimiter, ManualClock) {
 }
 
 /// The rule, age, time left, number of blocks, and whether it is manual, of each block, sorted.
-fn shown(limiter: &RateLimiter) -> Vec<(String, Option<u64>, u64, u32, bool)> {
+fn listed_blocks(limiter: &RateLimiter) -> Vec<(String, Option<u64>, u64, u32, bool)> {
     let show = |block: Block| {
         let rule = block.rule.map_or_else(|| "-".to_owned(), |rule| rule.to_string());
         let age = block.age.map(|age| age.as_secs());
         (rule, age, block.left.as_secs(), block.times, block.by_hand)
     };
-    let mut shown: Vec<_> = limiter.blocks().into_iter().map(show).collect();
-    assert_eq!(shown.len(), limiter.stats().blocked);
-    shown.sort();
-    shown
+    let mut listed: Vec<_> = limiter.blocks().into_iter().map(show).collect();
+    assert_eq!(listed.len(), limiter.stats().blocked);
+    listed.sort();
+    listed
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn point_14_set_quotas_are_listed_by_policy_tier_and_key_until_they_are_reverted
     now(limiter.set_quota(&tiers, quota(1)));
     now(limiter.set_quota(&API, quota(4)));
     let set = limiter.set_quotas();
-    let shown: Vec<_> =
+    let listed: Vec<_> =
         set.iter().map(|set| (set.policy.as_str(), set.tier.as_deref(), set.key, set.quota.limit())).collect();
     let ada = limiter.digest(Subject::new("ada").key());
     let expected = [
@@ -50,7 +50,7 @@ fn point_14_set_quotas_are_listed_by_policy_tier_and_key_until_they_are_reverted
         ("tiers", Some("pro"), None, 2),
         ("tiers", None, Some(ada), 3),
     ];
-    assert_eq!(shown, expected);
+    assert_eq!(listed, expected);
     assert_eq!(set.len(), limiter.stats().changed_quotas);
 
     now(limiter.set_tier_quota(&tiers, "pro", None));
@@ -65,7 +65,6 @@ fn point_14_blocks_are_listed_until_they_end_whoever_made_them() {
     now(limiter.block(Signal::label("asn", "64496"), HOUR));
     now(limiter.block(Signal::user_agent("curl/8.5.0"), SECOND));
     clock.advance(SECOND);
-    // One charge and two denials block the key and the address.
     for _ in 0..3 {
         drop(now(limiter.try_acquire(&LOGIN, "mallory").ip(ip("198.51.100.9")).send()));
     }
@@ -79,14 +78,13 @@ fn point_14_blocks_are_listed_until_they_end_whoever_made_them() {
     ];
     let [key, address] = automatic.clone();
     let [label, other] = by_hand.clone();
-    assert_eq!(shown(&limiter), [key, label, other, address]);
+    assert_eq!(listed_blocks(&limiter), [key, label, other, address]);
     let mallory = limiter.digest(Subject::new("mallory").key());
     assert!(limiter.blocks().iter().any(|block| block.digest == mallory));
 
-    // Blocks that were lifted or have ended are not listed.
     now(limiter.unblock(Signal::ip(ip("198.51.100.9"))));
     clock.advance(50 * SECOND);
-    assert_eq!(shown(&limiter).len(), 2);
+    assert_eq!(listed_blocks(&limiter).len(), 2);
     clock.advance(HOUR);
     assert_eq!(limiter.blocks(), []);
 }
@@ -104,7 +102,6 @@ fn point_14_a_list_of_blocks_shows_no_key_and_keeps_no_text_longer_than_a_rule()
     let text = format!("{blocks:?}");
     assert!(blocks.iter().all(|block| block.rule.is_none()), "{text}");
     assert!(!text.contains("hunter2"), "{text}");
-    // The longest text that a rule may have.
     now(limiter.block(Signal::user_agent("x".repeat(256)), HOUR));
     assert_eq!(limiter.blocks().iter().filter(|block| block.rule.is_some()).count(), 1);
 }

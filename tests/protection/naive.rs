@@ -24,7 +24,6 @@ enum ModelRule {
 #[derive(Clone, Debug)]
 struct Caller {
     key: Option<u8>,
-    /// Whether the address is IPv6, and its bits.
     address: Option<(bool, Vec<bool>)>,
     /// Whether an IPv4 address is sent as a mapped IPv6 address.
     mapped: bool,

@@ -50,11 +50,9 @@ fn a_key_goes_before_its_tier_a_tier_before_everybody_and_none_puts_back_what_wa
     assert_eq!(limits(), [100, 20, 100, 20, 100]);
     now(limiter.set_tier_quota(&api, "free", None));
     assert_eq!(limits(), [100, 10, 100, 10, 100]);
-    // Reverting a quota that was not set changes nothing.
     now(limiter.set_quota(&api, None));
     now(limiter.set_key_quota(&api, Subject::anonymous(), None));
     assert_eq!(limiter.stats().changed_quotas, 0);
-    // A set quota applies to policies of that name only.
     now(limiter.set_quota(&api, Some(per_minute(3))));
     assert_eq!(limiter.quota(&API, "ada").limit(), 3);
     assert_eq!(limiter.quota(&Policy::new("other", per_minute(9)), "ada").limit(), 9);
@@ -78,7 +76,6 @@ fn what_was_spent_stays_spent() {
     assert!(!now(limiter.try_check(&API, "ada")).is_allowed());
     clock.advance(US);
     assert!(now(limiter.try_limit(&API, "ada")).is_allowed());
-    // Under the policy's own quota again.
     now(limiter.set_quota(&API, None));
     assert_eq!(now(limiter.remaining(&API, "ada")), 4);
     clock.advance(36 * SECOND);
@@ -192,7 +189,6 @@ fn whoever_reads_meanwhile_sees_one_quota_or_the_other() {
             });
         }
         let other = Quota::token_bucket(7, SECOND).capacity(70);
-        // Continue until every reader has seen both quotas.
         let mut changes = 0;
         while changes < 4000 || satisfied.load(Ordering::Relaxed) < 3 && changes < 4_000_000 {
             now(limiter.set_quota(&API, (changes % 2 == 0).then_some(other)));

@@ -32,7 +32,6 @@ async fn without_a_proxy_that_is_believed_a_header_neither_evades_nor_frames() {
         RateLimitLayer::new(&API, key::client_ip()),
         RateLimitLayer::new(&API, |_: &_| "all").client_ip(key::client_ip()),
     ] {
-        // The peer is 127.0.0.1, whatever the header contains.
         let client = serve(hello().layer(layer.clone().limiter(&denying("127.0.0.1")))).await;
         assert_eq!(statuses(&client, &["192.0.2.7", "", "127.0.0.2, 192.0.2.7"]).await, [429; 3]);
         let client = serve(hello().layer(layer.limiter(&denying("192.0.2.7")))).await;
@@ -46,7 +45,6 @@ async fn behind_a_proxy_the_address_that_it_saw_counts_and_not_what_the_client_w
     let limiter = denying("192.0.2.7");
     let layers = [
         RateLimitLayer::new(&API, trusting()),
-        // The address may be any part of a key.
         RateLimitLayer::new(&API, key::header("x-api-key").or(trusting())),
         RateLimitLayer::new(&API, key::header("x-user").and(trusting()).or_skip())
             .and(Policy::new("all", *API.quota()), key::global()),

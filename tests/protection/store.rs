@@ -57,8 +57,8 @@ impl Store {
         self.asked.swap(0, Ordering::Relaxed)
     }
 
-    pub(crate) fn set_trip(&self, there: Duration, back: Duration) {
-        *self.trip.lock().unwrap() = (there, back);
+    pub(crate) fn set_trip(&self, outbound: Duration, inbound: Duration) {
+        *self.trip.lock().unwrap() = (outbound, inbound);
     }
 
     /// Holds back replies from now on.
@@ -66,7 +66,6 @@ impl Store {
         self.holds.store(true, Ordering::Relaxed);
     }
 
-    /// Releases the replies that were held back.
     pub(crate) fn let_go(&self) {
         self.holds.store(false, Ordering::Relaxed);
         for held in self.held.lock().unwrap().drain(..) {
@@ -80,10 +79,10 @@ impl Store {
         if self.fails.load(Ordering::Relaxed) {
             return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "10.0.0.7 refuses the connection")));
         }
-        let (there, back) = *self.trip.lock().unwrap();
-        self.clock.advance(there);
+        let (outbound, inbound) = *self.trip.lock().unwrap();
+        self.clock.advance(outbound);
         let answer = ask();
-        self.clock.advance(back);
+        self.clock.advance(inbound);
         if !self.holds.load(Ordering::Relaxed) {
             return answer;
         }

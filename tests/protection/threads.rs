@@ -41,7 +41,6 @@ fn decisions_blocks_and_changes_from_eight_threads_end_as_they_should() {
         all_done.recv_timeout(Duration::from_secs(50)).expect("every thread finishes");
     }
 
-    // The last rule, block and quota of each thread are in force.
     assert_eq!(list.len(), 8);
     for thread in 0..8u64 {
         assert!(list.contains(&DenyRule::key(("denied", thread, ROUNDS - 1))));
@@ -58,7 +57,6 @@ fn decisions_blocks_and_changes_from_eight_threads_end_as_they_should() {
     assert_eq!((stats.offenders, stats.blocked), (16, 24));
     let automatic = spy.take_blocked().into_iter().filter(|(_, _, times)| *times > 0).count();
     assert_eq!(automatic, 16, "each offender is blocked once");
-    // The shared row admitted its ten tokens.
     let admitted = spy.decided.lock().unwrap().iter().filter(|(reason, _)| *reason == "within_quota").count();
     assert_eq!(now(limiter.remaining(&API, "shared")), 0);
     assert!(admitted >= 10);

@@ -104,7 +104,6 @@ fn point_6_a_number_and_a_text_of_the_same_digits_are_two_rules() {
     let reason = |key: Key| now(limiter.try_limit(&API, key)).reason();
     assert_eq!((reason(Key::from(7)), reason(Key::from("7"))), (Reason::DenyList, Reason::WithinQuota));
     assert_eq!((reason(Key::from(8)), reason(Key::from("8"))), (Reason::WithinQuota, Reason::DenyList));
-    // A number inside another key does not match.
     assert_eq!(reason(Key::from(("ada", 7))), Reason::WithinQuota);
 }
 
@@ -160,11 +159,9 @@ fn point_6_what_the_layer_knows_of_callers_makes_rules_match() {
     assert!(build(layer(Box::new(crate::app::user)).client_ip(key::client_ip())).is_ok(), "a closure may find any key");
     assert!(build(layer(Box::new(key::client_ip().map(|caller| caller)))).is_ok(), "so may a mapped extractor");
     assert!(build(layer(Box::new(key::client_ip()))).is_err());
-    // One of the layer's rules is enough.
     let two = layer(Box::new(key::client_ip()))
         .and(tollgate::Policy::new("b", tollgate::Quota::per_minute(1)), key::bearer());
     assert!(build(two).is_ok());
-    // No list, or an empty one, is valid.
     assert!(build(RateLimitLayer::new(&API, key::bearer())).is_ok());
     assert!(built_with(&DenyList::new(), key::bearer()).is_ok());
     // An extension never contains a credential. Regression: a revoked key kept working.
@@ -245,7 +242,6 @@ fn a_request_without_an_address_is_an_error_if_the_layer_has_to_find_one() {
         assert_eq!(answer.status(), 500);
     }
     assert_eq!(limiter.stats().mistakes.missing_peers, 1);
-    // A limiter without protection needs no address.
     let plain = RateLimitLayer::new(&API, key::global()).client_ip(key::client_ip());
     assert_eq!(now(tower::ServiceExt::oneshot(hello().layer(plain), request())).status(), 200);
 }

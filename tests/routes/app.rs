@@ -13,13 +13,11 @@ use tower::ServiceExt;
 
 use crate::answer::Answer;
 
-/// A limiter on the memory backend, and its clock.
 pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     let clock = ManualClock::new();
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
 }
 
-/// A policy of `rate` requests per minute.
 pub(crate) const fn policy(name: &'static str, rate: u64) -> Policy {
     Policy::new(name, Quota::token_bucket(rate, tollgate::MINUTE))
 }

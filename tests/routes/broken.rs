@@ -13,7 +13,6 @@ use tollgate::{
 
 use crate::app::{call, policy, user};
 
-/// A backend that always fails.
 #[derive(Debug)]
 struct Broken;
 
@@ -74,7 +73,6 @@ async fn a_limit_that_is_not_enforced_refuses_nobody() {
     let answer = call(&app, "GET /", &["x-user: ada"]).await;
     assert_eq!((answer.status, answer.headers.get("x-would-be")), (200, None), "no decision, so no denial");
 
-    // With a share, only the keys within it are refused.
     let app = hello().layer(layer.enforce_share(0.5));
     let mut statuses = Vec::new();
     for i in 0..200 {

@@ -25,7 +25,6 @@ async fn layers_beside_handlers_share_a_bucket_exactly_if_they_share_a_policy() 
         ("HEAD /a", Some(("read", 98))),
         ("GET /b", Some(("read", 97))),
         ("POST /c", Some(("write", 49))),
-        // Methods added after the layer, and other routes, are not limited.
         ("POST /a", None),
         ("GET /free", None),
     ] {
@@ -51,7 +50,6 @@ async fn a_layer_on_a_method_also_counts_the_methods_that_it_does_not_have() {
     assert_eq!(quota_headers(&call(&app, "GET /a", &[]).await).2, 99);
     let refused = call(&app, "DELETE /a", &[]).await;
     assert_eq!((refused.status, quota_headers(&refused).2), (405, 98));
-    // Requests without a route are behind no route's layer.
     assert!(!call(&app, "GET /b", &[]).await.headers.contains_key("ratelimit"));
 }
 

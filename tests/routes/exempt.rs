@@ -58,7 +58,6 @@ async fn a_handler_that_asks_for_the_status_of_an_unlimited_request_finds_an_emp
     assert_eq!((skipped.status, &skipped.body[..]), (200, &b"0 false"[..]));
     let limited = call(&app, "GET /", &["x-user: ada"]).await;
     assert_eq!((limited.status, &limited.body[..]), (200, &b"1 false"[..]));
-    // The same if the only rule skips the request.
     let layer = RateLimitLayer::new(ONE, user.or_skip()).with_status().limiter(&limiter().0);
     let app = Router::new().route("/", get(ask)).layer(layer);
     let skipped = call(&app, "GET /", &[]).await;
@@ -86,7 +85,6 @@ async fn an_allow_list_is_of_addresses_as_they_are_known_and_not_as_they_are_cla
         ("::ffff:192.0.2.200", None),
         ("2001:db8:7:1::1", None),
         ("198.51.100.7", None),
-        // Through a trusted proxy.
         ("10.0.0.1", Some("192.0.2.1")),
         ("10.0.0.1", Some("203.0.113.1, 192.0.2.1, 10.9.9.9")),
     ] {
@@ -106,7 +104,6 @@ async fn an_allow_list_is_of_addresses_as_they_are_known_and_not_as_they_are_cla
         assert_eq!((peer, from(&app, peer, xff).await.status), (peer, 200));
         assert_eq!((peer, from(&app, peer, xff).await.status), (peer, 429), "{xff:?}");
     }
-    // A request without a peer address is an error.
     assert_eq!(call(&app, "GET /", &[]).await.status, 500);
 }
 

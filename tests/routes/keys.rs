@@ -47,7 +47,6 @@ async fn by_header_bearer_and_cookie() {
         ],
     )
     .await;
-    // An extractor builds the key for a value.
     assert_eq!(limiter.remaining(&policy("five", 5), key::header("x-api-key").key("k1")).await.unwrap(), 2);
 
     let app = limited(&crate::app::limiter().0, key::bearer());
@@ -143,7 +142,6 @@ async fn by_what_authentication_put_there() {
     assert_eq!(call(&app, "GET /", &["x-user: 7"]).await.body, b"7", "the handler still finds the extension");
 }
 
-/// The application's state, which counts lookups.
 #[derive(Clone)]
 struct Sessions(Arc<AtomicUsize>);
 
@@ -174,7 +172,6 @@ async fn by_an_extractor_with_the_applications_state() {
             ("GET /", &["x-session: user 7"], 4),
             ("GET /users/1", &["x-session: user 7"], 3),
             ("GET /", &["x-session: user 8"], 4),
-            // Requests that the extractor rejects are anonymous.
             ("GET /", &["x-session: forged"], 4),
             ("GET /", &[], 3),
         ],
@@ -212,7 +209,6 @@ async fn by_axums_own_extractors() {
     let app = limited(&limiter().0, by_route);
     assert_left(&app, &[("GET /users/7", &[], 4), ("GET /users/8", &[], 3), ("GET /", &[], 4)]).await;
 
-    // Two extractors as a tuple, and a closure that can fail.
     let both = key::from_extractor((), |(Path(id), headers): (Path<u64>, HeaderMap)| match headers.get("x-tenant") {
         Some(tenant) => Ok(format!("{id} {tenant:?}")),
         None => Err(KeyError::new("no tenant").with_status(StatusCode::UNAUTHORIZED)),

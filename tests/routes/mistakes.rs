@@ -18,12 +18,10 @@ use tollgate::{
 
 use crate::app::{call, policy, quota_headers, user};
 
-/// An observer that records mistakes.
 #[derive(Clone, Default)]
 struct Reports(Arc<Mutex<Vec<(MistakeKind, String)>>>);
 
 impl Reports {
-    /// A limiter with this observer.
     fn limiter(&self) -> RateLimiter {
         let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
         RateLimiter::builder(backend).observer(self.clone()).build()
@@ -59,7 +57,6 @@ async fn point_4_policies_of_one_name_with_other_quotas_are_reported_once_when_t
     let layer = |policy: Policy| RateLimitLayer::new(policy, user).limiter(&limiter);
     let _app = hello().layer(layer(policy("api", 10))).layer(layer(policy("other", 10)));
     assert_eq!(reports.take(), []);
-    // Equal policies do not conflict.
     let _app = hello().layer(layer(policy("api", 10)));
     assert_eq!((reports.take(), limiter.stats().mistakes.policy_conflicts), (vec![], 0));
 
@@ -111,7 +108,6 @@ async fn point_4_a_misspelt_tier_is_reported_once_with_the_nearest_name() {
         for tier in ["premuim", "gold"] {
             limiter.limit(&api, Subject::new(i).tier(tier)).await.unwrap();
         }
-        // A policy without tiers ignores the tier.
         limiter.limit(&plain, Subject::new(i).tier("premium")).await.unwrap();
         limiter.limit(&api, Subject::new(i).tier("premium")).await.unwrap();
         limiter.limit(&api, i).await.unwrap();
@@ -237,7 +233,6 @@ async fn point_5_a_line_with_a_slash_at_its_end_is_for_the_route_without_it_too(
     ] {
         assert_eq!(quota_headers(&call(&app, line, &[]).await), (name.to_owned(), 100, left), "{line}");
     }
-    // A table with lines for both paths treats them separately.
     assert!(!call(&app, "POST /both/", &[]).await.headers.contains_key("ratelimit"));
 }
 
@@ -278,7 +273,6 @@ fn point_7_a_quota_too_small_for_a_fixed_cost_is_an_error_for_every_tier_when_th
     let own = panic_of(|| hello().layer(RateLimitLayer::new(policy("api", 5), user).fixed_cost(10)));
     assert!(own.starts_with("tollgate: policy \"api\": every request costs 10, and the quota 5/min"), "{own}");
 
-    // Costs that fit, including one set on a rule.
     let _ = hello().layer(RateLimitLayer::new(free(10), user).fixed_cost(10));
     let _ = hello().layer(RateLimitLayer::from(Rule::new(free(5), user).fixed_cost(1)).fixed_cost(10));
     let _ = hello().layer(RateLimitLayer::new(free(5), user).fixed_cost(10).fixed_cost(5));

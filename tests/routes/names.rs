@@ -6,7 +6,6 @@ use tollgate::{RateLimitLayer, RouteLimits, key};
 
 use crate::app::policy;
 
-/// The message of the panic in `build`.
 #[track_caller]
 fn panic_of<T>(build: impl FnOnce() -> T) -> String {
     match catch_unwind(AssertUnwindSafe(build)) {
@@ -46,7 +45,6 @@ fn an_unknown_name_is_named_and_so_are_those_that_there_are() {
 #[test]
 fn the_default_policy_has_a_name_like_the_others() {
     let limits = limits().default_policy(policy("default", 10));
-    // Both a table and a route may name the default policy.
     let _ = limits.table([("GET /health", "default"), ("GET /search", "search")]);
     let _ = limits.route("default");
     assert_message(&panic_of(|| limits.route("defautl")), &["\"defautl\"", "\"search\"", "\"default\""]);
@@ -105,6 +103,5 @@ fn a_line_that_makes_no_sense_is_shown_with_what_would() {
         let text = panic_of(|| limits().table([(line, "search")]));
         assert_message(&text, &[&format!("{line:?}"), "\"POST /todos\"", "\"/todos\""]);
     }
-    // Extension methods are valid.
     let _ = limits().table([("PURGE /todos", "search"), ("M-SEARCH /todos", "search")]);
 }

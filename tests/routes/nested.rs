@@ -84,7 +84,6 @@ async fn merged_routers_and_their_fallbacks_are_under_the_layer_around_them() {
         let answer = call(&app, line, &[]).await;
         assert_eq!((answer.status, quota_headers(&answer).0.as_str()), (200, name), "{line}");
     }
-    // Routes added later are not behind the layer.
     let app = app.route("/later", get(|| async {}));
     assert!(!call(&app, "GET /later", &[]).await.headers.contains_key("ratelimit"));
 }
@@ -98,7 +97,6 @@ async fn a_parameter_of_a_nested_route_is_a_key() {
         ("GET /api/acme/7", 3),
         ("GET /api/acme/%37", 2),
         ("GET /api/acme/8", 4),
-        // The same parameter value of another route is the same key.
         ("GET /api/other/7/files/a/b", 1),
     ] {
         let answer = call(&app, line, &[]).await;

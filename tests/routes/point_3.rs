@@ -27,14 +27,12 @@ async fn point_3_below_a_wildcard_route_a_line_for_the_path_comes_first() {
         ("GET /files/a", "one"),
         ("GET /files/b", "all"),
         ("GET /files/a/b", "all"),
-        // The line for this path has another method.
         ("POST /files/a", "all"),
         // A line matches the path, but the router has no such route.
         ("GET /gone/a", "rest"),
     ] {
         assert_eq!(quota_headers(&call(&app, line, &[]).await).0, name, "{line}");
     }
-    // In nested routers, lines match the full path.
     let table = [("/api/files/a", "one"), ("/files/a", "all")];
     let layers = [nested.clone().layer(limits().table(table)), {
         let inner = Router::new().route("/files/{*path}", get(|| async {})).layer(limits().table(table));

@@ -9,7 +9,6 @@ use tollgate::{
 
 use crate::app::{call, header, limiter, policy, user};
 
-/// Responds with the status of its limits.
 fn hello() -> Router {
     let show = |status: RateLimitStatus| async move {
         let left: Vec<_> = status.decisions().iter().map(|decision| decision.remaining().to_string()).collect();
@@ -71,7 +70,6 @@ async fn whom_it_counts_and_denies_is_exactly_whom_the_enforced_limit_does() {
             assert!(!answer.headers.contains_key(name), "{name}");
         }
 
-        // The rows are equal, to the microsecond.
         for name in ["ada", "bob", "cyd", "dan"] {
             let (one, other) = (real.snapshot(&USER, name).await.unwrap(), shadow.snapshot(&USER, name).await.unwrap());
             assert_eq!(one.available(one.now()), other.available(other.now()), "{name}");
@@ -101,7 +99,6 @@ async fn a_request_without_a_key_passes_too() {
     assert_eq!(call(&hello().layer(layer.clone()), "GET /", &[]).await.status, 400);
     let shadowed = call(&hello().layer(layer.shadow().shadow_header("x-would-be")), "GET /", &[]).await;
     assert_eq!((shadowed.status, &shadowed.headers["x-would-be"]), (200, &"denied".parse().unwrap()));
-    // A server without peer addresses keeps working in shadow mode.
     let by_address = RateLimitLayer::new(USER, key::client_ip()).with_status().limiter(&limiter().0);
     assert_eq!(call(&hello().layer(by_address.clone()), "GET /", &[]).await.status, 500);
     assert_eq!(call(&hello().layer(by_address.shadow()), "GET /", &[]).await.status, 200);

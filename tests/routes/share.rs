@@ -52,7 +52,6 @@ async fn a_share_of_keys_is_about_that_many_and_grows_by_adding_to_itself() {
         let slack = 5.0 * (share * (1.0 - share) / KEYS as f64).sqrt();
         assert!((found - share).abs() <= slack, "{found} of {share}");
         assert!(before.is_subset(&now), "the share {share} must include the smaller one");
-        // Another limiter with the same secret enforces the same keys.
         if share == 0.25 {
             assert_eq!(enforced(&shared_secret(), share).await, now);
         }

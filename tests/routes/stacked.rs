@@ -61,14 +61,12 @@ async fn what_the_outer_one_refuses_has_not_charged_the_inner_one() {
     assert_eq!(refused.policies(), [("default".into(), 5, 60)]);
     assert_eq!(refused.limits(), [("default".into(), 0, Some(12))]);
     assert_eq!(limiter.remaining(&policy("search", 2), tollgate::Key::everybody()).await.unwrap(), 2);
-    // Waiting for Retry-After is enough for both.
     clock.advance(std::time::Duration::from_secs(refused.retry_after().unwrap()));
     assert_eq!(call(&app, "GET /search", &[]).await.status, 200);
 }
 
 #[tokio::test]
 async fn the_same_policy_outside_and_inside_is_charged_twice() {
-    // Two layers make two charges, even of one row.
     let (limiter, _clock) = limiter();
     let limits = RouteLimits::new(key::global()).policy(policy("api", 10)).limiter(&limiter);
     let app = Router::new().route("/", get(|| async {}).layer(limits.route("api"))).layer(limits.route("api"));

@@ -34,7 +34,6 @@ async fn method_and_route_choose_the_policy_and_the_rest_falls_under_the_default
         ("GET /todos", "read", 99),
         ("GET /todos?page=2", "read", 98),
         ("POST /todos", "write", 49),
-        // All routes of a policy share a bucket.
         ("GET /todos/7", "read", 97),
         ("GET /todos/8", "read", 96),
         // A line without a method applies to methods without their own line.
@@ -42,7 +41,6 @@ async fn method_and_route_choose_the_policy_and_the_rest_falls_under_the_default
         ("POST /files/a", "files", 19),
         ("GET /files/a/b/c", "files", 18),
         ("OPTIONS /files/%61", "files", 17),
-        // A method and a route without a line.
         ("PATCH /todos", "rest", 999),
         ("GET /status", "rest", 998),
     ] {
@@ -77,7 +75,6 @@ async fn head_shares_gets_bucket_unless_it_has_a_line_of_its_own() {
         ("GET /b", "read", 97),
         // The line for GET takes precedence over the one for all methods.
         ("HEAD /c", "read", 96),
-        // Without a line for GET, HEAD has none either.
         ("HEAD /d", "rest", 999),
     ] {
         let answer = call(&app, line, &[]).await;
@@ -104,7 +101,6 @@ async fn what_matches_no_route_shares_one_bucket_of_the_default_policy() {
             assert_eq!((answer.status, quota_headers(&answer)), (404, ("rest".into(), 1000, left)), "{method} {path}");
         }
     }
-    // An existing route, with a method that it lacks.
     let refused = call(&app, "DELETE /todos", &[]).await;
     assert_eq!((refused.status, quota_headers(&refused).0), (405, "rest".into()));
     let variant = call(&app, "GET /todos/%37", &[]).await;

@@ -87,7 +87,6 @@ async fn each_of_the_six_cells_has_its_limit_and_counts_down_by_itself() {
 
 #[tokio::test]
 async fn a_tier_that_the_routes_policy_lacks_has_that_policys_own_quota() {
-    // This policy has no premium tier.
     let (server, _limiter, _clock) = todos(policy("todo/create", 10).tier("free", PER_MINUTE(20))).await;
     for (line, plan, limit) in [
         ("POST /todos", "premium", 10),
@@ -117,7 +116,6 @@ async fn an_upgrade_in_mid_window_keeps_what_was_spent_and_gives_the_room_at_onc
     let upgraded = server.call("GET /todos", &premium).await;
     // 60 spent, one more taken, and half a second refilled at the new rate: 200 - 61 + 1.66.
     assert_eq!((upgraded.status, quota_headers(&upgraded)), (200, ("default".into(), 200, 140)));
-    // The other policy has its own row.
     assert_eq!(quota_headers(&server.call("POST /todos", &premium).await), ("todo/create".into(), 60, 59));
     for left in (0..140).rev() {
         assert_eq!(quota_headers(&server.call("GET /todos", &premium).await).2, left);
@@ -138,7 +136,6 @@ async fn a_downgrade_keeps_a_caller_out_no_longer_than_the_old_quota_needed_to_b
         (refused.status, quota_headers(&refused), refused.retry_after()),
         (429, ("default".into(), 60, 0), Some(43))
     );
-    // Denied requests do not delay it.
     for _ in 0..3 {
         clock.advance(14 * SECOND);
         assert_eq!(server.call("GET /todos", &free).await.status, 429);
@@ -160,7 +157,6 @@ async fn a_downgrade_that_still_fits_keeps_what_was_spent() {
         quota_headers(&server.call("GET /todos", &["x-user: ada", "x-plan: free"]).await),
         ("default".into(), 60, 49)
     );
-    // The anonymous bucket is separate from that of any user, with or without a tier.
     assert_eq!(quota_headers(&server.call("GET /todos", &[]).await), ("default".into(), 30, 29));
     let anonymous = server.call("GET /todos", &["x-plan: free"]).await;
     assert_eq!(quota_headers(&anonymous), ("default".into(), 60, 58), "all anonymous callers share one bucket");
